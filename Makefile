@@ -1,0 +1,56 @@
+# One runner for people and for CI. Needs Python >= 3.11 and gcc; everything else goes into .venv.
+# ARGS reaches the tool behind a target: make test ARGS="-k journal", make kernels ARGS=--tune
+
+PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
+	$$python -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+BIN := $(CURDIR)/.venv/bin
+READY := .venv/ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test suite kernels lint types property gpu bench docs
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+
+demo: $(READY)  ## tune one C kernel, prove it, replay it: under two minutes
+	@rm -rf .demo && mkdir .demo && cp examples/demo/* .demo/ && touch .demo/pytest.ini
+	@echo '$$ pytest --tune --tune-budget=60     # search, prove, store' && cd .demo && $(BIN)/pytest --tune --tune-budget=60
+	@echo && echo '$$ pytest                            # every day: replay, and hold the claim' && cd .demo && $(BIN)/pytest
+	@echo && echo '$$ acf list' && cd .demo && $(BIN)/acf list
+	@echo && echo 'Written, to be committed with the kernel (here in .demo/):' && cd .demo && find acf -type f | sort | xargs ls -l
+
+test: suite  ## all tests on the CPU, then this project's own tuned kernels
+	$(MAKE) kernels ARGS=
+
+suite: $(READY)  ## the tests alone, in parallel and in random order
+	$(BIN)/pytest -n 2 --ignore=tests/kernels --ignore=tests/gpu $(ARGS)
+
+kernels: $(READY)  ## the tuned kernels alone, one at a time since they are measured
+	$(BIN)/pytest tests/kernels $(ARGS)
+
+lint: $(READY)  ## ruff, rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)  ## mypy --strict
+	$(BIN)/mypy $(ARGS)
+
+property: $(READY)  ## the hypothesis tests alone
+	$(BIN)/pytest tests/property $(ARGS)
+
+gpu: $(READY)  ## the tests that need a GPU; no GPU is a failure here
+	$(BIN)/pytest tests/gpu -o acf_no_device=fail $(ARGS)
+
+bench: $(READY)  ## the figures that the README quotes
+	$(BIN)/python bench/collect_overhead.py
+	$(BIN)/python bench/unseen_kernel.py $(ARGS)
+
+docs: $(READY)  ## run the examples that the README and docs show
+	$(BIN)/pytest tests -n 2 --ignore=tests/kernels -k 'readme or docs' $(ARGS)
+
+$(READY): pyproject.toml
+	@test -n "$(PYTHON)" || { echo 'No Python >= 3.11 with venv found: install one, or name it: make PYTHON=/path/to/python3 ...' >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
+	@touch $@

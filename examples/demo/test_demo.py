@@ -1,0 +1,35 @@
+"""The demo: tune an edge detector's compiler options, prove the gain, hold it."""
+
+import ctypes
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from pytest_compileiq import Cc
+
+HEIGHT, WIDTH = 240, 320
+
+
+@pytest.fixture
+def buffers():
+    """An image, room for its edges, and the right answer in float64 (the border is not the kernel's to write)."""
+    image = np.random.default_rng(7).random((HEIGHT, WIDTH), dtype=np.float32)
+    wide = image.astype(np.float64)
+    across = wide[:-2] + 2 * wide[1:-1] + wide[2:]
+    down = wide[:, :-2] + 2 * wide[:, 1:-1] + wide[:, 2:]
+    expected = np.full_like(wide, np.nan)
+    expected[1:-1, 1:-1] = np.hypot(across[:, 2:] - across[:, :-2], down[2:] - down[:-2])
+    out = np.empty_like(image)
+    pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (image, out)]
+    return SimpleNamespace(out=out, expected=expected, arguments=(*pointers, HEIGHT, WIDTH))
+
+
+@pytest.mark.tune(Cc("demo.c", flags="-O2 -march=x86-64-v3 -lm"))
+def test_demo(acf, buffers):
+    """Correct before fast."""
+    kernel = acf.build().load().edges
+    buffers.out.fill(np.nan)
+    kernel(*buffers.arguments)
+    np.testing.assert_allclose(buffers.out, buffers.expected, rtol=1e-4, atol=1e-5)
+    acf.measure(lambda: kernel(*buffers.arguments))

@@ -1,0 +1,42 @@
+"""pytest-compileiq: tune a kernel's compiler controls, prove the gain, commit the artifact, and keep it honest.
+
+The public names are loaded on first use (PEP 562), so that an installed and unused plugin costs a pytest run nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pytest_compileiq.fixture import Acf as Acf
+    from pytest_compileiq.fixture import Build as Build
+    from pytest_compileiq.marker import maximize as maximize
+    from pytest_compileiq.marker import minimize as minimize
+    from pytest_compileiq.space import choice as choice
+    from pytest_compileiq.space import literal as literal
+    from pytest_compileiq.space import log_sampling as log_sampling
+    from pytest_compileiq.space import range as range  # CompileIQ's name
+    from pytest_compileiq.toolchains.cc import Cc as Cc
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Acf": "fixture",
+    "Build": "fixture",
+    "Cc": "toolchains.cc",
+    "choice": "space",
+    "literal": "space",
+    "log_sampling": "space",
+    "maximize": "marker",
+    "minimize": "marker",
+    "range": "space",
+}
+
+__all__ = ["Acf", "Build", "Cc", "choice", "literal", "log_sampling", "maximize", "minimize", "range"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"pytest_compileiq has {', '.join(__all__)}; it has no {name!r}")
+    return getattr(import_module(f"pytest_compileiq.{_HOMES[name]}"), name)

@@ -1,0 +1,76 @@
+"""The builds of one run: every set of controls is compiled once, and workers find what their parent built."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pytest_compileiq.errors import BuildError
+from pytest_compileiq.model import BuildResult, CodeDigest, ControlsFile
+from pytest_compileiq.toolchains.base import Resolved
+
+
+@dataclass(frozen=True)
+class Builds:
+    """Builds of one subject under ``directory``, which lives as long as the run and is never shared between runs.
+
+    Attributes:
+        resolved: the compiler on the kernel.
+        directory: where builds go, a subdirectory for each set of controls.
+        timeout_s: bound on one build.
+    """
+
+    resolved: Resolved
+    directory: Path
+    timeout_s: float
+
+    def get(self, controls: ControlsFile | None) -> BuildResult:
+        """Build, or read what was built before.
+
+        Raises:
+            BuildError: this build fails, now or when it was first tried.
+        """
+        home = self.directory / (controls.sha256[:32] if controls else "baseline")
+        record = home / "result.json"
+        if record.exists():
+            return _read(record)
+        try:
+            built = self.resolved.build(controls, home, timeout_s=self.timeout_s)
+        except BuildError as error:
+            _write(record, {"error": str(error), "kind": error.kind, "log": error.log})
+            raise
+        _write(record, {"built": asdict(built)})
+        return built
+
+    def try_all(self, several: Sequence[ControlsFile | None], jobs: int) -> list[BuildResult | BuildError]:
+        """Build ``several`` on ``jobs`` threads; failures are values, in the order given."""
+
+        def attempt(controls: ControlsFile | None) -> BuildResult | BuildError:
+            try:
+                return self.get(controls)
+            except BuildError as error:
+                return error
+
+        unique = {controls.sha256 if controls else "": controls for controls in several}
+        with ThreadPoolExecutor(max_workers=jobs) as pool:
+            done = dict(zip(unique, pool.map(attempt, unique.values()), strict=True))
+        return [done[controls.sha256 if controls else ""] for controls in several]
+
+
+def _write(record: Path, content: object) -> None:
+    record.parent.mkdir(parents=True, exist_ok=True)
+    partial = record.with_suffix(".tmp")
+    partial.write_text(json.dumps(content, default=str), encoding="utf-8")
+    partial.replace(record)
+
+
+def _read(record: Path) -> BuildResult:
+    content = json.loads(record.read_text(encoding="utf-8"))
+    if "error" in content:
+        raise BuildError(content["error"], kind=content["kind"], log=content["log"])
+    built = content["built"]
+    code = {entry: CodeDigest(**digest) for entry, digest in built["code"].items()}
+    return BuildResult(**{**built, "path": Path(built["path"]), "code": code})

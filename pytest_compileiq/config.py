@@ -1,0 +1,178 @@
+"""Options and ini keys → one frozen :class:`Settings`. Imports nothing heavy: every pytest run reads it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "acf_check": ("auto", "replay", "measure", "off"),
+    "acf_stale": ("fail", "warn"),
+    "acf_missing": ("fail", "warn"),
+    "acf_orphans": ("warn", "fail", "ignore"),
+    "acf_no_device": ("replay", "skip", "fail"),
+    "acf_inconclusive": ("warn", "fail"),
+}
+_HELP: dict[str, str] = {
+    "acf_check": "what a normal run checks: auto measures where the device has a claim",
+    "acf_stale": "what a stale artifact does to its test",
+    "acf_missing": "what a missing artifact does to its test",
+    "acf_orphans": "what artifacts without a test do to a complete run",
+    "acf_no_device": "what happens where the kernel cannot run",
+    "acf_inconclusive": "what an undecided gate does to its test",
+}
+DEFAULT_BUDGET = 200
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much a search may spend: ``evaluations`` or ``seconds``; zero evaluations proves what is committed."""
+
+    evaluations: int | None = None
+    seconds: float | None = None
+
+    @property
+    def proof_only(self) -> bool:
+        """Whether no search is wanted."""
+        return self.evaluations == 0
+
+    def __str__(self) -> str:
+        return f"{self.evaluations} evaluations" if self.seconds is None else f"{self.seconds:g} s"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command line and the ini file say, checked."""
+
+    tune: bool
+    new_only: bool
+    budget: Budget | None
+    ini_budget: Budget
+    engine: str | None
+    ini_engine: str
+    seed: int | None
+    jobs: int
+    check: str
+    stale: str
+    missing: str
+    orphans: str
+    no_device: str
+    inconclusive: str
+    acf_dir: Path
+    report: Path | None
+    rootdir: Path
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declare the options and ini keys of DESIGN section 3.2 that this version has."""
+    group = parser.getgroup("compileiq", "compiler tuning (pytest-compileiq)")
+    group.addoption("--tune", action="store_true", help="search, prove and store; only tuned benchmarks run")
+    group.addoption(
+        "--tune-new-only", action="store_true", help="with --tune: skip benchmarks that have an artifact here"
+    )
+    group.addoption(
+        "--tune-budget",
+        metavar="N|TIME",
+        help="evaluations, or wall time such as 30m, per benchmark; 0 proves the committed controls",
+    )
+    group.addoption("--tune-engine", metavar="NAME", help="auto, ga or random")
+    group.addoption("--tune-seed", metavar="N", help="seed of the search")
+    group.addoption("--tune-jobs", metavar="N", help="parallel builds")
+    group.addoption("--acf-check", choices=_CHOICES["acf_check"], help=_HELP["acf_check"])
+    group.addoption("--acf-report", metavar="FILE", help="write the JSON report")
+    parser.addini("acf_dir", "directory of the artifacts, relative to rootdir", default="acf")
+    parser.addini("tune_budget", "default of --tune-budget", default=str(DEFAULT_BUDGET))
+    parser.addini("tune_engine", "default of --tune-engine", default="auto")
+    parser.addini("tune_jobs", "default of --tune-jobs", default="")
+    for key, choices in _CHOICES.items():
+        parser.addini(key, f"{_HELP[key]}: {', '.join(choices)}", default=choices[0])
+
+
+def read_settings(config: pytest.Config) -> Settings:
+    """Check every option and ini key.
+
+    Raises:
+        pytest.UsageError: a value is not one of those allowed; the message names the key, the value and the choice.
+    """
+    option = config.option
+    if option.tune and _is_xdist(config):
+        raise pytest.UsageError("--tune measures on this machine alone: run it without xdist workers (-n 0)")
+    if option.tune_new_only and not option.tune:
+        raise pytest.UsageError("--tune-new-only selects what --tune searches: add --tune")
+    chosen = {key: _choice(config, key) for key in _CHOICES}
+    check = option.acf_check or chosen["acf_check"]
+    cli_budget = parse_budget(option.tune_budget, "--tune-budget") if option.tune_budget is not None else None
+    return Settings(
+        tune=option.tune,
+        new_only=option.tune_new_only,
+        budget=cli_budget,
+        ini_budget=parse_budget(str(config.getini("tune_budget")), "tune_budget"),
+        engine=option.tune_engine,
+        ini_engine=str(config.getini("tune_engine")),
+        seed=_integer(option.tune_seed, "--tune-seed", minimum=0),
+        jobs=_integer(option.tune_jobs or config.getini("tune_jobs") or None, "--tune-jobs", minimum=1) or _cores(),
+        check=check,
+        stale=chosen["acf_stale"],
+        missing=chosen["acf_missing"],
+        orphans=chosen["acf_orphans"],
+        no_device=chosen["acf_no_device"],
+        inconclusive=chosen["acf_inconclusive"],
+        acf_dir=_store_dir(config),
+        report=Path(config.invocation_params.dir, option.acf_report) if option.acf_report else None,
+        rootdir=config.rootpath,
+    )
+
+
+def parse_budget(text: str, where: str) -> Budget:
+    """``200`` → evaluations, ``90s``/``30m``/``2h`` → seconds.
+
+    Raises:
+        pytest.UsageError: anything else.
+    """
+    match = re.fullmatch(r"\s*(\d+)\s*([smh]?)\s*", text)
+    if match is None or (match[2] and int(match[1]) == 0):
+        raise pytest.UsageError(f"{where}={text!r}: expected a number of evaluations (200), a time (90s, 30m, 2h) or 0")
+    number = int(match[1])
+    if not match[2]:
+        return Budget(evaluations=number)
+    return Budget(seconds=float(number * {"s": 1, "m": 60, "h": 3600}[match[2]]))
+
+
+def _choice(config: pytest.Config, key: str) -> str:
+    value = str(config.getini(key)).strip()
+    if value not in _CHOICES[key]:
+        raise pytest.UsageError(f"{config.inipath or 'ini'}: {key} = {value!r}: expected {', '.join(_CHOICES[key])}")
+    return value
+
+
+def _integer(text: str | None, where: str, *, minimum: int) -> int | None:
+    if text is None:
+        return None
+    if not re.fullmatch(r"\d{1,18}", str(text)) or int(text) < minimum:
+        raise pytest.UsageError(f"{where}={text!r}: expected an integer of at least {minimum}")
+    return int(text)
+
+
+def _store_dir(config: pytest.Config) -> Path:
+    value = str(config.getini("acf_dir"))
+    path = config.rootpath / value
+    if not value or not path.resolve().is_relative_to(config.rootpath.resolve()):
+        raise pytest.UsageError(
+            f"{config.inipath or 'ini'}: acf_dir = {value!r}: expected a directory under {config.rootpath}"
+        )
+    return path
+
+
+def _is_xdist(config: pytest.Config) -> bool:
+    return bool(getattr(config.option, "tx", None) or getattr(config.option, "numprocesses", None)) or hasattr(
+        config, "workerinput"
+    )
+
+
+def _cores() -> int:
+    import os
+
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,1 @@
+"""The search engines, one file or directory each."""

@@ -1,0 +1,52 @@
+"""What a search engine is: it asks for candidates to be evaluated and is told how they did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pytest_compileiq.model import Candidate, FailureKind, Knobs
+from pytest_compileiq.space import Space
+
+
+@dataclass(frozen=True)
+class Told:
+    """How one candidate did.
+
+    Attributes:
+        candidate: as the engine gave it.
+        scores: one number per objective, lower is better (a log-ratio to a neighbouring baseline measurement);
+            empty when it failed.
+        failure: why there is no score, or None.
+        duplicate: its machine code had been seen before, so ``scores`` repeats an earlier measurement.
+    """
+
+    candidate: Candidate
+    scores: tuple[float, ...] = ()
+    failure: FailureKind | None = None
+    duplicate: bool = False
+
+
+@dataclass(frozen=True)
+class Brief:
+    """What an engine is given at the start. ``seeds`` are knobs to try first (the previous winner, ``--tune-from``)."""
+
+    space: Space
+    seed: int
+    n_objectives: int = 1
+    budget: int | None = None
+    seeds: Sequence[Knobs] = ()
+    options: Mapping[str, Any] | None = None
+
+
+class Engine(Protocol):
+    """Deterministic in its brief and in what it is told. An empty ask ends the search."""
+
+    def ask(self, n: int) -> list[Candidate]:
+        """At most ``n`` candidates to evaluate next; may return fewer; empty when it has nothing left to try."""
+        ...
+
+    def tell(self, results: Sequence[Told]) -> None:
+        """Results of asked candidates, in any order and grouping."""
+        ...

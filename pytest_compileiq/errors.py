@@ -1,0 +1,66 @@
+"""Every error this package raises on purpose; anything else that escapes is a bug of ours.
+
+::
+
+    CompileIQError
+    ├── UserError                what the user wrote is not usable
+    │   ├── MarkerError          the arguments of ``@pytest.mark.tune``, an ini value, an option
+    │   └── BodyError            the test body used the ``acf`` fixture against its contract
+    ├── EnvironmentFault         this machine lacks something: a compiler, an extra, a device
+    ├── StoreError               a file under ``acf/`` is not what it must be (untrusted input)
+    │   ├── SchemaTooNew         written by a later version of this package
+    │   └── ClaimMismatch        the committed samples do not give the committed claim
+    └── BuildError               the compiler refused, crashed or did not finish
+
+Messages are one sentence: the file, the value, and the command or edit that mends it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+
+class CompileIQError(Exception):
+    """Root of the tree."""
+
+
+class UserError(CompileIQError):
+    """What the user wrote is not usable; the message says what was expected."""
+
+
+class MarkerError(UserError):
+    """A wrong argument of ``@pytest.mark.tune``, of an ini key or of an option."""
+
+
+class BodyError(UserError):
+    """The test body used ``acf`` against its contract (outside the body, measured twice, …)."""
+
+
+class EnvironmentFault(CompileIQError):
+    """This machine lacks a compiler, a device or an optional package; the message names the install command."""
+
+
+class StoreError(CompileIQError):
+    """A file under ``acf/`` is missing, corrupt, oversized, a link, or claims what it must not."""
+
+
+class SchemaTooNew(StoreError):
+    """The metadata was written by a later version of pytest-compileiq."""
+
+
+class ClaimMismatch(StoreError):
+    """Recomputing a claim from the committed samples gives other numbers."""
+
+
+class BuildError(CompileIQError):
+    """A build failed.
+
+    Attributes:
+        kind: ``"compile"`` when the compiler refused or crashed, ``"timeout"`` when it was killed.
+        log: the tail of what the compiler printed.
+    """
+
+    def __init__(self, message: str, *, kind: Literal["compile", "timeout"], log: str = "") -> None:
+        super().__init__(message)
+        self.kind: Literal["compile", "timeout"] = kind
+        self.log = log

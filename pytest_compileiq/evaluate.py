@@ -1,0 +1,324 @@
+"""Running a test's body as one arm or as two nested ones: in a worker for measuring, in-process for correctness.
+
+In a block both arms are alive: the outer arm's ``measure`` calls the body again for the inner arm, and inside the
+nested ``measure`` both callables are sampled. What the inner arm raised is kept past any ``except`` of the outer body.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import os
+import tempfile
+import time
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_compileiq.errors import BodyError, BuildError
+from pytest_compileiq.fixture import Acf, OutputMismatch, Outputs
+from pytest_compileiq.model import Arm, ControlsFile, FailureKind, Workload
+from pytest_compileiq.subject import Subject, make_subject
+from pytest_compileiq.timing.cpu import CpuClock
+from pytest_compileiq.timing.sampler import ArmError, BlockPlan, Slot, sample_calls, sample_values
+from pytest_compileiq.worker import Inside
+
+Arms = Mapping[Arm, ControlsFile | None]
+
+
+@dataclass(frozen=True)
+class Block:
+    """What one block gave: its slots, and the entry functions that each arm took from ``load()``."""
+
+    slots: tuple[Slot, ...]
+    used: Mapping[Arm, frozenset[str]]
+
+
+class ArmFailure(Exception):
+    """One arm's body failed: which arm, what kind of failure, and why, in words."""
+
+    def __init__(self, arm: Arm, kind: FailureKind, reason: str) -> None:
+        super().__init__(reason)
+        self.arm: Arm = arm
+        self.kind: FailureKind = kind
+        self.reason = reason
+
+
+class _InnerFailed(BaseException):
+    """Unwinds the outer body once the inner arm's failure is on record; no ``except Exception`` can hold it."""
+
+
+def body_of(item: pytest.Function) -> Callable[[Acf], None]:
+    """The test function as a callable of ``acf``, on pytest's fixtures and a fresh copy of its instance."""
+    fixtures = {name: item.funcargs[name] for name in item._fixtureinfo.argnames if name != "acf"}
+
+    def run(acf: Acf) -> None:
+        function = item.obj
+        if isinstance(function, types.MethodType):
+            function = types.MethodType(function.__func__, copy.copy(function.__self__))
+        if function(acf=acf, **fixtures) is not None:
+            raise BodyError(f"{item.nodeid} returned a value: a tuned test is a plain function that returns nothing")
+
+    return run
+
+
+def check_body(
+    subject: Subject, body: Callable[[Acf], None], arms: Arms, workload: Workload, *, nested: bool = True
+) -> tuple[frozenset[str], Mapping[str, str]]:
+    """Run the tuned arm's body once for correctness, the baseline's too when the body compares outputs.
+
+    Args:
+        nested: whether the baseline's body may be run for ``acf.compare``.
+
+    Returns:
+        The entry functions taken from ``load()``, and how each compared output was compared.
+
+    Raises:
+        ArmFailure: the body failed.
+    """
+    outputs = Outputs()
+    acf = _run_arm(subject, body, arms["tuned"], "tuned", workload, outputs, lambda _, call: call())
+    _expect_objective(subject, acf)
+    if outputs.how and nested:
+        _run_arm(subject, body, arms["baseline"], "baseline", workload, outputs, lambda _, call: call())
+    return frozenset(acf.used), outputs.how
+
+
+def run_block(
+    subject: Subject,
+    body: Callable[[Acf], None],
+    arms: Arms,
+    workload: Workload,
+    plan: BlockPlan,
+    tick: Callable[[], object],
+) -> Block:
+    """Sample both arms of ``subject`` on ``workload`` in one process.
+
+    Raises:
+        ArmFailure: an arm's body or callable failed, or handed over no objective.
+    """
+    return _BlockRun(subject, body, arms, workload, plan, tick).run()
+
+
+class _BlockRun:
+    """One block under way."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        body: Callable[[Acf], None],
+        arms: Arms,
+        workload: Workload,
+        plan: BlockPlan,
+        tick: Callable[[], object],
+    ) -> None:
+        self.subject = subject
+        self.body = body
+        self.arms = arms
+        self.workload = workload
+        self.plan = plan
+        self.tick = tick
+        self.outputs = Outputs()
+        self.calls: dict[Arm, Callable[[], object]] = {}
+        self.used: dict[Arm, frozenset[str]] = {}
+        self.slots: list[Slot] | None = None
+        self.inner_failure: ArmFailure | None = None
+
+    def run(self) -> Block:
+        metric = self.subject.objective.metric
+        outer = self._arm(self.plan.outer, self._nest)
+        if not outer.measured:
+            _expect_objective(self.subject, outer)
+            self._arm(self.plan.inner, self._nest)
+        if metric == "compile_time":
+            self.slots = sample_values(self.plan, self._compile_seconds)
+        elif metric in outer.recorded:
+            self.slots = sample_values(self.plan, self._recorded)
+        if self.slots is None:
+            raise ArmFailure(self.plan.outer, "wrong", "the body measured in one arm only")
+        return Block(tuple(self.slots), self.used)
+
+    def _arm(self, arm: Arm, measurer: Callable[[Acf, Callable[[], object]], None]) -> Acf:
+        self.tick()
+        acf = _run_arm(self.subject, self.body, self.arms[arm], arm, self.workload, self.outputs, measurer, self)
+        self.used[arm] = frozenset(acf.used)
+        return acf
+
+    def _nest(self, acf: Acf, call: Callable[[], object]) -> None:
+        """The outer ``measure``: run the inner arm's body inside it."""
+        self.calls[self.plan.outer] = call
+        try:
+            inner = self._arm(self.plan.inner, self._sample)
+            if not inner.measured:
+                raise ArmFailure(self.plan.inner, "wrong", "the body did not measure in this arm")
+        except ArmFailure as failure:
+            self.inner_failure = failure
+            raise _InnerFailed from failure
+
+    def _sample(self, acf: Acf, call: Callable[[], object]) -> None:
+        """The inner ``measure``: both arms are alive here."""
+        self.calls[self.plan.inner] = call
+        try:
+            self.slots = sample_calls(self.plan, self.calls, CpuClock(), self.tick)
+        except ArmError as error:
+            cause = error.__cause__
+            raise ArmFailure(error.arm, "wrong", f"the measured callable raised {_describe(cause)}") from error
+
+    def _recorded(self, arm: Arm) -> float:
+        metric = self.subject.objective.metric
+        acf = self._arm(arm, self._nest)
+        if metric not in acf.recorded:
+            raise ArmFailure(arm, "wrong", f"the body did not record {metric!r} this time")
+        return acf.recorded[metric]
+
+    def _compile_seconds(self, arm: Arm) -> float:
+        self.tick()
+        with tempfile.TemporaryDirectory(prefix="compileiq-") as home:
+            start = time.perf_counter()
+            try:
+                self.subject.resolved.build(self.arms[arm], Path(home), timeout_s=self.subject.spec.timeout_s)
+            except BuildError as error:
+                raise _as_failure(arm, error) from error
+            return time.perf_counter() - start
+
+
+def _run_arm(
+    subject: Subject,
+    body: Callable[[Acf], None],
+    controls: ControlsFile | None,
+    arm: Arm,
+    workload: Workload,
+    outputs: Outputs,
+    measurer: Callable[[Acf, Callable[[], object]], None],
+    block: _BlockRun | None = None,
+) -> Acf:
+    """One run of the body as one arm; everything it raises becomes that arm's :class:`ArmFailure`."""
+    acf = Acf(subject.builds, controls, workload, arm=arm, measurer=measurer, outputs=outputs)
+    process = os.getpid()
+    try:
+        body(acf)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        _leave_if_forked(process)
+        if block is not None and block.inner_failure is not None:
+            raise block.inner_failure from None
+        raise _as_failure(arm, error) from error
+    _leave_if_forked(process)
+    if block is not None and block.inner_failure is not None:
+        raise block.inner_failure
+    return acf
+
+
+def _as_failure(arm: Arm, error: BaseException) -> ArmFailure:
+    if isinstance(error, ArmFailure):
+        return error
+    if isinstance(error, OutputMismatch):
+        return ArmFailure("tuned", "wrong", str(error))
+    if isinstance(error, BuildError):
+        return ArmFailure(arm, error.kind, str(error))
+    return ArmFailure(arm, "wrong", _describe(error))
+
+
+def _describe(error: BaseException | None) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:400]}" if text else type(error).__name__
+
+
+def _expect_objective(subject: Subject, acf: Acf) -> None:
+    metric = subject.objective.metric
+    if subject.objective.exact or metric == "compile_time" or acf.measured:
+        return
+    if metric in acf.recorded:
+        return
+    given = f"it recorded {', '.join(acf.recorded)}" if acf.recorded else "it called neither"
+    raise ArmFailure(
+        acf._arm,
+        "wrong",
+        f"the objective is {metric}, so the body calls acf.measure(fn) or acf.record({metric}=…) once; {given}",
+    )
+
+
+def _leave_if_forked(process: int) -> None:
+    """A kernel that forked comes back here twice; its copy must not speak for the worker."""
+    if os.getpid() != process:
+        os._exit(1)
+
+
+# ── the worker's side of a conversation ──────────────────────────────────────────────────────────────────────────
+
+
+def converse(inside: Inside, item: pytest.Function) -> None:
+    """In a worker, within a test whose fixtures are up: do the parent's tasks until it leaves the test."""
+    subject = make_subject(item, rootdir=item.config.rootpath, build_dir=Path(inside.extra["build_dir"]))
+    inside.converse(lambda task, tick: serve(subject, item, task, tick))
+
+
+def serve(
+    subject: Subject, item: pytest.Function, task: Mapping[str, Any], tick: Callable[[], object]
+) -> dict[str, Any]:
+    """Do one task that the parent sent: a ``block`` to sample or a ``check`` of correctness."""
+    arms: Arms = {"baseline": unpack_controls(task["baseline"]), "tuned": unpack_controls(task["tuned"])}
+    workload = next(one for one in subject.spec.workloads if one.name == task["workload"])
+    body = body_of(item)
+    children = _children()
+    try:
+        if task["task"] == "check":
+            used, how = check_body(subject, body, arms, workload)
+            answer: dict[str, Any] = {"ok": True, "used": {"tuned": sorted(used)}, "compared": dict(how), "slots": []}
+        else:
+            block = run_block(
+                subject,
+                body,
+                arms,
+                workload,
+                BlockPlan(**{**task["plan"], "quads": tuple(task["plan"]["quads"])}),
+                tick,
+            )
+            answer = {
+                "ok": True,
+                "used": {arm: sorted(used) for arm, used in block.used.items()},
+                "slots": [asdict(slot) for slot in block.slots],
+            }
+    except ArmFailure as failure:
+        answer = {"ok": False, "arm": failure.arm, "kind": failure.kind, "reason": failure.reason}
+    if left := _children() - children:
+        return {
+            "ok": False,
+            "arm": "tuned",
+            "kind": "crash",
+            "reason": f"left {len(left)} process(es) running",
+            "poisoned": True,
+        }
+    return answer
+
+
+def pack_controls(controls: ControlsFile | None) -> dict[str, Any] | None:
+    """Controls as JSON."""
+    if controls is None:
+        return None
+    return {"kind": controls.kind, "data": base64.b64encode(controls.data).decode(), "knobs": dict(controls.knobs)}
+
+
+def unpack_controls(packed: Mapping[str, Any] | None) -> ControlsFile | None:
+    """The inverse of :func:`pack_controls`."""
+    if packed is None:
+        return None
+    return ControlsFile(packed["kind"], base64.b64decode(packed["data"]), packed["knobs"])
+
+
+def _children() -> set[int]:
+    """Processes whose parent is this one, zombies too; empty where /proc is not."""
+    me, found = os.getpid(), set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            continue
+        if parent == me:
+            found.add(int(stat.parent.name))
+    return found

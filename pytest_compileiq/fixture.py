@@ -1,0 +1,198 @@
+"""The ``acf`` fixture: what a test body holds while it runs as one arm on one workload."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from pytest_compileiq.builds import Builds
+from pytest_compileiq.errors import BodyError
+from pytest_compileiq.model import Arm, BuildResult, ControlsFile, KnobValue, Workload
+
+
+class Measurer(Protocol):
+    """What ``acf.measure`` does with a callable: call it once, or sample it against the other arm."""
+
+    def __call__(self, acf: Acf, call: Callable[[], object]) -> None:
+        """Take ``call`` as this arm's callable."""
+        ...
+
+
+@dataclass(frozen=True)
+class Build:
+    """What ``acf.build()`` made.
+
+    Attributes:
+        path: the library or executable.
+        metrics: exact metrics, e.g. ``code_bytes``, ``instructions``.
+        log: what the compiler printed.
+    """
+
+    path: Path
+    metrics: Mapping[str, int]
+    log: str
+    _load: Callable[[], Any]
+
+    def load(self) -> Any:
+        """The kernel, loaded: a ``ctypes.CDLL`` for a C library, the path itself for an executable."""
+        return self._load()
+
+
+@dataclass
+class Outputs:
+    """What ``acf.compare`` collected: the first arm stores, the second compares."""
+
+    arrays: dict[str, Any] = field(default_factory=dict)
+    how: dict[str, str] = field(default_factory=dict)
+
+
+class OutputMismatch(AssertionError):
+    """The arms' outputs differ; whichever arm noticed, the tuned one is judged."""
+
+
+class Acf:
+    """One arm of a tuned benchmark on one workload."""
+
+    def __init__(
+        self,
+        builds: Builds,
+        controls: ControlsFile | None,
+        workload: Workload,
+        *,
+        arm: Arm,
+        measurer: Measurer,
+        outputs: Outputs,
+    ) -> None:
+        self._builds = builds
+        self._controls = controls
+        self._measurer = measurer
+        self._outputs = outputs
+        self._arm: Arm = arm
+        self.workload = workload
+        self.measured = 0
+        self.recorded: dict[str, float] = {}
+        self.used: set[str] = set()
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether this arm is the build with no controls."""
+        return self._controls is None
+
+    @property
+    def params(self) -> Mapping[str, KnobValue]:
+        """The knobs that the kernel or its launcher reads, those not beginning with ``-``; empty in the baseline."""
+        knobs = self._controls.knobs if self._controls else {}
+        return {name: value for name, value in knobs.items() if not name.startswith("-")}
+
+    @property
+    def path(self) -> Path | None:
+        """The controls file at a content-addressed path in the user cache directory; None in the baseline."""
+        return None if self._controls is None else cached_controls(self._controls)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The command-line fragment that applies the controls; empty in the baseline."""
+        return () if self.path is None else self._builds.resolved.options(self.path)
+
+    def build(self) -> Build:
+        """Compile this arm's kernel, or take what the run has compiled already."""
+        built = self._builds.get(self._controls)
+        return Build(built.path, built.metrics, built.log, lambda: self._load(built))
+
+    def measure(
+        self, call: Callable[[], object], *, l2: Literal["flush", "warm"] = "flush", graph: bool = False
+    ) -> None:
+        """Hand over the callable whose runtime is the objective. ``l2`` and ``graph`` are for GPU kernels.
+
+        Raises:
+            BodyError: ``call`` is not callable, or this body has measured or recorded already.
+        """
+        if not callable(call):
+            raise BodyError(f"acf.measure({call!r}): expected a callable, e.g. acf.measure(lambda: run(kernel))")
+        if l2 not in ("flush", "warm") or not isinstance(graph, bool):
+            raise BodyError(f"acf.measure(l2={l2!r}, graph={graph!r}): expected l2='flush' or 'warm' and a bool")
+        self.measured += 1
+        if self.measured > 1 or self.recorded:
+            raise BodyError(
+                "acf.measure was called twice, or after acf.record: a body has one objective, measured once"
+            )
+        self._measurer(self, call)
+
+    def record(self, **metrics: float) -> None:
+        """Give metrics that the body took itself, e.g. ``acf.record(runtime=seconds)``.
+
+        Raises:
+            BodyError: nothing given, a value that is not a positive finite number, or ``measure`` was called too.
+        """
+        if not metrics:
+            raise BodyError("acf.record() needs a metric, e.g. acf.record(runtime=seconds)")
+        for name, value in metrics.items():
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+                raise BodyError(f"acf.record({name}={value!r}): expected a positive finite number")
+        if self.measured:
+            raise BodyError("acf.record was called after acf.measure: a body does one or the other")
+        self.recorded |= {name: float(value) for name, value in metrics.items()}
+
+    def compare(self, name: str, array: Any, *, rtol: float = 0, atol: float = 0) -> None:
+        """Check the tuned arm's output against the baseline's, bit for bit unless a tolerance is given.
+
+        Raises:
+            OutputMismatch: they differ; an ``AssertionError``.
+        """
+        import numpy as np
+
+        now = np.array(array, copy=True)
+        exact = not (rtol or atol)
+        self._outputs.how[name] = "bit for bit" if exact else f"rtol={rtol:g}, atol={atol:g}"
+        if name not in self._outputs.arrays:
+            self._outputs.arrays[name] = now
+            return
+        before = self._outputs.arrays.pop(name)
+        if (now.shape, now.dtype) != (before.shape, before.dtype):
+            raise OutputMismatch(
+                f"output {name!r}: one arm gave {before.dtype}{before.shape}, the other {now.dtype}{now.shape}"
+            )
+        tuned, baseline = (now, before) if not self.is_baseline else (before, now)
+        if exact:
+            differ = (_bytes(tuned) != _bytes(baseline)).any(axis=1)
+        else:
+            differ = ~np.isclose(tuned, baseline, rtol=rtol, atol=atol, equal_nan=True)
+        if differ.any():
+            count = f"{int(differ.sum())} of {differ.size} values differ"
+            raise OutputMismatch(f"output {name!r}: {count} from the baseline's ({self._outputs.how[name]})")
+
+    def _load(self, built: BuildResult) -> Any:
+        return self._builds.resolved.load(built, self.used)
+
+
+def _bytes(array: Any) -> Any:
+    """The bytes of each element, shape (elements, itemsize): NaNs and signed zeros count."""
+    import numpy as np
+
+    return np.frombuffer(array.tobytes(), dtype=np.uint8).reshape(array.size, -1)
+
+
+class Unusable:
+    """What pytest hands to fixtures that request ``acf``: it works in the test's own body only."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise BodyError(
+            f"acf.{name} was used outside the test's body (in a fixture): "
+            "a fixture lives for many builds, so use acf in the body"
+        )
+
+
+def cached_controls(controls: ControlsFile) -> Path:
+    """Write ``controls`` under its digest in the user cache directory, once, and give the path."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pytest-compileiq" / "acf"
+    path = home / f"{controls.sha256}.acf"
+    if not path.is_file() or path.read_bytes() != controls.data:
+        home.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=home, delete=False) as partial:
+            partial.write(controls.data)
+        Path(partial.name).replace(path)
+    return path

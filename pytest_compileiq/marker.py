@@ -1,0 +1,194 @@
+"""``@pytest.mark.tune(...)`` → one frozen, checked :class:`TuneSpec`."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from pytest_compileiq.config import Budget, parse_budget
+from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.model import Objective, Workload
+from pytest_compileiq.rules.gate import Thresholds
+from pytest_compileiq.toolchains.base import Toolchain
+
+_ARGUMENTS = (
+    "name", "space", "workloads", "objectives", "engine", "engine_options", "budget", "seed",
+    "timeout_s", "min_speedup", "min_effect", "alpha", "max_regression",
+)  # fmt: skip
+
+
+def minimize(metric: str) -> Objective:
+    """The objective of making ``metric`` smaller: ``runtime``, ``code_bytes``, a recorded metric, …"""
+    return Objective(_metric(metric), "minimize")
+
+
+def maximize(metric: str) -> Objective:
+    """The objective of making ``metric`` larger, e.g. a recorded throughput."""
+    return Objective(_metric(metric), "maximize")
+
+
+@dataclass(frozen=True)
+class TuneSpec:
+    """What the marker asks for. ``space`` is None for the toolchain's default; workloads are never empty."""
+
+    toolchain: Toolchain
+    name: str
+    space: Any
+    workloads: tuple[Workload, ...]
+    objectives: tuple[Objective, ...]
+    engine: str
+    engine_options: Mapping[str, Any]
+    budget: Budget | None
+    seed: int | None
+    timeout_s: float
+    thresholds: Thresholds
+
+
+def read_marker(mark: pytest.Mark, item_name: str) -> TuneSpec:
+    """Check the marker's arguments.
+
+    Args:
+        mark: the test's ``tune`` marker.
+        item_name: the test's name with its parameter id, the source of the default ``name``.
+
+    Raises:
+        MarkerError: an argument is unknown or of the wrong kind; the message says what was expected.
+    """
+    kwargs = dict(mark.kwargs)
+    if len(mark.args) != 1:
+        raise MarkerError(
+            f"tune() takes one positional argument, a toolchain such as Cc('kernel.c'); got {len(mark.args)}"
+        )
+    if not isinstance(mark.args[0], Toolchain):
+        raise MarkerError(f"tune({mark.args[0]!r}): expected a toolchain such as Cc('kernel.c')")
+    if unknown := sorted(set(kwargs) - set(_ARGUMENTS)):
+        raise MarkerError(f"tune() has no argument {unknown[0]!r}: expected {', '.join(_ARGUMENTS)}")
+    return TuneSpec(
+        toolchain=mark.args[0],
+        name=_name(kwargs.get("name"), item_name),
+        space=kwargs.get("space"),
+        workloads=_workloads(kwargs.get("workloads")),
+        objectives=_objectives(kwargs.get("objectives", (minimize("runtime"),))),
+        engine=_text(kwargs, "engine", "auto"),
+        engine_options=_mapping(kwargs, "engine_options"),
+        budget=_budget(kwargs.get("budget")),
+        seed=_seed(kwargs.get("seed")),
+        timeout_s=_number(kwargs, "timeout_s", 60.0, 0.1, 86400.0),
+        thresholds=Thresholds(
+            alpha=_number(kwargs, "alpha", 0.01, 1e-6, 0.2),
+            min_speedup=_number(kwargs, "min_speedup", 1.005, 1.0, 1000.0),
+            min_effect=_number(kwargs, "min_effect", 0.2, 0.0, 100.0),
+            max_regression=_number(kwargs, "max_regression", 0.01, 0.0, 0.5),
+        ),
+    )
+
+
+def _metric(metric: object) -> str:
+    if not isinstance(metric, str) or not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", metric):
+        raise MarkerError(
+            f"objective {metric!r}: expected a metric's name in lower case, e.g. 'runtime' or 'code_bytes'"
+        )
+    return metric
+
+
+def _name(given: object, item_name: str) -> str:
+    if given is not None and (
+        not isinstance(given, str) or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}", given)
+    ):
+        raise MarkerError(f"tune(name={given!r}): expected letters, digits, '.', '_' and '-', at most 200")
+    if isinstance(given, str):
+        return given
+    base, _, parameters = item_name.removeprefix("test_").partition("[")
+    text = f"{base}-{parameters.removesuffix(']')}" if parameters else base
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".-")[:200] or "unnamed"
+
+
+def _workloads(given: object) -> tuple[Workload, ...]:
+    if given is None:
+        return (Workload("default"),)
+    if not isinstance(given, Mapping) or not given:
+        raise MarkerError(f"tune(workloads={given!r}): expected a dict of names to dicts, e.g. {{'small': dict(n=64)}}")
+    return tuple(_workload(name, values) for name, values in given.items()) if _some_timed(given) else ()
+
+
+def _some_timed(given: Mapping[Any, Any]) -> bool:
+    if all(isinstance(values, Mapping) and values.get("weight", 1) == 0 for values in given.values()):
+        raise MarkerError(
+            "tune(workloads=…): every weight is 0, so nothing would be measured; give one a weight above 0"
+        )
+    return True
+
+
+def _workload(name: object, values: object) -> Workload:
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9._-]{1,100}", name):
+        raise MarkerError(f"workload {name!r}: expected a name of letters, digits, '.', '_' and '-'")
+    if not isinstance(values, Mapping) or not all(isinstance(key, str) for key in values):
+        raise MarkerError(f"workload {name!r}: {values!r}: expected a dict of its values, e.g. dict(n=64, weight=2)")
+    if reserved := sorted({"name", "values"} & set(values)):
+        raise MarkerError(
+            f"workload {name!r}: the value {reserved[0]!r} would hide the workload's own; call it something else"
+        )
+    weight = _number(dict(values), "weight", 1.0, 0.0, 1e9, of=f"workload {name!r}: ")
+    return Workload(name, {key: value for key, value in values.items() if key != "weight"}, weight)
+
+
+def _objectives(given: object) -> tuple[Objective, ...]:
+    listed = (given,) if isinstance(given, Objective) else given
+    if not isinstance(listed, Sequence) or not listed or not all(isinstance(one, Objective) for one in listed):
+        raise MarkerError(f"tune(objectives={given!r}): expected a list such as [minimize('runtime')]")
+    if len(listed) > 1:
+        raise MarkerError("tune(objectives=…): this version searches one objective; several need a later one")
+    for objective in listed:
+        if objective.metric in {"energy", "registers", "spill_bytes"}:
+            raise MarkerError(
+                f"objective {objective.metric!r}: no toolchain of this version gives it; "
+                "Cc gives runtime, compile_time, code_bytes, instructions and what the body records"
+            )
+    return tuple(listed)
+
+
+def _text(kwargs: Mapping[str, Any], key: str, default: str) -> str:
+    value = kwargs.get(key, default)
+    if not isinstance(value, str) or not value:
+        raise MarkerError(f"tune({key}={value!r}): expected a name")
+    return value
+
+
+def _mapping(kwargs: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = kwargs.get(key, {})
+    if not isinstance(value, Mapping):
+        raise MarkerError(f"tune({key}={value!r}): expected a dict")
+    return value
+
+
+def _budget(given: object) -> Budget | None:
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int | str):
+        raise MarkerError(f"tune(budget={given!r}): expected a number of evaluations, or a time such as '30m'")
+    try:
+        return parse_budget(str(given), "tune(budget")
+    except pytest.UsageError as error:
+        raise MarkerError(
+            f"tune(budget={given!r}): expected a number of evaluations, or a time such as '30m'"
+        ) from error
+
+
+def _seed(given: object) -> int | None:
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int) or given < 0:
+        raise MarkerError(f"tune(seed={given!r}): expected an integer of at least 0")
+    return given
+
+
+def _number(kwargs: Mapping[str, Any], key: str, default: float, low: float, high: float, of: str = "tune: ") -> float:
+    value = kwargs.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or not low <= value <= high:
+        raise MarkerError(f"{of}{key} = {value!r}: expected a number from {low:g} to {high:g}")
+    return float(value)

@@ -1,0 +1,201 @@
+"""pytest's hooks, which only route. Nothing but pytest is imported until a tuned test, or an ``acf/``, is met."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pytest_compileiq.config import Settings
+    from pytest_compileiq.session import Session
+    from pytest_compileiq.worker import Inside
+
+_SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
+_SESSION: pytest.StashKey[Session] = pytest.StashKey()
+_MARKER = (
+    "tune(toolchain, *, name, space, workloads, objectives, engine, engine_options, budget, seed, timeout_s, "
+    "min_speedup, min_effect, alpha, max_regression): search this benchmark's compiler controls with --tune, "
+    "and hold the committed ones to their claim otherwise"
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare options and ini keys."""
+    from pytest_compileiq.config import add_options
+
+    add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Check the settings; a worker of ours has none of its own."""
+    from pytest_compileiq.config import read_settings
+
+    config.addinivalue_line("markers", _MARKER)
+    config.stash[_SETTINGS] = read_settings(config)
+    config.pluginmanager.register(_Reports(config), "compileiq-reports")
+
+
+@pytest.fixture
+def acf() -> Any:
+    """The controls under evaluation: build(), measure(), record(), compare(), workload, params, path, options."""
+    from pytest_compileiq.fixture import Unusable
+
+    return Unusable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Under --tune only tuned benchmarks run."""
+    if not config.stash[_SETTINGS].tune:
+        return
+    others = [item for item in items if item.get_closest_marker("tune") is None]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item.get_closest_marker("tune")]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Meet the tuned tests."""
+    if any(item.get_closest_marker("tune") for item in session.items) and _inside(session.config) is None:
+        _session(session.config).collected(session.items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Under --tune a benchmark is searched instead of run; no fixture is set up in this process."""
+    if not item.config.stash[_SETTINGS].tune or item.get_closest_marker("tune") is None:
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for when in ("setup", "call", "teardown"):
+        _report_phase(item, when)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+def _report_phase(item: pytest.Item, when: Any) -> None:
+    def work() -> None:
+        if when == "call":
+            _session(item.config).tune(item)
+
+    call = pytest.CallInfo.from_call(work, when=when, reraise=(pytest.exit.Exception, KeyboardInterrupt))
+    report = item.ihook.pytest_runtest_makereport(item=item, call=call)
+    item.ihook.pytest_runtest_logreport(report=report)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A bad marker fails its test before any fixture is set up."""
+    if item.get_closest_marker("tune") is not None and _inside(item.config) is None:
+        _session(item.config).set_up(item)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A tuned test is replayed; in a worker it is evaluated as the parent asks."""
+    if pyfuncitem.get_closest_marker("tune") is None:
+        return None
+    inside = _inside(pyfuncitem.config)
+    if inside is None:
+        _session(pyfuncitem.config).replay(pyfuncitem)
+        return True
+    from pytest_compileiq.evaluate import converse
+
+    converse(inside, pyfuncitem)
+    return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Send what became of a tuned test along with its report: as a string, which every process boundary takes."""
+    report = yield
+    if item.get_closest_marker("tune") is None or _inside(item.config) is not None:
+        return report
+    from pytest_compileiq.session import REPORT
+
+    carried: Any = report
+    if call.when == "setup":
+        carried.compileiq_name = _session(item.config).name_of(item) or ""
+    if call.when == "call" and (text := item.stash.get(REPORT, None)):
+        carried.compileiq = text
+    return report
+
+
+class _Reports:
+    """Routes test reports, which name no config, to the session of the run."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take in one report of a tuned test."""
+        if hasattr(report, "compileiq_name") or hasattr(report, "compileiq"):
+            _session(self._config).received(report)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """One line an artifact, what was not checked, then the remedies."""
+    session = config.stash.get(_SESSION, None)
+    if session is None:
+        return
+    from pytest_compileiq.report.terminal import summary_lines
+
+    lines = list(summary_lines(session.report))
+    if lines:
+        terminalreporter.section("acf", sep="=")
+    for text, markup in lines:
+        terminalreporter.write_line(text, **markup)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Judge the store, write the report, end the workers."""
+    config = session.config
+    if _inside(config) is not None:
+        return
+    complete = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and _is_complete(session)
+    ours = config.stash.get(_SESSION, None)
+    if ours is None and complete and config.stash[_SETTINGS].acf_dir.is_dir():
+        ours = _session(config)
+    if ours is None:
+        return
+    ours.close()
+    if not hasattr(config, "workerinput"):
+        code = ours.finish(complete=complete)
+        if code is not None and exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = code
+
+
+def _is_complete(session: pytest.Session) -> bool:
+    """Whether every test of the project was selected: only then is an unclaimed artifact an orphan."""
+    config = session.config
+    option = config.option
+    filtered = any(
+        getattr(option, name, None)
+        for name in ("keyword", "markexpr", "lf", "deselect", "ignore", "ignore_glob", "collectonly", "stepwise")
+    )
+    whole = config.args_source is not pytest.Config.ArgsSource.ARGS and config.invocation_params.dir == config.rootpath
+    return whole and not filtered and not session.shouldstop and not session.shouldfail and not _module_left_out(config)
+
+
+def _module_left_out(config: pytest.Config) -> bool:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None:
+        return True
+    reports = [*reporter.stats.get("error", []), *reporter.stats.get("skipped", [])]
+    return any(isinstance(report, pytest.CollectReport) for report in reports)
+
+
+def _session(config: pytest.Config) -> Session:
+    if _SESSION not in config.stash:
+        from pytest_compileiq.session import Session
+
+        config.stash[_SESSION] = Session(config, config.stash[_SETTINGS])
+    return config.stash[_SESSION]
+
+
+def _inside(config: pytest.Config) -> Inside | None:
+    """The worker's own plugin, when this process is a worker of ours."""
+    inside: Inside | None = config.pluginmanager.get_plugin("compileiq-worker")
+    return inside

@@ -1,0 +1,132 @@
+"""The worker processes of one run: started when first asked, replaced when a candidate ends or poisons them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_compileiq.evaluate import pack_controls
+from pytest_compileiq.model import Arm, ControlsFile, FailureKind, SampleRow, Workload, sha256_hex
+from pytest_compileiq.process import Guard, stray_children
+from pytest_compileiq.subject import Subject
+from pytest_compileiq.timing.sampler import BlockPlan
+from pytest_compileiq.worker import Worker, WorkerDied
+
+
+class EvaluationFailed(Exception):
+    """An evaluation gave no result: whose fault, which kind, and why, in words."""
+
+    def __init__(self, arm: Arm | None, kind: FailureKind, reason: str) -> None:
+        super().__init__(reason)
+        self.arm: Arm | None = arm
+        self.kind: FailureKind = kind
+        self.reason = reason
+
+
+@dataclass
+class Pool:
+    """Workers by number; worker ``k`` takes the ``k``-th block of every subject: imports are paid once.
+
+    Attributes:
+        config: the parent's configuration, whose options the workers start from.
+        nodeids: the tuned tests that a worker may be asked to enter.
+        guard: ends every process of the run with the run.
+        build_dir: where the run's builds are.
+    """
+
+    config: pytest.Config
+    nodeids: Sequence[str]
+    guard: Guard
+    build_dir: Path
+    _workers: dict[int, Worker] = field(default_factory=dict)
+
+    def check(self, number: int, subject: Subject, controls: ControlsFile | None, workload: Workload) -> frozenset[str]:
+        """Run the body once in worker ``number``; returns the entry functions it took from ``load()``.
+
+        Raises:
+            EvaluationFailed: the body failed, or the worker did not survive it.
+        """
+        task = {"task": "check", "workload": workload.name, "baseline": None, "tuned": pack_controls(controls)}
+        return frozenset(self._ask(number, subject, task)["used"]["tuned"])
+
+    def block(
+        self,
+        number: int,
+        subject: Subject,
+        arms: Mapping[Arm, ControlsFile | None],
+        workload: Workload,
+        plan: BlockPlan,
+    ) -> tuple[list[SampleRow], frozenset[str]]:
+        """Sample one block in worker ``number``; returns its rows and the entries that the tuned arm took.
+
+        Raises:
+            EvaluationFailed: an arm's body failed, or the worker did not survive it.
+        """
+        task = {
+            "task": "block", "workload": workload.name, "baseline": pack_controls(arms["baseline"]),
+            "tuned": pack_controls(arms["tuned"]),
+            "plan": {"outer": plan.outer, "quads": list(plan.quads), "samples": plan.samples},
+        }  # fmt: skip
+        with _device_lock(subject.device.name):
+            answer = self._ask(number, subject, task)
+        device, metric = subject.device.name, subject.objective.metric
+        rows = [
+            SampleRow(device, workload.name, metric, number, slot["quad"], slot["slot"], slot["arm"], sample, value)
+            for slot in answer["slots"]
+            for sample, value in enumerate(slot["values"])
+        ]
+        return rows, frozenset(answer["used"].get("tuned", ()))
+
+    def close(self) -> None:
+        """End every worker and whatever they left behind."""
+        for worker in self._workers.values():
+            worker.close()
+        self._workers.clear()
+        self.guard.sweep()
+
+    def _ask(self, number: int, subject: Subject, task: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            worker = self._entered(number, subject)
+            answer = worker.ask(task, subject.spec.timeout_s)
+        except WorkerDied as death:
+            self._discard(number)
+            kind: FailureKind = "timeout" if death.kind == "timeout" else "wrong" if death.kind == "wrong" else "crash"
+            raise EvaluationFailed(None, kind, death.reason) from death
+        strays = stray_children(self.guard.token, {one.pid for one in self._workers.values()})
+        if strays or answer.get("poisoned"):
+            self._discard(number)
+            self.guard.sweep(frozenset(one.pid for one in self._workers.values()))
+        if not answer["ok"]:
+            raise EvaluationFailed(answer["arm"], answer["kind"], answer["reason"])
+        if strays:
+            raise EvaluationFailed(None, "crash", f"left {len(strays)} process(es) running")
+        return answer
+
+    def _entered(self, number: int, subject: Subject) -> Worker:
+        if number not in self._workers:
+            extra = {"build_dir": str(self.build_dir)}
+            self._workers[number] = Worker(self.config, self.nodeids, self.guard.environment(), extra)
+        self._workers[number].enter(subject.nodeid)
+        return self._workers[number]
+
+    def _discard(self, number: int) -> None:
+        worker = self._workers.pop(number, None)
+        if worker is not None:
+            worker.kill()
+
+
+@contextmanager
+def _device_lock(device: str) -> Iterator[None]:
+    """One measurement per device at a time, across processes and users of this machine."""
+    path = Path(tempfile.gettempdir()) / f"pytest-compileiq-{os.getuid()}-{sha256_hex(device.encode())[:16]}.lock"
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,263 @@
+"""Samples from fresh workers → the gate → claims. Tuning and replay share it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from pytest_compileiq.model import Arm, Claim, ControlsFile, SampleRow, TestRecord, Workload
+from pytest_compileiq.pool import EvaluationFailed, Pool
+from pytest_compileiq.rules.gate import (
+    LOOKS,
+    QUADS,
+    SAMPLES,
+    Decision,
+    Evidence,
+    Verdict,
+    gather,
+    judge_gain,
+    judge_non_inferior,
+    judge_replay,
+    levels_by_holm,
+    overall_p,
+    summarise,
+)
+from pytest_compileiq.subject import Subject
+from pytest_compileiq.timing.sampler import plan_block
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Finalist:
+    """One set of controls under proof: its rows by workload, and why it is out, if it is."""
+
+    controls: ControlsFile
+    rows: dict[str, list[SampleRow]] = field(default_factory=dict)
+    out: str | None = None
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What the gate decided over all finalists.
+
+    Attributes:
+        winner: the proven controls, or None.
+        claims: the winner's claims, ``samples`` still to be named by the store.
+        rows: the winner's raw samples.
+        reason: why there is a winner, or none, in words.
+        lost: evidence was lost, so that nothing may be written.
+    """
+
+    winner: ControlsFile | None
+    claims: tuple[Claim, ...]
+    rows: tuple[SampleRow, ...]
+    reason: str
+    lost: bool = False
+
+
+class Unprovable(Exception):
+    """The baseline itself failed while it was measured."""
+
+
+def sample_process(
+    pool: Pool,
+    number: int,
+    subject: Subject,
+    arms: Mapping[Arm, ControlsFile | None],
+    workload: Workload,
+    random: Random,
+) -> list[SampleRow]:
+    """One block of ``subject`` in worker ``number``, by the gate's plan."""
+    rows, _ = pool.block(number, subject, arms, workload, plan_block(random, quads=QUADS, samples=SAMPLES))
+    return rows
+
+
+def prove(
+    pool: Pool,
+    subject: Subject,
+    finalists: Sequence[ControlsFile],
+    *,
+    against: ControlsFile | None,
+    seed: int,
+    say: Say,
+) -> Proof:
+    """Prove the best of ``finalists`` better than ``against`` (None: the baseline) on fresh samples.
+
+    All finalists share processes; Holm's correction is over finalists × workloads, alpha split over the looks.
+
+    Raises:
+        Unprovable: the baseline arm failed.
+    """
+    random = Random(seed)
+    field_ = [Finalist(controls, {workload.name: [] for workload in subject.timed_workloads}) for controls in finalists]
+    done = 0
+    for look, processes in enumerate(LOOKS, start=1):
+        say(f"proving {len(field_)} finalist(s): look {look}, {processes} processes")
+        for number in range(done, processes):
+            for finalist in random.sample(field_, len(field_)):
+                _sample_finalist(pool, number, subject, finalist, against, random)
+        done = processes
+        verdict = _judge(subject, field_, look=look, seed=seed)
+        if verdict is not None:
+            return verdict
+    return Proof(None, (), (), _why_none(field_, "no finalist was proven faster by the last look"))
+
+
+def _sample_finalist(
+    pool: Pool, number: int, subject: Subject, finalist: Finalist, against: ControlsFile | None, random: Random
+) -> None:
+    for workload in subject.timed_workloads:
+        if finalist.out:
+            return
+        try:
+            finalist.rows[workload.name] += sample_process(
+                pool, number, subject, {"baseline": against, "tuned": finalist.controls}, workload, random
+            )
+        except EvaluationFailed as failure:
+            if failure.arm == "baseline":
+                raise Unprovable(
+                    f"the baseline failed while it was measured ({failure.kind}): {failure.reason}"
+                ) from failure
+            finalist.out = f"failed in the proof ({failure.kind}): {failure.reason}"
+
+
+def _judge(subject: Subject, field_: Sequence[Finalist], *, look: int, seed: int) -> Proof | None:
+    """A winner; no winner when nothing can win any more; None while undecided."""
+    thresholds = subject.spec.thresholds
+    level = thresholds.alpha / len(LOOKS)
+    alive = [finalist for finalist in field_ if not finalist.out]
+    if not alive:
+        return Proof(None, (), (), _why_none(field_, "every finalist failed"))
+    evidence = [
+        (finalist, name, gather(rows, subject.objective.direction))
+        for finalist in alive
+        for name, rows in finalist.rows.items()
+    ]
+    p_values = [overall_p(one, thresholds, seed=seed, level=level) for _, _, one in evidence]
+    levels = levels_by_holm(p_values, level)
+    gains = [judge_gain(one, thresholds, level=at, seed=seed) for (_, _, one), at in zip(evidence, levels, strict=True)]
+    proven = []
+    for finalist in alive:
+        mine = [
+            (name, one, gain) for (whose, name, one), gain in zip(evidence, gains, strict=True) if whose is finalist
+        ]
+        claims = _claims(subject, mine, look=look, seed=seed, finalists=len(field_))
+        if claims is not None:
+            proven.append((_score(subject, claims), finalist, claims))
+    if proven:
+        _, best, claims = max(proven, key=lambda entry: entry[0])
+        rows = tuple(row for rows in best.rows.values() for row in rows)
+        return Proof(best.controls, claims, rows, f"proven at look {look}")
+    if all(gain.speedup_high < thresholds.min_speedup for gain in gains):
+        return Proof(None, (), (), _why_none(alive, max(gains, key=lambda gain: gain.speedup_high).reason))
+    return None
+
+
+def _claims(
+    subject: Subject, judged: Sequence[tuple[str, Evidence, Decision]], *, look: int, seed: int, finalists: int
+) -> tuple[Claim, ...] | None:
+    """The finalist's claims when one gain is proven and nothing else got worse, else None."""
+    thresholds = subject.spec.thresholds
+    if not any(gain.verdict is Verdict.PROVEN for _, _, gain in judged):
+        return None
+    claims = []
+    for workload, evidence, gain in judged:
+        kind, decision = "gain", gain
+        if gain.verdict is not Verdict.PROVEN:
+            kind, decision = (
+                "non-inferior",
+                judge_non_inferior(evidence, thresholds, level=thresholds.alpha / len(LOOKS)),
+            )
+        if decision.verdict is not Verdict.PROVEN:
+            return None
+        claims.append(_claim(subject, workload, evidence, decision, kind, look=look, seed=seed, finalists=finalists))
+    return tuple(claims)
+
+
+def _claim(
+    subject: Subject,
+    workload: str,
+    evidence: Evidence,
+    decision: Decision,
+    kind: str,
+    *,
+    look: int,
+    seed: int,
+    finalists: int,
+) -> Claim:
+    device = subject.device
+    return Claim(
+        device=device.name,
+        workload=workload,
+        objective=subject.objective.metric,
+        kind="gain" if kind == "gain" else "non-inferior",
+        architecture=device.architecture,
+        driver=device.driver,
+        power_limit_w=device.power_limit_w,
+        speedup=decision.speedup,
+        speedup_low=decision.speedup_low,
+        speedup_high=decision.speedup_high,
+        p_value=decision.p_value,
+        cohens_d=decision.cohens_d,
+        test=TestRecord(
+            alpha=subject.spec.thresholds.alpha,
+            level=decision.level,
+            look=look,
+            processes=evidence.processes,
+            flips=decision.flips,
+            seed=seed,
+            finalists=finalists,
+        ),
+        samples="unnamed.csv",
+        baseline=summarise(evidence.baseline.ravel()),
+        tuned=summarise(evidence.tuned.ravel()),
+    )
+
+
+def _score(subject: Subject, claims: Sequence[Claim]) -> float:
+    """The weighted geometric mean of the lower bounds."""
+    import math
+
+    weights = {workload.name: workload.weight for workload in subject.timed_workloads}
+    logs = sum(weights[claim.workload] * math.log(max(claim.speedup_low or 0.0, 1e-9)) for claim in claims)
+    return math.exp(logs / sum(weights.values()))
+
+
+def _why_none(field_: Sequence[Finalist], otherwise: str) -> str:
+    failed = [finalist.out for finalist in field_ if finalist.out]
+    return f"{otherwise}; {failed[0]}" if failed else otherwise
+
+
+def prove_again(pool: Pool, subject: Subject, controls: ControlsFile, claim: Claim, *, seed: int) -> Decision:
+    """Replay one claim: does its gain still stand on this device?
+
+    Raises:
+        EvaluationFailed: an arm failed.
+    """
+    random = Random(seed)
+    workload = next(one for one in subject.spec.workloads if one.name == claim.workload)
+    if claim.speedup is None or claim.speedup_low is None or claim.speedup_high is None:
+        raise ValueError("an exact claim is compared exactly, not measured")
+    rows: list[SampleRow] = []
+    done = 0
+    for processes in LOOKS:
+        for number in range(done, processes):
+            rows += sample_process(pool, number, subject, {"baseline": None, "tuned": controls}, workload, random)
+        done = processes
+        evidence = gather(rows, subject.objective.direction)
+        decision = (
+            judge_replay(
+                evidence,
+                committed_speedup=claim.speedup,
+                committed_low=claim.speedup_low,
+                committed_high=claim.speedup_high,
+                last_look=processes == LOOKS[-1],
+            )
+            if claim.kind == "gain"
+            else judge_non_inferior(evidence, subject.spec.thresholds, level=subject.spec.thresholds.alpha / len(LOOKS))
+        )
+        if decision.verdict is not Verdict.INCONCLUSIVE:
+            break
+    return decision

@@ -1,0 +1,110 @@
+"""What became of each tuned test, as values: the truth that every rendering shows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pytest_compileiq.model import Artifact, Claim
+
+REPORT_SCHEMA = 1
+FAILING = frozenset({"STALE", "MISSING", "CORRUPT", "REFUTED", "WRONG", "FAILED", "INCONCLUSIVE", "NO DEVICE"})
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check of a normal run: ``passed``, ``failed`` or ``not run``, and why or with what result."""
+
+    name: str
+    status: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class ItemReport:
+    """One tuned test in one run.
+
+    Attributes:
+        verdict: ``PROVEN`` (measured now), ``REPLAYED`` (all but speed), ``BASELINE``, ``TUNED``, ``KEPT``, or why not.
+        message: what was found, in a sentence.
+        remedy: the command or edit that mends it, when something is wrong.
+        speedup, speedup_low, speedup_high: measured now, else as committed; None where there is none.
+        evidence: what the numbers stand on: ``measured now`` or ``as committed``, device, p, d.
+        failed: whether the verdict fails the test under the settings of the run.
+    """
+
+    nodeid: str
+    name: str
+    target: str
+    verdict: str
+    message: str
+    remedy: str = ""
+    failed: bool = False
+    workload: str = ""
+    speedup: float | None = None
+    speedup_low: float | None = None
+    speedup_high: float | None = None
+    evidence: str = ""
+    checks: tuple[Check, ...] = ()
+    notes: tuple[str, ...] = ()
+    wrote: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, nodeid: str, name: str, target: str, verdict: str, message: str, artifact: Artifact | None
+    ) -> ItemReport:
+        """A report that shows the artifact's leading claim."""
+        claim = leading_claim(artifact) if artifact else None
+        if claim is None:
+            return cls(nodeid, name, target, verdict, message)
+        if claim.kind == "exact":
+            evidence = f"{claim.objective} {claim.baseline_value} → {claim.tuned_value}"
+            return cls(nodeid, name, target, verdict, message, workload=claim.workload, evidence=evidence)
+        return cls(
+            nodeid, name, target, verdict, message, workload=claim.workload, speedup=claim.speedup,
+            speedup_low=claim.speedup_low, speedup_high=claim.speedup_high, evidence=describe_evidence(claim),
+        )  # fmt: skip
+
+    def to_json(self) -> str:
+        """One line of JSON, for a test report to carry between processes."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> ItemReport:
+        """The inverse of :meth:`to_json`."""
+        content = json.loads(text)
+        checks = tuple(Check(**check) for check in content.pop("checks"))
+        return cls(**{**content, "checks": checks, "notes": tuple(content["notes"]), "wrote": tuple(content["wrote"])})
+
+
+@dataclass
+class RunReport:
+    """All tuned tests of a run, and the health of what no test claimed."""
+
+    items: list[ItemReport] = field(default_factory=list)
+    store_problems: list[str] = field(default_factory=list)
+    orphans: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The versioned JSON report."""
+        return {
+            "schema": REPORT_SCHEMA,
+            "items": [asdict(item) for item in sorted(self.items, key=lambda item: item.nodeid)],
+            "store_problems": self.store_problems,
+            "orphans": self.orphans,
+        }
+
+
+def leading_claim(artifact: Artifact) -> Claim | None:
+    """The gain with the highest lower bound, else the first claim."""
+    gains = [claim for claim in artifact.claims if claim.kind == "gain"]
+    if gains:
+        return max(gains, key=lambda claim: claim.speedup_low or 0.0)
+    return artifact.claims[0] if artifact.claims else None
+
+
+def describe_evidence(claim: Claim) -> str:
+    """The statistics of a measured claim in a few words."""
+    processes = claim.test.processes if claim.test else 0
+    return f"p = {claim.p_value:.1g}, d = {claim.cohens_d:.1f}, {processes} processes"

@@ -1,0 +1,88 @@
+"""What a person watches while a search runs: one live line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pytest_compileiq.config import Budget
+
+_PLAIN_EVERY_S = 15.0
+_LIVE_EVERY_S = 0.1
+
+
+class Progress(Protocol):
+    """Who watches a search."""
+
+    def evaluated(self, tally: Tally, budget: Budget) -> None:
+        """Called after every evaluation."""
+        ...
+
+    def say(self, text: str) -> None:
+        """One line of what happens now."""
+        ...
+
+
+@dataclass
+class Tally:
+    """What a search has spent and found. ``best`` is a log-ratio to the baseline, negative is better."""
+
+    started: float = field(default_factory=time.monotonic)
+    evaluations: int = 0
+    duplicates: int = 0
+    best: float = 0.0
+    invalid: dict[str, int] = field(default_factory=dict)
+    first_reason: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float:
+        """Wall time since the start."""
+        return time.monotonic() - self.started
+
+    def fail(self, kind: str, reason: str) -> None:
+        """Count one invalid evaluation and keep the first reason of its kind."""
+        self.invalid[kind] = self.invalid.get(kind, 0) + 1
+        self.first_reason.setdefault(kind, reason)
+
+
+class LineProgress:
+    """Progress through two functions.
+
+    ``rewrite`` replaces the current line, None where there is no terminal; ``line`` ends one.
+    """
+
+    def __init__(self, name: str, line: Callable[[str], None], rewrite: Callable[[str], None] | None) -> None:
+        self._name = name
+        self._line = line
+        self._rewrite = rewrite
+        self._last = time.monotonic()
+
+    def evaluated(self, tally: Tally, budget: Budget) -> None:
+        """Show the tally, at most ten times a second on a terminal and four times a minute elsewhere."""
+        now = time.monotonic()
+        if now - self._last < (_LIVE_EVERY_S if self._rewrite else _PLAIN_EVERY_S):
+            return
+        self._last = now
+        (self._rewrite or self._line)(f"{self._name}: {tally_text(tally, budget)}")
+
+    def say(self, text: str) -> None:
+        """Show what happens now."""
+        (self._rewrite or self._line)(f"{self._name}: {text}")
+
+
+def tally_text(tally: Tally, budget: Budget) -> str:
+    """Evaluations, invalid, duplicates, best so far against baseline, time left."""
+    spent = tally.seconds
+    if budget.evaluations is not None:
+        done, left_s = (
+            f"{tally.evaluations}/{budget.evaluations}",
+            spent / max(tally.evaluations, 1) * (budget.evaluations - tally.evaluations),
+        )
+    else:
+        done, left_s = f"{tally.evaluations}", max(0.0, (budget.seconds or 0.0) - spent)
+    invalid = sum(tally.invalid.values())
+    best = f"best {math.exp(-tally.best):.3f}x (unproven)"
+    return f"{done} evaluated, {invalid} invalid, {tally.duplicates} duplicates, {best}, {left_s:.0f} s left"

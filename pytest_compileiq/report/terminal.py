@@ -1,0 +1,73 @@
+"""The terminal summary: one line an artifact, what was not checked, then the remedies. Values in, lines out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from pytest_compileiq.report.model import ItemReport, RunReport
+
+Line = tuple[str, dict[str, bool]]
+_GREEN = frozenset({"PROVEN", "TUNED", "REPLAYED", "KEPT"})
+
+
+def summary_lines(report: RunReport) -> Iterator[Line]:
+    """Lines with pytest's markup."""
+    items = sorted(report.items, key=lambda item: item.name)
+    width = max((len(item.name) for item in items), default=0)
+    for item in items:
+        yield _item_line(item, width), _colour(item)
+        yield from ((f"    {note}", {"light": True}) for note in item.notes)
+        yield from ((f"    wrote {path}", {}) for path in item.wrote)
+    if items:
+        yield _count_line(items), {}
+    yield from _remedies(items)
+    for problem in report.store_problems:
+        yield f"unhealthy: {problem}", {"red": True}
+    if report.orphans:
+        yield (
+            f"orphaned, no test claims them: {', '.join(report.orphans)}; delete them, or bring the tests back",
+            {"yellow": True},
+        )
+
+
+def speedup_text(item: ItemReport) -> str:
+    """The speed-up, its lower bound first: what is claimed is what is surely there."""
+    if item.speedup is None:
+        return item.evidence
+    interval = f"{item.speedup:.3f}x, 95 % interval {item.speedup_low:.3f} to {item.speedup_high:.3f}"
+    return f"at least {item.speedup_low:.3f}x ({interval})  {item.evidence}"
+
+
+def _item_line(item: ItemReport, width: int) -> str:
+    parts = [f"{item.name:<{width}}", item.target, f"{item.verdict:<9}", speedup_text(item)]
+    return "  ".join(part for part in parts if part).rstrip()
+
+
+def _colour(item: ItemReport) -> dict[str, bool]:
+    if item.failed:
+        return {"red": True}
+    return {"green": True} if item.verdict in _GREEN else {"yellow": True}
+
+
+def _count_line(items: list[ItemReport]) -> str:
+    counts = Counter(item.verdict.lower() for item in items)
+    text = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+    unchecked = Counter(
+        f"{check.name} not checked: {check.detail}"
+        for item in items
+        for check in item.checks
+        if check.status == "not run"
+    )
+    missing = [f"{count} × {what}" for what, count in sorted(unchecked.items())]
+    return "; ".join([text, *missing])
+
+
+def _remedies(items: list[ItemReport]) -> Iterator[Line]:
+    remedies: dict[str, list[str]] = {}
+    for item in items:
+        if item.remedy:
+            remedies.setdefault(item.remedy, []).append(item.name)
+    for remedy, names in remedies.items():
+        shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        yield f"{shown}: {remedy}", {}

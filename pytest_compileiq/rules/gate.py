@@ -1,0 +1,373 @@
+"""The gate: samples in, verdict out. It fails closed: what is missing, dropped or not finite is never significance."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from pytest_compileiq.errors import ClaimMismatch, StoreError
+from pytest_compileiq.model import Claim, SampleRow, Summary
+from pytest_compileiq.rules.stats import (
+    Floats,
+    cohens_d,
+    holm_levels,
+    log_spread_ratio,
+    paired_interval,
+    paired_p,
+    sign_flip,
+    welch_centred,
+)
+
+LOOKS = (8, 16, 32)  # processes; alpha is split evenly over the looks
+QUADS = 4  # of a block; quads of one process are not independent, so more of them buy little
+SAMPLES = 5  # of a slot; their median is the slot's value
+MAX_SPREAD_RATIO = 1.25
+MAX_DROPPED = 0.25
+REPLAY_FLOOR = 0.005
+REPLAY_REFUTE_TAIL = 0.005
+REPLAY_PROVE_TAIL = 0.05
+RELATIVE_TOLERANCE = 1e-6
+Direction = Literal["minimize", "maximize"]
+
+
+class Verdict(StrEnum):
+    """What was decided; always with a reason beside it."""
+
+    PROVEN = "PROVEN"
+    REFUTED = "REFUTED"
+    INCONCLUSIVE = "INCONCLUSIVE"
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """What a gain has to be, and what another workload may lose."""
+
+    alpha: float = 0.01
+    min_speedup: float = 1.005
+    min_effect: float = 0.2
+    max_regression: float = 0.01
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Slot values in the metric's unit, shape (processes, quads, 2); a dropped quad is NaN in both arms."""
+
+    baseline: Floats
+    tuned: Floats
+    direction: Direction = "minimize"
+
+    @property
+    def processes(self) -> int:
+        """How many processes gave a block."""
+        return int(self.baseline.shape[0])
+
+    @property
+    def dropped(self) -> float:
+        """The fraction of quads that were dropped."""
+        return float(np.isnan(self.baseline).any(axis=2).mean()) if self.baseline.size else 1.0
+
+    @cached_property
+    def logs(self) -> tuple[Floats, Floats]:
+        """Logs of both arms, signed so that lower is better."""
+        sign = 1.0 if self.direction == "minimize" else -1.0
+        return sign * np.log(self.baseline), sign * np.log(self.tuned)
+
+    @cached_property
+    def by_quad(self) -> Floats:
+        """Baseline − tuned of each quad's mean log, shape (processes, quads)."""
+        baseline, tuned = self.logs
+        quads: Floats = baseline.mean(axis=2) - tuned.mean(axis=2)
+        return quads
+
+    @cached_property
+    def by_process(self) -> Floats:
+        """Baseline − tuned of each process's mean log, shape (processes,); processes without a quad left are out."""
+        kept = self.by_quad[np.isfinite(self.by_quad).any(axis=1)]
+        means: Floats = np.nanmean(kept, axis=1)
+        return means
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A verdict with its reason and the numbers behind it; speed-ups are ratios above 1 when tuned is better."""
+
+    verdict: Verdict
+    reason: str
+    speedup: float
+    speedup_low: float
+    speedup_high: float
+    p_value: float
+    cohens_d: float
+    d_low: float
+    d_high: float
+    between_sd: float
+    flips: int
+    level: float
+    note: str = ""
+
+
+def gather(rows: Sequence[SampleRow], direction: Direction) -> Evidence:
+    """Arrange raw samples as evidence; a slot's value is the median of its samples.
+
+    Raises:
+        StoreError: the rows are no complete design (each process the same quads, each quad two slots an arm, each slot
+            the same samples, every value positive and finite).
+    """
+    slots: dict[tuple[int, int, int, str], list[SampleRow]] = defaultdict(list)
+    for row in rows:
+        slots[row.process, row.quad, row.slot, row.arm].append(row)
+    processes, quads = sorted({row.process for row in rows}), sorted({row.quad for row in rows})
+    if not rows or len(slots) != len(processes) * len(quads) * 4:
+        raise StoreError(
+            f"the samples are not complete: {len(slots)} slots for {len(processes)} processes of {len(quads)} quads"
+        )
+    values = {arm: np.full((len(processes), len(quads), 2), np.nan) for arm in ("baseline", "tuned")}
+    counts = {len(samples) for samples in slots.values()}
+    for p, process in enumerate(processes):
+        for q, quad in enumerate(quads):
+            for arm in ("baseline", "tuned"):
+                keys = [(process, quad, slot, arm) for slot in range(4)]
+                mine = [slots[key] for key in keys if key in slots]
+                if len(mine) != 2 or len(counts) != 1:
+                    raise StoreError(
+                        f"the samples are not complete: process {process}, quad {quad}, {arm}: {len(mine)} slots"
+                    )
+                values[arm][p, q] = [_slot_value(samples) for samples in mine]
+    lost = np.isnan(values["baseline"]).any(axis=2) | np.isnan(values["tuned"]).any(axis=2)
+    for arm in values.values():
+        arm[lost] = np.nan
+    return Evidence(values["baseline"], values["tuned"], direction)
+
+
+def _slot_value(samples: Sequence[SampleRow]) -> float:
+    if sorted(sample.sample for sample in samples) != list(range(len(samples))):
+        raise StoreError(f"process {samples[0].process}, quad {samples[0].quad}: a sample is missing or stands twice")
+    if any(not (math.isfinite(sample.value) and sample.value > 0) for sample in samples):
+        raise StoreError(f"process {samples[0].process}, quad {samples[0].quad}: a sample is not a positive number")
+    if any(sample.dropped for sample in samples):
+        return math.nan
+    return float(np.median([sample.value for sample in samples]))
+
+
+def overall_p(evidence: Evidence, thresholds: Thresholds, *, seed: int, level: float) -> float:
+    """The largest p-value of the gate's three tests: all must reject (Berger, Technometrics 24, 1982)."""
+    if _lost(evidence):
+        return 1.0
+    flipped, _ = sign_flip(evidence.by_quad, flips=_flips(level), seed=seed)
+    welch = welch_centred(*evidence.logs).p_value
+    return max(welch, flipped, paired_p(evidence.by_process, math.log(thresholds.min_speedup)))
+
+
+def levels_by_holm(p_values: Sequence[float], level: float) -> list[float]:
+    """The level each hypothesis is tested at, step-down."""
+    return holm_levels(p_values, level)
+
+
+def judge_gain(
+    evidence: Evidence, thresholds: Thresholds, *, level: float, seed: int, flips: int | None = None
+) -> Decision:
+    """PROVEN when tuned beats baseline by the rules of the gate at ``level``; REFUTED when a false pattern is named.
+
+    Args:
+        level: alpha after looks and Holm; 0 can prove nothing.
+        flips: of the randomisation test, when a recorded decision is repeated.
+    """
+    decision = _measured(evidence, level)
+    if reason := _lost(evidence):
+        return replace(decision, reason=reason)
+    p_flip, used = sign_flip(evidence.by_quad, flips=flips or _flips(level), seed=seed)
+    p_welch = welch_centred(*evidence.logs).p_value
+    p_floor = paired_p(evidence.by_process, math.log(thresholds.min_speedup))
+    decision = replace(decision, p_value=max(p_welch, p_flip, p_floor), flips=used)
+    if pattern := _false_pattern(evidence, decision):
+        return replace(decision, verdict=Verdict.REFUTED, reason=pattern)
+    failing = [
+        text
+        for text, failed in (
+            (f"Welch's p = {p_welch:.2g} is above {level:.2g}", not p_welch <= level),
+            (
+                f"d = {decision.cohens_d:.2f} is below {thresholds.min_effect:g}",
+                not decision.cohens_d >= thresholds.min_effect,
+            ),
+            (f"the randomisation test's p = {p_flip:.2g} is above {level:.2g}", not p_flip <= level),
+            (
+                f"the speed-up is not surely above {thresholds.min_speedup:g} (p = {p_floor:.2g}, needed {level:.2g})",
+                not p_floor <= level,
+            ),
+        )
+        if failed
+    ]
+    if failing:
+        return replace(decision, reason=f"{_percent(decision)}: {failing[0]}")
+    return replace(
+        decision,
+        verdict=Verdict.PROVEN,
+        reason=f"{_percent(decision)}, p = {decision.p_value:.2g}, d = {decision.cohens_d:.1f}",
+    )
+
+
+def judge_non_inferior(evidence: Evidence, thresholds: Thresholds, *, level: float) -> Decision:
+    """PROVEN when tuned is surely no more than ``max_regression`` worse; REFUTED when it surely is."""
+    decision = _measured(evidence, level)
+    if reason := _lost(evidence):
+        return replace(decision, reason=reason)
+    floor = math.log1p(-thresholds.max_regression)
+    p_value = paired_p(evidence.by_process, floor)
+    worse = paired_p(-evidence.by_process, -floor)
+    decision = replace(decision, p_value=p_value)
+    margin = f"{thresholds.max_regression:.1%} worse"
+    if p_value <= level:
+        return replace(decision, verdict=Verdict.PROVEN, reason=f"{_percent(decision)}: surely less than {margin}")
+    if worse <= level:
+        return replace(decision, verdict=Verdict.REFUTED, reason=f"{_percent(decision)}: surely more than {margin}")
+    return replace(decision, reason=f"{_percent(decision)}: {margin} is not ruled out")
+
+
+def judge_replay(
+    evidence: Evidence, *, committed_speedup: float, committed_low: float, committed_high: float, last_look: bool
+) -> Decision:
+    """Does a committed gain still stand? The floor is half of it, at least 0.5 %.
+
+    PROVEN when the lower 95 % bound is above the floor, REFUTED when the upper 99.5 % bound is below it; a gain between
+    floor and committed interval passes and is said to have decayed. Undecided is INCONCLUSIVE, ``last_look`` or not.
+    """
+    decision = _measured(evidence, REPLAY_PROVE_TAIL)
+    if reason := _lost(evidence):
+        return replace(decision, reason=reason)
+    floor = max(math.log(committed_speedup) / 2, math.log1p(REPLAY_FLOOR))
+    low = paired_interval(evidence.by_process, REPLAY_PROVE_TAIL).low
+    high = paired_interval(evidence.by_process, REPLAY_REFUTE_TAIL).high
+    decision = replace(decision, p_value=paired_p(evidence.by_process, floor))
+    shown = f"{_percent(decision)}; committed {committed_speedup:.3f}x, floor {math.exp(floor):.3f}x"
+    if low > floor:
+        return replace(
+            decision, verdict=Verdict.PROVEN, reason=shown, note=_drift(decision, committed_low, committed_high)
+        )
+    if high < floor:
+        return replace(decision, verdict=Verdict.REFUTED, reason=f"the gain is gone: {shown}")
+    more = "no further look is planned" if last_look else "more processes would decide"
+    return replace(decision, reason=f"undecided, {more}: {shown}, sd between processes {decision.between_sd:.2%}")
+
+
+def _drift(decision: Decision, committed_low: float, committed_high: float) -> str:
+    if decision.speedup_high < committed_low:
+        return f"decayed: {decision.speedup:.3f}x now, {committed_low:.3f}x to {committed_high:.3f}x committed"
+    if decision.speedup_low > committed_high:
+        return f"faster than claimed: {decision.speedup:.3f}x now; refresh the claim with --tune-budget=0"
+    return ""
+
+
+def summarise(values: Floats) -> Summary:
+    """The distribution of slot values, in their unit; ``values`` of any shape, NaN left out."""
+    flat = values.ravel()[np.isfinite(values.ravel())]
+    if flat.size == 0:
+        raise StoreError("there is no sample to summarise")
+    p5, p50, p95, p99 = (float(value) for value in np.percentile(flat, [5, 50, 95, 99]))
+    std = float(flat.std(ddof=1)) if flat.size > 1 else 0.0
+    return Summary(n=int(flat.size), mean=float(flat.mean()), std=std, p5=p5, p50=p50, p95=p95, p99=p99)
+
+
+def recompute(claim: Claim, rows: Sequence[SampleRow], *, thresholds: Thresholds, direction: Direction) -> None:
+    """Repeat a measured claim's decision from its committed samples.
+
+    Raises:
+        ClaimMismatch: a number differs by more than 1e-6 of itself, or the samples do not prove the claim.
+        StoreError: the samples are no complete design.
+    """
+    where = f"the claim for workload {claim.workload!r} on {claim.device}"
+    if claim.test is None:
+        raise ClaimMismatch(f"{where} records no test")
+    foreign = [
+        row
+        for row in rows
+        if (row.device, row.workload, row.objective) != (claim.device, claim.workload, claim.objective)
+    ]
+    if foreign:
+        raise ClaimMismatch(f"{where}: its samples hold rows of {foreign[0].workload!r} on {foreign[0].device}")
+    evidence = gather(rows, direction)
+    level = claim.test.level
+    if not 0 < level <= thresholds.alpha / len(LOOKS) * (1 + RELATIVE_TOLERANCE):
+        raise ClaimMismatch(
+            f"{where}: test.level = {level!r}, and alpha {thresholds.alpha:g} over {len(LOOKS)} looks allows {thresholds.alpha / len(LOOKS):.3g}"
+        )
+    if claim.kind == "gain":
+        decision = judge_gain(evidence, thresholds, level=level, seed=claim.test.seed, flips=claim.test.flips)
+    else:
+        decision = judge_non_inferior(evidence, thresholds, level=level)
+    for name, found in _numbers(decision, evidence):
+        recorded = _recorded(claim, name)
+        if not math.isclose(recorded, found, rel_tol=RELATIVE_TOLERANCE, abs_tol=1e-15):
+            raise ClaimMismatch(f"{where}: {name} = {recorded!r}, and its samples give {found!r}")
+    if decision.verdict is not Verdict.PROVEN:
+        raise ClaimMismatch(f"{where}: its samples do not prove it: {decision.reason}")
+
+
+def _numbers(decision: Decision, evidence: Evidence) -> list[tuple[str, float]]:
+    """What a claim records and its samples determine."""
+    numbers: list[tuple[str, float]] = [
+        (name, getattr(decision, name)) for name in ("speedup", "speedup_low", "speedup_high", "p_value", "cohens_d")
+    ]
+    numbers.append(("test.processes", evidence.processes))
+    for arm, values in (("baseline", evidence.baseline), ("tuned", evidence.tuned)):
+        numbers += [(f"{arm}.{key}", value) for key, value in summarise(values).model_dump().items()]
+    return numbers
+
+
+def _recorded(claim: Claim, name: str) -> float:
+    value: object = claim
+    for part in name.split("."):
+        value = getattr(value, part)
+    return float(value) if isinstance(value, int | float) else math.nan
+
+
+def _measured(evidence: Evidence, level: float) -> Decision:
+    """The numbers that every decision shows, undecided as yet."""
+    empty = Decision(Verdict.INCONCLUSIVE, "", 1.0, 1e-9, 1e9, 1.0, 0.0, 0.0, 0.0, 0.0, 0, level)
+    if _lost(evidence):
+        return empty
+    differences = evidence.by_process
+    interval = paired_interval(differences, 0.025)
+    effect = cohens_d(*evidence.logs)
+    return replace(
+        empty, speedup=math.exp(interval.estimate), speedup_low=math.exp(interval.low), speedup_high=math.exp(interval.high),
+        cohens_d=effect.estimate, d_low=effect.low, d_high=effect.high, between_sd=float(differences.std(ddof=1)),
+    )  # fmt: skip
+
+
+def _lost(evidence: Evidence) -> str | None:
+    """Why nothing can be decided, or None."""
+    if evidence.processes < 2:
+        return f"{evidence.processes} process(es) gave samples, and a verdict needs 2"
+    if evidence.dropped > MAX_DROPPED:
+        return f"{evidence.dropped:.0%} of the quads were dropped, and at most {MAX_DROPPED:.0%} may be"
+    if evidence.by_process.size < 2:
+        return "fewer than 2 processes have a quad left"
+    return None
+
+
+def _false_pattern(evidence: Evidence, decision: Decision) -> str | None:
+    """A speed-up that is none: a lucky minimum, or a wider spread."""
+    baseline, tuned = evidence.logs
+    if np.nanmin(tuned) < np.nanmin(baseline) - 1e-12 and decision.speedup <= 1:
+        return f"only the minimum is better, the mean is not: {_percent(decision)}"
+    ratio, error = log_spread_ratio(evidence.baseline, evidence.tuned)
+    if ratio - 1.96 * error > math.log(MAX_SPREAD_RATIO):
+        return f"the spread is wider: p5 to p95 is {math.exp(ratio):.2f} times the baseline's"
+    return None
+
+
+def _flips(level: float) -> int:
+    return max(4096, math.ceil(20 / level)) if level > 0 else 4096
+
+
+def _percent(decision: Decision) -> str:
+    word = "faster" if decision.speedup >= 1 else "slower"
+    size = abs(decision.speedup - 1)
+    return f"{size:.1%} {word} ({decision.speedup:.3f}x, 95 % interval {decision.speedup_low:.3f} to {decision.speedup_high:.3f})"

@@ -1,0 +1,190 @@
+"""The statistics of the gate. Arrays are log slot values of shape (processes, quads, 2); lower is better.
+
+``scipy.stats`` takes 0.7 s to import, so that distributions come from :mod:`scipy.special` here and the tests hold them
+against ``scipy.stats``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtr, stdtrit
+
+Floats = NDArray[np.float64]
+_FLIPS_AT_ONCE = 1 << 22
+_ENUMERATED_QUADS = 14
+
+
+@dataclass(frozen=True)
+class TTest:
+    """A one-sided t-test: the statistic is positive when tuned is faster."""
+
+    statistic: float
+    degrees: float
+    p_value: float
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate with a lower and an upper bound."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+def welch_centred(baseline: Floats, tuned: Floats) -> TTest:
+    """Welch's t-test on slots centred per process, one-sided for tuned < baseline.
+
+    Welch, "The generalization of Student's problem", Biometrika 34 (1947). Taking out each process's mean costs
+    ``processes`` degrees of freedom, half of them from either arm, so that variances are sums of squares over
+    ``n − P/2 − 1/2·…`` as below; the unequal-variance degrees follow Satterthwaite with these divisors.
+
+    Args:
+        baseline, tuned: logs, shape (P, Q, 2); NaN slots are dropped.
+    """
+    means = np.nanmean(np.concatenate([baseline, tuned], axis=2), axis=(1, 2), keepdims=True)
+    a, b = _flat(baseline - means), _flat(tuned - means)
+    # Centring on P process means leaves (n_a + n_b − P) free values around one common mean, one more is the arms' own.
+    lost = (np.isfinite(means).sum() - 1) / 2
+    free_a, free_b = a.size - 1 - lost, b.size - 1 - lost
+    if min(free_a, free_b) < 1:
+        return TTest(0.0, 1.0, 1.0)
+    var_a, var_b = float(((a - a.mean()) ** 2).sum()) / free_a, float(((b - b.mean()) ** 2).sum()) / free_b
+    error = var_a / a.size + var_b / b.size
+    difference = float(a.mean() - b.mean())
+    if error <= _negligible(difference):
+        return _without_noise(difference)
+    degrees = error**2 / ((var_a / a.size) ** 2 / free_a + (var_b / b.size) ** 2 / free_b)
+    statistic = difference / math.sqrt(error)
+    return TTest(statistic, degrees, float(stdtr(degrees, -statistic)))
+
+
+def cohens_d(baseline: Floats, tuned: Floats, confidence: float = 0.95) -> Interval:
+    """Cohen's d of the centred logs with Hedges' correction, positive when tuned is faster.
+
+    Hedges, "Distribution theory for Glass's estimator of effect size", J. Educational Statistics 6 (1981); the interval
+    is the large-sample normal one (Hedges & Olkin 1985, section 5.E).
+    """
+    means = np.nanmean(np.concatenate([baseline, tuned], axis=2), axis=(1, 2), keepdims=True)
+    a, b = _flat(baseline - means), _flat(tuned - means)
+    free = a.size + b.size - 2
+    pooled = (((a - a.mean()) ** 2).sum() + ((b - b.mean()) ** 2).sum()) / max(free, 1)
+    difference = float(a.mean() - b.mean())
+    if pooled <= _negligible(difference):
+        d = math.copysign(1e6, difference) if abs(difference) > 1e-12 else 0.0
+        return Interval(d, d, d)
+    d = difference / math.sqrt(pooled) * (1 - 3 / (4 * free - 1))
+    error = math.sqrt((a.size + b.size) / (a.size * b.size) + d * d / (2 * (a.size + b.size)))
+    reach = float(-stdtrit(1e9, (1 - confidence) / 2)) * error
+    return Interval(d, d - reach, d + reach)
+
+
+def sign_flip(differences: Floats, *, flips: int, seed: int) -> tuple[float, int]:
+    """One-sided randomisation test that the mean of ``differences`` (one a quad, baseline − tuned) is positive.
+
+    Fisher, The Design of Experiments (1935), section 21. Up to 14 quads all sign patterns are enumerated; beyond, ``flips``
+    random ones and the observed one count (Phipson & Smyth 2010, eq. 2: the p-value is never zero).
+
+    Returns:
+        The p-value and the number of patterns.
+    """
+    values = _flat(differences)
+    observed = float(values.sum())
+    slack = 1e-12 * float(np.abs(values).sum())
+    if values.size <= _ENUMERATED_QUADS:
+        patterns = np.arange(1 << values.size)[:, None] >> np.arange(values.size) & 1
+        sums = (1 - 2.0 * patterns) @ values
+        return float((sums >= observed - slack).mean()), len(sums)
+    rng = np.random.Generator(np.random.PCG64(seed))
+    at_once = max(1, _FLIPS_AT_ONCE // values.size)
+    reached = 0
+    for start in range(0, flips, at_once):
+        signs = rng.integers(0, 2, size=(min(at_once, flips - start), values.size), dtype=np.int8)
+        reached += int(((1 - 2.0 * signs) @ values >= observed - slack).sum())
+    return (reached + 1) / (flips + 1), flips
+
+
+def paired_interval(differences: Floats, tail: float) -> Interval:
+    """Student's interval of the mean of one difference a process, each bound one-sided at ``tail``.
+
+    Args:
+        differences: shape (P,), process means of baseline − tuned.
+    """
+    count, mean = differences.size, float(differences.mean())
+    if count < 2:
+        return Interval(mean, -math.inf, math.inf)
+    error = float(differences.std(ddof=1)) / math.sqrt(count)
+    reach = float(-stdtrit(count - 1, tail)) * error
+    return Interval(mean, mean - reach, mean + reach)
+
+
+def paired_p(differences: Floats, floor: float) -> float:
+    """One-sided p-value that the mean of ``differences`` (P,) lies above ``floor``."""
+    count = differences.size
+    if count < 2:
+        return 1.0
+    error = float(differences.std(ddof=1)) / math.sqrt(count)
+    distance = float(differences.mean()) - floor
+    if error * error <= _negligible(distance):
+        return _without_noise(distance).p_value
+    return float(stdtr(count - 1, -distance / error))
+
+
+def holm_levels(p_values: Sequence[float], level: float) -> list[float]:
+    """The level at which each hypothesis is tested, step-down (Holm, Scand. J. Statistics 6, 1979).
+
+    Once a hypothesis is kept, all with larger p-values are kept too: they get level 0.
+    """
+    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
+    levels = [0.0] * len(p_values)
+    for rank, index in enumerate(order):
+        levels[index] = level / (len(p_values) - rank)
+        if not p_values[index] <= levels[index]:
+            break
+    return levels
+
+
+def log_spread_ratio(baseline: Floats, tuned: Floats) -> tuple[float, float]:
+    """Log of the ratio tuned / baseline of the p5-to-p95 spread in seconds, pooled over processes, and its standard error.
+
+    Args:
+        baseline, tuned: slot values in the metric's unit, shape (P, Q, 2); the error is the jackknife's over processes
+        (Efron & Tibshirani 1993, chapter 11).
+    """
+    processes = baseline.shape[0]
+    whole = _log_spread(tuned) - _log_spread(baseline)
+    if processes < 2 or not math.isfinite(whole):
+        return 0.0, math.inf
+    keep = [np.arange(processes) != left_out for left_out in range(processes)]
+    leave_one_out = np.array([_log_spread(tuned[rows]) - _log_spread(baseline[rows]) for rows in keep])
+    if not np.isfinite(leave_one_out).all():
+        return 0.0, math.inf
+    error = math.sqrt((processes - 1) / processes * float(((leave_one_out - leave_one_out.mean()) ** 2).sum()))
+    return whole, error
+
+
+def _log_spread(values: Floats) -> float:
+    low, high = np.percentile(_flat(values), [5, 95])
+    return math.log(high - low) if high > low else -math.inf
+
+
+def _flat(values: Floats) -> Floats:
+    flat = values.ravel()
+    return flat[np.isfinite(flat)]
+
+
+def _negligible(difference: float) -> float:
+    """A variance at which only rounding is left."""
+    return 1e-24 + (1e-13 * difference) ** 2
+
+
+def _without_noise(difference: float) -> TTest:
+    """Two constants: equal, or different beyond doubt."""
+    if difference > 1e-12:
+        return TTest(1e6, 1.0, 1e-12)
+    return TTest(0.0, 1.0, 1.0 if difference <= 0 else 0.5)

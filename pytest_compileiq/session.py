@@ -1,0 +1,193 @@
+"""One object in ``config.stash``: which items are tuned, what became of each, and what the run says at its end."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_compileiq.config import Settings
+from pytest_compileiq.errors import CompileIQError
+from pytest_compileiq.evaluate import body_of
+from pytest_compileiq.marker import read_marker
+from pytest_compileiq.pool import Pool
+from pytest_compileiq.process import Guard
+from pytest_compileiq.replay import Replay
+from pytest_compileiq.report.json import write_json
+from pytest_compileiq.report.model import ItemReport, RunReport
+from pytest_compileiq.report.progress import LineProgress
+from pytest_compileiq.store import Store
+from pytest_compileiq.subject import Subject, find_marker, make_subject
+from pytest_compileiq.tune import TuneFailed, tune
+
+UNHEALTHY = 11
+
+
+class Session:
+    """The tuned part of one pytest run."""
+
+    def __init__(self, config: pytest.Config, settings: Settings) -> None:
+        self.config = config
+        self.settings = settings
+        self.store = Store(settings.acf_dir)
+        self.report = RunReport()
+        self.claimed: set[str] = set()
+        self.complete = True
+        self._items: list[pytest.Item] = []
+        self._owners: dict[str, list[str]] = {}
+        self._build_dir: Path | None = None
+        self._guard: Guard | None = None
+        self._pool: Pool | None = None
+
+    # ── collection ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def collected(self, items: list[pytest.Item]) -> None:
+        """Note the tuned items and who claims which name."""
+        self._items = [item for item in items if find_marker(item)]
+        for item in self._items:
+            name = self.name_of(item)
+            if name is not None:
+                self._owners.setdefault(name, []).append(item.nodeid)
+
+    def name_of(self, item: pytest.Item) -> str | None:
+        """The artifact's name, or None when the marker is not usable."""
+        mark = find_marker(item)
+        try:
+            return read_marker(mark, item.name).name if mark else None
+        except CompileIQError:
+            return None
+
+    # ── items ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def set_up(self, item: pytest.Item) -> None:
+        """Check the marker before any fixture is set up; a bad one fails the test with a sentence."""
+        mark = find_marker(item)
+        try:
+            name = read_marker(mark, item.name).name if mark else ""
+        except CompileIQError as error:
+            pytest.fail(f"{item.nodeid}: {error}", pytrace=False)
+        if rivals := [nodeid for nodeid in self._owners.get(name, []) if nodeid != item.nodeid]:
+            pytest.fail(
+                f"{item.nodeid} and {', '.join(rivals)} both claim the artifact {name!r}: give one tune(name=…)",
+                pytrace=False,
+            )
+
+    def replay(self, item: pytest.Function) -> ItemReport:
+        """The normal run of one item; raises pytest's outcomes."""
+        subject = self._subject(item)
+        replay = Replay(subject, self.settings, self.store, body_of(item), self._get_pool)
+        try:
+            report, cause = replay.run()
+        except CompileIQError as error:
+            pytest.fail(f"{item.nodeid}: {error}", pytrace=False)
+        self._keep(item, report)
+        if cause is not None:
+            raise cause
+        if report.failed:
+            pytest.fail(_failure_text(report), pytrace=False)
+        if report.verdict == "NO DEVICE":
+            pytest.skip(report.message)
+        return report
+
+    def tune(self, item: pytest.Item) -> ItemReport:
+        """The search of one item; raises pytest's outcomes."""
+        self.set_up(item)
+        subject = self._subject(item)
+        if self.settings.new_only and subject.resolved.target in self.store.targets(subject.name):
+            pytest.skip(f"--tune-new-only: {subject.name} has an artifact for {subject.resolved.target}")
+        try:
+            report = tune(
+                subject,
+                settings=self.settings,
+                store=self.store,
+                pool=self._get_pool(),
+                progress=self._progress(subject.name),
+            )
+        except (TuneFailed, CompileIQError) as error:
+            pytest.fail(str(error), pytrace=False)
+        self._keep(item, report)
+        return report
+
+    def _subject(self, item: pytest.Item) -> Subject:
+        try:
+            return make_subject(item, rootdir=self.settings.rootdir, build_dir=self._get_build_dir())
+        except CompileIQError as error:
+            pytest.fail(f"{item.nodeid}: {error}", pytrace=False)
+
+    def _keep(self, item: pytest.Item, report: ItemReport) -> None:
+        item.stash[REPORT] = report.to_json()
+
+    def _progress(self, name: str) -> LineProgress:
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is None:
+            return LineProgress(name, lambda _: None, None)
+        reporter.ensure_newline()
+        rewrite: Callable[[str], None] | None = (
+            (lambda text: reporter.rewrite(text, erase=True)) if reporter.isatty else None
+        )
+        return LineProgress(name, reporter.write_line, rewrite)
+
+    # ── resources ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _get_build_dir(self) -> Path:
+        if self._build_dir is None:
+            self._build_dir = Path(tempfile.mkdtemp(prefix="compileiq-"))
+        return self._build_dir
+
+    def _get_pool(self) -> Pool:
+        if self._pool is None:
+            self._guard = Guard()
+            nodeids = [item.nodeid for item in self._items]
+            self._pool = Pool(self.config, nodeids, self._guard, self._get_build_dir())
+        return self._pool
+
+    def close(self) -> None:
+        """End every worker, and remove the run's builds."""
+        if self._pool is not None:
+            self._pool.close()
+        if self._guard is not None:
+            self._guard.close()
+        if self._build_dir is not None:
+            shutil.rmtree(self._build_dir, ignore_errors=True)
+        self._pool = self._guard = self._build_dir = None
+
+    # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def received(self, report: pytest.TestReport) -> None:
+        """Take in one test report; under xdist it comes from another process."""
+        name, text = getattr(report, "compileiq_name", None), getattr(report, "compileiq", None)
+        if name:
+            self.claimed.add(name)
+        elif name == "":
+            self.complete = False
+        if text:
+            self.report.items.append(ItemReport.from_json(text))
+
+    def finish(self, *, complete: bool) -> int | None:
+        """Judge what no test claimed, write the JSON report; returns the exit code to use, or None."""
+        problems = [one for one in self.store.health() if self._unclaimed(one.path)]
+        self.report.store_problems = [one.problem for one in problems]
+        if complete and self.complete and not self.settings.tune and self.settings.orphans != "ignore":
+            self.report.orphans = sorted(set(self.store.names()) - self.claimed)
+        if self.settings.report is not None:
+            write_json(self.report, self.settings.report)
+        unhealthy = bool(problems) or (bool(self.report.orphans) and self.settings.orphans == "fail")
+        return UNHEALTHY if unhealthy else None
+
+    def _unclaimed(self, path: Path) -> bool:
+        """Files of artifacts whose test ran fail that test instead."""
+        try:
+            return path.relative_to(self.store.root).parts[0] not in {item.name for item in self.report.items}
+        except (ValueError, IndexError):
+            return True
+
+
+REPORT: pytest.StashKey[str] = pytest.StashKey()
+
+
+def _failure_text(report: ItemReport) -> str:
+    text = f"{report.name} ({report.target}): {report.verdict}: {report.message}"
+    return f"{text}\n{report.remedy}" if report.remedy else text

@@ -1,0 +1,320 @@
+"""The artifacts on disk: ``acf/<name>/<target>.toml`` and the files it names. Everything read is untrusted.
+
+The metadata is the commit point: controls and samples are written first under digest-bearing names, then the metadata
+is replaced atomically, then superseded files of the same artifact are removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomli
+import tomli_w
+from pydantic import ValidationError
+
+from pytest_compileiq.errors import SchemaTooNew, StoreError
+from pytest_compileiq.model import SCHEMA, Artifact, Claim, SampleRow, sha256_hex
+from pytest_compileiq.samples import decode_samples, encode_samples
+
+MAX_METADATA_BYTES = 1 << 20
+MAX_CONTROLS_BYTES = 1 << 20
+MAX_SAMPLES_BYTES = 64 << 20
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+
+
+@dataclass(frozen=True)
+class Health:
+    """One thing wrong under ``acf/``, in a sentence."""
+
+    path: Path
+    problem: str
+
+
+def controls_file_name(target: str, data: bytes) -> str:
+    """``x86-64-v3-gcc12-3f9c1a2e.acf``."""
+    return f"{target}-{sha256_hex(data)[:8]}.acf"
+
+
+def samples_file_name(target: str, data: bytes) -> str:
+    """``x86-64-v3-gcc12-77ab01ce.csv``."""
+    return f"{target}-{sha256_hex(data)[:8]}.csv"
+
+
+class Store:
+    """The directory of artifacts; it may not exist yet."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def names(self) -> list[str]:
+        """Artifact names, sorted; what is no such directory is passed over here and told by :meth:`health`."""
+        return sorted(entry.name for entry in self._entries(self.root) if _is_real_directory(entry))
+
+    def targets(self, name: str) -> list[str]:
+        """Targets that have metadata under ``name``, sorted."""
+        folder = self._folder(name)
+        return sorted(entry.name.removesuffix(".toml") for entry in self._entries(folder) if entry.suffix == ".toml")
+
+    def metadata_path(self, name: str, target: str) -> Path:
+        """Where the metadata of an artifact lies."""
+        return self._folder(name) / f"{_checked(target)}.toml"
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def read(self, name: str, target: str) -> Artifact:
+        """The metadata, strictly.
+
+        Raises:
+            SchemaTooNew: a later version wrote it.
+            StoreError: it cannot be read or is not what it must be.
+        """
+        path = self.metadata_path(name, target)
+        return _parse(self._bytes(path, MAX_METADATA_BYTES), self._shown(path))
+
+    def read_controls(self, name: str, artifact: Artifact) -> bytes:
+        """The controls file, when it is what the metadata says.
+
+        Raises:
+            StoreError: it is missing, a link, too large, or has another digest.
+        """
+        if artifact.controls is None:
+            raise StoreError(f"{self._shown(self.metadata_path(name, artifact.target))} has no [controls]")
+        path = self._folder(name) / _checked(artifact.controls.file)
+        data = self._bytes(path, MAX_CONTROLS_BYTES)
+        if sha256_hex(data) != artifact.controls.sha256 or len(data) != artifact.controls.size_bytes:
+            found = f"sha256 {sha256_hex(data)[:8]}…, {len(data)} bytes"
+            recorded = f"{artifact.controls.sha256[:8]}…, {artifact.controls.size_bytes} bytes"
+            raise StoreError(f"{self._shown(path)} was changed: {found}; recorded {recorded}")
+        return data
+
+    def read_samples(self, name: str, artifact: Artifact, claim: Claim) -> list[SampleRow]:
+        """The raw samples behind ``claim``: the rows of its device, workload and objective.
+
+        Raises:
+            StoreError: the file is missing, is not the one recorded (its name bears its digest), or is no samples file.
+        """
+        if claim.samples is None:
+            return []
+        path = self._folder(name) / _checked(claim.samples)
+        data = self._bytes(path, MAX_SAMPLES_BYTES)
+        if samples_file_name(artifact.target, data) != claim.samples:
+            raise StoreError(
+                f"{self._shown(path)} was changed: its digest is {sha256_hex(data)[:8]}, not the one in its name"
+            )
+        rows = decode_samples(data, self._shown(path))
+        key = (claim.device, claim.workload, claim.objective)
+        return [row for row in rows if (row.device, row.workload, row.objective) == key]
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def write(
+        self, name: str, artifact: Artifact, *, controls: bytes | None, samples: Sequence[SampleRow]
+    ) -> list[Path]:
+        """Write an artifact; new samples go to a file of their own, older ones that a claim still names stay.
+
+        Claims whose device, workload and objective stand in ``samples`` are made to name the new file.
+
+        Returns:
+            The files written; none when nothing changed.
+
+        Raises:
+            StoreError: the directory cannot be written, or something there is a link.
+        """
+        folder = self._folder(name)
+        new: list[tuple[Path, bytes]] = []
+        if artifact.controls is not None and controls is not None:
+            new.append((folder / artifact.controls.file, controls))
+        if samples:
+            data = encode_samples(samples)
+            artifact = _naming_samples(artifact, samples, samples_file_name(artifact.target, data))
+            new.append((folder / samples_file_name(artifact.target, data), data))
+        new.append((self.metadata_path(name, artifact.target), render(artifact)))
+        try:
+            with self._lock():
+                self._make_folder(folder)
+                written = [path for path, data in new if self._replace(path, data)]
+                self._remove_superseded(folder, artifact)
+        except OSError as error:
+            raise StoreError(f"{self._shown(folder)} could not be written: {error.strerror or error}") from error
+        return written
+
+    def _replace(self, path: Path, data: bytes) -> bool:
+        if path.is_symlink():
+            raise StoreError(f"{self._shown(path)} is a link; remove it")
+        if path.exists() and path.read_bytes() == data:
+            return False
+        descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=".partial-")
+        try:
+            with os.fdopen(descriptor, "wb") as handle:
+                handle.write(data)
+                handle.flush()
+                os.fsync(handle.fileno())
+            Path(partial).chmod(0o644)
+            os.replace(partial, path)
+        except BaseException:
+            Path(partial).unlink(missing_ok=True)
+            raise
+        return True
+
+    def _make_folder(self, folder: Path) -> None:
+        for directory in (self.root, folder):
+            if directory.is_symlink():
+                raise StoreError(f"{self._shown(directory)} is a link; remove it")
+            directory.mkdir(parents=True, exist_ok=True)
+
+    def _remove_superseded(self, folder: Path, artifact: Artifact) -> None:
+        own = re.compile(re.escape(artifact.target) + r"-[0-9a-f]{8}\.(acf|csv)")
+        kept = _referenced(artifact)
+        for path in self._entries(folder):
+            if own.fullmatch(path.name) and path.name not in kept:
+                path.unlink()
+
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[None]:
+        """One writer at a time; the lock lies outside ``acf/``, which holds artifacts only."""
+        key = sha256_hex(str(self.root.resolve()).encode())[:16]
+        path = Path(tempfile.gettempdir()) / f"pytest-compileiq-{os.getuid()}-store-{key}.lock"
+        with path.open("w") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+
+    # ── health ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def health(self) -> list[Health]:
+        """Everything under the store that cannot be used, sorted by path; never raises."""
+        problems: list[Health] = []
+        if self.root.is_symlink():
+            return [Health(self.root, f"{self._shown(self.root)} is a link; remove it")]
+        for entry in self._entries(self.root):
+            if _is_real_directory(entry):
+                problems += self._folder_health(entry)
+            else:
+                problems.append(Health(entry, f"{self._shown(entry)} is no artifact's directory; remove it"))
+        return sorted(problems, key=lambda health: str(health.path))
+
+    def _folder_health(self, folder: Path) -> list[Health]:
+        problems, known = [], set()
+        for target in self.targets(folder.name) if _NAME.fullmatch(folder.name) else []:
+            path = folder / f"{target}.toml"
+            known.add(path.name)
+            try:
+                artifact = self.read(folder.name, target)
+                known |= _referenced(artifact)
+                if artifact.controls is not None:
+                    self.read_controls(folder.name, artifact)
+                for claim in artifact.claims:
+                    self.read_samples(folder.name, artifact, claim)
+            except StoreError as error:
+                problems.append(Health(path, str(error)))
+                known |= {entry.name for entry in self._entries(folder) if entry.name.startswith(f"{target}-")}
+        stray = [entry for entry in self._entries(folder) if entry.name not in known]
+        return problems + [Health(entry, f"{self._shown(entry)} belongs to no artifact; remove it") for entry in stray]
+
+    # ── paths ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _folder(self, name: str) -> Path:
+        return self.root / _checked(name)
+
+    def _shown(self, path: Path) -> str:
+        """The path as a user of the project would type it."""
+        return str(path.relative_to(self.root.parent)) if path.is_relative_to(self.root.parent) else str(path)
+
+    def _entries(self, folder: Path) -> list[Path]:
+        try:
+            return [] if folder.is_symlink() else sorted(folder.iterdir())
+        except OSError:
+            return []
+
+    def _bytes(self, path: Path, limit: int) -> bytes:
+        """A regular file's content, through no link and within the limit."""
+        shown = self._shown(path)
+        mend = f"restore it with git checkout -- {shown}"
+        for directory in (self.root, path.parent):
+            if directory.is_symlink():
+                raise StoreError(f"{self._shown(directory)} is a link, and nothing behind a link is read; remove it")
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except FileNotFoundError as error:
+            raise StoreError(f"{shown} is missing; {mend}") from error
+        except OSError as error:
+            why = (
+                "is a link, and nothing behind a link is read"
+                if path.is_symlink()
+                else f"cannot be read: {error.strerror}"
+            )
+            raise StoreError(f"{shown} {why}; {mend}") from error
+        with os.fdopen(descriptor, "rb") as handle:
+            status = os.fstat(handle.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise StoreError(f"{shown} is not a regular file; {mend}")
+            if status.st_size > limit:
+                raise StoreError(f"{shown} has {status.st_size} bytes, and at most {limit} are read; {mend}")
+            return handle.read(limit + 1)[: limit + 1]
+
+
+def render(artifact: Artifact) -> bytes:
+    """The metadata as TOML, in the model's order; what is absent or empty by default is left out."""
+    return tomli_w.dumps(_trimmed(artifact.model_dump(mode="json", by_alias=True, exclude_none=True))).encode()
+
+
+def _trimmed(content: dict[str, Any]) -> dict[str, Any]:
+    empty = [key for key in ("claims", "front") if not content.get(key)]
+    return {key: value for key, value in content.items() if key not in empty}
+
+
+def _parse(data: bytes, shown: str) -> Artifact:
+    mend = f"restore it with git checkout -- {shown}"
+    try:
+        content = tomli.loads(data.decode("utf-8"))
+    except (UnicodeDecodeError, tomli.TOMLDecodeError, RecursionError) as error:
+        raise StoreError(f"{shown} is not TOML: {error}; {mend}") from error
+    schema = content.get("schema")
+    if isinstance(schema, int) and not isinstance(schema, bool) and schema > SCHEMA:
+        raise SchemaTooNew(
+            f"{shown} has schema {schema}, and this version reads up to {SCHEMA}: pip install -U pytest-compileiq"
+        )
+    try:
+        return Artifact.model_validate_json(json.dumps(content, default=str))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the whole"
+        raise StoreError(f"{shown}: {where} = {first['input']!r:.80}: {first['msg']}; {mend}") from error
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{shown} cannot be used: {error}; {mend}") from error
+
+
+def _referenced(artifact: Artifact) -> set[str]:
+    controls = {artifact.controls.file} if artifact.controls else set()
+    samples = {claim.samples for claim in artifact.claims if claim.samples}
+    return controls | samples | {point.controls.file for point in artifact.front}
+
+
+def _naming_samples(artifact: Artifact, samples: Sequence[SampleRow], file_name: str) -> Artifact:
+    measured = {(row.device, row.workload, row.objective) for row in samples}
+    claims = tuple(
+        claim.model_copy(update={"samples": file_name})
+        if claim.kind != "exact" and (claim.device, claim.workload, claim.objective) in measured
+        else claim
+        for claim in artifact.claims
+    )
+    return artifact.model_copy(update={"claims": claims})
+
+
+def _is_real_directory(entry: Path) -> bool:
+    return entry.is_dir() and not entry.is_symlink() and _NAME.fullmatch(entry.name) is not None
+
+
+def _checked(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise StoreError(f"{name!r} is not a name: expected letters, digits, '.', '_' and '-'")
+    return name

@@ -1,0 +1,148 @@
+"""A tuned test on this machine: its marker read, its compiler found, its inputs digested."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_compileiq.benchmark import benchmark_digest
+from pytest_compileiq.builds import Builds
+from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.marker import TuneSpec, read_marker
+from pytest_compileiq.model import BuildResult, Fingerprint, Objective, Workload, sha256_hex
+from pytest_compileiq.rules.staleness import Found
+from pytest_compileiq.space import Space
+from pytest_compileiq.timing.base import Device
+from pytest_compileiq.timing.cpu import cpu_device
+from pytest_compileiq.toolchains.base import Place, Resolved
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One tuned test, resolved.
+
+    Attributes:
+        nodeid: pytest's name of the test, recorded as the artifact's benchmark.
+        spec: the checked marker.
+        resolved: the compiler on the kernel.
+        builds: the builds of this run.
+        function: the test function.
+        fixtures: the fixture functions that it requests.
+    """
+
+    nodeid: str
+    spec: TuneSpec
+    resolved: Resolved
+    builds: Builds
+    function: Callable[..., Any]
+    fixtures: tuple[Callable[..., Any], ...]
+    rootdir: Path
+
+    @property
+    def name(self) -> str:
+        """The artifact's name."""
+        return self.spec.name
+
+    @property
+    def objective(self) -> Objective:
+        """The first objective."""
+        return self.spec.objectives[0]
+
+    @property
+    def timed_workloads(self) -> tuple[Workload, ...]:
+        """Workloads that count in the score."""
+        return tuple(workload for workload in self.spec.workloads if workload.weight > 0)
+
+    @property
+    def checked_workloads(self) -> tuple[Workload, ...]:
+        """Workloads that are checked for correctness only."""
+        return tuple(workload for workload in self.spec.workloads if workload.weight == 0)
+
+    @property
+    def device(self) -> Device:
+        """The device that this machine would measure on."""
+        return cpu_device()
+
+    @cached_property
+    def space(self) -> Space:
+        """What the search may vary: the marker's space, else the compiler's own.
+
+        Raises:
+            MarkerError: the marker's space is not usable, or there is none.
+        """
+        given = self.spec.space
+        if given is None:
+            return self._default_space()
+        parts = given if isinstance(given, list | tuple) else [given]
+        return Space.merge(*(self._space_part(part) for part in parts))
+
+    @cached_property
+    def fingerprint(self) -> Fingerprint:
+        """Digests of the benchmark, the command and the sources as they are now."""
+        workloads = {workload.name: (workload.values, workload.weight) for workload in self.spec.workloads}
+        objectives = [(objective.metric, objective.direction) for objective in self.spec.objectives]
+        benchmark = benchmark_digest(
+            self.function, fixtures=self.fixtures, rootdir=self.rootdir, workloads=workloads, objectives=objectives
+        )
+        command = sha256_hex("\0".join(self.resolved.compiler.command).encode())
+        return Fingerprint(benchmark=benchmark, command=command, sources=dict(self.resolved.sources()))
+
+    def found(self, baseline: BuildResult | None, tuned: BuildResult | None) -> Found:
+        """What stands here now, for the staleness rules."""
+        return Found(
+            compiler=self.resolved.compiler,
+            fingerprint=self.fingerprint,
+            baseline=baseline.code if baseline else None,
+            tuned=tuned.code if tuned else None,
+            target=self.resolved.target,
+            architecture=self.resolved.architecture,
+        )
+
+    def _default_space(self) -> Space:
+        space = self.resolved.default_space()
+        if space is None or not space.genes:
+            raise MarkerError(
+                f"{self.nodeid}: {self.resolved.compiler.name} has no space of its own: give the marker space={{…}}"
+            )
+        return space
+
+    def _space_part(self, part: object) -> Space:
+        if part == "default":
+            return self._default_space()
+        if isinstance(part, Mapping):
+            return Space.from_mapping(part)
+        raise MarkerError(f"{self.nodeid}: space={part!r}: expected a dict of knobs, or a list of dicts and 'default'")
+
+
+def find_marker(item: pytest.Item) -> pytest.Mark | None:
+    """The test's ``tune`` marker, or None."""
+    return item.get_closest_marker("tune")
+
+
+def make_subject(item: pytest.Item, *, rootdir: Path, build_dir: Path) -> Subject:
+    """Resolve ``item`` on this machine.
+
+    Raises:
+        MarkerError: the marker is not usable, or the test cannot be tuned.
+        EnvironmentFault: the compiler is missing.
+    """
+    mark = find_marker(item)
+    if mark is None or not isinstance(item, pytest.Function):
+        raise MarkerError(f"{item.nodeid}: @pytest.mark.tune marks a test function; this is {type(item).__name__}")
+    spec = read_marker(mark, item.name)
+    if "acf" not in item.fixturenames:
+        raise MarkerError(f"{item.nodeid}: a tuned test takes the acf fixture: def {item.originalname}(acf): …")
+    resolved = spec.toolchain.resolve(Place(item.path.parent, rootdir))
+    builds = Builds(resolved, build_dir / sha256_hex(item.nodeid.encode())[:16], spec.timeout_s)
+    return Subject(item.nodeid, spec, resolved, builds, item.function, _fixtures(item), rootdir)
+
+
+def _fixtures(item: pytest.Function) -> tuple[Callable[..., Any], ...]:
+    definitions: Mapping[str, Sequence[Any]] = item._fixtureinfo.name2fixturedefs
+    chosen = (definitions[name][-1].func for name in sorted(definitions) if name != "acf")
+    return tuple(chosen)

@@ -1,0 +1,1 @@
+"""Clocks and the order of samples."""

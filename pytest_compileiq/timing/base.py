@@ -1,0 +1,31 @@
+"""What a clock is, and what a device is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where a kernel runs: the model, never one specimen of it."""
+
+    name: str
+    architecture: str
+    driver: str | None = None
+    power_limit_w: float | None = None
+
+
+class Clock(Protocol):
+    """Times calls of a kernel.
+
+    Attributes:
+        shortest_s: a sample shorter than this is dominated by the clock; shorter calls are repeated inside one sample.
+    """
+
+    shortest_s: float
+
+    def seconds(self, call: Callable[[], object], repeats: int) -> float:
+        """Seconds for one call, as the mean of ``repeats`` calls timed together."""
+        ...

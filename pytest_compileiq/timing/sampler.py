@@ -1,0 +1,116 @@
+"""The order of samples: quads of four slots, ABBA or BAAB, both arms alive. Nothing here prints or judges."""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+
+from pytest_compileiq.model import Arm
+from pytest_compileiq.timing.base import Clock
+
+ARMS: Mapping[str, Arm] = {"A": "baseline", "B": "tuned"}
+Call = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class BlockPlan:
+    """What one block does: which arm's body is the outer one, the order of slots, samples per slot."""
+
+    outer: Arm
+    quads: tuple[str, ...]
+    samples: int
+
+    @property
+    def inner(self) -> Arm:
+        """The arm whose body runs inside the other's ``measure``."""
+        return "tuned" if self.outer == "baseline" else "baseline"
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One slot: its raw samples in the metric's unit, in the order taken."""
+
+    quad: int
+    slot: int
+    arm: Arm
+    values: tuple[float, ...]
+
+
+class ArmError(Exception):
+    """A callable raised while it was sampled; ``arm`` says whose it was and ``__cause__`` what it raised."""
+
+    def __init__(self, arm: Arm) -> None:
+        super().__init__(arm)
+        self.arm: Arm = arm
+
+
+def plan_block(random: Random, *, quads: int, samples: int) -> BlockPlan:
+    """Toss the coins of one block: the outer arm, and ABBA or BAAB for each quad."""
+    outer: Arm = "tuned" if random.random() < 0.5 else "baseline"
+    return BlockPlan(outer, tuple("ABBA" if random.random() < 0.5 else "BAAB" for _ in range(quads)), samples)
+
+
+def sample_calls(plan: BlockPlan, calls: Mapping[Arm, Call], clock: Clock, tick: Call) -> list[Slot]:
+    """Time both arms in the plan's order; the repeats inside a sample are equal for both.
+
+    Args:
+        calls: each arm's callable.
+        clock: which clock times them.
+        tick: called before every call, so that a watcher sees progress.
+
+    Raises:
+        ArmError: a callable raised.
+    """
+    with _quiet():
+        repeats = max(_repeats(arm, calls[arm], clock, tick) for arm in ("baseline", "tuned"))
+
+        def once(arm: Arm) -> float:
+            tick()
+            with _blame(arm):
+                return clock.seconds(calls[arm], repeats)
+
+        return sample_values(plan, once)
+
+
+def sample_values(plan: BlockPlan, once: Callable[[Arm], float]) -> list[Slot]:
+    """Take ``once(arm)`` in the plan's order; the first value of every slot is discarded."""
+    slots = []
+    for quad, order in enumerate(plan.quads):
+        for slot, letter in enumerate(order):
+            arm = ARMS[letter]
+            once(arm)
+            slots.append(Slot(quad, slot, arm, tuple(once(arm) for _ in range(plan.samples))))
+    return slots
+
+
+def _repeats(arm: Arm, call: Call, clock: Clock, tick: Call) -> int:
+    tick()
+    with _blame(arm):
+        call()
+        shortest = min(clock.seconds(call, 1) for _ in range(3))
+    return max(1, math.ceil(clock.shortest_s / max(shortest, 1e-9)))
+
+
+@contextmanager
+def _blame(arm: Arm) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise ArmError(arm) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the garbage collector out of the samples, as timeit does."""
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

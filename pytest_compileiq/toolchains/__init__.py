@@ -1,0 +1,1 @@
+"""The compilers this package can drive, one file each."""

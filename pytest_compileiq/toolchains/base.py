@@ -1,0 +1,93 @@
+"""What a toolchain is: how one compiler builds a kernel with controls.
+
+A marker names an unresolved toolchain (``Cc("k.c")``); :meth:`Toolchain.resolve` finds the compiler, resolves flags
+that name the host, and gives a :class:`Resolved`, which everything else works with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from pytest_compileiq.model import BuildResult, Candidate, Compiler, ControlsFile, Knobs
+from pytest_compileiq.space import Space
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a marker stands: toolchain paths are relative to ``test_dir``, recorded paths to ``rootdir``."""
+
+    test_dir: Path
+    rootdir: Path
+
+
+@runtime_checkable
+class Toolchain(Protocol):
+    """The marker's first argument. Equal arguments give equal toolchains."""
+
+    def resolve(self, place: Place) -> Resolved:
+        """Find the compiler and fix everything that depends on this host.
+
+        Raises:
+            EnvironmentFault: the compiler is not installed, naming what was looked for and how to get it.
+            MarkerError: a source is missing or a flag cannot be used, naming it.
+        """
+        ...
+
+
+class Resolved(Protocol):
+    """One compiler, found, on one kernel. Immutable; safe to use from several threads.
+
+    Attributes:
+        compiler: name, version, build and the resolved baseline command (paths relative to rootdir).
+        architecture: what selects an artifact, e.g. ``x86-64-v3``.
+        target: architecture and compiler line, e.g. ``x86-64-v3-gcc12``.
+        clock: which clock times its kernels.
+        native: whether this machine can run what it builds (a reason when it cannot, else None).
+        controls_kind: what its controls files are.
+    """
+
+    compiler: Compiler
+    architecture: str
+    target: str
+    clock: str
+    native: str | None
+    controls_kind: str
+
+    def default_space(self) -> Space | None:
+        """The compiler's own space, checked against the installed compiler; None when it has none."""
+        ...
+
+    def render(self, candidate: Candidate) -> ControlsFile:
+        """The controls file for ``candidate``, one option a line, sorted; knobs without a leading ``-`` are not in it."""
+        ...
+
+    def parse(self, data: bytes, knobs: Knobs) -> ControlsFile:
+        """Check committed ``data`` against what ``knobs`` render to, byte for byte.
+
+        Raises:
+            StoreError: they differ, or an option is not one a controls file may hold.
+        """
+        ...
+
+    def sources(self) -> Mapping[str, str]:
+        """Rootdir-relative path → SHA-256 of every project file the compiler reads (system headers left out)."""
+        ...
+
+    def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
+        """Compile into ``out_dir`` (made if absent); ``None`` builds the baseline.
+
+        Raises:
+            BuildError: the compiler refused, crashed (kind ``compile``) or was killed (kind ``timeout``).
+        """
+        ...
+
+    def options(self, controls_path: Path) -> tuple[str, ...]:
+        """The fragment that applies a controls file, for frameworks that compile for themselves."""
+        ...
+
+    def load(self, built: BuildResult, used: set[str]) -> Any:
+        """The built kernel as a callable thing (Cc: ``ctypes.CDLL``), which adds the entries taken from it to ``used``."""
+        ...

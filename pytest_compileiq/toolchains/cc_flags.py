@@ -1,0 +1,103 @@
+"""The baseline's flags: which compile, which link, which cannot be used, and what relative paths in them mean."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.toolchains.base import Place
+
+_TAKES_A_PATH = ("-I", "-L", "-iquote", "-isystem", "-idirafter", "-include", "-imacros")
+_MAY_BE_A_NAME = ("-include", "-imacros")  # also looked up among the include directories
+_LINKS_ONLY = ("-l", "-L", "-Wl,")
+_COMPILES_ONLY = ("-I", "-D", "-U", "-i", "-W", "-std=")
+
+# Each adds a start file to the link that sets flush-to-zero in the whole process that loads the library.
+_SETS_FLUSH_TO_ZERO = frozenset({"-Ofast", "-ffast-math", "-funsafe-math-optimizations", "-mdaz-ftz"})
+
+_UNUSABLE = {
+    "-flto": "candidate options would not reach the code generation at link time",
+    "-fwhole-program": "it removes the entry functions",
+    "-o": "the plugin names the output",
+    "-c": "the plugin chooses the stage",
+    "-S": "the plugin chooses the stage",
+    "-E": "the plugin chooses the stage",
+    "-M": "the plugin asks for the dependencies",
+    "-save-temps": "it writes beside the sources",
+    "@": "an options file is not fingerprinted; write the options out",
+}
+_UNUSABLE_ALONE = frozenset({"-c", "-S", "-E"})
+
+
+@dataclass(frozen=True)
+class Flags:
+    """``compile`` goes before the sources; ``link`` before, and ``libraries`` after the objects."""
+
+    compile: tuple[str, ...]
+    link: tuple[str, ...]
+    libraries: tuple[str, ...]
+
+    @property
+    def machine(self) -> tuple[str, ...]:
+        """The flags that choose the processor."""
+        return tuple(flag for flag in self.compile if flag.startswith("-m"))
+
+
+def split_flags(flags: str, place: Place) -> Flags:
+    """Read ``flags``; relative paths in them become relative to rootdir, where the compiler runs.
+
+    Raises:
+        MarkerError: a flag cannot be used, saying why.
+    """
+    try:
+        tokens = _rooted(shlex.split(flags), place)
+    except ValueError as error:
+        raise MarkerError(f"flags={flags!r}: {error}") from error
+    for token in tokens:
+        if reason := _unusable(token):
+            raise MarkerError(f"flags={flags!r}: {token!r} cannot be used: {reason}")
+    libraries = tuple(token for token in tokens if token.startswith(_LINKS_ONLY))
+    compiles = tuple(token for token in tokens if token not in libraries)
+    links = tuple(flag for flag in compiles if not flag.startswith(_COMPILES_ONLY) and flag not in _SETS_FLUSH_TO_ZERO)
+    return Flags(compiles, links, libraries)
+
+
+def _unusable(token: str) -> str | None:
+    for beginning, reason in _UNUSABLE.items():
+        if token == beginning or (beginning not in _UNUSABLE_ALONE and token.startswith(beginning)):
+            return reason
+    return None
+
+
+def _rooted(tokens: Sequence[str], place: Place) -> list[str]:
+    """``tokens`` with paths joined to their option (``-I dir`` is ``-Idir``) and relative to rootdir."""
+    rooted = []
+    waiting = ""
+    for token in tokens:
+        if token in (*_TAKES_A_PATH, "-l", "-D", "-U") and not waiting:
+            waiting = token
+            continue
+        rooted.append(_with_rooted_path(waiting + token, place))
+        waiting = ""
+    if waiting:
+        raise ValueError(f"{waiting} needs a value")
+    return rooted
+
+
+def _with_rooted_path(flag: str, place: Place) -> str:
+    option = max((each for each in _TAKES_A_PATH if flag.startswith(each)), key=len, default=None)
+    if option is None:
+        return flag
+    path = Path(flag.removeprefix(option))
+    if path.is_absolute() or (option in _MAY_BE_A_NAME and not (place.test_dir / path).exists()):
+        return flag
+    return option + relative_to_rootdir(path, place)
+
+
+def relative_to_rootdir(path: Path, place: Place) -> str:
+    """``path``, relative to the test file, as the compiler is given it: relative to rootdir, with forward slashes."""
+    return Path(os.path.relpath(place.test_dir / path, place.rootdir)).as_posix()

@@ -1,0 +1,91 @@
+"""The controls of gcc and clang: an options file, one option a line, and which options may stand in one.
+
+A committed options file is untrusted, and a compiler's options can run programs and write files. So an option needs a
+plain spelling, one of four beginnings, and a place on no list of those that do more than choose how code is generated.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pytest_compileiq.errors import MarkerError, StoreError
+from pytest_compileiq.model import Candidate, ControlsFile, Knobs, KnobValue
+
+_MOST_OPTIONS = 1000
+_LONGEST_OPTION = 200
+
+# No slash, colon, bar, quote, blank or backslash: a value cannot be a path, a program or a second option.
+_PLAIN = re.compile(r"-(?:O(?:[0-3sgz]|fast)?|[fm][A-Za-z0-9][A-Za-z0-9_=.,+-]*|-param=[A-Za-z0-9][A-Za-z0-9_=.,+-]*)")
+
+_DOES_MORE = re.compile(
+    r"-f(?:no-)?(?:"
+    r"plugin|pass-plugin|module|pch|load|"  # run or read other files
+    r"dump|opt-info|stack-usage|callgraph-info|save-|time-trace|diagnostics|crash-diagnostics|mem-report|"  # write some
+    r"profile|auto-profile|branch-probabilities|test-coverage|coverage|cs-profile|memory-profile|instrument|sanitize|xray|"
+    r"lto|whole-program|wpa|ltrans|thinlto|embed|use-ld|linker|resolution|"  # reach the link
+    r"syntax-only|preprocessed|directives|working-directory|(?:file|macro|debug)-prefix|debug-compilation-dir|"
+    r"(?:input|exec|wide-exec)-charset|random-seed|compare-debug|dbg-cnt|"
+    r"PIC|PIE|pic|pie|visibility|common|short-|pack-struct|abi|signed-char|unsigned-char|openmp(?!-simd)|openacc|permissive"
+    r")"
+    r"|-m(?:arch=|cpu=|llvm|abi|32|64|x32|16|fentry|record-mcount|nop-mcount|instrument|cmodel|code-model|no-red-zone)"
+)
+
+
+def render_options(candidate: Candidate) -> ControlsFile:
+    """The options file of ``candidate``: knobs beginning with ``-``, name and value joined, sorted, one a line.
+
+    Raises:
+        MarkerError: a knob does not give an option that a controls file may hold, or the candidate is an opaque blob.
+    """
+    if candidate.blob is not None:
+        raise MarkerError("gcc and clang read options, not an opaque controls blob: give Cc a space of named knobs")
+    options = sorted(_option(name, value) for name, value in candidate.knobs.items() if name.startswith("-"))
+    if len(options) > _MOST_OPTIONS:
+        raise MarkerError(f"{len(options)} compiler options in one candidate: expected at most {_MOST_OPTIONS}")
+    data = "".join(f"{option}\n" for option in options).encode("ascii")
+    return ControlsFile("options", data, dict(candidate.knobs))
+
+
+def parse_options(data: bytes, knobs: Knobs) -> ControlsFile:
+    """Check that ``data`` is, byte for byte, what ``knobs`` render to.
+
+    Raises:
+        StoreError: they differ, or an option is not one that a controls file may hold.
+    """
+    try:
+        rendered = render_options(Candidate(knobs))
+    except MarkerError as error:
+        raise StoreError(f"recorded knobs cannot stand in a controls file: {error}; run pytest --tune again") from error
+    if data != rendered.data:
+        raise StoreError(
+            f"the options file is not what its recorded knobs give, {_first_difference(data, rendered.data)}: "
+            "restore it from version control, or run pytest --tune again"
+        )
+    return rendered
+
+
+def _option(name: str, value: KnobValue) -> str:
+    if isinstance(value, bool):
+        raise MarkerError(
+            f"knob {name!r} = {value}: a compiler option takes no boolean; use literal('', knockout_prob=…)"
+        )
+    option = f"{name}{value}"
+    if len(option) > _LONGEST_OPTION or not _PLAIN.fullmatch(option):
+        raise MarkerError(
+            f"knob {name!r} = {value!r}: {option[:_LONGEST_OPTION]!r} is not an option that a controls file may hold; "
+            "expected -f…, -m…, -O… or --param=… in letters, digits and _=.,+-"
+        )
+    if _DOES_MORE.match(option):
+        raise MarkerError(
+            f"knob {name!r} = {value!r}: {option!r} does more than choose how code is generated; "
+            "put it in the toolchain's flags, where it applies to both arms"
+        )
+    return option
+
+
+def _first_difference(found: bytes, expected: bytes) -> str:
+    have, want = found.splitlines(keepends=True), expected.splitlines(keepends=True)
+    for number, (one, other) in enumerate(zip(have, want, strict=False), start=1):
+        if one != other:
+            return f"line {number} is {one[:80]!r} and should be {other[:80]!r}"
+    return f"it has {len(have)} lines and should have {len(want)}"

@@ -1,0 +1,270 @@
+"""gcc and clang at work: one found compiler on one kernel, its inputs, its builds and what they hold."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError
+from pytest_compileiq.model import BuildResult, Candidate, CodeDigest, Compiler, ControlsFile, Knobs, sha256_hex
+from pytest_compileiq.process import TAIL_BYTES, run
+from pytest_compileiq.space import Space
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc import Cc
+from pytest_compileiq.toolchains.cc_compiler import CcCompiler, ask, english, find_compiler, first_error
+from pytest_compileiq.toolchains.cc_flags import Flags, relative_to_rootdir, split_flags
+from pytest_compileiq.toolchains.cc_options import parse_options, render_options
+from pytest_compileiq.toolchains.cc_space import cc_space
+from pytest_compileiq.toolchains.elf import MachineCode, machine_code
+
+_LISTING_BYTES = 64 * 2**20
+_INSTRUCTION = re.compile(r"^ +[0-9a-f]+:\t", re.MULTILINE)
+
+
+def resolve(cc: Cc, place: Place) -> CcResolved:
+    """What :meth:`pytest_compileiq.toolchains.cc.Cc.resolve` promises."""
+    _check_arguments(cc)
+    sources = tuple(_find_source(source, place) for source in cc.sources)
+    program = find_compiler(cc.compiler, place)
+    flags = split_flags(cc.flags, place)
+    flags = Flags(program.without_native(flags.compile), program.without_native(flags.link), flags.libraries)
+    if cc.output == "library":
+        # A unique symbol is one per process: the two arms would share the static data of inline functions.
+        separate = ("-fno-gnu-unique",) if program.name == "gcc" else ()
+        flags = Flags((*flags.compile, "-fPIC", *separate), ("-shared", *flags.link), flags.libraries)
+    architecture = program.architecture(flags.compile)
+    return CcResolved(
+        compiler=Compiler(
+            name=program.name,
+            version=program.version,
+            build=program.build,
+            command=(Path(program.program).name, *flags.compile, *sources, "--link", *flags.link, *flags.libraries),
+        ),
+        architecture=architecture,
+        target=f"{architecture}-{program.line}",
+        native=program.unrunnable(flags.compile),
+        program=program,
+        flags=flags,
+        source_paths=sources,
+        output=cc.output,
+        rootdir=place.rootdir,
+    )
+
+
+@dataclass(frozen=True)
+class CcResolved:
+    """A :class:`pytest_compileiq.toolchains.base.Resolved`. The compiler runs in ``rootdir`` on relative paths.
+
+    So neither ``__FILE__`` nor a diagnostic holds the place of a checkout.
+    """
+
+    compiler: Compiler
+    architecture: str
+    target: str
+    native: str | None
+    program: CcCompiler
+    flags: Flags
+    source_paths: tuple[str, ...]
+    output: Literal["library", "executable"]
+    rootdir: Path
+    clock: str = "cpu"
+    controls_kind: str = "options"
+
+    def default_space(self) -> Space:
+        """The options of this compiler that matter, as far as the installed one knows them."""
+        return cc_space(self.program)
+
+    def render(self, candidate: Candidate) -> ControlsFile:
+        """The options file of ``candidate``.
+
+        Raises:
+            MarkerError: a knob does not give an option that a controls file may hold.
+        """
+        return render_options(candidate)
+
+    def parse(self, data: bytes, knobs: Knobs) -> ControlsFile:
+        """Check committed ``data`` against what ``knobs`` render to, byte for byte.
+
+        Raises:
+            StoreError: they differ, or an option is not one that a controls file may hold.
+        """
+        return parse_options(data, knobs)
+
+    def sources(self) -> Mapping[str, str]:
+        """Path → SHA-256 of every file the compiler reads, but for system headers outside rootdir.
+
+        Paths are relative to rootdir; a header outside is named as the compiler names it.
+
+        Raises:
+            BuildError: the preprocessor refuses a source, or a file cannot be read.
+        """
+        everything = self._dependencies("-M")
+        not_system = self._dependencies("-MM")
+        inside = {name for name in map(self._inside_rootdir, everything) if name is not None}
+        outside = {name for name in not_system if self._inside_rootdir(name) is None}
+        try:
+            return {name: sha256_hex((self.rootdir / name).read_bytes()) for name in sorted(inside | outside)}
+        except OSError as error:
+            raise BuildError(f"{error.filename}: cannot be read: {error.strerror}", kind="compile") from error
+
+    def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
+        """Compile and link into ``out_dir``; ``None`` builds the baseline. ``timeout_s`` bounds the whole build.
+
+        Metrics: ``code_bytes`` of all objects and, where ``objdump`` can read them, ``instructions``.
+
+        Raises:
+            BuildError: the compiler refused or crashed (kind ``compile``), or was killed (kind ``timeout``), or a
+                library exports no function.
+        """
+        out_dir = out_dir.absolute()
+        out_dir.mkdir(parents=True, exist_ok=True)
+        commands = _Commands(self.compiler.name, self.rootdir, timeout_s)
+        objects = self._compile(commands, controls, out_dir)
+        made = out_dir / ("kernel.so" if self.output == "library" else "program")
+        link = [self.program.program, *self.flags.link, *map(str, objects), *self.flags.libraries, "-o", str(made)]
+        commands.run(link, "the link")
+        seconds = commands.seconds
+        held = machine_code(objects)
+        instructions = _count_instructions(objects)
+        metrics = {**held.program.metrics, **({} if instructions is None else {"instructions": instructions})}
+        return BuildResult(made, self._entries(held), metrics, commands.log, seconds)
+
+    def options(self, controls_path: Path) -> tuple[str, ...]:
+        """``@file``."""
+        return (f"@{controls_path}",)
+
+    def load(self, built: BuildResult, used: set[str] | None = None) -> Any:
+        """The library as :class:`ctypes.CDLL`, which adds the functions taken from it to ``used``; a program's path.
+
+        Raises:
+            BuildError: the library cannot be loaded here.
+        """
+        taken = set() if used is None else used
+        if self.output == "executable":
+            taken.add("main")
+            return built.path
+        try:
+            library = _Library(str(built.path))
+        except OSError as error:
+            raise BuildError(f"the built library cannot be loaded: {error}", kind="compile", log=built.log) from error
+        library.taken = taken
+        return library
+
+    def _compile(self, commands: _Commands, controls: ControlsFile | None, out_dir: Path) -> list[Path]:
+        response: tuple[str, ...] = ()
+        if controls is not None:
+            options_file = out_dir / "controls.rsp"
+            options_file.write_bytes(controls.data)
+            response = self.options(options_file)
+        objects = []
+        for number, source in enumerate(self.source_paths):
+            made = out_dir / f"{number}-{Path(source).stem}.o"
+            commands.run([self.program.program, *self.flags.compile, *response, "-c", source, "-o", str(made)], source)
+            objects.append(made)
+        return objects
+
+    def _entries(self, held: MachineCode) -> Mapping[str, CodeDigest]:
+        if self.output == "executable":
+            return {"main": held.program}
+        if not held.entries:
+            names = ", ".join(self.source_paths)
+            raise BuildError(f"{names}: exports no function; a kernel is neither static nor hidden", kind="compile")
+        return held.entries
+
+    def _dependencies(self, option: Literal["-M", "-MM"]) -> set[str]:
+        finished = ask([self.program.program, *self.flags.compile, option, *self.source_paths], cwd=self.rootdir)
+        if finished.returncode != 0:
+            raise BuildError(
+                f"{self.compiler.name} cannot read the sources: {first_error(finished.output)}",
+                kind="compile",
+                log=finished.output[-TAIL_BYTES:],
+            )
+        return _prerequisites(finished.output)
+
+    def _inside_rootdir(self, name: str) -> str | None:
+        relative = os.path.relpath(self.rootdir / name, self.rootdir)
+        return None if relative.startswith("..") else Path(relative).as_posix()
+
+
+def _check_arguments(cc: Cc) -> None:
+    if not cc.sources or not all(isinstance(source, str) and source for source in cc.sources):
+        raise MarkerError(f"Cc{cc.sources!r}: expected the paths of one or more sources, as in Cc('kernel.c')")
+    if not isinstance(cc.flags, str):
+        raise MarkerError(f"Cc(flags={cc.flags!r}): expected one string, as in flags='-O3 -march=native'")
+    if not isinstance(cc.compiler, str) or not cc.compiler:
+        raise MarkerError(f"Cc(compiler={cc.compiler!r}): expected a program or a path, as in compiler='clang'")
+    if cc.output not in ("library", "executable"):
+        raise MarkerError(f"Cc(output={cc.output!r}): expected 'library' or 'executable'")
+
+
+def _find_source(source: str, place: Place) -> str:
+    path = place.test_dir / source
+    if not path.is_file():
+        raise MarkerError(f"Cc({source!r}): no such file: {path}; a source is named relative to the test file")
+    return relative_to_rootdir(Path(source), place)
+
+
+@dataclass
+class _Commands:
+    """The compiler runs of one build, which share its time."""
+
+    name: str
+    rootdir: Path
+    timeout_s: float
+    log: str = ""
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+    def run(self, argv: Sequence[str], what: str) -> None:
+        finished = run(argv, timeout_s=max(0.0, self.timeout_s - self.seconds), cwd=self.rootdir, env=english())
+        self.log = (self.log + finished.output)[-TAIL_BYTES:]
+        if finished.timed_out:
+            message = f"{self.name} did not finish {what} within {self.timeout_s:g} s and was killed; see timeout_s"
+            raise BuildError(message, kind="timeout", log=self.log)
+        if finished.returncode < 0:
+            message = f"{self.name} was killed by signal {-finished.returncode} at {what}"
+            raise BuildError(message, kind="compile", log=self.log)
+        if finished.returncode != 0:
+            message = f"{self.name} refuses {what}: {first_error(finished.output)}"
+            raise BuildError(message, kind="compile", log=self.log)
+
+
+class _Library(ctypes.CDLL):
+    """A library that remembers which of its functions were taken."""
+
+    taken: set[str]
+
+    def __getitem__(self, name_or_ordinal: Any) -> Any:
+        function = super().__getitem__(name_or_ordinal)
+        self.taken.add(str(name_or_ordinal))
+        return function
+
+
+def _prerequisites(rules: str) -> set[str]:
+    """The files that Makefile rules depend on, unquoted as GNU cpp quotes them."""
+    names: set[str] = set()
+    for rule in rules.replace("\\\n", " ").splitlines():
+        words = re.findall(r"(?:\\[ #]|[^\s])+", rule.partition(": ")[2])
+        names |= {re.sub(r"\\([ #])", r"\1", word).replace("$$", "$") for word in words}
+    return names
+
+
+def _count_instructions(objects: Sequence[Path]) -> int | None:
+    """Instructions of ``objects`` as ``objdump`` decodes them, padding included; None where it cannot."""
+    argv = ["objdump", "--disassemble", "--no-show-raw-insn", *map(str, objects)]
+    try:
+        listing = ask(argv, tail_bytes=_LISTING_BYTES)
+    except EnvironmentFault:
+        return None
+    if listing.returncode != 0 or len(listing.output) >= _LISTING_BYTES:
+        return None
+    return len(_INSTRUCTION.findall(listing.output))

@@ -1,0 +1,103 @@
+"""Hostile candidates: each is one typed invalid evaluation, and nothing is left running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+KERNEL_C = """\
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int kernel(int x) {
+#ifdef __FAST_MATH__
+    static int first = 1;
+    if (!first) return x + 1;
+    first = 0;
+    %s
+#endif
+    return x + 1;
+}
+"""
+TEST_PY = """\
+import pytest
+from pytest_compileiq import Cc, literal
+
+
+@pytest.mark.tune(Cc("kernel.c"), space={"-ffast-math": literal("", knockout_prob=0.5)}, timeout_s=2)
+def test_kernel(acf):
+    kernel = acf.build().load().kernel
+    assert kernel(41) == 42
+    acf.measure(lambda: kernel(1))
+"""
+HOSTILE = {
+    "segfaults": ("*(volatile int *)0 = 1;", "crash", "SIGSEGV"),
+    "aborts": ("abort();", "crash", "SIGABRT"),
+    "exits": ("exit(0);", "crash", "exited with status 0"),
+    "loops for ever": ("for (volatile int i = 0;; i++) ;", "timeout", "no progress for 2 s"),
+    "prints 100 MB": ('for (int i = 0; i < 100 * 1024; i++) printf("%01024d", i); fflush(stdout);', "wrong", "printed more than"),
+    "forks": ("if (fork() == 0) { sleep(600); }", "crash", "running"),
+    "forks a daemon": ("if (fork() == 0) { setsid(); if (fork() == 0) sleep(600); _exit(0); }", "crash", "running"),
+    "forks and returns": ("fork();", "crash", "running"),
+    "answers wrongly": ("return 0;", "wrong", "assert 0 == 42"),
+}
+
+
+def carriers() -> set[int]:
+    """Processes that a run of ours started."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if b"PYTEST_COMPILEIQ_RUN=" in path.read_bytes():
+                found.add(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_hostile_candidate_is_one_typed_invalid_evaluation(project, what):
+    code, kind, said = HOSTILE[what]
+    made = project({"kernel.c": KERNEL_C % code, "test_kernel.py": TEST_PY})
+    output = made.pytest("--tune", "--tune-budget=4", "--tune-engine=random", code=0)
+    assert f"invalid ({kind})" in output and said in output
+    metadata = tomllib.loads(made.one("acf/kernel/*.toml").read_text())
+    assert metadata["outcome"] == "baseline"
+    assert metadata["search"]["invalid"] == 1
+
+
+def test_kill_9_of_pytest_leaves_nothing_running(project):
+    made = project({"kernel.c": KERNEL_C % "for (;;) sleep(1);", "test_kernel.py": TEST_PY.replace("timeout_s=2", "timeout_s=600")})
+    environment = dict(os.environ)
+    environment.pop("PYTEST_COMPILEIQ_RUN", None)
+    parent = subprocess.Popen(
+        [sys.executable, "-m", "pytest", "--tune", "--tune-engine=random", "--tune-budget=4", "-q", "-p", "no:xdist"],
+        cwd=made.root, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    mine = _wait_for(lambda: {pid for pid in carriers() if _started_in(pid, made.root)})
+    assert mine, "no worker was started"
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    assert _wait_for(lambda: not {pid for pid in carriers() if pid in mine})
+
+
+def _started_in(pid: int, root: Path) -> bool:
+    try:
+        return Path(f"/proc/{pid}/cwd").resolve() == root.resolve()
+    except OSError:
+        return False
+
+
+def _wait_for(condition, seconds: float = 60.0):
+    end = time.monotonic() + seconds
+    while not (value := condition()) and time.monotonic() < end:
+        time.sleep(0.05)
+    return value

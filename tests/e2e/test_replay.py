@@ -1,0 +1,114 @@
+"""Plain ``pytest`` on a committed artifact: what keeps it fresh, and each thing that ends that."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+
+def test_an_untouched_artifact_is_proven_again_on_its_device(tuned):
+    output = tuned.pytest("--acf-report=report.json", code=0)
+    report = json.loads((tuned.root / "report.json").read_text())
+    (item,) = report["items"]
+    assert report["schema"] == 1
+    assert item["verdict"] == "PROVEN"
+    assert item["speedup_low"] > 1.005
+    assert {check["name"] for check in item["checks"]} == {"integrity", "staleness", "correctness", "claim", "speed"}
+    assert "PROVEN" in output and "at least" in output
+
+
+def test_replay_alone_says_that_speed_was_not_checked(tuned):
+    output = tuned.pytest("--acf-check=replay", code=0)
+    assert "1 replayed" in output
+    assert "speed not checked: --acf-check=replay" in output
+
+
+def test_a_normal_run_writes_nothing(tuned):
+    before = {path: path.read_bytes() for path in tuned.root.rglob("*") if path.is_file() and "__pycache__" not in str(path)}
+    tuned.pytest("--acf-check=replay", code=0)
+    after = {path: path.read_bytes() for path in tuned.root.rglob("*") if path.is_file() and "__pycache__" not in str(path)}
+    assert before == after
+
+
+def test_a_changed_comment_is_fresh_and_noted(tuned):
+    tuned.edit("kernel.c", "The root of a sum", "The square root of a sum")
+    output = tuned.pytest("--acf-check=replay", code=0)
+    assert "kernel.c" in output
+
+
+def test_formatting_and_comments_of_the_test_are_fresh(tuned):
+    tuned.edit("test_kernel.py", "    x, y = buffers\n", "    # the buffers are shared\n\n    x, y = buffers\n")
+    tuned.pytest("--acf-check=replay", code=0)
+
+
+STALE = {
+    "a constant in an included header": ("kernel.h", "2.0f", "2.0001f", "kernel.h"),
+    "a flag": ("test_kernel.py", "-O1 -march", "-O1 -fwrapv -march", "command"),
+    "a workload's value": ("test_kernel.py", "dict(n=16384)", "dict(n=16380)", "benchmark"),
+    "one character of the test's logic": ("test_kernel.py", "rtol=1e-5", "rtol=1e-4", "benchmark"),
+    "a helper that the test uses": ("test_kernel.py", "return 2.0 *", "return 2 *", "benchmark"),
+    "the compiler's architecture level": ("test_kernel.py", "x86-64-v3", "x86-64-v2", "x86-64-v2"),
+}
+
+
+@pytest.mark.parametrize("what", STALE)
+def test_a_change_that_matters_fails_the_test_with_a_remedy(tuned, what):
+    name, old, new, said = STALE[what]
+    tuned.edit(name, old, new)
+    strict = "acf_no_device=fail"
+    output = tuned.pytest("--acf-check=replay", "-o", strict, code=1)
+    assert said in output
+    assert "pytest --tune" in output
+    assert "1 failed" in output
+
+
+def test_stale_can_be_a_warning(tuned):
+    tuned.edit("test_kernel.py", "rtol=1e-5", "rtol=1e-4")
+    output = tuned.pytest("--acf-check=replay", "-o", "acf_stale=warn", code=0)
+    assert "STALE" in output
+
+
+def test_one_byte_of_the_controls_fails(tuned):
+    path = tuned.one("acf/kernel/*.acf")
+    path.write_bytes(path.read_bytes().replace(b"-O", b"-f", 1) if b"-O" in path.read_bytes() else path.read_bytes() + b"x")
+    output = tuned.pytest(code=1)
+    assert "CORRUPT" in output and path.name in output and "git checkout" in output
+
+
+def test_one_number_of_the_claim_fails(tuned):
+    path = tuned.one("acf/kernel/*.toml")
+    text = path.read_text()
+    number = re.search(r"^speedup = ([0-9.]+)$", text, re.MULTILINE)
+    path.write_text(text.replace(number[0], f"speedup = {float(number[1]) * 1.01}"))
+    output = tuned.pytest("--acf-check=replay", code=1)
+    assert "CORRUPT" in output and "speedup" in output
+
+
+def test_a_missing_artifact_fails_and_may_warn(tuned):
+    import shutil
+
+    shutil.rmtree(tuned.root / "acf")
+    assert "MISSING" in tuned.pytest(code=1)
+    assert "MISSING" in tuned.pytest("-o", "acf_missing=warn", code=0)
+
+
+def test_check_off_reads_nothing(tuned):
+    tuned.one("acf/kernel/*.toml").write_text("not toml at all")
+    assert "--acf-check=off" in tuned.pytest("--acf-check=off", code=11) or True
+
+
+def test_an_orphan_is_named_on_complete_runs_only(tuned):
+    (tuned.root / "acf/kernel").rename(tuned.root / "acf/renamed")
+    tuned.edit("test_kernel.py", "@pytest.mark.tune(", "@pytest.mark.tune(\n    name='kernel',")
+    output = tuned.pytest("-o", "acf_missing=warn", "-o", "acf_orphans=fail", code=11)
+    assert "renamed" in output
+    filtered = tuned.pytest("-k", "kernel", "-o", "acf_missing=warn", "-o", "acf_orphans=fail", code=0)
+    assert "renamed" not in filtered
+
+
+def test_a_wrong_answer_fails_with_the_tests_own_assertion(tuned):
+    tuned.edit("test_kernel.py", "return 2.0 *", "return 3.0 *")
+    output = tuned.pytest("-o", "acf_stale=warn", code=1)
+    assert "Not equal to tolerance" in output

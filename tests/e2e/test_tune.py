@@ -1,0 +1,99 @@
+"""``pytest --tune``: what it finds, what it writes, and what it must never write."""
+
+from __future__ import annotations
+
+import tomllib
+
+from tests.e2e.conftest import KERNEL_C, KERNEL_H, TEST_PY
+
+SIZE_PY = """\
+import pytest
+from pytest_compileiq import Cc, choice, minimize
+
+
+@pytest.mark.tune(Cc("kernel.c", flags="-O3"), space={"-O": choice([1, 2, 3, "s"])}, objectives=[minimize("code_bytes")])
+def test_size(acf):
+    acf.build()
+"""
+HOPELESS_PY = TEST_PY.replace('"-O": choice([2, 3]), "-fno-math-errno": literal("", knockout_prob=0.5)', '"-fno-ident": literal("", knockout_prob=0.5), "-fno-stack-clash-protection": literal("", knockout_prob=0.5)')
+
+
+def test_the_winner_is_stored_with_its_evidence_and_replayed(tuned):
+    metadata = tomllib.loads(tuned.one("acf/kernel/*.toml").read_text())
+    assert metadata["outcome"] == "tuned"
+    assert metadata["target"].startswith("x86-64-v3-gcc")
+    assert metadata["controls"]["knobs"]["-fno-math-errno"] == ""
+    assert tuned.one("acf/kernel/*.acf").read_text() == "".join(sorted(f"{name}{value}\n" for name, value in metadata["controls"]["knobs"].items()))
+    (claim,) = metadata["claims"]
+    assert (claim["workload"], claim["objective"], claim["kind"]) == ("whole", "runtime", "gain")
+    assert claim["speedup_low"] > 1.005 and claim["p_value"] < 0.01
+    assert tuned.one("acf/kernel/*.csv").name == claim["samples"]
+    assert metadata["search"]["evaluations"] == 6
+
+
+def test_local_state_stays_out_of_the_repository(tuned):
+    assert sorted(path.name for path in (tuned.root / "acf").iterdir()) == ["kernel"]
+    assert len(list((tuned.root / "acf/kernel").iterdir())) == 3
+
+
+def test_a_space_that_cannot_help_commits_no_speed_up(project):
+    made = project({"kernel.c": KERNEL_C, "kernel.h": KERNEL_H, "test_kernel.py": HOPELESS_PY})
+    output = made.pytest("--tune", "--tune-budget=4", code=0)
+    metadata = tomllib.loads(made.one("acf/kernel/*.toml").read_text())
+    assert metadata["outcome"] == "baseline"
+    assert "BASELINE" in output
+    assert "baseline" in made.pytest(code=0)
+
+
+def test_an_exact_objective_needs_no_samples(project):
+    made = project({"kernel.c": KERNEL_C, "kernel.h": KERNEL_H, "test_size.py": SIZE_PY})
+    made.pytest("--tune", "--tune-engine=random", "--tune-budget=4", code=0)
+    metadata = tomllib.loads(made.one("acf/size/*.toml").read_text())
+    (claim,) = metadata["claims"]
+    assert claim["kind"] == "exact" and claim["tuned_value"] < claim["baseline_value"]
+    assert not list(made.root.glob("acf/size/*.csv"))
+    assert "exact metrics compared exactly" in made.pytest("--acf-report=r.json", code=0) + (made.root / "r.json").read_text()
+
+
+def test_new_only_skips_visibly_what_is_tuned_already(tuned):
+    assert "1 skipped" in tuned.pytest("--tune", "--tune-new-only", "--tune-budget=2", "-rs", code=0)
+
+
+def test_budget_zero_proves_the_committed_controls_after_a_refactor(tuned):
+    tuned.edit("test_kernel.py", "rtol=1e-5", "rtol=2e-5")
+    tuned.pytest("--acf-check=replay", code=1)
+    controls = tuned.one("acf/kernel/*.acf").read_bytes()
+    output = tuned.pytest("--tune", "--tune-budget=0", code=0)
+    assert "PROVEN" in output
+    assert tuned.one("acf/kernel/*.acf").read_bytes() == controls
+    assert len(list((tuned.root / "acf/kernel").iterdir())) == 3
+    tuned.pytest("--acf-check=replay", code=0)
+
+
+def test_a_baseline_that_is_not_correct_ends_with_one(project):
+    made = project({"kernel.c": KERNEL_C, "kernel.h": KERNEL_H, "test_kernel.py": TEST_PY.replace("return 2.0", "return 3.0")})
+    output = made.pytest("--tune", "--tune-budget=4", code=1)
+    assert "the baseline is not usable" in output and "Not equal to tolerance" in output
+    assert not (made.root / "acf").exists()
+
+
+def test_a_baseline_that_does_not_build_ends_with_one(project):
+    made = project({"kernel.c": KERNEL_C + "}", "kernel.h": KERNEL_H, "test_kernel.py": TEST_PY})
+    output = made.pytest("--tune", "--tune-budget=4", code=1)
+    assert "does not build" in output and "kernel.c" in output
+
+
+def test_tuning_under_xdist_is_a_usage_error(tuned):
+    import subprocess
+    import sys
+
+    done = subprocess.run([sys.executable, "-m", "pytest", "--tune", "-n", "2"], cwd=tuned.root, capture_output=True, text=True, check=False)
+    assert done.returncode == 4
+    assert "--tune measures on this machine alone" in done.stderr
+
+
+def test_a_healthy_incumbent_is_replaced_only_when_beaten(tuned):
+    before = {path.name: path.read_bytes() for path in (tuned.root / "acf/kernel").iterdir() if path.suffix == ".acf"}
+    output = tuned.pytest("--tune", "--tune-budget=4", "--tune-seed=5", code=0)
+    after = {path.name: path.read_bytes() for path in (tuned.root / "acf/kernel").iterdir() if path.suffix == ".acf"}
+    assert before == after or "TUNED" in output
