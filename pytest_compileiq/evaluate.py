@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from pytest_compileiq.errors import BodyError, BuildError
-from pytest_compileiq.fixture import Acf, OutputMismatch, Outputs
+from pytest_compileiq.fixture import Acf, Measurer, OutputMismatch, Outputs
 from pytest_compileiq.model import Arm, ControlsFile, FailureKind, Workload
 from pytest_compileiq.subject import Subject, make_subject
 from pytest_compileiq.timing.cpu import CpuClock
@@ -142,7 +142,7 @@ class _BlockRun:
             raise ArmFailure(self.plan.outer, "wrong", "the body measured in one arm only")
         return Block(tuple(self.slots), self.used)
 
-    def _arm(self, arm: Arm, measurer: Callable[[Acf, Callable[[], object]], None]) -> Acf:
+    def _arm(self, arm: Arm, measurer: Measurer) -> Acf:
         self.tick()
         acf = _run_arm(self.subject, self.body, self.arms[arm], arm, self.workload, self.outputs, measurer, self)
         self.used[arm] = frozenset(acf.used)
@@ -193,7 +193,7 @@ def _run_arm(
     arm: Arm,
     workload: Workload,
     outputs: Outputs,
-    measurer: Callable[[Acf, Callable[[], object]], None],
+    measurer: Measurer,
     block: _BlockRun | None = None,
 ) -> Acf:
     """One run of the body as one arm; everything it raises becomes that arm's :class:`ArmFailure`."""

@@ -7,19 +7,15 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from pytest_compileiq.builds import Builds
 from pytest_compileiq.errors import BodyError
 from pytest_compileiq.model import Arm, BuildResult, ControlsFile, KnobValue, Workload
 
 
-class Measurer(Protocol):
-    """What ``acf.measure`` does with a callable: call it once, or sample it against the other arm."""
-
-    def __call__(self, acf: Acf, call: Callable[[], object]) -> None:
-        """Take ``call`` as this arm's callable."""
-        ...
+Measurer = Callable[["Acf", Callable[[], object]], object]
+"""What ``acf.measure`` does with a callable: call it once, or sample it against the other arm."""
 
 
 @dataclass(frozen=True)

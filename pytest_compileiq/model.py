@@ -52,6 +52,7 @@ class ControlsFile:
 
     @property
     def sha256(self) -> str:
+        """The digest that names the file."""
         return sha256_hex(self.data)
 
 
@@ -64,6 +65,7 @@ class Objective:
 
     @property
     def exact(self) -> bool:
+        """Whether the metric is read from the build and needs no samples."""
         return self.metric in EXACT_OBJECTIVES
 
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -61,23 +61,23 @@ def run(
     """Run ``argv`` in a session of its own and kill what is left of its process group when it ends or runs out of time.
 
     Standard input is empty. Output beyond the last ``tail_bytes`` is read and dropped, so a program that never stops
-    printing costs no memory. ``env`` of None is this process's environment.
+    printing costs no memory. ``env`` of None is this process's environment; an open guard's token is added to either.
 
     Raises:
-        EnvironmentFault: there is no such program, or it may not be executed.
+        EnvironmentFault: there is no such program, or it cannot be executed.
     """
     started = time.monotonic()
     try:
         process = subprocess.Popen(
             argv,
             cwd=cwd,
-            env=env,
+            env=_with_token(os.environ if env is None else env),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
+    except OSError as error:
         raise EnvironmentFault(_cannot_start(str(argv[0]), cwd, error)) from error
     tail = _Tail(tail_bytes)
     with process:
@@ -89,6 +89,11 @@ def run(
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     return Finished(process.returncode, tail.text(), timed_out, time.monotonic() - started)
+
+
+def _with_token(env: Mapping[str, str]) -> Mapping[str, str]:
+    token = _open_tokens[-1] if _open_tokens else os.environ.get(RUN_TOKEN_VARIABLE)
+    return env if token is None else {**env, RUN_TOKEN_VARIABLE: token}
 
 
 def _cannot_start(program: str, cwd: Path | None, error: OSError) -> str:
@@ -145,13 +150,18 @@ def stray_children(token: str, exclude: set[int]) -> list[int]:
     return [pid for pid in watchdog.carriers(token) if pid not in exclude]
 
 
-class Guard:
-    """While open, everything this process starts carries a random token, and dies with this process at the latest.
+# The tokens of this process's open guards, innermost last: builds run on threads, far from whoever holds the guard.
+_open_tokens: list[str] = []
 
-    The token is published in ``os.environ``, so that a third-party toolchain's own subprocesses carry it too. A tiny
-    watchdog in a session of its own holds the other end of a pipe; when the pipe closes, because the guard was closed
-    or because this process died in whatever way, it kills every carrier of the token. Double forks and ``setsid`` do
-    not escape it; a program that starts another with an emptied environment does.
+
+class Guard:
+    """While open, what this process starts for a run carries a random token, and dies with this process at the latest.
+
+    That is everything started by :func:`run` or with :meth:`environment`, and whatever these start; a server that a
+    user's fixture starts from this process is not ours. A tiny watchdog in a session of its own holds the other end of
+    a pipe; when the pipe closes, because the guard was closed or because this process died in whatever way, it kills
+    every carrier of the token. Double forks and ``setsid`` do not escape it; a program that starts another with an
+    emptied environment does.
 
     Carriers are found in ``/proc``. Elsewhere than on Linux there is none to find, and what remains is :func:`run`'s
     killing of process groups.
@@ -159,7 +169,6 @@ class Guard:
 
     def __init__(self) -> None:
         self.token = secrets.token_hex(16)
-        self._outer_token = os.environ.get(RUN_TOKEN_VARIABLE)
         # An empty environment: a guard around this process must not take the watchdog for one of its own carriers.
         self._watchdog = subprocess.Popen(
             [sys.executable, "-I", "-S", watchdog.__file__, self.token, str(os.getpid())],
@@ -169,24 +178,21 @@ class Guard:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        os.environ[RUN_TOKEN_VARIABLE] = self.token
+        _open_tokens.append(self.token)
 
     def environment(self) -> dict[str, str]:
         """This process's environment with the token in it."""
         return {**os.environ, RUN_TOKEN_VARIABLE: self.token}
 
-    def sweep(self, spare: frozenset[int] = frozenset()) -> list[int]:
-        """Kill every process started under this guard except ``spare``, and return their ids."""
+    def sweep(self, spare: Collection[int] = frozenset()) -> list[int]:
+        """Kill every process started under this guard, except ``spare``, and return their ids."""
         return watchdog.kill_carriers(self.token, spare={os.getpid(), *spare})
 
     def close(self) -> None:
         """Sweep, and end the watchdog. Closing twice does nothing more."""
-        if self._watchdog.returncode is not None:
+        if self.token not in _open_tokens:
             return
-        if self._outer_token is None:
-            os.environ.pop(RUN_TOKEN_VARIABLE, None)
-        else:
-            os.environ[RUN_TOKEN_VARIABLE] = self._outer_token
+        _open_tokens.remove(self.token)
         self.sweep()
         self._watchdog.communicate()
 

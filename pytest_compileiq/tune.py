@@ -310,12 +310,8 @@ def _store_claims(subject: Subject, store: Store, artifact: Artifact, proof: Pro
 
 def _artifact(subject: Subject, proof: Proof, search: Search, seed: int) -> Artifact:
     target, tally, winner = subject.resolved.target, search.tally, proof.winner
-    controls = winner and Controls(
-        kind=winner.kind, file=controls_file_name(target, winner.data), sha256=winner.sha256,
-        size_bytes=len(winner.data), knobs=dict(winner.knobs),
-    )  # fmt: skip
+    controls = _controls_table(target, winner) if winner else None
     return Artifact(
-        schema=1,
         benchmark=subject.nodeid,
         target=target,
         outcome="tuned" if winner else "baseline",
@@ -335,6 +331,16 @@ def _artifact(subject: Subject, proof: Proof, search: Search, seed: int) -> Arti
         ),
         claims=proof.claims,
         provenance=_provenance(subject),
+    )
+
+
+def _controls_table(target: str, winner: ControlsFile) -> Controls:
+    return Controls(
+        kind=winner.kind,
+        file=controls_file_name(target, winner.data),
+        sha256=winner.sha256,
+        size_bytes=len(winner.data),
+        knobs=dict(winner.knobs),
     )
 
 

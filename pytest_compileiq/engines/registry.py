@@ -6,13 +6,14 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 
 from pytest_compileiq.engines.base import Brief, Engine
+from pytest_compileiq.engines.ga import Ga
 from pytest_compileiq.engines.random import RandomSearch
 from pytest_compileiq.errors import MarkerError
 
 GROUP = "pytest_compileiq.engines"
-AUTO = "random"
+AUTO = "ga"
 
-BUILT_IN: dict[str, Callable[[Brief], Engine]] = {"random": RandomSearch}
+BUILT_IN: dict[str, Callable[[Brief], Engine]] = {"ga": Ga, "random": RandomSearch}
 
 
 def make(name: str, brief: Brief) -> Engine:

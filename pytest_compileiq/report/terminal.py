@@ -40,7 +40,7 @@ def speedup_text(item: ItemReport) -> str:
 
 
 def _item_line(item: ItemReport, width: int) -> str:
-    parts = [f"{item.name:<{width}}", item.target, f"{item.verdict:<9}", speedup_text(item)]
+    parts = [f"{item.name:<{width}}", item.target, f"{item.verdict:<9}", speedup_text(item) or item.message]
     return "  ".join(part for part in parts if part).rstrip()
 
 

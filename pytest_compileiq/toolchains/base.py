@@ -49,12 +49,18 @@ class Resolved(Protocol):
         controls_kind: what its controls files are.
     """
 
-    compiler: Compiler
-    architecture: str
-    target: str
-    clock: str
-    native: str | None
-    controls_kind: str
+    @property
+    def compiler(self) -> Compiler: ...  # noqa: D102 - see Attributes
+    @property
+    def architecture(self) -> str: ...  # noqa: D102
+    @property
+    def target(self) -> str: ...  # noqa: D102
+    @property
+    def clock(self) -> str: ...  # noqa: D102
+    @property
+    def native(self) -> str | None: ...  # noqa: D102
+    @property
+    def controls_kind(self) -> str: ...  # noqa: D102
 
     def default_space(self) -> Space | None:
         """The compiler's own space, checked against the installed compiler; None when it has none."""
@@ -89,5 +95,5 @@ class Resolved(Protocol):
         ...
 
     def load(self, built: BuildResult, used: set[str]) -> Any:
-        """The built kernel as a callable thing (Cc: ``ctypes.CDLL``), which adds the entries taken from it to ``used``."""
+        """The built kernel as a callable thing (Cc: ``ctypes.CDLL``); entries taken from it are added to ``used``."""
         ...

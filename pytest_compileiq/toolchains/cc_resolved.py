@@ -139,21 +139,20 @@ class CcResolved:
         """``@file``."""
         return (f"@{controls_path}",)
 
-    def load(self, built: BuildResult, used: set[str] | None = None) -> Any:
+    def load(self, built: BuildResult, used: set[str]) -> Any:
         """The library as :class:`ctypes.CDLL`, which adds the functions taken from it to ``used``; a program's path.
 
         Raises:
             BuildError: the library cannot be loaded here.
         """
-        taken = set() if used is None else used
         if self.output == "executable":
-            taken.add("main")
+            used.add("main")
             return built.path
         try:
             library = _Library(str(built.path))
         except OSError as error:
             raise BuildError(f"the built library cannot be loaded: {error}", kind="compile", log=built.log) from error
-        library.taken = taken
+        library.used = used
         return library
 
     def _compile(self, commands: _Commands, controls: ControlsFile | None, out_dir: Path) -> list[Path]:
@@ -241,11 +240,11 @@ class _Commands:
 class _Library(ctypes.CDLL):
     """A library that remembers which of its functions were taken."""
 
-    taken: set[str]
+    used: set[str]
 
     def __getitem__(self, name_or_ordinal: Any) -> Any:
         function = super().__getitem__(name_or_ordinal)
-        self.taken.add(str(name_or_ordinal))
+        self.used.add(str(name_or_ordinal))
         return function
 
 

@@ -43,7 +43,11 @@ HOSTILE = {
     "aborts": ("abort();", "crash", "SIGABRT"),
     "exits": ("exit(0);", "crash", "exited with status 0"),
     "loops for ever": ("for (volatile int i = 0;; i++) ;", "timeout", "no progress for 2 s"),
-    "prints 100 MB": ('for (int i = 0; i < 100 * 1024; i++) printf("%01024d", i); fflush(stdout);', "wrong", "printed more than"),
+    "prints 100 MB": (
+        'for (int i = 0; i < 100 * 1024; i++) printf("%01024d", i); fflush(stdout);',
+        "wrong",
+        "printed more than",
+    ),
     "forks": ("if (fork() == 0) { sleep(600); }", "crash", "running"),
     "forks a daemon": ("if (fork() == 0) { setsid(); if (fork() == 0) sleep(600); _exit(0); }", "crash", "running"),
     "forks and returns": ("fork();", "crash", "running"),
@@ -75,7 +79,9 @@ def test_a_hostile_candidate_is_one_typed_invalid_evaluation(project, what):
 
 
 def test_kill_9_of_pytest_leaves_nothing_running(project):
-    made = project({"kernel.c": KERNEL_C % "for (;;) sleep(1);", "test_kernel.py": TEST_PY.replace("timeout_s=2", "timeout_s=600")})
+    made = project(
+        {"kernel.c": KERNEL_C % "for (;;) sleep(1);", "test_kernel.py": TEST_PY.replace("timeout_s=2", "timeout_s=600")}
+    )
     environment = dict(os.environ)
     environment.pop("PYTEST_COMPILEIQ_RUN", None)
     parent = subprocess.Popen(

@@ -28,7 +28,12 @@ BAD_MARKERS = {
 @pytest.mark.parametrize("what", BAD_MARKERS)
 def test_a_bad_marker_fails_its_test_with_a_sentence(project, what):
     arguments, said = BAD_MARKERS[what]
-    made = project({"kernel.c": KERNEL_C, "test_kernel.py": f"{HEAD}\n@pytest.mark.tune({arguments})\ndef test_kernel(acf):\n{BODY}"})
+    made = project(
+        {
+            "kernel.c": KERNEL_C,
+            "test_kernel.py": f"{HEAD}\n@pytest.mark.tune({arguments})\ndef test_kernel(acf):\n{BODY}",
+        }
+    )
     output = made.pytest()
     assert said in output
     assert "1 failed" in output or "1 error" in output
@@ -60,12 +65,21 @@ BAD_BODIES = {
 @pytest.mark.parametrize("what", BAD_BODIES)
 def test_a_bad_body_is_told_what_the_contract_is(project, what):
     body, said = BAD_BODIES[what]
-    made = project({"kernel.c": KERNEL_C, "test_kernel.py": f"{HEAD}\n@pytest.mark.tune(Cc('kernel.c'))\ndef test_kernel(acf):\n{body}"})
+    made = project(
+        {
+            "kernel.c": KERNEL_C,
+            "test_kernel.py": f"{HEAD}\n@pytest.mark.tune(Cc('kernel.c'))\ndef test_kernel(acf):\n{body}",
+        }
+    )
     assert said in made.pytest("-o", "acf_missing=warn", code=1)
 
 
 def test_parameters_and_classes_and_compare_work(project):
-    made = project({"kernel.c": KERNEL_C, "test_kernel.py": HEAD + """
+    made = project(
+        {
+            "kernel.c": KERNEL_C,
+            "test_kernel.py": HEAD
+            + """
 class TestKernel:
     @pytest.mark.parametrize("x", [1, 2])
     @pytest.mark.tune(Cc("kernel.c"), workloads={"a": dict(n=1)})
@@ -76,6 +90,8 @@ class TestKernel:
         kernel = acf.build().load().kernel
         acf.compare("out", [kernel(x)])
         acf.measure(lambda: kernel(x))
-"""})
+""",
+        }
+    )
     output = made.pytest("-o", "acf_missing=warn", "-v", code=0)
     assert "kernel-1" in output and "kernel-2" in output

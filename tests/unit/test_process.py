@@ -108,6 +108,9 @@ def test_a_missing_program_is_an_environment_fault_that_names_it(tmp_path: Path)
     (tmp_path / "plain").write_text("not a program")
     with pytest.raises(EnvironmentFault, match="plain"):
         run([tmp_path / "plain"], timeout_s=PATIENCE_S)
+    (tmp_path / "plain").chmod(0o755)
+    with pytest.raises(EnvironmentFault, match=r"plain.*format"):
+        run([tmp_path / "plain"], timeout_s=PATIENCE_S)
 
 
 def test_a_missing_working_directory_is_not_blamed_on_the_program(tmp_path: Path) -> None:
@@ -125,6 +128,8 @@ def test_a_guard_finds_and_ends_what_forked_away_and_left_the_session() -> None:
         assert wait_until(lambda: len(stray_children(guard.token, set())) == 1)
         [stray] = stray_children(guard.token, set())
         assert stray_children(guard.token, {stray}) == []
+        assert guard.sweep({stray}) == []
+        assert is_alive(stray)
         assert guard.sweep() == [stray]
         assert not is_alive(stray)
         assert guard.sweep() == []
@@ -139,12 +144,25 @@ def test_closing_a_guard_leaves_neither_strays_nor_the_watchdog() -> None:
     guard.close()
 
 
-def test_the_token_is_in_the_environment_only_while_the_guard_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(RUN_TOKEN_VARIABLE, "outer")
-    with Guard() as guard:
-        assert os.environ[RUN_TOKEN_VARIABLE] == guard.token
-        assert guard.environment() == dict(os.environ)
-    assert os.environ[RUN_TOKEN_VARIABLE] == "outer"
+def seen_token(env: dict[str, str] | None = None) -> str:
+    shown = run(["/bin/sh", "-c", f"echo ${RUN_TOKEN_VARIABLE}"], timeout_s=PATIENCE_S, env=env)
+    return shown.output.strip()
+
+
+def test_only_what_a_run_starts_carries_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(RUN_TOKEN_VARIABLE, raising=False)
+    with Guard() as outer:
+        with Guard() as inner:
+            assert seen_token() == seen_token({"WORD": "kernel"}) == inner.token
+        assert seen_token() == outer.token
+        assert outer.environment() == {**os.environ, RUN_TOKEN_VARIABLE: outer.token}
+        assert RUN_TOKEN_VARIABLE not in os.environ
+    assert seen_token() == ""
+
+
+def test_a_worker_hands_the_token_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(RUN_TOKEN_VARIABLE, "from-the-parent")
+    assert seen_token({"WORD": "kernel"}) == "from-the-parent"
 
 
 @linux_only

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import platform
-import random
 import re
 import shutil
 import subprocess
@@ -15,7 +14,6 @@ import pytest
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, StoreError
 from pytest_compileiq.model import Candidate, ControlsFile, KnobValue
-from pytest_compileiq.space import Space
 from pytest_compileiq.toolchains.base import Place, Toolchain
 from pytest_compileiq.toolchains.cc import Cc
 from pytest_compileiq.toolchains.cc_options import parse_options, render_options
@@ -143,7 +141,7 @@ def test_a_missing_compiler_says_what_was_looked_for(project: Path) -> None:
 
 def test_a_program_that_is_no_compiler_is_refused(project: Path) -> None:
     script(project / "kernels" / "echo", "echo hello")
-    with pytest.raises(EnvironmentFault, match="neither gcc nor clang.*hello"):
+    with pytest.raises(EnvironmentFault, match=r"neither gcc nor clang.*hello"):
         resolved(project, Cc("sum.c", compiler="./echo"))
 
 
@@ -252,7 +250,7 @@ def test_a_program_is_one_entry_and_its_path(tmp_path: Path) -> None:
     found = single(tmp_path, '#include <stdio.h>\nint main(void) { puts("ran"); return 0; }\n', output="executable")
     built = found.build(None, tmp_path / "out", timeout_s=ENOUGH_S)
     assert list(built.code) == ["main"]
-    assert subprocess.run([found.load(built)], capture_output=True, text=True, check=True).stdout == "ran\n"
+    assert subprocess.run([found.load(built, set())], capture_output=True, text=True, check=True).stdout == "ran\n"
 
 
 def test_two_checkouts_give_the_same_machine_code(tmp_path: Path) -> None:
@@ -307,7 +305,7 @@ def test_relaxed_maths_compiles_and_does_not_link(project: Path, tmp_path: Path)
     assert "-ffast-math" in found.flags.compile
     assert not {"-Ofast", "-ffast-math", "-funsafe-math-optimizations"} & set(found.flags.link)
     assert found.flags.libraries == ("-lm",)
-    found.load(found.build(None, tmp_path / "out", timeout_s=ENOUGH_S))
+    found.load(found.build(None, tmp_path / "out", timeout_s=ENOUGH_S), set())
     assert sys.float_info.min / 4 > 0, "loading the library set flush-to-zero in this process"
 
 
@@ -316,10 +314,11 @@ def test_the_static_data_of_inline_functions_is_not_shared_between_arms(tmp_path
         pytest.skip("needs g++")
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "count.cpp").write_text(
-        'inline int& counter() { static int value = 0; return value; }\nextern "C" int count() { return ++counter(); }\n'
+        "inline int& counter() { static int value = 0; return value; }\n"
+        'extern "C" int count() { return ++counter(); }\n'
     )
     found = resolved(tmp_path, Cc("count.cpp", compiler="g++"))
-    arms = [found.load(found.build(None, tmp_path / arm, timeout_s=ENOUGH_S)) for arm in ("baseline", "tuned")]
+    arms = [found.load(found.build(None, tmp_path / arm, timeout_s=ENOUGH_S), set()) for arm in ("baseline", "tuned")]
     assert [arm.count() for arm in arms] == [1, 1]
 
 
@@ -342,7 +341,7 @@ def test_warnings_are_kept_in_the_log(tmp_path: Path) -> None:
 
 def test_a_link_error_names_what_is_missing(tmp_path: Path) -> None:
     found = single(tmp_path, "int one(void) { return 1; }\n", flags="-lno_such_library")
-    with pytest.raises(BuildError, match="refuses the link: .*no_such_library"):
+    with pytest.raises(BuildError, match=r"refuses the link: .*no_such_library"):
         found.build(None, tmp_path / "out", timeout_s=ENOUGH_S)
 
 
@@ -356,7 +355,7 @@ def test_a_library_with_a_hole_fails_as_a_build_when_it_is_loaded(tmp_path: Path
     found = single(tmp_path, "int hole(void); int (*pointer)(void) = hole; int one(void) { return pointer(); }\n")
     built = found.build(None, tmp_path / "out", timeout_s=ENOUGH_S)
     with pytest.raises(BuildError, match=r"cannot be loaded.*hole"):
-        found.load(built)
+        found.load(built, set())
 
 
 @pytest.mark.parametrize(

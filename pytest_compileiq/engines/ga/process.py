@@ -1,0 +1,101 @@
+"""A Gaussian process over weighted Hamming distances, and expected improvement on it.
+
+Rasmussen & Williams, Gaussian Processes for Machine Learning (2006): prediction eq. 2.25 and 2.26, evidence eq. 5.8 and
+its gradient 5.9. Expected improvement: Jones, Schonlau & Welch, J. Global Optimization 13 (1998), eq. 15.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.special import ndtr
+
+from pytest_compileiq.engines.ga.encoding import Encoding, Floats, distances
+
+_STEPS = 4
+_RATE = 0.4
+_PRIOR_SD = 1.2
+_NOISE_PRIOR = (np.log(0.05), 1.0)
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Log weights of the genes (genes,) and the log of the noise's share of the variance."""
+
+    log_weights: Floats
+    log_noise: float
+
+    @classmethod
+    def prior(cls, genes: int) -> Hyper:
+        """A total weight of four over all genes: points that differ everywhere are independent."""
+        return cls(np.full(genes, np.log(4.0 / max(genes, 1))), float(_NOISE_PRIOR[0]))
+
+
+class GaussianProcess:
+    """Fitted on features (n, F) and standardised scores (n,)."""
+
+    def __init__(self, encoding: Encoding, features: Floats, scores: Floats, hyper: Hyper) -> None:
+        self._encoding = encoding
+        self._features = features
+        self._scores = scores
+        self.hyper = hyper
+        self._weights = encoding.weights(np.exp(hyper.log_weights))
+        self._signal = np.exp(-distances(features, features, self._weights))
+        self._factor = cho_factor(self._signal + (np.exp(hyper.log_noise) + 1e-8) * np.eye(len(scores)), lower=True)
+        self._alpha = cho_solve(self._factor, scores)
+        self._variance = max(float(scores @ self._alpha) / max(len(scores), 1), 1e-12)
+
+    def improved(self) -> GaussianProcess:
+        """The process after a few steps up the posterior of its hyperparameters, started where the last fit ended."""
+        process = self
+        for _ in range(_STEPS):
+            process = GaussianProcess(self._encoding, self._features, self._scores, process._step())
+        return process
+
+    def _step(self) -> Hyper:
+        """One normalised gradient step of log evidence plus log prior."""
+        count = len(self._scores)
+        inverse = cho_solve(self._factor, np.eye(count))
+        excess = np.outer(self._alpha, self._alpha) / self._variance - inverse
+        pull = excess * self._signal
+        by_feature = 2 * self._features.T @ pull.sum(axis=1) - 2 * np.einsum(
+            "if,if->f", self._features, pull @ self._features
+        )
+        gradient = -0.5 * np.bincount(
+            self._encoding.gene_of, by_feature * self._weights, minlength=len(self.hyper.log_weights)
+        )
+        prior = Hyper.prior(len(self.hyper.log_weights))
+        gradient -= (self.hyper.log_weights - prior.log_weights) / _PRIOR_SD**2
+        noise = 0.5 * np.trace(excess) * np.exp(self.hyper.log_noise)
+        noise -= (self.hyper.log_noise - _NOISE_PRIOR[0]) / _NOISE_PRIOR[1] ** 2
+        scale = _RATE / max(1.0, float(np.abs(gradient).max(initial=0.0)), abs(float(noise)))
+        low, high = np.log(1e-3), np.log(5.0)
+        return Hyper(
+            np.clip(self.hyper.log_weights + scale * gradient, low, high),
+            float(np.clip(self.hyper.log_noise + scale * noise, np.log(1e-4), np.log(2.0))),
+        )
+
+    def predict(self, features: Floats) -> tuple[Floats, Floats]:
+        """Mean and standard deviation of the noise-free score: (m, F) → (m,), (m,)."""
+        cross = np.exp(-distances(features, self._features, self._weights))
+        half = solve_triangular(self._factor[0], cross.T, lower=True)
+        variance = np.maximum(1 - np.einsum("ij,ij->j", half, half), 1e-10)
+        return cross @ self._alpha, np.sqrt(variance * self._variance)
+
+    def believing(self, features: Floats) -> GaussianProcess:
+        """The process with its own prediction taken for one more point (1, F): kriging believer.
+
+        Ginsbourger, Le Riche & Carraro, "Kriging is well-suited to parallelize optimization" (2010), section 3.2.
+        """
+        mean, _ = self.predict(features)
+        return GaussianProcess(
+            self._encoding, np.vstack([self._features, features]), np.append(self._scores, mean), self.hyper
+        )
+
+
+def expected_improvement(mean: Floats, deviation: Floats, best: float) -> Floats:
+    """Of minimising below ``best``: (m,), (m,) → (m,)."""
+    z = (best - mean) / deviation
+    return np.asarray((best - mean) * ndtr(z) + deviation * np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi))
