@@ -1,6 +1,8 @@
 """pytest-compileiq: tune a kernel's compiler controls, prove the gain, commit the artifact, and keep it honest.
 
 The public names are loaded on first use (PEP 562), so that an installed and unused plugin costs a pytest run nothing.
+
+PYTEST_DONT_REWRITE: a worker imports this package before its own pytest starts, which pytest would warn about.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The digest of a benchmark: the test, the fixtures and the same-project code that it uses, its workloads and objectives.
+"""The digest of a benchmark: the test, its fixtures, the same-project code they use, its workloads and objectives.
 
 Source files are read and parsed; nothing is executed, and pytest's assertion rewriting does not matter.
 """
@@ -225,7 +225,8 @@ def _values_text(workload: str, values: Mapping[str, Any]) -> str:
         text = f"{type(value).__name__} {value!r}"
         if re.search(r"\bat 0x[0-9a-fA-F]+", text):
             raise MarkerError(
-                f"workload {workload!r}: {key}={value!r} has no text of its own, so a change of it could not be seen; give a plain value"
+                f"workload {workload!r}: {key}={value!r} has no text of its own, "
+                "so a change of it could not be seen; give a plain value"
             )
         texts.append(f"{key}={text}")
     return " ".join(texts)

@@ -13,7 +13,6 @@ from pytest_compileiq.builds import Builds
 from pytest_compileiq.errors import BodyError
 from pytest_compileiq.model import Arm, BuildResult, ControlsFile, KnobValue, Workload
 
-
 Measurer = Callable[["Acf", Callable[[], object]], object]
 """What ``acf.measure`` does with a callable: call it once, or sample it against the other arm."""
 

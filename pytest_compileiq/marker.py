@@ -12,8 +12,7 @@ import pytest
 
 from pytest_compileiq.config import Budget, parse_budget
 from pytest_compileiq.errors import MarkerError
-from pytest_compileiq.model import Objective, Workload
-from pytest_compileiq.rules.gate import Thresholds
+from pytest_compileiq.model import Objective, Thresholds, Workload
 from pytest_compileiq.toolchains.base import Toolchain
 
 _ARGUMENTS = (

@@ -88,6 +88,16 @@ class Workload:
         raise AttributeError(f"workload {self.__dict__.get('name')!r} has {known}; it has no {key!r}")
 
 
+@dataclass(frozen=True)
+class Thresholds:
+    """What a gain has to be, and what another workload may lose."""
+
+    alpha: float = 0.01
+    min_speedup: float = 1.005
+    min_effect: float = 0.2
+    max_regression: float = 0.01
+
+
 # ── what it made ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -215,7 +225,7 @@ class SearchRecord(Stored):
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class TestRecord(Stored):
+class DecisionRecord(Stored):
     """The parameters of the decision, enough to repeat it from the samples."""
 
     alpha: Probability
@@ -258,7 +268,7 @@ class Claim(Stored):
     speedup_high: Finite | None = None
     p_value: Probability | None = None
     cohens_d: Finite | None = None
-    test: TestRecord | None = None
+    test: DecisionRecord | None = None
     samples: FileName | None = None
     baseline: Summary | None = None
     tuned: Summary | None = None

@@ -143,6 +143,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
     lines = list(summary_lines(session.report))
     if lines:
+        terminalreporter.ensure_newline()
         terminalreporter.section("acf", sep="=")
     for text, markup in lines:
         terminalreporter.write_line(text, **markup)

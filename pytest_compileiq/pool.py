@@ -48,6 +48,21 @@ class Pool:
     build_dir: Path
     _workers: dict[int, Worker] = field(default_factory=dict)
 
+    def prepare(self, numbers: range, subject: Subject) -> None:
+        """Start the workers of ``numbers`` side by side and wait for all, so that no start-up disturbs a sample.
+
+        Raises:
+            EvaluationFailed: one did not start.
+        """
+        for number in numbers:
+            self._started(number)
+        for number in numbers:
+            try:
+                self._workers[number].enter(subject.nodeid)
+            except WorkerDied as death:
+                self._discard(number)
+                raise EvaluationFailed(None, "crash", f"a worker did not start: {death.reason}") from death
+
     def check(self, number: int, subject: Subject, controls: ControlsFile | None, workload: Workload) -> frozenset[str]:
         """Run the body once in worker ``number``; returns the entry functions it took from ``load()``.
 
@@ -111,10 +126,14 @@ class Pool:
         return answer
 
     def _entered(self, number: int, subject: Subject) -> Worker:
+        worker = self._started(number)
+        worker.enter(subject.nodeid)
+        return worker
+
+    def _started(self, number: int) -> Worker:
         if number not in self._workers:
             extra = {"build_dir": str(self.build_dir)}
             self._workers[number] = Worker(self.config, self.nodeids, self.guard.environment(), extra)
-        self._workers[number].enter(subject.nodeid)
         return self._workers[number]
 
     def _discard(self, number: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from pytest_compileiq.model import Arm, Claim, ControlsFile, SampleRow, TestRecord, Workload
+from pytest_compileiq.model import Arm, Claim, ControlsFile, DecisionRecord, SampleRow, Workload
 from pytest_compileiq.pool import EvaluationFailed, Pool
 from pytest_compileiq.rules.gate import (
     LOOKS,
@@ -95,6 +95,7 @@ def prove(
     done = 0
     for look, processes in enumerate(LOOKS, start=1):
         say(f"proving {len(field_)} finalist(s): look {look}, {processes} processes")
+        pool.prepare(range(done, processes), subject)
         for number in range(done, processes):
             for finalist in random.sample(field_, len(field_)):
                 _sample_finalist(pool, number, subject, finalist, against, random)
@@ -201,7 +202,7 @@ def _claim(
         speedup_high=decision.speedup_high,
         p_value=decision.p_value,
         cohens_d=decision.cohens_d,
-        test=TestRecord(
+        test=DecisionRecord(
             alpha=subject.spec.thresholds.alpha,
             level=decision.level,
             look=look,
@@ -243,6 +244,7 @@ def prove_again(pool: Pool, subject: Subject, controls: ControlsFile, claim: Cla
     rows: list[SampleRow] = []
     done = 0
     for processes in LOOKS:
+        pool.prepare(range(done, processes), subject)
         for number in range(done, processes):
             rows += sample_process(pool, number, subject, {"baseline": None, "tuned": controls}, workload, random)
         done = processes

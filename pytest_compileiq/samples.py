@@ -15,7 +15,7 @@ _MAX_INDEX = 10**6
 
 
 def encode_samples(rows: Sequence[SampleRow]) -> bytes:
-    """CSV with a header; floats by ``repr``, which is exact."""
+    """CSV with a header; floats by ``repr``, which is exact. Names hold no control characters."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HEADER)

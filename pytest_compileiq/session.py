@@ -68,7 +68,7 @@ class Session:
         try:
             name = read_marker(mark, item.name).name if mark else ""
         except CompileIQError as error:
-            pytest.fail(f"{item.nodeid}: {error}", pytrace=False)
+            raise failure(f"{item.nodeid}: {error}") from None
         if rivals := [nodeid for nodeid in self._owners.get(name, []) if nodeid != item.nodeid]:
             pytest.fail(
                 f"{item.nodeid} and {', '.join(rivals)} both claim the artifact {name!r}: give one tune(name=…)",
@@ -82,12 +82,12 @@ class Session:
         try:
             report, cause = replay.run()
         except CompileIQError as error:
-            pytest.fail(f"{item.nodeid}: {error}", pytrace=False)
+            raise failure(f"{item.nodeid}: {error}") from None
         self._keep(item, report)
         if cause is not None:
             raise cause
         if report.failed:
-            pytest.fail(_failure_text(report), pytrace=False)
+            raise failure(_failure_text(report)) from None
         if report.verdict == "NO DEVICE":
             pytest.skip(report.message)
         return report
@@ -107,7 +107,7 @@ class Session:
                 progress=self._progress(subject.name),
             )
         except (TuneFailed, CompileIQError) as error:
-            pytest.fail(str(error), pytrace=False)
+            raise failure(str(error)) from None
         self._keep(item, report)
         return report
 
@@ -115,7 +115,7 @@ class Session:
         try:
             return make_subject(item, rootdir=self.settings.rootdir, build_dir=self._get_build_dir())
         except CompileIQError as error:
-            pytest.fail(f"{item.nodeid}: {error}", pytrace=False)
+            raise failure(f"{item.nodeid}: {error}") from None
 
     def _keep(self, item: pytest.Item, report: ItemReport) -> None:
         item.stash[REPORT] = report.to_json()
@@ -186,6 +186,11 @@ class Session:
 
 
 REPORT: pytest.StashKey[str] = pytest.StashKey()
+
+
+def failure(message: str) -> BaseException:
+    """A test's failure without a traceback: the message is all there is to say."""
+    return pytest.fail.Exception(message, pytrace=False)
 
 
 def _failure_text(report: ItemReport) -> str:

@@ -73,7 +73,7 @@ def choice(choice_list: Sequence[KnobValue], knockout_prob: float | None = None)
     ordered = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     return Parameter(
         "ordinal" if ordered and list(values) == sorted(values) else "choice", values, _knockout(knockout_prob)
-    )  # type: ignore[type-var]
+    )
 
 
 def literal(const_value: KnobValue, knockout_prob: float | None = None) -> Parameter:

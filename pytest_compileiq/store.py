@@ -160,7 +160,7 @@ class Store:
                 handle.flush()
                 os.fsync(handle.fileno())
             Path(partial).chmod(0o644)
-            os.replace(partial, path)
+            Path(partial).replace(path)
         except BaseException:
             Path(partial).unlink(missing_ok=True)
             raise
@@ -253,13 +253,14 @@ class Store:
                 else f"cannot be read: {error.strerror}"
             )
             raise StoreError(f"{shown} {why}; {mend}") from error
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(descriptor)
+            raise StoreError(f"{shown} is not a regular file; {mend}")
         with os.fdopen(descriptor, "rb") as handle:
-            status = os.fstat(handle.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise StoreError(f"{shown} is not a regular file; {mend}")
             if status.st_size > limit:
                 raise StoreError(f"{shown} has {status.st_size} bytes, and at most {limit} are read; {mend}")
-            return handle.read(limit + 1)[: limit + 1]
+            return handle.read(limit)
 
 
 def render(artifact: Artifact) -> bytes:
@@ -279,7 +280,9 @@ def _parse(data: bytes, shown: str) -> Artifact:
     except (UnicodeDecodeError, tomli.TOMLDecodeError, RecursionError) as error:
         raise StoreError(f"{shown} is not TOML: {error}; {mend}") from error
     schema = content.get("schema")
-    if isinstance(schema, int) and not isinstance(schema, bool) and schema > SCHEMA:
+    if type(schema) is not int:
+        raise StoreError(f"{shown}: schema = {schema!r:.80}: expected a whole number; {mend}")
+    if schema > SCHEMA:
         raise SchemaTooNew(
             f"{shown} has schema {schema}, and this version reads up to {SCHEMA}: pip install -U pytest-compileiq"
         )

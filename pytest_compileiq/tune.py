@@ -63,7 +63,7 @@ def tune(subject: Subject, *, settings: Settings, store: Store, pool: Pool, prog
     finalists = search.run(baseline)
     try:
         proof = _proof(subject, pool, finalists, seed=seed, progress=progress)
-    except Unprovable as error:
+    except (Unprovable, EvaluationFailed) as error:
         raise TuneFailed(f"{subject.nodeid}: {error}") from error
     report = _settle(subject, store, pool, incumbent, proof, search, seed=seed, progress=progress)
     return replace(report, notes=(*report.notes, *note, *_search_notes(search.tally)))

@@ -31,8 +31,8 @@ _POLL_S = 0.05
 _DROPPED_OPTIONS = (
     "basetemp", "keyword", "markexpr", "lf", "failedfirst", "newfirst", "cacheclear", "stepwise", "deselect", "xmlpath",
     "tune", "tune_new_only", "acf_report", "collectonly", "numprocesses", "maxprocesses", "dist", "tx", "maxfail",
-    "usepdb", "trace", "durations", "cov_source", "cov_report", "no_cov", "pastebin", "setuponly", "setupshow", "reruns",
-    "randomly_seed", "file_or_dir", "help", "version",
+    "usepdb", "trace", "durations", "cov_source", "cov_report", "no_cov", "pastebin", "setuponly", "setupshow",
+    "reruns", "randomly_seed", "file_or_dir", "help", "version",
 )  # fmt: skip
 
 
@@ -118,7 +118,7 @@ class Worker:
             "sys_path": sys.path, "cwd": str(config.invocation_params.dir), "options": options,
             "args": [f"{rootdir}{os.sep}{nodeid}" for nodeid in nodeids], "extra": dict(extra),
         })  # fmt: skip
-        self._expect("ready", START_TIMEOUT_S)
+        self._ready = False
 
     @property
     def pid(self) -> int:
@@ -133,12 +133,23 @@ class Worker:
         """
         if self.inside == nodeid:
             return
+        self.wait_ready()
         self.leave()
         self._send({"do": "enter", "nodeid": nodeid})
         answer = self._receive(START_TIMEOUT_S)
         if answer.get("event") != "entered":
             raise WorkerDied("wrong", answer.get("reason", "the test could not be set up"))
         self.inside = nodeid
+
+    def wait_ready(self) -> None:
+        """Wait until it has collected its tests.
+
+        Raises:
+            WorkerDied: it could not.
+        """
+        if not self._ready:
+            self._expect("ready", START_TIMEOUT_S)
+            self._ready = True
 
     def ask(self, task: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
         """Have the entered test do ``task``; ``timeout_s`` bounds the time without progress.

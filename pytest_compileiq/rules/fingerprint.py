@@ -16,7 +16,7 @@ _IGNORED = frozenset(
 def canonical_text(node: ast.AST) -> str:
     """The syntax tree as text. ``ast.dump`` is not used: its text differs between 3.11, 3.12 and 3.13.
 
-    Docstrings are left out everywhere; empty fields are left out, so that a field that a later Python adds changes nothing.
+    Docstrings are left out everywhere, and empty fields, so that a field that a later Python adds changes nothing.
     """
     return json.dumps(_plain(node), separators=(",", ":"), ensure_ascii=True)
 
@@ -67,7 +67,7 @@ def _merged(parts: list[ast.expr]) -> list[ast.AST]:
     for part in parts:
         last = merged[-1] if merged else None
         if isinstance(part, ast.Constant) and isinstance(last, ast.Constant):
-            merged[-1] = ast.Constant(f"{last.value}{part.value}")
+            merged[-1] = ast.Constant(f"{last.value!s}{part.value!s}")
         else:
             merged.append(part)
     return merged

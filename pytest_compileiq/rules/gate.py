@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from pytest_compileiq.errors import ClaimMismatch, StoreError
-from pytest_compileiq.model import Claim, SampleRow, Summary
+from pytest_compileiq.model import Claim, SampleRow, Summary, Thresholds
 from pytest_compileiq.rules.stats import (
     Floats,
     cohens_d,
@@ -43,16 +43,6 @@ class Verdict(StrEnum):
     PROVEN = "PROVEN"
     REFUTED = "REFUTED"
     INCONCLUSIVE = "INCONCLUSIVE"
-
-
-@dataclass(frozen=True)
-class Thresholds:
-    """What a gain has to be, and what another workload may lose."""
-
-    alpha: float = 0.01
-    min_speedup: float = 1.005
-    min_effect: float = 0.2
-    max_regression: float = 0.01
 
 
 @dataclass(frozen=True)
@@ -128,7 +118,7 @@ def gather(rows: Sequence[SampleRow], direction: Direction) -> Evidence:
         raise StoreError(
             f"the samples are not complete: {len(slots)} slots for {len(processes)} processes of {len(quads)} quads"
         )
-    values = {arm: np.full((len(processes), len(quads), 2), np.nan) for arm in ("baseline", "tuned")}
+    values: dict[str, Floats] = {arm: np.full((len(processes), len(quads), 2), np.nan) for arm in ("baseline", "tuned")}
     counts = {len(samples) for samples in slots.values()}
     for p, process in enumerate(processes):
         for q, quad in enumerate(quads):
@@ -141,8 +131,8 @@ def gather(rows: Sequence[SampleRow], direction: Direction) -> Evidence:
                     )
                 values[arm][p, q] = [_slot_value(samples) for samples in mine]
     lost = np.isnan(values["baseline"]).any(axis=2) | np.isnan(values["tuned"]).any(axis=2)
-    for arm in values.values():
-        arm[lost] = np.nan
+    for slot_values in values.values():
+        slot_values[lost] = np.nan
     return Evidence(values["baseline"], values["tuned"], direction)
 
 
@@ -295,7 +285,8 @@ def recompute(claim: Claim, rows: Sequence[SampleRow], *, thresholds: Thresholds
     level = claim.test.level
     if not 0 < level <= thresholds.alpha / len(LOOKS) * (1 + RELATIVE_TOLERANCE):
         raise ClaimMismatch(
-            f"{where}: test.level = {level!r}, and alpha {thresholds.alpha:g} over {len(LOOKS)} looks allows {thresholds.alpha / len(LOOKS):.3g}"
+            f"{where}: test.level = {level!r}, and alpha {thresholds.alpha:g} over {len(LOOKS)} looks allows "
+            f"{thresholds.alpha / len(LOOKS):.3g}"
         )
     if claim.kind == "gain":
         decision = judge_gain(evidence, thresholds, level=level, seed=claim.test.seed, flips=claim.test.flips)
@@ -336,9 +327,15 @@ def _measured(evidence: Evidence, level: float) -> Decision:
     interval = paired_interval(differences, 0.025)
     effect = cohens_d(*evidence.logs)
     return replace(
-        empty, speedup=math.exp(interval.estimate), speedup_low=math.exp(interval.low), speedup_high=math.exp(interval.high),
-        cohens_d=effect.estimate, d_low=effect.low, d_high=effect.high, between_sd=float(differences.std(ddof=1)),
-    )  # fmt: skip
+        empty,
+        speedup=math.exp(interval.estimate),
+        speedup_low=math.exp(interval.low),
+        speedup_high=math.exp(interval.high),
+        cohens_d=effect.estimate,
+        d_low=effect.low,
+        d_high=effect.high,
+        between_sd=float(differences.std(ddof=1)),
+    )
 
 
 def _lost(evidence: Evidence) -> str | None:
@@ -370,4 +367,5 @@ def _flips(level: float) -> int:
 def _percent(decision: Decision) -> str:
     word = "faster" if decision.speedup >= 1 else "slower"
     size = abs(decision.speedup - 1)
-    return f"{size:.1%} {word} ({decision.speedup:.3f}x, 95 % interval {decision.speedup_low:.3f} to {decision.speedup_high:.3f})"
+    interval = f"95 % interval {decision.speedup_low:.3f} to {decision.speedup_high:.3f}"
+    return f"{size:.1%} {word} ({decision.speedup:.3f}x, {interval})"

@@ -93,7 +93,8 @@ def _benchmark(artifact: Artifact, found: Found) -> Finding | None:
     before, now = artifact.fingerprint.benchmark, found.fingerprint.benchmark
     if before == now:
         return None
-    message = f"the benchmark changed ({before[:8]} → {now[:8]}): the test's code, a fixture or helper it uses, a workload or an objective"
+    what = "the test's code, a fixture or helper it uses, a workload or an objective"
+    message = f"the benchmark changed ({before[:8]} → {now[:8]}): {what}"
     return Finding("benchmark", Effect.STALE, message)
 
 
@@ -130,7 +131,8 @@ def _compiler(artifact: Artifact, found: Found, same_code: bool) -> Finding | No
     before, now = artifact.compiler, found.compiler
     if (before.name, before.version, before.build) == (now.name, now.version, now.build):
         return None
-    what = f"proven with {before.name} {before.version} ({before.build}), built here with {now.name} {now.version} ({now.build})"
+    proven, here = (f"{one.name} {one.version} ({one.build})" for one in (before, now))
+    what = f"proven with {proven}, built here with {here}"
     if same_code:
         return Finding("compiler", Effect.NOTED, f"{what}: the machine code is the same")
     return Finding("compiler", Effect.STALE, f"{what}: the machine code is another")

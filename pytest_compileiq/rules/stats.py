@@ -40,16 +40,16 @@ class Interval:
 def welch_centred(baseline: Floats, tuned: Floats) -> TTest:
     """Welch's t-test on slots centred per process, one-sided for tuned < baseline.
 
-    Welch, "The generalization of Student's problem", Biometrika 34 (1947). Taking out each process's mean costs
-    ``processes`` degrees of freedom, half of them from either arm, so that variances are sums of squares over
-    ``n − P/2 − 1/2·…`` as below; the unequal-variance degrees follow Satterthwaite with these divisors.
+    Welch, "The generalization of Student's problem", Biometrika 34 (1947). Taking out P process means costs P − 1
+    degrees of freedom beyond the arms' own two, half of them in either arm: each arm's variance is its sum of squares
+    over n − 1 − (P − 1)/2, and Satterthwaite's degrees use these divisors.
 
     Args:
         baseline, tuned: logs, shape (P, Q, 2); NaN slots are dropped.
     """
     means = np.nanmean(np.concatenate([baseline, tuned], axis=2), axis=(1, 2), keepdims=True)
     a, b = _flat(baseline - means), _flat(tuned - means)
-    # Centring on P process means leaves (n_a + n_b − P) free values around one common mean, one more is the arms' own.
+    # Of n_a + n_b values, P means and the difference of the arms are fitted; each arm bears half of what is lost.
     lost = (np.isfinite(means).sum() - 1) / 2
     free_a, free_b = a.size - 1 - lost, b.size - 1 - lost
     if min(free_a, free_b) < 1:
@@ -87,8 +87,8 @@ def cohens_d(baseline: Floats, tuned: Floats, confidence: float = 0.95) -> Inter
 def sign_flip(differences: Floats, *, flips: int, seed: int) -> tuple[float, int]:
     """One-sided randomisation test that the mean of ``differences`` (one a quad, baseline − tuned) is positive.
 
-    Fisher, The Design of Experiments (1935), section 21. Up to 14 quads all sign patterns are enumerated; beyond, ``flips``
-    random ones and the observed one count (Phipson & Smyth 2010, eq. 2: the p-value is never zero).
+    Fisher, The Design of Experiments (1935), section 21. Up to 14 quads all sign patterns are enumerated; beyond,
+    ``flips`` random ones and the observed one count (Phipson & Smyth 2010, eq. 2: the p-value is never zero).
 
     Returns:
         The p-value and the number of patterns.
@@ -150,7 +150,7 @@ def holm_levels(p_values: Sequence[float], level: float) -> list[float]:
 
 
 def log_spread_ratio(baseline: Floats, tuned: Floats) -> tuple[float, float]:
-    """Log of the ratio tuned / baseline of the p5-to-p95 spread in seconds, pooled over processes, and its standard error.
+    """Log of the ratio tuned / baseline of the p5-to-p95 spread, pooled over processes, and its standard error.
 
     Args:
         baseline, tuned: slot values in the metric's unit, shape (P, Q, 2); the error is the jackknife's over processes

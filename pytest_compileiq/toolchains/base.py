@@ -67,7 +67,7 @@ class Resolved(Protocol):
         ...
 
     def render(self, candidate: Candidate) -> ControlsFile:
-        """The controls file for ``candidate``, one option a line, sorted; knobs without a leading ``-`` are not in it."""
+        """The controls file for ``candidate``, one option a line, sorted; only knobs that begin with ``-``."""
         ...
 
     def parse(self, data: bytes, knobs: Knobs) -> ControlsFile:

@@ -1,0 +1,195 @@
+"""The ``acf`` command. Each verb imports what it needs when it runs, so that ``acf --help`` costs nothing."""
+
+from __future__ import annotations
+
+import argparse
+import configparser
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_compileiq import __version__
+from pytest_compileiq.errors import CompileIQError, UserError
+
+if TYPE_CHECKING:
+    from pytest_compileiq.store import Store
+
+_PROJECT_FILES = ("pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``acf``; returns 0, 1 where something is unhealthy, 2 for a wrong call."""
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.verb(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader (head, less) has what it wanted; nothing more can be written, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (CompileIQError, OSError) as error:
+        print(f"acf: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="acf", description="Read and check the committed artifacts of compiler tuning."
+    )
+    parser.add_argument("--version", action="version", version=f"acf {__version__}")
+    parser.add_argument("--acf-dir", type=Path, metavar="DIR", help="the artifacts (default: acf_dir of this project)")
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    listing = verbs.add_parser("list", help="every artifact in a line: target, outcome, speed-up, device")
+    listing.set_defaults(verb=_list)
+    show = verbs.add_parser("show", help="all that is known of one artifact")
+    show.add_argument("name")
+    show.add_argument("--target", help="one target, e.g. x86-64-v3-gcc12 (default: all)")
+    show.set_defaults(verb=_show)
+    check = verbs.add_parser("check", help="the store's integrity, and every claim recomputed from its samples")
+    check.set_defaults(verb=_check)
+    return parser
+
+
+def _list(options: argparse.Namespace) -> int:
+    from pytest_compileiq.errors import StoreError
+    from pytest_compileiq.report.artifact import claim_text, print_table
+    from pytest_compileiq.report.model import leading_claim
+
+    store, rows, broken = _store(options), [], []
+    for name in store.names():
+        for target in store.targets(name):
+            try:
+                artifact = store.read(name, target)
+            except StoreError as error:
+                broken.append(str(error))
+                continue
+            claim = leading_claim(artifact)
+            rows.append(
+                (name, target, artifact.outcome, claim_text(claim) if claim else "", claim.device if claim else "")
+            )
+    if not rows and not broken:
+        print(f"{store.root} holds no artifacts; make one with pytest --tune")
+        return 0
+    print_table(("name", "target", "outcome", "speed-up, 95 % interval", "device"), rows)
+    for problem in broken:
+        print(f"acf: {problem}", file=sys.stderr)
+    return 1 if broken else 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    from pytest_compileiq.report.artifact import artifact_lines
+
+    store = _store(options)
+    targets = store.targets(options.name) if options.name in store.names() else []
+    if not targets:
+        raise UserError(f"there is no artifact {options.name!r} in {store.root}: {_known(options.name, store.names())}")
+    if options.target is not None and options.target not in targets:
+        raise UserError(f"{options.name} has no target {options.target!r}: {_known(options.target, targets)}")
+    for target in [options.target] if options.target else targets:
+        for line in artifact_lines(options.name, store.read(options.name, target)):
+            print(line)
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from pytest_compileiq.errors import StoreError
+
+    store = _store(options)
+    problems = [health.problem for health in store.health()]
+    unhealthy = {health.path for health in store.health()}
+    artifacts = claims = 0
+    for name in store.names():
+        for target in store.targets(name):
+            artifacts += 1
+            if store.metadata_path(name, target) in unhealthy:
+                continue
+            try:
+                claims += _recompute(store, name, target)
+            except StoreError as error:
+                problems.append(f"{store.metadata_path(name, target)}: {error}")
+    for problem in problems:
+        print(problem)
+    print(f"{artifacts} artifacts, {claims} claims recomputed, {len(problems)} problems")
+    print(
+        "This proves arithmetic, not truth: pytest rebuilds them, and measures them on the device they were proven on."
+    )
+    return 1 if problems else 0
+
+
+def _recompute(store: Store, name: str, target: str) -> int:
+    """Recompute the measured claims of one artifact; returns how many."""
+    from pytest_compileiq.model import Thresholds
+    from pytest_compileiq.rules.gate import recompute
+
+    artifact = store.read(name, target)
+    measured = [claim for claim in artifact.claims if claim.kind != "exact"]
+    for claim in measured:
+        rows = store.read_samples(name, artifact, claim)
+        alpha = claim.test.alpha if claim.test else Thresholds().alpha
+        # The metric's direction stands in the test, not here; a gain tells it: a mean is better one way only.
+        maximised = claim.baseline is not None and claim.tuned is not None and claim.tuned.mean > claim.baseline.mean
+        better = claim.speedup is not None and claim.speedup > 1
+        recompute(
+            claim,
+            rows,
+            thresholds=Thresholds(alpha=alpha),
+            direction="maximize" if maximised and better else "minimize",
+        )
+    return len(measured)
+
+
+def _store(options: argparse.Namespace) -> Store:
+    from pytest_compileiq.store import Store
+
+    root = options.acf_dir if options.acf_dir is not None else _find_store(Path.cwd())
+    if not root.is_dir():
+        raise UserError(f"there is no directory {root}: run pytest --tune, or name it with --acf-dir")
+    return Store(root.absolute())
+
+
+def _find_store(start: Path) -> Path:
+    """``acf_dir`` of the nearest project above ``start``."""
+    for directory in (start, *start.parents):
+        for name in _PROJECT_FILES:
+            if (directory / name).is_file():
+                configured = _acf_dir(directory / name)
+                if configured or (directory / "acf").is_dir():
+                    return directory / (configured or "acf")
+    return start / "acf"
+
+
+def _acf_dir(path: Path) -> str | None:
+    """The ini key of one file, or None; a file that pytest itself cannot read says so when pytest runs."""
+    try:
+        if path.suffix == ".toml":
+            import tomli
+
+            content = tomli.loads(path.read_text(encoding="utf-8"))
+            options = content.get("tool", {}).get("pytest", {})
+            value = options.get("ini_options", options).get("acf_dir")
+        else:
+            parser = configparser.ConfigParser(interpolation=None)
+            parser.read(path, encoding="utf-8")
+            section = "tool:pytest" if path.name == "setup.cfg" else "pytest"
+            value = parser.get(section, "acf_dir", fallback=None)
+    except (OSError, ValueError, configparser.Error, AttributeError):
+        return None
+    return value if isinstance(value, str) and value else None
+
+
+def _known(wanted: str, names: Sequence[str]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(wanted, names, n=3)
+    if close:
+        return f"did you mean {', '.join(close)}?"
+    return f"there is {', '.join(names[:10])}" if names else "it is empty"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

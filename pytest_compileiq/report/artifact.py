@@ -1,0 +1,73 @@
+"""One artifact in words, for ``acf show``, and many in a table, for ``acf list``. Texts of artifacts are untrusted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pytest_compileiq.model import Artifact, Claim
+from pytest_compileiq.report.model import describe_evidence
+
+_UNBOUNDED = 10_000
+
+
+def claim_text(claim: Claim) -> str:
+    """A claim's result in a few words."""
+    if claim.kind == "exact":
+        return f"{claim.objective} {claim.baseline_value} → {claim.tuned_value}"
+    return f"{claim.speedup:.3f}x, {claim.speedup_low:.3f} to {claim.speedup_high:.3f}"
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table, as wide as its content: names are never cut off."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in columns:
+        table.add_column(column, no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(harmless(cell)) for cell in row))
+    Console(highlight=False, width=_UNBOUNDED).print(table)
+
+
+def harmless(text: str) -> str:
+    """``text`` with control characters shown instead of obeyed."""
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+
+
+def artifact_lines(name: str, artifact: Artifact) -> Iterator[str]:
+    """Everything a reviewer wants to know of one artifact."""
+    return map(harmless, _lines(name, artifact))
+
+
+def _lines(name: str, artifact: Artifact) -> Iterator[str]:
+    yield f"{name}  {artifact.target}  {artifact.outcome}"
+    if artifact.reason:
+        yield f"  reason     {artifact.reason}"
+    yield f"  test       {artifact.benchmark}"
+    yield f"  compiler   {artifact.compiler.name} {artifact.compiler.version}, {artifact.compiler.build}"
+    yield f"  command    {' '.join(artifact.compiler.command)}"
+    if artifact.controls is not None:
+        yield f"  controls   {artifact.controls.file}, {artifact.controls.kind}, {artifact.controls.size_bytes} bytes"
+        yield from (f"    {knob}{value}" for knob, value in sorted(artifact.controls.knobs.items()))
+    for claim in artifact.claims:
+        yield f"  claim      {claim.kind}: {claim.objective} on {claim.workload}: {claim_text(claim)}"
+        where = f"{claim.device}{f', driver {claim.driver}' if claim.driver else ''}"
+        yield f"    {where}{'' if claim.kind == 'exact' else f', {describe_evidence(claim)}'}"
+    for entry, pair in artifact.code.items():
+        tuned = f" → {pair.tuned.sha256[:8]}" if pair.tuned else ""
+        yield f"  code       {entry}: {pair.baseline.sha256[:8]}{tuned}"
+        for metric, before in pair.baseline.metrics.items():
+            after = f" → {pair.tuned.metrics[metric]}" if pair.tuned and metric in pair.tuned.metrics else ""
+            yield f"    {metric} {before}{after}"
+    yield from (f"  source     {path} {digest[:8]}" for path, digest in artifact.fingerprint.sources.items())
+    search = artifact.search
+    spent = f"{search.evaluations} evaluations, {search.invalid} invalid, {search.duplicates} duplicates"
+    yield f"  search     {search.engine}, seed {search.seed}: {spent}, {search.seconds:g} s"
+    provenance = artifact.provenance
+    dirty = {True: ", dirty", False: "", None: ""}[provenance.dirty]
+    yield f"  made by    {provenance.tool} at commit {(provenance.commit or 'unknown')[:12]}{dirty}"
+    if provenance.notice:
+        yield f"  notice     {provenance.notice}"

@@ -1,0 +1,94 @@
+"""The ``acf`` command on a real store."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from pytest_compileiq.cli import main
+from pytest_compileiq.store import Store
+from tests.unit.artifacts import CONTROLS, TARGET, make_artifact
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    (tmp_path / "pytest.ini").write_text("[pytest]\nacf_dir = tuned/acf\n")
+    (tmp_path / "inner").mkdir()
+    monkeypatch.chdir(tmp_path / "inner")
+    store = Store(tmp_path / "tuned" / "acf")
+    store.write("kernel", make_artifact(), controls=CONTROLS, samples=())
+    return store
+
+
+def test_list_shows_every_artifact_in_a_line_and_finds_the_projects_store(here, capsys):
+    assert main(["list"]) == 0
+    out = capsys.readouterr().out
+    assert "kernel" in out and TARGET in out and "code_bytes 10 → 8" in out
+
+
+def test_show_tells_knobs_claims_code_and_provenance(here, capsys):
+    assert main(["show", "kernel"]) == 0
+    out = capsys.readouterr().out
+    for said in (
+        "-funroll-loops",
+        "-O3",
+        "exact: code_bytes",
+        "gcc 12.2.0",
+        "k.h dddddddd",
+        "eeeeeeee → ffffffff",
+        "111111111111",
+        "ga, seed 1",
+    ):
+        assert said in out
+
+
+def test_an_unknown_name_is_a_sentence_with_close_matches(here, capsys):
+    assert main(["show", "kernal"]) == 2
+    assert "did you mean kernel?" in capsys.readouterr().err
+    assert main(["show", "kernel", "--target", "x86-64-v3-gcc13"]) == 2
+    assert TARGET in capsys.readouterr().err
+
+
+def test_check_is_silent_about_a_healthy_store_and_names_what_is_wrong(here, capsys):
+    assert main(["check"]) == 0
+    assert "1 artifacts, 0 claims recomputed, 0 problems" in capsys.readouterr().out
+    (controls,) = (here.root / "kernel").glob("*.acf")
+    controls.write_bytes(b"-fplugin=evil\n")
+    assert main(["check"]) == 1
+    assert controls.name in capsys.readouterr().out
+
+
+def test_check_recomputes_every_claim_from_its_samples(tuned, capsys):
+    arguments = ["--acf-dir", str(tuned.root / "acf"), "check"]
+    assert main(arguments) == 0
+    assert "1 claims recomputed" in capsys.readouterr().out
+    path = tuned.one("acf/kernel/*.toml")
+    path.write_text(path.read_text().replace("cohens_d = ", "cohens_d = 1"))
+    assert main(arguments) == 1
+    assert "cohens_d" in capsys.readouterr().out
+
+
+def test_hostile_text_is_shown_and_not_obeyed(here, capsys):
+    here.write("kernel", make_artifact(benchmark="[red]x\x1b[31m\n"), controls=CONTROLS, samples=())
+    assert main(["show", "kernel"]) == 0
+    out = capsys.readouterr().out
+    assert "[red]x" in out and "\x1b" not in out
+
+
+def test_a_missing_store_and_a_corrupt_artifact_are_sentences(here, capsys, tmp_path):
+    assert main(["--acf-dir", str(tmp_path / "none"), "list"]) == 2
+    assert "there is no directory" in capsys.readouterr().err
+    here.metadata_path("kernel", TARGET).write_text("x")
+    assert main(["list"]) == 1
+    assert "is not TOML" in capsys.readouterr().err
+
+
+def test_help_and_version_load_nothing_heavy():
+    code = (
+        "import sys\nfrom pytest_compileiq.cli import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+    )
+    code += "print([name for name in ('numpy', 'pydantic', 'rich', 'scipy', 'git') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip().endswith("[]")

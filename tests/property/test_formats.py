@@ -1,0 +1,127 @@
+"""Whatever is written comes back bit for bit; whatever is read either is an artifact or is refused."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pytest_compileiq.errors import StoreError
+from pytest_compileiq.model import SampleRow
+from pytest_compileiq.samples import decode_samples, encode_samples
+from pytest_compileiq.space import OFF, Space, choice, literal, log_sampling
+from pytest_compileiq.space import range as steps
+from pytest_compileiq.store import Store, render
+from tests.unit.artifacts import CONTROLS, TARGET, make_artifact
+
+QUICK = settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], database=None, derandomize=True
+)
+texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=40)
+counts = st.integers(0, 10**6)
+rows = st.builds(
+    SampleRow, texts, texts, texts, counts, counts, counts, st.sampled_from(["baseline", "tuned"]), counts,
+    st.floats(allow_nan=False, allow_infinity=False), st.booleans(),
+)  # fmt: skip
+
+
+@QUICK
+@given(st.lists(rows, max_size=8))
+def test_samples_come_back_bit_for_bit(several):
+    back = decode_samples(encode_samples(several), "x.csv")
+    assert back == several
+    assert [row.value.hex() for row in back] == [float(row.value).hex() for row in several]
+
+
+@QUICK
+@given(st.binary(max_size=300))
+def test_any_bytes_are_samples_or_are_refused(data):
+    try:
+        decode_samples(data, "x.csv")
+    except StoreError:
+        pass
+
+
+knobs = st.dictionaries(texts.filter(bool), st.one_of(st.booleans(), st.integers(-(2**53), 2**53), texts), max_size=5)
+
+
+@QUICK
+@given(texts, knobs)
+def test_metadata_comes_back_equal_and_renders_to_the_same_bytes(text, some):
+    artifact = make_artifact(benchmark=text)
+    artifact = artifact.model_copy(update={"controls": artifact.controls.model_copy(update={"knobs": some})})
+    with tempfile.TemporaryDirectory() as home:
+        store = Store(Path(home) / "acf")
+        store.write("k", artifact, controls=CONTROLS, samples=())
+        back = store.read("k", TARGET)
+        assert back == artifact
+        assert render(back) == render(artifact)
+
+
+@QUICK
+@given(st.data())
+def test_corrupt_metadata_is_an_artifact_or_is_refused(data):
+    whole = render(make_artifact())
+    position = data.draw(st.integers(0, len(whole) - 1))
+    piece = data.draw(st.binary(max_size=4))
+    with tempfile.TemporaryDirectory() as home:
+        store = Store(Path(home) / "acf")
+        store.write("k", make_artifact(), controls=CONTROLS, samples=())
+        store.metadata_path("k", TARGET).write_bytes(whole[:position] + piece + whole[position + 2 :])
+        try:
+            store.read("k", TARGET)
+        except StoreError:
+            pass
+
+
+probabilities = st.sampled_from([None, 0.0, 0.3, 1.0])
+parameters = st.one_of(
+    st.builds(
+        lambda values, p: choice(values, p),
+        st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True),
+        probabilities,
+    ),
+    st.builds(lambda value, p: literal(value, p), st.sampled_from(["", "x", 3]), probabilities),
+    st.builds(lambda end, p: steps(0, end, 2, p), st.integers(0, 6), probabilities),
+    st.builds(lambda end, p: log_sampling(1, end, 3, p), st.integers(5, 90), probabilities),
+)
+
+
+@st.composite
+def spaces(draw):
+    names = iter("abcdefghij")
+    flat = {next(names): draw(parameters) for _ in range(draw(st.integers(1, 3)))}
+    if draw(st.booleans()):
+        flat["group"] = {next(names): draw(parameters), "inner": {next(names): draw(parameters)}}
+    return Space.from_mapping(flat)
+
+
+@QUICK
+@given(spaces())
+def test_points_are_all_of_a_space_and_distinct(space):
+    points = list(space.points())
+    assert len(points) == space.size == len(set(points))
+    shown = {
+        (
+            tuple(sorted(space.knobs(point).items(), key=str)),
+            tuple(point[i] for i, g in enumerate(space.genes) if g.kind == "switch"),
+        )
+        for point in points
+    }
+    assert len(shown) == space.size
+
+
+@QUICK
+@given(spaces(), st.data())
+def test_knobs_lie_in_their_space_and_name_their_point(space, data):
+    import numpy as np
+
+    point = space.sample(np.random.default_rng(data.draw(st.integers(0, 99))))
+    assert space.canonical(point) == point
+    assert space.why_not(space.knobs(point)) is None
+    again = space.point(space.knobs(point))
+    assert space.knobs(again) == space.knobs(point)
+    assert space.why_not({**space.knobs(point), "foreign": 1}) is not None
+    assert all(index == OFF or index < len(gene.values) for gene, index in zip(space.genes, point, strict=True))

@@ -1,0 +1,65 @@
+"""Artifacts for tests, made by the code itself."""
+
+from __future__ import annotations
+
+from pytest_compileiq.model import (
+    Artifact,
+    CodePair,
+    Compiler,
+    Controls,
+    Fingerprint,
+    Provenance,
+    SampleRow,
+    SearchRecord,
+    StoredCode,
+    sha256_hex,
+)
+from pytest_compileiq.store import controls_file_name
+
+TARGET = "x86-64-v3-gcc12"
+CONTROLS = b"-O3\n-funroll-loops\n"
+
+
+def make_artifact(**changes) -> Artifact:
+    """A small tuned artifact with one exact claim; ``changes`` replace fields."""
+    from pytest_compileiq.model import Claim
+
+    values = {
+        "benchmark": "test_k.py::test_k",
+        "target": TARGET,
+        "outcome": "tuned",
+        "controls": Controls(
+            kind="options",
+            file=controls_file_name(TARGET, CONTROLS),
+            sha256=sha256_hex(CONTROLS),
+            size_bytes=len(CONTROLS),
+            knobs={"-O": 3, "-funroll-loops": ""},
+        ),
+        "compiler": Compiler(name="gcc", version="12.2.0", build="gcc 12.2.0", command=("gcc", "-O2", "k.c")),
+        "fingerprint": Fingerprint(benchmark="a" * 64, command="b" * 64, sources={"k.c": "c" * 64, "k.h": "d" * 64}),
+        "code": {
+            "k": CodePair(
+                baseline=StoredCode(sha256="e" * 64, metrics={"code_bytes": 10}), tuned=StoredCode(sha256="f" * 64)
+            )
+        },
+        "search": SearchRecord(
+            engine="ga", seed=1, space="0" * 64, evaluations=3, invalid=1, duplicates=1, seconds=1.5
+        ),
+        "claims": (
+            Claim(
+                device="x86-64-v3", workload="w", objective="code_bytes", kind="exact", baseline_value=10, tuned_value=8
+            ),
+        ),
+        "provenance": Provenance(commit="1" * 40, dirty=False, tool="pytest-compileiq 0.1.0"),
+    }
+    return Artifact(**(values | changes))
+
+
+def make_rows(device: str = "cpu") -> list[SampleRow]:
+    """Two processes of one quad of two samples a slot."""
+    return [
+        SampleRow(device, "w", "runtime", process, 0, slot, arm, sample, 1e-4 + 1e-6 * (process + slot + sample))
+        for process in range(2)
+        for slot, arm in enumerate(("baseline", "tuned", "tuned", "baseline"))
+        for sample in range(2)
+    ]

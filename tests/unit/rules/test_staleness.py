@@ -1,0 +1,78 @@
+"""The staleness table, row by row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pytest_compileiq.model import CodeDigest
+from pytest_compileiq.rules.staleness import Effect, Found, choose, judge
+from tests.unit.artifacts import TARGET, make_artifact
+
+ARTIFACT = make_artifact()
+SAME = Found(
+    compiler=ARTIFACT.compiler, fingerprint=ARTIFACT.fingerprint, baseline={"k": CodeDigest("e" * 64)},
+    tuned={"k": CodeDigest("f" * 64)}, target=TARGET, architecture="x86-64-v3",
+)  # fmt: skip
+OTHER_CODE = {"k": CodeDigest("9" * 64)}
+
+
+def sources(**changes):
+    return ARTIFACT.fingerprint.model_copy(
+        update={"sources": {**ARTIFACT.fingerprint.sources, **{k.replace("_", "."): v for k, v in changes.items()}}}
+    )
+
+
+def fingerprint(**changes):
+    return ARTIFACT.fingerprint.model_copy(update=changes)
+
+
+def compiler(**changes):
+    return ARTIFACT.compiler.model_copy(update=changes)
+
+
+ROWS = {
+    "nothing differs": (SAME, []),
+    "a source, same code": (replace(SAME, fingerprint=sources(k_c="1" * 64)), [("sources", Effect.COSMETIC, "k.c (changed)")]),
+    "a source, other code": (replace(SAME, fingerprint=sources(k_c="1" * 64), tuned=OTHER_CODE), [("sources", Effect.STALE, "k.c (changed)")]),
+    "a source added": (replace(SAME, fingerprint=sources(n_h="1" * 64)), [("sources", Effect.COSMETIC, "n.h (added)")]),
+    "a source gone": (replace(SAME, fingerprint=fingerprint(sources={"k.c": "c" * 64})), [("sources", Effect.COSMETIC, "k.h (no longer read)")]),
+    "the command": (replace(SAME, fingerprint=fingerprint(command="1" * 64), compiler=compiler(command=("gcc", "-O1", "k.c"))), [("command", Effect.STALE, "gone: -O2; new: -O1")]),
+    "the compiler's build, same code": (replace(SAME, compiler=compiler(version="12.3.0")), [("compiler", Effect.NOTED, "12.3.0")]),
+    "the compiler's build, other code": (replace(SAME, compiler=compiler(version="12.3.0"), baseline=OTHER_CODE), [("compiler", Effect.STALE, "12.3.0")]),
+    "the benchmark": (replace(SAME, fingerprint=fingerprint(benchmark="1" * 64)), [("benchmark", Effect.STALE, "the benchmark changed")]),
+    "same inputs, other code": (replace(SAME, tuned=OTHER_CODE), [("code", Effect.STALE, "not reproducible")]),
+    "the tuned arm is missing": (replace(SAME, tuned=None), [("code", Effect.STALE, "not reproducible")]),
+    "an entry appears": (replace(SAME, baseline={**SAME.baseline, "b": CodeDigest("9" * 64)}), [("code", Effect.STALE, "in b")]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_difference_has_its_effect(row):
+    found, expected = ROWS[row]
+    findings = judge(ARTIFACT, found, outcome="tuned")
+    assert [(finding.field, finding.effect) for finding in findings] == [
+        (field, effect) for field, effect, _ in expected
+    ]
+    for finding, (_, _, said) in zip(findings, expected, strict=True):
+        assert said in finding.message
+
+
+def test_a_baseline_outcome_has_no_tuned_arm_to_compare():
+    assert judge(ARTIFACT, replace(SAME, tuned=None), outcome="baseline") == []
+
+
+@pytest.mark.parametrize(
+    ("targets", "kind"),
+    [
+        ([TARGET, "armv8-gcc12"], "exact"),
+        (["x86-64-v3-gcc13"], "other-compiler"),
+        (["x86-64-v2-gcc12", "x86-64-gcc12"], "other-architecture"),
+        ([], "missing"),
+    ],
+)
+def test_the_architecture_selects_and_nothing_falls_back(targets, kind):
+    choice = choose(targets, TARGET, "x86-64-v3")
+    assert choice.kind == kind
+    assert (choice.artifact_target == TARGET) == (kind == "exact")

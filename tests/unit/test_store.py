@@ -1,0 +1,197 @@
+"""The store: what it writes comes back, what it did not write is refused in one sentence, and nothing else is touched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pytest_compileiq.errors import SchemaTooNew, StoreError
+from pytest_compileiq.model import Claim, DecisionRecord, Summary
+from pytest_compileiq.samples import decode_samples, encode_samples
+from pytest_compileiq.store import Store
+from tests.unit.artifacts import CONTROLS, TARGET, make_artifact, make_rows
+
+EXAMPLE = Path(__file__).parents[1] / "data" / "schema-1" / "acf"
+NUMBERS = Summary(n=4, mean=1e-4, std=1e-6, p5=1e-4, p50=1e-4, p95=1e-4, p99=1e-4)
+
+
+def measured(device: str) -> Claim:
+    test = DecisionRecord(alpha=0.01, level=0.003, look=1, processes=2, flips=4096, seed=1, finalists=1)
+    return Claim(
+        device=device, workload="w", objective="runtime", kind="gain", speedup=1.1, speedup_low=1.05, speedup_high=1.2, p_value=0.001,
+        cohens_d=2.0, samples="unnamed.csv", test=test, baseline=NUMBERS, tuned=NUMBERS,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store(tmp_path / "acf")
+    store.write("k", make_artifact(claims=(measured("cpu"),)), controls=CONTROLS, samples=make_rows())
+    return store
+
+
+def snapshot(root: Path):
+    return {
+        path: (path.stat().st_ino, path.stat().st_mtime_ns, path.read_bytes())
+        for path in root.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_what_was_written_is_read_back(store):
+    artifact = store.read("k", TARGET)
+    assert artifact.claims[0].samples != "unnamed.csv"
+    assert store.read_controls("k", artifact) == CONTROLS
+    assert store.read_samples("k", artifact, artifact.claims[0]) == make_rows()
+    assert (store.names(), store.targets("k"), store.health()) == (["k"], [TARGET], [])
+
+
+def test_a_rewrite_that_changes_nothing_touches_no_byte(store):
+    before = snapshot(store.root)
+    artifact = store.read("k", TARGET)
+    assert store.write("k", artifact, controls=CONTROLS, samples=make_rows()) == []
+    assert snapshot(store.root) == before
+
+
+def test_superseded_files_go_and_those_of_other_targets_and_devices_stay(store):
+    other = make_artifact(target="armv8-gcc12", outcome="baseline", controls=None, claims=())
+    store.write("k", other, controls=None, samples=())
+    first = store.read("k", TARGET).claims[0].samples
+    both = make_artifact(claims=(store.read("k", TARGET).claims[0], measured("cpu2")))
+    store.write("k", both, controls=CONTROLS, samples=make_rows("cpu2"))
+    names = {path.name for path in (store.root / "k").iterdir()}
+    assert first in names and len([name for name in names if name.endswith(".csv")]) == 2
+    store.write("k", make_artifact(outcome="baseline", controls=None, claims=()), controls=None, samples=())
+    left = {path.name for path in (store.root / "k").iterdir()}
+    assert first not in left and {name for name in left if name.startswith("armv8")} == {
+        name for name in names if name.startswith("armv8")
+    }
+    assert store.health() == []
+
+
+def test_the_stored_example_of_schema_1_opens_and_a_rewrite_touches_no_byte(tmp_path):
+    shutil.copytree(EXAMPLE, tmp_path / "acf")
+    store = Store(tmp_path / "acf")
+    before = snapshot(store.root)
+    for name in store.names():
+        for target in store.targets(name):
+            artifact = store.read(name, target)
+            store.write(name, artifact, controls=store.read_controls(name, artifact), samples=())
+    assert before and snapshot(store.root) == before and store.health() == []
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+METADATA_ATTACKS = {
+    "empty": lambda path: path.write_bytes(b""),
+    "binary": lambda path: path.write_bytes(os.urandom(400)),
+    "unknown key": lambda path: edit(path, "benchmark =", "surprise = 1\nbenchmark ="),
+    "wrong type": lambda path: edit(path, "size_bytes = 19", 'size_bytes = "19"'),
+    "boolean for a number": lambda path: edit(path, "size_bytes = 19", "size_bytes = true"),
+    "not a number": lambda path: edit(path, "speedup = 1.1", "speedup = nan"),
+    "a path in file": lambda path: edit(path, 'file = "', 'file = "../../'),
+    "an absolute path": lambda path: edit(path, 'file = "x86', 'file = "/etc/x86'),
+    "a Windows path": lambda path: edit(path, 'file = "x86', 'file = "..\\\\x86'),
+    "a path in samples": lambda path: edit(path, 'samples = "', 'samples = "../'),
+    "schema 0": lambda path: edit(path, "schema = 1", "schema = 0"),
+    "schema true": lambda path: edit(path, "schema = 1", "schema = true"),
+    "no schema": lambda path: edit(path, "schema = 1\n", "schema = []\n"),
+    "deep": lambda path: path.write_text("a = " + "[" * 5000),
+    "a link": lambda path: (path.rename(path.parent.parent.parent / "real"), path.symlink_to(path.parent.parent.parent / "real")),
+    "a directory": lambda path: (path.unlink(), path.mkdir()),
+    "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
+    "300 MB": lambda path: os.truncate(path, 300 << 20),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("attack", METADATA_ATTACKS)
+def test_metadata_that_is_not_what_it_must_be_is_refused_in_one_sentence(store, attack):
+    path = store.metadata_path("k", TARGET)
+    METADATA_ATTACKS[attack](path)
+    with pytest.raises(StoreError) as caught:
+        store.read("k", TARGET)
+    message = str(caught.value)
+    assert "acf/k/x86-64-v3-gcc12.toml" in message and len(message) < 1000
+    assert any(health.path == path for health in store.health())
+
+
+def test_every_truncation_is_refused(store):
+    path = store.metadata_path("k", TARGET)
+    whole = path.read_bytes()
+    for length in range(0, len(whole) - 20, 37):
+        path.write_bytes(whole[:length])
+        with pytest.raises(StoreError):
+            store.read("k", TARGET)
+
+
+def test_a_later_schema_says_which_version_to_install(store):
+    edit(store.metadata_path("k", TARGET), "schema = 1", "schema = 2\nnews = 3")
+    with pytest.raises(SchemaTooNew, match="schema 2.*up to 1: pip install -U pytest-compileiq"):
+        store.read("k", TARGET)
+
+
+FILE_ATTACKS = {
+    "one byte": lambda path: path.write_bytes(path.read_bytes()[:-2] + b"X\n"),
+    "empty": lambda path: path.write_bytes(b""),
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-5]),
+    "missing": lambda path: path.unlink(),
+    "a link": lambda path: (path.rename(path.parent.parent.parent / "real"), path.symlink_to(path.parent.parent.parent / "real")),
+    "300 MB": lambda path: os.truncate(path, 300 << 20),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("attack", FILE_ATTACKS)
+@pytest.mark.parametrize("suffix", [".acf", ".csv"])
+def test_controls_and_samples_that_were_changed_are_refused(store, attack, suffix):
+    artifact = store.read("k", TARGET)
+    (path,) = (store.root / "k").glob(f"*{suffix}")
+    FILE_ATTACKS[attack](path)
+    with pytest.raises(StoreError, match=path.name):
+        store.read_controls("k", artifact) if suffix == ".acf" else store.read_samples(
+            "k", artifact, artifact.claims[0]
+        )
+
+
+def test_a_linked_directory_is_not_followed_for_reading_or_writing(store, tmp_path):
+    outside = tmp_path / "outside"
+    (store.root / "k").rename(outside)
+    (store.root / "k").symlink_to(outside)
+    before = snapshot(outside)
+    with pytest.raises(StoreError, match="link"):
+        store.read("k", TARGET)
+    with pytest.raises(StoreError, match="link"):
+        store.write("k", make_artifact(), controls=CONTROLS, samples=())
+    assert snapshot(outside) == before
+
+
+@pytest.mark.parametrize("name", ["../k", "/k", "", ".", "..", "a/b", "a\\b", "a\0b"])
+def test_a_name_is_never_a_path(store, name):
+    with pytest.raises(StoreError, match="not a name"):
+        store.read(name, TARGET)
+
+
+def test_strays_are_told_and_kept(store):
+    (store.root / "k" / "notes.txt").write_text("mine")
+    (store.root / "file").write_text("mine")
+    assert {health.path.name for health in store.health()} == {"notes.txt", "file"}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "device\n", "device,workload,objective,process,quad,slot,arm,sample,value,dropped\nx,y\n", '"\n']
+)
+def test_text_that_is_no_samples_file_is_refused(text):
+    with pytest.raises(StoreError, match=r"x\.csv"):
+        decode_samples(text.encode(), "x.csv")
+
+
+def test_a_bad_sample_names_its_line():
+    data = encode_samples(make_rows()).replace(b",0,0,1,tuned,0,", b",0,-1,1,tuned,0,", 1)
+    with pytest.raises(StoreError, match="line 4"):
+        decode_samples(data, "x.csv")
