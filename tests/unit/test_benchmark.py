@@ -133,7 +133,7 @@ def test_a_workload_value_without_a_text_of_its_own_is_refused(digest):
 def test_it_names_what_it_includes_relative_to_the_project(tmp_path):
     (tmp_path / "test_y.py").write_text("def helper():\n    return 1\n\ndef test_it():\n    helper()\n")
     loaded = load(tmp_path / "test_y.py", "test_y")
-    wrapped = functools.wraps(loaded.test_it)(lambda: loaded.test_it())
+    wrapped = functools.wraps(loaded.test_it)(loaded.test_it)
     assert set(benchmark_parts(wrapped, fixtures=(), rootdir=tmp_path)) == {"test_y.py::helper", "test_y.py::test_it"}
     sys.modules.pop("test_y")
 

@@ -133,7 +133,7 @@ def test_every_truncation_is_refused(store):
 
 def test_a_later_schema_says_which_version_to_install(store):
     edit(store.metadata_path("k", TARGET), "schema = 1", "schema = 2\nnews = 3")
-    with pytest.raises(SchemaTooNew, match="schema 2.*up to 1: pip install -U pytest-compileiq"):
+    with pytest.raises(SchemaTooNew, match=r"schema 2.*up to 1: pip install -U pytest-compileiq"):
         store.read("k", TARGET)
 
 
