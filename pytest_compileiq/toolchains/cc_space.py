@@ -125,8 +125,13 @@ _LISTS: Mapping[str, tuple[_Choices, Sequence[str]]] = {
     "clang": (_CLANG_CHOICES, _CLANG_SWITCHES),
 }
 
+# How likely a knob is off in a random candidate. What lets the compiler do more helps more often than it hurts, what
+# takes something away is the rare find, and two thirds of all candidates should optimise beyond the baseline.
 _CHOICE_OFF = 0.6
-_SWITCH_OFF = 0.65
+_LEVEL_OFF = 0.34
+_ENABLING_OFF = 0.5
+_DISABLING_OFF = 0.85
+_ENABLING_NO = ("-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fno-semantic-interposition", "-fno-plt")
 
 # Without these gcc warns that -fassociative-math has no effect, and the trial takes a warning for a refusal.
 _COMPANIONS = ("-fno-signed-zeros", "-fno-trapping-math")
@@ -139,12 +144,17 @@ def cc_space(compiler: CcCompiler) -> Space:
     options = [*switches, *(f"{name}{value}" for name, values in choices.items() for value in values)]
     known = set(_accepted(compiler.program, options))
     knobs = {
-        name: choice(accepted, knockout_prob=_CHOICE_OFF)
+        name: choice(accepted, knockout_prob=_LEVEL_OFF if name == "-O" else _CHOICE_OFF)
         for name, values in choices.items()
         if (accepted := [value for value in values if f"{name}{value}" in known])
     }
-    knobs |= {switch: literal("", knockout_prob=_SWITCH_OFF) for switch in switches if switch in known}
+    knobs |= {switch: literal("", knockout_prob=_switch_off(switch)) for switch in switches if switch in known}
     return Space.from_mapping(knobs)
+
+
+def _switch_off(switch: str) -> float:
+    disables = switch.startswith("-fno-") and switch not in _ENABLING_NO
+    return _DISABLING_OFF if disables else _ENABLING_OFF
 
 
 def _accepted(program: str, options: Sequence[str]) -> list[str]:

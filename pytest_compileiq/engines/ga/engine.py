@@ -90,9 +90,10 @@ class Ga:
         return self._space.canonical([OFF if gene.knockout_prob > 0 else 0 for gene in self._space.genes])
 
     def _enqueue_random(self, *, sparse: bool) -> None:
+        """A draw by the space's own probabilities, or a sparse one of log-uniform density."""
         for _ in range(_DRAWS):
             genes = max(len(self._space.genes), 4)
-            density = float(np.exp(self._rng.uniform(np.log(2 / genes), np.log(0.5)))) if sparse else 0.5
+            density = float(np.exp(self._rng.uniform(np.log(2 / genes), np.log(0.5)))) if sparse else None
             if self._enqueue(self._space.sample(self._rng, density), "random"):
                 return
 
