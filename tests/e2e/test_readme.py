@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from tests.e2e.conftest import Project
 
 ROOT = Path(__file__).parents[2]
