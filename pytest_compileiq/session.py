@@ -98,16 +98,13 @@ class Session:
         subject = self._subject(item)
         if self.settings.new_only and subject.resolved.target in self.store.targets(subject.name):
             pytest.skip(f"--tune-new-only: {subject.name} has an artifact for {subject.resolved.target}")
+        progress = self._progress(subject.name)
         try:
-            report = tune(
-                subject,
-                settings=self.settings,
-                store=self.store,
-                pool=self._get_pool(),
-                progress=self._progress(subject.name),
-            )
+            report = tune(subject, settings=self.settings, store=self.store, pool=self._get_pool(), progress=progress)
         except (TuneFailed, CompileIQError) as error:
             raise failure(str(error)) from None
+        finally:
+            progress.done()
         self._keep(item, report)
         return report
 

@@ -68,6 +68,11 @@ class LineProgress:
         self._last = now
         (self._rewrite or self._line)(f"{self._name}: {tally_text(tally, budget)}")
 
+    def done(self) -> None:
+        """Clear the live line: the report says what came of it."""
+        if self._rewrite:
+            self._rewrite("")
+
     def say(self, text: str) -> None:
         """Show what happens now."""
         (self._rewrite or self._line)(f"{self._name}: {text}")
