@@ -60,6 +60,15 @@ class Builds:
         return [done[controls.sha256 if controls else ""] for controls in several]
 
 
+def changed_beyond(baseline: BuildResult, tuned: BuildResult, used: set[str] | frozenset[str]) -> list[str]:
+    """Entry functions whose machine code the controls change though the body took others only from ``load()``."""
+    if not used:
+        return []
+    return sorted(
+        entry for entry in baseline.code if entry not in used and baseline.code[entry] != tuned.code.get(entry)
+    )
+
+
 def _write(record: Path, content: object) -> None:
     record.parent.mkdir(parents=True, exist_ok=True)
     partial = record.with_suffix(".tmp")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from pytest_compileiq.builds import changed_beyond
 from pytest_compileiq.config import Settings
 from pytest_compileiq.errors import BuildError, SchemaTooNew, StoreError
 from pytest_compileiq.evaluate import ArmFailure, check_body
@@ -326,15 +327,6 @@ class Replay:
                 return self._report(verdict, message, None), None
             return replace(self._report(stop.verdict, stop.message, None), failed=True), stop.cause
         return self._report(verdict, message, None), None
-
-
-def changed_beyond(baseline: BuildResult, tuned: BuildResult, used: set[str] | frozenset[str]) -> list[str]:
-    """Entry functions whose machine code the controls change though the body took others only from ``load()``."""
-    if not used:
-        return []
-    return sorted(
-        entry for entry in baseline.code if entry not in used and baseline.code[entry] != tuned.code.get(entry)
-    )
 
 
 def _measured(report: ItemReport, claim: Claim, decision: Decision) -> ItemReport:

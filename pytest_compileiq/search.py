@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+from pytest_compileiq.builds import changed_beyond
 from pytest_compileiq.config import Budget
 from pytest_compileiq.engines.base import Engine, Told
 from pytest_compileiq.errors import BuildError
@@ -29,7 +30,10 @@ Key = tuple[str, tuple[tuple[str, object], ...]]
 
 @dataclass
 class Search:
-    """One search of one subject; :meth:`run` gives the finalists, best first."""
+    """One search of one subject; :meth:`run` gives the finalists, best first.
+
+    ``used`` are the entry functions that the test takes from ``load()``: a candidate may change no other.
+    """
 
     pool: Pool
     subject: Subject
@@ -38,6 +42,7 @@ class Search:
     jobs: int
     random: Random
     progress: Progress
+    used: frozenset[str]
     tally: Tally = field(default_factory=Tally)
     _seen: dict[Key, Told] = field(default_factory=dict)
     _scored: dict[Key, tuple[float, ControlsFile]] = field(default_factory=dict)
@@ -78,6 +83,10 @@ class Search:
             self.tally.duplicates += 1
             before = self._seen[key]
             return Told(candidate, before.scores, before.failure, duplicate=True)
+        if beyond := changed_beyond(self.subject.builds.get(None), build, self.used):
+            reason = f"also changes {', '.join(beyond)}, which the test does not take from load()"
+            self.tally.fail("wrong", reason)
+            return Told(candidate, failure="wrong")
         told = self._measure(candidate, controls, build)
         self._seen[key] = told
         if told.scores:

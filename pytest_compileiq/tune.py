@@ -8,7 +8,7 @@ from random import Random
 
 from pytest_compileiq import __version__
 from pytest_compileiq.config import Budget, Settings
-from pytest_compileiq.engines.base import Brief
+from pytest_compileiq.engines.base import Brief, Engine
 from pytest_compileiq.engines.registry import make
 from pytest_compileiq.errors import BuildError, StoreError
 from pytest_compileiq.model import (
@@ -55,11 +55,12 @@ def tune(subject: Subject, *, settings: Settings, store: Store, pool: Pool, prog
     """
     seed = next(seed for seed in (settings.seed, subject.spec.seed, 0) if seed is not None)
     budget = settings.budget or subject.spec.budget or settings.ini_budget
-    baseline = _baseline(subject, pool)
+    baseline, used = _baseline(subject, pool)
     incumbent, note = _incumbent(subject, store)
     if budget.proof_only:
         return _prove_committed(subject, store, pool, incumbent, seed=seed, progress=progress)
-    search = _search(subject, settings, pool, budget, seed, incumbent, progress)
+    engine = _engine(subject, settings, budget, seed, incumbent)
+    search = Search(pool, subject, engine, budget, settings.jobs, Random(seed), progress, used)
     finalists = search.run(baseline)
     try:
         proof = _proof(subject, pool, finalists, seed=seed, progress=progress)
@@ -69,8 +70,8 @@ def tune(subject: Subject, *, settings: Settings, store: Store, pool: Pool, prog
     return replace(report, notes=(*report.notes, *note, *_search_notes(search.tally)))
 
 
-def _baseline(subject: Subject, pool: Pool) -> BuildResult:
-    """Build the baseline twice, run it nested in itself on every workload."""
+def _baseline(subject: Subject, pool: Pool) -> tuple[BuildResult, frozenset[str]]:
+    """Build the baseline twice, run it nested in itself on every workload; also the entry functions that this used."""
     if subject.resolved.native is not None and not subject.objective.exact:
         raise TuneFailed(
             f"{subject.nodeid}: {subject.resolved.native}, so its speed cannot be measured on this machine"
@@ -90,18 +91,21 @@ def _baseline(subject: Subject, pool: Pool) -> BuildResult:
     metric = subject.objective.metric
     if subject.objective.exact and metric not in built.metrics:
         raise TuneFailed(f"{subject.nodeid}: this build has no {metric!r}: it has {', '.join(sorted(built.metrics))}")
+    used: frozenset[str] = frozenset()
     try:
         for workload in subject.spec.workloads:
             if workload.weight == 0 or subject.objective.exact:
-                pool.check(0, subject, None, workload)
+                used |= pool.check(0, subject, None, workload)
             else:
-                pool.block(0, subject, {"baseline": None, "tuned": None}, workload, BlockPlan("baseline", ("ABBA",), 1))
+                used |= pool.block(
+                    0, subject, {"baseline": None, "tuned": None}, workload, BlockPlan("baseline", ("ABBA",), 1)
+                )[1]
     except EvaluationFailed as failure:
         raise TuneFailed(
             f"{subject.nodeid}: the baseline is not usable on workload {workload.name!r} "
             f"({failure.kind}): {failure.reason}"
         ) from failure
-    return built
+    return built, used
 
 
 def _incumbent(subject: Subject, store: Store) -> tuple[Incumbent | None, tuple[str, ...]]:
@@ -132,20 +136,11 @@ def _committed_controls(subject: Subject, store: Store, artifact: Artifact) -> C
     return controls
 
 
-def _search(
-    subject: Subject,
-    settings: Settings,
-    pool: Pool,
-    budget: Budget,
-    seed: int,
-    incumbent: Incumbent | None,
-    progress: Progress,
-) -> Search:
+def _engine(subject: Subject, settings: Settings, budget: Budget, seed: int, incumbent: Incumbent | None) -> Engine:
     named = (settings.engine, subject.spec.engine if subject.spec.engine != "auto" else None, settings.ini_engine)
     seeds: list[Knobs] = [incumbent.controls.knobs] if incumbent and incumbent.controls else []
     brief = Brief(subject.space, seed, budget=budget.evaluations, seeds=seeds, options=subject.spec.engine_options)
-    engine = make(next(name for name in named if name), brief)
-    return Search(pool, subject, engine, budget, settings.jobs, Random(seed), progress)
+    return make(next(name for name in named if name), brief)
 
 
 def _proof(

@@ -63,6 +63,19 @@ def test_an_exact_objective_needs_no_samples(project):
     )
 
 
+def test_controls_that_change_what_the_test_does_not_use_are_never_stored(project):
+    made = project(
+        {
+            "kernel.c": KERNEL_C + "void other(float *x, int n) { for (int i = 0; i < n; i++) x[i] = sqrtf(x[i]); }\n",
+            "kernel.h": KERNEL_H,
+            "test_kernel.py": TEST_PY,
+        }
+    )
+    output = made.pytest("--tune", "--tune-budget=4", code=0)
+    assert "also changes other" in output
+    assert tomllib.loads(made.one("acf/kernel/*.toml").read_text())["outcome"] == "baseline"
+
+
 def test_new_only_skips_visibly_what_is_tuned_already(tuned):
     assert "1 skipped" in tuned.pytest("--tune", "--tune-new-only", "--tune-budget=2", "-rs", code=0)
 
