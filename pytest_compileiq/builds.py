@@ -33,7 +33,7 @@ class Builds:
         Raises:
             BuildError: this build fails, now or when it was first tried.
         """
-        home = self.directory / (controls.sha256[:32] if controls else "baseline")
+        home = self.directory / (controls.key[:32] if controls else "baseline")
         record = home / "result.json"
         if record.exists():
             return _read(record)
@@ -54,10 +54,10 @@ class Builds:
             except BuildError as error:
                 return error
 
-        unique = {controls.sha256 if controls else "": controls for controls in several}
+        unique = {controls.key if controls else "": controls for controls in several}
         with ThreadPoolExecutor(max_workers=jobs) as pool:
             done = dict(zip(unique, pool.map(attempt, unique.values()), strict=True))
-        return [done[controls.sha256 if controls else ""] for controls in several]
+        return [done[controls.key if controls else ""] for controls in several]
 
 
 def changed_beyond(baseline: BuildResult, tuned: BuildResult, used: set[str] | frozenset[str]) -> list[str]:

@@ -52,7 +52,23 @@ def _parser() -> argparse.ArgumentParser:
     show.set_defaults(verb=_show)
     check = verbs.add_parser("check", help="the store's integrity, and every claim recomputed from its samples")
     check.set_defaults(verb=_check)
+    doctor = verbs.add_parser("doctor", help="what this machine has, what works with it, and what is missing")
+    doctor.set_defaults(verb=_doctor)
     return parser
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from pytest_compileiq.doctor import examine
+
+    section = ""
+    for finding in examine():
+        if finding.section != section:
+            section = finding.section
+            print(f"{section}:")
+        print(f"  {finding.name:<34} {finding.found or 'no'}")
+        if finding.remedy:
+            print(f"  {'':<34} → {finding.remedy}")
+    return 0
 
 
 def _list(options: argparse.Namespace) -> int:

@@ -52,6 +52,7 @@ class Settings:
     budget: Budget | None
     ini_budget: Budget
     engine: str | None
+    start_from: Path | None
     ini_engine: str
     seed: int | None
     jobs: int
@@ -78,7 +79,12 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="N|TIME",
         help="evaluations, or wall time such as 30m, per benchmark; 0 proves the committed controls",
     )
-    group.addoption("--tune-engine", metavar="NAME", help="auto, ga or random")
+    group.addoption("--tune-engine", metavar="NAME", help="auto, ga, compileiq, pack or random")
+    group.addoption(
+        "--tune-from",
+        metavar="PATH",
+        help="controls to try first: an artifact's .toml, a directory of ACFs, a booster pack (.zip)",
+    )
     group.addoption("--tune-seed", metavar="N", help="seed of the search")
     group.addoption("--tune-jobs", metavar="N", help="parallel builds")
     group.addoption("--acf-check", choices=_CHOICES["acf_check"], help=_HELP["acf_check"])
@@ -111,6 +117,7 @@ def read_settings(config: pytest.Config) -> Settings:
         budget=cli_budget,
         ini_budget=parse_budget(str(config.getini("tune_budget")), "tune_budget"),
         engine=option.tune_engine,
+        start_from=Path(config.invocation_params.dir, option.tune_from) if option.tune_from else None,
         ini_engine=str(config.getini("tune_engine")),
         seed=_integer(option.tune_seed, "--tune-seed", minimum=0),
         jobs=_integer(option.tune_jobs or config.getini("tune_jobs") or None, "--tune-jobs", minimum=1) or _cores(),

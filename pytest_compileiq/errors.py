@@ -6,7 +6,8 @@
     ├── UserError                what the user wrote is not usable
     │   ├── MarkerError          the arguments of ``@pytest.mark.tune``, an ini value, an option
     │   └── BodyError            the test body used the ``acf`` fixture against its contract
-    ├── EnvironmentFault         this machine lacks something: a compiler, an extra, a device
+    ├── EnvironmentFault         this machine lacks something: a compiler, an extra
+    │   └── NoDevice             … or a device that runs what was built
     ├── StoreError               a file under ``acf/`` is not what it must be (untrusted input)
     │   ├── SchemaTooNew         written by a later version of this package
     │   └── ClaimMismatch        the committed samples do not give the committed claim
@@ -38,6 +39,10 @@ class BodyError(UserError):
 
 class EnvironmentFault(CompileIQError):
     """This machine lacks a compiler, a device or an optional package; the message names the install command."""
+
+
+class NoDevice(EnvironmentFault):
+    """No device here runs what was built; it can be built and digested all the same."""
 
 
 class StoreError(CompileIQError):

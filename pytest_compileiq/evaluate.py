@@ -10,7 +10,6 @@ import base64
 import copy
 import os
 import tempfile
-import time
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -19,12 +18,13 @@ from typing import Any
 
 import pytest
 
-from pytest_compileiq.errors import BodyError, BuildError
+from pytest_compileiq.errors import BodyError, BuildError, NoDevice
 from pytest_compileiq.fixture import Acf, Measurer, OutputMismatch, Outputs
 from pytest_compileiq.model import Arm, ControlsFile, FailureKind, Workload
 from pytest_compileiq.subject import Subject, make_subject
-from pytest_compileiq.timing.cpu import CpuClock
+from pytest_compileiq.timing.registry import is_poisoned, make_clock
 from pytest_compileiq.timing.sampler import ArmError, BlockPlan, Slot, sample_calls, sample_values
+from pytest_compileiq.timing.watch import intruders, slowdown_of
 from pytest_compileiq.worker import Inside
 
 Arms = Mapping[Arm, ControlsFile | None]
@@ -39,11 +39,11 @@ class Block:
 
 
 class ArmFailure(Exception):
-    """One arm's body failed: which arm, what kind of failure, and why, in words."""
+    """A body failed: which arm's (None: neither is to blame), what kind of failure, and why, in words."""
 
-    def __init__(self, arm: Arm, kind: FailureKind, reason: str) -> None:
+    def __init__(self, arm: Arm | None, kind: FailureKind, reason: str) -> None:
         super().__init__(reason)
-        self.arm: Arm = arm
+        self.arm: Arm | None = arm
         self.kind: FailureKind = kind
         self.reason = reason
 
@@ -66,16 +66,19 @@ def body_of(item: pytest.Function) -> Callable[[Acf], None]:
     return run
 
 
-def check_body(
-    subject: Subject, body: Callable[[Acf], None], arms: Arms, workload: Workload, *, nested: bool = True
-) -> tuple[frozenset[str], Mapping[str, str]]:
+@dataclass(frozen=True)
+class Checked:
+    """A correct body: the entry functions it took, how outputs were compared, and why it was not run to its end."""
+
+    used: frozenset[str]
+    compared: Mapping[str, str]
+    not_run: str | None
+
+
+def check_body(subject: Subject, body: Callable[[Acf], None], arms: Arms, workload: Workload) -> Checked:
     """Run the tuned arm's body once for correctness, the baseline's too when the body compares outputs.
 
-    Args:
-        nested: whether the baseline's body may be run for ``acf.compare``.
-
-    Returns:
-        The entry functions taken from ``load()``, and how each compared output was compared.
+    A body of an exact objective that loads its kernel where no device runs it ends there, correct so far.
 
     Raises:
         ArmFailure: the body failed.
@@ -83,9 +86,9 @@ def check_body(
     outputs = Outputs()
     acf = _run_arm(subject, body, arms["tuned"], "tuned", workload, outputs, lambda _, call: call())
     _expect_objective(subject, acf)
-    if outputs.how and nested:
+    if outputs.how and acf.not_run is None:
         _run_arm(subject, body, arms["baseline"], "baseline", workload, outputs, lambda _, call: call())
-    return frozenset(acf.used), outputs.how
+    return Checked(frozenset(acf.used), outputs.how, acf.not_run)
 
 
 def run_block(
@@ -163,7 +166,11 @@ class _BlockRun:
         """The inner ``measure``: both arms are alive here."""
         self.calls[self.plan.inner] = call
         try:
-            self.slots = sample_calls(self.plan, self.calls, CpuClock(), self.tick)
+            kind = self.subject.resolved.clock
+            if others := intruders(kind):
+                raise ArmFailure(None, "disturbed", others)
+            clock = make_clock(kind, l2=acf.l2, graph=acf.graph)
+            self.slots = sample_calls(self.plan, self.calls, clock, self.tick, slowdown_of(kind))
         except ArmError as error:
             cause = error.__cause__
             raise ArmFailure(error.arm, "wrong", f"the measured callable raised {_describe(cause)}") from error
@@ -178,12 +185,12 @@ class _BlockRun:
     def _compile_seconds(self, arm: Arm) -> float:
         self.tick()
         with tempfile.TemporaryDirectory(prefix="compileiq-") as home:
-            start = time.perf_counter()
             try:
-                self.subject.resolved.build(self.arms[arm], Path(home), timeout_s=self.subject.spec.timeout_s)
+                return self.subject.resolved.build(
+                    self.arms[arm], Path(home), timeout_s=self.subject.spec.timeout_s
+                ).seconds
             except BuildError as error:
                 raise _as_failure(arm, error) from error
-            return time.perf_counter() - start
 
 
 def _run_arm(
@@ -203,6 +210,8 @@ def _run_arm(
         body(acf)
     except KeyboardInterrupt:
         raise
+    except NoDevice as error:
+        acf.not_run = str(error)
     except BaseException as error:
         _leave_if_forked(process)
         if block is not None and block.inner_failure is not None:
@@ -268,8 +277,8 @@ def serve(
     children = _children()
     try:
         if task["task"] == "check":
-            used, how = check_body(subject, body, arms, workload)
-            answer: dict[str, Any] = {"ok": True, "used": {"tuned": sorted(used)}, "compared": dict(how), "slots": []}
+            checked = check_body(subject, body, arms, workload)
+            answer: dict[str, Any] = {"ok": True, "used": {"tuned": sorted(checked.used)}, "slots": []}
         else:
             block = run_block(
                 subject,
@@ -285,7 +294,10 @@ def serve(
                 "slots": [asdict(slot) for slot in block.slots],
             }
     except ArmFailure as failure:
-        answer = {"ok": False, "arm": failure.arm, "kind": failure.kind, "reason": failure.reason}
+        poisoned = is_poisoned(subject.resolved.clock)
+        answer = {
+            "ok": False, "arm": failure.arm, "kind": failure.kind, "reason": failure.reason, "poisoned": poisoned,
+        }  # fmt: skip
     if left := _children() - children:
         return {
             "ok": False,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pytest_compileiq.builds import Builds
-from pytest_compileiq.errors import BodyError
+from pytest_compileiq.errors import BodyError, NoDevice
 from pytest_compileiq.model import Arm, BuildResult, ControlsFile, KnobValue, Workload
 
 Measurer = Callable[["Acf", Callable[[], object]], object]
@@ -71,6 +71,9 @@ class Acf:
         self.measured = 0
         self.recorded: dict[str, float] = {}
         self.used: set[str] = set()
+        self.l2: Literal["flush", "warm"] = "flush"
+        self.graph = False
+        self.not_run: str | None = None
 
     @property
     def is_baseline(self) -> bool:
@@ -91,7 +94,9 @@ class Acf:
     @property
     def options(self) -> tuple[str, ...]:
         """The command-line fragment that applies the controls; empty in the baseline."""
-        return () if self.path is None else self._builds.resolved.options(self.path)
+        if self._controls is None:
+            return ()
+        return self._builds.resolved.options(self._controls, cached_controls(self._controls))
 
     def build(self) -> Build:
         """Compile this arm's kernel, or take what the run has compiled already."""
@@ -111,6 +116,7 @@ class Acf:
         if l2 not in ("flush", "warm") or not isinstance(graph, bool):
             raise BodyError(f"acf.measure(l2={l2!r}, graph={graph!r}): expected l2='flush' or 'warm' and a bool")
         self.measured += 1
+        self.l2, self.graph = l2, graph
         if self.measured > 1 or self.recorded:
             raise BodyError(
                 "acf.measure was called twice, or after acf.record: a body has one objective, measured once"
@@ -161,6 +167,8 @@ class Acf:
             raise OutputMismatch(f"output {name!r}: {count} from the baseline's ({self._outputs.how[name]})")
 
     def _load(self, built: BuildResult) -> Any:
+        if (reason := self._builds.resolved.native) is not None:
+            raise NoDevice(reason)
         return self._builds.resolved.load(built, self.used)
 
 

@@ -142,12 +142,6 @@ def _objectives(given: object) -> tuple[Objective, ...]:
         raise MarkerError(f"tune(objectives={given!r}): expected a list such as [minimize('runtime')]")
     if len(listed) > 1:
         raise MarkerError("tune(objectives=…): this version searches one objective; several need a later one")
-    for objective in listed:
-        if objective.metric in {"energy", "registers", "spill_bytes"}:
-            raise MarkerError(
-                f"objective {objective.metric!r}: no toolchain of this version gives it; "
-                "Cc gives runtime, compile_time, code_bytes, instructions and what the body records"
-            )
     return tuple(listed)
 
 

@@ -7,6 +7,7 @@ In-process values are frozen dataclasses. What lies on disk as ``acf/<name>/<tar
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 SCHEMA = 1
+ACF_NOTICE = "© NVIDIA Corporation, 2026."  # an ACF is drawn by CompileIQ, whose licence asks for it
 
 KnobValue = bool | int | float | str
 Knobs = Mapping[str, KnobValue]
@@ -54,6 +56,12 @@ class ControlsFile:
     def sha256(self) -> str:
         """The digest that names the file."""
         return sha256_hex(self.data)
+
+    @property
+    def key(self) -> str:
+        """The digest of all that a build may depend on: the file, and the knobs that lie outside it."""
+        knobs = json.dumps(sorted((name, type(value).__name__, value) for name, value in self.knobs.items()))
+        return sha256_hex(self.data + b"\0" + knobs.encode())
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from pytest_compileiq.evaluate import pack_controls
 from pytest_compileiq.model import Arm, ControlsFile, FailureKind, SampleRow, Workload, sha256_hex
 from pytest_compileiq.process import Guard, stray_children
 from pytest_compileiq.subject import Subject
+from pytest_compileiq.timing.registry import lock_name
 from pytest_compileiq.timing.sampler import BlockPlan
 from pytest_compileiq.worker import Worker, WorkerDied
 
@@ -90,11 +91,22 @@ class Pool:
             "tuned": pack_controls(arms["tuned"]),
             "plan": {"outer": plan.outer, "quads": list(plan.quads), "samples": plan.samples},
         }  # fmt: skip
-        with _device_lock(subject.device.name):
+        with _device_lock(lock_name(subject.resolved.clock)):
             answer = self._ask(number, subject, task)
         device, metric = subject.device.name, subject.objective.metric
         rows = [
-            SampleRow(device, workload.name, metric, number, slot["quad"], slot["slot"], slot["arm"], sample, value)
+            SampleRow(
+                device,
+                workload.name,
+                metric,
+                number,
+                slot["quad"],
+                slot["slot"],
+                slot["arm"],
+                sample,
+                value,
+                slot["dropped"],
+            )
             for slot in answer["slots"]
             for sample, value in enumerate(slot["values"])
         ]

@@ -58,7 +58,7 @@ class Proof:
 
 
 class Unprovable(Exception):
-    """The baseline itself failed while it was measured."""
+    """The baseline itself failed while it was measured, or others disturb every measurement."""
 
 
 def sample_process(
@@ -88,7 +88,7 @@ def prove(
     All finalists share processes; Holm's correction is over finalists × workloads, alpha split over the looks.
 
     Raises:
-        Unprovable: the baseline arm failed.
+        Unprovable: the baseline arm failed, or others compute on the device.
     """
     random = Random(seed)
     field_ = [Finalist(controls, {workload.name: [] for workload in subject.timed_workloads}) for controls in finalists]
@@ -121,6 +121,8 @@ def _sample_finalist(
                 raise Unprovable(
                     f"the baseline failed while it was measured ({failure.kind}): {failure.reason}"
                 ) from failure
+            if failure.kind == "disturbed":
+                raise Unprovable(f"nothing can be proven while {failure.reason}") from failure
             finalist.out = f"failed in the proof ({failure.kind}): {failure.reason}"
 
 

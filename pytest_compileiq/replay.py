@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from pytest_compileiq.builds import changed_beyond
 from pytest_compileiq.config import Settings
-from pytest_compileiq.errors import BuildError, SchemaTooNew, StoreError
+from pytest_compileiq.errors import BuildError, EnvironmentFault, SchemaTooNew, StoreError
 from pytest_compileiq.evaluate import ArmFailure, check_body
 from pytest_compileiq.fixture import Acf
 from pytest_compileiq.model import Artifact, BuildResult, Claim, ControlsFile
@@ -18,6 +18,7 @@ from pytest_compileiq.rules.gate import Decision, Verdict, recompute
 from pytest_compileiq.rules.staleness import Effect, Finding, choose, judge
 from pytest_compileiq.store import Store
 from pytest_compileiq.subject import Subject
+from pytest_compileiq.timing.registry import find_device_or_none
 from pytest_compileiq.vcs import commits_touching
 
 Body = Callable[[Acf], None]
@@ -83,7 +84,9 @@ class Replay:
                 f"run: pytest --tune {subject.nodeid}",
             )
         if choice.kind == "other-compiler":
-            raise Stop("STALE", choice.message, f"run: pytest --tune {subject.nodeid}")
+            raise Stop(
+                "STALE", choice.message + self._refusal(choice.artifact_target), f"run: pytest --tune {subject.nodeid}"
+            )
         if choice.kind == "other-architecture":
             raise Stop(
                 "NO DEVICE",
@@ -108,19 +111,34 @@ class Replay:
             )
         return artifact
 
+    def _refusal(self, target: str | None) -> str:
+        """What this compiler says of controls that were made for another line of it."""
+        try:
+            artifact = self.store.read(self.subject.name, target or "")
+            if artifact.controls is None:
+                return ""
+            data = self.store.read_controls(self.subject.name, artifact)
+            controls = self.subject.resolved.parse(artifact.controls.kind, data, artifact.controls.knobs)
+            self.subject.builds.get(controls)
+        except StoreError:
+            return ""
+        except (BuildError, EnvironmentFault) as error:
+            return f"; {error}"
+        return "; it takes the committed controls, and nothing is proven of what it makes of them"
+
     def _controls(self, artifact: Artifact) -> ControlsFile | None:
         if artifact.outcome != "tuned" or artifact.controls is None:
             return None
         try:
             data = self.store.read_controls(self.subject.name, artifact)
-            controls = self.subject.resolved.parse(data, artifact.controls.knobs)
+            controls = self.subject.resolved.parse(artifact.controls.kind, data, artifact.controls.knobs)
         except StoreError as error:
             raise self._corrupt(error) from error
-        if reason := self.subject.space.why_not(artifact.controls.knobs):
+        if reason := self.subject.why_outside(controls):
             where = self.store.metadata_path(self.subject.name, artifact.target)
             raise Stop(
                 "CORRUPT",
-                f"{where}: the committed knobs are outside the space that the test declares: {reason}",
+                f"{where}: the committed controls are outside the space that the test declares: {reason}",
                 _RETUNE.format(nodeid=self.subject.nodeid),
             )
         self._passed("integrity", f"sha256 {controls.sha256[:8]}")
@@ -173,16 +191,14 @@ class Replay:
 
     def _correct(self, controls: ControlsFile | None, baseline: BuildResult, tuned: BuildResult | None) -> None:
         subject = self.subject
-        if subject.resolved.native is not None:
-            if self.settings.no_device != "replay":
-                raise Stop("NO DEVICE", subject.resolved.native, "run on a machine that can run the kernel")
-            self.checks.append(Check("correctness", "not run", subject.resolved.native))
+        if subject.resolved.native is not None and not subject.objective.exact:
+            self._not_run(subject.resolved.native)
             return
         used: set[str] = set()
         compared: dict[str, str] = {}
         for workload in subject.spec.workloads:
             try:
-                entries, how = check_body(subject, self.body, {"baseline": None, "tuned": controls}, workload)
+                checked = check_body(subject, self.body, {"baseline": None, "tuned": controls}, workload)
             except ArmFailure as failure:
                 arm = "with the committed controls" if controls else "with the baseline"
                 raise Stop(
@@ -191,11 +207,19 @@ class Replay:
                     "the traceback above is the test's own",
                     cause=failure.__cause__,
                 ) from failure
-            used |= entries
-            compared |= how
+            if checked.not_run is not None:
+                self._not_run(checked.not_run)
+                return
+            used |= checked.used
+            compared |= checked.compared
         self._passed("correctness", "; ".join(f"{name} compared {how}" for name, how in compared.items()))
         if tuned is not None:
             self._blast_radius(baseline, tuned, used)
+
+    def _not_run(self, reason: str) -> None:
+        if self.settings.no_device != "replay":
+            raise Stop("NO DEVICE", reason, "run on a machine that can run the kernel")
+        self.checks.append(Check("correctness", "not run", reason))
 
     def _blast_radius(self, baseline: BuildResult, tuned: BuildResult, used: set[str]) -> None:
         if beyond := changed_beyond(baseline, tuned, used):
@@ -235,14 +259,13 @@ class Replay:
             )
 
     def _gate(self, artifact: Artifact, controls: ControlsFile) -> ItemReport:
-        device = self.subject.device.name
         claims = [claim for claim in artifact.claims if claim.kind != "exact"]
-        here = [claim for claim in claims if claim.device == device]
         report = self._report("REPLAYED", "same machine code, still correct", artifact)
         if not claims:
             return replace(report, verdict="PROVEN", message="exact metrics compared exactly")
-        reason = self._why_not_measured(here, claims)
-        if reason:
+        device = find_device_or_none(self.subject.resolved.clock)
+        here = [claim for claim in claims if device is not None and claim.device == device.name]
+        if reason := self._why_not_measured(here, claims):
             self.checks.append(Check("speed", "not run", reason))
             return replace(report, checks=tuple(self.checks))
         for claim in here:
@@ -252,7 +275,7 @@ class Replay:
     def _why_not_measured(self, here: list[Claim], claims: list[Claim]) -> str | None:
         if self.settings.check == "replay":
             return "--acf-check=replay"
-        if here:
+        if self.subject.resolved.native is not None or here:
             return self.subject.resolved.native
         others = ", ".join(sorted({claim.device for claim in claims}))
         if self.settings.check == "measure":
@@ -270,7 +293,8 @@ class Replay:
                 self.pool(), self.subject, controls, claim, seed=claim.test.seed + 1 if claim.test else 1
             )
         except EvaluationFailed as failure:
-            verdict = "INCONCLUSIVE" if failure.arm == "baseline" else "REFUTED"
+            lost = failure.arm == "baseline" or failure.kind == "disturbed"
+            verdict = "INCONCLUSIVE" if lost else "REFUTED"
             raise Stop(
                 verdict,
                 f"the {failure.arm or 'measured'} arm failed while it was measured ({failure.kind}): {failure.reason}",

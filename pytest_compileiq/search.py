@@ -19,13 +19,20 @@ from pytest_compileiq.subject import Subject
 from pytest_compileiq.timing.sampler import plan_block
 
 BATCH = 4
+BATCH_A_JOB = 8
 SEARCH_QUADS = 1
 SEARCH_SAMPLES = 3
 PLAYOFF = 8
 PLAYOFF_ROUNDS = 3
 FINALISTS = 3
 
+CANARIES = 6
+
 Key = tuple[str, tuple[tuple[str, object], ...]]
+
+
+class NotInjected(Exception):
+    """The controls do not reach the compiler: drawn one after the other, they change no machine code."""
 
 
 @dataclass
@@ -46,9 +53,17 @@ class Search:
     tally: Tally = field(default_factory=Tally)
     _seen: dict[Key, Told] = field(default_factory=dict)
     _scored: dict[Key, tuple[float, ControlsFile]] = field(default_factory=dict)
+    _baseline: str = ""
+    _inert: int = 0
+    _injected: bool = False
 
     def run(self, baseline: BuildResult) -> list[ControlsFile]:
-        """Spend the budget, then play the best off on more samples; at most three distinct machine codes come back."""
+        """Spend the budget, then play the best off on more samples; at most three distinct machine codes come back.
+
+        Raises:
+            NotInjected: the first ACFs drawn leave the machine code as it is.
+        """
+        self._baseline = baseline.digest
         self._seen[(baseline.digest, ())] = Told(Candidate({}), (0.0,))
         while not self._spent() and (asked := self.engine.ask(self._batch())):
             self.engine.tell(self._evaluate(asked))
@@ -60,18 +75,35 @@ class Search:
         return self.tally.seconds >= (self.budget.seconds or 0.0)
 
     def _batch(self) -> int:
-        left = BATCH if self.budget.evaluations is None else self.budget.evaluations - self.tally.evaluations
-        return min(BATCH, left)
+        """How many to ask for: enough that builds of unequal length keep every job busy. An engine may give fewer."""
+        if self.budget.evaluations is None:
+            return BATCH
+        return min(max(BATCH, BATCH_A_JOB * self.jobs), self.budget.evaluations - self.tally.evaluations)
 
     def _evaluate(self, asked: Sequence[Candidate]) -> list[Told]:
         rendered = [self.subject.resolved.render(candidate) for candidate in asked]
         built = self.subject.builds.try_all(rendered, self.jobs)
+        self._expect_injection(asked, built)
         told = []
         for candidate, controls, build in zip(asked, rendered, built, strict=True):
             told.append(self._judge(candidate, controls, build))
             self.tally.evaluations += 1
             self.progress.evaluated(self.tally, self.budget)
         return told
+
+    def _expect_injection(self, asked: Sequence[Candidate], built: Sequence[BuildResult | BuildError]) -> None:
+        """The canary: an ACF hardly ever changes nothing, so several in a row that do nothing were never read."""
+        if self._injected:
+            return
+        acfs = [build for candidate, build in zip(asked, built, strict=True) if candidate.blob is not None]
+        digests = [build.digest for build in acfs if isinstance(build, BuildResult)]
+        self._injected = any(digest != self._baseline for digest in digests)
+        self._inert += len(digests)
+        if not self._injected and self._inert >= CANARIES:
+            raise NotInjected(
+                f"{self._inert} ACFs in a row change no machine code, so they do not reach the compiler: check that "
+                f"the command is the one that compiles the kernel: {' '.join(self.subject.resolved.compiler.command)}"
+            )
 
     def _judge(self, candidate: Candidate, controls: ControlsFile, build: BuildResult | BuildError) -> Told:
         if isinstance(build, BuildError):

@@ -27,6 +27,7 @@ Point = tuple[int, ...]
 
 OFF = -1
 GROUP_PROBABILITY = 0.5
+SEARCH_SPACES_TAG = "search-spaces-2026.05.22"
 _MAX_VALUES = 100_000
 
 
@@ -115,10 +116,53 @@ class Gene:
 
 
 @dataclass(frozen=True)
+class OpaqueSpace:
+    """A compiler's hidden controls, published encrypted: only NVIDIA's CompileIQ draws from it.
+
+    Attributes:
+        compiler: whose controls file a draw is.
+        version: the compiler's line.
+        variant: ``default``, or one curated for a kind of kernel (``att`` for attention).
+        tag: the release of the search spaces; pinned, since ``latest`` would be another space tomorrow.
+    """
+
+    compiler: Literal["ptxas", "nvcc"]
+    version: str
+    variant: str
+    tag: str
+
+    @property
+    def line(self) -> str:
+        """The compiler's line that takes its draws, e.g. ``ptxas13.3``."""
+        return self.compiler + self.version
+
+    def __str__(self) -> str:
+        return f"CompileIQ's {self.compiler} {self.version} space {self.variant!r} ({self.tag})"
+
+
+def PtxasSearchSpace(  # noqa: N802 - CompileIQ's name
+    version: str = "13.3", variant: str = "default", tag: str = SEARCH_SPACES_TAG
+) -> OpaqueSpace:
+    """CompileIQ's space of ptxas controls; ``variant="att"`` is curated for attention kernels."""
+    return OpaqueSpace("ptxas", version, variant, tag)
+
+
+def NvccSearchSpace(  # noqa: N802 - CompileIQ's name
+    version: str = "13.3", variant: str = "default", tag: str = SEARCH_SPACES_TAG
+) -> OpaqueSpace:
+    """CompileIQ's space of nvcc controls, which take effect on sm_100 and newer."""
+    return OpaqueSpace("nvcc", version, variant, tag)
+
+
+@dataclass(frozen=True)
 class Space:
-    """Genes, switches before their members. A point is one index a gene, ``OFF`` where knocked out or inactive."""
+    """Genes, switches before their members. A point is one index a gene, ``OFF`` where knocked out or inactive.
+
+    ``opaque`` is drawn beside the genes, by the one engine that can: no point, size or membership knows of it.
+    """
 
     genes: tuple[Gene, ...]
+    opaque: OpaqueSpace | None = None
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Space:
@@ -135,11 +179,14 @@ class Space:
 
     @classmethod
     def merge(cls, *spaces: Space) -> Space:
-        """All genes of ``spaces``.
+        """All genes of ``spaces``, and the opaque space that one of them may hold.
 
         Raises:
-            MarkerError: a name stands in two of them.
+            MarkerError: a name stands in two of them, or two are opaque.
         """
+        opaque = [space.opaque for space in spaces if space.opaque is not None]
+        if len(opaque) > 1:
+            raise MarkerError(f"space: {opaque[0]} and {opaque[1]}: a candidate holds one controls file; give one")
         genes: list[Gene] = []
         for space in spaces:
             shift = len(genes)
@@ -153,14 +200,14 @@ class Space:
                 )
                 for gene in space.genes
             ]
-        return cls._checked(genes)
+        return cls._checked(genes, opaque[0] if opaque else None)
 
     @classmethod
-    def _checked(cls, genes: Sequence[Gene]) -> Space:
+    def _checked(cls, genes: Sequence[Gene], opaque: OpaqueSpace | None = None) -> Space:
         names = [gene.name for gene in genes]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise MarkerError(f"space: the name {twice[0]!r} stands twice")
-        return cls(tuple(genes))
+        return cls(tuple(genes), opaque)
 
     @cached_property
     def size(self) -> int:
@@ -177,9 +224,11 @@ class Space:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the space in canonical JSON."""
-        text = [
+        text: list[list[object]] = [
             [gene.name, gene.kind, _values_text(gene.values), gene.knockout_prob, gene.parent] for gene in self.genes
         ]
+        if self.opaque is not None:
+            text.append([str(self.opaque)])
         return hashlib.sha256(json.dumps(text, separators=(",", ":")).encode()).hexdigest()
 
     def canonical(self, point: Sequence[int]) -> Point:

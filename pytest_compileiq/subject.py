@@ -14,11 +14,11 @@ from pytest_compileiq.benchmark import benchmark_digest
 from pytest_compileiq.builds import Builds
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.marker import TuneSpec, read_marker
-from pytest_compileiq.model import BuildResult, Fingerprint, Objective, Workload, sha256_hex
+from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, Fingerprint, Objective, Workload, sha256_hex
 from pytest_compileiq.rules.staleness import Found
-from pytest_compileiq.space import Space
+from pytest_compileiq.space import OpaqueSpace, Space
 from pytest_compileiq.timing.base import Device
-from pytest_compileiq.timing.cpu import cpu_device
+from pytest_compileiq.timing.registry import find_device
 from pytest_compileiq.toolchains.base import Place, Resolved
 
 
@@ -65,8 +65,12 @@ class Subject:
 
     @property
     def device(self) -> Device:
-        """The device that this machine would measure on."""
-        return cpu_device()
+        """The device that this machine would measure on.
+
+        Raises:
+            EnvironmentFault: it has none of the kind.
+        """
+        return find_device(self.resolved.clock)
 
     @cached_property
     def space(self) -> Space:
@@ -76,10 +80,24 @@ class Subject:
             MarkerError: the marker's space is not usable, or there is none.
         """
         given = self.spec.space
-        if given is None:
-            return self._default_space()
-        parts = given if isinstance(given, list | tuple) else [given]
-        return Space.merge(*(self._space_part(part) for part in parts))
+        parts = ["default"] if given is None else given if isinstance(given, list | tuple) else [given]
+        space = Space.merge(*(self._space_part(part) for part in parts))
+        if space.opaque is not None and space.opaque.line != self.resolved.acf_line:
+            takes = self.resolved.acf_line
+            raise MarkerError(
+                f"{self.nodeid}: {space.opaque} is for {space.opaque.line}, and "
+                + (f"this kernel is compiled by {takes}" if takes else f"{self.resolved.compiler.name} takes no ACF")
+            )
+        return space
+
+    def why_outside(self, controls: ControlsFile | Candidate) -> str | None:
+        """Why ``controls`` are not of the test's space, or None when they are."""
+        is_acf = controls.blob is not None if isinstance(controls, Candidate) else controls.kind == "blob"
+        if is_acf and self.space.opaque is None:
+            return "they hold an ACF, and the space has named knobs only"
+        if not is_acf and self.space.opaque is not None and not self.space.genes:
+            return f"they hold no ACF, and the space is {self.space.opaque}"
+        return self.space.why_not(controls.knobs)
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
@@ -104,8 +122,10 @@ class Subject:
         )
 
     def _default_space(self) -> Space:
-        space = self.resolved.default_space()
-        if space is None or not space.genes:
+        return self._usable(self.resolved.default_space())
+
+    def _usable(self, space: Space | None) -> Space:
+        if space is None or not (space.genes or space.opaque):
             raise MarkerError(
                 f"{self.nodeid}: {self.resolved.compiler.name} has no space of its own: give the marker space={{…}}"
             )
@@ -114,9 +134,16 @@ class Subject:
     def _space_part(self, part: object) -> Space:
         if part == "default":
             return self._default_space()
+        if part == "options":
+            return self._usable(self.resolved.option_space())
+        if isinstance(part, OpaqueSpace):
+            return Space((), part)
         if isinstance(part, Mapping):
             return Space.from_mapping(part)
-        raise MarkerError(f"{self.nodeid}: space={part!r}: expected a dict of knobs, or a list of dicts and 'default'")
+        raise MarkerError(
+            f"{self.nodeid}: space={part!r}: expected a dict of knobs, 'default', 'options', "
+            "PtxasSearchSpace(), NvccSearchSpace(), or a list of these"
+        )
 
 
 def find_marker(item: pytest.Item) -> pytest.Mark | None:

@@ -6,32 +6,28 @@ import os
 from dataclasses import dataclass, replace
 from random import Random
 
-from pytest_compileiq import __version__
-from pytest_compileiq.config import Budget, Settings
-from pytest_compileiq.engines.base import Brief, Engine
-from pytest_compileiq.engines.registry import make
+from pytest_compileiq.config import Settings
+from pytest_compileiq.engines.base import Brief
+from pytest_compileiq.engines.registry import choose, make
 from pytest_compileiq.errors import BuildError, StoreError
 from pytest_compileiq.model import (
     Artifact,
     BuildResult,
+    Candidate,
     Claim,
-    CodePair,
-    Controls,
     ControlsFile,
-    Knobs,
-    Provenance,
     SearchRecord,
-    StoredCode,
 )
+from pytest_compileiq.packs import read_candidates
 from pytest_compileiq.pool import EvaluationFailed, Pool
 from pytest_compileiq.prove import Proof, Unprovable, prove
+from pytest_compileiq.record import make_artifact, provenance_of, search_record, stored_code
 from pytest_compileiq.report.model import ItemReport
 from pytest_compileiq.report.progress import Progress, Tally
-from pytest_compileiq.search import Search
-from pytest_compileiq.store import Store, controls_file_name
+from pytest_compileiq.search import NotInjected, Search
+from pytest_compileiq.store import Store
 from pytest_compileiq.subject import Subject
 from pytest_compileiq.timing.sampler import BlockPlan
-from pytest_compileiq.vcs import revision
 
 
 class TuneFailed(Exception):
@@ -59,15 +55,18 @@ def tune(subject: Subject, *, settings: Settings, store: Store, pool: Pool, prog
     incumbent, note = _incumbent(subject, store)
     if budget.proof_only:
         return _prove_committed(subject, store, pool, incumbent, seed=seed, progress=progress)
-    engine = _engine(subject, settings, budget, seed, incumbent)
-    search = Search(pool, subject, engine, budget, settings.jobs, Random(seed), progress, used)
-    finalists = search.run(baseline)
+    seeds, dropped = _seeds(subject, settings, incumbent)
+    name = _engine_name(subject, settings)
+    brief = Brief(subject.space, seed, budget=budget.evaluations, seeds=seeds, options=subject.spec.engine_options)
+    search = Search(pool, subject, make(name, brief), budget, settings.jobs, Random(seed), progress, used)
     try:
+        finalists = search.run(baseline)
         proof = _proof(subject, pool, finalists, seed=seed, progress=progress)
-    except (Unprovable, EvaluationFailed) as error:
+    except (Unprovable, NotInjected, EvaluationFailed) as error:
         raise TuneFailed(f"{subject.nodeid}: {error}") from error
-    report = _settle(subject, store, pool, incumbent, proof, search, seed=seed, progress=progress)
-    return replace(report, notes=(*report.notes, *note, *_search_notes(search.tally)))
+    record = search_record(subject, search.tally, name, seed)
+    report = _settle(subject, store, pool, incumbent, proof, record, seed=seed, progress=progress)
+    return replace(report, notes=(*report.notes, *note, *dropped, *_search_notes(search.tally), *_unchecked(subject)))
 
 
 def _baseline(subject: Subject, pool: Pool) -> tuple[BuildResult, frozenset[str]]:
@@ -127,20 +126,33 @@ def _committed_controls(subject: Subject, store: Store, artifact: Artifact) -> C
     if artifact.controls is None:
         return None
     data = store.read_controls(subject.name, artifact)
-    controls = subject.resolved.parse(data, artifact.controls.knobs)
-    if reason := subject.space.why_not(artifact.controls.knobs):
+    controls = subject.resolved.parse(artifact.controls.kind, data, artifact.controls.knobs)
+    if reason := subject.why_outside(controls):
         raise StoreError(
-            f"{store.metadata_path(subject.name, artifact.target)}: its knobs are outside the test's space: {reason}"
+            f"{store.metadata_path(subject.name, artifact.target)}: its controls are outside the test's space: {reason}"
         )
     subject.builds.get(controls)
     return controls
 
 
-def _engine(subject: Subject, settings: Settings, budget: Budget, seed: int, incumbent: Incumbent | None) -> Engine:
+def _engine_name(subject: Subject, settings: Settings) -> str:
     named = (settings.engine, subject.spec.engine if subject.spec.engine != "auto" else None, settings.ini_engine)
-    seeds: list[Knobs] = [incumbent.controls.knobs] if incumbent and incumbent.controls else []
-    brief = Brief(subject.space, seed, budget=budget.evaluations, seeds=seeds, options=subject.spec.engine_options)
-    return make(next(name for name in named if name), brief)
+    return choose(next(name for name in named if name), subject.space)
+
+
+def _seeds(
+    subject: Subject, settings: Settings, incumbent: Incumbent | None
+) -> tuple[list[Candidate], tuple[str, ...]]:
+    """What is tried first: the committed controls, then what ``--tune-from`` names; and what of it was left out."""
+    seeds = []
+    if incumbent and incumbent.controls:
+        blob = incumbent.controls.data if incumbent.controls.kind == "blob" else None
+        seeds.append(Candidate(incumbent.controls.knobs, blob, origin="committed"))
+    if settings.start_from is not None:
+        seeds += read_candidates(settings.start_from)
+    outside = {seed.origin: reason for seed in seeds if (reason := subject.why_outside(seed))}
+    notes = [f"{origin} was left out: {reason}" for origin, reason in list(outside.items())[:3]]
+    return [seed for seed in seeds if seed.origin not in outside], tuple(notes)
 
 
 def _proof(
@@ -186,7 +198,7 @@ def _settle(
     pool: Pool,
     incumbent: Incumbent | None,
     proof: Proof,
-    search: Search,
+    search: SearchRecord,
     *,
     seed: int,
     progress: Progress,
@@ -198,11 +210,11 @@ def _settle(
             subject, "KEPT", f"the committed controls stay: {proof.reason}", incumbent.artifact if incumbent else None
         )
     if proof.winner is not None and standing is not None and incumbent is not None:
-        if proof.winner.sha256 == standing.sha256:
+        if proof.winner.key == standing.key:
             return _store_claims(subject, store, incumbent.artifact, proof)
         if refusal := _refuse(subject, pool, proof.winner, standing, incumbent.artifact, seed=seed, progress=progress):
             return _report(subject, "KEPT", refusal, incumbent.artifact)
-    artifact = _artifact(subject, proof, search, seed)
+    artifact = make_artifact(subject, proof, search)
     paths = store.write(
         subject.name, artifact, controls=proof.winner.data if proof.winner else None, samples=proof.rows
     )
@@ -293,7 +305,7 @@ def _store_claims(subject: Subject, store: Store, artifact: Artifact, proof: Pro
             "fingerprint": subject.fingerprint,
             "compiler": subject.resolved.compiler,
             "code": stored_code(subject.builds.get(None), subject.builds.get(proof.winner)),
-            "provenance": _provenance(subject),
+            "provenance": provenance_of(subject, proof.winner),
         }
     )
     paths = store.write(subject.name, fresh, controls=proof.winner.data, samples=proof.rows)
@@ -303,65 +315,10 @@ def _store_claims(subject: Subject, store: Store, artifact: Artifact, proof: Pro
     return replace(report, wrote=tuple(_relative(path, subject) for path in paths))
 
 
-def _artifact(subject: Subject, proof: Proof, search: Search, seed: int) -> Artifact:
-    target, tally, winner = subject.resolved.target, search.tally, proof.winner
-    controls = _controls_table(target, winner) if winner else None
-    return Artifact(
-        benchmark=subject.nodeid,
-        target=target,
-        outcome="tuned" if winner else "baseline",
-        reason=None if winner else proof.reason,
-        controls=controls,
-        compiler=subject.resolved.compiler,
-        fingerprint=subject.fingerprint,
-        code=stored_code(subject.builds.get(None), subject.builds.get(winner) if winner else None),
-        search=SearchRecord(
-            engine=type(search.engine).__name__.lower(),
-            seed=seed,
-            space=subject.space.digest,
-            evaluations=tally.evaluations,
-            invalid=sum(tally.invalid.values()),
-            duplicates=tally.duplicates,
-            seconds=round(tally.seconds, 1),
-        ),
-        claims=proof.claims,
-        provenance=_provenance(subject),
-    )
-
-
-def _controls_table(target: str, winner: ControlsFile) -> Controls:
-    return Controls(
-        kind=winner.kind,
-        file=controls_file_name(target, winner.data),
-        sha256=winner.sha256,
-        size_bytes=len(winner.data),
-        knobs=dict(winner.knobs),
-    )
-
-
-def stored_code(baseline: BuildResult, tuned: BuildResult | None) -> dict[str, CodePair]:
-    """The ``[code]`` tables of two builds."""
-
-    def stored(built: BuildResult, entry: str) -> StoredCode:
-        return StoredCode(sha256=built.code[entry].sha256, metrics=dict(built.code[entry].metrics))
-
-    return {
-        entry: CodePair(
-            baseline=stored(baseline, entry), tuned=stored(tuned, entry) if tuned and entry in tuned.code else None
-        )
-        for entry in sorted(baseline.code)
-    }
-
-
-def _provenance(subject: Subject) -> Provenance:
-    files = [subject.nodeid.partition("::")[0], *subject.fingerprint.sources]
-    now = revision(subject.rootdir, files)
-    return Provenance(
-        commit=now.commit,
-        dirty=now.dirty,
-        tool=f"pytest-compileiq {__version__}",
-        runner=os.environ.get("GITHUB_RUN_ID"),
-    )
+def _unchecked(subject: Subject) -> tuple[str, ...]:
+    """What a search of an exact metric could not check on this machine."""
+    reason = subject.resolved.native
+    return () if reason is None else (f"correctness was not checked beyond the build: {reason}",)
 
 
 def _search_notes(tally: Tally) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pytest_compileiq.model import Candidate, FailureKind, Knobs
-from pytest_compileiq.space import Space
+from pytest_compileiq.model import Candidate, FailureKind
+from pytest_compileiq.space import Point, Space
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,19 @@ class Told:
 
 @dataclass(frozen=True)
 class Brief:
-    """What an engine is given at the start. ``seeds`` are knobs to try first (the previous winner, ``--tune-from``)."""
+    """What an engine is given at the start. ``seeds`` are to be tried first (the previous winner, ``--tune-from``)."""
 
     space: Space
     seed: int
     n_objectives: int = 1
     budget: int | None = None
-    seeds: Sequence[Knobs] = ()
+    seeds: Sequence[Candidate] = ()
     options: Mapping[str, Any] | None = None
+
+    def seed_points(self) -> list[Point]:
+        """The seeds that lie in the open space, as points."""
+        inside = (seed for seed in self.seeds if seed.blob is None and self.space.why_not(seed.knobs) is None)
+        return [self.space.point(seed.knobs) for seed in inside]
 
 
 class Engine(Protocol):

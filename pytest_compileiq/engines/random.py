@@ -22,7 +22,7 @@ class RandomSearch:
             raise MarkerError(f"engine 'random' takes no engine_options; got {', '.join(brief.options)}")
         self._space = brief.space
         self._rng = np.random.default_rng(brief.seed)
-        self._seeds = [brief.space.point(knobs) for knobs in brief.seeds if brief.space.why_not(knobs) is None]
+        self._seeds = brief.seed_points()
         self._asked: set[Point] = set()
 
     def ask(self, n: int) -> list[Candidate]:

@@ -6,27 +6,52 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 
 from pytest_compileiq.engines.base import Brief, Engine
+from pytest_compileiq.engines.compileiq import CompileIQ
 from pytest_compileiq.engines.ga import Ga
+from pytest_compileiq.engines.pack import Pack
 from pytest_compileiq.engines.random import RandomSearch
 from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.space import Space
 
 GROUP = "pytest_compileiq.engines"
-AUTO = "ga"
 
-BUILT_IN: dict[str, Callable[[Brief], Engine]] = {"ga": Ga, "random": RandomSearch}
+BUILT_IN: dict[str, Callable[[Brief], Engine]] = {
+    "compileiq": CompileIQ,
+    "ga": Ga,
+    "pack": Pack,
+    "random": RandomSearch,
+}
+_OPEN_ONLY = frozenset({"ga", "random"})
+
+
+def choose(name: str, space: Space) -> str:
+    """The engine that ``name`` means for ``space``: ``auto`` is ``compileiq`` for an opaque one, ``ga`` for an open.
+
+    Raises:
+        MarkerError: there is none, or it cannot search the space.
+    """
+    if name == "auto":
+        return "compileiq" if space.opaque else "ga"
+    if space.opaque is not None and name in _OPEN_ONLY:
+        raise MarkerError(
+            f"the engine {name!r} cannot draw from {space.opaque}: use --tune-engine=compileiq or pack, "
+            "or tune the public options with tune(space='options')"
+        )
+    known = {*BUILT_IN, *(point.name for point in entry_points(group=GROUP))}
+    if name not in known:
+        raise MarkerError(f"there is no engine {name!r}: expected auto, {', '.join(sorted(known))}")
+    return name
 
 
 def make(name: str, brief: Brief) -> Engine:
-    """The engine called ``name``; ``auto`` is ``ga``.
+    """The engine called ``name``.
 
     Raises:
-        MarkerError: there is none, naming those there are.
+        MarkerError: there is none, or it cannot search the space.
+        EnvironmentFault: it needs a package that is not installed.
     """
-    wanted = AUTO if name == "auto" else name
+    wanted = choose(name, brief.space)
     if wanted in BUILT_IN:
         return BUILT_IN[wanted](brief)
-    others = {point.name: point for point in entry_points(group=GROUP)}
-    if wanted in others:
-        engine: Engine = others[wanted].load()(brief)
-        return engine
-    raise MarkerError(f"there is no engine {name!r}: expected auto, {', '.join(sorted({*BUILT_IN, *others}))}")
+    engine: Engine = next(point for point in entry_points(group=GROUP) if point.name == wanted).load()(brief)
+    return engine

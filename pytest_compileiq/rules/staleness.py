@@ -50,14 +50,16 @@ class Choice:
 
 
 def choose(targets: Sequence[str], target: str, architecture: str) -> Choice:
-    """The artifact for ``target`` among the stored ones; the architecture selects, and never falls back."""
+    """The artifact for ``target`` among the stored ones; the architecture selects, and never falls back.
+
+    Of another compiler's line the target is named too, for what that line's controls do here, never to be applied.
+    """
     if target in targets:
         return Choice(target, "exact", f"{target} is stored")
     same = sorted(one for one in targets if one.rpartition("-")[0] == architecture)
     if same:
-        return Choice(
-            None, "other-compiler", f"the artifact is for {', '.join(same)}, and the compiler here makes {target}"
-        )
+        message = f"the artifact is for {', '.join(same)}, and the compiler here makes {target}"
+        return Choice(same[-1], "other-compiler", message)
     if targets:
         return Choice(
             None, "other-architecture", f"there are artifacts for {', '.join(sorted(targets))}, none for {target}"

@@ -17,6 +17,11 @@ class Device:
     power_limit_w: float | None = None
 
 
+def capability(arch: str) -> tuple[int, int]:
+    """``sm_90a`` → (9, 0), ``sm_103`` → (10, 3)."""
+    return divmod(int(arch.removeprefix("sm_").rstrip("af")), 10)
+
+
 class Clock(Protocol):
     """Times calls of a kernel.
 

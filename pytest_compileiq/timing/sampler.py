@@ -6,11 +6,12 @@ import gc
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from pytest_compileiq.model import Arm
 from pytest_compileiq.timing.base import Clock
+from pytest_compileiq.timing.watch import Disturbed, undisturbed
 
 ARMS: Mapping[str, Arm] = {"A": "baseline", "B": "tuned"}
 Call = Callable[[], object]
@@ -32,12 +33,13 @@ class BlockPlan:
 
 @dataclass(frozen=True)
 class Slot:
-    """One slot: its raw samples in the metric's unit, in the order taken."""
+    """One slot: its raw samples in the metric's unit, in the order taken; ``dropped`` when its quad was disturbed."""
 
     quad: int
     slot: int
     arm: Arm
     values: tuple[float, ...]
+    dropped: bool = False
 
 
 class ArmError(Exception):
@@ -54,13 +56,16 @@ def plan_block(random: Random, *, quads: int, samples: int) -> BlockPlan:
     return BlockPlan(outer, tuple("ABBA" if random.random() < 0.5 else "BAAB" for _ in range(quads)), samples)
 
 
-def sample_calls(plan: BlockPlan, calls: Mapping[Arm, Call], clock: Clock, tick: Call) -> list[Slot]:
+def sample_calls(
+    plan: BlockPlan, calls: Mapping[Arm, Call], clock: Clock, tick: Call, disturbed: Disturbed = undisturbed
+) -> list[Slot]:
     """Time both arms in the plan's order; the repeats inside a sample are equal for both.
 
     Args:
         calls: each arm's callable.
         clock: which clock times them.
         tick: called before every call, so that a watcher sees progress.
+        disturbed: asked after every quad.
 
     Raises:
         ArmError: a callable raised.
@@ -73,17 +78,19 @@ def sample_calls(plan: BlockPlan, calls: Mapping[Arm, Call], clock: Clock, tick:
             with _blame(arm):
                 return clock.seconds(calls[arm], repeats)
 
-        return sample_values(plan, once)
+        return sample_values(plan, once, disturbed)
 
 
-def sample_values(plan: BlockPlan, once: Callable[[Arm], float]) -> list[Slot]:
+def sample_values(plan: BlockPlan, once: Callable[[Arm], float], disturbed: Disturbed = undisturbed) -> list[Slot]:
     """Take ``once(arm)`` in the plan's order; the first value of every slot is discarded."""
     slots = []
     for quad, order in enumerate(plan.quads):
+        taken = []
         for slot, letter in enumerate(order):
             arm = ARMS[letter]
             once(arm)
-            slots.append(Slot(quad, slot, arm, tuple(once(arm) for _ in range(plan.samples))))
+            taken.append(Slot(quad, slot, arm, tuple(once(arm) for _ in range(plan.samples))))
+        slots += [replace(slot, dropped=True) for slot in taken] if disturbed() else taken
     return slots
 
 

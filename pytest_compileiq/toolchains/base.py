@@ -45,8 +45,8 @@ class Resolved(Protocol):
         architecture: what selects an artifact, e.g. ``x86-64-v3``.
         target: architecture and compiler line, e.g. ``x86-64-v3-gcc12``.
         clock: which clock times its kernels.
+        acf_line: whose ACFs it applies, e.g. ``ptxas13.3``; None when it takes none.
         native: whether this machine can run what it builds (a reason when it cannot, else None).
-        controls_kind: what its controls files are.
     """
 
     @property
@@ -58,23 +58,27 @@ class Resolved(Protocol):
     @property
     def clock(self) -> str: ...  # noqa: D102
     @property
-    def native(self) -> str | None: ...  # noqa: D102
+    def acf_line(self) -> str | None: ...  # noqa: D102
     @property
-    def controls_kind(self) -> str: ...  # noqa: D102
+    def native(self) -> str | None: ...  # noqa: D102
 
     def default_space(self) -> Space | None:
         """The compiler's own space, checked against the installed compiler; None when it has none."""
+        ...
+
+    def option_space(self) -> Space | None:
+        """The space of the compiler's public options, ``space="options"``; None when it has none."""
         ...
 
     def render(self, candidate: Candidate) -> ControlsFile:
         """The controls file for ``candidate``, one option a line, sorted; only knobs that begin with ``-``."""
         ...
 
-    def parse(self, data: bytes, knobs: Knobs) -> ControlsFile:
-        """Check committed ``data`` against what ``knobs`` render to, byte for byte.
+    def parse(self, kind: str, data: bytes, knobs: Knobs) -> ControlsFile:
+        """Check committed ``data`` of ``kind``: an options file against what ``knobs`` render to, byte for byte.
 
         Raises:
-            StoreError: they differ, or an option is not one a controls file may hold.
+            StoreError: they differ, an option is not one a controls file may hold, or it takes no such kind.
         """
         ...
 
@@ -90,8 +94,8 @@ class Resolved(Protocol):
         """
         ...
 
-    def options(self, controls_path: Path) -> tuple[str, ...]:
-        """The fragment that applies a controls file, for frameworks that compile for themselves."""
+    def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
+        """The fragment that applies ``controls``, which lie at ``path``, for frameworks that compile for themselves."""
         ...
 
     def load(self, built: BuildResult, used: set[str]) -> Any:

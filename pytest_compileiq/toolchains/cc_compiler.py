@@ -14,6 +14,7 @@ from pathlib import Path
 from pytest_compileiq.errors import EnvironmentFault, MarkerError
 from pytest_compileiq.process import Finished, run
 from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.commands import english
 
 _ANSWER_S = 30.0
 _EMPTY_FILE = ("-x", "c", os.devnull)
@@ -146,11 +147,6 @@ def ask(argv: Sequence[str], *, cwd: Path | None = None, tail_bytes: int = 4 * 2
             f"{' '.join(argv)} did not answer within {_ANSWER_S:g} s: the compiler or its wrapper hangs"
         )
     return finished
-
-
-def english() -> dict[str, str]:
-    """This process's environment, with messages untranslated: they are read for ``error:``."""
-    return {**os.environ, "LC_ALL": "C"}
 
 
 def first_error(output: str) -> str:

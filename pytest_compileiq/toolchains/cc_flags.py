@@ -54,7 +54,7 @@ def split_flags(flags: str, place: Place) -> Flags:
         MarkerError: a flag cannot be used, saying why.
     """
     try:
-        tokens = _rooted(shlex.split(flags), place)
+        tokens = rooted(shlex.split(flags), place)
     except ValueError as error:
         raise MarkerError(f"flags={flags!r}: {error}") from error
     for token in tokens:
@@ -73,19 +73,19 @@ def _unusable(token: str) -> str | None:
     return None
 
 
-def _rooted(tokens: Sequence[str], place: Place) -> list[str]:
+def rooted(tokens: Sequence[str], place: Place) -> list[str]:
     """``tokens`` with paths joined to their option (``-I dir`` is ``-Idir``) and relative to rootdir."""
-    rooted = []
+    found = []
     waiting = ""
     for token in tokens:
         if token in (*_TAKES_A_PATH, "-l", "-D", "-U") and not waiting:
             waiting = token
             continue
-        rooted.append(_with_rooted_path(waiting + token, place))
+        found.append(_with_rooted_path(waiting + token, place))
         waiting = ""
     if waiting:
         raise ValueError(f"{waiting} needs a value")
-    return rooted
+    return found
 
 
 def _with_rooted_path(flag: str, place: Place) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 
-from pytest_compileiq.errors import MarkerError, StoreError
+from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate, ControlsFile, Knobs, KnobValue
+from pytest_compileiq.toolchains.options_file import parse_rendered
 
 _MOST_OPTIONS = 1000
 _LONGEST_OPTION = 200
@@ -52,16 +53,7 @@ def parse_options(data: bytes, knobs: Knobs) -> ControlsFile:
     Raises:
         StoreError: they differ, or an option is not one that a controls file may hold.
     """
-    try:
-        rendered = render_options(Candidate(knobs))
-    except MarkerError as error:
-        raise StoreError(f"recorded knobs cannot stand in a controls file: {error}; run pytest --tune again") from error
-    if data != rendered.data:
-        raise StoreError(
-            f"the options file is not what its recorded knobs give, {_first_difference(data, rendered.data)}: "
-            "restore it from version control, or run pytest --tune again"
-        )
-    return rendered
+    return parse_rendered(data, knobs, render_options)
 
 
 def _option(name: str, value: KnobValue) -> str:
@@ -81,11 +73,3 @@ def _option(name: str, value: KnobValue) -> str:
             "put it in the toolchain's flags, where it applies to both arms"
         )
     return option
-
-
-def _first_difference(found: bytes, expected: bytes) -> str:
-    have, want = found.splitlines(keepends=True), expected.splitlines(keepends=True)
-    for number, (one, other) in enumerate(zip(have, want, strict=False), start=1):
-        if one != other:
-            return f"line {number} is {one[:80]!r} and should be {other[:80]!r}"
-    return f"it has {len(have)} lines and should have {len(want)}"

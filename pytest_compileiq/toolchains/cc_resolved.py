@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError
+from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, StoreError
 from pytest_compileiq.model import BuildResult, Candidate, CodeDigest, Compiler, ControlsFile, Knobs, sha256_hex
-from pytest_compileiq.process import TAIL_BYTES, run
+from pytest_compileiq.process import TAIL_BYTES
 from pytest_compileiq.space import Space
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc import Cc
-from pytest_compileiq.toolchains.cc_compiler import CcCompiler, ask, english, find_compiler, first_error
+from pytest_compileiq.toolchains.cc_compiler import CcCompiler, ask, find_compiler, first_error
 from pytest_compileiq.toolchains.cc_flags import Flags, relative_to_rootdir, split_flags
 from pytest_compileiq.toolchains.cc_options import parse_options, render_options
 from pytest_compileiq.toolchains.cc_space import cc_space
+from pytest_compileiq.toolchains.commands import Commands
 from pytest_compileiq.toolchains.elf import MachineCode, machine_code
+from pytest_compileiq.toolchains.make_rules import prerequisites
+from pytest_compileiq.toolchains.shared_library import load_library
 
 _LISTING_BYTES = 64 * 2**20
 _INSTRUCTION = re.compile(r"^ +[0-9a-f]+:\t", re.MULTILINE)
@@ -74,10 +75,14 @@ class CcResolved:
     output: Literal["library", "executable"]
     rootdir: Path
     clock: str = "cpu"
-    controls_kind: str = "options"
+    acf_line: str | None = None
 
     def default_space(self) -> Space:
         """The options of this compiler that matter, as far as the installed one knows them."""
+        return cc_space(self.program)
+
+    def option_space(self) -> Space:
+        """The same: all of a C compiler's controls are public options."""
         return cc_space(self.program)
 
     def render(self, candidate: Candidate) -> ControlsFile:
@@ -88,12 +93,16 @@ class CcResolved:
         """
         return render_options(candidate)
 
-    def parse(self, data: bytes, knobs: Knobs) -> ControlsFile:
+    def parse(self, kind: str, data: bytes, knobs: Knobs) -> ControlsFile:
         """Check committed ``data`` against what ``knobs`` render to, byte for byte.
 
         Raises:
-            StoreError: they differ, or an option is not one that a controls file may hold.
+            StoreError: they differ, an option is not one that a controls file may hold, or it is an opaque blob.
         """
+        if kind != "options":
+            raise StoreError(
+                f"{self.compiler.name} reads an options file, and this is a {kind}; run pytest --tune again"
+            )
         return parse_options(data, knobs)
 
     def sources(self) -> Mapping[str, str]:
@@ -124,7 +133,7 @@ class CcResolved:
         """
         out_dir = out_dir.absolute()
         out_dir.mkdir(parents=True, exist_ok=True)
-        commands = _Commands(self.compiler.name, self.rootdir, timeout_s)
+        commands = Commands(self.compiler.name, self.rootdir, timeout_s, first_error)
         objects = self._compile(commands, controls, out_dir)
         made = out_dir / ("kernel.so" if self.output == "library" else "program")
         link = [self.program.program, *self.flags.link, *map(str, objects), *self.flags.libraries, "-o", str(made)]
@@ -135,9 +144,9 @@ class CcResolved:
         metrics = {**held.program.metrics, **({} if instructions is None else {"instructions": instructions})}
         return BuildResult(made, self._entries(held), metrics, commands.log, seconds)
 
-    def options(self, controls_path: Path) -> tuple[str, ...]:
+    def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
         """``@file``."""
-        return (f"@{controls_path}",)
+        return (f"@{path}",)
 
     def load(self, built: BuildResult, used: set[str]) -> Any:
         """The library as :class:`ctypes.CDLL`, which adds the functions taken from it to ``used``; a program's path.
@@ -148,19 +157,14 @@ class CcResolved:
         if self.output == "executable":
             used.add("main")
             return built.path
-        try:
-            library = _Library(str(built.path))
-        except OSError as error:
-            raise BuildError(f"the built library cannot be loaded: {error}", kind="compile", log=built.log) from error
-        library.used = used
-        return library
+        return load_library(built, used)
 
-    def _compile(self, commands: _Commands, controls: ControlsFile | None, out_dir: Path) -> list[Path]:
+    def _compile(self, commands: Commands, controls: ControlsFile | None, out_dir: Path) -> list[Path]:
         response: tuple[str, ...] = ()
         if controls is not None:
             options_file = out_dir / "controls.rsp"
             options_file.write_bytes(controls.data)
-            response = self.options(options_file)
+            response = self.options(controls, options_file)
         objects = []
         for number, source in enumerate(self.source_paths):
             made = out_dir / f"{number}-{Path(source).stem}.o"
@@ -184,7 +188,7 @@ class CcResolved:
                 kind="compile",
                 log=finished.output[-TAIL_BYTES:],
             )
-        return _prerequisites(finished.output)
+        return prerequisites(finished.output)
 
     def _inside_rootdir(self, name: str) -> str | None:
         relative = os.path.relpath(self.rootdir / name, self.rootdir)
@@ -207,54 +211,6 @@ def _find_source(source: str, place: Place) -> str:
     if not path.is_file():
         raise MarkerError(f"Cc({source!r}): no such file: {path}; a source is named relative to the test file")
     return relative_to_rootdir(Path(source), place)
-
-
-@dataclass
-class _Commands:
-    """The compiler runs of one build, which share its time."""
-
-    name: str
-    rootdir: Path
-    timeout_s: float
-    log: str = ""
-    started: float = field(default_factory=time.monotonic)
-
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self.started
-
-    def run(self, argv: Sequence[str], what: str) -> None:
-        finished = run(argv, timeout_s=max(0.0, self.timeout_s - self.seconds), cwd=self.rootdir, env=english())
-        self.log = (self.log + finished.output)[-TAIL_BYTES:]
-        if finished.timed_out:
-            message = f"{self.name} did not finish {what} within {self.timeout_s:g} s and was killed; see timeout_s"
-            raise BuildError(message, kind="timeout", log=self.log)
-        if finished.returncode < 0:
-            message = f"{self.name} was killed by signal {-finished.returncode} at {what}"
-            raise BuildError(message, kind="compile", log=self.log)
-        if finished.returncode != 0:
-            message = f"{self.name} refuses {what}: {first_error(finished.output)}"
-            raise BuildError(message, kind="compile", log=self.log)
-
-
-class _Library(ctypes.CDLL):
-    """A library that remembers which of its functions were taken."""
-
-    used: set[str]
-
-    def __getitem__(self, name_or_ordinal: Any) -> Any:
-        function = super().__getitem__(name_or_ordinal)
-        self.used.add(str(name_or_ordinal))
-        return function
-
-
-def _prerequisites(rules: str) -> set[str]:
-    """The files that Makefile rules depend on, unquoted as GNU cpp quotes them."""
-    names: set[str] = set()
-    for rule in rules.replace("\\\n", " ").splitlines():
-        words = re.findall(r"(?:\\[ #]|[^\s])+", rule.partition(": ")[2])
-        names |= {re.sub(r"\\([ #])", r"\1", word).replace("$$", "$") for word in words}
-    return names
 
 
 def _count_instructions(objects: Sequence[Path]) -> int | None:

@@ -22,8 +22,9 @@ from pytest_compileiq.model import CodeDigest
 _FUNCTION_TYPES = frozenset({"STT_FUNC", "STT_LOOS"})  # STT_LOOS is GNU's indirect function
 _NAMED_TYPES = _FUNCTION_TYPES | {"STT_OBJECT"}
 _VISIBLE = frozenset({"STV_DEFAULT", "STV_PROTECTED"})
-# Notes hold property bits and build ids; unwind tables repeat what the code already says.
-_SKIPPED_SECTIONS = (".note", ".eh_frame")
+# Notes hold property bits and build ids; unwind tables repeat what the code already says; device code embedded by nvcc
+# is digested from its cubins.
+_SKIPPED_SECTIONS = (".note", ".eh_frame", ".nv_fatbin")
 
 
 @dataclass(frozen=True)

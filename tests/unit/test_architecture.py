@@ -13,10 +13,10 @@ PACKAGE = Path(pytest_compileiq.__file__).parent
 LAYERS = (
     ("values", ("model", "space", "errors", "config", "__init__")),
     ("rules", ("rules",)),
-    ("world", ("process", "watchdog", "store", "samples", "vcs", "benchmark", "worker")),
+    ("world", ("process", "watchdog", "store", "samples", "packs", "vcs", "benchmark", "worker")),
     ("families", ("toolchains", "engines", "timing", "report")),
-    ("evaluation", ("marker", "builds", "fixture", "subject", "evaluate", "pool")),
-    ("use cases", ("search", "prove", "tune", "replay")),
+    ("evaluation", ("marker", "builds", "fixture", "frameworks", "subject", "evaluate", "pool")),
+    ("use cases", ("search", "prove", "record", "tune", "replay", "doctor")),
     ("session", ("session",)),
     ("surface", ("plugin", "cli")),
 )

@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 
 from pytest_compileiq.engines.base import Brief, Told
-from pytest_compileiq.engines.registry import BUILT_IN, make
-from pytest_compileiq.errors import MarkerError
-from pytest_compileiq.space import Space, choice, literal, log_sampling
+from pytest_compileiq.engines.compileiq import described, knobs_of
+from pytest_compileiq.engines.registry import choose, make
+from pytest_compileiq.errors import EnvironmentFault, MarkerError
+from pytest_compileiq.model import Candidate
+from pytest_compileiq.space import PtxasSearchSpace, Space, choice, literal, log_sampling
 from pytest_compileiq.space import range as steps
+from tests import needs
 
+OPEN = ("ga", "random")
 SMALL = Space.from_mapping(
     {"-O": choice([1, 2, 3]), "-funroll-loops": literal("", 0.5), "group": {"-g": choice(["a", "b"])}}
 )
@@ -46,28 +50,30 @@ def scored(candidate) -> Told:
     return Told(candidate, (cost(candidate.knobs),))
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", OPEN)
 def test_an_engine_ends_when_the_space_is_exhausted_and_repeats_nothing(name):
     asked = search(make(name, Brief(SMALL, 1)), 1000, lambda candidate: Told(candidate, (float(len(candidate.knobs)),)))
     assert len(asked) == SMALL.size == 18
     assert len({tuple(sorted(knobs.items())) for knobs in asked}) == 18
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", OPEN)
 def test_an_engine_survives_when_every_candidate_fails(name):
     assert len(search(make(name, Brief(LARGE, 1)), 60, lambda candidate: Told(candidate, failure="crash"))) == 60
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", OPEN)
 def test_equal_seeds_give_equal_searches_and_others_do_not(name):
     first, again, other = (search(make(name, Brief(LARGE, seed)), 40, scored) for seed in (3, 3, 4))
     assert first == again != other
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", OPEN)
 def test_seeds_are_tried_first_and_foreign_ones_left_out(name):
     seed = LARGE.knobs(LARGE.sample(np.random.default_rng(0)))
-    asked = search(make(name, Brief(LARGE, 1, seeds=[{"-other": 1}, seed])), 4, scored)
+    asked = search(
+        make(name, Brief(LARGE, 1, seeds=[Candidate({"-other": 1}), Candidate({}, b"acf"), Candidate(seed)])), 4, scored
+    )
     assert seed in asked[:2]
 
 
@@ -76,7 +82,7 @@ def test_ga_beats_random_at_equal_evaluations():
         name: np.median(
             [min(cost(knobs) for knobs in search(make(name, Brief(LARGE, seed)), 100, scored)) for seed in range(3)]
         )
-        for name in BUILT_IN
+        for name in OPEN
     }
     assert best["ga"] < best["random"] - 0.1
 
@@ -97,9 +103,99 @@ def test_ga_takes_several_objectives_and_many_duplicates():
 
 
 def test_unknown_engines_and_options_are_named():
-    with pytest.raises(MarkerError, match="no engine 'genetic': expected auto, ga, random"):
+    with pytest.raises(MarkerError, match="no engine 'genetic': expected auto, compileiq, ga, pack, random"):
         make("genetic", Brief(SMALL, 1))
     with pytest.raises(MarkerError, match="no option 'generations': expected pool_size"):
         make("ga", Brief(SMALL, 1, options={"generations": 3}))
     with pytest.raises(MarkerError, match="pool_size = 0"):
         make("ga", Brief(SMALL, 1, options={"pool_size": 0}))
+
+
+OPAQUE = Space((), PtxasSearchSpace())
+MIXED = Space.merge(
+    Space.from_mapping(
+        {"-O": choice([1, 2, 3]), "warps": choice(["a", "b", "c"], 0.5), "group": {"x": steps(0, 9, knockout_prob=0.5)},
+         "on": literal(True, 0.5)}
+    ),
+    Space((), PtxasSearchSpace(variant="att")),
+)  # fmt: skip
+
+
+def test_auto_takes_compileiq_for_an_opaque_space_and_ga_for_an_open_one():
+    assert (choose("auto", OPAQUE), choose("auto", MIXED), choose("auto", SMALL)) == ("compileiq", "compileiq", "ga")
+    for name in OPEN:
+        with pytest.raises(MarkerError, match=f"engine '{name}' cannot draw from CompileIQ's ptxas 13.3 space"):
+            make(name, Brief(OPAQUE, 1))
+
+
+def test_pack_asks_for_what_it_is_given_in_order_and_nothing_else():
+    given = [Candidate({}, bytes([number]), origin=str(number)) for number in range(5)]
+    engine = make("pack", Brief(OPAQUE, 1, seeds=given))
+    assert [engine.ask(4), engine.ask(4), engine.ask(4)] == [given[:4], given[4:], []]
+    with pytest.raises(MarkerError, match="--tune-from=DIRECTORY"):
+        make("pack", Brief(OPAQUE, 1))
+
+
+def test_knobs_go_to_compileiq_and_back_by_index():
+    space = Space(MIXED.genes)
+    names = [gene["name"] for gene in described(space)]
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        point = space.sample(rng)
+        drawn = {name: index for name, index in zip(names, point, strict=True) if index >= 0}
+        drawn = {name: index for name, index in drawn.items() if space.genes[int(name)].kind != "switch"}
+        assert knobs_of(space, drawn) == space.knobs(point)
+
+
+@needs.compileiq
+@needs.search_spaces
+@pytest.mark.parametrize("space", [OPAQUE, MIXED, Space(MIXED.genes)], ids=["opaque", "mixed", "open"])
+def test_compileiq_draws_from_the_space_takes_scores_and_failures_and_goes_on(space):
+    engine = make("compileiq", Brief(space, 1, seeds=[Candidate({}, b"previous winner")], options={"pool_size": 6}))
+    assert engine.ask(4) == [Candidate({}, b"previous winner")]
+    seen = []
+    for _ in range(5):
+        asked = engine.ask(4)
+        seen += asked
+        engine.tell(
+            [Told(asked[0], (0.1,)), Told(asked[1], failure="crash"), *(Told(one, (-0.2,)) for one in asked[2:])]
+        )
+    assert len(seen) == 20
+    assert all(space.why_not(one.knobs) is None for one in seen)
+    assert all((one.blob is not None) == (space.opaque is not None) for one in seen)
+    if space.opaque:
+        assert len({one.blob for one in seen}) > 10
+
+
+@needs.compileiq
+@needs.search_spaces
+def test_compileiq_takes_several_objectives():
+    engine = make("compileiq", Brief(OPAQUE, 1, n_objectives=2))
+    asked = engine.ask(3)
+    engine.tell([Told(asked[0], (0.1, -0.2)), Told(asked[1], failure="wrong"), Told(asked[2], (0.0, 0.3))])
+    assert engine.ask(1)
+
+
+@needs.compileiq
+def test_a_search_space_that_cannot_be_had_is_one_sentence(monkeypatch, tmp_path):
+    monkeypatch.setenv("CIQ_SEARCH_SPACES_DIR", str(tmp_path))
+    with pytest.raises(
+        EnvironmentFault, match=r"CompileIQ's ptxas 13\.3 space .* cannot be had: .*CIQ_SEARCH_SPACES_DIR"
+    ):
+        make("compileiq", Brief(OPAQUE, 1))
+
+
+@needs.compileiq
+@pytest.mark.parametrize("options", [{"pool_size": 5}, {"generations": 0}, {"mutate_rate": 0.5}, {"pool_size": True}])
+def test_compileiq_s_options_are_checked(options):
+    with pytest.raises(MarkerError, match="engine 'compileiq'"):
+        make("compileiq", Brief(OPAQUE, 1, options=options))
+
+
+def test_ga_takes_a_knob_with_one_number():
+    space = Space.from_mapping({"-a=": choice([16], knockout_prob=0.5), "-b=": steps(3, 3), "-c": choice([1, 2, 3])})
+    assert len(search(make("ga", Brief(space, 1)), 100, scored_by_count)) == space.size == 6
+
+
+def scored_by_count(candidate) -> Told:
+    return Told(candidate, (float(len(candidate.knobs)),))

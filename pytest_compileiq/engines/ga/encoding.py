@@ -49,7 +49,7 @@ class Encoding:
             else:
                 cuts = _cuts(count)
                 columns += [(number, "at least", int(cut)) for cut in cuts]
-                shares += [1.0 / len(cuts)] * len(cuts)
+                shares += [1.0 / max(len(cuts), 1)] * len(cuts)
         return cls(space, np.array([column[0] for column in columns]), np.array(shares), tuple(columns))
 
     def features(self, points: Points) -> Floats:

@@ -79,9 +79,8 @@ class Ga:
         if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 10_000:
             raise MarkerError(f"engine 'ga': pool_size = {size!r}: expected an integer from 1 to 10000")
         self._enqueue(self._baseline(), "baseline")
-        for knobs in brief.seeds:
-            if brief.space.why_not(knobs) is None:
-                self._enqueue(brief.space.point(knobs), "seed")
+        for point in brief.seed_points():
+            self._enqueue(point, "seed")
         for number in range(size):
             self._enqueue_random(sparse=number % 2 == 1)
 

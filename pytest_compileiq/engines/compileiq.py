@@ -1,0 +1,163 @@
+"""NVIDIA's CompileIQ as an engine: the only one that can draw from the compilers' opaque spaces.
+
+The package runs in a process of its own and is spoken to through its public ask and tell, so that its import, its
+multiprocessing and its logging never touch the user's pytest.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pytest_compileiq.engines import compileiq_host
+from pytest_compileiq.engines.base import Brief, Told
+from pytest_compileiq.errors import EnvironmentFault, MarkerError
+from pytest_compileiq.model import Candidate
+from pytest_compileiq.space import OFF, SEARCH_SPACES_TAG, Space
+
+_INSTALL = "pip install 'pytest-compileiq[compileiq]'"
+_OPTIONS = {"pool_size": (6, 10_000), "generations": (1, 1_000_000)}
+
+
+class CompileIQ:
+    """A search by NVIDIA's package over named knobs, an opaque space, or both.
+
+    Options have CompileIQ's names: ``pool_size`` (the batch of a generation, at least 6) and ``generations``.
+    """
+
+    def __init__(self, brief: Brief) -> None:
+        """Start the package's process.
+
+        Raises:
+            EnvironmentFault: it is not installed, or a search space cannot be had.
+            MarkerError: an option is not one of its own.
+        """
+        if importlib.util.find_spec("compileiq") is None:
+            raise EnvironmentFault(f"the engine 'compileiq' is NVIDIA's package, which is not installed: {_INSTALL}")
+        self._space = brief.space
+        self._seeds = list(brief.seeds)
+        # By identity: a blob may be drawn twice, and the package scores draws, not blobs.
+        self._pending: dict[int, tuple[Candidate, str]] = {}
+        self._ended = False
+        self._home = tempfile.TemporaryDirectory(prefix="compileiq-engine-")
+        self._log = Path(self._home.name) / "log"
+        with self._log.open("wb") as log:
+            # Outside the run's guard, which would take it for something that a candidate left behind; it ends with
+            # its standard input, so with this process, however that ends.
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", compileiq_host.__file__],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=self._home.name, text=True,
+                start_new_session=True,
+            )  # fmt: skip
+        weakref.finalize(self, _end, self._process, self._home)
+        try:
+            self._talk(self._start(brief))
+        except EnvironmentFault as error:
+            what = brief.space.opaque or "a search by CompileIQ"
+            raise EnvironmentFault(
+                f"{what} cannot be had: {error}; with no network, get the files of the release {SEARCH_SPACES_TAG} of "
+                "NVIDIA/CompileIQ elsewhere and set CIQ_SEARCH_SPACES_DIR to their directory"
+            ) from error
+
+    def _start(self, brief: Brief) -> dict[str, Any]:
+        options = _options(brief)
+        return {
+            "opaque": asdict(brief.space.opaque) if brief.space.opaque else None,
+            "knobs": described(brief.space),
+            "objectives": brief.n_objectives,
+            "cache": self._home.name,
+            "sys_path": sys.path,
+            "pool_size": options.get("pool_size"),
+            "generations": options.get("generations", _OPTIONS["generations"][1]),
+        }
+
+    def ask(self, n: int) -> list[Candidate]:
+        """Up to ``n`` candidates, seeds first; none once the space or the configured generations are exhausted."""
+        if self._seeds:
+            seeds, self._seeds = self._seeds[:n], self._seeds[n:]
+            return seeds
+        if self._ended:
+            return []
+        answer = self._talk({"ask": n})
+        self._ended = answer["ended"]
+        candidates = []
+        for drawn in answer["candidates"]:
+            blob = bytes.fromhex(drawn["blob"]) if drawn["blob"] is not None else None
+            candidate = Candidate(knobs_of(self._space, drawn["knobs"]), blob, origin="compileiq")
+            self._pending[id(candidate)] = (candidate, drawn["id"])
+            candidates.append(candidate)
+        return candidates
+
+    def tell(self, results: Sequence[Told]) -> None:
+        """Scores of what the package drew; a failure is its invalid score, and of seeds it is not told."""
+        scores = [
+            {"id": self._pending.pop(id(told.candidate))[1], "score": list(told.scores) if told.scores else None}
+            for told in results
+            if id(told.candidate) in self._pending
+        ]
+        if scores:
+            self._talk({"tell": scores})
+
+    def _talk(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(message) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except OSError:
+            line = ""
+        if not line:
+            said = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            raise EnvironmentFault(f"CompileIQ ended unexpectedly: {said[-1][:300] if said else 'it said nothing'}")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise EnvironmentFault(f"CompileIQ: {answer['error']}")
+        return answer
+
+
+def _end(process: subprocess.Popen[str], home: tempfile.TemporaryDirectory[str]) -> None:
+    """Nothing of the package outlives its engine."""
+    process.kill()
+    process.communicate()
+    home.cleanup()
+
+
+def described(space: Space) -> list[dict[str, Any]]:
+    """The genes as the package's process rebuilds them: by index, since it would turn booleans into numbers."""
+    return [
+        {
+            "name": str(number), "parent": gene.parent, "switch": gene.kind == "switch", "count": len(gene.values),
+            "ordered": gene.kind in ("ordinal", "integer", "log"), "knockout_prob": gene.knockout_prob,
+        }
+        for number, gene in enumerate(space.genes)
+    ]  # fmt: skip
+
+
+def knobs_of(space: Space, drawn: Mapping[str, int]) -> dict[str, Any]:
+    """The knobs of indices drawn by gene number; what is absent is off."""
+    point = [int(drawn.get(str(number), OFF)) for number in range(len(space.genes))]
+    for number in range(len(point) - 1, -1, -1):
+        parent = space.genes[number].parent
+        if parent is not None and point[number] != OFF:
+            point[parent] = 0
+    return space.knobs(point)
+
+
+def _options(brief: Brief) -> dict[str, int]:
+    options = dict(brief.options or {})
+    if unknown := sorted(set(options) - set(_OPTIONS)):
+        raise MarkerError(f"engine 'compileiq' has no option {unknown[0]!r}: expected {', '.join(_OPTIONS)}")
+    for name, value in options.items():
+        low, high = _OPTIONS[name]
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise MarkerError(f"engine 'compileiq': {name} = {value!r}: expected an integer from {low} to {high}")
+    return options

@@ -1,0 +1,92 @@
+"""What a search leaves behind: the artifact's tables, from what was built, proven and found."""
+
+from __future__ import annotations
+
+import os
+
+from pytest_compileiq import __version__
+from pytest_compileiq.model import (
+    ACF_NOTICE,
+    Artifact,
+    BuildResult,
+    CodePair,
+    Controls,
+    ControlsFile,
+    Provenance,
+    SearchRecord,
+    StoredCode,
+)
+from pytest_compileiq.prove import Proof
+from pytest_compileiq.report.progress import Tally
+from pytest_compileiq.store import controls_file_name
+from pytest_compileiq.subject import Subject
+from pytest_compileiq.vcs import revision
+
+
+def search_record(subject: Subject, tally: Tally, engine: str, seed: int) -> SearchRecord:
+    """How the controls were found."""
+    return SearchRecord(
+        engine=engine,
+        seed=seed,
+        space=subject.space.digest,
+        evaluations=tally.evaluations,
+        invalid=sum(tally.invalid.values()),
+        duplicates=tally.duplicates,
+        seconds=round(tally.seconds, 1),
+    )
+
+
+def make_artifact(subject: Subject, proof: Proof, search: SearchRecord) -> Artifact:
+    """The artifact of a search: the proven winner, or that nothing beats the defaults."""
+    target, winner = subject.resolved.target, proof.winner
+    return Artifact(
+        benchmark=subject.nodeid,
+        target=target,
+        outcome="tuned" if winner else "baseline",
+        reason=None if winner else proof.reason,
+        controls=controls_table(target, winner) if winner else None,
+        compiler=subject.resolved.compiler,
+        fingerprint=subject.fingerprint,
+        code=stored_code(subject.builds.get(None), subject.builds.get(winner) if winner else None),
+        search=search,
+        claims=proof.claims,
+        provenance=provenance_of(subject, winner),
+    )
+
+
+def controls_table(target: str, winner: ControlsFile) -> Controls:
+    """The ``[controls]`` table of ``winner``."""
+    return Controls(
+        kind=winner.kind,
+        file=controls_file_name(target, winner.data),
+        sha256=winner.sha256,
+        size_bytes=len(winner.data),
+        knobs=dict(winner.knobs),
+    )
+
+
+def stored_code(baseline: BuildResult, tuned: BuildResult | None) -> dict[str, CodePair]:
+    """The ``[code]`` tables of two builds."""
+
+    def stored(built: BuildResult, entry: str) -> StoredCode:
+        return StoredCode(sha256=built.code[entry].sha256, metrics=dict(built.code[entry].metrics))
+
+    return {
+        entry: CodePair(
+            baseline=stored(baseline, entry), tuned=stored(tuned, entry) if tuned and entry in tuned.code else None
+        )
+        for entry in sorted(baseline.code)
+    }
+
+
+def provenance_of(subject: Subject, winner: ControlsFile | None) -> Provenance:
+    """Where the artifact comes from: commit, tool, CI run, and the notice that an ACF carries."""
+    files = [subject.nodeid.partition("::")[0], *subject.fingerprint.sources]
+    now = revision(subject.rootdir, files)
+    return Provenance(
+        commit=now.commit,
+        dirty=now.dirty,
+        tool=f"pytest-compileiq {__version__}",
+        runner=os.environ.get("GITHUB_RUN_ID"),
+        notice=ACF_NOTICE if winner is not None and winner.kind == "blob" else None,
+    )

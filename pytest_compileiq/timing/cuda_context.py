@@ -1,0 +1,64 @@
+"""The GPU that CUDA shows, through cuda-core, and the stream that this package's own launches go to."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib import import_module
+from typing import Any
+
+from pytest_compileiq.errors import EnvironmentFault, NoDevice
+
+INSTALL = "pip install 'pytest-compileiq[cuda]'"
+_DRIVER = "libcuda.so.1"
+_capture_stream: ContextVar[Any] = ContextVar("capture_stream")
+
+
+def cuda_core() -> Any:
+    """The module ``cuda.core``.
+
+    Raises:
+        NoDevice: this machine has no NVIDIA driver.
+        EnvironmentFault: cuda-core is not installed, or does not import.
+    """
+    # Asked first: without a driver, cuda-core's first call fails and its second one never returns (seen with 1.2.2).
+    try:
+        ctypes.CDLL(_DRIVER)
+    except OSError as error:
+        raise NoDevice(f"there is no NVIDIA driver here ({error}): run this on a machine with a GPU") from error
+    try:
+        return import_module("cuda.core")
+    except ImportError as error:
+        raise EnvironmentFault(f"cuda-core, which drives the GPU, does not import ({error}): {INSTALL}") from error
+
+
+def visible_gpu(core: Any) -> Any:
+    """The ``cuda.core.Device`` in use: the current context's, else the first visible one. Makes no context.
+
+    Raises:
+        NoDevice: CUDA shows none.
+    """
+    try:
+        return core.Device()
+    except Exception as error:  # CUDAError, or ValueError when the driver counts none
+        mask = os.environ.get("CUDA_VISIBLE_DEVICES")
+        shown = "CUDA_VISIBLE_DEVICES is not set" if mask is None else f"CUDA_VISIBLE_DEVICES={mask!r}"
+        raise NoDevice(f"CUDA shows no device ({error}; {shown}): see what nvidia-smi -L lists") from error
+
+
+def current_stream(core: Any) -> Any:
+    """Where to launch now: the stream being captured, else the legacy default stream."""
+    return _capture_stream.get(core.LEGACY_DEFAULT_STREAM)
+
+
+@contextmanager
+def launching_on(stream: Any) -> Iterator[None]:
+    """Make ``stream`` the current one."""
+    token = _capture_stream.set(stream)
+    try:
+        yield
+    finally:
+        _capture_stream.reset(token)

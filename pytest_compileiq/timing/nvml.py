@@ -1,0 +1,227 @@
+"""What NVML says about the GPU: clocks, throttling, power, energy, and who else computes on it.
+
+What a device or its driver does not support is None, never an exception.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from pytest_compileiq.errors import EnvironmentFault, NoDevice
+from pytest_compileiq.timing.cuda_context import INSTALL
+
+# nvmlClocksEventReason*: why the clocks are not higher.
+_REASONS = {
+    0x01: "idle",
+    0x02: "application clocks",
+    0x04: "software power cap",
+    0x08: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake",
+    0x100: "display clocks",
+}
+# A power cap is left out: a tuned kernel that draws more power may cause it, and then it belongs to the result.
+_DISTURBING = (0x08, 0x20, 0x40, 0x80)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A GPU at one moment; None where NVML does not say.
+
+    Attributes:
+        throttle_reasons: why the clocks are not higher, in words.
+        energy_mj: millijoules since the driver was loaded; the counter moves every few ten milliseconds.
+        foreign_pids: processes of others that hold a compute context. Some drivers number processes as the host does;
+            one that has no entry in this ``/proc`` may be ourselves, and is left out.
+    """
+
+    sm_clock_mhz: int | None
+    memory_clock_mhz: int | None
+    throttle_reasons: tuple[str, ...] | None
+    power_w: float | None
+    temperature_c: int | None
+    energy_mj: int | None
+    foreign_pids: tuple[int, ...] | None
+
+
+def snapshot(device: int | str = 0, *, root: int | None = None) -> Snapshot | None:
+    """The GPU as it is now, or None where NVML or the device is not to be had.
+
+    Args:
+        device: CUDA's ordinal among the devices that ``CUDA_VISIBLE_DEVICES`` shows, or a UUID.
+        root: the process whose descendants and ancestors are not foreign; this one unless given. A worker that has
+            siblings names its parent.
+    """
+    nvml = _library()
+    if nvml is None:
+        return None
+    try:
+        handle = _find(nvml, device)
+        physical = _physical(nvml, handle)
+    except (nvml.NVMLError, LookupError):
+        return None
+    milliwatts = _ask(nvml, "nvmlDeviceGetPowerUsage", handle)
+    return Snapshot(
+        sm_clock_mhz=_ask(nvml, "nvmlDeviceGetClockInfo", physical, nvml.NVML_CLOCK_SM),
+        memory_clock_mhz=_ask(nvml, "nvmlDeviceGetClockInfo", physical, nvml.NVML_CLOCK_MEM),
+        throttle_reasons=_words(_ask(nvml, "nvmlDeviceGetCurrentClocksEventReasons", physical)),
+        power_w=None if milliwatts is None else milliwatts * 1e-3,
+        temperature_c=_ask(nvml, "nvmlDeviceGetTemperature", physical, nvml.NVML_TEMPERATURE_GPU),
+        energy_mj=_ask(nvml, "nvmlDeviceGetTotalEnergyConsumption", handle),
+        foreign_pids=_foreign(_ask(nvml, "nvmlDeviceGetComputeRunningProcesses", handle), root or os.getpid()),
+    )
+
+
+def hardware_slowdown(seen: Snapshot) -> str | None:
+    """Why a quad measured around ``seen`` does not count: heat or a power brake, in words; None when it does."""
+    disturbing = {_REASONS[bit] for bit in _DISTURBING}
+    return ", ".join(reason for reason in seen.throttle_reasons or () if reason in disturbing) or None
+
+
+def energy_joules(before: Snapshot, after: Snapshot) -> float | None:
+    """What the GPU consumed between two snapshots, or None where it does not count or the counter was reset."""
+    if before.energy_mj is None or after.energy_mj is None or after.energy_mj < before.energy_mj:
+        return None
+    return (after.energy_mj - before.energy_mj) * 1e-3
+
+
+def driver_version() -> str | None:
+    """``580.65.06``, or None where NVML is not to be had."""
+    nvml = _library()
+    return None if nvml is None else _ask(nvml, "nvmlSystemGetDriverVersion")
+
+
+def power_limit_w(device: int | str = 0) -> float | None:
+    """The power limit of ``device`` (as in :func:`snapshot`) in watts, or None where it is not known."""
+    nvml = _library()
+    if nvml is None:
+        return None
+    try:
+        physical = _physical(nvml, _find(nvml, device))
+    except (nvml.NVMLError, LookupError):
+        return None
+    milliwatts = _ask(nvml, "nvmlDeviceGetPowerManagementLimit", physical)
+    return None if milliwatts is None else milliwatts * 1e-3
+
+
+def device_lock_name() -> str:
+    """The UUID of the first visible GPU or MIG device, which names the file that locks it.
+
+    Raises:
+        EnvironmentFault: NVML is not to be had, or (:class:`NoDevice`) it does not show the device.
+    """
+    nvml = _library()
+    if nvml is None:
+        raise EnvironmentFault(f"NVML, which names the GPU to be locked, is not to be had: {INSTALL}, and a driver")
+    try:
+        uuid: str = nvml.nvmlDeviceGetUUID(_find(nvml, 0))
+    except (nvml.NVMLError, LookupError) as error:
+        raise NoDevice(f"NVML shows no GPU to measure on: {error}; see what nvidia-smi -L lists") from error
+    return uuid
+
+
+def _library() -> Any:
+    """The initialised module ``pynvml``, or None. Initialising again only counts a reference."""
+    try:
+        nvml = import_module("pynvml")
+    except ImportError:
+        return None
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
+        return None
+    return nvml
+
+
+def _ask(nvml: Any, query: str, *arguments: Any) -> Any:
+    try:
+        return getattr(nvml, query)(*arguments)
+    except nvml.NVMLError:
+        return None
+
+
+def _physical(nvml: Any, handle: Any) -> Any:
+    """The GPU that a MIG device is a part of: clocks, heat and power limit are the whole GPU's."""
+    if not _ask(nvml, "nvmlDeviceIsMigDeviceHandle", handle):
+        return handle
+    return nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
+
+
+def _words(reasons: int | None) -> tuple[str, ...] | None:
+    return None if reasons is None else tuple(word for bit, word in _REASONS.items() if reasons & bit)
+
+
+# ── which device: CUDA C++ Programming Guide, "CUDA Environment Variables" ───────────────────────────────────────
+
+
+def _find(nvml: Any, device: int | str) -> Any:
+    """NVML's handle of a UUID, or of CUDA's ``device``-th visible device.
+
+    Raises:
+        LookupError: there is no such device, or it cannot be told which one it is.
+    """
+    if isinstance(device, str):
+        return _named(nvml, device)
+    mask = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if mask is None:
+        return _numbered(nvml, device)
+    # The first name that names nothing hides all that follow, so each up to the wanted one has to be found.
+    handles = [_named(nvml, name.strip()) for name in mask.split(",")[: device + 1]]
+    if len(handles) <= device:
+        raise LookupError(f"CUDA_VISIBLE_DEVICES={mask!r} shows no device {device}")
+    return handles[device]
+
+
+def _named(nvml: Any, name: str) -> Any:
+    if name.isdecimal():
+        return _numbered(nvml, int(name))
+    if name.startswith("MIG-"):
+        return nvml.nvmlDeviceGetHandleByUUID(name)
+    # CUDA takes the beginning of a UUID for the whole one where that is enough.
+    meant = [gpu for gpu in _gpus(nvml) if name.startswith("GPU-") and nvml.nvmlDeviceGetUUID(gpu).startswith(name)]
+    if len(meant) != 1:
+        raise LookupError(f"{name!r} names {len(meant) or 'no'} GPUs")
+    return meant[0]
+
+
+def _numbered(nvml: Any, number: int) -> Any:
+    """The GPU with CUDA's ``number``; NVML counts in the order of the bus, CUDA the fastest first unless told."""
+    by_bus = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+    if not by_bus and len({nvml.nvmlDeviceGetName(gpu) for gpu in _gpus(nvml)}) > 1:
+        raise LookupError(
+            f"which GPU is number {number} is ambiguous among several models: set CUDA_DEVICE_ORDER=PCI_BUS_ID"
+        )
+    return nvml.nvmlDeviceGetHandleByIndex(number)
+
+
+def _gpus(nvml: Any) -> list[Any]:
+    return [nvml.nvmlDeviceGetHandleByIndex(number) for number in range(nvml.nvmlDeviceGetCount())]
+
+
+# ── whose processes ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _foreign(processes: Iterable[Any] | None, root: int) -> tuple[int, ...] | None:
+    if processes is None:
+        return None
+    ours = set(_lineage(root))
+    lineages = {process.pid: list(_lineage(process.pid)) for process in processes}
+    return tuple(sorted(pid for pid, line in lineages.items() if line and pid not in ours and root not in line))
+
+
+def _lineage(pid: int) -> Iterator[int]:
+    """``pid``, its parent and so on, as far as this ``/proc`` knows them."""
+    while pid:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return
+        yield pid
+        pid = int(stat.rpartition(")")[2].split()[1])

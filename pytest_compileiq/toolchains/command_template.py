@@ -1,0 +1,161 @@
+"""Commands with places for controls: what may stand in a place, and that it never becomes more than that.
+
+Words are split before anything is put into them, once, and no shell reads them. A value holds no slash, so that it
+names no file outside its place, and where it begins a word it is neither an option nor ``@file``, which many compilers
+read as more words.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.model import Candidate, ControlsFile, Knobs, KnobValue
+
+OPTIONS = "options"
+OWN_PLACES = frozenset({"source", "sources", "out_dir", "out", OPTIONS})
+
+_PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_WHOLE_WORDS = ("{sources}", "{options}")
+_OPTION = re.compile(r"--?[A-Za-z0-9][!-~]*")
+_NAMES_THE_HOST = re.compile(r"(?:^|.*=)native")
+_LONGEST_VALUE = 50_000
+
+Step = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Template:
+    """Steps as words with places in them.
+
+    Attributes:
+        steps: the words of each step, the first of which is a program.
+        defaults: what stands in each knob's place when the knob is off, as in the baseline.
+    """
+
+    steps: tuple[Step, ...]
+    defaults: Mapping[str, str]
+
+    def words(self, knobs: Knobs, own: Mapping[str, Sequence[str]]) -> list[list[str]]:
+        """The steps with ``knobs``, which :meth:`render` has checked, and the plugin's ``own`` places filled in."""
+        values = {name: (str(knobs.get(name, default)),) for name, default in self.defaults.items()}
+        places = {OPTIONS: option_words(knobs), **values, **own}
+        return [_filled(step, places) for step in self.steps]
+
+    def render(self, candidate: Candidate) -> ControlsFile:
+        """The controls file of ``candidate``: one option or ``name=value`` a line, sorted.
+
+        Raises:
+            MarkerError: a knob has no place in the steps, its value may not stand in one, or it is an opaque blob.
+        """
+        if candidate.blob is not None:
+            raise MarkerError("Command puts named knobs into its steps, not an opaque controls blob: give named knobs")
+        lines = sorted(self._line(name, value) for name, value in candidate.knobs.items())
+        data = "".join(f"{line}\n" for line in lines).encode()
+        return ControlsFile("options", data, dict(candidate.knobs))
+
+    def _line(self, name: str, value: KnobValue) -> str:
+        is_option = name.startswith("-")
+        if not (self._takes_options if is_option else name in self.defaults):
+            place = OPTIONS if is_option else name
+            raise MarkerError(f"knob {name!r} has no place in Command's steps: write {{{place}}} where it belongs")
+        return _option(name, value) if is_option else f"{name}={_value(name, value, self.steps)}"
+
+    @property
+    def _takes_options(self) -> bool:
+        return any("{options}" in step for step in self.steps)
+
+
+def read_template(steps: Sequence[str], defaults: Mapping[str, KnobValue], sources: int) -> Template:
+    """Split ``steps`` and check their places; ``sources`` is how many there are.
+
+    Raises:
+        MarkerError: a place is unknown or in the wrong place, a default may not stand in its own, or the reverse.
+    """
+    split = tuple(_split(step) for step in steps)
+    found = {place for step in split for word in step for place in _PLACE.findall(word)}
+    if "out" not in found:
+        raise MarkerError(f"Command: no step makes the output: write {{out}} in one, as in {steps[-1] + ' -o {out}'!r}")
+    if "source" in found and sources != 1:
+        raise MarkerError(f"Command: {{source}} is the only source, and there are {sources}: write {{sources}}")
+    if nameless := sorted(found - OWN_PLACES - defaults.keys()):
+        name = nameless[0]
+        raise MarkerError(f"Command: {{{name}}} has no value in the baseline: give defaults={{{name!r}: …}}")
+    if unused := sorted(defaults.keys() - (found - OWN_PLACES)):
+        raise MarkerError(f"Command(defaults=…): no step has {{{unused[0]}}}, or it is one of the plugin's own places")
+    return Template(split, {name: _value(name, value, split) for name, value in defaults.items()})
+
+
+def option_words(knobs: Knobs) -> tuple[str, ...]:
+    """The knobs that begin with ``-`` as words, name and value joined, sorted."""
+    return tuple(sorted(f"{name}{value}" for name, value in knobs.items() if name.startswith("-")))
+
+
+def _split(step: str) -> Step:
+    try:
+        words = tuple(shlex.split(step))
+    except ValueError as error:
+        raise MarkerError(f"Command({step!r}): {error}") from error
+    if not words or _PLACE.search(words[0]):
+        raise MarkerError(f"Command({step!r}): a step begins with the name of its program")
+    for word in words:
+        if _NAMES_THE_HOST.fullmatch(word):
+            raise MarkerError(
+                f"Command({step!r}): {word!r} is another processor on another machine: name it, and give target="
+            )
+        if whole := next((place for place in _WHOLE_WORDS if place in word and place != word), None):
+            raise MarkerError(f"Command({step!r}): {whole} becomes several words, so it stands alone, not in {word!r}")
+    return words
+
+
+def _filled(step: Step, places: Mapping[str, Sequence[str]]) -> list[str]:
+    words: list[str] = []
+    for word in step:
+        if word in _WHOLE_WORDS:
+            words += places[word[1:-1]]
+        else:
+            words.append(_PLACE.sub(lambda place: places[place[1]][0], word))
+    return words
+
+
+def _option(name: str, value: KnobValue) -> str:
+    option = f"{name}{_text(name, value)}"
+    if not _OPTION.fullmatch(option):
+        raise MarkerError(
+            f"knob {name!r} = {value!r}: {option[:200]!r} is not one option; expected letters, digits and signs "
+            "without blanks, as in -unroll-threshold=100"
+        )
+    return option
+
+
+def _value(name: str, value: KnobValue, steps: Collection[Step]) -> str:
+    text = _text(name, value)
+    begins_a_word = any(word.startswith(f"{{{name}}}") for step in steps for word in step)
+    if begins_a_word and (not text or text[0] in "-@"):
+        raise MarkerError(
+            f"knob {name!r} = {value!r}: {{{name}}} begins a word, which this would make an option or a file of "
+            "options; write a knob that is an option as '-name=' and give it a place with {options}"
+        )
+    return text
+
+
+def _text(name: str, value: KnobValue) -> str:
+    """``value`` as it stands in a word."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise MarkerError(f"knob {name!r} = {value!r}: expected a text or a number; write 'true' or 'false'")
+    text = str(value)
+    if not text.isprintable() or len(text) > _LONGEST_VALUE:
+        raise MarkerError(
+            f"knob {name!r} = {text[:200]!r}: expected at most {_LONGEST_VALUE} characters, none of them unprintable"
+        )
+    if "/" in text or "/" in name:
+        raise MarkerError(
+            f"knob {name!r} = {text[:200]!r}: a knob names no path; list files in sources= or depends=, "
+            "where they are fingerprinted"
+        )
+    if _NAMES_THE_HOST.fullmatch(f"{name}{text}" if name.startswith("-") else text):
+        raise MarkerError(f"knob {name!r} = {text!r} is another processor on another machine: name it")
+    return text

@@ -1,0 +1,61 @@
+"""The compiler runs of one build: they share its time, and a failure is a typed sentence."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pytest_compileiq.errors import BuildError
+from pytest_compileiq.process import TAIL_BYTES, run
+
+
+def english() -> dict[str, str]:
+    """This process's environment, with messages untranslated: they are read for ``error:``."""
+    return {**os.environ, "LC_ALL": "C"}
+
+
+@dataclass
+class Commands:
+    """Runs commands in ``rootdir``, all of them together within ``timeout_s``.
+
+    Attributes:
+        name: the compiler, for messages.
+        first_error: picks the line of its output that says what is wrong.
+        log: the tail of what has been printed so far.
+    """
+
+    name: str
+    rootdir: Path
+    timeout_s: float
+    first_error: Callable[[str], str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    log: str = ""
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        """Wall time since the build began."""
+        return time.monotonic() - self.started
+
+    def run(self, argv: Sequence[str], what: str) -> str:
+        """Run one command on ``what`` and return the tail of what it printed.
+
+        Raises:
+            BuildError: it refused, was killed by a signal (kind ``compile``), or ran out of time (kind ``timeout``).
+        """
+        left_s = max(0.0, self.timeout_s - self.seconds)
+        finished = run(argv, timeout_s=left_s, cwd=self.rootdir, env={**english(), **self.environment})
+        self.log = (self.log + finished.output)[-TAIL_BYTES:]
+        if finished.timed_out:
+            message = f"{self.name} did not finish {what} within {self.timeout_s:g} s and was killed; see timeout_s"
+            raise BuildError(message, kind="timeout", log=self.log)
+        if finished.returncode < 0:
+            message = f"{self.name} was killed by signal {-finished.returncode} at {what}"
+            raise BuildError(message, kind="compile", log=self.log)
+        if finished.returncode != 0:
+            message = f"{self.name} refuses {what}: {self.first_error(finished.output)}"
+            raise BuildError(message, kind="compile", log=self.log)
+        return finished.output

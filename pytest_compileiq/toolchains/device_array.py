@@ -1,0 +1,63 @@
+"""An array in the GPU's memory, for benchmarks that need no framework."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_compileiq.errors import BodyError
+from pytest_compileiq.timing.cuda_context import cuda_core, visible_gpu
+
+
+class DeviceArray:
+    """A copy of ``host`` on the GPU; kernels take it as its address.
+
+    Args:
+        host: any array; its shape and dtype are kept.
+
+    Raises:
+        EnvironmentFault: no driver, no visible device, or no cuda-core.
+        BodyError: the copy fails, e.g. for want of memory.
+    """
+
+    def __init__(self, host: npt.ArrayLike) -> None:
+        given = np.ascontiguousarray(host)
+        core = cuda_core()
+        gpu = visible_gpu(core)
+        gpu.set_current()
+        self.shape, self.dtype = given.shape, given.dtype
+        self._driver: Any = import_module("cuda.bindings.driver")
+        self._buffer = gpu.allocate(max(1, given.nbytes), stream=core.LEGACY_DEFAULT_STREAM)
+        self.copy_from(given)
+
+    def data_ptr(self) -> int:
+        """The address."""
+        return int(self._buffer.handle)
+
+    def copy_from(self, host: npt.ArrayLike) -> None:
+        """Overwrite the content.
+
+        Raises:
+            BodyError: another shape or dtype, or the copy fails.
+        """
+        given = np.ascontiguousarray(host)
+        if (given.shape, given.dtype) != (self.shape, self.dtype):
+            raise BodyError(f"expected {self.dtype}{self.shape}, got {given.dtype}{given.shape}")
+        self._check(self._driver.cuMemcpyHtoD(self.data_ptr(), given.ctypes.data, given.nbytes))
+
+    def host(self) -> np.ndarray[Any, Any]:
+        """The content, once everything launched on blocking streams has ended.
+
+        Raises:
+            BodyError: the copy fails; a kernel that failed before says so here.
+        """
+        copy = np.empty(self.shape, self.dtype)
+        self._check(self._driver.cuMemcpyDtoH(copy.ctypes.data, self.data_ptr(), copy.nbytes))
+        return copy
+
+    def _check(self, answer: tuple[Any, ...]) -> None:
+        if answer[0] != self._driver.CUresult.CUDA_SUCCESS:
+            raise BodyError(f"a copy between host and GPU fails: {answer[0].name}")

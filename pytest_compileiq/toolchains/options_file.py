@@ -1,0 +1,36 @@
+"""A committed options file is untrusted: it must be, byte for byte, what its recorded knobs render to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pytest_compileiq.errors import MarkerError, StoreError
+from pytest_compileiq.model import Candidate, ControlsFile, Knobs
+
+Render = Callable[[Candidate], ControlsFile]
+
+
+def parse_rendered(data: bytes, knobs: Knobs, render: Render) -> ControlsFile:
+    """Check that ``data`` is what ``render`` makes of ``knobs``.
+
+    Raises:
+        StoreError: they differ, or an option is not one that a controls file may hold.
+    """
+    try:
+        rendered = render(Candidate(knobs))
+    except MarkerError as error:
+        raise StoreError(f"recorded knobs cannot stand in a controls file: {error}; run pytest --tune again") from error
+    if data != rendered.data:
+        raise StoreError(
+            f"the options file is not what its recorded knobs give, {_first_difference(data, rendered.data)}: "
+            "restore it from version control, or run pytest --tune again"
+        )
+    return rendered
+
+
+def _first_difference(found: bytes, expected: bytes) -> str:
+    have, want = found.splitlines(keepends=True), expected.splitlines(keepends=True)
+    for number, (one, other) in enumerate(zip(have, want, strict=False), start=1):
+        if one != other:
+            return f"line {number} is {one[:80]!r} and should be {other[:80]!r}"
+    return f"it has {len(have)} lines and should have {len(want)}"

@@ -1,0 +1,293 @@
+"""NVML against a fake pynvml: which device is meant, what is not supported, whose processes they are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from pytest_compileiq.errors import EnvironmentFault, NoDevice
+from pytest_compileiq.timing.nvml import (
+    Snapshot,
+    device_lock_name,
+    driver_version,
+    energy_joules,
+    hardware_slowdown,
+    power_limit_w,
+    snapshot,
+)
+
+MIG = "MIG-11112222-3333"
+QUERIES = {
+    "nvmlDeviceGetClockInfo": lambda gpu, kind: {"SM": 1980, "MEM": 3201}[kind],
+    "nvmlDeviceGetCurrentClocksEventReasons": lambda gpu: 0x4 | 0x40,
+    "nvmlDeviceGetPowerUsage": lambda gpu: 412500,
+    "nvmlDeviceGetTemperature": lambda gpu, sensor: 61,
+    "nvmlDeviceGetTotalEnergyConsumption": lambda gpu: 9000,
+    "nvmlDeviceGetComputeRunningProcesses": lambda gpu: [],
+    "nvmlDeviceGetPowerManagementLimit": lambda gpu: 700000,
+    "nvmlSystemGetDriverVersion": lambda: "580.65.06",
+}
+
+
+class NVMLError(Exception):
+    pass
+
+
+class FakeNvml:
+    """GPUs are their UUIDs; a MIG device belongs to the first."""
+
+    NVMLError = NVMLError
+    NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = "SM", "MEM", 0
+
+    def __init__(self, *gpus: str, names: tuple[str, ...] = ()):
+        self.gpus, self.names = gpus, names or ("NVIDIA H200",) * len(gpus)
+        self.unsupported: set[tuple[str, str]] = set()
+        self.asked: list[tuple] = []
+
+    def __getattr__(self, query):
+        if query not in QUERIES:
+            raise AttributeError(query)
+
+        def answer(*arguments):
+            self.asked.append((query, *arguments))
+            if {(query, "any"), (query, *arguments[:1])} & self.unsupported:
+                raise NVMLError("Not Supported")
+            return QUERIES[query](*arguments)
+
+        return answer
+
+    def nvmlInit(self):
+        if not self.gpus:
+            raise NVMLError("NVML Shared Library Not Found")
+
+    def nvmlDeviceGetCount(self):
+        return len(self.gpus)
+
+    def nvmlDeviceGetHandleByIndex(self, number):
+        if number >= len(self.gpus):
+            raise NVMLError("Invalid Argument")
+        return self.gpus[number]
+
+    def nvmlDeviceGetHandleByUUID(self, uuid):
+        if uuid != MIG:
+            raise NVMLError("Not Found")
+        return uuid
+
+    def nvmlDeviceGetUUID(self, gpu):
+        return gpu
+
+    def nvmlDeviceGetName(self, gpu):
+        return self.names[self.gpus.index(gpu)]
+
+    def nvmlDeviceIsMigDeviceHandle(self, gpu):
+        return gpu == MIG
+
+    def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, gpu):
+        return self.gpus[0]
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch):
+    """A machine with these GPUs, all visible."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
+
+    def with_gpus(*gpus: str, names: tuple[str, ...] = ()) -> FakeNvml:
+        nvml = FakeNvml(*gpus, names=names)
+        monkeypatch.setitem(sys.modules, "pynvml", nvml)
+        return nvml
+
+    return with_gpus
+
+
+@pytest.fixture
+def pids(monkeypatch: pytest.MonkeyPatch):
+    """What NVML answers for the processes on the GPU."""
+    running: list[int] = []
+    answer = lambda gpu: [SimpleNamespace(pid=pid) for pid in running]  # noqa: E731
+    monkeypatch.setitem(QUERIES, "nvmlDeviceGetComputeRunningProcesses", answer)
+    return running
+
+
+def seen(**fields) -> Snapshot:
+    empty = dict.fromkeys(Snapshot.__dataclass_fields__)
+    return Snapshot(**{**empty, **fields})
+
+
+def test_a_snapshot_speaks_in_megahertz_words_watts_and_millijoules(install):
+    install("GPU-aaaa")
+
+    assert snapshot() == Snapshot(1980, 3201, ("software power cap", "hardware thermal slowdown"), 412.5, 61, 9000, ())
+    assert driver_version() == "580.65.06"
+    assert power_limit_w() == 700.0
+
+
+@pytest.mark.parametrize(
+    ("query", "fields"),
+    [
+        ("nvmlDeviceGetClockInfo", ("sm_clock_mhz", "memory_clock_mhz")),
+        ("nvmlDeviceGetCurrentClocksEventReasons", ("throttle_reasons",)),
+        ("nvmlDeviceGetPowerUsage", ("power_w",)),
+        ("nvmlDeviceGetTemperature", ("temperature_c",)),
+        ("nvmlDeviceGetTotalEnergyConsumption", ("energy_mj",)),
+        ("nvmlDeviceGetComputeRunningProcesses", ("foreign_pids",)),
+    ],
+)
+def test_what_is_not_supported_is_none_and_the_rest_is_still_known(install, query, fields):
+    nvml = install("GPU-aaaa")
+    nvml.unsupported = {(query, "any")}
+
+    found = vars(snapshot())
+
+    assert {name for name, value in found.items() if value is None} == set(fields)
+
+
+def test_a_power_limit_or_driver_that_nvml_does_not_tell_is_none(install):
+    nvml = install("GPU-aaaa")
+    nvml.unsupported = {("nvmlDeviceGetPowerManagementLimit", "any"), ("nvmlSystemGetDriverVersion",)}
+
+    assert power_limit_w() is None
+    assert driver_version() is None
+    assert power_limit_w(5) is None
+
+
+@pytest.mark.parametrize(
+    ("mask", "device"),
+    [
+        (None, "GPU-aaaa"),
+        ("1", "GPU-abbb"),
+        ("1,0", "GPU-abbb"),
+        (" 0 , 1", "GPU-aaaa"),
+        ("GPU-abbb", "GPU-abbb"),
+        ("GPU-ab", "GPU-abbb"),
+        (f"{MIG},0", MIG),
+        ("0,9", "GPU-aaaa"),
+    ],
+)
+def test_the_first_visible_device_is_the_one_that_cuda_shows_first(install, monkeypatch, mask, device):
+    install("GPU-aaaa", "GPU-abbb")
+    if mask is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", mask)
+
+    assert device_lock_name() == device
+
+
+@pytest.mark.parametrize("mask", ["", "-1", "9", "-1,0", "GPU-a", "GPU-cccc", "abbb", "MIG-gone", "NoDevFiles"])
+def test_a_mask_that_shows_nothing_shows_nothing(install, monkeypatch, mask):
+    install("GPU-aaaa", "GPU-abbb")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", mask)
+
+    assert snapshot() is None
+    with pytest.raises(NoDevice, match=r"NVML shows no GPU .*nvidia-smi"):
+        device_lock_name()
+
+
+def test_an_ordinal_counts_among_the_visible_and_stops_at_the_first_invalid_name(install, monkeypatch):
+    nvml = install("GPU-aaaa", "GPU-abbb", "GPU-cccc")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,1,-1,0")
+
+    snapshot(1)
+    assert {gpu for _, gpu, *_ in nvml.asked} == {"GPU-abbb"}
+    assert snapshot(2) is None
+    assert snapshot(3) is None
+
+
+def test_a_uuid_means_itself_whatever_is_visible(install, monkeypatch):
+    nvml = install("GPU-aaaa", "GPU-abbb")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+
+    snapshot("GPU-abbb")
+
+    assert {gpu for _, gpu, *_ in nvml.asked} == {"GPU-abbb"}
+
+
+def test_a_number_among_several_models_needs_the_order_of_the_bus(install, monkeypatch):
+    install("GPU-aaaa", "GPU-abbb", names=("NVIDIA T400", "NVIDIA H200"))
+
+    assert snapshot() is None
+    with pytest.raises(NoDevice, match="CUDA_DEVICE_ORDER=PCI_BUS_ID"):
+        device_lock_name()
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    assert device_lock_name() == "GPU-aaaa"
+
+
+def test_a_mig_device_has_the_clocks_and_heat_of_its_gpu_and_no_power_of_its_own(install, monkeypatch):
+    nvml = install("GPU-aaaa")
+    nvml.unsupported = {(query, MIG) for query in QUERIES if query != "nvmlDeviceGetComputeRunningProcesses"}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", MIG)
+
+    found = snapshot()
+
+    assert (found.sm_clock_mhz, found.temperature_c, found.foreign_pids) == (1980, 61, ())
+    assert (found.power_w, found.energy_mj) == (None, None)
+    assert power_limit_w() == 700.0
+
+
+def test_this_process_its_parents_and_its_children_are_not_foreign(install, pids):
+    install("GPU-aaaa")
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        pids += [os.getpid(), os.getppid(), child.pid]
+        assert snapshot().foreign_pids == ()
+        assert snapshot(root=child.pid).foreign_pids == ()
+        child.communicate()
+
+
+def test_a_sibling_is_foreign_unless_the_root_is_the_parent_of_both(install, pids):
+    install("GPU-aaaa")
+    script = [sys.executable, "-c", "input()"]
+    with subprocess.Popen(script, stdin=subprocess.PIPE) as one, subprocess.Popen(script, stdin=subprocess.PIPE) as two:
+        pids += [two.pid, one.pid]
+        assert snapshot(root=one.pid).foreign_pids == (two.pid,)
+        assert snapshot().foreign_pids == ()
+        one.communicate()
+        two.communicate()
+
+
+def test_a_process_that_this_proc_does_not_know_is_left_out(install, pids):
+    install("GPU-aaaa")
+    pids.append(2**31 - 1)
+
+    assert snapshot().foreign_pids == ()
+
+
+@pytest.mark.parametrize(
+    ("reasons", "answer"),
+    [
+        (None, None),
+        ((), None),
+        (("idle", "software power cap", "application clocks"), None),
+        (("software thermal slowdown",), "software thermal slowdown"),
+        (
+            ("software power cap", "hardware slowdown", "hardware power brake"),
+            "hardware slowdown, hardware power brake",
+        ),
+    ],
+)
+def test_heat_and_the_power_brake_drop_a_quad_and_a_power_cap_does_not(reasons, answer):
+    assert hardware_slowdown(seen(throttle_reasons=reasons)) == answer
+
+
+def test_energy_is_the_difference_and_unknown_where_the_counter_was_reset():
+    assert energy_joules(seen(energy_mj=1000), seen(energy_mj=3500)) == pytest.approx(2.5)
+    assert energy_joules(seen(energy_mj=3500), seen(energy_mj=1000)) is None
+    assert energy_joules(seen(), seen(energy_mj=1000)) is None
+
+
+def test_without_nvml_there_is_no_snapshot_and_no_lock(install, monkeypatch):
+    install()
+    for broken in (sys.modules["pynvml"], None):
+        monkeypatch.setitem(sys.modules, "pynvml", broken)
+        assert (snapshot(), driver_version(), power_limit_w()) == (None, None, None)
+        with pytest.raises(EnvironmentFault, match=r"pip install 'pytest-compileiq\[cuda\]'"):
+            device_lock_name()
+
+
+def test_the_real_pynvml_has_every_name_that_is_used():
+    nvml = pytest.importorskip("pynvml", reason="nvidia-ml-py is missing")
+    methods = {name for name in vars(FakeNvml) if name.startswith(("nvml", "NVML"))}
+
+    assert not [name for name in sorted({*QUERIES, *methods}) if not hasattr(nvml, name)]
