@@ -1,0 +1,156 @@
+"""The ground a claim stands on: a machine that can run the kernel, or not, and builds that come out the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import time
+import tomllib
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc_compiler import find_compiler
+from tests.e2e.conftest import Project, make_project
+
+FOREIGN = ("bdver4", "knl", "sapphirerapids")
+KERNEL_C = "int kernel(int x) { int sum = 0; for (int i = 0; i < x; i++) sum += i * x; return sum; }\n"
+TEST_PY = """\
+import pytest
+from pytest_compileiq import Cc, choice, minimize
+
+
+@pytest.mark.tune(Cc("kernel.c", flags="{flags}"), space={{"-O": choice(["s", 2])}}, objectives=[minimize("code_bytes")])
+def test_kernel(acf):
+    {body}
+"""
+LOADS = "assert acf.build().load().kernel(3) == 9"
+
+
+@pytest.fixture(scope="module")
+def foreign() -> str:
+    """A processor that gcc compiles for and that this machine is not."""
+    if platform.machine() != "x86_64":
+        pytest.skip(f"the processors known to be foreign are x86-64 ones, and this machine is {platform.machine()}")
+    gcc = find_compiler("gcc", Place(Path.cwd(), Path.cwd()))
+    for march in FOREIGN:
+        if gcc.unrunnable([f"-march={march}"]):
+            return march
+    pytest.skip(f"this processor runs all of {', '.join(FOREIGN)}")
+
+
+def make(project, flags: str, body: str = LOADS, kernel: str = KERNEL_C) -> Project:
+    return project({"kernel.c": kernel, "test_kernel.py": TEST_PY.format(flags=flags, body=body)})
+
+
+def item_of(made: Project) -> dict:
+    (item,) = json.loads((made.root / "report.json").read_text())["items"]
+    return item
+
+
+# ── acf_no_device ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def _tuned_elsewhere_once(tmp_path_factory, foreign) -> Path:
+    made = make(partial(make_project, tmp_path_factory.mktemp("elsewhere") / "project"), f"-O3 -march={foreign}")
+    output = made.pytest("--tune", "--tune-budget=2", code=0)
+    assert "correctness was not checked beyond the build: it needs " in output
+    return made.root
+
+
+@pytest.fixture
+def tuned_elsewhere(_tuned_elsewhere_once, tmp_path) -> Project:
+    """A project whose kernel was tuned for a processor that this machine is not."""
+    shutil.copytree(_tuned_elsewhere_once, tmp_path / "project")
+    return Project(tmp_path / "project")
+
+
+def test_code_for_another_processor_is_tuned_replayed_skipped_or_failed(tuned_elsewhere, foreign):
+    (claim,) = tomllib.loads(tuned_elsewhere.one(f"acf/kernel/{foreign}-gcc*.toml").read_text())["claims"]
+    assert claim["kind"] == "exact" and claim["tuned_value"] < claim["baseline_value"]
+
+    output = tuned_elsewhere.pytest("--acf-report=report.json", code=0)
+    item = item_of(tuned_elsewhere)
+    assert item["verdict"] == "PROVEN" and "1 passed" in output
+    assert "1 × correctness not checked: it needs " in output
+    status = {check["name"]: check["status"] for check in item["checks"]}
+    assert status == {"integrity": "passed", "staleness": "passed", "correctness": "not run", "claim": "passed"}
+
+    output = tuned_elsewhere.pytest("-o", "acf_no_device=skip", "-rs", "--acf-report=report.json", code=0)
+    assert "1 skipped" in output and "which this processor lacks" in output
+    assert item_of(tuned_elsewhere)["verdict"] == "NO DEVICE"
+
+    output = tuned_elsewhere.pytest("-o", "acf_no_device=fail", "--acf-report=report.json", code=1)
+    assert "NO DEVICE: it needs " in output and "run on a machine that can run the kernel" in output
+    assert item_of(tuned_elsewhere)["failed"]
+
+
+def test_what_is_stale_is_stale_without_the_device_too(tuned_elsewhere):
+    tuned_elsewhere.edit("kernel.c", "i * x", "i + x")
+    assert "STALE" in tuned_elsewhere.pytest("-o", "acf_no_device=skip", code=1)
+
+
+def test_a_benchmark_that_only_compiles_needs_no_device(project, foreign):
+    made = make(project, f"-O3 -march={foreign}", body="acf.build()")
+    made.pytest("--tune", "--tune-budget=2", code=0)
+    assert "1 proven" in made.pytest("-o", "acf_no_device=fail", code=0)
+
+
+def test_speed_is_not_tuned_where_the_kernel_cannot_run(project, foreign):
+    made = make(project, f"-O3 -march={foreign}")
+    made.edit("test_kernel.py", 'objectives=[minimize("code_bytes")]', 'objectives=[minimize("runtime")]')
+    output = made.pytest("--tune", "--tune-budget=2", code=1)
+    assert "which this processor lacks, so its speed cannot be measured on this machine" in output
+    assert not (made.root / "acf").exists()
+
+
+# ── builds that come out the same ─────────────────────────────────────────────────────────────────────────────────
+
+PLACED_C = 'const char *source(void) { return __FILE__; }\n#include "kernel.h"\n' + KERNEL_C
+PLACED_H = "const char *header(void) { return __FILE__; }\n"
+PLACED_BODY = """library = acf.build().load()
+    assert library.kernel(3) == 9
+    library.source.restype = library.header.restype = ctypes.c_char_p
+    assert (library.source(), library.header()) == (b"sub/kernel.c", b"sub/include/kernel.h")"""
+
+
+def test_the_place_of_a_checkout_is_not_in_the_code(project, tmp_path):
+    test_py = "import ctypes\n\n" + TEST_PY.format(flags="-O3 -Iinclude", body=PLACED_BODY)
+    made = project({"sub/kernel.c": PLACED_C, "sub/include/kernel.h": PLACED_H, "sub/test_kernel.py": test_py})
+    made.pytest("--tune", "--tune-budget=2", code=0)
+    shutil.copytree(made.root, tmp_path / "another" / "checkout")
+    assert "1 proven" in Project(tmp_path / "another" / "checkout").pytest(code=0)
+
+
+def test_a_build_that_holds_its_directory_is_refused(project):
+    made = make(project, "-O3 --coverage", body="acf.build()")
+    output = made.pytest("--tune", "--tune-budget=2", code=1)
+    assert "building the baseline twice in two directories gives different machine code" in output
+    assert not (made.root / "acf").exists()
+
+
+def with_text(project, macro: str) -> Project:
+    """A project whose library holds what ``macro`` expands to."""
+    body = "library = acf.build().load()\n    assert library.kernel(3) == 9 and library.text"
+    return make(project, "-O3", body, KERNEL_C + f"const char *text(void) {{ return {macro}; }}\n")
+
+
+def test_a_build_that_holds_the_date_of_its_source_is_stale_in_another_checkout(project):
+    made = with_text(project, "__TIMESTAMP__")
+    made.pytest("--tune", "--tune-budget=2", code=0)
+    assert "1 proven" in made.pytest(code=0)
+    os.utime(made.root / "kernel.c", (0, 0))
+    output = made.pytest(code=1)
+    assert "STALE: the build is not reproducible: same inputs, other machine code in kernel, text" in output
+
+
+def test_a_build_that_holds_the_time_of_day_never_passes(project):
+    made = with_text(project, "__TIME__")
+    tuned = made.pytest("--tune", "--tune-budget=2")
+    time.sleep(1)
+    assert "gives different machine code" in tuned or "the build is not reproducible" in made.pytest(code=1)

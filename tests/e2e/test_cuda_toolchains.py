@@ -1,0 +1,186 @@
+"""NVIDIA's compilers through the plugin, on a machine without a GPU: tune, commit, replay, and refuse what went stale."""
+
+from __future__ import annotations
+
+import shutil
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests import needs
+from tests.e2e.conftest import Project, make_project
+
+# Eight rows a thread, and bounds that leave too few registers for them: the baseline spills.
+ATTENTION_CU = """\
+extern "C" __global__ void __launch_bounds__(256, 4)
+attention(const float *__restrict__ q, const float *__restrict__ k, const float *__restrict__ v,
+          float *__restrict__ o, int n) {
+    float query[32], sum[32], most = -1e30f, total = 0;
+    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int i = 0; i < 32; i++) { query[i] = q[row * 32 + i]; sum[i] = 0; }
+    for (int j = 0; j < n; j++) {
+        float score = 0;
+        #pragma unroll
+        for (int i = 0; i < 32; i++) score += query[i] * k[j * 32 + i];
+        float now = fmaxf(most, score), keep = __expf(most - now), weight = __expf(score - now);
+        total = total * keep + weight;
+        #pragma unroll
+        for (int i = 0; i < 32; i++) sum[i] = sum[i] * keep + weight * v[j * 32 + i];
+        most = now;
+    }
+    for (int i = 0; i < 32; i++) o[row * 32 + i] = sum[i] / total;
+}
+"""
+OPEN_PY = """\
+import pytest
+from pytest_compileiq import Nvcc, choice, minimize
+
+@pytest.mark.tune(
+    Nvcc("attention.cu", arch="sm_90a"),
+    objectives=[minimize("instructions")],
+    space={"-Xptxas=-O": choice([1, 2]), "--use_fast_math": choice([""], knockout_prob=0.5)},
+)
+def test_attention(acf):
+    built = acf.build()
+    assert built.metrics["registers"] <= 64
+    built.load().attention
+"""
+OPAQUE_PY = """\
+import pytest
+from pytest_compileiq import Nvcc, minimize
+
+@pytest.mark.tune(Nvcc("attention.cu", arch="sm_90a"), objectives=[minimize("spill_bytes")])
+def test_attention(acf):
+    acf.build()
+"""
+ARTIFACT = "acf/attention/sm_90a-nvcc13.3"
+
+
+def attention(root: Path, test: str) -> Project:
+    return make_project(root, {"attention.cu": ATTENTION_CU, "test_attention.py": test})
+
+
+@pytest.fixture(scope="module")
+def _tuned(tmp_path_factory) -> Path:
+    project = attention(tmp_path_factory.mktemp("cuda") / "project", OPEN_PY)
+    project.pytest("--tune", "--tune-budget=5", code=0)
+    return project.root
+
+
+@pytest.fixture
+def tuned_cuda(tmp_path: Path, _tuned: Path) -> Project:
+    shutil.copytree(_tuned, tmp_path / "project")
+    return Project(tmp_path / "project")
+
+
+@needs.nvcc
+def test_public_options_are_tuned_and_replayed_bit_for_bit_without_a_gpu(tuned_cuda):
+    artifact = tomllib.loads((tuned_cuda.root / f"{ARTIFACT}.toml").read_text())
+    (claim,) = artifact["claims"]
+    assert claim["tuned_value"] < claim["baseline_value"]
+    assert artifact["code"]["attention"]["tuned"]["metrics"]["instructions"] == claim["tuned_value"]
+    output = tuned_cuda.pytest(code=0)
+    assert f"instructions {claim['baseline_value']} → {claim['tuned_value']}" in output
+    assert "PROVEN" in output
+
+
+@needs.nvcc
+@pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="this machine may have a GPU, which runs the body")
+def test_without_a_device_the_body_ends_where_it_loads_and_the_run_says_what_was_not_checked(tuned_cuda):
+    output = tuned_cuda.pytest(code=0)
+    assert "correctness not checked" in output
+    assert "1 failed" in tuned_cuda.pytest("-o", "acf_no_device=fail", code=1)
+    assert "1 skipped" in tuned_cuda.pytest("-o", "acf_no_device=skip", code=0)
+
+
+@needs.nvcc
+def test_a_changed_kernel_is_stale_and_a_comment_is_not(tuned_cuda):
+    tuned_cuda.edit("attention.cu", "#pragma unroll", "#pragma unroll // all of it")
+    assert "PROVEN" in tuned_cuda.pytest(code=0)
+    tuned_cuda.edit("attention.cu", "-1e30f", "-1e29f")
+    output = tuned_cuda.pytest(code=1)
+    assert "STALE: attention.cu (changed): the machine code is another" in output
+    assert "pytest --tune test_attention.py::test_attention" in output
+
+
+@needs.nvcc
+def test_another_compiler_line_is_stale_and_names_both(tuned_cuda):
+    for file in (tuned_cuda.root / "acf/attention").iterdir():
+        file.rename(file.with_name(file.name.replace("nvcc13.3", "nvcc13.2")))
+    metadata = tuned_cuda.root / "acf/attention/sm_90a-nvcc13.2.toml"
+    metadata.write_text(metadata.read_text().replace("nvcc13.3", "nvcc13.2"))
+    output = tuned_cuda.pytest(code=1)
+    assert "the artifact is for sm_90a-nvcc13.2, and the compiler here makes sm_90a-nvcc13.3" in output
+
+
+@needs.nvcc
+def test_an_option_that_runs_something_cannot_ride_in(tuned_cuda):
+    metadata = tuned_cuda.root / f"{ARTIFACT}.toml"
+    text = metadata.read_text()
+    start = text.index("[controls.knobs]")
+    metadata.write_text(
+        text[:start] + '[controls.knobs]\n"-Xcompiler=-fplugin=" = "x.so"\n' + text[text.index("\n\n[compiler]") :]
+    )
+    output = tuned_cuda.pytest(code=1)
+    assert "CORRUPT" in output
+    assert "-Xcompiler=-fplugin=x.so" in output
+
+
+@needs.nvcc
+@needs.compileiq
+@needs.search_spaces
+def test_the_real_compileiq_improves_an_exact_metric_and_its_acf_is_replayed_and_guarded(tmp_path):
+    project = attention(tmp_path / "project", OPAQUE_PY)
+    project.pytest("--tune", "--tune-budget=40", code=0)
+    artifact = tomllib.loads((project.root / f"{ARTIFACT}.toml").read_text())
+    assert artifact["controls"]["kind"] == "blob"
+    assert artifact["search"]["engine"] == "compileiq"
+    assert artifact["provenance"]["notice"] == "© NVIDIA Corporation, 2026."
+    (claim,) = artifact["claims"]
+    assert claim["tuned_value"] < claim["baseline_value"]
+    assert "PROVEN" in project.pytest(code=0)
+
+    controls = project.one("acf/attention/*.acf")
+    committed = tmp_path / "pack"
+    committed.mkdir()
+    shutil.copy(controls, committed / "winner.acf")
+    (committed / "junk.acf").write_bytes(b"not an acf")
+    controls.write_bytes(controls.read_bytes()[:-1] + b"\0")
+    assert "was changed" in project.pytest(code=1)
+
+    shutil.rmtree(project.root / "acf")
+    output = project.pytest("--tune", "--tune-engine=pack", f"--tune-from={committed}", code=0)
+    assert f"spill_bytes {claim['baseline_value']} → {claim['tuned_value']}" in output
+    assert "1 invalid (compile)" in output
+    again = tomllib.loads((project.root / f"{ARTIFACT}.toml").read_text())
+    assert (again["search"]["engine"], again["search"]["evaluations"]) == ("pack", 2)
+    assert again["code"] == artifact["code"]
+
+
+@needs.nvcc
+@needs.compileiq
+@needs.search_spaces
+def test_acfs_that_never_reach_the_compiler_stop_the_search_at_once(tmp_path):
+    project = attention(tmp_path / "project", OPAQUE_PY)
+    deaf = "\n".join((
+        "from pytest_compileiq.toolchains import nvcc_resolved",
+        "nvcc_resolved.NvccResolved._fragment = lambda self, controls, out_dir: []",
+    ))  # fmt: skip
+    (project.root / "conftest.py").write_text(deaf)
+    output = project.pytest("--tune", "--tune-budget=100", code=1)
+    assert "ACFs in a row change no machine code, so they do not reach the compiler" in output
+
+
+def test_a_space_for_another_compiler_is_refused_before_anything_is_searched(tmp_path):
+    project = make_project(
+        tmp_path / "project",
+        {
+            "k.c": "int k(void) { return 1; }\n",
+            "test_k.py": "import pytest\nfrom pytest_compileiq import Cc, PtxasSearchSpace, minimize\n"
+            "@pytest.mark.tune(Cc('k.c'), space=PtxasSearchSpace(), objectives=[minimize('code_bytes')])\n"
+            "def test_k(acf):\n    acf.build()\n",
+        },
+    )
+    output = project.pytest("--tune", code=1)
+    assert "is for ptxas13.3, and gcc takes no ACF" in output

@@ -1,0 +1,238 @@
+"""What a test may hand over besides a callable: its own times, other metrics, builds, programs, outputs, clang's code."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tomllib
+
+import pytest
+
+from tests.e2e.conftest import Project
+
+SQUARES_C = """\
+unsigned squares(const unsigned *x, int n) {
+    unsigned sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += x[i] * x[i];
+    return sum;
+}
+"""
+PROGRAM_C = """\
+#include <stdio.h>
+#include <time.h>
+#include "squares.c"
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+int main(void) {
+    static unsigned x[65536];
+    unsigned sum = 0;
+    for (unsigned i = 0; i < 65536; i++)
+        x[i] = i;
+    double start = now();
+    for (int k = 0; k < 20; k++) {
+        x[0] = (unsigned)k;
+        sum += squares(x, 65536);
+    }
+    printf("%u %.9f\\n", sum, now() - start);
+    return 0;
+}
+"""
+UNITS_C = "".join(
+    f"float f{k}(const float *x, int n) {{ float s = {k}; for (int i = 0; i < n; i++) s += x[i] * s; return s; }}\n"
+    for k in range(3)
+)
+OBJECTIVES_PY = """\
+import ctypes
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+from pytest_compileiq import Cc, choice, literal, maximize, minimize
+
+LENGTH = 65536
+SQUARES = sum(i * i for i in range(LENGTH)) % 2**32
+PROGRAM = sum(k * k + SQUARES for k in range(20)) % 2**32  # its first element, 0, is k
+
+
+@pytest.fixture(scope="module")
+def x():
+    return np.arange(LENGTH, dtype=np.uint32)
+
+
+@pytest.mark.tune(
+    Cc("squares.c", flags="-O0"),
+    space={"-O3": literal("", knockout_prob=0.5)},
+    objectives=[maximize("throughput")],
+)
+def test_throughput(acf, x):
+    squares = acf.build().load().squares
+    squares.restype = ctypes.c_uint32
+    arguments = x.ctypes.data_as(ctypes.c_void_p), ctypes.c_int(LENGTH)
+    assert squares(*arguments) == SQUARES
+    start = time.perf_counter()
+    total = squares(*arguments)
+    seconds = time.perf_counter() - start
+    acf.compare("total", [total])
+    acf.record(throughput=LENGTH / seconds, temperature=37)
+
+
+@pytest.mark.tune(Cc("program.c", flags="-O0", output="executable"), space={"-O": choice([2, 3])})
+def test_program(acf):
+    done = subprocess.run([acf.build().load()], capture_output=True, text=True, check=True)
+    total, seconds = done.stdout.split()
+    assert int(total) == PROGRAM
+    acf.record(runtime=float(seconds))
+
+
+@pytest.mark.tune(
+    Cc("units.c", flags="-O3 -funroll-loops"),
+    space={"-O0": literal("", knockout_prob=0.5)},
+    objectives=[minimize("compile_time")],
+)
+def test_compile(acf):
+    acf.build()
+"""
+SIZE_PY = """\
+import pytest
+from pytest_compileiq import Cc, choice, minimize
+
+
+@pytest.mark.tune(
+    Cc("squares.c", flags="-O3", compiler="clang"), space={"-O": choice([1, 2, "s"])}, objectives=[minimize("code_bytes")]
+)
+def test_size(acf):
+    assert acf.build().load().squares(None, 0) == 0
+"""
+# Fast maths adds the two weights first: less code, and the same bits for powers of two, but not for every input.
+BLEND_C = """\
+float blend(const float *x, int n) {
+    float sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += x[i] * 0.3f + x[i] * 0.4f;
+    return sum;
+}
+"""
+COMPARE_PY = """\
+import ctypes
+
+import numpy as np
+import pytest
+
+from pytest_compileiq import Cc, literal, minimize
+
+
+@pytest.mark.tune(
+    Cc("blend.c", flags="-O1"),
+    space={"-ffast-math": literal("", knockout_prob=0.5)},
+    objectives=[minimize("code_bytes")],
+)
+def test_blend(acf):
+    x = np.loadtxt("x.txt", dtype=np.float32)
+    blend = acf.build().load().blend
+    blend.restype = ctypes.c_float
+    total = np.float32(blend(x.ctypes.data_as(ctypes.c_void_p), ctypes.c_int(x.size)))
+    acf.compare("total", total)
+"""
+SAME_BITS = "1 2 4 8\n"
+OTHER_BITS = " ".join(f"{0.1 + 1 / (k + 3):.7f}" for k in range(64)) + "\n"
+FILES = {"squares.c": SQUARES_C, "program.c": PROGRAM_C, "units.c": UNITS_C, "test_all.py": OBJECTIVES_PY}
+
+
+def claim_of(made: Project, name: str) -> dict:
+    metadata = tomllib.loads(made.one(f"acf/{name}/*.toml").read_text())
+    assert metadata["outcome"] == "tuned", metadata
+    (claim,) = metadata["claims"]
+    return claim
+
+
+def replayed(made: Project, code: int = 0) -> dict:
+    """The only item of the JSON report of a normal run."""
+    made.pytest("--acf-report=report.json", code=code)
+    (item,) = json.loads((made.root / "report.json").read_text())["items"]
+    return item
+
+
+def test_what_a_test_hands_over_is_tuned_proven_and_replayed(project):
+    """One search for three tests, so that the processes of the proof are shared."""
+    made = project(FILES)
+    made.pytest("--tune", "--tune-budget=2", code=0)
+    falls = {}
+    for name, objective in {"program": "runtime", "throughput": "throughput", "compile": "compile_time"}.items():
+        claim = claim_of(made, name)
+        assert (claim["objective"], claim["kind"]) == (objective, "gain")
+        assert claim["speedup_low"] > 1.005
+        assert f",default,{objective},0," in (made.root / "acf" / name / claim["samples"]).read_text()
+        falls[name] = claim["tuned"]["p50"] < claim["baseline"]["p50"]
+    assert falls == {"program": True, "throughput": False, "compile": True}
+
+    made.pytest("--acf-check=replay", "--acf-report=report.json", code=0)
+    items = json.loads((made.root / "report.json").read_text())["items"]
+    assert {item["name"]: item["verdict"] for item in items} == dict.fromkeys(falls, "REPLAYED")
+
+
+def test_a_budget_of_time_ends_the_search_and_proves_its_winner(project):
+    endless = SIZE_PY.replace(', compiler="clang"', "").replace('"-O"', '"-falign-loops=": range(1, 1000), "-O"')
+    made = project(
+        {"squares.c": SQUARES_C, "test_size.py": endless.replace("choice, minimize", "choice, minimize, range")}
+    )
+    made.pytest("--tune", "--tune-budget=3s", code=0)
+    claim = claim_of(made, "size")
+    assert claim["tuned_value"] < claim["baseline_value"]
+    search = tomllib.loads(made.one("acf/size/*.toml").read_text())["search"]
+    assert 1 < search["evaluations"] < 3000 and search["seconds"] >= 3
+    assert replayed(made)["verdict"] == "PROVEN"
+
+
+@pytest.mark.skipif(shutil.which("clang") is None, reason="clang is not installed")
+def test_clang_is_tuned_and_replayed_like_gcc(project):
+    made = project({"squares.c": SQUARES_C, "test_size.py": SIZE_PY})
+    made.pytest("--tune", "--tune-budget=3", code=0)
+    claim = claim_of(made, "size")
+    assert "-clang" in made.one("acf/size/*.toml").name and claim["kind"] == "exact"
+    assert claim["tuned_value"] < claim["baseline_value"]
+    assert replayed(made)["verdict"] == "PROVEN"
+
+
+# ── acf.compare: the tuned arm's output against the baseline's ────────────────────────────────────────────────────
+
+
+def blend_project(project, x: str, test_py: str = COMPARE_PY) -> Project:
+    return project({"blend.c": BLEND_C, "x.txt": x, "test_blend.py": test_py})
+
+
+def correctness(item: dict) -> str:
+    (detail,) = (check["detail"] for check in item["checks"] if check["name"] == "correctness")
+    return detail
+
+
+def test_a_candidate_that_changes_one_bit_of_the_output_is_invalid(project):
+    made = blend_project(project, OTHER_BITS)
+    output = made.pytest("--tune", "--tune-budget=2", code=0)
+    assert "1 invalid (wrong): output 'total': 1 of 1 values differ from the baseline's (bit for bit)" in output
+    assert tomllib.loads(made.one("acf/blend/*.toml").read_text())["outcome"] == "baseline"
+
+
+def test_committed_controls_that_change_the_output_are_wrong(project):
+    made = blend_project(project, SAME_BITS)
+    made.pytest("--tune", "--tune-budget=2", code=0)
+    assert claim_of(made, "blend")["kind"] == "exact"
+    assert correctness(replayed(made)) == "total compared bit for bit"
+    (made.root / "x.txt").write_text(OTHER_BITS)
+    item = replayed(made, code=1)
+    assert item["verdict"] == "WRONG" and item["failed"]
+    assert "output 'total': 1 of 1 values differ from the baseline's (bit for bit)" in item["message"]
+
+
+def test_a_tolerance_lets_the_last_bits_differ_and_the_report_says_so(project):
+    made = blend_project(project, OTHER_BITS, COMPARE_PY.replace('"total", total', '"total", total, rtol=1e-5'))
+    made.pytest("--tune", "--tune-budget=2", code=0)
+    claim_of(made, "blend")
+    item = replayed(made)
+    assert item["verdict"] == "PROVEN"
+    assert correctness(item) == "total compared rtol=1e-05, atol=0"
