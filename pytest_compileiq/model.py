@@ -76,6 +76,11 @@ class Objective:
         """Whether the metric is read from the build and needs no samples."""
         return self.metric in EXACT_OBJECTIVES
 
+    @property
+    def needs_device(self) -> bool:
+        """Whether the kernel has to run; what only compiles is measured on any machine that compiles."""
+        return not self.exact and self.metric != "compile_time"
+
 
 @dataclass(frozen=True)
 class Workload:

@@ -91,7 +91,7 @@ class Pool:
             "tuned": pack_controls(arms["tuned"]),
             "plan": {"outer": plan.outer, "quads": list(plan.quads), "samples": plan.samples},
         }  # fmt: skip
-        with _device_lock(lock_name(subject.resolved.clock)):
+        with _device_lock(lock_name(subject.device_kind)):
             answer = self._ask(number, subject, task)
         device, metric = subject.device.name, subject.objective.metric
         rows = [

@@ -70,7 +70,9 @@ def sample_process(
     random: Random,
 ) -> list[SampleRow]:
     """One block of ``subject`` in worker ``number``, by the gate's plan."""
-    rows, _ = pool.block(number, subject, arms, workload, plan_block(random, quads=QUADS, samples=SAMPLES))
+    # A compilation is long and steady: its median of several is not worth several times the wait.
+    samples = 1 if subject.objective.metric == "compile_time" else SAMPLES
+    rows, _ = pool.block(number, subject, arms, workload, plan_block(random, quads=QUADS, samples=samples))
     return rows
 
 

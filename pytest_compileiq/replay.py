@@ -191,7 +191,7 @@ class Replay:
 
     def _correct(self, controls: ControlsFile | None, baseline: BuildResult, tuned: BuildResult | None) -> None:
         subject = self.subject
-        if subject.resolved.native is not None and not subject.objective.exact:
+        if subject.resolved.native is not None and subject.objective.needs_device:
             self._not_run(subject.resolved.native)
             return
         used: set[str] = set()
@@ -263,7 +263,7 @@ class Replay:
         report = self._report("REPLAYED", "same machine code, still correct", artifact)
         if not claims:
             return replace(report, verdict="PROVEN", message="exact metrics compared exactly")
-        device = find_device_or_none(self.subject.resolved.clock)
+        device = find_device_or_none(self.subject.device_kind)
         here = [claim for claim in claims if device is not None and claim.device == device.name]
         if reason := self._why_not_measured(here, claims):
             self.checks.append(Check("speed", "not run", reason))
@@ -275,8 +275,9 @@ class Replay:
     def _why_not_measured(self, here: list[Claim], claims: list[Claim]) -> str | None:
         if self.settings.check == "replay":
             return "--acf-check=replay"
-        if self.subject.resolved.native is not None or here:
-            return self.subject.resolved.native
+        native = self.subject.resolved.native if self.subject.objective.needs_device else None
+        if native is not None or here:
+            return native
         others = ", ".join(sorted({claim.device for claim in claims}))
         if self.settings.check == "measure":
             raise Stop(

@@ -70,7 +70,12 @@ class Subject:
         Raises:
             EnvironmentFault: it has none of the kind.
         """
-        return find_device(self.resolved.clock)
+        return find_device(self.device_kind)
+
+    @property
+    def device_kind(self) -> str:
+        """Which kind of device is measured: a compilation runs on the processor, whatever it compiles for."""
+        return self.resolved.clock if self.objective.needs_device else "cpu"
 
     @cached_property
     def space(self) -> Space:

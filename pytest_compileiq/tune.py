@@ -71,7 +71,7 @@ def tune(subject: Subject, *, settings: Settings, store: Store, pool: Pool, prog
 
 def _baseline(subject: Subject, pool: Pool) -> tuple[BuildResult, frozenset[str]]:
     """Build the baseline twice, run it nested in itself on every workload; also the entry functions that this used."""
-    if subject.resolved.native is not None and not subject.objective.exact:
+    if subject.resolved.native is not None and subject.objective.needs_device:
         raise TuneFailed(
             f"{subject.nodeid}: {subject.resolved.native}, so its speed cannot be measured on this machine"
         )

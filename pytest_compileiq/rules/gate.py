@@ -69,6 +69,13 @@ class Evidence:
         sign = 1.0 if self.direction == "minimize" else -1.0
         return sign * np.log(self.baseline), sign * np.log(self.tuned)
 
+    @property
+    def costs(self) -> tuple[Floats, Floats]:
+        """Both arms so that lower is better: a maximised metric's reciprocal, whose spread a gain does not widen."""
+        if self.direction == "minimize":
+            return self.baseline, self.tuned
+        return 1.0 / self.baseline, 1.0 / self.tuned
+
     @cached_property
     def by_quad(self) -> Floats:
         """Baseline − tuned of each quad's mean log, shape (processes, quads)."""
@@ -354,7 +361,7 @@ def _false_pattern(evidence: Evidence, decision: Decision) -> str | None:
     baseline, tuned = evidence.logs
     if np.nanmin(tuned) < np.nanmin(baseline) - 1e-12 and decision.speedup <= 1:
         return f"only the minimum is better, the mean is not: {_percent(decision)}"
-    ratio, error = log_spread_ratio(evidence.baseline, evidence.tuned)
+    ratio, error = log_spread_ratio(*evidence.costs)
     if ratio - 1.96 * error > math.log(MAX_SPREAD_RATIO):
         return f"the spread is wider: p5 to p95 is {math.exp(ratio):.2f} times the baseline's"
     return None

@@ -93,6 +93,8 @@ def _with_rooted_path(flag: str, place: Place) -> str:
     if option is None:
         return flag
     path = Path(flag.removeprefix(option))
+    if path.is_absolute() and path.is_relative_to(place.rootdir):
+        return option + path.relative_to(place.rootdir).as_posix()
     if path.is_absolute() or (option in _MAY_BE_A_NAME and not (place.test_dir / path).exists()):
         return flag
     return option + relative_to_rootdir(path, place)

@@ -25,6 +25,8 @@ from pytest_compileiq.toolchains.make_rules import prerequisites
 from pytest_compileiq.toolchains.shared_library import load_library
 
 _LISTING_BYTES = 64 * 2**20
+# What holds the date or the time it was built at could never be replayed.
+_NO_DATES = "-Werror=date-time"
 _INSTRUCTION = re.compile(r"^ +[0-9a-f]+:\t", re.MULTILINE)
 
 
@@ -168,7 +170,8 @@ class CcResolved:
         objects = []
         for number, source in enumerate(self.source_paths):
             made = out_dir / f"{number}-{Path(source).stem}.o"
-            commands.run([self.program.program, *self.flags.compile, *response, "-c", source, "-o", str(made)], source)
+            argv = [self.program.program, *self.flags.compile, _NO_DATES, *response, "-c", source, "-o", str(made)]
+            commands.run(argv, source)
             objects.append(made)
         return objects
 

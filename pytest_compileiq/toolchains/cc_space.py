@@ -17,7 +17,7 @@ from pytest_compileiq.toolchains.cc_compiler import CcCompiler, ask
 _Choices = Mapping[str, Sequence[int | str]]
 
 _GCC_CHOICES: _Choices = {
-    "-O": (1, 2, 3),
+    "-O": (1, 2, 3, "s"),
     "-fvect-cost-model=": ("unlimited", "dynamic", "cheap", "very-cheap"),
     "-mprefer-vector-width=": (128, 256, 512),
     "-ffp-contract=": ("off", "fast"),

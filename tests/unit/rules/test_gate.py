@@ -58,6 +58,14 @@ def test_a_clear_gain_is_proven_with_its_interval():
     assert decision.flips >= 20 / LEVEL
 
 
+@pytest.mark.parametrize("gain", [0.1, 0.7, 1.6])
+def test_a_gain_of_a_maximised_metric_is_no_wider_spread(gain):
+    for seed in range(20):
+        faster = evidence(gain, seed=seed, sd=0.02)
+        throughput = Evidence(1 / faster.baseline, 1 / faster.tuned, "maximize")
+        assert judge_gain(throughput, DEFAULT, level=LEVEL, seed=1).verdict is Verdict.PROVEN
+
+
 def test_a_metric_to_maximise_counts_the_other_way():
     slower = evidence(0.05)
     assert judge_gain(replace(slower, direction="maximize"), DEFAULT, level=LEVEL, seed=1).verdict is not Verdict.PROVEN
