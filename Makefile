@@ -5,6 +5,9 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 	$$python -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 BIN := $(CURDIR)/.venv/bin
 READY := .venv/ready
+WITH_EXTRAS := .venv/with-extras
+# What the tests of NVIDIA's compilers need; without it they skip and say why: make test EXTRAS=
+EXTRAS ?= cuda,compileiq,triton
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test suite kernels lint types property gpu bench docs
@@ -22,10 +25,10 @@ demo: $(READY)  ## tune one C kernel, prove it, replay it: under two minutes
 test: suite  ## all tests on the CPU, then this project's own tuned kernels
 	$(MAKE) kernels ARGS=
 
-suite: $(READY)  ## the tests alone, in parallel and in random order
+suite: $(WITH_EXTRAS)  ## the tests alone, in parallel and in random order
 	$(BIN)/pytest -n 2 --ignore=tests/kernels --ignore=tests/gpu $(ARGS)
 
-kernels: $(READY)  ## the tuned kernels alone, one at a time since they are measured
+kernels: $(WITH_EXTRAS)  ## the tuned kernels alone, one at a time since they are measured
 	$(BIN)/pytest tests/kernels $(ARGS)
 
 lint: $(READY)  ## ruff, rules and format
@@ -38,14 +41,14 @@ types: $(READY)  ## mypy --strict
 property: $(READY)  ## the hypothesis tests alone
 	$(BIN)/pytest tests/property $(ARGS)
 
-gpu: $(READY)  ## the tests that need a GPU; no GPU is a failure here
+gpu: $(WITH_EXTRAS)  ## the tests that need a GPU; no GPU is a failure here
 	$(BIN)/pytest tests/gpu -o acf_no_device=fail $(ARGS)
 
 bench: $(READY)  ## the figures that the README quotes
 	$(BIN)/python bench/collect_overhead.py
 	$(BIN)/python bench/unseen_kernel.py $(ARGS)
 
-docs: $(READY)  ## run the examples that the README and docs show
+docs: $(WITH_EXTRAS)  ## run the examples that the README and docs show
 	$(BIN)/pytest tests -n 2 --ignore=tests/kernels -k 'readme or docs' $(ARGS)
 
 $(READY): pyproject.toml
@@ -53,4 +56,10 @@ $(READY): pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
+	@touch $@
+
+$(WITH_EXTRAS): $(READY) tests/kernels/constraints.txt
+	@test -z "$(EXTRAS)" || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--constraint tests/kernels/constraints.txt --editable '.[$(EXTRAS)]' || \
+		echo 'The extras $(EXTRAS) could not be installed: the tests that need them skip and say so.' >&2
 	@touch $@

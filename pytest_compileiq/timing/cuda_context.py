@@ -28,7 +28,7 @@ def cuda_core() -> Any:
     try:
         ctypes.CDLL(_DRIVER)
     except OSError as error:
-        raise NoDevice(f"there is no NVIDIA driver here ({error}): run this on a machine with a GPU") from error
+        raise NoDevice(f"there is no NVIDIA driver here ({_DRIVER} is not found)") from error
     try:
         return import_module("cuda.core")
     except ImportError as error:

@@ -244,5 +244,7 @@ def _last_error(output: str) -> str:
     """What Triton says is wrong: ptxas's own words where it is ptxas that refuses."""
     if ptxas := re.search(r"ptxas (?:fatal|error)\s*:\s*[^\n]*", output):
         return ptxas[0].split(" Repro command")[0].strip()[:500]
+    if crash := re.search(r"`ptxas` failed with error code -(\d+)", output):
+        return f"ptxas was killed by signal {crash[1]}"
     lines = [line.strip() for line in output.splitlines() if line.startswith("error: ")]
     return lines[-1].removeprefix("error: ")[:500] if lines else "it printed no error"

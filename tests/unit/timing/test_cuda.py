@@ -173,7 +173,7 @@ def test_a_machine_without_a_driver_has_no_device_and_cuda_core_is_never_asked(m
     monkeypatch.setattr(ctypes, "CDLL", missing)
     monkeypatch.setitem(sys.modules, "cuda.core", None)
 
-    with pytest.raises(NoDevice, match=r"no NVIDIA driver here \(libcuda\.so\.1: .*a machine with a GPU"):
+    with pytest.raises(NoDevice, match=r"no NVIDIA driver here \(libcuda\.so\.1 is not found\)"):
         cuda_device()
     with pytest.raises(NoDevice):
         CudaClock()

@@ -101,3 +101,9 @@ def test_associative_maths_survives_the_check(tmp_path: Path) -> None:
     older.chmod(0o755)
     space = cc_space(find_compiler("./gcc", Place(tmp_path, tmp_path)))
     assert "-fassociative-math" in {gene.name for gene in space.genes}
+
+
+def test_gcc_may_optimise_for_size(tmp_path: Path) -> None:
+    require("gcc")
+    levels = {gene.name: gene.values for gene in cc_space(find_compiler("gcc", Place(tmp_path, tmp_path))).genes}["-O"]
+    assert levels == (1, 2, 3, "s")

@@ -1,0 +1,20 @@
+// The sum of n floats: one partial sum a block, through shared memory and warp shuffles.
+extern "C" __global__ void __launch_bounds__(256)
+reduce_sum(const float *__restrict__ x, float *__restrict__ partial, int n) {
+    __shared__ float of_warp[8];
+    float sum = 0.0f;
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+        sum += x[i];
+    for (int apart = 16; apart > 0; apart /= 2)
+        sum += __shfl_down_sync(0xffffffffu, sum, apart);
+    if (threadIdx.x % 32 == 0)
+        of_warp[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (threadIdx.x < 8) {
+        sum = of_warp[threadIdx.x];
+        for (int apart = 4; apart > 0; apart /= 2)
+            sum += __shfl_down_sync(0xffu, sum, apart);
+        if (threadIdx.x == 0)
+            partial[blockIdx.x] = sum;
+    }
+}
