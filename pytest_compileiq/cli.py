@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import configparser
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_compileiq import __version__
+from pytest_compileiq import __version__, cli_lifecycle, cli_project, cli_report, cli_review, cli_ship
+from pytest_compileiq.cli_locate import open_store
 from pytest_compileiq.errors import CompileIQError, UserError
 
 if TYPE_CHECKING:
     from pytest_compileiq.store import Store
-
-_PROJECT_FILES = ("pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,6 +52,11 @@ def _parser() -> argparse.ArgumentParser:
     check.set_defaults(verb=_check)
     doctor = verbs.add_parser("doctor", help="what this machine has, what works with it, and what is missing")
     doctor.set_defaults(verb=_doctor)
+    cli_review.add_verbs(verbs)
+    cli_project.add_verbs(verbs)
+    cli_report.add_verbs(verbs, open_store)
+    cli_ship.add_verbs(verbs)
+    cli_lifecycle.add_verbs(verbs)
     return parser
 
 
@@ -72,35 +75,24 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from pytest_compileiq.errors import StoreError
-    from pytest_compileiq.report.artifact import claim_text, print_table
-    from pytest_compileiq.report.model import leading_claim
+    from pytest_compileiq.listing import COLUMNS, list_artifacts
+    from pytest_compileiq.report.artifact import print_table
 
-    store, rows, broken = _store(options), [], []
-    for name in store.names():
-        for target in store.targets(name):
-            try:
-                artifact = store.read(name, target)
-            except StoreError as error:
-                broken.append(str(error))
-                continue
-            claim = leading_claim(artifact)
-            rows.append(
-                (name, target, artifact.outcome, claim_text(claim) if claim else "", claim.device if claim else "")
-            )
-    if not rows and not broken:
+    store = open_store(options)
+    listing = list_artifacts(store)
+    if not listing.rows and not listing.broken:
         print(f"{store.root} holds no artifacts; make one with pytest --tune")
         return 0
-    print_table(("name", "target", "outcome", "speed-up, 95 % interval", "device"), rows)
-    for problem in broken:
+    print_table(COLUMNS, listing.rows)
+    for problem in listing.broken:
         print(f"acf: {problem}", file=sys.stderr)
-    return 1 if broken else 0
+    return 1 if listing.broken else 0
 
 
 def _show(options: argparse.Namespace) -> int:
     from pytest_compileiq.report.artifact import artifact_lines
 
-    store = _store(options)
+    store = open_store(options)
     targets = store.targets(options.name) if options.name in store.names() else []
     if not targets:
         raise UserError(f"there is no artifact {options.name!r} in {store.root}: {_known(options.name, store.names())}")
@@ -115,7 +107,7 @@ def _show(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> int:
     from pytest_compileiq.errors import StoreError
 
-    store = _store(options)
+    store = open_store(options)
     problems = [health.problem for health in store.health()]
     unhealthy = {health.path for health in store.health()}
     artifacts = claims = 0
@@ -157,45 +149,6 @@ def _recompute(store: Store, name: str, target: str) -> int:
             direction="maximize" if maximised and better else "minimize",
         )
     return len(measured)
-
-
-def _store(options: argparse.Namespace) -> Store:
-    from pytest_compileiq.store import Store
-
-    root = options.acf_dir if options.acf_dir is not None else _find_store(Path.cwd())
-    if not root.is_dir():
-        raise UserError(f"there is no directory {root}: run pytest --tune, or name it with --acf-dir")
-    return Store(root.absolute())
-
-
-def _find_store(start: Path) -> Path:
-    """``acf_dir`` of the nearest project above ``start``."""
-    for directory in (start, *start.parents):
-        for name in _PROJECT_FILES:
-            if (directory / name).is_file():
-                configured = _acf_dir(directory / name)
-                if configured or (directory / "acf").is_dir():
-                    return directory / (configured or "acf")
-    return start / "acf"
-
-
-def _acf_dir(path: Path) -> str | None:
-    """The ini key of one file, or None; a file that pytest itself cannot read says so when pytest runs."""
-    try:
-        if path.suffix == ".toml":
-            import tomli
-
-            content = tomli.loads(path.read_text(encoding="utf-8"))
-            options = content.get("tool", {}).get("pytest", {})
-            value = options.get("ini_options", options).get("acf_dir")
-        else:
-            parser = configparser.ConfigParser(interpolation=None)
-            parser.read(path, encoding="utf-8")
-            section = "tool:pytest" if path.name == "setup.cfg" else "pytest"
-            value = parser.get(section, "acf_dir", fallback=None)
-    except (OSError, ValueError, configparser.Error, AttributeError):
-        return None
-    return value if isinstance(value, str) and value else None
 
 
 def _known(wanted: str, names: Sequence[str]) -> str:

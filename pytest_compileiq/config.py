@@ -49,10 +49,14 @@ class Settings:
 
     tune: bool
     new_only: bool
+    stale_only: bool
+    fresh: bool
     budget: Budget | None
     ini_budget: Budget
     engine: str | None
     start_from: Path | None
+    trackers: tuple[str, ...]
+    calibrate: int | None
     ini_engine: str
     seed: int | None
     jobs: int
@@ -64,6 +68,7 @@ class Settings:
     inconclusive: str
     acf_dir: Path
     report: Path | None
+    html: Path | None
     rootdir: Path
 
 
@@ -75,6 +80,10 @@ def add_options(parser: pytest.Parser) -> None:
         "--tune-new-only", action="store_true", help="with --tune: skip benchmarks that have an artifact here"
     )
     group.addoption(
+        "--tune-stale-only", action="store_true", help="with --tune: skip benchmarks whose artifact still holds here"
+    )
+    group.addoption("--tune-fresh", action="store_true", help="with --tune: search anew, whatever the journal holds")
+    group.addoption(
         "--tune-budget",
         metavar="N|TIME",
         help="evaluations, or wall time such as 30m, per benchmark; 0 proves the committed controls",
@@ -85,10 +94,21 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="PATH",
         help="controls to try first: an artifact's .toml, a directory of ACFs, a booster pack (.zip)",
     )
+    group.addoption(
+        "--tune-tracker",
+        action="append",
+        default=[],
+        metavar="NAME:ARGUMENT",
+        help="tell every evaluation to csv:FILE, mlflow:URI or a third party's tracker; may be given several times",
+    )
     group.addoption("--tune-seed", metavar="N", help="seed of the search")
     group.addoption("--tune-jobs", metavar="N", help="parallel builds")
     group.addoption("--acf-check", choices=_CHOICES["acf_check"], help=_HELP["acf_check"])
+    group.addoption(
+        "--acf-calibrate", metavar="N", help="run the gate N times on the baseline against itself, and keep the rate"
+    )
     group.addoption("--acf-report", metavar="FILE", help="write the JSON report")
+    group.addoption("--acf-html", metavar="FILE", help="write the report for a person: one HTML file, no network")
     parser.addini("acf_dir", "directory of the artifacts, relative to rootdir", default="acf")
     parser.addini("tune_budget", "default of --tune-budget", default=str(DEFAULT_BUDGET))
     parser.addini("tune_engine", "default of --tune-engine", default="auto")
@@ -106,18 +126,23 @@ def read_settings(config: pytest.Config) -> Settings:
     option = config.option
     if option.tune and _is_xdist(config):
         raise pytest.UsageError("--tune measures on this machine alone: run it without xdist workers (-n 0)")
-    if option.tune_new_only and not option.tune:
-        raise pytest.UsageError("--tune-new-only selects what --tune searches: add --tune")
+    for name in ("tune_new_only", "tune_stale_only", "tune_fresh"):
+        if getattr(option, name) and not option.tune:
+            raise pytest.UsageError(f"--{name.replace('_', '-')} says what --tune searches: add --tune")
     chosen = {key: _choice(config, key) for key in _CHOICES}
     check = option.acf_check or chosen["acf_check"]
     cli_budget = parse_budget(option.tune_budget, "--tune-budget") if option.tune_budget is not None else None
     return Settings(
         tune=option.tune,
         new_only=option.tune_new_only,
+        stale_only=option.tune_stale_only,
+        fresh=option.tune_fresh,
         budget=cli_budget,
         ini_budget=parse_budget(str(config.getini("tune_budget")), "tune_budget"),
         engine=option.tune_engine,
         start_from=Path(config.invocation_params.dir, option.tune_from) if option.tune_from else None,
+        trackers=tuple(option.tune_tracker),
+        calibrate=_integer(option.acf_calibrate, "--acf-calibrate", minimum=1),
         ini_engine=str(config.getini("tune_engine")),
         seed=_integer(option.tune_seed, "--tune-seed", minimum=0),
         jobs=_integer(option.tune_jobs or config.getini("tune_jobs") or None, "--tune-jobs", minimum=1) or _cores(),
@@ -129,6 +154,7 @@ def read_settings(config: pytest.Config) -> Settings:
         inconclusive=chosen["acf_inconclusive"],
         acf_dir=_store_dir(config),
         report=Path(config.invocation_params.dir, option.acf_report) if option.acf_report else None,
+        html=Path(config.invocation_params.dir, option.acf_html) if option.acf_html else None,
         rootdir=config.rootpath,
     )
 

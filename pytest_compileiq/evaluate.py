@@ -11,7 +11,7 @@ import copy
 import os
 import tempfile
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import pytest
 
 from pytest_compileiq.errors import BodyError, BuildError, NoDevice
 from pytest_compileiq.fixture import Acf, Measurer, OutputMismatch, Outputs
-from pytest_compileiq.model import Arm, ControlsFile, FailureKind, Workload
+from pytest_compileiq.model import CLOCKED, Arm, ControlsFile, FailureKind, Workload
 from pytest_compileiq.subject import Subject, make_subject
 from pytest_compileiq.timing.registry import is_poisoned, make_clock
 from pytest_compileiq.timing.sampler import ArmError, BlockPlan, Slot, sample_calls, sample_values
@@ -32,9 +32,9 @@ Arms = Mapping[Arm, ControlsFile | None]
 
 @dataclass(frozen=True)
 class Block:
-    """What one block gave: its slots, and the entry functions that each arm took from ``load()``."""
+    """What one block gave: the slots of each timed metric, and the entries that each arm took from ``load()``."""
 
-    slots: tuple[Slot, ...]
+    slots: Mapping[str, tuple[Slot[float], ...]]
     used: Mapping[Arm, frozenset[str]]
 
 
@@ -85,7 +85,7 @@ def check_body(subject: Subject, body: Callable[[Acf], None], arms: Arms, worklo
     """
     outputs = Outputs()
     acf = _run_arm(subject, body, arms["tuned"], "tuned", workload, outputs, lambda _, call: call())
-    _expect_objective(subject, acf)
+    _expect_objectives(subject, acf)
     if outputs.how and acf.not_run is None:
         _run_arm(subject, body, arms["baseline"], "baseline", workload, outputs, lambda _, call: call())
     return Checked(frozenset(acf.used), outputs.how, acf.not_run)
@@ -128,22 +128,22 @@ class _BlockRun:
         self.outputs = Outputs()
         self.calls: dict[Arm, Callable[[], object]] = {}
         self.used: dict[Arm, frozenset[str]] = {}
-        self.slots: list[Slot] | None = None
+        self.slots: dict[str, list[Slot[float]]] = {}
         self.inner_failure: ArmFailure | None = None
 
     def run(self) -> Block:
-        metric = self.subject.objective.metric
         outer = self._arm(self.plan.outer, self._nest)
         if not outer.measured:
-            _expect_objective(self.subject, outer)
+            _expect_objectives(self.subject, outer)
             self._arm(self.plan.inner, self._nest)
-        if metric == "compile_time":
-            self.slots = sample_values(self.plan, self._compile_seconds)
-        elif metric in outer.recorded:
-            self.slots = sample_values(self.plan, self._recorded)
-        if self.slots is None:
+        timed = [objective.metric for objective in self.subject.timed_objectives]
+        if recorded := [metric for metric in timed if metric in outer.recorded]:
+            self.slots |= _by_metric(sample_values(self.plan, lambda arm: self._recorded(arm, recorded)), recorded)
+        if "compile_time" in timed:
+            self.slots["compile_time"] = sample_values(self.plan, self._compile_seconds)
+        if any(metric not in self.slots for metric in timed):
             raise ArmFailure(self.plan.outer, "wrong", "the body measured in one arm only")
-        return Block(tuple(self.slots), self.used)
+        return Block({metric: tuple(slots) for metric, slots in self.slots.items()}, self.used)
 
     def _arm(self, arm: Arm, measurer: Measurer) -> Acf:
         self.tick()
@@ -169,18 +169,20 @@ class _BlockRun:
             kind = self.subject.resolved.clock
             if others := intruders(kind):
                 raise ArmFailure(None, "disturbed", others)
-            clock = make_clock(kind, l2=acf.l2, graph=acf.graph)
-            self.slots = sample_calls(self.plan, self.calls, clock, self.tick, slowdown_of(kind))
+            for objective in self.subject.timed_objectives:
+                if objective.metric in CLOCKED:
+                    clock = make_clock(kind, objective.metric, l2=acf.l2, graph=acf.graph)
+                    slots = sample_calls(self.plan, self.calls, clock, self.tick, slowdown_of(kind))
+                    self.slots[objective.metric] = slots
         except ArmError as error:
             cause = error.__cause__
             raise ArmFailure(error.arm, "wrong", f"the measured callable raised {_describe(cause)}") from error
 
-    def _recorded(self, arm: Arm) -> float:
-        metric = self.subject.objective.metric
+    def _recorded(self, arm: Arm, metrics: Sequence[str]) -> tuple[float, ...]:
         acf = self._arm(arm, self._nest)
-        if metric not in acf.recorded:
-            raise ArmFailure(arm, "wrong", f"the body did not record {metric!r} this time")
-        return acf.recorded[metric]
+        if missing := [metric for metric in metrics if metric not in acf.recorded]:
+            raise ArmFailure(arm, "wrong", f"the body did not record {missing[0]!r} this time")
+        return tuple(acf.recorded[metric] for metric in metrics)
 
     def _compile_seconds(self, arm: Arm) -> float:
         self.tick()
@@ -238,18 +240,24 @@ def _describe(error: BaseException | None) -> str:
     return f"{type(error).__name__}: {text[:400]}" if text else type(error).__name__
 
 
-def _expect_objective(subject: Subject, acf: Acf) -> None:
-    metric = subject.objective.metric
-    if subject.objective.exact or metric == "compile_time" or acf.measured:
-        return
-    if metric in acf.recorded:
-        return
-    given = f"it recorded {', '.join(acf.recorded)}" if acf.recorded else "it called neither"
-    raise ArmFailure(
-        acf._arm,
-        "wrong",
-        f"the objective is {metric}, so the body calls acf.measure(fn) or acf.record({metric}=…) once; {given}",
-    )
+def _by_metric(slots: Sequence[Slot[tuple[float, ...]]], metrics: Sequence[str]) -> dict[str, list[Slot[float]]]:
+    """Slots of several metrics recorded together, as slots of each."""
+    return {
+        metric: [Slot(one.quad, one.slot, one.arm, tuple(value[number] for value in one.values)) for one in slots]
+        for number, metric in enumerate(metrics)
+    }
+
+
+def _expect_objectives(subject: Subject, acf: Acf) -> None:
+    handed = {"compile_time", *acf.recorded, *(CLOCKED if acf.measured else ())}
+    for objective in subject.timed_objectives:
+        if objective.metric not in handed and acf.not_run is None:
+            metric = objective.metric
+            given = f"it recorded {', '.join(acf.recorded)}" if acf.recorded else "it called neither"
+            wanted = f"acf.measure(fn) or acf.record({metric}=…)" if metric in CLOCKED else f"acf.record({metric}=…)"
+            given = "it called acf.measure" if acf.measured else given
+            reason = f"the objective is {metric}, so the body calls {wanted} once; {given}"
+            raise ArmFailure(acf.arm, "wrong", reason)
 
 
 def _leave_if_forked(process: int) -> None:
@@ -278,7 +286,7 @@ def serve(
     try:
         if task["task"] == "check":
             checked = check_body(subject, body, arms, workload)
-            answer: dict[str, Any] = {"ok": True, "used": {"tuned": sorted(checked.used)}, "slots": []}
+            answer: dict[str, Any] = {"ok": True, "used": {"tuned": sorted(checked.used)}, "slots": {}}
         else:
             block = run_block(
                 subject,
@@ -291,7 +299,7 @@ def serve(
             answer = {
                 "ok": True,
                 "used": {arm: sorted(used) for arm, used in block.used.items()},
-                "slots": [asdict(slot) for slot in block.slots],
+                "slots": {metric: [asdict(slot) for slot in slots] for metric, slots in block.slots.items()},
             }
     except ArmFailure as failure:
         poisoned = is_poisoned(subject.resolved.clock)

@@ -66,7 +66,7 @@ class Acf:
         self._controls = controls
         self._measurer = measurer
         self._outputs = outputs
-        self._arm: Arm = arm
+        self.arm: Arm = arm
         self.workload = workload
         self.measured = 0
         self.recorded: dict[str, float] = {}

@@ -15,6 +15,7 @@ from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Objective, Thresholds, Workload
 from pytest_compileiq.toolchains.base import Toolchain
 
+_MOST_OBJECTIVES = 4
 _ARGUMENTS = (
     "name", "space", "workloads", "objectives", "engine", "engine_options", "budget", "seed",
     "timeout_s", "min_speedup", "min_effect", "alpha", "max_regression",
@@ -140,8 +141,11 @@ def _objectives(given: object) -> tuple[Objective, ...]:
     listed = (given,) if isinstance(given, Objective) else given
     if not isinstance(listed, Sequence) or not listed or not all(isinstance(one, Objective) for one in listed):
         raise MarkerError(f"tune(objectives={given!r}): expected a list such as [minimize('runtime')]")
-    if len(listed) > 1:
-        raise MarkerError("tune(objectives=…): this version searches one objective; several need a later one")
+    metrics = [objective.metric for objective in listed]
+    if len(set(metrics)) < len(metrics) or len(metrics) > _MOST_OBJECTIVES:
+        raise MarkerError(
+            f"tune(objectives=…): {', '.join(metrics)}: expected up to {_MOST_OBJECTIVES} different metrics"
+        )
     return tuple(listed)
 
 

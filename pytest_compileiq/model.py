@@ -24,6 +24,7 @@ Arm = Literal["baseline", "tuned"]
 FailureKind = Literal["compile", "timeout", "crash", "wrong", "disturbed"]
 
 TIMED_OBJECTIVES = frozenset({"runtime", "energy", "compile_time"})
+CLOCKED = frozenset({"runtime", "energy"})  # taken while the callable runs that the body hands to measure()
 EXACT_OBJECTIVES = frozenset({"registers", "spill_bytes", "code_bytes", "instructions"})
 
 
@@ -317,6 +318,13 @@ class FrontPoint(Stored):
     metrics: dict[str, Finite]
 
 
+class Withdrawn(Stored):
+    """Machine code that was retired: a search never proposes it again. ``code`` is entry function → digest."""
+
+    reason: Text
+    code: dict[str, Digest]
+
+
 class Provenance(Stored):
     """Where the artifact came from. ``dirty`` looks at the fingerprinted files only."""
 
@@ -342,6 +350,7 @@ class Artifact(Stored):
     search: SearchRecord
     claims: tuple[Claim, ...] = ()
     front: tuple[FrontPoint, ...] = ()
+    withdrawn: tuple[Withdrawn, ...] = ()
     provenance: Provenance
 
     @model_validator(mode="after")

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.errors import StoreError
+from pytest_compileiq.metadata import MAX_CONTROLS_BYTES
 from pytest_compileiq.model import Candidate, sha256_hex
-from pytest_compileiq.store import MAX_CONTROLS_BYTES, Store
+from pytest_compileiq.store import Store
 
 MANIFEST = "booster-pack-manifest.json"
 MOST_MEMBERS = 10_000

@@ -6,7 +6,7 @@ import fcntl
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,25 +91,20 @@ class Pool:
             "tuned": pack_controls(arms["tuned"]),
             "plan": {"outer": plan.outer, "quads": list(plan.quads), "samples": plan.samples},
         }  # fmt: skip
-        with _device_lock(lock_name(subject.device_kind)):
+        kinds = sorted({subject.device_kind(objective.metric) for objective in subject.timed_objectives})
+        with ExitStack() as locks:
+            for kind in kinds:
+                locks.enter_context(_device_lock(lock_name(kind)))
             answer = self._ask(number, subject, task)
-        device, metric = subject.device.name, subject.objective.metric
         rows = [
             SampleRow(
-                device,
-                workload.name,
-                metric,
-                number,
-                slot["quad"],
-                slot["slot"],
-                slot["arm"],
-                sample,
-                value,
-                slot["dropped"],
+                subject.device(metric).name, workload.name, metric, number, slot["quad"], slot["slot"], slot["arm"],
+                sample, value, slot["dropped"],
             )
-            for slot in answer["slots"]
+            for metric, slots in answer["slots"].items()
+            for slot in slots
             for sample, value in enumerate(slot["values"])
-        ]
+        ]  # fmt: skip
         return rows, frozenset(answer["used"].get("tuned", ()))
 
     def close(self) -> None:

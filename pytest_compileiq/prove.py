@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from pytest_compileiq.model import Arm, Claim, ControlsFile, DecisionRecord, SampleRow, Workload
+from pytest_compileiq.model import Arm, BuildResult, Claim, ControlsFile, DecisionRecord, Objective, SampleRow, Workload
 from pytest_compileiq.pool import EvaluationFailed, Pool
 from pytest_compileiq.rules.gate import (
     LOOKS,
@@ -31,11 +32,15 @@ Say = Callable[[str], None]
 
 @dataclass
 class Finalist:
-    """One set of controls under proof: its rows by workload, and why it is out, if it is."""
+    """One set of controls under proof: its rows, and why it is out, if it is."""
 
-    controls: ControlsFile
-    rows: dict[str, list[SampleRow]] = field(default_factory=dict)
+    controls: ControlsFile | None
+    rows: list[SampleRow] = field(default_factory=list)
     out: str | None = None
+
+    def of(self, metric: str, workload: Workload) -> list[SampleRow]:
+        """The rows of one metric on one workload."""
+        return [row for row in self.rows if (row.objective, row.workload) == (metric, workload.name)]
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ def sample_process(
 ) -> list[SampleRow]:
     """One block of ``subject`` in worker ``number``, by the gate's plan."""
     # A compilation is long and steady: its median of several is not worth several times the wait.
-    samples = 1 if subject.objective.metric == "compile_time" else SAMPLES
+    samples = 1 if {objective.metric for objective in subject.timed_objectives} == {"compile_time"} else SAMPLES
     rows, _ = pool.block(number, subject, arms, workload, plan_block(random, quads=QUADS, samples=samples))
     return rows
 
@@ -79,7 +84,7 @@ def sample_process(
 def prove(
     pool: Pool,
     subject: Subject,
-    finalists: Sequence[ControlsFile],
+    finalists: Sequence[ControlsFile | None],
     *,
     against: ControlsFile | None,
     seed: int,
@@ -87,13 +92,17 @@ def prove(
 ) -> Proof:
     """Prove the best of ``finalists`` better than ``against`` (None: the baseline) on fresh samples.
 
+    A finalist of None is the baseline too: proven against itself, the gate can be held to what it promises.
+
     All finalists share processes; Holm's correction is over finalists × workloads, alpha split over the looks.
 
     Raises:
         Unprovable: the baseline arm failed, or others compute on the device.
     """
+    if not subject.timed_objectives:
+        return _prove_exact(subject, finalists[0], against)
     random = Random(seed)
-    field_ = [Finalist(controls, {workload.name: [] for workload in subject.timed_workloads}) for controls in finalists]
+    field_ = [Finalist(controls) for controls in finalists]
     done = 0
     for look, processes in enumerate(LOOKS, start=1):
         say(f"proving {len(field_)} finalist(s): look {look}, {processes} processes")
@@ -102,7 +111,7 @@ def prove(
             for finalist in random.sample(field_, len(field_)):
                 _sample_finalist(pool, number, subject, finalist, against, random)
         done = processes
-        verdict = _judge(subject, field_, look=look, seed=seed)
+        verdict = _judge(subject, field_, against, look=look, seed=seed)
         if verdict is not None:
             return verdict
     return Proof(None, (), (), _why_none(field_, "no finalist was proven faster by the last look"))
@@ -115,7 +124,7 @@ def _sample_finalist(
         if finalist.out:
             return
         try:
-            finalist.rows[workload.name] += sample_process(
+            finalist.rows += sample_process(
                 pool, number, subject, {"baseline": against, "tuned": finalist.controls}, workload, random
             )
         except EvaluationFailed as failure:
@@ -128,47 +137,117 @@ def _sample_finalist(
             finalist.out = f"failed in the proof ({failure.kind}): {failure.reason}"
 
 
-def _judge(subject: Subject, field_: Sequence[Finalist], *, look: int, seed: int) -> Proof | None:
+Judged = tuple[Finalist, Objective, Workload, Evidence]
+
+
+def _judge(
+    subject: Subject, field_: Sequence[Finalist], against: ControlsFile | None, *, look: int, seed: int
+) -> Proof | None:
     """A winner; no winner when nothing can win any more; None while undecided."""
     thresholds = subject.spec.thresholds
     level = thresholds.alpha / len(LOOKS)
     alive = [finalist for finalist in field_ if not finalist.out]
     if not alive:
         return Proof(None, (), (), _why_none(field_, "every finalist failed"))
-    evidence = [
-        (finalist, name, gather(rows, subject.objective.direction))
+    evidence: list[Judged] = [
+        (finalist, objective, workload, gather(finalist.of(objective.metric, workload), objective.direction))
         for finalist in alive
-        for name, rows in finalist.rows.items()
+        for objective in subject.timed_objectives
+        for workload in subject.timed_workloads
     ]
-    p_values = [overall_p(one, thresholds, seed=seed, level=level) for _, _, one in evidence]
+    p_values = [overall_p(one[3], thresholds, seed=seed, level=level) for one in evidence]
     levels = levels_by_holm(p_values, level)
-    gains = [judge_gain(one, thresholds, level=at, seed=seed) for (_, _, one), at in zip(evidence, levels, strict=True)]
+    gains = [judge_gain(one[3], thresholds, level=at, seed=seed) for one, at in zip(evidence, levels, strict=True)]
     proven = []
     for finalist in alive:
-        mine = [
-            (name, one, gain) for (whose, name, one), gain in zip(evidence, gains, strict=True) if whose is finalist
-        ]
-        claims = _claims(subject, mine, look=look, seed=seed, finalists=len(field_))
+        mine = [(one, gain) for one, gain in zip(evidence, gains, strict=True) if one[0] is finalist]
+        exact = judge_exact(subject, against, finalist.controls)
+        claims = _claims(subject, mine, exact, look=look, seed=seed, finalists=len(field_))
         if claims is not None:
             proven.append((_score(subject, claims), finalist, claims))
     if proven:
         _, best, claims = max(proven, key=lambda entry: entry[0])
-        rows = tuple(row for rows in best.rows.values() for row in rows)
-        return Proof(best.controls, claims, rows, f"proven at look {look}")
-    if all(gain.speedup_high < thresholds.min_speedup for gain in gains):
+        return Proof(best.controls, claims, tuple(best.rows), f"proven at look {look}")
+    hopeless = all(gain.speedup_high < thresholds.min_speedup for gain in gains)
+    if hopeless and not subject.exact_objectives:
         return Proof(None, (), (), _why_none(alive, max(gains, key=lambda gain: gain.speedup_high).reason))
     return None
 
 
+@dataclass(frozen=True)
+class Exact:
+    """What the exact metrics say of a finalist: two integers are a claim, on every workload, and need no samples.
+
+    Attributes:
+        claims: against the baseline.
+        losses: how much worse than its rival, as a share, for each metric; negative is better.
+    """
+
+    claims: tuple[Claim, ...]
+    losses: Mapping[str, float]
+
+    def worst(self) -> float:
+        """The largest loss, 0 without exact metrics."""
+        return max(self.losses.values(), default=0.0)
+
+    def gained(self) -> bool:
+        """Whether some metric is better than the rival's."""
+        return min(self.losses.values(), default=0.0) < 0
+
+
+def judge_exact(subject: Subject, against: ControlsFile | None, controls: ControlsFile | None) -> Exact:
+    """The exact metrics of ``controls`` against the baseline, and against a rival."""
+    base, other, built = (subject.builds.get(one) for one in (None, against, controls))
+    claims: list[Claim] = []
+    for objective in subject.exact_objectives:
+        claims += [
+            Claim(
+                device=subject.resolved.architecture,
+                workload=workload.name,
+                objective=objective.metric,
+                kind="exact",
+                baseline_value=base.metrics[objective.metric],
+                tuned_value=built.metrics[objective.metric],
+            )
+            for workload in subject.timed_workloads
+        ]
+    losses = {objective.metric: exact_loss(objective, other, built) for objective in subject.exact_objectives}
+    return Exact(tuple(claims), losses)
+
+
+def _prove_exact(subject: Subject, controls: ControlsFile | None, against: ControlsFile | None) -> Proof:
+    exact = judge_exact(subject, against, controls)
+    rival, built = subject.builds.get(against), subject.builds.get(controls)
+    change = ", ".join(f"{metric} {rival.metrics[metric]} → {built.metrics[metric]}" for metric in exact.losses)
+    if exact.worst() > subject.spec.thresholds.max_regression:
+        return Proof(None, (), (), f"something is worse: {change}")
+    return Proof(controls, exact.claims, (), change) if exact.gained() else Proof(None, (), (), f"no better: {change}")
+
+
+def exact_loss(objective: Objective, old: BuildResult, new: BuildResult) -> float:
+    """How much worse ``new`` is, as a share of ``old``; negative when it is better."""
+    before, after = old.metrics[objective.metric], new.metrics[objective.metric]
+    worse = after - before if objective.direction == "minimize" else before - after
+    return worse / max(before, 0.5)
+
+
 def _claims(
-    subject: Subject, judged: Sequence[tuple[str, Evidence, Decision]], *, look: int, seed: int, finalists: int
+    subject: Subject,
+    judged: Sequence[tuple[Judged, Decision]],
+    exact: Exact,
+    *,
+    look: int,
+    seed: int,
+    finalists: int,
 ) -> tuple[Claim, ...] | None:
     """The finalist's claims when one gain is proven and nothing else got worse, else None."""
     thresholds = subject.spec.thresholds
-    if not any(gain.verdict is Verdict.PROVEN for _, _, gain in judged):
+    if exact.worst() > thresholds.max_regression:
+        return None
+    if not any(gain.verdict is Verdict.PROVEN for _, gain in judged) and not exact.gained():
         return None
     claims = []
-    for workload, evidence, gain in judged:
+    for (_, objective, workload, evidence), gain in judged:
         kind, decision = "gain", gain
         if gain.verdict is not Verdict.PROVEN:
             kind, decision = (
@@ -177,12 +256,17 @@ def _claims(
             )
         if decision.verdict is not Verdict.PROVEN:
             return None
-        claims.append(_claim(subject, workload, evidence, decision, kind, look=look, seed=seed, finalists=finalists))
-    return tuple(claims)
+        claims.append(
+            _claim(
+                subject, objective, workload.name, evidence, decision, kind, look=look, seed=seed, finalists=finalists
+            )
+        )
+    return (*claims, *exact.claims)
 
 
 def _claim(
     subject: Subject,
+    objective: Objective,
     workload: str,
     evidence: Evidence,
     decision: Decision,
@@ -192,11 +276,11 @@ def _claim(
     seed: int,
     finalists: int,
 ) -> Claim:
-    device = subject.device
+    device = subject.device(objective.metric)
     return Claim(
         device=device.name,
         workload=workload,
-        objective=subject.objective.metric,
+        objective=objective.metric,
         kind="gain" if kind == "gain" else "non-inferior",
         architecture=device.architecture,
         driver=device.driver,
@@ -222,11 +306,11 @@ def _claim(
 
 
 def _score(subject: Subject, claims: Sequence[Claim]) -> float:
-    """The weighted geometric mean of the lower bounds."""
-    import math
-
+    """The weighted geometric mean of the first objective's lower bounds."""
+    first = subject.timed_objectives[0].metric
     weights = {workload.name: workload.weight for workload in subject.timed_workloads}
-    logs = sum(weights[claim.workload] * math.log(max(claim.speedup_low or 0.0, 1e-9)) for claim in claims)
+    own = [claim for claim in claims if claim.objective == first]
+    logs = sum(weights[claim.workload] * math.log(max(claim.speedup_low or 0.0, 1e-9)) for claim in own)
     return math.exp(logs / sum(weights.values()))
 
 
@@ -252,7 +336,8 @@ def prove_again(pool: Pool, subject: Subject, controls: ControlsFile, claim: Cla
         for number in range(done, processes):
             rows += sample_process(pool, number, subject, {"baseline": None, "tuned": controls}, workload, random)
         done = processes
-        evidence = gather(rows, subject.objective.direction)
+        own = [row for row in rows if row.objective == claim.objective]
+        evidence = gather(own, subject.direction(claim.objective))
         decision = (
             judge_replay(
                 evidence,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pytest_compileiq import __version__
+from pytest_compileiq.metadata import controls_file_name
 from pytest_compileiq.model import (
     ACF_NOTICE,
     Artifact,
@@ -12,13 +16,15 @@ from pytest_compileiq.model import (
     CodePair,
     Controls,
     ControlsFile,
+    FrontPoint,
     Provenance,
     SearchRecord,
     StoredCode,
+    Withdrawn,
 )
 from pytest_compileiq.prove import Proof
 from pytest_compileiq.report.progress import Tally
-from pytest_compileiq.store import controls_file_name
+from pytest_compileiq.scoring import Scored
 from pytest_compileiq.subject import Subject
 from pytest_compileiq.vcs import revision
 
@@ -36,7 +42,18 @@ def search_record(subject: Subject, tally: Tally, engine: str, seed: int) -> Sea
     )
 
 
-def make_artifact(subject: Subject, proof: Proof, search: SearchRecord) -> Artifact:
+MOST_FRONT_POINTS = 16
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search leaves besides its winner: its record, and for several objectives what no other point beats."""
+
+    record: SearchRecord
+    front: Sequence[Scored] = ()
+
+
+def make_artifact(subject: Subject, proof: Proof, found: Found, withdrawn: Sequence[Withdrawn]) -> Artifact:
     """The artifact of a search: the proven winner, or that nothing beats the defaults."""
     target, winner = subject.resolved.target, proof.winner
     return Artifact(
@@ -48,10 +65,21 @@ def make_artifact(subject: Subject, proof: Proof, search: SearchRecord) -> Artif
         compiler=subject.resolved.compiler,
         fingerprint=subject.fingerprint,
         code=stored_code(subject.builds.get(None), subject.builds.get(winner) if winner else None),
-        search=search,
+        search=found.record,
         claims=proof.claims,
+        front=tuple(_front_point(subject, one) for one in found.front[:MOST_FRONT_POINTS]),
+        withdrawn=tuple(withdrawn),
         provenance=provenance_of(subject, winner),
     )
+
+
+def _front_point(subject: Subject, one: Scored) -> FrontPoint:
+    """Each metric as a ratio to the baseline's: the search's own scores, which prove nothing."""
+    metrics = {
+        objective.metric: round(math.exp(score if objective.direction == "minimize" else -score), 4)
+        for objective, score in zip(subject.objectives, one.scores, strict=True)
+    }
+    return FrontPoint(controls=controls_table(subject.resolved.target, one.controls), metrics=metrics)
 
 
 def controls_table(target: str, winner: ControlsFile) -> Controls:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from pytest_compileiq.builds import changed_beyond
+from pytest_compileiq.calibration import warning
 from pytest_compileiq.config import Settings
 from pytest_compileiq.errors import BuildError, EnvironmentFault, SchemaTooNew, StoreError
 from pytest_compileiq.evaluate import ArmFailure, check_body
@@ -59,13 +60,23 @@ class Replay:
         except Stop as stop:
             return self._stopped(stop)
 
+    def why_current(self) -> str | None:
+        """Why no new search is needed: the artifact is read, built and compared; None when it is stale or withdrawn."""
+        try:
+            artifact = self._read()
+            controls = self._controls(artifact)
+            self._judge_staleness(artifact, *self._rebuild(artifact, controls))
+        except Stop as stop:
+            return stop.message if stop.verdict == "NO DEVICE" else None
+        return None if artifact.outcome == "retired" else f"{self.subject.name} still holds for {artifact.target}"
+
     def _replay(self, artifact: Artifact) -> ItemReport:
         controls = self._controls(artifact)
         baseline, tuned = self._rebuild(artifact, controls)
         self._judge_staleness(artifact, baseline, tuned)
         if artifact.outcome == "retired":
             self._correct(None, baseline, None)
-            return self._report("RETIRED", f"withdrawn: {artifact.reason}", artifact)
+            return self._report("RETIRED", f"withdrawn: {artifact.reason}", None)
         self._correct(controls, baseline, tuned)
         if controls is None or tuned is None:
             return self._report("BASELINE", "nothing was found to beat the defaults", artifact)
@@ -191,7 +202,7 @@ class Replay:
 
     def _correct(self, controls: ControlsFile | None, baseline: BuildResult, tuned: BuildResult | None) -> None:
         subject = self.subject
-        if subject.resolved.native is not None and subject.objective.needs_device:
+        if subject.resolved.native is not None and subject.needs_device:
             self._not_run(subject.resolved.native)
             return
         used: set[str] = set()
@@ -235,8 +246,9 @@ class Replay:
         if not any(claim.kind in ("gain", "exact") for claim in artifact.claims):
             raise self._corrupt(f"{self.store.metadata_path(self.subject.name, artifact.target)} claims no gain")
         known = {workload.name for workload in self.subject.spec.workloads}
+        metrics = {objective.metric for objective in self.subject.spec.objectives}
         for claim in artifact.claims:
-            if claim.workload not in known or claim.objective != self.subject.objective.metric:
+            if claim.workload not in known or claim.objective not in metrics:
                 raise self._corrupt(
                     f"a claim is about {claim.workload}/{claim.objective}, which this test does not have"
                 )
@@ -249,7 +261,8 @@ class Replay:
     def _recompute(self, artifact: Artifact, claim: Claim, baseline: BuildResult, tuned: BuildResult) -> None:
         if claim.kind != "exact":
             rows = self.store.read_samples(self.subject.name, artifact, claim)
-            recompute(claim, rows, thresholds=self.subject.spec.thresholds, direction=self.subject.objective.direction)
+            direction = self.subject.direction(claim.objective)
+            recompute(claim, rows, thresholds=self.subject.spec.thresholds, direction=direction)
             return
         found = baseline.metrics.get(claim.objective), tuned.metrics.get(claim.objective)
         if found != (claim.baseline_value, claim.tuned_value):
@@ -263,29 +276,34 @@ class Replay:
         report = self._report("REPLAYED", "same machine code, still correct", artifact)
         if not claims:
             return replace(report, verdict="PROVEN", message="exact metrics compared exactly")
-        device = find_device_or_none(self.subject.device_kind)
-        here = [claim for claim in claims if device is not None and claim.device == device.name]
+        here = [claim for claim in claims if claim.device == self._device_name(claim.objective)]
         if reason := self._why_not_measured(here, claims):
             self.checks.append(Check("speed", "not run", reason))
             return replace(report, checks=tuple(self.checks))
         for claim in here:
             report = self._gate_claim(report, claim, controls)
+        if said := warning(self.subject.rootdir, here[0].device):
+            report = replace(report, notes=(*report.notes, said))
         return report
 
     def _why_not_measured(self, here: list[Claim], claims: list[Claim]) -> str | None:
         if self.settings.check == "replay":
             return "--acf-check=replay"
-        native = self.subject.resolved.native if self.subject.objective.needs_device else None
+        native = self.subject.resolved.native if self.subject.needs_device else None
         if native is not None or here:
             return native
         others = ", ".join(sorted({claim.device for claim in claims}))
         if self.settings.check == "measure":
             raise Stop(
                 "INCONCLUSIVE",
-                f"nothing is claimed for {self.subject.device.name}, only for {others}",
+                f"nothing is claimed for {self._device_name(claims[0].objective)}, only for {others}",
                 f"claim it: pytest --tune --tune-budget=0 {self.subject.nodeid}",
             )
-        return f"proven on {others}; this is {self.subject.device.name}"
+        return f"proven on {others}; this is {self._device_name(claims[0].objective)}"
+
+    def _device_name(self, metric: str) -> str | None:
+        device = find_device_or_none(self.subject.device_kind(metric))
+        return device.name if device else None
 
     def _gate_claim(self, report: ItemReport, claim: Claim, controls: ControlsFile) -> ItemReport:
         nodeid = self.subject.nodeid

@@ -1,31 +1,24 @@
-"""The search: ask → build (parallel) → drop duplicates → measure → tell."""
+"""The search: ask → build (parallel) → drop duplicates → measure → journal → tell."""
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from random import Random
+from dataclasses import asdict, dataclass, field
 
 from pytest_compileiq.builds import changed_beyond
 from pytest_compileiq.config import Budget
-from pytest_compileiq.engines.base import Engine, Told
+from pytest_compileiq.engines.base import Checkpointed, Engine, Told
 from pytest_compileiq.errors import BuildError
-from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, SampleRow
-from pytest_compileiq.pool import EvaluationFailed, Pool
+from pytest_compileiq.journal import Batch, Evaluated, Journal
+from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, Withdrawn
+from pytest_compileiq.pool import EvaluationFailed
 from pytest_compileiq.report.progress import Progress, Tally
+from pytest_compileiq.scoring import Scored, Scorer
 from pytest_compileiq.subject import Subject
-from pytest_compileiq.timing.sampler import plan_block
+from pytest_compileiq.trackers import Trackers
 
 BATCH = 4
 BATCH_A_JOB = 8
-SEARCH_QUADS = 1
-SEARCH_SAMPLES = 3
-PLAYOFF = 8
-PLAYOFF_ROUNDS = 3
-FINALISTS = 3
-
 CANARIES = 6
 
 Key = tuple[str, tuple[tuple[str, object], ...]]
@@ -35,39 +28,59 @@ class NotInjected(Exception):
     """The controls do not reach the compiler: drawn one after the other, they change no machine code."""
 
 
+class CannotResume(Exception):
+    """The engine, told what the journal holds, asks for something else than it did."""
+
+
 @dataclass
 class Search:
-    """One search of one subject; :meth:`run` gives the finalists, best first.
+    """One search of one subject: spends the budget, and leaves what was scored.
 
-    ``used`` are the entry functions that the test takes from ``load()``: a candidate may change no other.
+    Attributes:
+        used: entry functions that the test takes from ``load()``: a candidate may change no other.
+        withdrawn: machine code that was retired, and is never proposed again.
+        scored: the valid candidates, one for each machine code and set of parameters.
+        interrupted: Ctrl-C ended it early.
     """
 
-    pool: Pool
     subject: Subject
     engine: Engine
+    scorer: Scorer
+    journal: Journal
     budget: Budget
     jobs: int
-    random: Random
     progress: Progress
     used: frozenset[str]
+    trackers: Trackers
+    withdrawn: Sequence[Withdrawn] = ()
     tally: Tally = field(default_factory=Tally)
+    scored: dict[Key, Scored] = field(default_factory=dict)
+    interrupted: bool = False
     _seen: dict[Key, Told] = field(default_factory=dict)
-    _scored: dict[Key, tuple[float, ControlsFile]] = field(default_factory=dict)
     _baseline: str = ""
     _inert: int = 0
     _injected: bool = False
 
-    def run(self, baseline: BuildResult) -> list[ControlsFile]:
-        """Spend the budget, then play the best off on more samples; at most three distinct machine codes come back.
+    def run(self, baseline: BuildResult, earlier: Sequence[Batch]) -> None:
+        """Go through what an earlier run left, then spend the rest of the budget. Ctrl-C ends it, with what there is.
 
         Raises:
             NotInjected: the first ACFs drawn leave the machine code as it is.
+            CannotResume: the engine does not go on from ``earlier``.
         """
         self._baseline = baseline.digest
-        self._seen[(baseline.digest, ())] = Told(Candidate({}), (0.0,))
-        while not self._spent() and (asked := self.engine.ask(self._batch())):
-            self.engine.tell(self._evaluate(asked))
-        return self._playoff()
+        self._seen[(baseline.digest, ())] = Told(Candidate({}), (0.0,) * len(self.subject.objectives))
+        try:
+            self._resume(earlier)
+            while not self._spent():
+                wanted = self._batch()
+                state = self.engine.checkpoint() if isinstance(self.engine, Checkpointed) else None
+                if not (asked := self.engine.ask(wanted)):
+                    break
+                self.journal.asked(wanted, asked, state)
+                self.engine.tell(self._evaluate(asked))
+        except KeyboardInterrupt:
+            self.interrupted = True
 
     def _spent(self) -> bool:
         if self.budget.evaluations is not None:
@@ -80,24 +93,64 @@ class Search:
             return BATCH
         return min(max(BATCH, BATCH_A_JOB * self.jobs), self.budget.evaluations - self.tally.evaluations)
 
+    # ── going on ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _resume(self, earlier: Sequence[Batch]) -> None:
+        """Bring the engine to where it was: by its checkpoint, or by telling it everything again in the same order."""
+        checkpointed = isinstance(self.engine, Checkpointed)
+        if isinstance(self.engine, Checkpointed) and earlier and earlier[-1].state is not None:
+            self.engine.restore(earlier[-1].state)
+        for batch in earlier:
+            if checkpointed and batch is not earlier[-1]:
+                self._remember(batch.candidates, batch.done)
+                self.journal.taken_up(batch)
+                continue
+            asked = self.engine.ask(batch.wanted)
+            if tuple(asked) != batch.candidates:
+                raise CannotResume
+            told = self._remember(asked, batch.done)
+            self.journal.taken_up(batch)
+            self.engine.tell(told + self._evaluate(asked[len(batch.done) :]))
+
+    def _remember(self, asked: Sequence[Candidate], done: Sequence[Evaluated]) -> list[Told]:
+        """Count finished evaluations as if they had been made now."""
+        return [self._count(candidate, one) for candidate, one in zip(asked, done, strict=False)]
+
+    def _count(self, candidate: Candidate, one: Evaluated) -> Told:
+        told = Told(candidate, one.scores, one.failure, one.duplicate)
+        self.tally.evaluations += 1
+        self.tally.earlier_s = max(self.tally.earlier_s, one.seconds)
+        if one.failure is not None and not one.duplicate:
+            self.tally.fail(one.failure, one.reason)
+        if one.duplicate:
+            self.tally.duplicates += 1
+        elif one.digest:
+            controls = self.subject.resolved.render(candidate)
+            self._keep(self._key(candidate, controls, one.digest), told, Scored(one.scores, controls))
+        self._injected = self._injected or (candidate.blob is not None and one.digest not in ("", self._baseline))
+        return told
+
+    # ── one batch ────────────────────────────────────────────────────────────────────────────────────────────────
+
     def _evaluate(self, asked: Sequence[Candidate]) -> list[Told]:
         rendered = [self.subject.resolved.render(candidate) for candidate in asked]
-        built = self.subject.builds.try_all(rendered, self.jobs)
+        built = self.subject.builds.try_all(rendered, self.jobs) if rendered else []
         self._expect_injection(asked, built)
         told = []
         for candidate, controls, build in zip(asked, rendered, built, strict=True):
-            told.append(self._judge(candidate, controls, build))
+            one = self._judge(candidate, controls, build)
+            self.journal.finished(one)
+            self.trackers.evaluated(self.tally.evaluations, candidate, one)
+            told.append(Told(candidate, one.scores, one.failure, one.duplicate))
             self.tally.evaluations += 1
             self.progress.evaluated(self.tally, self.budget)
         return told
 
     def _expect_injection(self, asked: Sequence[Candidate], built: Sequence[BuildResult | BuildError]) -> None:
         """The canary: an ACF hardly ever changes nothing, so several in a row that do nothing were never read."""
-        if self._injected:
-            return
         acfs = [build for candidate, build in zip(asked, built, strict=True) if candidate.blob is not None]
         digests = [build.digest for build in acfs if isinstance(build, BuildResult)]
-        self._injected = any(digest != self._baseline for digest in digests)
+        self._injected = self._injected or any(digest != self._baseline for digest in digests)
         self._inert += len(digests)
         if not self._injected and self._inert >= CANARIES:
             raise NotInjected(
@@ -105,84 +158,50 @@ class Search:
                 f"the command is the one that compiles the kernel: {' '.join(self.subject.resolved.compiler.command)}"
             )
 
-    def _judge(self, candidate: Candidate, controls: ControlsFile, build: BuildResult | BuildError) -> Told:
+    def _judge(self, candidate: Candidate, controls: ControlsFile, build: BuildResult | BuildError) -> Evaluated:
         if isinstance(build, BuildError):
             self.tally.fail(build.kind, str(build))
-            return Told(candidate, failure=build.kind)
-        params = tuple(sorted((name, value) for name, value in candidate.knobs.items() if not name.startswith("-")))
-        compiling = self.subject.objective.metric == "compile_time"  # equal code may take another time to make
-        key: Key = (controls.key if compiling else build.digest, params)
+            return self._evaluated(Told(candidate, failure=build.kind), str(build))
+        key = self._key(candidate, controls, build.digest)
         if key in self._seen:
             self.tally.duplicates += 1
             before = self._seen[key]
-            return Told(candidate, before.scores, before.failure, duplicate=True)
-        if beyond := changed_beyond(self.subject.builds.get(None), build, self.used):
-            reason = f"also changes {', '.join(beyond)}, which the test does not take from load()"
+            return self._evaluated(Told(candidate, before.scores, before.failure, duplicate=True), "", build.digest)
+        if reason := self._why_never(build):
             self.tally.fail("wrong", reason)
-            return Told(candidate, failure="wrong")
-        told = self._measure(candidate, controls, build)
-        self._seen[key] = told
-        if told.scores:
-            self._scored[key] = (told.scores[0], controls)
-            self.tally.best = min(self.tally.best, told.scores[0])
-        return told
-
-    def _measure(self, candidate: Candidate, controls: ControlsFile, build: BuildResult) -> Told:
+            return self._evaluated(Told(candidate, failure="wrong"), reason, build.digest)
         try:
-            return Told(candidate, (self._score(controls, build),))
+            scored = self.scorer.score(controls, build)
         except EvaluationFailed as failure:
             self.tally.fail(failure.kind, failure.reason)
-            return Told(candidate, failure=failure.kind)
+            told = Told(candidate, failure=failure.kind)
+            self._keep(key, told, Scored((), controls))
+            return self._evaluated(told, failure.reason, build.digest)
+        told = Told(candidate, scored.scores)
+        self._keep(key, told, scored)
+        return self._evaluated(told, "", build.digest, scored)
 
-    def _score(self, controls: ControlsFile, build: BuildResult) -> float:
-        """The log-ratio to the baseline, lower is better; correctness is checked on every workload first."""
-        for workload in self.subject.checked_workloads:
-            self.pool.check(0, self.subject, controls, workload)
-        if self.subject.objective.exact:
-            for workload in self.subject.timed_workloads:
-                self.pool.check(0, self.subject, controls, workload)
-            return exact_score(self.subject, build)
-        return self._timed_score(controls)
+    def _why_never(self, build: BuildResult) -> str | None:
+        """Why this machine code may not be proposed, whatever its scores would be."""
+        code = {entry: one.sha256 for entry, one in build.code.items()}
+        if retired := next((one for one in self.withdrawn if one.code == code), None):
+            return f"withdrawn before: {retired.reason}"
+        beyond = changed_beyond(self.subject.builds.get(None), build, self.used)
+        return f"also changes {', '.join(beyond)}, which the test does not take from load()" if beyond else None
 
-    def _timed_score(self, controls: ControlsFile) -> float:
-        total = sum(workload.weight for workload in self.subject.timed_workloads)
-        score = 0.0
-        for workload in self.subject.timed_workloads:
-            plan = plan_block(self.random, quads=SEARCH_QUADS, samples=SEARCH_SAMPLES)
-            rows, _ = self.pool.block(0, self.subject, {"baseline": None, "tuned": controls}, workload, plan)
-            score += workload.weight / total * log_ratio(rows, self.subject.objective.direction)
-        return score
+    def _keep(self, key: Key, told: Told, scored: Scored) -> None:
+        self._seen[key] = told
+        if told.scores:
+            self.scored[key] = scored
+            self.tally.best = min(self.tally.best, told.scores[0])
 
-    def _playoff(self) -> list[ControlsFile]:
-        """The best few are measured again before they become finalists: the luckiest sample is not the best code."""
-        ranked = sorted(self._scored.values(), key=lambda entry: entry[0])
-        better = [(score, controls) for score, controls in ranked if score < 0][:PLAYOFF]
-        if self.subject.objective.exact:
-            return [controls for _, controls in better[:1]]
-        if better:
-            self.progress.say(f"play-off of the best {len(better)}")
-        settled = []
-        for _, controls in better:
-            try:
-                settled.append(
-                    (statistics.median(self._timed_score(controls) for _ in range(PLAYOFF_ROUNDS)), controls)
-                )
-            except EvaluationFailed as failure:
-                self.tally.fail(failure.kind, failure.reason)
-        settled.sort(key=lambda entry: entry[0])
-        return [controls for score, controls in settled[:FINALISTS] if score < 0]
+    def _key(self, candidate: Candidate, controls: ControlsFile, digest: str) -> Key:
+        """What makes two candidates one measurement: equal machine code and equal parameters."""
+        params = tuple(sorted((name, value) for name, value in candidate.knobs.items() if not name.startswith("-")))
+        # Equal code may take another time to make.
+        compiling = any(objective.metric == "compile_time" for objective in self.subject.objectives)
+        return (controls.key if compiling else digest, params)
 
-
-def exact_score(subject: Subject, build: BuildResult) -> float:
-    """The log-ratio of an exact metric to the baseline's, lower is better; a metric of zero counts as one half."""
-    metric = subject.objective.metric
-    baseline = subject.builds.get(None).metrics[metric]
-    ratio = math.log(max(build.metrics[metric], 0.5) / max(baseline, 0.5))
-    return ratio if subject.objective.direction == "minimize" else -ratio
-
-
-def log_ratio(rows: Sequence[SampleRow], direction: str) -> float:
-    """Median log of tuned minus median log of baseline, lower is better."""
-    by_arm = {arm: [math.log(row.value) for row in rows if row.arm == arm] for arm in ("baseline", "tuned")}
-    ratio = statistics.median(by_arm["tuned"]) - statistics.median(by_arm["baseline"])
-    return ratio if direction == "minimize" else -ratio
+    def _evaluated(self, told: Told, reason: str, digest: str = "", scored: Scored | None = None) -> Evaluated:
+        samples = [list(asdict(row).values()) for row in scored.samples] if scored else []
+        return Evaluated(told.scores, told.failure, reason, told.duplicate, digest, samples, self.tally.seconds)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_compileiq.calibration import calibrate
 from pytest_compileiq.config import Settings
 from pytest_compileiq.errors import CompileIQError
 from pytest_compileiq.evaluate import body_of
@@ -16,6 +17,7 @@ from pytest_compileiq.marker import read_marker
 from pytest_compileiq.pool import Pool
 from pytest_compileiq.process import Guard
 from pytest_compileiq.replay import Replay
+from pytest_compileiq.report.html import write_html
 from pytest_compileiq.report.json import write_json
 from pytest_compileiq.report.model import ItemReport, RunReport
 from pytest_compileiq.report.progress import LineProgress
@@ -78,6 +80,8 @@ class Session:
     def replay(self, item: pytest.Function) -> ItemReport:
         """The normal run of one item; raises pytest's outcomes."""
         subject = self._subject(item)
+        if self.settings.calibrate:
+            return self._calibrate(item, subject, self.settings.calibrate)
         replay = Replay(subject, self.settings, self.store, body_of(item), self._get_pool)
         try:
             report, cause = replay.run()
@@ -98,6 +102,8 @@ class Session:
         subject = self._subject(item)
         if self.settings.new_only and subject.resolved.target in self.store.targets(subject.name):
             pytest.skip(f"--tune-new-only: {subject.name} has an artifact for {subject.resolved.target}")
+        if self.settings.stale_only and (why := self._why_current(subject)):
+            pytest.skip(f"--tune-stale-only: {why}")
         progress = self._progress(subject.name)
         try:
             report = tune(subject, settings=self.settings, store=self.store, pool=self._get_pool(), progress=progress)
@@ -106,7 +112,27 @@ class Session:
         finally:
             progress.done()
         self._keep(item, report)
+        if report.interrupted:
+            item.session.shouldstop = "interrupted: the same command goes on with the search"
         return report
+
+    def _calibrate(self, item: pytest.Item, subject: Subject, trials: int) -> ItemReport:
+        progress = self._progress(subject.name)
+        seed = self.settings.seed or 0
+        try:
+            report = calibrate(subject, self._get_pool(), trials, seed=seed, say=progress.say)
+        except CompileIQError as error:
+            raise failure(f"{item.nodeid}: {error}") from None
+        finally:
+            progress.done()
+        self._keep(item, report)
+        return report
+
+    def _why_current(self, subject: Subject) -> str | None:
+        """Why the subject's artifact needs no new search, or None when it does."""
+        if not self.store.targets(subject.name):
+            return f"{subject.name} has no artifact; --tune-new-only tunes those"
+        return Replay(subject, self.settings, self.store, lambda acf: None, self._get_pool).why_current()
 
     def _subject(self, item: pytest.Item) -> Subject:
         try:
@@ -164,15 +190,28 @@ class Session:
             self.report.items.append(ItemReport.from_json(text))
 
     def finish(self, *, complete: bool) -> int | None:
-        """Judge what no test claimed, write the JSON report; returns the exit code to use, or None."""
+        """Judge what no test claimed, write the reports; returns the exit code to use, or None."""
         problems = [one for one in self.store.health() if self._unclaimed(one.path)]
         self.report.store_problems = [one.problem for one in problems]
         if complete and self.complete and not self.settings.tune and self.settings.orphans != "ignore":
             self.report.orphans = sorted(set(self.store.names()) - self.claimed)
-        if self.settings.report is not None:
-            write_json(self.report, self.settings.report)
+        if not self._write_reports():
+            return pytest.ExitCode.USAGE_ERROR
         unhealthy = bool(problems) or (bool(self.report.orphans) and self.settings.orphans == "fail")
         return UNHEALTHY if unhealthy else None
+
+    def _write_reports(self) -> bool:
+        """Write the reports that were asked for; one that cannot be written becomes a line of the summary."""
+        try:
+            if self.settings.report is not None:
+                write_json(self.report, self.settings.report)
+            if self.settings.html is not None:
+                write_html(self.report, self.store, self.settings.html, title="Compiler controls: this run")
+        except OSError as error:
+            problem = f"{error.filename} could not be written for the report: {error.strerror}; name another file"
+            self.report.store_problems.append(problem)
+            return False
+        return True
 
     def _unclaimed(self, path: Path) -> bool:
         """Files of artifacts whose test ran fail that test instead."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import re
 import stat
@@ -16,20 +15,21 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import tomli
-import tomli_w
-from pydantic import ValidationError
-
-from pytest_compileiq.errors import SchemaTooNew, StoreError
-from pytest_compileiq.model import SCHEMA, Artifact, Claim, SampleRow, sha256_hex
+from pytest_compileiq.errors import StoreError
+from pytest_compileiq.metadata import (
+    MAX_CONTROLS_BYTES,
+    MAX_METADATA_BYTES,
+    MAX_SAMPLES_BYTES,
+    NAME,
+    controls_file_name,
+    parse,
+    referenced,
+    render,
+    samples_file_name,
+)
+from pytest_compileiq.model import Artifact, Claim, SampleRow, sha256_hex
 from pytest_compileiq.samples import decode_samples, encode_samples
-
-MAX_METADATA_BYTES = 1 << 20
-MAX_CONTROLS_BYTES = 1 << 20
-MAX_SAMPLES_BYTES = 64 << 20
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,6 @@ class Health:
 
     path: Path
     problem: str
-
-
-def controls_file_name(target: str, data: bytes) -> str:
-    """``x86-64-v3-gcc12-3f9c1a2e.acf``."""
-    return f"{target}-{sha256_hex(data)[:8]}.acf"
-
-
-def samples_file_name(target: str, data: bytes) -> str:
-    """``x86-64-v3-gcc12-77ab01ce.csv``."""
-    return f"{target}-{sha256_hex(data)[:8]}.csv"
 
 
 class Store:
@@ -79,7 +69,8 @@ class Store:
             StoreError: it cannot be read or is not what it must be.
         """
         path = self.metadata_path(name, target)
-        return _parse(self._bytes(path, MAX_METADATA_BYTES), self._shown(path))
+        shown = self._shown(path)
+        return parse(self.read_bytes(path, MAX_METADATA_BYTES), shown, f"restore it with git checkout -- {shown}")
 
     def read_controls(self, name: str, artifact: Artifact) -> bytes:
         """The controls file, when it is what the metadata says.
@@ -90,7 +81,7 @@ class Store:
         if artifact.controls is None:
             raise StoreError(f"{self._shown(self.metadata_path(name, artifact.target))} has no [controls]")
         path = self._folder(name) / _checked(artifact.controls.file)
-        data = self._bytes(path, MAX_CONTROLS_BYTES)
+        data = self.read_bytes(path, MAX_CONTROLS_BYTES)
         if sha256_hex(data) != artifact.controls.sha256 or len(data) != artifact.controls.size_bytes:
             found = f"sha256 {sha256_hex(data)[:8]}…, {len(data)} bytes"
             recorded = f"{artifact.controls.sha256[:8]}…, {artifact.controls.size_bytes} bytes"
@@ -106,7 +97,7 @@ class Store:
         if claim.samples is None:
             return []
         path = self._folder(name) / _checked(claim.samples)
-        data = self._bytes(path, MAX_SAMPLES_BYTES)
+        data = self.read_bytes(path, MAX_SAMPLES_BYTES)
         if samples_file_name(artifact.target, data) != claim.samples:
             raise StoreError(
                 f"{self._shown(path)} was changed: its digest is {sha256_hex(data)[:8]}, not the one in its name"
@@ -118,7 +109,7 @@ class Store:
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def write(
-        self, name: str, artifact: Artifact, *, controls: bytes | None, samples: Sequence[SampleRow]
+        self, name: str, artifact: Artifact, *, controls: Sequence[bytes], samples: Sequence[SampleRow]
     ) -> list[Path]:
         """Write an artifact; new samples go to a file of their own, older ones that a claim still names stay.
 
@@ -132,8 +123,11 @@ class Store:
         """
         folder = self._folder(name)
         new: list[tuple[Path, bytes]] = []
-        if artifact.controls is not None and controls is not None:
-            new.append((folder / artifact.controls.file, controls))
+        named = referenced(artifact)
+        for data in controls:
+            file = controls_file_name(artifact.target, data)
+            if file in named:
+                new.append((folder / file, data))
         if samples:
             data = encode_samples(samples)
             artifact = _naming_samples(artifact, samples, samples_file_name(artifact.target, data))
@@ -174,7 +168,7 @@ class Store:
 
     def _remove_superseded(self, folder: Path, artifact: Artifact) -> None:
         own = re.compile(re.escape(artifact.target) + r"-[0-9a-f]{8}\.(acf|csv)")
-        kept = _referenced(artifact)
+        kept = referenced(artifact)
         for path in self._entries(folder):
             if own.fullmatch(path.name) and path.name not in kept:
                 path.unlink()
@@ -187,6 +181,23 @@ class Store:
         with path.open("w") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
+
+    def remove(self, name: str) -> None:
+        """Remove an artifact with all its targets and files.
+
+        Raises:
+            StoreError: something there is no file of an artifact, or cannot be removed.
+        """
+        folder = self._folder(name)
+        if folder.is_symlink():
+            raise StoreError(f"{self._shown(folder)} is a link; remove it")
+        try:
+            with self._lock():
+                for path in self._entries(folder):
+                    path.unlink()
+                folder.rmdir()
+        except OSError as error:
+            raise StoreError(f"{self._shown(folder)} could not be removed: {error.strerror or error}") from error
 
     # ── health ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -204,12 +215,12 @@ class Store:
 
     def _folder_health(self, folder: Path) -> list[Health]:
         problems, known = [], set()
-        for target in self.targets(folder.name) if _NAME.fullmatch(folder.name) else []:
+        for target in self.targets(folder.name) if NAME.fullmatch(folder.name) else []:
             path = folder / f"{target}.toml"
             known.add(path.name)
             try:
                 artifact = self.read(folder.name, target)
-                known |= _referenced(artifact)
+                known |= referenced(artifact)
                 if artifact.controls is not None:
                     self.read_controls(folder.name, artifact)
                 for claim in artifact.claims:
@@ -227,16 +238,20 @@ class Store:
 
     def _shown(self, path: Path) -> str:
         """The path as a user of the project would type it."""
-        return str(path.relative_to(self.root.parent)) if path.is_relative_to(self.root.parent) else str(path)
+        return str(path).removeprefix(f"{self.root.parent}{os.sep}")
 
     def _entries(self, folder: Path) -> list[Path]:
         try:
-            return [] if folder.is_symlink() else sorted(folder.iterdir())
+            return [] if folder.is_symlink() else sorted(folder.iterdir(), key=str)
         except OSError:
             return []
 
-    def _bytes(self, path: Path, limit: int) -> bytes:
-        """A regular file's content, through no link and within the limit."""
+    def read_bytes(self, path: Path, limit: int) -> bytes:
+        """A regular file's content, through no link and within the limit.
+
+        Raises:
+            StoreError: it is missing, a link, too large, or no regular file.
+        """
         shown = self._shown(path)
         mend = f"restore it with git checkout -- {shown}"
         for directory in (self.root, path.parent):
@@ -263,45 +278,6 @@ class Store:
             return handle.read(limit)
 
 
-def render(artifact: Artifact) -> bytes:
-    """The metadata as TOML, in the model's order; what is absent or empty by default is left out."""
-    return tomli_w.dumps(_trimmed(artifact.model_dump(mode="json", by_alias=True, exclude_none=True))).encode()
-
-
-def _trimmed(content: dict[str, Any]) -> dict[str, Any]:
-    empty = [key for key in ("claims", "front") if not content.get(key)]
-    return {key: value for key, value in content.items() if key not in empty}
-
-
-def _parse(data: bytes, shown: str) -> Artifact:
-    mend = f"restore it with git checkout -- {shown}"
-    try:
-        content = tomli.loads(data.decode("utf-8"))
-    except (UnicodeDecodeError, tomli.TOMLDecodeError, RecursionError) as error:
-        raise StoreError(f"{shown} is not TOML: {error}; {mend}") from error
-    schema = content.get("schema")
-    if type(schema) is not int:
-        raise StoreError(f"{shown}: schema = {schema!r:.80}: expected a whole number; {mend}")
-    if schema > SCHEMA:
-        raise SchemaTooNew(
-            f"{shown} has schema {schema}, and this version reads up to {SCHEMA}: pip install -U pytest-compileiq"
-        )
-    try:
-        return Artifact.model_validate_json(json.dumps(content, default=str))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the whole"
-        raise StoreError(f"{shown}: {where} = {first['input']!r:.80}: {first['msg']}; {mend}") from error
-    except (ValueError, RecursionError) as error:
-        raise StoreError(f"{shown} cannot be used: {error}; {mend}") from error
-
-
-def _referenced(artifact: Artifact) -> set[str]:
-    controls = {artifact.controls.file} if artifact.controls else set()
-    samples = {claim.samples for claim in artifact.claims if claim.samples}
-    return controls | samples | {point.controls.file for point in artifact.front}
-
-
 def _naming_samples(artifact: Artifact, samples: Sequence[SampleRow], file_name: str) -> Artifact:
     measured = {(row.device, row.workload, row.objective) for row in samples}
     claims = tuple(
@@ -314,10 +290,10 @@ def _naming_samples(artifact: Artifact, samples: Sequence[SampleRow], file_name:
 
 
 def _is_real_directory(entry: Path) -> bool:
-    return entry.is_dir() and not entry.is_symlink() and _NAME.fullmatch(entry.name) is not None
+    return entry.is_dir() and not entry.is_symlink() and NAME.fullmatch(entry.name) is not None
 
 
 def _checked(name: str) -> str:
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise StoreError(f"{name!r} is not a name: expected letters, digits, '.', '_' and '-'")
     return name

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -18,7 +18,7 @@ from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, Fingerp
 from pytest_compileiq.rules.staleness import Found
 from pytest_compileiq.space import OpaqueSpace, Space
 from pytest_compileiq.timing.base import Device
-from pytest_compileiq.timing.registry import find_device
+from pytest_compileiq.timing.registry import find_device, why_no_energy
 from pytest_compileiq.toolchains.base import Place, Resolved
 
 
@@ -48,10 +48,35 @@ class Subject:
         """The artifact's name."""
         return self.spec.name
 
+    @cached_property
+    def objectives(self) -> tuple[Objective, ...]:
+        """The objectives that this machine can take: ``energy`` may be absent, and then :attr:`absent` says why."""
+        return tuple(one for one in self.spec.objectives if one.metric != "energy" or self.absent is None)
+
+    @cached_property
+    def absent(self) -> str | None:
+        """Why the energy that the marker asks for is not measured here, or None."""
+        asked = any(one.metric == "energy" for one in self.spec.objectives)
+        return why_no_energy(self.resolved.clock) if asked else None
+
     @property
-    def objective(self) -> Objective:
-        """The first objective."""
-        return self.spec.objectives[0]
+    def timed_objectives(self) -> tuple[Objective, ...]:
+        """Objectives that are sampled."""
+        return tuple(one for one in self.objectives if not one.exact)
+
+    @property
+    def exact_objectives(self) -> tuple[Objective, ...]:
+        """Objectives that are read from the build."""
+        return tuple(one for one in self.objectives if one.exact)
+
+    @property
+    def needs_device(self) -> bool:
+        """Whether the kernel has to run for some objective."""
+        return any(one.needs_device for one in self.objectives)
+
+    def direction(self, metric: str) -> Literal["minimize", "maximize"]:
+        """Which way ``metric`` is better."""
+        return next(one.direction for one in self.spec.objectives if one.metric == metric)
 
     @property
     def timed_workloads(self) -> tuple[Workload, ...]:
@@ -63,19 +88,17 @@ class Subject:
         """Workloads that are checked for correctness only."""
         return tuple(workload for workload in self.spec.workloads if workload.weight == 0)
 
-    @property
-    def device(self) -> Device:
-        """The device that this machine would measure on.
+    def device(self, metric: str) -> Device:
+        """The device that this machine would take ``metric`` on.
 
         Raises:
             EnvironmentFault: it has none of the kind.
         """
-        return find_device(self.device_kind)
+        return find_device(self.device_kind(metric))
 
-    @property
-    def device_kind(self) -> str:
+    def device_kind(self, metric: str) -> str:
         """Which kind of device is measured: a compilation runs on the processor, whatever it compiles for."""
-        return self.resolved.clock if self.objective.needs_device else "cpu"
+        return "cpu" if metric == "compile_time" else self.resolved.clock
 
     @cached_property
     def space(self) -> Space:

@@ -3,43 +3,39 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 from pytest_compileiq.config import Settings
 from pytest_compileiq.engines.base import Brief
 from pytest_compileiq.engines.registry import choose, make
-from pytest_compileiq.errors import BuildError, StoreError
+from pytest_compileiq.errors import BuildError
+from pytest_compileiq.finalists import choose_finalists, pareto_front
+from pytest_compileiq.incumbent import Incumbent, find_incumbent, is_healthy, starting_points, was_withdrawn
+from pytest_compileiq.journal import Journal, open_journal
 from pytest_compileiq.model import (
     Artifact,
     BuildResult,
     Candidate,
-    Claim,
     ControlsFile,
-    SearchRecord,
 )
-from pytest_compileiq.packs import read_candidates
 from pytest_compileiq.pool import EvaluationFailed, Pool
 from pytest_compileiq.prove import Proof, Unprovable, prove
-from pytest_compileiq.record import make_artifact, provenance_of, search_record, stored_code
+from pytest_compileiq.record import MOST_FRONT_POINTS, Found, make_artifact, provenance_of, search_record, stored_code
 from pytest_compileiq.report.model import ItemReport
 from pytest_compileiq.report.progress import Progress, Tally
-from pytest_compileiq.search import NotInjected, Search
+from pytest_compileiq.scoring import Scorer
+from pytest_compileiq.search import CannotResume, NotInjected, Search
 from pytest_compileiq.store import Store
 from pytest_compileiq.subject import Subject
 from pytest_compileiq.timing.sampler import BlockPlan
+from pytest_compileiq.trackers import Trackers, make_tracker
 
 
 class TuneFailed(Exception):
     """The benchmark cannot be tuned: its baseline does not build, is not correct, or cannot run here."""
-
-
-@dataclass(frozen=True)
-class Incumbent:
-    """The artifact that stands in the store, and its controls when they still build here."""
-
-    artifact: Artifact
-    controls: ControlsFile | None
 
 
 def tune(subject: Subject, *, settings: Settings, store: Store, pool: Pool, progress: Progress) -> ItemReport:
@@ -52,26 +48,92 @@ def tune(subject: Subject, *, settings: Settings, store: Store, pool: Pool, prog
     seed = next(seed for seed in (settings.seed, subject.spec.seed, 0) if seed is not None)
     budget = settings.budget or subject.spec.budget or settings.ini_budget
     baseline, used = _baseline(subject, pool)
-    incumbent, note = _incumbent(subject, store)
+    incumbent, note = find_incumbent(subject, store)
     if budget.proof_only:
         return _prove_committed(subject, store, pool, incumbent, seed=seed, progress=progress)
-    seeds, dropped = _seeds(subject, settings, incumbent)
+    seeds, dropped = starting_points(subject, settings.start_from, incumbent)
     name = _engine_name(subject, settings)
-    brief = Brief(subject.space, seed, budget=budget.evaluations, seeds=seeds, options=subject.spec.engine_options)
-    search = Search(pool, subject, make(name, brief), budget, settings.jobs, Random(seed), progress, used)
+    scorer = Scorer(pool, subject, Random(seed))
+    trackers = Trackers([make_tracker(text) for text in settings.trackers], progress.say)
+    with open_journal(settings.rootdir, subject.nodeid, subject.resolved.target) as journal:
+
+        def make_search(tried_first: Sequence[Candidate]) -> Search:
+            brief = Brief(subject.space, seed, len(subject.objectives), budget.evaluations, tried_first,
+                          subject.spec.engine_options)  # fmt: skip
+            withdrawn = incumbent.artifact.withdrawn if incumbent else ()
+            return Search(
+                subject, make(name, brief), scorer, journal, budget, settings.jobs, progress, used, trackers, withdrawn
+            )
+
+        try:
+            identity = _identity(subject, baseline, name, seed, settings.start_from)
+            trackers.begin(subject.name, subject.resolved.target, [one.metric for one in subject.objectives], identity)
+            search = _search(make_search, journal, identity, seeds, baseline, fresh=settings.fresh)
+            finalists = choose_finalists(search.scored.values(), scorer, search.tally, progress)
+            proof = _proof(subject, pool, finalists, seed=seed, progress=progress)
+        except NotInjected as error:
+            journal.clear()
+            raise TuneFailed(f"{subject.nodeid}: {error}") from error
+        except (Unprovable, EvaluationFailed) as error:
+            raise TuneFailed(f"{subject.nodeid}: {error}") from error
+        found = Found(search_record(subject, search.tally, name, seed), pareto_front(search.scored.values()))
+        report = _settle(subject, store, pool, incumbent, proof, found, seed=seed, progress=progress)
+        trackers.end(report.verdict, report.message)
+        if not search.interrupted:
+            journal.clear()
+    early = (f"interrupted after {search.tally.evaluations}: the same command goes on",) if search.interrupted else ()
+    notes = (*report.notes, *early, *note, *dropped, *_search_notes(search.tally), *_unchecked(subject))
+    return replace(report, notes=notes, interrupted=search.interrupted)
+
+
+def _search(
+    make_search: Callable[[Sequence[Candidate]], Search],
+    journal: Journal,
+    identity: Mapping[str, str],
+    seeds: Sequence[Candidate],
+    baseline: BuildResult,
+    *,
+    fresh: bool,
+) -> Search:
+    """Run the search, from where an earlier run was killed unless something it depends on has changed."""
+    if fresh:
+        journal.clear()
+    earlier = journal.begin(identity, seeds)
+    search = make_search(earlier.seeds)
+    if earlier.changed:
+        search.progress.say(f"an earlier search cannot go on, since its {earlier.changed} changed: starting anew")
+    if kept := sum(len(batch.done) for batch in earlier.batches):
+        search.progress.say(f"resuming: {kept} evaluations of an earlier run are kept; --tune-fresh starts anew")
     try:
-        finalists = search.run(baseline)
-        proof = _proof(subject, pool, finalists, seed=seed, progress=progress)
-    except (Unprovable, NotInjected, EvaluationFailed) as error:
-        raise TuneFailed(f"{subject.nodeid}: {error}") from error
-    record = search_record(subject, search.tally, name, seed)
-    report = _settle(subject, store, pool, incumbent, proof, record, seed=seed, progress=progress)
-    return replace(report, notes=(*report.notes, *note, *dropped, *_search_notes(search.tally), *_unchecked(subject)))
+        search.run(baseline, earlier.batches)
+    except CannotResume:
+        search.progress.say("the engine does not go on from the earlier run: starting anew")
+        journal.clear()
+        search = make_search(journal.begin(identity, seeds).seeds)
+        search.run(baseline, ())
+    return search
+
+
+def _identity(
+    subject: Subject, baseline: BuildResult, engine: str, seed: int, start_from: Path | None
+) -> dict[str, str]:
+    """All that a search depends on, by the name that its change is told with."""
+    fingerprint, compiler = subject.fingerprint, subject.resolved.compiler
+    return {
+        "benchmark": fingerprint.benchmark,
+        "command": fingerprint.command,
+        "compiler": f"{compiler.name} {compiler.version} {compiler.build}",
+        "baseline's machine code": baseline.digest,
+        "space": subject.space.digest,
+        "engine": f"{engine} {dict(subject.spec.engine_options)}",
+        "seed": str(seed),
+        "--tune-from": str(start_from),
+    }
 
 
 def _baseline(subject: Subject, pool: Pool) -> tuple[BuildResult, frozenset[str]]:
     """Build the baseline twice, run it nested in itself on every workload; also the entry functions that this used."""
-    if subject.resolved.native is not None and subject.objective.needs_device:
+    if subject.resolved.native is not None and subject.needs_device:
         raise TuneFailed(
             f"{subject.nodeid}: {subject.resolved.native}, so its speed cannot be measured on this machine"
         )
@@ -87,13 +149,16 @@ def _baseline(subject: Subject, pool: Pool) -> tuple[BuildResult, frozenset[str]
             f"{subject.nodeid}: building the baseline twice in two directories gives different machine code, "
             "so no artifact of it could be replayed: remove __DATE__, __TIME__ and absolute paths from the sources"
         )
-    metric = subject.objective.metric
-    if subject.objective.exact and metric not in built.metrics:
-        raise TuneFailed(f"{subject.nodeid}: this build has no {metric!r}: it has {', '.join(sorted(built.metrics))}")
+    if not subject.objectives:
+        raise TuneFailed(f"{subject.nodeid}: {subject.absent}, and the test has no other objective")
+    missing = [one.metric for one in subject.exact_objectives if one.metric not in built.metrics]
+    if missing:
+        held = ", ".join(sorted(built.metrics))
+        raise TuneFailed(f"{subject.nodeid}: this build has no {missing[0]!r}: it has {held}")
     used: frozenset[str] = frozenset()
     try:
         for workload in subject.spec.workloads:
-            if workload.weight == 0 or subject.objective.exact:
+            if workload.weight == 0 or not subject.timed_objectives:
                 used |= pool.check(0, subject, None, workload)
             else:
                 used |= pool.block(
@@ -107,89 +172,15 @@ def _baseline(subject: Subject, pool: Pool) -> tuple[BuildResult, frozenset[str]
     return built, used
 
 
-def _incumbent(subject: Subject, store: Store) -> tuple[Incumbent | None, tuple[str, ...]]:
-    """What is stored for this target; an unreadable artifact is replaced, and said so."""
-    if subject.resolved.target not in store.targets(subject.name):
-        return None, ()
-    try:
-        artifact = store.read(subject.name, subject.resolved.target)
-    except StoreError as error:
-        return None, (f"the stored artifact was not readable and is replaced: {error}",)
-    try:
-        controls = _committed_controls(subject, store, artifact)
-    except (StoreError, BuildError) as error:
-        return Incumbent(artifact, None), (f"the stored controls no longer build here: {error}",)
-    return Incumbent(artifact, controls), ()
-
-
-def _committed_controls(subject: Subject, store: Store, artifact: Artifact) -> ControlsFile | None:
-    if artifact.controls is None:
-        return None
-    data = store.read_controls(subject.name, artifact)
-    controls = subject.resolved.parse(artifact.controls.kind, data, artifact.controls.knobs)
-    if reason := subject.why_outside(controls):
-        raise StoreError(
-            f"{store.metadata_path(subject.name, artifact.target)}: its controls are outside the test's space: {reason}"
-        )
-    subject.builds.get(controls)
-    return controls
-
-
 def _engine_name(subject: Subject, settings: Settings) -> str:
     named = (settings.engine, subject.spec.engine if subject.spec.engine != "auto" else None, settings.ini_engine)
     return choose(next(name for name in named if name), subject.space)
 
 
-def _seeds(
-    subject: Subject, settings: Settings, incumbent: Incumbent | None
-) -> tuple[list[Candidate], tuple[str, ...]]:
-    """What is tried first: the committed controls, then what ``--tune-from`` names; and what of it was left out."""
-    seeds = []
-    if incumbent and incumbent.controls:
-        blob = incumbent.controls.data if incumbent.controls.kind == "blob" else None
-        seeds.append(Candidate(incumbent.controls.knobs, blob, origin="committed"))
-    if settings.start_from is not None:
-        seeds += read_candidates(settings.start_from)
-    outside = {seed.origin: reason for seed in seeds if (reason := subject.why_outside(seed))}
-    notes = [f"{origin} was left out: {reason}" for origin, reason in list(outside.items())[:3]]
-    return [seed for seed in seeds if seed.origin not in outside], tuple(notes)
-
-
-def _proof(
-    subject: Subject,
-    pool: Pool,
-    finalists: list[ControlsFile],
-    *,
-    seed: int,
-    progress: Progress,
-    against: ControlsFile | None = None,
-) -> Proof:
+def _proof(subject: Subject, pool: Pool, finalists: list[ControlsFile], *, seed: int, progress: Progress) -> Proof:
     if not finalists:
         return Proof(None, (), (), "no valid candidate was better than the baseline")
-    if subject.objective.exact:
-        return _exact_proof(subject, finalists[0])
-    return prove(pool, subject, finalists, against=against, seed=seed, say=progress.say)
-
-
-def _exact_proof(subject: Subject, controls: ControlsFile) -> Proof:
-    """An exact metric needs no samples: the two integers are the claim."""
-    metric = subject.objective.metric
-    baseline, tuned = subject.builds.get(None).metrics[metric], subject.builds.get(controls).metrics[metric]
-    better = tuned < baseline if subject.objective.direction == "minimize" else tuned > baseline
-    if not better:
-        return Proof(None, (), (), f"{metric} stays at {baseline}")
-    claims = tuple(
-        Claim(
-            device=subject.resolved.architecture,
-            workload=workload.name,
-            objective=metric,
-            kind="exact",
-            baseline_value=baseline,
-            tuned_value=tuned,
-        )
-        for workload in subject.timed_workloads
-    )
-    return Proof(controls, claims, (), f"{metric} {baseline} → {tuned}")
+    return prove(pool, subject, finalists, against=None, seed=seed, say=progress.say)
 
 
 def _settle(
@@ -198,13 +189,13 @@ def _settle(
     pool: Pool,
     incumbent: Incumbent | None,
     proof: Proof,
-    search: SearchRecord,
+    found: Found,
     *,
     seed: int,
     progress: Progress,
 ) -> ItemReport:
     """Decide between the winner, the incumbent and the baseline, and write what was decided."""
-    standing = incumbent.controls if incumbent and _healthy(subject, incumbent) else None
+    standing = incumbent.controls if incumbent and is_healthy(subject, incumbent) else None
     if proof.winner is None and standing is not None:
         return _report(
             subject, "KEPT", f"the committed controls stay: {proof.reason}", incumbent.artifact if incumbent else None
@@ -214,26 +205,13 @@ def _settle(
             return _store_claims(subject, store, incumbent.artifact, proof)
         if refusal := _refuse(subject, pool, proof.winner, standing, incumbent.artifact, seed=seed, progress=progress):
             return _report(subject, "KEPT", refusal, incumbent.artifact)
-    artifact = make_artifact(subject, proof, search)
-    paths = store.write(
-        subject.name, artifact, controls=proof.winner.data if proof.winner else None, samples=proof.rows
-    )
+    artifact = make_artifact(subject, proof, found, incumbent.artifact.withdrawn if incumbent else ())
+    files = [one.controls for one in found.front[:MOST_FRONT_POINTS]] + ([proof.winner] if proof.winner else [])
+    paths = store.write(subject.name, artifact, controls=[one.data for one in files], samples=proof.rows)
     stored = store.read(subject.name, subject.resolved.target)
     verdict = "TUNED" if proof.winner else "BASELINE"
     report = _report(subject, verdict, proof.reason, stored)
     return replace(report, wrote=tuple(_relative(path, subject) for path in paths))
-
-
-def _healthy(subject: Subject, incumbent: Incumbent) -> bool:
-    """Whether the incumbent still is what was proven: same inputs, same machine code."""
-    artifact = incumbent.artifact
-    if (
-        incumbent.controls is None
-        or artifact.outcome != "tuned"
-        or artifact.fingerprint.benchmark != subject.fingerprint.benchmark
-    ):
-        return False
-    return stored_code(subject.builds.get(None), subject.builds.get(incumbent.controls)) == artifact.code
 
 
 def _refuse(
@@ -247,15 +225,11 @@ def _refuse(
     progress: Progress,
 ) -> str | None:
     """Why the winner may not replace a healthy incumbent, or None."""
-    others = sorted({claim.device for claim in artifact.claims if claim.kind != "exact"} - {subject.device.name})
-    if others:
-        return f"refused: better on {subject.device.name}, unmeasured on {', '.join(others)}, which holds a claim"
-    if subject.objective.exact:
-        metric = subject.objective.metric
-        old, new = subject.builds.get(standing).metrics[metric], subject.builds.get(winner).metrics[metric]
-        better = new < old if subject.objective.direction == "minimize" else new > old
-        return None if better else f"the committed controls stay: {metric} {old} is not beaten by {new}"
-    progress.say("head to head with the committed controls")
+    here = sorted({subject.device(objective.metric).name for objective in subject.timed_objectives})
+    if others := sorted({claim.device for claim in artifact.claims if claim.kind != "exact"} - set(here)):
+        return f"refused: better on {', '.join(here)}, unmeasured on {', '.join(others)}, which holds a claim"
+    if subject.timed_objectives:
+        progress.say("head to head with the committed controls")
     duel = prove(pool, subject, [winner], against=standing, seed=seed + 1, say=progress.say)
     return (
         None
@@ -273,6 +247,10 @@ def _prove_committed(
             f"{subject.nodeid}: --tune-budget=0 proves committed controls, and "
             f"{store.metadata_path(subject.name, subject.resolved.target)} holds none: run pytest --tune"
         )
+    if was_withdrawn(incumbent.artifact):
+        raise TuneFailed(
+            f"{subject.nodeid}: the committed controls were withdrawn ({incumbent.artifact.reason}): run pytest --tune"
+        )
     for workload in subject.checked_workloads:
         try:
             pool.check(0, subject, incumbent.controls, workload)
@@ -287,7 +265,7 @@ def _prove_committed(
         raise TuneFailed(f"{subject.nodeid}: {error}") from error
     if proof.winner is None:
         raise TuneFailed(
-            f"{subject.nodeid}: the committed controls are not proven on {subject.device.name}: {proof.reason}; "
+            f"{subject.nodeid}: the committed controls are not proven here: {proof.reason}; "
             "nothing was written; run pytest --tune"
         )
     return _store_claims(subject, store, incumbent.artifact, proof)
@@ -301,6 +279,8 @@ def _store_claims(subject: Subject, store: Store, artifact: Artifact, proof: Pro
     kept = tuple(claim for claim in artifact.claims if claim.device not in mine)
     fresh = artifact.model_copy(
         update={
+            "outcome": "tuned",
+            "reason": None,
             "claims": kept + proof.claims,
             "fingerprint": subject.fingerprint,
             "compiler": subject.resolved.compiler,
@@ -308,7 +288,7 @@ def _store_claims(subject: Subject, store: Store, artifact: Artifact, proof: Pro
             "provenance": provenance_of(subject, proof.winner),
         }
     )
-    paths = store.write(subject.name, fresh, controls=proof.winner.data, samples=proof.rows)
+    paths = store.write(subject.name, fresh, controls=[proof.winner.data], samples=proof.rows)
     report = _report(
         subject, "PROVEN", "the committed controls were proven again", store.read(subject.name, subject.resolved.target)
     )
@@ -316,9 +296,12 @@ def _store_claims(subject: Subject, store: Store, artifact: Artifact, proof: Pro
 
 
 def _unchecked(subject: Subject) -> tuple[str, ...]:
-    """What a search of an exact metric could not check on this machine."""
-    reason = subject.resolved.native
-    return () if reason is None else (f"correctness was not checked beyond the build: {reason}",)
+    """What the search could not check or measure on this machine."""
+    native, absent = subject.resolved.native, subject.absent
+    return (
+        *((f"correctness was not checked beyond the build: {native}",) if native is not None else ()),
+        *((f"energy was left out: {absent}",) if absent is not None else ()),
+    )
 
 
 def _search_notes(tally: Tally) -> tuple[str, ...]:

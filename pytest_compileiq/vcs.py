@@ -26,7 +26,7 @@ class Revision:
 
 def revision(rootdir: Path, files: Sequence[str]) -> Revision:
     """The commit of ``rootdir`` and whether any of ``files`` (relative to it) differs from it or is untracked."""
-    repository = _open(rootdir)
+    repository = open_repository(rootdir)
     if repository is None:
         return Revision(None, None)
     with repository:
@@ -43,7 +43,7 @@ def commits_touching(rootdir: Path, files: Sequence[str], since: str | None, lim
 
     Empty when git, the repository or the commit is missing. ``since`` is untrusted: anything but a hash is refused.
     """
-    repository = _open(rootdir) if files and since and _COMMIT.fullmatch(since) else None
+    repository = open_repository(rootdir) if files and since and _COMMIT.fullmatch(since) else None
     if repository is None:
         return []
     with repository:
@@ -57,13 +57,14 @@ def commits_touching(rootdir: Path, files: Sequence[str], since: str | None, lim
     return [line[:200] for line in str(text).splitlines() if line]
 
 
-def _open(rootdir: Path) -> Repo | None:
+def open_repository(rootdir: Path) -> Repo | None:
+    """The repository around ``rootdir``, or None where there is no git, no repository, or one of another owner."""
     os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
     try:
         from git import Repo
 
         return Repo(rootdir, search_parent_directories=True)
-    except Exception:  # no git executable, no repository, a repository of another owner
+    except Exception:  # whatever it is, there is no history to ask
         return None
 
 

@@ -30,7 +30,8 @@ START_TIMEOUT_S = 600.0
 _POLL_S = 0.05
 _DROPPED_OPTIONS = (
     "basetemp", "keyword", "markexpr", "lf", "failedfirst", "newfirst", "cacheclear", "stepwise", "deselect", "xmlpath",
-    "tune", "tune_new_only", "acf_report", "collectonly", "numprocesses", "maxprocesses", "dist", "tx", "maxfail",
+    "tune", "tune_new_only", "tune_stale_only", "tune_fresh", "tune_from", "acf_calibrate", "acf_report", "acf_html",
+    "collectonly", "numprocesses", "maxprocesses", "dist", "tx", "maxfail",
     "usepdb", "trace", "durations", "cov_source", "cov_report", "no_cov", "pastebin", "setuponly", "setupshow",
     "reruns", "randomly_seed", "file_or_dir", "help", "version",
 )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from pytest_compileiq.model import Candidate, FailureKind
 from pytest_compileiq.space import Point, Space
@@ -54,4 +54,17 @@ class Engine(Protocol):
 
     def tell(self, results: Sequence[Told]) -> None:
         """Results of asked candidates, in any order and grouping."""
+        ...
+
+
+@runtime_checkable
+class Checkpointed(Protocol):
+    """An engine whose state is kept, since telling it everything again would not bring it back to where it was."""
+
+    def checkpoint(self) -> bytes:
+        """The state now, random source included."""
+        ...
+
+    def restore(self, state: bytes) -> None:
+        """Go on from ``state``, in a new engine of the same brief."""
         ...

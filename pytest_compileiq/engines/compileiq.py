@@ -106,6 +106,21 @@ class CompileIQ:
         if scores:
             self._talk({"tell": scores})
 
+    def checkpoint(self) -> bytes:
+        """The package's own sealed state, and how many seeds are left."""
+        state = self._talk({"checkpoint": True})["state"]
+        return json.dumps({"seeds": len(self._seeds), "state": state}).encode()
+
+    def restore(self, state: bytes) -> None:
+        """Go on from a checkpoint of a search of the same space and settings.
+
+        Raises:
+            EnvironmentFault: the package does not take it.
+        """
+        held = json.loads(state)
+        self._seeds = self._seeds[len(self._seeds) - held["seeds"] :]
+        self._talk({"restore": held["state"]})
+
     def _talk(self, message: Mapping[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -5,10 +5,12 @@ Everything the package or its libraries print goes to standard error, which the 
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 
@@ -24,7 +26,8 @@ def main() -> None:
                 sys.path[:] = message["sys_path"]
                 host, answer = _Host(message), {}
             else:
-                answer = host.ask(message["ask"]) if "ask" in message else host.tell(message["tell"])
+                (verb, value), *_ = message.items()
+                answer = getattr(host, verb)(value)
         except Exception as error:  # every failure of the package is one sentence to the parent
             answer = {"error": f"{type(error).__name__}: {' '.join(str(error).split())}"[:600]}
         answers.write(json.dumps(answer) + "\n")
@@ -36,6 +39,7 @@ class _Host:
         from compileiq.ciq import Search
         from compileiq.types import SearchConfiguration, WorkerTypes
 
+        self.home = Path(start["cache"])
         self.objectives: int = start["objectives"]
         spaces = [_user_space(start["knobs"])] if start["knobs"] else []
         spaces += [_provider(start["opaque"])] if start["opaque"] else []
@@ -71,6 +75,16 @@ class _Host:
         self.search.tell(
             [Score(score=score(one["score"]), param_id=one["id"], num_objectives=self.objectives) for one in scores]
         )
+        return {}
+
+    def checkpoint(self, _: object) -> dict[str, Any]:
+        path = self.search.save_checkpoint(self.home / "checkpoint")
+        return {"state": base64.b64encode(Path(path).read_bytes()).decode()}
+
+    def restore(self, state: str) -> dict[str, Any]:
+        path = self.home / "restored"
+        path.write_bytes(base64.b64decode(state))
+        self.search.restore_checkpoint(path, pending_policy="discard")
         return {}
 
     def _drawn(self, candidate: Any) -> dict[str, Any]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import entry_points
 
 from pytest_compileiq.engines.base import Brief, Engine
 from pytest_compileiq.engines.compileiq import CompileIQ
 from pytest_compileiq.engines.ga import Ga
+from pytest_compileiq.engines.grid import Grid
+from pytest_compileiq.engines.optuna import SAMPLERS, Optuna
 from pytest_compileiq.engines.pack import Pack
 from pytest_compileiq.engines.random import RandomSearch
 from pytest_compileiq.errors import MarkerError
@@ -18,10 +21,12 @@ GROUP = "pytest_compileiq.engines"
 BUILT_IN: dict[str, Callable[[Brief], Engine]] = {
     "compileiq": CompileIQ,
     "ga": Ga,
+    "grid": Grid,
     "pack": Pack,
     "random": RandomSearch,
+    **{f"optuna:{sampler}": partial(Optuna, sampler) for sampler in SAMPLERS},
 }
-_OPEN_ONLY = frozenset({"ga", "random"})
+_TAKES_OPAQUE = frozenset({"compileiq", "pack"})
 
 
 def choose(name: str, space: Space) -> str:
@@ -32,7 +37,7 @@ def choose(name: str, space: Space) -> str:
     """
     if name == "auto":
         return "compileiq" if space.opaque else "ga"
-    if space.opaque is not None and name in _OPEN_ONLY:
+    if space.opaque is not None and name in BUILT_IN and name not in _TAKES_OPAQUE:
         raise MarkerError(
             f"the engine {name!r} cannot draw from {space.opaque}: use --tune-engine=compileiq or pack, "
             "or tune the public options with tune(space='options')"

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import unicodedata
 from collections.abc import Iterator, Sequence
-
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from pytest_compileiq.model import Artifact, Claim
 from pytest_compileiq.report.model import describe_evidence
-
-_UNBOUNDED = 10_000
 
 
 def claim_text(claim: Claim) -> str:
@@ -24,16 +19,31 @@ def claim_text(claim: Claim) -> str:
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table, as wide as its content: names are never cut off."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        table.add_column(column, no_wrap=True)
-    for row in rows:
-        table.add_row(*(Text(harmless(cell)) for cell in row))
-    Console(highlight=False, width=_UNBOUNDED).print(table)
+    table = [list(columns), *([harmless(cell) for cell in row] for row in rows)]
+    widths = [max(map(_width, column)) for column in zip(*table, strict=True)]
+    table.insert(1, ["─" * width for width in widths])
+    lines = (
+        "  ".join(cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)) for row in table
+    )
+    print("\n".join(line.rstrip() for line in lines))
+
+
+def _width(text: str) -> int:
+    """Cells of a terminal that ``text`` takes up; it holds no control character."""
+    return len(text) if text.isascii() else sum(_cells(character) for character in text)
+
+
+@functools.cache
+def _cells(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def harmless(text: str) -> str:
     """``text`` with control characters shown instead of obeyed."""
+    if text.isprintable():
+        return text
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 

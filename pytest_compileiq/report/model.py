@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pytest_compileiq.model import Artifact, Claim
+from pytest_compileiq.rules.claims import leading_claim as leading_claim
 
 REPORT_SCHEMA = 1
 FAILING = frozenset({"STALE", "MISSING", "CORRUPT", "REFUTED", "WRONG", "FAILED", "INCONCLUSIVE", "NO DEVICE"})
@@ -32,6 +33,7 @@ class ItemReport:
         speedup, speedup_low, speedup_high: measured now, else as committed; None where there is none.
         evidence: what the numbers stand on: ``measured now`` or ``as committed``, device, p, d.
         failed: whether the verdict fails the test under the settings of the run.
+        interrupted: Ctrl-C ended the search, so that the run ends after this item.
     """
 
     nodeid: str
@@ -41,6 +43,7 @@ class ItemReport:
     message: str
     remedy: str = ""
     failed: bool = False
+    interrupted: bool = False
     workload: str = ""
     speedup: float | None = None
     speedup_low: float | None = None
@@ -94,14 +97,6 @@ class RunReport:
             "store_problems": self.store_problems,
             "orphans": self.orphans,
         }
-
-
-def leading_claim(artifact: Artifact) -> Claim | None:
-    """The gain with the highest lower bound, else the first claim."""
-    gains = [claim for claim in artifact.claims if claim.kind == "gain"]
-    if gains:
-        return max(gains, key=lambda claim: claim.speedup_low or 0.0)
-    return artifact.claims[0] if artifact.claims else None
 
 
 def describe_evidence(claim: Claim) -> str:

@@ -28,9 +28,13 @@ class Progress(Protocol):
 
 @dataclass
 class Tally:
-    """What a search has spent and found. ``best`` is a log-ratio to the baseline, negative is better."""
+    """What a search has spent and found, ``earlier_s`` of it in runs that were killed.
+
+    ``best`` is a log-ratio to the baseline, negative is better.
+    """
 
     started: float = field(default_factory=time.monotonic)
+    earlier_s: float = 0.0
     evaluations: int = 0
     duplicates: int = 0
     best: float = 0.0
@@ -39,8 +43,8 @@ class Tally:
 
     @property
     def seconds(self) -> float:
-        """Wall time since the start."""
-        return time.monotonic() - self.started
+        """Wall time since the start, of earlier runs of the same search too."""
+        return time.monotonic() - self.started + self.earlier_s
 
     def fail(self, kind: str, reason: str) -> None:
         """Count one invalid evaluation and keep the first reason of its kind."""

@@ -21,6 +21,7 @@ from pytest_compileiq.rules.stats import (
     log_spread_ratio,
     paired_interval,
     paired_p,
+    processes_for,
     sign_flip,
     welch_centred,
 )
@@ -202,7 +203,8 @@ def judge_gain(
         if failed
     ]
     if failing:
-        return replace(decision, reason=f"{_percent(decision)}: {failing[0]}")
+        more = _what_would_decide(evidence, math.log(thresholds.min_speedup), level)
+        return replace(decision, reason=f"{_percent(decision)}: {failing[0]}; {more}")
     return replace(
         decision,
         verdict=Verdict.PROVEN,
@@ -249,8 +251,8 @@ def judge_replay(
         )
     if high < floor:
         return replace(decision, verdict=Verdict.REFUTED, reason=f"the gain is gone: {shown}")
-    more = "no further look is planned" if last_look else "more processes would decide"
-    return replace(decision, reason=f"undecided, {more}: {shown}, sd between processes {decision.between_sd:.2%}")
+    more = _what_would_decide(evidence, floor, REPLAY_PROVE_TAIL) if last_look else "more processes follow"
+    return replace(decision, reason=f"undecided: {shown}, sd between processes {decision.between_sd:.2%}; {more}")
 
 
 def _drift(decision: Decision, committed_low: float, committed_high: float) -> str:
@@ -365,6 +367,15 @@ def _false_pattern(evidence: Evidence, decision: Decision) -> str | None:
     if ratio - 1.96 * error > math.log(MAX_SPREAD_RATIO):
         return f"the spread is wider: p5 to p95 is {math.exp(ratio):.2f} times the baseline's"
     return None
+
+
+def _what_would_decide(evidence: Evidence, floor: float, level: float) -> str:
+    """How much more evidence of this kind would prove what is claimed, in words."""
+    means = evidence.by_process
+    needed = processes_for(float(means.mean()), floor, float(means.std(ddof=1)), level) if means.size > 1 else None
+    if needed is None:
+        return f"no number of processes proves more than {math.expm1(floor):.1%} from such a mean"
+    return f"at this noise about {max(needed, means.size + 1)} processes would prove it"
 
 
 def _flips(level: float) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
+from scipy.special import betaincinv, ndtri, stdtr, stdtrit
 
 Floats = NDArray[np.float64]
 _FLIPS_AT_ONCE = 1 << 22
@@ -188,3 +188,23 @@ def _without_noise(difference: float) -> TTest:
     if difference > 1e-12:
         return TTest(1e6, 1.0, 1e-12)
     return TTest(0.0, 1.0, 1.0 if difference <= 0 else 0.5)
+
+
+def processes_for(mean: float, floor: float, deviation: float, level: float, power: float = 0.8) -> int | None:
+    """How many processes would put a one-sided bound at ``level`` above ``floor`` with probability ``power``.
+
+    All in log-ratios; the normal approximation n = ((z_level + z_power) sd / (mean - floor))². None where the mean
+    itself is not above the floor: no number would.
+    """
+    if not mean > floor:
+        return None
+    quantiles = float(ndtri(1 - level)) + float(ndtri(power))
+    return max(2, math.ceil((quantiles * deviation / (mean - floor)) ** 2))
+
+
+def binomial_interval(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
+    """The exact interval of a rate (Clopper and Pearson, Biometrika 26, 1934)."""
+    tail = (1 - confidence) / 2
+    low = float(betaincinv(successes, trials - successes + 1, tail)) if successes else 0.0
+    high = float(betaincinv(successes + 1, trials - successes, 1 - tail)) if successes < trials else 1.0
+    return low, high

@@ -23,7 +23,7 @@ def capability(arch: str) -> tuple[int, int]:
 
 
 class Clock(Protocol):
-    """Times calls of a kernel.
+    """Times calls of a kernel, or takes another metric while they run.
 
     Attributes:
         shortest_s: a sample shorter than this is dominated by the clock; shorter calls are repeated inside one sample.
@@ -33,4 +33,8 @@ class Clock(Protocol):
 
     def seconds(self, call: Callable[[], object], repeats: int) -> float:
         """Seconds for one call, as the mean of ``repeats`` calls timed together."""
+        ...
+
+    def sample(self, call: Callable[[], object], repeats: int) -> float:
+        """The metric's value for one call, as the mean of ``repeats``; for a clock of time, its seconds."""
         ...

@@ -22,6 +22,8 @@ class CpuClock:
             call()
         return (time.perf_counter_ns() - start) / repeats * 1e-9
 
+    sample = seconds
+
 
 def cpu_device() -> Device:
     """This processor's model: on virtual machines the name alone hides the generation, so family and model follow."""

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Literal
 
-from pytest_compileiq.errors import BodyError
+from pytest_compileiq.errors import BodyError, EnvironmentFault
 from pytest_compileiq.timing.base import Device
 from pytest_compileiq.timing.cuda_context import cuda_core, launching_on, visible_gpu
-from pytest_compileiq.timing.nvml import driver_version, power_limit_w
+from pytest_compileiq.timing.nvml import driver_version, power_limit_w, snapshot
 
 _L2_MULTIPLE = 2  # a buffer of the cache's own size may leave lines of the kernel's in it
 
@@ -69,6 +69,8 @@ class CudaClock:
         milliseconds: float = self._end - self._start
         return milliseconds * 1e-3 / repeats
 
+    sample = seconds
+
     def _allocate_scratch(self) -> Any:
         size_bytes = max(1, _L2_MULTIPLE * self._gpu.properties.l2_cache_size)
         return self._gpu.allocate(size_bytes, stream=self._stream)
@@ -101,6 +103,36 @@ class CudaClock:
         builder.close()
         graph.upload(self._stream)
         return graph
+
+
+class CudaEnergy:
+    """Joules by NVML's counter, which moves every few ten milliseconds: a sample lasts long enough for a hundred steps.
+
+    Raises:
+        EnvironmentFault: as for :class:`CudaClock`, or the GPU counts no energy.
+    """
+
+    shortest_s = 2.0
+
+    def __init__(self, *, l2: Literal["flush", "warm"] = "flush", graph: bool = False) -> None:
+        self._clock = CudaClock(l2=l2, graph=graph)
+        self._joules()
+
+    def seconds(self, call: Callable[[], object], repeats: int) -> float:
+        """Seconds of GPU time for one call, as :class:`CudaClock` takes them."""
+        return self._clock.seconds(call, repeats)
+
+    def sample(self, call: Callable[[], object], repeats: int) -> float:
+        """Joules for one call, the mean of ``repeats`` in a row; what the idle GPU draws meanwhile is in it."""
+        before = self._joules()
+        self._clock.seconds(call, repeats)
+        return (self._joules() - before) / repeats
+
+    def _joules(self) -> float:
+        seen = snapshot()
+        if seen is None or seen.energy_mj is None:
+            raise EnvironmentFault("this GPU counts no energy: leave the objective out, or record it in the body")
+        return seen.energy_mj * 1e-3
 
 
 def cuda_device() -> Device:

@@ -10,13 +10,30 @@ from pytest_compileiq.timing.base import Clock, Device, capability
 from pytest_compileiq.timing.cpu import CpuClock, cpu_device
 
 
-def make_clock(kind: str, *, l2: Literal["flush", "warm"], graph: bool) -> Clock:
-    """The clock for kernels of ``kind``; the options are the GPU's."""
-    if kind == "cpu":
-        return CpuClock()
-    from pytest_compileiq.timing.cuda import CudaClock  # heavy: the CUDA driver
+def make_clock(kind: str, metric: str, *, l2: Literal["flush", "warm"], graph: bool) -> Clock:
+    """What takes ``metric`` (``runtime`` or ``energy``) of kernels of ``kind``; the options are the GPU's.
 
-    return CudaClock(l2=l2, graph=graph)
+    Raises:
+        EnvironmentFault: nothing here does.
+    """
+    if kind == "cpu":
+        if metric == "energy":
+            raise EnvironmentFault(why_no_energy(kind) or "")
+        return CpuClock()
+    from pytest_compileiq.timing.cuda import CudaClock, CudaEnergy  # heavy: the CUDA driver
+
+    return CudaEnergy(l2=l2, graph=graph) if metric == "energy" else CudaClock(l2=l2, graph=graph)
+
+
+@lru_cache(maxsize=4)
+def why_no_energy(kind: str) -> str | None:
+    """Why this machine cannot measure the energy of kernels of ``kind``, or None when it can."""
+    if kind == "cpu":
+        return "no counter of this processor's energy is read"
+    from pytest_compileiq.timing.nvml import snapshot  # heavy: NVML
+
+    seen = snapshot()
+    return None if seen is not None and seen.energy_mj is not None else "NVML counts no energy here"
 
 
 @lru_cache(maxsize=4)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Generic, TypeVar
 
 from pytest_compileiq.model import Arm
 from pytest_compileiq.timing.base import Clock
@@ -31,14 +32,17 @@ class BlockPlan:
         return "tuned" if self.outer == "baseline" else "baseline"
 
 
+Value = TypeVar("Value")
+
+
 @dataclass(frozen=True)
-class Slot:
+class Slot(Generic[Value]):
     """One slot: its raw samples in the metric's unit, in the order taken; ``dropped`` when its quad was disturbed."""
 
     quad: int
     slot: int
     arm: Arm
-    values: tuple[float, ...]
+    values: tuple[Value, ...]
     dropped: bool = False
 
 
@@ -58,7 +62,7 @@ def plan_block(random: Random, *, quads: int, samples: int) -> BlockPlan:
 
 def sample_calls(
     plan: BlockPlan, calls: Mapping[Arm, Call], clock: Clock, tick: Call, disturbed: Disturbed = undisturbed
-) -> list[Slot]:
+) -> list[Slot[float]]:
     """Time both arms in the plan's order; the repeats inside a sample are equal for both.
 
     Args:
@@ -76,12 +80,14 @@ def sample_calls(
         def once(arm: Arm) -> float:
             tick()
             with _blame(arm):
-                return clock.seconds(calls[arm], repeats)
+                return clock.sample(calls[arm], repeats)
 
         return sample_values(plan, once, disturbed)
 
 
-def sample_values(plan: BlockPlan, once: Callable[[Arm], float], disturbed: Disturbed = undisturbed) -> list[Slot]:
+def sample_values(
+    plan: BlockPlan, once: Callable[[Arm], Value], disturbed: Disturbed = undisturbed
+) -> list[Slot[Value]]:
     """Take ``once(arm)`` in the plan's order; the first value of every slot is discarded."""
     slots = []
     for quad, order in enumerate(plan.quads):

@@ -18,7 +18,7 @@ def here(tmp_path, monkeypatch):
     (tmp_path / "inner").mkdir()
     monkeypatch.chdir(tmp_path / "inner")
     store = Store(tmp_path / "tuned" / "acf")
-    store.write("kernel", make_artifact(), controls=CONTROLS, samples=())
+    store.write("kernel", make_artifact(), controls=[CONTROLS], samples=())
     return store
 
 
@@ -71,7 +71,7 @@ def test_check_recomputes_every_claim_from_its_samples(tuned, capsys):
 
 
 def test_hostile_text_is_shown_and_not_obeyed(here, capsys):
-    here.write("kernel", make_artifact(benchmark="[red]x\x1b[31m\n"), controls=CONTROLS, samples=())
+    here.write("kernel", make_artifact(benchmark="[red]x\x1b[31m\n"), controls=[CONTROLS], samples=())
     assert main(["show", "kernel"]) == 0
     out = capsys.readouterr().out
     assert "[red]x" in out and "\x1b" not in out

@@ -10,11 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_compileiq.errors import StoreError
+from pytest_compileiq.metadata import render
 from pytest_compileiq.model import SampleRow
 from pytest_compileiq.samples import decode_samples, encode_samples
 from pytest_compileiq.space import OFF, Space, choice, literal, log_sampling
 from pytest_compileiq.space import range as steps
-from pytest_compileiq.store import Store, render
+from pytest_compileiq.store import Store
 from tests.unit.artifacts import CONTROLS, TARGET, make_artifact
 
 QUICK = settings(
@@ -53,7 +54,7 @@ def test_metadata_comes_back_equal_and_renders_to_the_same_bytes(text, some):
     artifact = artifact.model_copy(update={"controls": artifact.controls.model_copy(update={"knobs": some})})
     with tempfile.TemporaryDirectory() as home:
         store = Store(Path(home) / "acf")
-        store.write("k", artifact, controls=CONTROLS, samples=())
+        store.write("k", artifact, controls=[CONTROLS], samples=())
         back = store.read("k", TARGET)
         assert back == artifact
         assert render(back) == render(artifact)
@@ -67,7 +68,7 @@ def test_corrupt_metadata_is_an_artifact_or_is_refused(data):
     piece = data.draw(st.binary(max_size=4))
     with tempfile.TemporaryDirectory() as home:
         store = Store(Path(home) / "acf")
-        store.write("k", make_artifact(), controls=CONTROLS, samples=())
+        store.write("k", make_artifact(), controls=[CONTROLS], samples=())
         store.metadata_path("k", TARGET).write_bytes(whole[:position] + piece + whole[position + 2 :])
         with contextlib.suppress(StoreError):
             store.read("k", TARGET)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pytest_compileiq.metadata import controls_file_name
 from pytest_compileiq.model import (
     Artifact,
     CodePair,
@@ -14,7 +15,6 @@ from pytest_compileiq.model import (
     StoredCode,
     sha256_hex,
 )
-from pytest_compileiq.store import controls_file_name
 
 TARGET = "x86-64-v3-gcc12"
 CONTROLS = b"-O3\n-funroll-loops\n"

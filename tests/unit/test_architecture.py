@@ -11,14 +11,14 @@ import pytest_compileiq
 
 PACKAGE = Path(pytest_compileiq.__file__).parent
 LAYERS = (
-    ("values", ("model", "space", "errors", "config", "__init__")),
+    ("values", ("model", "space", "errors", "config", "acf_runtime", "__init__")),
     ("rules", ("rules",)),
-    ("world", ("process", "watchdog", "store", "samples", "packs", "vcs", "benchmark", "worker")),
+    ("world", ("process", "watchdog", "journal", "metadata", "store", "history", "parallel", "samples", "packs", "vcs", "benchmark", "worker", "trackers")),
     ("families", ("toolchains", "engines", "timing", "report")),
-    ("evaluation", ("marker", "builds", "fixture", "frameworks", "subject", "evaluate", "pool")),
-    ("use cases", ("search", "prove", "record", "tune", "replay", "doctor")),
+    ("evaluation", ("marker", "builds", "fixture", "frameworks", "subject", "evaluate", "pool", "scoring", "finalists")),
+    ("use cases", ("search", "prove", "calibration", "record", "incumbent", "tune", "replay", "lifecycle", "doctor", "sides", "review", "listing", "orphans", "starter", "ship", "ship_runtime", "ship_verify")),
     ("session", ("session",)),
-    ("surface", ("plugin", "cli")),
+    ("surface", ("plugin", "testing", "cli", "cli_lifecycle", "cli_locate", "cli_project", "cli_report", "cli_review", "cli_ship")),
 )
 LEVEL = {module: level for level, (_, modules) in enumerate(LAYERS) for module in modules}
 # Lazily, by name: the public names' homes, and the marker's toolchain whose work is done behind a local import.

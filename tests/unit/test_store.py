@@ -29,7 +29,7 @@ def measured(device: str) -> Claim:
 @pytest.fixture
 def store(tmp_path):
     store = Store(tmp_path / "acf")
-    store.write("k", make_artifact(claims=(measured("cpu"),)), controls=CONTROLS, samples=make_rows())
+    store.write("k", make_artifact(claims=(measured("cpu"),)), controls=[CONTROLS], samples=make_rows())
     return store
 
 
@@ -52,19 +52,19 @@ def test_what_was_written_is_read_back(store):
 def test_a_rewrite_that_changes_nothing_touches_no_byte(store):
     before = snapshot(store.root)
     artifact = store.read("k", TARGET)
-    assert store.write("k", artifact, controls=CONTROLS, samples=make_rows()) == []
+    assert store.write("k", artifact, controls=[CONTROLS], samples=make_rows()) == []
     assert snapshot(store.root) == before
 
 
 def test_superseded_files_go_and_those_of_other_targets_and_devices_stay(store):
     other = make_artifact(target="armv8-gcc12", outcome="baseline", controls=None, claims=())
-    store.write("k", other, controls=None, samples=())
+    store.write("k", other, controls=[], samples=())
     first = store.read("k", TARGET).claims[0].samples
     both = make_artifact(claims=(store.read("k", TARGET).claims[0], measured("cpu2")))
-    store.write("k", both, controls=CONTROLS, samples=make_rows("cpu2"))
+    store.write("k", both, controls=[CONTROLS], samples=make_rows("cpu2"))
     names = {path.name for path in (store.root / "k").iterdir()}
     assert first in names and len([name for name in names if name.endswith(".csv")]) == 2
-    store.write("k", make_artifact(outcome="baseline", controls=None, claims=()), controls=None, samples=())
+    store.write("k", make_artifact(outcome="baseline", controls=None, claims=()), controls=[], samples=())
     left = {path.name for path in (store.root / "k").iterdir()}
     assert first not in left and {name for name in left if name.startswith("armv8")} == {
         name for name in names if name.startswith("armv8")
@@ -79,7 +79,7 @@ def test_the_stored_example_of_schema_1_opens_and_a_rewrite_touches_no_byte(tmp_
     for name in store.names():
         for target in store.targets(name):
             artifact = store.read(name, target)
-            store.write(name, artifact, controls=store.read_controls(name, artifact), samples=())
+            store.write(name, artifact, controls=[store.read_controls(name, artifact)], samples=())
     assert before and snapshot(store.root) == before and store.health() == []
 
 
@@ -167,7 +167,7 @@ def test_a_linked_directory_is_not_followed_for_reading_or_writing(store, tmp_pa
     with pytest.raises(StoreError, match="link"):
         store.read("k", TARGET)
     with pytest.raises(StoreError, match="link"):
-        store.write("k", make_artifact(), controls=CONTROLS, samples=())
+        store.write("k", make_artifact(), controls=[CONTROLS], samples=())
     assert snapshot(outside) == before
 
 

@@ -120,3 +120,19 @@ def test_the_welch_test_rejects_equal_arms_no_more_often_than_it_says(between):
     p_values = np.array([stats.welch_centred(*arms(seed, between=0.0)).p_value for seed in range(600)])
     assert (p_values <= 0.05).mean() < 0.08
     assert (p_values <= 0.05).mean() > 0.02
+
+
+@pytest.mark.parametrize(("successes", "trials"), [(0, 20), (1, 250), (35, 50), (50, 50), (3, 1000)])
+def test_the_exact_interval_of_a_rate_is_scipy_s(successes, trials):
+    expected = scipy.stats.binomtest(successes, trials).proportion_ci(0.95, method="exact")
+    assert stats.binomial_interval(successes, trials) == pytest.approx((expected.low, expected.high), abs=1e-9)
+
+
+def test_the_processes_asked_for_do_prove_it_about_as_often_as_said():
+    mean, floor, deviation, level = 0.02, 0.005, 0.02, 0.01
+    needed = stats.processes_for(mean, floor, deviation, level, power=0.8)
+    draws = np.random.default_rng(1).normal(mean, deviation, (4000, needed))
+    proven = np.mean([stats.paired_p(one, floor) <= level for one in draws])
+    assert 0.7 < proven < 0.85  # the normal approximation is a little short of Student's t
+    assert stats.processes_for(0.004, floor, deviation, level) is None
+    assert stats.processes_for(0.5, floor, 1e-9, level) == 2

@@ -1,0 +1,8 @@
+#include "kernel.h"
+
+float kernel(const float *x, int n) {
+    float sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += SCALE * x[i] * x[i];
+    return sum;
+}

@@ -1,0 +1,1 @@
+float plain(float x) { return x * x; }

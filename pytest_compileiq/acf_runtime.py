@@ -1,0 +1,174 @@
+"""Which proven controls a JIT may apply, or none and why. Written by ``acf export --runtime``; needs nothing else.
+
+    found = acf_runtime.resolve("softmax", "sm_90a", device, compiler_build, ptx_sha256)
+    options = " ".join(found.options) if found.path else ""
+
+A controls file lies under its own digest, so that other controls are another path: a JIT that keys its cache by the
+options it was given cannot take yesterday's kernel for today's. ``ACF_DISABLE=name,…`` or ``all`` turns them off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import re
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+SCHEMA = 1
+_MOST_ANSWERS = 4096  # that are remembered
+_SPLIT_BY_JITS = re.compile(r"""[\s,;'"\\]""")
+# What of a PTX text is where it came from and not what it does: comments, line numbers, debug data.
+_ORIGIN = re.compile(r"//[^\n]*|^[ \t]*\.(?:loc|file)\b[^\n]*|^[ \t]*\.section\s+\.debug\w*\s*\{[^}]*\}", re.MULTILINE)
+
+log = logging.getLogger(__name__)
+
+
+class Resolution(NamedTuple):
+    """What to compile a kernel with.
+
+    Attributes:
+        path: the controls file, or None: compile without.
+        reason: why, in a sentence.
+        options: the whole fragment that applies them, ``--apply-controls=PATH`` and what stands beside it.
+        params: what the kernel itself was proven with, such as ``num_warps``.
+    """
+
+    path: str | None
+    reason: str
+    options: tuple[str, ...] = ()
+    params: Mapping[str, bool | int | float | str] = MappingProxyType({})
+
+
+class Runtime:
+    """The exported directory. It is read at the first question; safe to use from several threads."""
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self._directory = Path(directory)
+        self._lock = threading.Lock()
+        self._artifacts: list[dict[str, Any]] | None = None
+        self._answers: dict[tuple[Any, ...], Resolution] = {}
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def resolve(
+        self,
+        name: str,
+        arch: str,
+        device: str | None = None,
+        compiler_build: str | None = None,
+        ptx_sha256: str | None = None,
+    ) -> Resolution:
+        """The controls of ``name`` for what is about to be compiled; never raises. What is None is not compared.
+
+        Args:
+            name: the artifact's name.
+            arch: ``sm_90a``.
+            device: as the driver names it, ``NVIDIA H200``; a claim of time or energy holds for one model.
+            compiler_build: of the assembler that will read the file; see :func:`ptxas_build`.
+            ptx_sha256: of what will be assembled; see :func:`ptx_sha256`.
+        """
+        try:
+            question = (name, arch, device, compiler_build, ptx_sha256, os.environ.get("ACF_DISABLE", ""))
+            with self._lock:
+                answer = self._answers.get(question)
+                if answer is None:
+                    answer = self._remember(question)
+                self._counts[answer.reason, "applied" if answer.path else "not applied"] += 1
+            return answer
+        except Exception as error:  # a question that is none, such as a list for a name
+            return _failed(name, error)
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        """How often each (reason, ``applied`` or ``not applied``) was the answer."""
+        with self._lock:
+            return dict(self._counts)
+
+    def _remember(self, question: tuple[Any, ...]) -> Resolution:
+        try:
+            answer = self._answer(*question)
+        except Exception as error:  # whatever is wrong with the export, the kernel still has to be compiled
+            answer = _failed(question[0], error)
+        if len(self._answers) >= _MOST_ANSWERS:
+            self._answers.clear()
+        self._answers[question] = answer
+        log.log(logging.INFO if answer.path else logging.WARNING, "acf: %s", answer.reason)
+        return answer
+
+    def _answer(
+        self, name: str, arch: str, device: str | None, build: str | None, ptx: str | None, disabled: str
+    ) -> Resolution:
+        if {"all", name} & {word.strip() for word in disabled.split(",")}:
+            return Resolution(None, f"{name}: turned off by ACF_DISABLE={disabled}")
+        fitting = [one for one in self._manifest() if one["name"] == name]
+        if not fitting:
+            return Resolution(None, f"{name}: not in {self._directory / 'manifest.json'}")
+        answers = [self._judge(one, arch, device, build, ptx) for one in fitting]
+        return next((answer for answer in answers if answer.path), answers[0])
+
+    def _judge(
+        self, one: Mapping[str, Any], arch: str, device: str | None, build: str | None, ptx: str | None
+    ) -> Resolution:
+        name = one["name"]
+        if arch not in one["architectures"]:
+            return Resolution(None, f"{name}: proven for {', '.join(one['architectures'])}, not for {arch}")
+        if one["sha256"] is None:
+            return Resolution(None, str(one["reason"]))
+        if device is not None and one["devices"] and device not in one["devices"]:
+            return Resolution(None, f"{name}: proven on {', '.join(one['devices'])}, not on {device}")
+        if build is not None and build != one["compiler_build"]:
+            return Resolution(None, f"{name}: proven with {one['compiler_build']}, not with {build}")
+        if ptx is not None and ptx not in one["ptx_sha256"]:
+            why = "this PTX is not the one proven" if one["ptx_sha256"] else "no PTX was exported to compare this with"
+            return Resolution(None, f"{name}: {why}")
+        return self._verified(one)
+
+    def _verified(self, one: Mapping[str, Any]) -> Resolution:
+        path = self._directory.absolute() / "acfs" / f"{one['sha256']}.acf"
+        if _SPLIT_BY_JITS.search(str(path)):
+            return Resolution(None, f"{one['name']}: {path} has a character that a JIT would split its options at")
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        if found != one["sha256"]:
+            return Resolution(None, f"{one['name']}: {path} was changed, its digest is {found[:8]}…")
+        options = tuple(word.replace("{path}", str(path)) for word in one["options"])
+        reason = f"{one['name']}: {one['target']}, as proven"
+        return Resolution(str(path), reason, options, MappingProxyType(dict(one["params"])))
+
+    def _manifest(self) -> list[dict[str, Any]]:
+        if self._artifacts is None:
+            content = json.loads((self._directory / "manifest.json").read_text(encoding="utf-8"))
+            if content["schema"] != SCHEMA:
+                raise ValueError(f"manifest.json has schema {content['schema']}, this module reads {SCHEMA}")
+            self._artifacts = list(content["artifacts"])
+        return self._artifacts
+
+
+def _failed(name: object, error: Exception) -> Resolution:
+    return Resolution(None, f"{name}: {type(error).__name__}: {error}")
+
+
+_here = Runtime(Path(__file__).parent)
+resolve = _here.resolve
+counts = _here.counts
+
+
+def ptx_sha256(ptx: str) -> str:
+    """The digest of what ``ptx`` does: comments, line numbers and debug data, which name directories, are left out."""
+    lines = (line.strip() for line in _ORIGIN.sub("", ptx).splitlines())
+    return hashlib.sha256("\n".join(line for line in lines if line).encode()).hexdigest()
+
+
+def ptxas_build(program: str) -> str | None:
+    """What ``program --version`` calls its build, ``cuda_13.3.r13.3/compiler.38244171_0``; or None."""
+    try:
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    build = re.search(r"^Build (\S+)", said, re.MULTILINE)
+    return build[1] if build else None

@@ -1,0 +1,50 @@
+"""``acf diff`` and ``acf textconv``: what a change to the artifacts means, where people look at it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pytest_compileiq.cli_locate import store_root
+
+
+def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the verbs to the ``acf`` command."""
+    diff = verbs.add_parser(
+        "diff",
+        help="what a change to the artifacts means, from git objects alone",
+        description="What a change to the artifacts means. Exits with 0, changes or none, and with 2 for a wrong call.",
+    )
+    diff.add_argument(
+        "span",
+        nargs="?",
+        metavar="BASE[..HEAD]",
+        help="two commits, or one and the work tree (default: where this branch left main or master)",
+    )
+    diff.add_argument("--format", choices=("terminal", "markdown", "json"), default="terminal")
+    diff.set_defaults(verb=_diff)
+    textconv = verbs.add_parser("textconv", help="one file of an artifact as text, for git diff; acf init sets it up")
+    textconv.add_argument("file", type=Path, metavar="FILE")
+    textconv.set_defaults(verb=_textconv)
+
+
+def _diff(options: argparse.Namespace) -> int:
+    from pytest_compileiq.report.change import json_text, terminal_lines
+    from pytest_compileiq.report.markdown import markdown_text
+    from pytest_compileiq.review import review
+    from pytest_compileiq.store import Store
+
+    found = review(Store(store_root(options)), options.span)
+    told = found.base, found.head, found.changes, found.strays
+    if options.format == "terminal":
+        print("\n".join(terminal_lines(*told)))
+    else:
+        print(json_text(*told) if options.format == "json" else markdown_text(*told))
+    return 0
+
+
+def _textconv(options: argparse.Namespace) -> int:
+    from pytest_compileiq.report.textconv import text_lines
+
+    print("\n".join(text_lines(options.file.name, options.file.read_bytes())))
+    return 0

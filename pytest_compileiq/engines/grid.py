@@ -1,0 +1,64 @@
+"""Every point of a small open space, once."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from pytest_compileiq.engines.base import Brief, Told
+from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.model import Candidate
+from pytest_compileiq.space import Point, Space
+
+MOST_POINTS = 10_000  # of a search whose budget is a time: what it will reach is not known beforehand
+
+
+class Grid:
+    """The seeds, then the rest of the space in its own order: the last knob varies fastest, off before any value."""
+
+    def __init__(self, brief: Brief) -> None:
+        """Take the space.
+
+        Raises:
+            MarkerError: it has more points than the budget has evaluations, or the engine was given options.
+        """
+        if brief.options:
+            raise MarkerError(f"engine 'grid' takes no engine_options; got {', '.join(brief.options)}")
+        _check_size(brief.space, brief.budget)
+        self._space = brief.space
+        self._points = _points(brief)
+
+    def ask(self, n: int) -> list[Candidate]:
+        """The next ``n`` points."""
+        points = itertools.islice(self._points, n)
+        return [Candidate(self._space.knobs(point), origin="grid") for point in points]
+
+    def tell(self, results: Sequence[Told]) -> None:
+        """Results change nothing here."""
+
+
+def _check_size(space: Space, budget: int | None) -> None:
+    if budget is None and space.size > MOST_POINTS:
+        raise MarkerError(
+            f"engine 'grid' tries every point, and the space has {_count(space.size)}: expected at most "
+            f"{MOST_POINTS:,} where the budget is a time; narrow space=, or use --tune-engine=ga"
+        )
+    if budget is not None and space.size > budget:
+        raise MarkerError(
+            f"engine 'grid' tries every point, and the space has {_count(space.size)}, more than the budget of "
+            f"{budget:,} evaluations: narrow space=, raise --tune-budget, or use --tune-engine=ga"
+        )
+
+
+def _count(points: int) -> str:
+    return f"{points:,}" if points < 10**12 else f"{points:.1e}" if points < 10**300 else "more than 1e+300"
+
+
+def _points(brief: Brief) -> Iterator[Point]:
+    space = brief.space
+    seeds = dict.fromkeys(brief.seed_points())
+    yield from seeds
+    for point in map(space.canonical, space.points()):
+        # A group that is on with nothing on inside is the group off: the same knobs, asked once.
+        if point not in seeds and point == space.point(space.knobs(point)):
+            yield point

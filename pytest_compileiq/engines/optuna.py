@@ -1,0 +1,230 @@
+"""Optuna's samplers as engines: ``optuna:tpe``, ``optuna:gp``, ``optuna:cmaes`` and ``optuna:nsga2``.
+
+A gene is an Optuna parameter of indices into its values. What a knob may be is told to each sampler in the form that it
+can use: TPE decomposes conditional spaces (``group``), so it is asked for what is active and for nothing else; the
+others model only what every trial has, so they are asked for everything and what is inactive is left out afterwards;
+CMA-ES knows numbers alone, so for it every gene is a number and off lies below the first value.
+
+Akiba et al., "Optuna" (KDD 2019). TPE: Bergstra et al. (NIPS 2011). CMA-ES with margin, for discrete variables:
+Hamano et al. (GECCO 2022). NSGA-II: Deb et al. (IEEE TEC 6, 2002).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from pytest_compileiq.engines.base import Brief, Told
+from pytest_compileiq.errors import EnvironmentFault, MarkerError
+from pytest_compileiq.model import Candidate
+from pytest_compileiq.space import OFF, Gene, Point
+
+Sampler = Literal["tpe", "gp", "cmaes", "nsga2"]
+SAMPLERS = get_args(Sampler)
+
+_NEEDS = {"tpe": (), "gp": ("torch",), "cmaes": ("cmaes",), "nsga2": ()}
+_ONE_OBJECTIVE = ("cmaes",)
+_POOL = {"tpe": 10, "gp": 10, "cmaes": 10, "nsga2": 50}
+_REPEATS = 20
+_DRAWS = 1000
+_ENUMERABLE = 100_000
+
+
+class Optuna:
+    """A study, spoken to by ask and tell. Never asks a point twice; ends when the space is exhausted.
+
+    The first ``pool_size`` candidates (the one option: a population of NSGA-II, the start of the others) are drawn from
+    the space by its own probabilities, which Optuna's distributions cannot hold. Failures are told as ``FAIL``, which
+    the samplers leave out of their models. A point proposed again is answered at once with what is known of it.
+    """
+
+    def __init__(self, sampler: Sampler, brief: Brief) -> None:
+        """Open the study.
+
+        Raises:
+            EnvironmentFault: Optuna, or what the sampler needs, is not installed.
+            MarkerError: an option is not one of its own, or the sampler takes one objective only.
+        """
+        name = f"optuna:{sampler}"
+        pool_size = _pool_size(name, sampler, brief)
+        if brief.n_objectives > 1 and sampler in _ONE_OBJECTIVE:
+            raise MarkerError(
+                f"engine {name!r} takes one objective, and there are {brief.n_objectives}: "
+                "use --tune-engine=ga, optuna:nsga2 or optuna:tpe"
+            )
+        _check_installed(name, sampler)
+        self._name = name
+        self._space = brief.space
+        self._rng = np.random.default_rng(brief.seed)
+        self._numbers_only, self._active_only = sampler == "cmaes", sampler == "tpe"
+        self._asked: set[Point] = set()
+        self._told: dict[Point, Told] = {}
+        self._waiting: defaultdict[Point, list[Any]] = defaultdict(list)
+        import optuna  # heavy, and an extra
+
+        self._failed = optuna.trial.TrialState.FAIL
+        with _silence(optuna):
+            self._study = optuna.create_study(
+                sampler=_make_sampler(optuna.samplers, sampler, brief.seed, pool_size),
+                directions=["minimize"] * brief.n_objectives,
+            )
+        first = [*brief.seed_points(), *(self._distinct(self._space.sample(self._rng)) for _ in range(pool_size))]
+        for point in dict.fromkeys(first):
+            self._enqueue(point)
+
+    def ask(self, n: int) -> list[Candidate]:
+        """Up to ``n`` points not asked before; none when the space is exhausted."""
+        points = [point for point in (self._next() for _ in range(n)) if point is not None]
+        return [Candidate(self._space.knobs(point), origin=self._name) for point in points]
+
+    def tell(self, results: Sequence[Told]) -> None:
+        """Results of asked candidates."""
+        for told in results:
+            point = self._space.point(told.candidate.knobs)
+            self._told[point] = told
+            for trial in self._waiting.pop(point, ()):
+                self._answer(trial, told)
+
+    def _next(self) -> Point | None:
+        for _ in range(_REPEATS):
+            if len(self._asked) >= self._space.size:
+                return None
+            if (point := self._proposed()) is not None:
+                return point
+        if (fresh := self._unseen()) is None:
+            return None
+        self._enqueue(fresh)
+        return self._proposed()
+
+    def _proposed(self) -> Point | None:
+        """The sampler's next point, or None when it has been asked before."""
+        trial = self._study.ask()
+        point = self._suggested(trial)
+        if point in self._told:
+            self._answer(trial, self._told[point])
+        else:
+            self._waiting[point].append(trial)
+        if point in self._asked:
+            return None
+        self._asked.add(point)
+        return point
+
+    def _answer(self, trial: Any, told: Told) -> None:
+        if told.failure is None:
+            self._study.tell(trial, list(told.scores))
+        else:
+            self._study.tell(trial, state=self._failed)
+
+    def _unseen(self) -> Point | None:
+        """What random draws or, in a small space, enumeration still find."""
+        draws = (self._space.sample(self._rng) for _ in range(_DRAWS))
+        every = self._space.points() if self._space.size <= _ENUMERABLE else ()
+        points = map(self._distinct, itertools.chain(draws, every))
+        return next((point for point in points if point not in self._asked), None)
+
+    def _distinct(self, point: Sequence[int]) -> Point:
+        """One point for each set of knobs: a group that is on with nothing on inside is the group off."""
+        return self._space.point(self._space.knobs(point))
+
+    # ── genes as Optuna's parameters ─────────────────────────────────────────────────────────────────────────────
+
+    def _suggested(self, trial: Any) -> Point:
+        point: list[int] = []
+        for gene in self._space.genes:
+            active = gene.parent is None or point[gene.parent] != OFF
+            point.append(self._index(trial, gene) if active or not self._active_only else OFF)
+        return self._distinct(point)
+
+    def _index(self, trial: Any, gene: Gene) -> int:
+        lowest, highest = _lowest(gene), len(gene.values) - 1
+        if self._numbers_only:
+            return int(trial.suggest_int(gene.name, lowest, highest))
+        if gene.kind in ("choice", "switch"):
+            return int(trial.suggest_categorical(gene.name, range(lowest, highest + 1)))
+        on = lowest != OFF or trial.suggest_categorical(_switch(gene), (False, True))
+        if not on and self._active_only:
+            return OFF
+        index = int(trial.suggest_int(gene.name, 0, highest))
+        return index if on else OFF
+
+    def _enqueue(self, point: Point) -> None:
+        """Have the study propose ``point`` next but for what is queued before it."""
+        given: dict[str, Any] = {}
+        for gene, index in zip(self._space.genes, point, strict=True):
+            if gene.parent is not None and point[gene.parent] == OFF:
+                continue
+            if self._numbers_only or gene.kind in ("choice", "switch"):
+                given[gene.name] = index
+                continue
+            if _lowest(gene) == OFF:
+                given[_switch(gene)] = index != OFF
+            if index != OFF:
+                given[gene.name] = index
+        self._study.enqueue_trial(given)
+
+
+def _lowest(gene: Gene) -> int:
+    return OFF if gene.knockout_prob > 0 or gene.kind == "switch" else 0
+
+
+def _switch(gene: Gene) -> str:
+    """The parameter that says whether an ordered knob is on; no knob's name holds a blank."""
+    return f"{gene.name} on"
+
+
+def _make_sampler(samplers: Any, sampler: Sampler, seed: int, pool_size: int) -> Any:
+    seed %= 2**32
+    if sampler == "tpe":
+        # The liar keeps candidates of one batch apart: what is being evaluated counts as bad.
+        return samplers.TPESampler(
+            n_startup_trials=pool_size, multivariate=True, group=True, constant_liar=True, seed=seed
+        )
+    if sampler == "gp":
+        return samplers.GPSampler(n_startup_trials=pool_size, warn_independent_sampling=False, seed=seed)
+    if sampler == "cmaes":
+        return samplers.CmaEsSampler(
+            n_startup_trials=pool_size, with_margin=True, warn_independent_sampling=False, seed=seed
+        )
+    return samplers.NSGAIISampler(population_size=pool_size, seed=seed)
+
+
+def _pool_size(name: str, sampler: Sampler, brief: Brief) -> int:
+    options = dict(brief.options or {})
+    if unknown := sorted(set(options) - {"pool_size"}):
+        raise MarkerError(f"engine {name!r} has no option {unknown[0]!r}: expected pool_size")
+    size = options.get("pool_size", _POOL[sampler])
+    if isinstance(size, bool) or not isinstance(size, int) or not 2 <= size <= 10_000:
+        raise MarkerError(f"engine {name!r}: pool_size = {size!r}: expected an integer from 2 to 10000")
+    return size
+
+
+def _check_installed(name: str, sampler: Sampler) -> None:
+    if importlib.util.find_spec("optuna") is None:
+        raise EnvironmentFault(
+            f"the engine {name!r} is Optuna's, which is not installed: pip install 'pytest-compileiq[optuna]'"
+        )
+    for package in _NEEDS[sampler]:
+        if importlib.util.find_spec(package) is None:
+            raise EnvironmentFault(
+                f"the engine {name!r} needs {package}, which is not installed: pip install {package}"
+            )
+
+
+@contextmanager
+def _silence(optuna: Any) -> Iterator[None]:
+    """Neither a log line (a study was created) nor a warning (a setting is experimental) reaches the user's run."""
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        optuna.logging.set_verbosity(verbosity)

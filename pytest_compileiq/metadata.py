@@ -1,0 +1,78 @@
+"""An artifact's metadata as text, ``acf/<name>/<target>.toml``. What is read is untrusted, wherever it comes from."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import tomli
+import tomli_w
+from pydantic import ValidationError
+
+from pytest_compileiq.errors import SchemaTooNew, StoreError
+from pytest_compileiq.model import SCHEMA, Artifact, sha256_hex
+
+MAX_METADATA_BYTES = 1 << 20
+MAX_CONTROLS_BYTES = 1 << 20
+MAX_SAMPLES_BYTES = 64 << 20
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+
+
+def controls_file_name(target: str, data: bytes) -> str:
+    """``x86-64-v3-gcc12-3f9c1a2e.acf``."""
+    return f"{target}-{sha256_hex(data)[:8]}.acf"
+
+
+def samples_file_name(target: str, data: bytes) -> str:
+    """``x86-64-v3-gcc12-77ab01ce.csv``."""
+    return f"{target}-{sha256_hex(data)[:8]}.csv"
+
+
+def render(artifact: Artifact) -> bytes:
+    """The metadata as TOML, in the model's order; what is absent or empty by default is left out."""
+    return tomli_w.dumps(_trimmed(artifact.model_dump(mode="json", by_alias=True, exclude_none=True))).encode()
+
+
+def _trimmed(content: dict[str, Any]) -> dict[str, Any]:
+    empty = [key for key in ("claims", "front", "withdrawn") if not content.get(key)]
+    return {key: value for key, value in content.items() if key not in empty}
+
+
+def parse(data: bytes, shown: str, mend: str) -> Artifact:
+    """The artifact that ``data`` holds, strictly.
+
+    Args:
+        shown: the file as a user would type it, and
+        mend: what to do about it when it cannot be read; both for messages.
+
+    Raises:
+        SchemaTooNew: a later version wrote it.
+        StoreError: it is not what it must be.
+    """
+    try:
+        content = tomli.loads(data.decode("utf-8"))
+    except (UnicodeDecodeError, tomli.TOMLDecodeError, RecursionError) as error:
+        raise StoreError(f"{shown} is not TOML: {error}; {mend}") from error
+    schema = content.get("schema")
+    if type(schema) is not int:
+        raise StoreError(f"{shown}: schema = {schema!r:.80}: expected a whole number; {mend}")
+    if schema > SCHEMA:
+        raise SchemaTooNew(
+            f"{shown} has schema {schema}, and this version reads up to {SCHEMA}: pip install -U pytest-compileiq"
+        )
+    try:
+        return Artifact.model_validate_json(json.dumps(content, default=str))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the whole"
+        raise StoreError(f"{shown}: {where} = {first['input']!r:.80}: {first['msg']}; {mend}") from error
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{shown} cannot be used: {error}; {mend}") from error
+
+
+def referenced(artifact: Artifact) -> set[str]:
+    """The files beside the metadata that it names."""
+    controls = {artifact.controls.file} if artifact.controls else set()
+    samples = {claim.samples for claim in artifact.claims if claim.samples}
+    return controls | samples | {point.controls.file for point in artifact.front}

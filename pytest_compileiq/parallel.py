@@ -1,0 +1,51 @@
+"""The same work on many items, a share of them for each core. Processes are forked, so the work may be any callable."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def spread(work: Callable[[Sequence[Item]], Result], items: Sequence[Item], *, least: int) -> list[Result]:
+    """The result of ``work`` on each share of ``items``, in their order; what a share raises is raised here.
+
+    Args:
+        work: what to do with one share; its result goes through a pipe, pickled.
+        least: items below which a share is not worth a process.
+    """
+    shares = _shares(items, least)
+    forked = multiprocessing.get_context("fork")
+    running = []
+    for share in shares[1:]:
+        mine, theirs = forked.Pipe(duplex=False)
+        process = forked.Process(target=_run, args=(work, share, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        running.append((process, mine))
+    results = [work(shares[0])]
+    for process, mine in running:
+        result, error = mine.recv()
+        process.join()
+        if error is not None:
+            raise error
+        results.append(result)
+    return results
+
+
+def _shares(items: Sequence[Item], least: int) -> list[Sequence[Item]]:
+    count = max(1, min(len(os.sched_getaffinity(0)), len(items) // least))
+    size = -(-len(items) // count) or 1
+    return [items[start : start + size] for start in range(0, len(items), size)] or [items]
+
+
+def _run(work: Callable[[Sequence[Item]], Result], share: Sequence[Item], answer: Connection) -> None:
+    try:
+        answer.send((work(share), None))
+    except Exception as error:  # it belongs to whoever asked for the work
+        answer.send((None, error))

@@ -1,0 +1,152 @@
+"""A change of ``acf/`` in words: what every format of ``acf diff`` says. Texts of artifacts are untrusted."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from pytest_compileiq.model import Claim
+from pytest_compileiq.report.artifact import claim_text, harmless
+from pytest_compileiq.report.model import describe_evidence
+from pytest_compileiq.rules.claims import ClaimStep
+from pytest_compileiq.rules.diff import Change, Kind, Step
+
+DIFF_SCHEMA = 1
+NOT_CHECKED = (
+    "Recorded values: nothing was compiled, run or measured for this comparison. acf check recomputes the claims from "
+    "the committed samples; pytest rebuilds every artifact, and measures on a device that holds a claim."
+)
+_DIGEST_SHOWN = 12
+
+
+@dataclasses.dataclass(frozen=True)
+class Fact:
+    """One thing to know of a change. ``loud``: nobody is to merge without having read it."""
+
+    label: str
+    lines: tuple[str, ...]
+    loud: bool = False
+
+
+def gain_text(change: Change) -> str:
+    """The leading claim, before and now."""
+    lead = change.lead
+    if lead is None:
+        return "no claim" if change.outcome == "tuned" else change.outcome or "cannot be used"
+    old = _result(lead.old) if lead.old else change.old_outcome
+    lost = "gone" if change.kind == Kind.REMOVED else "unusable"
+    new = _result(lead.new) if lead.new else change.outcome or lost
+    return f"{old} → {new}" if old and old != new else new
+
+
+def _result(claim: Claim) -> str:
+    if claim.kind == "exact":
+        return f"{claim.objective} {claim.tuned_value} (defaults: {claim.baseline_value})"
+    return claim_text(claim)
+
+
+def sure_text(claim: Claim | None) -> str:
+    """What a claim stands on, as recorded."""
+    if claim is None:
+        return ""
+    if claim.kind == "exact":
+        return "counted, exact"
+    return f"{'proven gain' if claim.kind == 'gain' else 'proven not worse'}: {describe_evidence(claim)}"
+
+
+def facts(change: Change) -> Iterator[Fact]:
+    """Everything else that is known of a change, what is loud first."""
+    everything = (
+        Fact("problem", (change.problem,) if change.problem else (), loud=True),
+        Fact("worse", tuple(f"{_claim_step(step)}: {step.worse}" for step in change.worse), loud=True),
+        Fact("dropped", tuple(f"no claim any more on {device}" for device in change.devices_dropped), loud=True),
+        Fact("warning", change.warnings, loud=True),
+        Fact("reason", (change.reason,) if change.reason else ()),
+        Fact("was", (change.was,) if change.was else ()),
+        Fact("outcome", (f"{change.old_outcome} → {change.outcome}",) if _other_outcome(change) else ()),
+        Fact("meaning", (change.judgement,) if change.judgement else ()),
+        Fact("claims", tuple(map(_claim_step, change.claims)) if len(change.claims) > 1 else ()),
+        Fact("devices", tuple(f"now also proven on {device}" for device in change.devices_added)),
+        Fact("metrics", tuple(map(_step, change.metrics))),
+        Fact("compiler", tuple(map(_step, change.environment))),
+        Fact("stale by", change.inputs),
+        Fact("knobs", tuple(map(_knob, change.knobs))),
+        Fact("controls", (_digest_step(change.controls),) if change.controls else ()),
+        Fact("code", tuple(map(_digest_step, change.code))),
+        Fact("proven on", (change.evidence,) if change.evidence else ()),
+    )
+    return (fact for fact in everything if fact.lines)
+
+
+def counts_text(changes: Sequence[Change]) -> str:
+    """``2 retuned, 1 added``, what is graver first."""
+    counts = Counter(change.kind for change in changes)
+    return ", ".join(f"{counts[kind]} {kind}" for kind in Kind if counts[kind]) or "no artifact changed"
+
+
+def terminal_lines(base: str, head: str, changes: Sequence[Change], strays: Sequence[str]) -> Iterator[str]:
+    """The comparison for a terminal; no line holds a control character."""
+    return map(harmless, _terminal_lines(base, head, changes, strays))
+
+
+def _terminal_lines(base: str, head: str, changes: Sequence[Change], strays: Sequence[str]) -> Iterator[str]:
+    yield f"{base} → {head}: {counts_text(changes)}"
+    for change in changes:
+        yield ""
+        yield f"{change.kind.upper():<10} {change.name}  {change.target}  {gain_text(change)}"
+        sure = sure_text(change.lead.new if change.lead else None)
+        if change.lead and change.lead.new and sure:
+            yield f"  {'on':<9} {change.lead.new.device}, {change.lead.new.workload}; {sure}"
+        for fact in facts(change):
+            for number, line in enumerate(fact.lines):
+                yield f"{'!' if fact.loud else ' '} {'' if number else fact.label:<9} {line}"
+    for path in strays:
+        yield f"! {'stray':<9} {path} belongs to no artifact"
+    if changes:
+        yield ""
+        yield NOT_CHECKED
+
+
+def json_text(base: str, head: str, changes: Sequence[Change], strays: Sequence[str]) -> str:
+    """The comparison for a program, versioned."""
+    content = {"schema": DIFF_SCHEMA, "base": base, "head": head, "changes": changes, "strays": strays}
+    return json.dumps(content, default=_plain, indent=2)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_none=True)
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+
+
+def _other_outcome(change: Change) -> bool:
+    return bool(change.old_outcome and change.outcome and change.old_outcome != change.outcome)
+
+
+def _claim_step(step: ClaimStep) -> str:
+    claim = step.new or step.old
+    where = f"{claim.device}, {claim.workload}, {claim.objective}" if claim else ""
+    old, new = (_result(one) if one else "no claim" for one in (step.old, step.new))
+    return f"{where}: {new if step.old is None else f'{old} → {new}'}"
+
+
+def _step(step: Step) -> str:
+    return f"{step.what} {'none' if step.old is None else step.old} → {'none' if step.new is None else step.new}"
+
+
+def _knob(step: Step) -> str:
+    if step.old is None:
+        return f"+ {step.what}{step.new}"
+    if step.new is None:
+        return f"- {step.what}{step.old}"
+    return f"  {step.what}{step.old} → {step.what}{step.new}"
+
+
+def _digest_step(step: Step) -> str:
+    old, new = (str(digest)[:_DIGEST_SHOWN] if digest else "none" for digest in (step.old, step.new))
+    return f"{step.what} {old} → {new}"

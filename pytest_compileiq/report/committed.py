@@ -1,0 +1,93 @@
+"""What the page shows of the store: artifacts with the slots behind their claims, and a report from the store alone."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from pytest_compileiq.errors import StoreError
+from pytest_compileiq.model import Artifact, SampleRow
+from pytest_compileiq.report.charts import Slot
+from pytest_compileiq.report.model import Check, ItemReport, RunReport
+from pytest_compileiq.store import Store
+
+MAX_CHARTED_CLAIMS = 8  # an artifact; the rest stands in the table of claims
+Key = tuple[str, str]
+_CHECKS = (
+    Check("integrity", "passed", "the files are those whose digests are recorded"),
+    Check(
+        "claims, machine code, correctness, speed",
+        "not run",
+        "this page only reads: acf check recomputes claims, pytest rebuilds, runs and measures",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Committed:
+    """One artifact; ``slots`` holds those of each claim by its place, where they could be read."""
+
+    artifact: Artifact
+    slots: dict[int, list[Slot]]
+
+
+def read_committed(store: Store, keys: Iterable[Key]) -> dict[Key, Committed]:
+    """The artifacts of (name, target) pairs; what cannot be read is absent, and its item or its health says why."""
+    found = {}
+    for name, target in keys:
+        try:
+            artifact = store.read(name, target)
+        except StoreError:
+            continue
+        found[name, target] = Committed(artifact, _slots_by_claim(store, name, artifact))
+    return found
+
+
+def report_of_store(store: Store) -> RunReport:
+    """Every artifact as committed: nothing is rebuilt or measured, and each item says so."""
+    unhealthy = {one.path: one.problem for one in store.health()}
+    items = []
+    for name in store.names():
+        for target in store.targets(name):
+            problem = unhealthy.pop(store.metadata_path(name, target), None)
+            items.append(_corrupt(name, target, problem) if problem else _as_committed(store, name, target))
+    return RunReport(items, store_problems=list(unhealthy.values()))
+
+
+def _as_committed(store: Store, name: str, target: str) -> ItemReport:
+    artifact = store.read(name, target)
+    verdict = "COMMITTED" if artifact.outcome == "tuned" else artifact.outcome.upper()
+    item = ItemReport.of(artifact.benchmark, name, target, verdict, artifact.reason or "", artifact)
+    return replace(item, checks=_CHECKS)
+
+
+def _corrupt(name: str, target: str, problem: str) -> ItemReport:
+    return ItemReport(f"acf/{name}", name, target, "CORRUPT", problem, failed=True)
+
+
+def _slots_by_claim(store: Store, name: str, artifact: Artifact) -> dict[int, list[Slot]]:
+    measured = [place for place, claim in enumerate(artifact.claims) if claim.samples is not None]
+    found = {}
+    for place in measured[:MAX_CHARTED_CLAIMS]:
+        try:
+            found[place] = slots_of(store.read_samples(name, artifact, artifact.claims[place]))
+        except StoreError:
+            continue
+    return found
+
+
+def slots_of(rows: Iterable[SampleRow]) -> list[Slot]:
+    """Slots in the order they were measured; a slot's value is the median of its samples, as in the gate."""
+    ordered = sorted(rows, key=_place)
+    return [_slot(list(group)) for _, group in itertools.groupby(ordered, key=_place)]
+
+
+def _place(row: SampleRow) -> tuple[int, int, int, str]:
+    return row.process, row.quad, row.slot, row.arm
+
+
+def _slot(rows: list[SampleRow]) -> Slot:
+    value = statistics.median(row.value for row in rows)
+    return Slot(rows[0].process, rows[0].arm, value, any(row.dropped for row in rows))

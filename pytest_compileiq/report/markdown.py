@@ -1,0 +1,81 @@
+"""``acf diff`` for a pull request. Texts of artifacts stand in code spans, where nothing is markup, mention or link."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from pytest_compileiq.report.artifact import harmless
+from pytest_compileiq.report.change import NOT_CHECKED, counts_text, facts, gain_text, sure_text
+from pytest_compileiq.rules.diff import Change
+
+MOST_CHARACTERS = 60_000  # a comment on GitHub holds 65,536
+_PLAIN = re.compile(r"(?!.*(?:www\.|://))[A-Za-z0-9 ,.;:()%'/+=→-]*", re.IGNORECASE)
+_COLUMNS = ("", "artifact", "gain over the compiler's defaults (95 % interval)", "on", "how sure", "to look at")
+
+
+def markdown_text(base: str, head: str, changes: Sequence[Change], strays: Sequence[str]) -> str:
+    """The comparison as GitHub's Markdown, at most :data:`MOST_CHARACTERS` long: what does not fit is counted."""
+    title = f"### Tuned kernels: {counts_text(changes)}\n\n{code(base)} → {code(head)}\n\n"
+    closing = f"\n{NOT_CHECKED}\n" if changes or strays else ""
+    room = MOST_CHARACTERS - len(title) - len(closing) - 400
+    table, in_table = _fitting(map(_row, changes), room // 2)
+    head_rows = f"| {' | '.join(_COLUMNS)} |\n|{' --- |' * len(_COLUMNS)}\n" if changes else ""
+    details, in_details = _fitting(map(_details, changes), room - len(table) - len(head_rows))
+    details += _more(len(changes) - min(in_table, in_details))
+    outside, in_outside = _fitting((f"- **stray**: {code(path)} belongs to no artifact\n" for path in strays), 2_000)
+    details += outside + _more(len(strays) - in_outside)
+    return f"{title}{head_rows}{table}\n{details}{closing}"
+
+
+def code(text: str, *, in_table: bool = False) -> str:
+    """``text`` as a code span; a bar would end a table's cell, so it is shown as an escape there."""
+    text = harmless(text)
+    if in_table:
+        text = text.replace("|", "\\x7c")
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    padding = " " if text[:1] in ("`", " ") or text[-1:] in ("`", " ") else ""
+    return f"{fence}{padding}{text or ' '}{padding}{fence}"
+
+
+def prose(text: str, *, in_table: bool = False) -> str:
+    """``text`` as it stands where none of it can be markup, else as a code span."""
+    return text if _PLAIN.fullmatch(text) else code(text, in_table=in_table)
+
+
+def _row(change: Change) -> str:
+    claim = (change.lead.new or change.lead.old) if change.lead else None
+    loud = [fact for fact in facts(change) if fact.loud]
+    cells = (
+        f"**{change.kind}**",
+        f"{code(change.name, in_table=True)} {code(change.target, in_table=True)}",
+        prose("; ".join(filter(None, (gain_text(change), change.judgement))), in_table=True),
+        code(f"{claim.device}, {claim.workload}", in_table=True) if claim else "",
+        prose(sure_text(claim), in_table=True),
+        ", ".join(f"**{fact.label}**" for fact in loud),
+    )
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _details(change: Change) -> str:
+    loud, quiet = ([fact for fact in facts(change) if fact.loud is wanted] for wanted in (True, False))
+    lines = [f"- **{fact.label}**: {prose(line)}\n" for fact in loud for line in fact.lines]
+    body = [f"- {fact.label}: {prose(line)}\n" for fact in quiet for line in fact.lines]
+    name = f"#### {code(change.name)} {code(change.target)}: {change.kind}\n\n"
+    folded = ["\n<details><summary>what changed</summary>\n\n", *body, "\n</details>\n\n"] if body else ["\n"]
+    return "".join([name, *lines, *folded])
+
+
+def _fitting(parts: Iterator[str], room: int) -> tuple[str, int]:
+    """As many parts as fit, and how many."""
+    kept: list[str] = []
+    for part in parts:
+        room -= len(part)
+        if room < 0:
+            break
+        kept.append(part)
+    return "".join(kept), len(kept)
+
+
+def _more(count: int) -> str:
+    return f"\n{count} more do not fit here: run acf diff.\n\n" if count else ""

@@ -1,0 +1,101 @@
+"""One file of an artifact as text, for ``git diff``: nothing that changed is hidden, no hostile text is obeyed."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from typing import Any
+
+from pytest_compileiq.errors import StoreError
+from pytest_compileiq.metadata import parse
+from pytest_compileiq.model import Artifact, SampleRow, sha256_hex
+from pytest_compileiq.report.artifact import claim_text, harmless
+from pytest_compileiq.rules.claims import leading_claim
+from pytest_compileiq.samples import decode_samples
+
+_BYTES_A_LINE = 16
+
+
+def text_lines(file_name: str, data: bytes) -> Iterator[str]:
+    """``data`` as lines of text; a file that is not what its name says is shown as it is, never refused.
+
+    Metadata: every value, a line each, named by what it belongs to. Controls: options as they are, a blob in
+    hexadecimal. Samples: each arm's distribution, and the digest of the whole.
+    """
+    if file_name.endswith(".toml"):
+        lines = _metadata(data)
+    elif file_name.endswith(".csv"):
+        lines = _samples(data)
+    else:
+        lines = _raw(data)
+    return map(harmless, lines)
+
+
+def _metadata(data: bytes) -> Iterator[str]:
+    try:
+        artifact = parse(data, "this file", "it is shown as it is")
+    except StoreError as error:
+        yield str(error)
+        yield from _raw(data)
+        return
+    yield _headline(artifact)
+    content = artifact.model_dump(mode="json", by_alias=True, exclude_none=True)
+    claims = content.pop("claims")
+    yield from _flat("", content)
+    for claim in claims:
+        where = " / ".join(claim.pop(key) for key in ("device", "workload", "objective"))
+        yield from _flat(f"claim {where}: ", claim)
+
+
+def _headline(artifact: Artifact) -> str:
+    claim = leading_claim(artifact)
+    gain = f": {claim_text(claim)} on {claim.device}, {claim.workload}" if claim else ""
+    return f"{artifact.benchmark} for {artifact.target}, {artifact.outcome}{gain}"
+
+
+def _flat(prefix: str, value: Any) -> Iterator[str]:
+    """``fingerprint sources k.c = …``: a line for every value."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _flat(f"{prefix}{key} ", inner)
+    elif isinstance(value, list) and value:
+        for number, inner in enumerate(value):
+            yield from _flat(f"{prefix}{number} ", inner)
+    else:
+        yield f"{prefix}= {value!r}"
+
+
+def _samples(data: bytes) -> Iterator[str]:
+    yield f"sha256 {sha256_hex(data)}, {len(data)} bytes"
+    try:
+        rows = decode_samples(data, "this file")
+    except StoreError as error:
+        yield str(error)
+        yield from _raw(data)
+        return
+    groups: dict[tuple[str, str, str, str], list[SampleRow]] = {}
+    for row in rows:
+        groups.setdefault((row.device, row.workload, row.objective, row.arm), []).append(row)
+    for key, group in sorted(groups.items()):
+        yield f"{' / '.join(key)}: {_distribution(group)}"
+
+
+def _distribution(rows: list[SampleRow]) -> str:
+    kept = sorted(row.value for row in rows if not row.dropped)
+    dropped = len(rows) - len(kept)
+    counted = f"{len(kept)} samples of {len({row.process for row in rows})} processes, {dropped} dropped"
+    return f"{counted}, median {statistics.median(kept):.6g}, {kept[0]:.6g} to {kept[-1]:.6g}" if kept else counted
+
+
+def _raw(data: bytes) -> Iterator[str]:
+    """Text as it is, anything else in hexadecimal."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" not in text:
+        yield from text.removesuffix("\n").split("\n")
+        return
+    yield f"{len(data)} bytes, sha256 {sha256_hex(data)}"
+    for start in range(0, len(data), _BYTES_A_LINE):
+        yield f"{start:08x}  {data[start : start + _BYTES_A_LINE].hex(' ')}"

@@ -1,0 +1,97 @@
+"""What an artifact claims: which claim speaks for it, and what a claim's step from one version to another means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytest_compileiq.model import Artifact, Claim
+
+ClaimKey = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class ClaimStep:
+    """One claim (device, workload, objective), before and after. ``worse`` says what got worse, or is empty."""
+
+    old: Claim | None
+    new: Claim | None
+    worse: str = ""
+
+
+def leading_claim(artifact: Artifact) -> Claim | None:
+    """The gain with the highest lower bound, else the first claim."""
+    gains = [claim for claim in artifact.claims if claim.kind == "gain"]
+    if gains:
+        return max(gains, key=lambda claim: claim.speedup_low or 0.0)
+    return artifact.claims[0] if artifact.claims else None
+
+
+def lead_step(before: Artifact | None, after: Artifact | None) -> ClaimStep | None:
+    """The claim that speaks for the newer version, and the same claim of the older one, or else its leading one."""
+    old, new = (leading_claim(one) if one else None for one in (before, after))
+    if new is not None:
+        old = _by_key(before).get(_key(new), old)
+    return ClaimStep(old, new) if old or new else None
+
+
+def claim_steps(before: Artifact | None, after: Artifact | None) -> Iterator[ClaimStep]:
+    """Every claim of both versions, sorted by device, workload and objective."""
+    olds, news = _by_key(before), _by_key(after)
+    for key in sorted(olds.keys() | news.keys()):
+        old, new = olds.get(key), news.get(key)
+        yield ClaimStep(old, new, _worse(old, new) if new else "")
+
+
+def devices_only(one: Artifact | None, other: Artifact | None) -> tuple[str, ...]:
+    """Devices with a claim in ``one`` and none in ``other``; empty unless both are there to compare."""
+    if one is None or other is None:
+        return ()
+    return tuple(sorted({claim.device for claim in one.claims} - {claim.device for claim in other.claims}))
+
+
+def trend(old: Claim, new: Claim) -> str:
+    """What the step from one claim to another means, in words.
+
+    Two intervals of 95 % that are apart differ at a level well below 5 %; that they overlap proves nothing.
+    """
+    if _key(old) != _key(new) or (old.kind == "exact") != (new.kind == "exact"):
+        return "not comparable: another device, workload or objective leads"
+    if old.kind == "exact":
+        better = _exact_gain(old, new)
+        return "better" if better > 0 else "worse" if better < 0 else "the same"
+    if (new.speedup_low or 0) > (old.speedup_high or 0):
+        return "a larger gain: the 95 % intervals are apart"
+    if (new.speedup_high or 0) < (old.speedup_low or 0):
+        return "a smaller gain: the 95 % intervals are apart"
+    return "no clear difference: the 95 % intervals overlap"
+
+
+def _key(claim: Claim) -> ClaimKey:
+    return claim.device, claim.workload, claim.objective
+
+
+def _by_key(artifact: Artifact | None) -> dict[ClaimKey, Claim]:
+    return {_key(claim): claim for claim in artifact.claims} if artifact else {}
+
+
+def _worse(old: Claim | None, new: Claim) -> str:
+    if new.kind == "exact":
+        lost = old is not None and old.kind == "exact" and _exact_gain(old, new) < 0
+        return "worse than before" if lost else ""
+    if (new.speedup_high or 0) < 1:
+        return "slower than the compiler's defaults"
+    if old is None or old.kind == "exact":
+        return ""
+    if (new.speedup_high or 0) < (old.speedup_low or 0):
+        return "a smaller gain than before: the 95 % intervals are apart"
+    if old.kind == "gain" and new.kind == "non-inferior":
+        return "was a proven gain, now only not worse than the defaults"
+    return ""
+
+
+def _exact_gain(old: Claim, new: Claim) -> int:
+    """By how much the tuned value moved in the direction that the claims call better."""
+    direction = sum((claim.baseline_value or 0) - (claim.tuned_value or 0) for claim in (old, new))
+    moved = (old.tuned_value or 0) - (new.tuned_value or 0)
+    return moved if direction >= 0 else -moved

@@ -1,0 +1,300 @@
+"""What a change of one artifact means, from the values recorded on both sides. Nothing is measured here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pytest_compileiq.model import Artifact, CodePair, Compiler, KnobValue, StoredCode
+from pytest_compileiq.rules.claims import ClaimStep, claim_steps, devices_only, lead_step, leading_claim, trend
+
+
+class Kind(StrEnum):
+    """What became of an artifact; of several, the one that stands first here."""
+
+    CORRUPT = "corrupt"
+    """It cannot be used any more, or cannot be used as it was added."""
+    REMOVED = "removed"
+    ADDED = "added"
+    REPAIRED = "repaired"
+    """It could not be used before."""
+    RETIRED = "retired"
+    RETARGETED = "retargeted"
+    """Another compiler line or architecture."""
+    RETUNED = "retuned"
+    """Other controls, or another outcome."""
+    REFRESHED = "refreshed"
+    """The same controls, with other claims, inputs or provenance."""
+    RENAMED = "renamed"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True)
+class Side:
+    """One artifact at one end of the comparison.
+
+    Attributes:
+        artifact: what its metadata says; None where that cannot be read.
+        problem: why it cannot be used, in a sentence; empty where it can.
+        warnings: what is wrong with it and does not keep it from being used.
+    """
+
+    name: str
+    target: str
+    artifact: Artifact | None
+    problem: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing, before and after; None: it was not there."""
+
+    what: str
+    old: KnobValue | None
+    new: KnobValue | None
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a change means.
+
+    Attributes:
+        name, target: as they are now, or were last.
+        was: ``name/target`` before, where that is another; else empty.
+        benchmark, outcome, reason: of the newest readable side; ``old_outcome`` of the older one.
+        lead: the claim that speaks for the artifact, and the same claim before.
+        judgement: what the step of the leading claim means, in words.
+        claims: every claim of both sides, sorted by device, workload, objective.
+        devices_added, devices_dropped: device models that hold a claim on one side only.
+        metrics: exact metrics of every entry function's shipped code; for an added artifact from its own baseline.
+        environment: compiler, its command, driver of each device.
+        inputs: what made the old artifact stale, in sentences.
+        knobs: of open controls: None is absent (off).
+        controls: digests of the controls file, where they differ.
+        code: entry functions whose machine code changed, an arm each, by digest.
+        warnings: what a reviewer is to look at before merging.
+        evidence: where the newest claims were proven: device, driver, commit, runner.
+        problem: why a side cannot be used.
+    """
+
+    kind: Kind
+    name: str
+    target: str
+    was: str = ""
+    benchmark: str = ""
+    old_outcome: str = ""
+    outcome: str = ""
+    reason: str = ""
+    lead: ClaimStep | None = None
+    judgement: str = ""
+    claims: tuple[ClaimStep, ...] = ()
+    devices_added: tuple[str, ...] = ()
+    devices_dropped: tuple[str, ...] = ()
+    metrics: tuple[Step, ...] = ()
+    environment: tuple[Step, ...] = ()
+    inputs: tuple[str, ...] = ()
+    knobs: tuple[Step, ...] = ()
+    controls: Step | None = None
+    code: tuple[Step, ...] = ()
+    warnings: tuple[str, ...] = ()
+    evidence: str = ""
+    problem: str = ""
+
+    @property
+    def worse(self) -> tuple[ClaimStep, ...]:
+        """The claims that got worse."""
+        return tuple(step for step in self.claims if step.worse)
+
+
+def compare(old: Side | None, new: Side | None) -> Change:
+    """What became of one artifact; at least one side is given."""
+    here = new or old
+    if here is None:
+        raise ValueError("a comparison needs a side")
+    before = old.artifact if old and not old.problem else None
+    after = new.artifact if new and not new.problem else None
+    shown = after or before
+    moved = old is not None and new is not None and (old.name, old.target) != (new.name, new.target)
+    return Change(
+        kind=_kind(old, new),
+        name=here.name,
+        target=here.target,
+        was=f"{old.name}/{old.target}" if old is not None and moved else "",
+        benchmark=shown.benchmark if shown else "",
+        old_outcome=before.outcome if before else "",
+        outcome=after.outcome if after else "",
+        reason=(after and after.reason) or "",
+        lead=lead_step(before, after),
+        judgement=_judgement(before, after),
+        claims=tuple(claim_steps(before, after)),
+        devices_added=devices_only(after, before),
+        devices_dropped=devices_only(before, after),
+        metrics=tuple(_metrics(before, after)),
+        environment=tuple(_environment(before, after)) if before and after else (),
+        inputs=tuple(_inputs(before, after)) if before and after else (),
+        knobs=_steps(_knobs(before), _knobs(after)) if after and after.outcome != "retired" else (),
+        controls=_controls(before, after),
+        code=tuple(_code(before, after)) if before and after else (),
+        warnings=tuple(_warnings(new, before, after)),
+        evidence=_evidence(shown) if shown else "",
+        problem="; ".join(_problems(old, new)),
+    )
+
+
+def _kind(old: Side | None, new: Side | None) -> Kind:
+    if new is None:
+        return Kind.REMOVED
+    if new.problem:
+        return Kind.UNCHANGED if old is not None and old == new else Kind.CORRUPT
+    if old is None:
+        return Kind.ADDED
+    before, after = old.artifact, new.artifact
+    if old.problem or before is None or after is None:
+        return Kind.REPAIRED
+    if after.outcome == "retired" and before.outcome != "retired":
+        return Kind.RETIRED
+    if old.target != new.target:
+        return Kind.RETARGETED
+    if after.outcome != before.outcome or _told(before) != _told(after):
+        return Kind.RETUNED
+    if before != after:
+        return Kind.REFRESHED
+    return Kind.RENAMED if old.name != new.name else Kind.UNCHANGED
+
+
+def _told(artifact: Artifact) -> object:
+    """What the compiler and the kernel are told, whatever the file is called."""
+    return artifact.controls and (artifact.controls.kind, artifact.controls.sha256, artifact.controls.knobs)
+
+
+def _problems(old: Side | None, new: Side | None) -> Iterator[str]:
+    if new is not None and new.problem:
+        yield new.problem
+    elif old is not None and old.problem:
+        yield f"before: {old.problem}"
+
+
+def _baselines(artifact: Artifact) -> Mapping[str, str]:
+    return {entry: pair.baseline.sha256 for entry, pair in artifact.code.items()}
+
+
+def _judgement(before: Artifact | None, after: Artifact | None) -> str:
+    lead = lead_step(before, after)
+    if before is None or after is None or lead is None or lead.old is None or lead.new is None:
+        return ""
+    words = trend(lead.old, lead.new)
+    if _baselines(before) != _baselines(after):
+        words += "; each is against its own baseline, and the baseline's machine code changed"
+    return words
+
+
+# ── what the compiler was told, and what it made ─────────────────────────────────────────────────────────────────
+
+
+def _steps(old: Mapping[str, KnobValue], new: Mapping[str, KnobValue]) -> tuple[Step, ...]:
+    """What differs, sorted; True and 1 are not the same."""
+    return tuple(
+        Step(name, old.get(name), new.get(name))
+        for name in sorted(old.keys() | new.keys())
+        if (type(old.get(name)), old.get(name)) != (type(new.get(name)), new.get(name))
+    )
+
+
+def _knobs(artifact: Artifact | None) -> Mapping[str, KnobValue]:
+    return artifact.controls.knobs if artifact and artifact.controls else {}
+
+
+def _controls(before: Artifact | None, after: Artifact | None) -> Step | None:
+    old, new = (one.controls.sha256 if one and one.controls else None for one in (before, after))
+    return Step("controls", old, new) if old != new else None
+
+
+def _shipped(artifact: Artifact | None) -> Mapping[str, StoredCode]:
+    """The code that a build ends up with: tuned, or the baseline's where nothing is tuned."""
+    if artifact is None:
+        return {}
+    tuned = artifact.outcome == "tuned"
+    return {entry: pair.tuned if tuned and pair.tuned else pair.baseline for entry, pair in artifact.code.items()}
+
+
+def _metrics(before: Artifact | None, after: Artifact | None) -> Iterator[Step]:
+    if after is None:
+        return
+    olds = _shipped(before) if before else {entry: pair.baseline for entry, pair in after.code.items()}
+    news = _shipped(after)
+    for entry in sorted(olds.keys() | news.keys()):
+        old, new = (code[entry].metrics if entry in code else {} for code in (olds, news))
+        yield from _steps({f"{entry}: {k}": v for k, v in old.items()}, {f"{entry}: {k}": v for k, v in new.items()})
+
+
+def _digest(pair: CodePair | None, arm: str) -> str | None:
+    code = getattr(pair, arm) if pair else None
+    return code.sha256 if code else None
+
+
+def _code(before: Artifact, after: Artifact) -> Iterator[Step]:
+    for entry in sorted(before.code.keys() | after.code.keys()):
+        for arm in ("baseline", "tuned"):
+            old, new = (_digest(one.code.get(entry), arm) for one in (before, after))
+            if old != new:
+                yield Step(f"{entry} ({arm})", old, new)
+
+
+# ── what surrounds it ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _environment(before: Artifact, after: Artifact) -> Iterator[Step]:
+    yield from _steps(_described(before.compiler), _described(after.compiler))
+    drivers, newer = ({c.device: c.driver for c in a.claims if c.driver} for a in (before, after))
+    both = drivers.keys() & newer.keys()
+    yield from _steps(
+        {f"driver of {device}": drivers[device] for device in both},
+        {f"driver of {device}": newer[device] for device in both},
+    )
+
+
+def _described(compiler: Compiler) -> dict[str, KnobValue]:
+    build, command = compiler.build, " ".join(compiler.command)
+    return {"compiler": f"{compiler.name} {compiler.version}", "compiler build": build, "command": command}
+
+
+def _inputs(before: Artifact, after: Artifact) -> Iterator[str]:
+    old, new = before.fingerprint, after.fingerprint
+    if old.benchmark != new.benchmark:
+        yield "the benchmark changed: the test's code, a helper it uses, a workload or an objective"
+    for path in sorted(old.sources.keys() | new.sources.keys()):
+        if path not in old.sources:
+            yield f"{path}: now read by the compiler"
+        elif path not in new.sources:
+            yield f"{path}: no longer read by the compiler"
+        elif old.sources[path] != new.sources[path]:
+            yield f"{path}: changed"
+    if old.command != new.command:
+        yield "the compiler's command changed"
+    if (before.compiler.version, before.compiler.build) != (after.compiler.version, after.compiler.build):
+        yield "the compiler is another build"
+
+
+def _warnings(new: Side | None, before: Artifact | None, after: Artifact | None) -> Iterator[str]:
+    if new is None:
+        return
+    yield from new.warnings
+    if after is None:
+        return
+    if after.provenance.dirty:
+        yield "tuned with uncommitted changes in files that it depends on: the recorded commit is not what was tuned"
+    if before is None or after.outcome != "tuned":
+        return
+    withdrawn = {_digest(pair, "tuned") for pair in before.code.values()} - {None}
+    if before.outcome == "retired" and any(_digest(pair, "tuned") in withdrawn for pair in after.code.values()):
+        yield f"brings back machine code that was retired: {before.reason}"
+
+
+def _evidence(artifact: Artifact) -> str:
+    claim = leading_claim(artifact)
+    parts = [claim.device, f"driver {claim.driver}" if claim.driver else ""] if claim else []
+    provenance = artifact.provenance
+    parts.append(f"commit {provenance.commit[:12]}" if provenance.commit else "no commit known")
+    return ", ".join(part for part in (*parts, provenance.runner) if part)

@@ -1,0 +1,76 @@
+"""Which artifact that went is which one that came: by name, by target or by what it holds. Values in, pairs out."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+
+from pytest_compileiq.model import Artifact
+from pytest_compileiq.rules.diff import Side
+
+Key = Callable[[Side, Artifact], Hashable]
+
+
+def _same_code(side: Side, artifact: Artifact) -> Hashable:
+    code = tuple(
+        (entry, pair.baseline.sha256, pair.tuned and pair.tuned.sha256) for entry, pair in artifact.code.items()
+    )
+    return side.target, artifact.controls and artifact.controls.sha256, code
+
+
+def _same_test_and_code(side: Side, artifact: Artifact) -> Hashable:
+    return artifact.benchmark, _same_code(side, artifact)
+
+
+def _same_test(side: Side, artifact: Artifact) -> Hashable:
+    return side.target, artifact.benchmark
+
+
+def _same_kernel(side: Side, artifact: Artifact) -> Hashable:
+    return side.target, tuple(sorted(artifact.fingerprint.sources)), tuple(sorted(artifact.code))
+
+
+def _same_architecture(side: Side, artifact: Artifact) -> Hashable:
+    return side.name, side.target.rpartition("-")[0]
+
+
+def _same_name(side: Side, artifact: Artifact) -> Hashable:
+    return side.name, artifact.benchmark
+
+
+# The surest likeness first: what is paired by one is out of reach of the next.
+LIKENESSES: tuple[Key, ...] = (
+    _same_test_and_code,
+    _same_code,
+    _same_test,
+    _same_kernel,
+    _same_architecture,
+    _same_name,
+)
+
+
+def pair_renamed(removed: Sequence[Side], added: Sequence[Side]) -> list[tuple[Side | None, Side | None]]:
+    """(old, new) for what was renamed or retargeted; what finds no partner stands alone.
+
+    Several of one likeness are paired in the order of their names. An unreadable side is like no other.
+    """
+    pairs: list[tuple[Side | None, Side | None]] = []
+    for likeness in LIKENESSES:
+        waiting = _grouped(removed, likeness)
+        found = [
+            (old, new)
+            for key, news in _grouped(added, likeness).items()
+            for old, new in zip(waiting.get(key, ()), news, strict=False)
+        ]
+        removed = [side for side in removed if all(side is not old for old, _ in found)]
+        added = [side for side in added if all(side is not new for _, new in found)]
+        pairs += found
+    return pairs + [(side, None) for side in removed] + [(None, side) for side in added]
+
+
+def _grouped(sides: Sequence[Side], likeness: Key) -> dict[Hashable, list[Side]]:
+    groups: dict[Hashable, list[Side]] = defaultdict(list)
+    for side in sorted(sides, key=lambda side: (side.name, side.target)):
+        if side.artifact is not None:
+            groups[likeness(side, side.artifact)].append(side)
+    return groups

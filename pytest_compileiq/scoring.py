@@ -1,0 +1,94 @@
+"""What one candidate is worth: a log-ratio to a neighbouring baseline for each objective, lower is better."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from pytest_compileiq.model import BuildResult, ControlsFile, Objective, SampleRow
+from pytest_compileiq.pool import Pool
+from pytest_compileiq.subject import Subject
+from pytest_compileiq.timing.sampler import plan_block
+
+QUADS = 1
+SAMPLES = 3
+ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A valid candidate: a score for each objective, and the raw samples of the timed ones."""
+
+    scores: tuple[float, ...]
+    controls: ControlsFile
+    samples: tuple[SampleRow, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Scores candidates of one subject in worker 0; ``random`` tosses the coins of the blocks."""
+
+    pool: Pool
+    subject: Subject
+    random: Random
+
+    def score(self, controls: ControlsFile, build: BuildResult) -> Scored:
+        """Check correctness on every workload, then take every objective.
+
+        Raises:
+            EvaluationFailed: the body failed, or the worker did not survive it.
+        """
+        subject = self.subject
+        timed = bool(subject.timed_objectives)
+        for workload in subject.checked_workloads if timed else subject.spec.workloads:
+            self.pool.check(0, subject, controls, workload)
+        measured, rows = self._timed(controls) if timed else ({}, [])
+        scores = tuple(
+            exact_score(subject, objective, build) if objective.exact else measured[objective.metric]
+            for objective in subject.objectives
+        )
+        return Scored(scores, controls, tuple(rows))
+
+    def settled(self, one: Scored) -> Scored:
+        """The scores with those of timed objectives taken anew, the median of several rounds.
+
+        Raises:
+            EvaluationFailed: as :meth:`score`.
+        """
+        rounds = [self._timed(one.controls)[0] for _ in range(ROUNDS)]
+        scores = tuple(
+            score if objective.exact else statistics.median(taken[objective.metric] for taken in rounds)
+            for objective, score in zip(self.subject.objectives, one.scores, strict=True)
+        )
+        return Scored(scores, one.controls)
+
+    def _timed(self, controls: ControlsFile) -> tuple[dict[str, float], list[SampleRow]]:
+        """Metric → weighted geometric mean over workloads, as a log-ratio; and the rows behind it."""
+        total = sum(workload.weight for workload in self.subject.timed_workloads)
+        scores = {objective.metric: 0.0 for objective in self.subject.timed_objectives}
+        taken: list[SampleRow] = []
+        for workload in self.subject.timed_workloads:
+            plan = plan_block(self.random, quads=QUADS, samples=SAMPLES)
+            rows, _ = self.pool.block(0, self.subject, {"baseline": None, "tuned": controls}, workload, plan)
+            taken += rows
+            for metric in scores:
+                of_metric = [row for row in rows if row.objective == metric]
+                scores[metric] += workload.weight / total * log_ratio(of_metric, self.subject.direction(metric))
+        return scores, taken
+
+
+def exact_score(subject: Subject, objective: Objective, build: BuildResult) -> float:
+    """The log-ratio of an exact metric to the baseline's, lower is better; a metric of zero counts as one half."""
+    baseline = subject.builds.get(None).metrics[objective.metric]
+    ratio = math.log(max(build.metrics[objective.metric], 0.5) / max(baseline, 0.5))
+    return ratio if objective.direction == "minimize" else -ratio
+
+
+def log_ratio(rows: Sequence[SampleRow], direction: str) -> float:
+    """Median log of tuned minus median log of baseline, lower is better."""
+    by_arm = {arm: [math.log(row.value) for row in rows if row.arm == arm] for arm in ("baseline", "tuned")}
+    ratio = statistics.median(by_arm["tuned"]) - statistics.median(by_arm["baseline"])
+    return ratio if direction == "minimize" else -ratio

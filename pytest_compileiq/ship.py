@@ -1,0 +1,269 @@
+"""What a build is told: the fragment that applies an artifact's controls, or why it may not have them.
+
+Nothing is compiled, so staleness is decided by what can be read: the sources' content against the fingerprint, and what
+the compiler says of itself. What is left, the command and the machine code, is for pytest and ``acf verify-binary``.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_compileiq.errors import EnvironmentFault, UserError
+from pytest_compileiq.model import Artifact, Controls, sha256_hex
+from pytest_compileiq.store import Store
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc_compiler import find_compiler
+from pytest_compileiq.toolchains.cc_options import parse_options
+from pytest_compileiq.toolchains.cuda_options import NVCC, PTXAS
+from pytest_compileiq.toolchains.cuda_tools import ask, identify
+
+_PLAIN_PATH = re.compile(r"[\w@+=./~-]+")  # what neither make, ninja, a shell nor nvcc would split or change
+_BY_NVIDIA = re.compile(r"^(nvcc|ptxas): NVIDIA", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """What a command is to be told.
+
+    Attributes:
+        words: the options that apply the controls; none when there is nothing to apply.
+        refusal: why the artifact may not be applied, or None.
+        notes: what was checked and what was not, in sentences.
+        reads: the files that the answer was made from: metadata, controls, sources.
+    """
+
+    words: tuple[str, ...]
+    refusal: str | None
+    notes: tuple[str, ...]
+    reads: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class _Here:
+    """The compiler that is to take the controls: ``line`` is e.g. ``nvcc13.3``."""
+
+    program: str
+    version: str
+    build: str
+    line: str
+
+
+def fragment(
+    store: Store, name: str, *, compiler: str, target: str | None, architectures: Sequence[str] = ()
+) -> Fragment:
+    """What a command by ``compiler`` is told to apply the controls of ``name``.
+
+    Args:
+        compiler: a program on ``PATH``, or a path.
+        target: which artifact, where there are several; None for the one of this compiler's line.
+        architectures: all that the command compiles for, as artifacts spell them; () leaves them unchecked.
+
+    Raises:
+        UserError: there is no such artifact, several fit, or it is none that a command can be told.
+        EnvironmentFault: the compiler is not there or unknown, or a path has a character that a build would split at.
+        StoreError: the metadata or the controls are not what they must be.
+    """
+    here = _identify(compiler)
+    artifact = store.read(name, _pick(name, store.targets(name), target, here.line, architectures))
+    root = rootdir_of(store, artifact)
+    reads = _reads(store, name, artifact, root)
+    if artifact.compiler.name == "triton":
+        raise UserError(f"{name} is compiled by Triton, which takes its controls at launch: acf export --runtime DIR")
+    if artifact.outcome == "baseline":
+        note = f"{name} ({artifact.target}): nothing to apply, the compiler's defaults were not beaten"
+        return Fragment((), None, (note,), reads)
+    refusal = (
+        why_retired(name, artifact)
+        or _another_line(name, artifact, here)
+        or _other_architectures(name, artifact, architectures)
+        or why_stale(name, artifact, root)
+    )
+    if refusal or artifact.controls is None:
+        return Fragment((), refusal, (), reads)
+    words = words_of(name, artifact, store.read_controls(name, artifact), str(reads[1]))
+    return Fragment(words, None, _notes(name, artifact, here, architectures), reads)
+
+
+def words_of(name: str, artifact: Artifact, data: bytes, path: str) -> tuple[str, ...]:
+    """The options of ``artifact``'s compiler that apply its controls, which are ``data`` and lie at ``path``.
+
+    Raises:
+        StoreError: an options file is not what the recorded knobs give.
+        UserError: a knob is no option that may stand there, or the compiler is none whose options are known.
+    """
+    controls, compiler = _controls(artifact), artifact.compiler
+    if compiler.name in ("gcc", "clang"):
+        parse_options(data, controls.knobs)
+        return (f"@{path}",)
+    if compiler.name not in ("nvcc", "ptxas", "triton"):
+        raise UserError(
+            f"{name} is made by {compiler.name}: its knobs are in acf show {name}, for its own command line"
+        )
+    by_nvcc = compiler.name == "nvcc"
+    before = "-Xptxas=" if by_nvcc and "--controls=nvcc" not in compiler.command else ""
+    applied = (f"{before}--apply-controls={path}",) if controls.kind == "blob" else ()
+    return (*applied, *(NVCC if by_nvcc else PTXAS).text(controls.knobs).splitlines())
+
+
+def depfile(target: str, reads: Sequence[Path]) -> str:
+    """A rule for make and ninja by which ``target`` is made again when one of ``reads`` changes or goes.
+
+    Raises:
+        EnvironmentFault: a name has a character that they would split at.
+    """
+    names = [plain(str(path)) for path in reads]
+    # A file that is gone (another ACF has another name) means out of date, not "no rule to make it".
+    return f"{plain(target)}: {' '.join(names)}\n" + "".join(f"{name}:\n" for name in names)
+
+
+def rootdir_of(store: Store, artifact: Artifact) -> Path:
+    """The directory that recorded paths are relative to: the nearest above the store that holds one of them."""
+    recorded = (artifact.benchmark.partition("::")[0], *artifact.fingerprint.sources)
+    fitting = (root for root in store.root.parents if any((root / path).is_file() for path in recorded))
+    return next(fitting, store.root.parent)
+
+
+def why_retired(name: str, artifact: Artifact) -> str | None:
+    """The sentence for a withdrawn artifact, or None."""
+    if artifact.outcome != "retired":
+        return None
+    return (
+        f"{name} ({artifact.target}) was retired: {artifact.reason}; find another: pytest --tune {artifact.benchmark}"
+    )
+
+
+def why_stale(name: str, artifact: Artifact, root: Path) -> str | None:
+    """The sentence for sources that are not what was proven, or None. Nothing is compiled."""
+    changed = [
+        f"{path} ({'is gone' if now is None else 'changed'})"
+        for path, proven in sorted(artifact.fingerprint.sources.items())
+        if (now := _digest(root / path)) != proven
+    ]
+    if not changed:
+        return None
+    return (
+        f"{name} ({artifact.target}) is stale: {', '.join(changed)} since it was proven, by content and without a "
+        f"compile; if pytest {artifact.benchmark} finds the machine code the same, --tune --tune-budget=0 "
+        "refreshes it, else --tune finds another"
+    )
+
+
+def plain(path: str) -> str:
+    """``path``, when nothing on its way to the compiler would split or change it.
+
+    Raises:
+        EnvironmentFault: it has a blank, a comma, or another such character.
+    """
+    if not _PLAIN_PATH.fullmatch(path):
+        raise EnvironmentFault(f"{path!r} has a character that make, a shell or nvcc would split at: move it elsewhere")
+    return path
+
+
+def architectures_of(target: str) -> tuple[str, ...]:
+    """The architectures of a target: ``sm_90a.sm_100a-nvcc13.3`` is for two, ``x86-64-v3-gcc12`` for one."""
+    architecture = target.rpartition("-")[0]
+    return tuple(architecture.split(".")) if architecture.startswith("sm_") else (architecture,)
+
+
+def line_of(target: str) -> str:
+    """The compiler line of a target, e.g. ``nvcc13.3``."""
+    return target.rpartition("-")[2]
+
+
+def _identify(compiler: str) -> _Here:
+    program = shutil.which(compiler)
+    if program is None:
+        raise EnvironmentFault(f"no compiler {compiler!r}: --compiler takes a program on PATH, or a path")
+    program = str(Path(program).absolute())
+    if by_nvidia := _BY_NVIDIA.search(ask([program, "--version"]).output):
+        tool = identify(by_nvidia[1], program, "named by --compiler")
+        return _Here(program, tool.version, tool.build, tool.line)
+    cc = find_compiler(program, Place(Path.cwd(), Path.cwd()))
+    return _Here(program, cc.version, cc.build, cc.line)
+
+
+def _pick(name: str, targets: Sequence[str], wanted: str | None, line: str, architectures: Sequence[str]) -> str:
+    if not targets:
+        raise UserError(f"there is no artifact {name!r}: acf list shows them all")
+    if wanted is not None:
+        if wanted not in targets:
+            raise UserError(f"{name} has no target {wanted!r}: there is {', '.join(targets)}")
+        return wanted
+    fitting = [target for target in targets if line_of(target) == line]
+    if not fitting:
+        return targets[-1]  # for the sentence that names its line
+    if architectures:
+        asked = set(architectures)
+        fitting = [one for one in fitting if asked & set(architectures_of(one))] or fitting
+    elif len(fitting) > 1:
+        raise UserError(f"{name} has {', '.join(fitting)}: choose one with --target, or say --arch")
+    return fitting[0]
+
+
+def _another_line(name: str, artifact: Artifact, here: _Here) -> str | None:
+    if line_of(artifact.target) == here.line:
+        return None
+    return (
+        f"{name} is for {line_of(artifact.target)} and {here.program} is {here.line} ({here.version}): compile with "
+        f"{line_of(artifact.target)}, or tune with this one: pytest --tune {artifact.benchmark}"
+    )
+
+
+def _other_architectures(name: str, artifact: Artifact, asked: Sequence[str]) -> str | None:
+    proven = architectures_of(artifact.target)
+    foreign = [architecture for architecture in asked if architecture not in proven]
+    if not foreign:
+        return None
+    mine, theirs = ", ".join(proven), ", ".join(foreign)
+    if len(foreign) == len(asked):
+        return f"{name} was proven for {mine} and the command compiles for {theirs}: leave it out there, or tune for it"
+    return (
+        f"{name} was proven for {mine}, and controls reach every architecture of a command, {theirs} too: compile that "
+        "by a command of its own"
+    )
+
+
+def _reads(store: Store, name: str, artifact: Artifact, root: Path) -> tuple[Path, ...]:
+    metadata = store.metadata_path(name, artifact.target)
+    controls = (metadata.with_name(artifact.controls.file),) if artifact.controls else ()
+    return (metadata, *controls, *(root / path for path in sorted(artifact.fingerprint.sources)))
+
+
+def _notes(name: str, artifact: Artifact, here: _Here, architectures: Sequence[str]) -> tuple[str, ...]:
+    count = len(artifact.fingerprint.sources)
+    sources = "1 source has" if count == 1 else f"{count} sources have"
+    notes = [
+        f"{name} ({artifact.target}) applies: {sources} the content that was proven; nothing was compiled "
+        "to compare machine code, which pytest and acf verify-binary do"
+    ]
+    proven = artifact.compiler
+    if _without_name(proven.build) != _without_name(here.build):
+        notes.append(f"{name} was proven with {proven.version} ({proven.build}), this is {here.version} ({here.build})")
+    if line_of(artifact.target).startswith("nvcc") and not architectures:
+        notes.append(f"{name}: --arch was not given, so that the command compiles for nothing else was not checked")
+    if apart := {knob: value for knob, value in _controls(artifact).knobs.items() if not knob.startswith("-")}:
+        listed = ", ".join(f"{knob} = {value}" for knob, value in apart.items())
+        notes.append(f"{name} was proven with {listed}, which no compiler option gives: the caller must")
+    return tuple(notes)
+
+
+def _without_name(build: str) -> str:
+    """gcc says first by which name it was called, ``gcc`` or ``cc``."""
+    return build.partition(" ")[2] or build
+
+
+def _controls(artifact: Artifact) -> Controls:
+    if artifact.controls is None:
+        raise UserError(f"the artifact of {artifact.benchmark} has no controls to apply")
+    return artifact.controls
+
+
+def _digest(path: Path) -> str | None:
+    try:
+        return sha256_hex(path.read_bytes())
+    except OSError:
+        return None

@@ -1,0 +1,125 @@
+"""The artifacts at one end of a comparison, strictly read, their files held against what they record. Untrusted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import replace
+
+from pytest_compileiq.errors import StoreError
+from pytest_compileiq.history import Entry, History, Snapshot, Wanted
+from pytest_compileiq.metadata import (
+    MAX_CONTROLS_BYTES,
+    MAX_METADATA_BYTES,
+    MAX_SAMPLES_BYTES,
+    NAME,
+    parse,
+    referenced,
+)
+from pytest_compileiq.model import Artifact, Controls, sha256_hex
+from pytest_compileiq.rules.diff import Side
+
+Place = tuple[str, str]  # name and target
+Found = tuple[str, int] | StoreError  # a file's digest and size, or why it cannot be read
+
+
+def read_sides(history: History, snapshot: Snapshot, folders: Set[str], *, thorough: bool) -> dict[Place, Side]:
+    """Every artifact that lies in ``folders``; its controls are held against the digest recorded.
+
+    Args:
+        thorough: hold its samples and the controls of its front against what is recorded too.
+    """
+    wanted = [
+        Wanted(path, entry, MAX_METADATA_BYTES)
+        for path, entry in snapshot.files.items()
+        if folder_of(path) in folders and _place(path)
+    ]
+    sides = [
+        side for path, data in history.contents(wanted) for side in _parsed(history.folder, path, data, snapshot.label)
+    ]
+    paths = {path for side in sides for path in (files_of(side) if thorough else _controls_of(side))}
+    found = _look_at(history, snapshot.files, paths)
+    return {(side.name, side.target): _checked(history.folder, side, found, thorough) for side in sides}
+
+
+def folder_of(path: str) -> str:
+    """The artifact's name in a path below ``acf/``."""
+    return path.partition("/")[0]
+
+
+def files_of(side: Side) -> set[str]:
+    """Paths below ``acf/`` of the files that an artifact names."""
+    return {f"{side.name}/{file}" for file in referenced(side.artifact)} if side.artifact else set()
+
+
+def _controls_of(side: Side) -> set[str]:
+    controls = side.artifact.controls if side.artifact else None
+    return {f"{side.name}/{controls.file}"} if controls else set()
+
+
+def _place(path: str) -> Place | None:
+    """The artifact whose metadata lies at ``path``, where it is one."""
+    name, _, file = path.partition("/")
+    target = file.removesuffix(".toml")
+    return (name, target) if target != file and NAME.fullmatch(name) and NAME.fullmatch(target) else None
+
+
+def _parsed(root: str, path: str, data: bytes | StoreError, label: str) -> Iterator[Side]:
+    place = _place(path)
+    if place is None:
+        return
+    try:
+        if isinstance(data, StoreError):
+            raise data
+        yield Side(*place, parse(data, f"{root}/{path}", f"it stands so in {label}"))
+    except StoreError as error:
+        yield Side(*place, None, str(error))
+
+
+def _look_at(history: History, files: Mapping[str, Entry], paths: set[str]) -> dict[str, Found]:
+    """What each file really is; missing ones are left out."""
+    wanted = [Wanted(path, files[path], _limit(path)) for path in sorted(paths) if path in files]
+    return {
+        path: data if isinstance(data, StoreError) else (sha256_hex(data), len(data))
+        for path, data in history.contents(wanted)
+    }
+
+
+def _limit(path: str) -> int:
+    return MAX_SAMPLES_BYTES if path.endswith(".csv") else MAX_CONTROLS_BYTES
+
+
+def _checked(root: str, side: Side, found: Mapping[str, Found], thorough: bool) -> Side:
+    if side.artifact is None:
+        return side
+    problem = _controls_problem(root, side, side.artifact.controls, found) if side.artifact.controls else ""
+    warnings = tuple(_warnings(root, side, side.artifact, found)) if thorough else ()
+    return replace(side, problem=problem, warnings=warnings)
+
+
+def _controls_problem(root: str, side: Side, controls: Controls, found: Mapping[str, Found]) -> str:
+    path = f"{side.name}/{controls.file}"
+    facts = found.get(path)
+    if facts is None:
+        return f"{root}/{path}, its controls, is missing"
+    if isinstance(facts, StoreError):
+        return str(facts)
+    if facts == (controls.sha256, controls.size_bytes):
+        return ""
+    recorded = f"recorded {controls.sha256[:8]}…, {controls.size_bytes} bytes"
+    return f"{root}/{path} is not the controls recorded: it has sha256 {facts[0][:8]}…, {facts[1]} bytes; {recorded}"
+
+
+def _warnings(root: str, side: Side, artifact: Artifact, found: Mapping[str, Found]) -> Iterator[str]:
+    if artifact.target != side.target:
+        yield f"{root}/{side.name}/{side.target}.toml says that its target is {artifact.target}"
+    for file in sorted({claim.samples for claim in artifact.claims if claim.samples}):
+        facts = found.get(f"{side.name}/{file}")
+        if facts is None:
+            yield f"{root}/{side.name}/{file}, the samples behind a claim, is missing: the claim cannot be recomputed"
+        elif isinstance(facts, StoreError):
+            yield f"the samples behind a claim cannot be read: {facts}"
+        elif file != f"{artifact.target}-{facts[0][:8]}.csv":
+            yield f"{root}/{side.name}/{file} is not the samples file recorded: its digest is {facts[0][:8]}"
+    for point in artifact.front:
+        if problem := _controls_problem(root, side, point.controls, found):
+            yield f"a point of the front cannot be promoted: {problem}"

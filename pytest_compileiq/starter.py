@@ -1,0 +1,88 @@
+"""What ``acf init`` writes: the attributes that git needs, the settings, and a first benchmark that works."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+TEXTCONV = 'git config diff.acf.textconv "acf textconv"'
+INI = """\
+[pytest]
+acf_dir = acf
+acf_stale = fail
+acf_missing = fail
+acf_orphans = warn
+acf_no_device = replay
+"""
+KERNEL = """\
+#include <math.h>
+
+void starter_norm(const float *restrict x, const float *restrict y, float *restrict length, int n)
+{
+    for (int i = 0; i < n; i++)
+        length[i] = sqrtf(x[i] * x[i] + y[i] * y[i]);
+}
+"""
+TEST = '''\
+"""A first tuned kernel: put your own in its place. pytest --tune searches, pytest holds what was found."""
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from pytest_compileiq import Cc
+
+
+@pytest.mark.tune(Cc("acf_starter.c", flags="-O2 -lm"))
+def test_starter(acf):
+    x, y = np.random.default_rng(7).random((2, 65536), dtype=np.float32)
+    length = np.zeros_like(x)
+    kernel = acf.build().load().starter_norm
+    arguments = [array.ctypes.data_as(ctypes.c_void_p) for array in (x, y, length)]
+    kernel(*arguments, x.size)
+    np.testing.assert_allclose(length, np.hypot(x, y), rtol=1e-5)  # correct before fast
+    acf.measure(lambda: kernel(*arguments, x.size))
+'''
+
+
+@dataclass(frozen=True)
+class Written:
+    """One file, and what became of it: ``written``, ``extended`` or ``left as it is``."""
+
+    path: Path
+    what: str
+
+
+def attributes(acf_dir: str) -> list[str]:
+    """The lines of ``.gitattributes``: not a byte altered, shown by ``acf textconv``, samples folded on GitHub."""
+    every, samples = f"{acf_dir}/**", f"{acf_dir}/**/*.csv"
+    if any(character.isspace() for character in acf_dir):
+        every, samples = json.dumps(every), json.dumps(samples)
+    return [f"{every} -text diff=acf", f"{samples} linguist-generated"]
+
+
+def set_up(project: Path, acf_dir: str, *, with_ini: bool) -> list[Written]:
+    """Write what is missing under ``project``; nothing that is there is replaced."""
+    done = [_extend(project / ".gitattributes", attributes(acf_dir))]
+    if with_ini:
+        done.append(_write(project / "pytest.ini", INI))
+    tests = project / "tests" if (project / "tests").is_dir() else project
+    return [*done, _write(tests / "acf_starter.c", KERNEL), _write(tests / "test_acf_starter.py", TEST)]
+
+
+def _extend(path: Path, lines: list[str]) -> Written:
+    present = path.read_text(encoding="utf-8") if path.exists() else ""
+    missing = [line for line in lines if line not in present.splitlines()]
+    if not missing:
+        return Written(path, "left as it is")
+    path.write_text("\n".join([*present.splitlines(), *missing, ""]), encoding="utf-8")
+    return Written(path, "extended" if present else "written")
+
+
+def _write(path: Path, text: str) -> Written:
+    if path.exists() or path.is_symlink():
+        return Written(path, "left as it is")
+    path.write_text(text, encoding="utf-8")
+    return Written(path, "written")

@@ -1,0 +1,339 @@
+"""``acf diff`` on real git repositories: what a reviewer is told, from objects alone."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pytest_compileiq import review
+from pytest_compileiq.cli import main
+from pytest_compileiq.metadata import controls_file_name, render
+from pytest_compileiq.model import sha256_hex
+from pytest_compileiq.store import Store
+from tests.unit.artifacts import CONTROLS, TARGET, make_artifact, make_rows
+from tests.unit.test_store import measured
+
+OTHER = b"-O2\n"
+
+
+def git(home: Path, *arguments: str) -> str:
+    settings = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "commit.gpgsign=false")
+    done = subprocess.run(
+        ["git", *settings, "-c", "protocol.file.allow=always", *arguments],
+        cwd=home,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+class Repository:
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.store = Store(home / "acf")
+
+    def commit(self) -> str:
+        git(self.home, "add", "-A")
+        git(self.home, "commit", "-qm", "x")
+        return git(self.home, "rev-parse", "HEAD")
+
+    def tune(self, name="kernel", controls=CONTROLS, target=TARGET, **changes) -> None:
+        told = make_artifact().controls.model_copy(
+            update={
+                "file": controls_file_name(target, controls),
+                "sha256": sha256_hex(controls),
+                "size_bytes": len(controls),
+            }
+        )
+        artifact = make_artifact(**{"controls": told, "target": target, "claims": (measured("cpu"),), **changes})
+        self.store.write(name, artifact, controls=[controls], samples=make_rows())
+
+    def one(self, pattern: str) -> Path:
+        (path,) = self.store.root.glob(pattern)
+        return path
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    git(tmp_path, "init", "-q", "-b", "main")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    repository = Repository(tmp_path)
+    repository.tune()
+    repository.commit()
+    monkeypatch.chdir(tmp_path)
+    return repository
+
+
+@pytest.fixture
+def diff(capsys):
+    def run(*arguments, code=0):
+        assert main(["diff", *arguments]) == code
+        captured = capsys.readouterr()
+        return captured.out if code == 0 else captured.err
+
+    return run
+
+
+@pytest.fixture
+def told(diff):
+    """The one change, as the JSON format tells it."""
+
+    def run(*arguments):
+        content = json.loads(diff(*arguments, "--format", "json"))
+        (change,) = content["changes"]
+        return change
+
+    return run
+
+
+def faster():
+    return measured("cpu").model_copy(update={"speedup": 1.5, "speedup_low": 1.4, "speedup_high": 1.6})
+
+
+def test_nothing_changed_is_said_and_ends_with_0(repository, diff):
+    assert "no artifact changed" in diff("HEAD")
+
+
+def test_a_retuned_kernel_shows_both_gains_the_knobs_and_what_was_not_checked(repository, diff):
+    repository.tune(controls=OTHER, claims=(faster(),))
+    repository.commit()
+    text = diff("HEAD~..HEAD")
+    for said in (
+        "RETUNED",
+        "1.100x, 1.050 to 1.200 → 1.500x, 1.400 to 1.600",
+        "a larger gain",
+        "on        cpu, w; proven gain: p = 0.001",
+        "Recorded values",
+    ):
+        assert said in text
+    assert text.count("!") == 0
+
+
+@pytest.mark.parametrize("least", [1, 100], ids=["in several processes", "in one"])
+def test_every_kind_of_change_in_one_range(repository, diff, monkeypatch, least):
+    monkeypatch.setattr(review, "_LEAST_FOLDERS", least)
+    for name in ("goes", "moves", "breaks", "rests", "other-compiler"):
+        repository.tune(name, benchmark=f"test_{name}.py::test")
+    repository.commit()
+    acf = repository.store.root
+    shutil.rmtree(acf / "goes")
+    (acf / "moves").rename(acf / "moved")
+    repository.one("breaks/*.toml").write_text("schema = 1\nnonsense")
+    repository.tune("rests", benchmark="test_rests.py::test", outcome="retired", reason="wrong on NaN")
+    shutil.rmtree(acf / "other-compiler")
+    repository.tune("other-compiler", target="x86-64-v3-gcc13", benchmark="test_other-compiler.py::test")
+    repository.tune("comes", benchmark="test_comes.py::test", code={})
+    repository.commit()
+    content = json.loads(diff("HEAD~..HEAD", "--format", "json"))
+    kinds = {change["name"]: (change["kind"], change["was"]) for change in content["changes"]}
+    assert kinds == {
+        "breaks": ("corrupt", ""),
+        "goes": ("removed", ""),
+        "comes": ("added", ""),
+        "rests": ("retired", ""),
+        "other-compiler": ("retargeted", f"other-compiler/{TARGET}"),
+        "moved": ("renamed", f"moves/{TARGET}"),
+    }
+    assert [change["kind"] for change in content["changes"]][:2] == ["corrupt", "removed"]
+    assert content["schema"] == 1 and content["strays"] == []
+
+
+def test_the_work_tree_counts_with_what_git_does_not_track(repository, told):
+    repository.tune("new", benchmark="n.py::n")
+    assert (told("HEAD")["kind"], told("main")["name"]) == ("added", "new")
+
+
+def test_no_checkout_is_touched_and_no_index_is_needed(repository, diff):
+    repository.tune(controls=OTHER)
+    repository.commit()
+    shutil.rmtree(repository.store.root)
+    before = git(repository.home, "status", "--porcelain")
+    assert "1 retuned" in diff("HEAD~..HEAD")
+    assert git(repository.home, "status", "--porcelain") == before
+    assert "1 removed" in diff("HEAD")
+
+
+def test_by_default_a_branch_is_compared_with_where_it_left_main(repository, diff):
+    git(repository.home, "checkout", "-qb", "topic")
+    repository.tune("new", benchmark="n.py::n")
+    repository.commit()
+    git(repository.home, "checkout", "-q", "main")
+    repository.tune("mains-own", benchmark="m.py::m")
+    repository.commit()
+    assert diff().startswith("HEAD~ (")  # main itself
+    git(repository.home, "checkout", "-q", "topic")
+    text = diff()
+    assert text.startswith("where this branch left main (") and "1 added" in text and "mains-own" not in text
+
+
+def test_a_shallow_clone_that_has_both_commits_will_do(repository, tmp_path, monkeypatch, diff):
+    repository.tune(controls=OTHER)
+    head = repository.commit()
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", "--depth=1", f"file://{repository.home}", str(clone))
+    monkeypatch.chdir(clone)
+    assert "this clone is shallow: git fetch --depth=1 origin" in diff("HEAD~..HEAD", code=2)
+    base = git(repository.home, "rev-parse", "HEAD~")
+    git(clone, "fetch", "-q", "--depth=1", "origin", base)
+    assert "1 retuned" in diff(f"{base}..{head}")
+
+
+def test_controls_that_are_not_the_recorded_ones_make_it_corrupt_on_one_side(repository, told):
+    repository.one("kernel/*.acf").write_bytes(b"-fplugin=evil.so\n")
+    repository.commit()
+    change = told("HEAD~..HEAD")
+    assert (
+        change["kind"] == "corrupt"
+        and "is not the controls recorded" in change["problem"]
+        and change["lead"]["old"]["speedup"] == 1.1
+    )
+    git(repository.home, "checkout", "-q", "HEAD~", "--", "acf")
+    repository.commit()
+    change = told("HEAD~..HEAD")
+    assert change["kind"] == "repaired" and change["problem"].startswith("before: ")
+
+
+def test_samples_that_are_not_the_recorded_ones_are_a_warning_though_the_metadata_is_untouched(repository, told, diff):
+    samples = repository.one("kernel/*.csv")
+    samples.write_bytes(samples.read_bytes() + b"\n")
+    change = told("HEAD")
+    assert change["kind"] == "unchanged" and "is not the samples file recorded" in change["warnings"][0]
+    samples.unlink()
+    assert "is missing: the claim cannot be recomputed" in diff("HEAD")
+
+
+def test_a_file_that_belongs_to_no_artifact_is_told(repository, diff):
+    (repository.store.root / "kernel" / "evil.so").write_bytes(b"x")
+    assert "! stray     kernel/evil.so belongs to no artifact" in diff("HEAD")
+
+
+def test_links_oversized_files_and_newer_schemas_are_sentences(repository, told):
+    metadata = repository.one("kernel/*.toml")
+    text = metadata.read_text()
+    metadata.unlink()
+    metadata.symlink_to("/etc/passwd")
+    assert "is a link" in told("HEAD")["problem"]
+    repository.commit()
+    assert "is a link" in told("HEAD~..HEAD")["problem"]
+    metadata.unlink()
+    metadata.write_text("#" * (1 << 20) + "\n")
+    repository.commit()
+    assert "at most 1048576 are read" in told("HEAD~2..HEAD")["problem"]
+    metadata.write_text(text.replace("schema = 1", "schema = 2"))
+    assert "pip install -U pytest-compileiq" in told("HEAD~2")["problem"]
+
+
+HOSTILE = "a|b`c``d<img src=x>@octocat #1 [x](https://evil.example) www.evil.example \x1b[31m\u202e\n# h"
+
+
+def test_hostile_texts_are_neither_obeyed_by_a_terminal_nor_markup_mention_or_link_in_a_comment(repository, diff):
+    claim = faster().model_copy(update={"device": HOSTILE, "driver": HOSTILE})
+    artifact = repository.store.read("kernel", TARGET)
+    sources = {HOSTILE: "1" * 64}
+    hostile = artifact.model_copy(
+        update={
+            "claims": (claim,),
+            "benchmark": HOSTILE,
+            "fingerprint": artifact.fingerprint.model_copy(update={"sources": sources}),
+        }
+    )
+    repository.store.metadata_path("kernel", TARGET).write_bytes(render(hostile))
+    text = diff("HEAD")
+    assert "\x1b" not in text and "\u202e" not in text and "\n#" not in text
+    comment = diff("HEAD", "--format", "markdown")
+    assert "\x1b" not in comment and "\u202e" not in comment
+    outside = outside_of_code(comment)
+    for markup in ("<img", "@octocat", "evil.example", "# h", "a|b"):
+        assert markup not in outside
+    rows = [line for line in comment.splitlines() if line.startswith("|")]
+    assert {line.count("|") for line in rows} == {7}
+
+
+def outside_of_code(markdown: str) -> str:
+    """What CommonMark does not take as a code span: a run of backticks, up to the next run of the same length."""
+    return re.sub(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", "", markdown)
+
+
+def test_the_markdown_comment_says_which_kernel_by_how_much_where_how_surely_and_what_was_not_checked(repository, diff):
+    repository.tune(
+        controls=OTHER,
+        claims=(
+            faster(),
+            measured("cpu").model_copy(
+                update={"workload": "odd", "speedup": 0.98, "speedup_low": 0.97, "speedup_high": 0.99}
+            ),
+        ),
+    )
+    comment = diff("HEAD", "--format", "markdown")
+    row = next(line for line in comment.splitlines() if line.startswith("| **retuned**"))
+    for said in (
+        "`kernel`",
+        f"`{TARGET}`",
+        "1.100x, 1.050 to 1.200 → 1.500x, 1.400 to 1.600",
+        "`cpu, w`",
+        "proven gain: p = 0.001",
+        "**worse**",
+    ):
+        assert said in row
+    assert "- **worse**: cpu, odd, runtime: 0.980x, 0.970 to 0.990: slower than the compiler's defaults" in comment
+    assert "nothing was compiled, run or measured" in comment and "proven on: cpu, commit 111111111111" in comment
+
+
+def test_a_long_comment_keeps_within_github_s_limit_and_counts_what_it_leaves_out(repository, diff):
+    for number in range(60):
+        repository.tune(f"kernel-{number}", benchmark=f"t.py::t{number}", reason="x" * 1900)
+    comment = diff("HEAD", "--format", "markdown")
+    assert len(comment) < 65_536 and "60 added" in comment and "more do not fit here: run acf diff" in comment
+
+
+WRONG = {
+    "an unknown commit": ("nowhere", "is no commit that is here"),
+    "an option in disguise": ("--output=x", "unrecognized"),
+    "an option behind a range": ("main..--output=x", "is no commit that is here"),
+    "three dots": ("main...HEAD", "expected BASE or BASE..HEAD"),
+    "no base": ("..HEAD", "expected BASE or BASE..HEAD"),
+}
+
+
+@pytest.mark.parametrize(("span", "said"), WRONG.values(), ids=WRONG)
+def test_a_wrong_range_is_a_sentence_and_ends_with_2(repository, capsys, span, said):
+    try:
+        code = main(["diff", span])
+    except SystemExit as left:
+        code = left.code
+    assert code == 2 and said in capsys.readouterr().err
+    assert not (repository.home / "x").exists()
+
+
+def test_outside_of_a_repository_it_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    (tmp_path / "acf").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert main(["diff"]) == 2
+    assert "is in no git repository" in capsys.readouterr().err
+
+
+def test_a_store_below_the_repository_s_root_is_found_in_every_commit(repository, monkeypatch, diff):
+    inner = repository.home / "sub" / "project"
+    shutil.copytree(repository.store.root, inner / "tuned")
+    (inner / "pytest.ini").write_text("[pytest]\nacf_dir = tuned\n")
+    repository.commit()
+    monkeypatch.chdir(inner)
+    text = diff("HEAD~..HEAD")
+    assert "1 added" in text and "stray" not in text
+
+
+def test_textconv_makes_plain_git_diff_readable(repository):
+    from tests.e2e.test_acf_project import ACF
+
+    (repository.home / ".gitattributes").write_text("acf/** -text diff=acf\n")
+    repository.tune(controls=OTHER, claims=(faster(),))
+    git(repository.home, "add", "-A")
+    text = git(repository.home, "-c", f"diff.acf.textconv={ACF} textconv", "diff", "--cached", "--no-renames")
+    assert "+claim cpu / w / runtime: speedup = 1.5" in text and "--O3" in text and "+-O2" in text

@@ -1,0 +1,150 @@
+"""``acf init``, ``acf prune`` and ``acf textconv``, as a user runs them."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+
+import pytest
+
+from pytest_compileiq.cli import main
+from pytest_compileiq.metadata import render
+from pytest_compileiq.store import Store
+from tests.e2e.conftest import Project
+from tests.unit.artifacts import CONTROLS, TARGET, make_artifact, make_rows
+from tests.unit.test_store import measured
+
+ACF = shlex.join([sys.executable, "-m", "pytest_compileiq.cli"])
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# ── init ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_init_sets_a_project_up_so_that_its_first_benchmark_builds_and_is_correct(here, capsys):
+    assert main(["init"]) == 0
+    said = capsys.readouterr().out
+    assert 'git config diff.acf.textconv "acf textconv"' in said and "pytest --tune" in said
+    assert (here / ".gitattributes").read_text() == "acf/** -text diff=acf\nacf/**/*.csv linguist-generated\n"
+    assert "1 passed" in Project(here).pytest("--acf-check=off", code=0)
+
+
+def test_init_again_changes_nothing_and_what_is_there_stays(here, capsys):
+    (here / "tests").mkdir()
+    (here / "pyproject.toml").write_text('[tool.pytest.ini_options]\nacf_dir = "my tuned"\n')
+    (here / ".gitattributes").write_text("*.png binary")
+    (here / "tests" / "acf_starter.c").write_text("mine")
+    assert main(["init"]) == main(["init"]) == 0
+    assert (here / ".gitattributes").read_text() == (
+        '*.png binary\n"my tuned/**" -text diff=acf\n"my tuned/**/*.csv" linguist-generated\n'
+    )
+    assert (here / "tests" / "acf_starter.c").read_text() == "mine" and not (here / "pytest.ini").exists()
+    assert "left as it is" in capsys.readouterr().out
+
+
+# ── prune ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+BENCHMARKS = """\
+import pytest
+from pytest_compileiq import Cc
+
+@pytest.mark.tune(Cc("k.c"))
+@pytest.mark.parametrize("n", [1, 2])
+def test_k(acf, n):
+    pass
+"""
+
+
+@pytest.fixture
+def store(here):
+    (here / "pytest.ini").write_text("[pytest]\naddopts = -ra -k nothing\n")
+    (here / "test_k.py").write_text(BENCHMARKS)
+    store = Store(here / "acf")
+    for name in ("k-1", "k-2", "gone", "lost"):
+        store.write(name, make_artifact(), controls=[CONTROLS], samples=())
+    return store
+
+
+def test_prune_lists_what_no_test_claims_and_removes_it_when_told(store, capsys):
+    assert main(["prune"]) == 0
+    assert (
+        capsys.readouterr().out
+        == f"gone: {TARGET}\nlost: {TARGET}\nnothing removed: add --yes, or name what is to go\n"
+    )
+    assert main(["prune", "gone"]) == 0
+    assert store.names() == ["k-1", "k-2", "lost"]
+    assert main(["prune", "--yes"]) == 0
+    assert store.names() == ["k-1", "k-2"]
+
+
+def test_prune_refuses_what_a_test_claims_and_what_is_not_there(store, capsys):
+    assert main(["prune", "gone", "k-1"]) == main(["prune", "nothing"]) == 2
+    said = capsys.readouterr().err
+    assert "k-1 is no orphan: test_k.py::test_k[1] claims it" in said and "there is no artifact 'nothing'" in said
+    assert len(store.names()) == 4
+
+
+def test_prune_removes_nothing_while_a_module_cannot_be_collected(store, here, capsys):
+    (here / "test_broken.py").write_text("import nowhere_to_be_found\n")
+    assert main(["prune", "--yes"]) == 2
+    assert "test_broken.py could not be collected" in capsys.readouterr().err
+    assert len(store.names()) == 4
+
+
+def test_a_directory_within_an_artifact_is_not_removed(store, here, capsys):
+    (here / "acf" / "gone" / "inner").mkdir()
+    assert main(["prune", "gone"]) == 2
+    assert "acf/gone could not be removed" in capsys.readouterr().err
+
+
+# ── textconv ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def text(here, capsys):
+    def run(name: str, data: bytes) -> str:
+        (here / name).write_bytes(data)
+        assert main(["textconv", name]) == 0
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_metadata_becomes_a_line_for_every_value_and_hides_none(text):
+    artifact = make_artifact(claims=(measured("cpu"),))
+    shown = text("t.toml", render(artifact))
+    assert shown.startswith(f"test_k.py::test_k for {TARGET}, tuned: 1.100x, 1.050 to 1.200 on cpu, w\n")
+    assert (
+        "claim cpu / w / runtime: p_value = 0.001\n" in shown
+        and f"controls sha256 = '{artifact.controls.sha256}'\n" in shown
+    )
+    other = artifact.model_copy(
+        update={"fingerprint": artifact.fingerprint.model_copy(update={"benchmark": "a" * 63 + "b"})}
+    )
+    assert text("t.toml", render(other)) != shown
+
+
+def test_options_are_shown_as_they_are_and_a_blob_in_hexadecimal(text):
+    assert text("t.acf", CONTROLS) == "-O3\n-funroll-loops\n"
+    shown = text("t.acf", bytes(range(250, 256)) * 4)
+    assert shown.startswith("24 bytes, sha256 ") and "00000010  fe ff fa" in shown
+
+
+def test_samples_become_distributions_and_the_digest_of_the_whole(text):
+    from pytest_compileiq.samples import encode_samples
+
+    shown = text("t.csv", encode_samples(make_rows()))
+    assert "cpu / w / runtime / tuned: 8 samples of 2 processes, 0 dropped, median 0.000102" in shown
+    assert shown.startswith("sha256 ")
+
+
+@pytest.mark.parametrize("name", ["t.toml", "t.csv", "t.acf"])
+def test_what_is_not_what_its_name_says_is_shown_and_not_obeyed(text, name):
+    shown = text(name, b"x\x1b[31m \xe2\x80\xae y\nsecond")
+    assert "x\\x1b[31m \\u202e y\nsecond" in shown and "\x1b" not in shown
+    assert text(name, b"\xff\x00").endswith("00000000  ff 00\n")

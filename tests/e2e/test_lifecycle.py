@@ -1,0 +1,88 @@
+"""Retire, promote, search what is stale: what a team does with an artifact after its proof."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from tests.e2e.conftest import Project
+from tests.e2e.test_several_objectives import EXACT_PY, SUM_C
+
+
+def acf(made: Project, *arguments: str, code: int = 0) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest_compileiq.cli", *arguments],
+        cwd=made.root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout + done.stderr
+
+
+def artifact(made: Project) -> dict:
+    return tomllib.loads(made.one("acf/total/*.toml").read_text())
+
+
+@pytest.fixture
+def two_objectives(project) -> Project:
+    made = project({"sum.c": SUM_C, "test_sum.py": EXACT_PY})
+    made.pytest("--tune", "--tune-engine=random", "--tune-budget=40", code=0)
+    return made
+
+
+def test_a_retired_artifact_builds_the_baseline_and_its_code_is_never_proposed_again(two_objectives):
+    made = two_objectives
+    before = artifact(made)
+    assert "is retired" in acf(made, "retire", "total", "--reason", "wrong on odd sizes")
+    assert "withdrawn: wrong on odd sizes" in made.pytest(code=0)
+    assert "only a tuned artifact can be retired" in acf(made, "retire", "total", "--reason", "again", code=2)
+    assert "were withdrawn (wrong on odd sizes)" in made.pytest("--tune", "--tune-budget=0", code=1)
+    output = made.pytest("--tune", "--tune-stale-only", "--tune-engine=random", "--tune-budget=40", code=0)
+    assert "withdrawn before: wrong on odd sizes" in output
+    after = artifact(made)
+    assert after["withdrawn"] == [
+        {"reason": "wrong on odd sizes", "code": {"total": before["code"]["total"]["tuned"]["sha256"]}}
+    ]
+    assert after["code"]["total"].get("tuned") != before["code"]["total"]["tuned"]
+
+
+def test_stale_only_skips_what_holds_and_what_is_new_and_takes_what_is_stale(two_objectives):
+    made = two_objectives
+    output = made.pytest("--tune", "--tune-stale-only", "-rs", code=0)
+    assert "total still holds for" in output
+    made.edit("sum.c", "x[i] * x[i]", "x[i] * x[i] * 3")
+    assert "1 passed" in made.pytest("--tune", "--tune-stale-only", "--tune-budget=8", code=0)
+    assert "1 passed" in made.pytest(code=0)
+    made.edit("test_sum.py", "def test_total", "def test_other")
+    assert "has no artifact; --tune-new-only tunes those" in made.pytest("--tune", "--tune-stale-only", "-rs", code=0)
+    assert "add --tune" in made.pytest("--tune-stale-only", code=4)
+
+
+def test_another_point_of_the_front_is_promoted_proven_and_then_holds(two_objectives):
+    made = two_objectives
+    front = artifact(made)["front"]
+    assert "no point 99" in acf(made, "promote", "total", "--point", "99", code=2)
+    chosen = next(
+        number
+        for number, point in enumerate(front)
+        if point["controls"] != artifact(made)["controls"] and max(point["metrics"].values()) <= 1
+    ) if len(front) > 1 else 0  # fmt: skip
+    assert "unproven" in acf(made, "promote", "total", "--point", str(chosen))
+    assert "stands here unproven" in made.pytest(code=0)
+    assert "1 passed" in made.pytest("--tune", "--tune-budget=0", code=0)
+    stored = artifact(made)
+    assert (stored["outcome"], stored["controls"]) == ("tuned", front[chosen]["controls"])
+    assert "1 proven" in made.pytest(code=0)
+
+
+def test_what_cannot_be_retired_or_promoted_is_one_sentence(two_objectives):
+    made = two_objectives
+    assert "nobody has no artifact" in acf(made, "retire", "nobody", "--reason", "x", code=2)
+    assert "needs a reason" in acf(made, "retire", "total", "--reason", " ", code=2)
+    assert "name one with --target" in acf(made, "promote", "total", "--point", "0", "--target", "sm_90a", code=2)

@@ -1,0 +1,104 @@
+"""Several objectives: a front is kept, the chosen point worsens none, and every claim is its own."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+from tests.e2e.conftest import Project
+
+SUM_C = """\
+float total(const float *x, int n) {
+    float sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += x[i] * x[i];
+    return sum;
+}
+"""
+EXACT_PY = """\
+import pytest
+from pytest_compileiq import Cc, choice, literal, minimize
+
+@pytest.mark.tune(
+    Cc("sum.c", flags="-O1 -funroll-loops"),
+    space={"-O": choice([1, 2, 3, "s"]), "-fno-unroll-loops": literal("", knockout_prob=0.5),
+           "-falign-loops=": choice([1, 32], knockout_prob=0.5)},
+    objectives=[minimize("code_bytes"), minimize("instructions")],
+    max_regression=0.0,
+)
+def test_total(acf):
+    acf.build()
+"""
+MIXED_PY = """\
+import ctypes
+import numpy as np, pytest
+from pytest_compileiq import Cc, choice, literal, minimize
+
+@pytest.fixture(scope="module")
+def x():
+    return np.ones(65536, np.float32)
+
+@pytest.mark.tune(
+    Cc("sum.c", flags="-O0"),
+    space={"-O": choice([2])},
+    objectives=[minimize("runtime"), minimize("code_bytes"), minimize("energy")],
+)
+def test_total(acf, x):
+    total = acf.build().load().total
+    total.restype = ctypes.c_float
+    arguments = ctypes.c_void_p(x.ctypes.data), 65536
+    assert total(*arguments) == 65536
+    acf.measure(lambda: total(*arguments))
+"""
+
+
+def artifact(made: Project) -> dict:
+    return tomllib.loads(made.one("acf/total/*.toml").read_text())
+
+
+def test_exact_objectives_keep_a_front_and_commit_the_first_s_best_that_worsens_no_other(project):
+    made = project({"sum.c": SUM_C, "test_sum.py": EXACT_PY})
+    made.pytest("--tune", "--tune-engine=random", "--tune-budget=40", code=0)
+    stored = artifact(made)
+    claims = {claim["objective"]: (claim["baseline_value"], claim["tuned_value"]) for claim in stored["claims"]}
+    assert claims.keys() == {"code_bytes", "instructions"}
+    assert all(tuned <= baseline for baseline, tuned in claims.values())
+    assert any(tuned < baseline for baseline, tuned in claims.values())
+    front = [tuple(point["metrics"].values()) for point in stored["front"]]
+    assert front == sorted(front)
+    assert not [
+        one for one in front for other in front if one != other and all(a <= b for a, b in zip(other, one, strict=True))
+    ]
+    for point in stored["front"]:
+        assert (made.root / "acf/total" / point["controls"]["file"]).read_bytes() or not point["controls"]["knobs"]
+    assert "1 proven" in made.pytest(code=0)
+    made.edit(f"acf/total/{stored['target']}.toml", f"tuned_value = {claims['instructions'][1]}", "tuned_value = 1")
+    assert "the builds give" in made.pytest(code=1)
+
+
+def test_an_objective_that_cannot_be_measured_here_is_left_out_and_said_so(project):
+    made = project({"sum.c": SUM_C, "test_sum.py": EXACT_PY.replace('minimize("instructions")', 'minimize("energy")')})
+    output = made.pytest("--tune", "--tune-budget=6", code=0)
+    assert "energy was left out: no counter of this processor's energy is read" in output
+    assert {claim["objective"] for claim in artifact(made)["claims"]} == {"code_bytes"}
+    only = made.root / "test_sum.py"
+    only.write_text(only.read_text().replace('minimize("code_bytes"), ', ""))
+    assert "the test has no other objective" in made.pytest("--tune", code=1)
+
+
+def test_a_runtime_and_a_size_are_proven_together(project):
+    made = project({"sum.c": SUM_C, "test_sum.py": MIXED_PY})
+    made.pytest("--tune", "--tune-budget=2", code=0)
+    kinds = {claim["objective"]: claim["kind"] for claim in artifact(made)["claims"]}
+    assert kinds == {"runtime": "gain", "code_bytes": "exact"}
+    output = made.pytest(code=0)
+    assert "1 proven" in output
+
+
+@pytest.mark.parametrize("given", ['[minimize("runtime"), minimize("runtime")]', '[minimize(x) for x in "abcde"]'])
+def test_objectives_are_few_and_different(project, given):
+    made = project(
+        {"sum.c": SUM_C, "test_sum.py": EXACT_PY.replace('[minimize("code_bytes"), minimize("instructions")]', given)}
+    )
+    assert "expected up to 4 different metrics" in made.pytest(code=1)

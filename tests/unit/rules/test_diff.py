@@ -1,0 +1,216 @@
+"""What a change means, from values alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_compileiq.model import Claim, CodePair, DecisionRecord, Provenance, StoredCode, Summary
+from pytest_compileiq.rules.diff import Kind, Side, Step, compare
+from pytest_compileiq.rules.renames import pair_renamed
+from tests.unit.artifacts import TARGET, make_artifact
+
+NUMBERS = Summary(n=4, mean=1e-4, std=1e-6, p5=1e-4, p50=1e-4, p95=1e-4, p99=1e-4)
+DECISION = DecisionRecord(alpha=0.01, level=0.003, look=1, processes=8, flips=4096, seed=1, finalists=1)
+
+
+def gain(low=1.2, high=1.4, *, device="H200", workload="decode", kind="gain", driver="580.1") -> Claim:
+    return Claim(
+        device=device, workload=workload, objective="runtime", kind=kind, driver=driver, speedup=(low + high) / 2,
+        speedup_low=low, speedup_high=high, p_value=1e-5, cohens_d=3.0, samples="s.csv", test=DECISION,
+        baseline=NUMBERS, tuned=NUMBERS,
+    )  # fmt: skip
+
+
+def counted(tuned: int, baseline: int = 10) -> Claim:
+    return Claim(
+        device="sm_90a", workload="w", objective="registers", kind="exact", baseline_value=baseline, tuned_value=tuned
+    )
+
+
+def side(name="k", target=TARGET, problem="", warnings=(), **changes) -> Side:
+    return Side(name, target, make_artifact(target=target, **changes), problem, warnings)
+
+
+def told(**changes):
+    return make_artifact().controls.model_copy(update=changes)
+
+
+UNREADABLE = Side("k", TARGET, None, "acf/k/x.toml is not TOML")
+RETIRED = {"outcome": "retired", "reason": "wrong on NaN"}
+OTHER_CONTROLS = told(sha256="9" * 64, knobs={"-O": 2})
+KINDS = {
+    "came": (None, side(), Kind.ADDED),
+    "went": (side(), None, Kind.REMOVED),
+    "nothing": (side(), side(), Kind.UNCHANGED),
+    "other controls": (side(), side(controls=OTHER_CONTROLS), Kind.RETUNED),
+    "only a knob that the file does not hold": (side(), side(controls=told(knobs={"-O": True})), Kind.RETUNED),
+    "another outcome": (side(), side(outcome="baseline", controls=None, claims=()), Kind.RETUNED),
+    "withdrawn": (side(), side(**RETIRED), Kind.RETIRED),
+    "still withdrawn": (side(**RETIRED), side(**RETIRED), Kind.UNCHANGED),
+    "another compiler line": (side(), side(target="x86-64-v3-gcc13"), Kind.RETARGETED),
+    "new claims for the same controls": (side(), side(claims=(gain(),)), Kind.REFRESHED),
+    "another name": (side(), side(name="m"), Kind.RENAMED),
+    "broken": (side(), UNREADABLE, Kind.CORRUPT),
+    "added broken": (None, UNREADABLE, Kind.CORRUPT),
+    "repaired": (UNREADABLE, side(), Kind.REPAIRED),
+    "still broken": (UNREADABLE, UNREADABLE, Kind.UNCHANGED),
+    "controls are not those recorded": (side(), side(problem="x"), Kind.CORRUPT),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "kind"), KINDS.values(), ids=KINDS)
+def test_every_kind_of_change(old, new, kind):
+    assert compare(old, new).kind is kind
+
+
+def test_a_comparison_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="a side"):
+        compare(None, None)
+
+
+TRENDS = {
+    "apart above": (gain(1.1, 1.2), gain(1.3, 1.4), "a larger gain"),
+    "apart below": (gain(1.3, 1.4), gain(1.1, 1.2), "a smaller gain"),
+    "overlapping": (gain(1.1, 1.3), gain(1.2, 1.4), "no clear difference"),
+    "another device": (gain(), gain(device="H100"), "not comparable"),
+    "fewer": (counted(8), counted(7), "better"),
+    "more": (counted(7), counted(8), "worse"),
+    "more where more is better": (counted(12), counted(14), "better"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "words"), TRENDS.values(), ids=TRENDS)
+def test_the_step_of_the_leading_claim_is_judged_by_its_intervals(old, new, words):
+    assert compare(side(claims=(old,)), side(claims=(new,))).judgement.startswith(words)
+
+
+def test_gains_over_different_baselines_are_said_to_be():
+    code = {"k": CodePair(baseline=StoredCode(sha256="1" * 64), tuned=StoredCode(sha256="f" * 64))}
+    words = compare(side(claims=(gain(),)), side(claims=(gain(),), code=code)).judgement
+    assert "the baseline's machine code changed" in words
+
+
+def test_the_leading_claim_is_compared_with_the_same_claim_of_before():
+    old = side(claims=(gain(2.0, 2.1, workload="prefill"), gain(1.1, 1.2)))
+    new = side(claims=(gain(1.5, 1.6), gain(1.2, 1.3, workload="prefill")))
+    lead = compare(old, new).lead
+    assert (lead.old.workload, lead.new.workload, lead.old.speedup_low) == ("decode", "decode", 1.1)
+
+
+WORSE = {
+    "a smaller gain": (gain(1.3, 1.4), gain(1.1, 1.2), "a smaller gain than before"),
+    "no longer a gain": (gain(1.01, 1.2), gain(0.995, 1.02, kind="non-inferior"), "was a proven gain"),
+    "slower than the defaults, and new": (None, gain(0.98, 0.995, kind="non-inferior"), "slower than"),
+    "more of what is to be few": (counted(7), counted(8), "worse than before"),
+    "the same": (gain(), gain(), ""),
+    "a larger gain": (gain(1.1, 1.2), gain(1.3, 1.4), ""),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "words"), WORSE.values(), ids=WORSE)
+def test_workloads_that_got_worse_are_named(old, new, words):
+    change = compare(side(claims=(old,) if old else ()) if old else None, side(claims=(new,)))
+    assert bool(change.worse) is bool(words)
+    assert all(step.worse.startswith(words) for step in change.worse)
+
+
+def test_devices_whose_claims_were_dropped_or_added_are_named():
+    change = compare(side(claims=(gain(), gain(device="H100"))), side(claims=(gain(), gain(device="GH200"))))
+    assert (change.devices_dropped, change.devices_added) == (("H100",), ("GH200",))
+
+
+def test_exact_metrics_are_of_the_shipped_code_and_of_the_baseline_for_what_is_new():
+    def with_metrics(tuned):
+        return {
+            "k": CodePair(
+                baseline=StoredCode(sha256="e" * 64, metrics={"registers": 40, "spill_bytes": 0}),
+                tuned=StoredCode(sha256="f" * 64, metrics={"registers": tuned, "spill_bytes": 0}),
+            )
+        }
+
+    old, new = side(code=with_metrics(32)), side(code=with_metrics(24))
+    assert compare(old, new).metrics == (Step("k: registers", 32, 24),)
+    assert compare(None, new).metrics == (Step("k: registers", 40, 24),)
+    withdrawn = side(code=with_metrics(24), **RETIRED)
+    assert compare(new, withdrawn).metrics == (Step("k: registers", 24, 40),)
+
+
+def test_knobs_and_controls_are_told_apart():
+    change = compare(side(), side(controls=told(sha256="9" * 64, knobs={"-O": 2, "-ftracer": ""})))
+    assert change.knobs == (Step("-O", 3, 2), Step("-ftracer", None, ""), Step("-funroll-loops", "", None))
+    assert change.controls == Step("controls", make_artifact().controls.sha256, "9" * 64)
+
+
+def test_compiler_driver_and_inputs_that_made_it_stale_are_told():
+    old = make_artifact(claims=(gain(),))
+    compiler = old.compiler.model_copy(update={"version": "12.3.0", "command": ("gcc", "-O3", "k.c")})
+    sources = {"k.c": "0" * 64, "n.h": "1" * 64}
+    fingerprint = old.fingerprint.model_copy(update={"sources": sources, "benchmark": "2" * 64, "command": "3" * 64})
+    new = old.model_copy(update={"compiler": compiler, "fingerprint": fingerprint, "claims": (gain(driver="590.2"),)})
+    change = compare(Side("k", TARGET, old), Side("k", TARGET, new))
+    assert [step.what for step in change.environment] == ["command", "compiler", "driver of H200"]
+    text = " ".join(change.inputs)
+    for said in (
+        "k.c: changed",
+        "k.h: no longer read",
+        "n.h: now read",
+        "the benchmark changed",
+        "command changed",
+        "another build",
+    ):
+        assert said in text
+
+
+def test_entries_whose_machine_code_changed_are_named_arm_by_arm():
+    code = {
+        "k": CodePair(baseline=StoredCode(sha256="e" * 64), tuned=StoredCode(sha256="0" * 64)),
+        "b": CodePair(baseline=StoredCode(sha256="1" * 64), tuned=StoredCode(sha256="2" * 64)),
+    }
+    assert [step.what for step in compare(side(), side(code=code)).code] == ["b (baseline)", "b (tuned)", "k (tuned)"]
+
+
+def test_a_dirty_tree_and_a_side_s_own_warnings_reach_the_reviewer():
+    dirty = Provenance(commit="1" * 40, dirty=True, tool="x")
+    warnings = compare(None, side(provenance=dirty, warnings=("samples",))).warnings
+    assert warnings[0] == "samples" and "uncommitted" in warnings[1]
+    assert compare(None, side()).warnings == ()
+
+
+def test_bringing_back_retired_machine_code_is_a_warning():
+    assert "wrong on NaN" in compare(side(**RETIRED), side()).warnings[0]
+
+
+def test_the_evidence_names_device_driver_commit_and_runner():
+    made = Provenance(commit="1" * 40, dirty=False, tool="x", runner="run 7")
+    assert (
+        compare(None, side(claims=(gain(),), provenance=made)).evidence
+        == "H200, driver 580.1, commit 111111111111, run 7"
+    )
+
+
+PAIRS = {
+    "another name": (side("k"), side("m", benchmark="t.py::m")),
+    "another name and another tuning of the same test": (side("k"), side("m", controls=OTHER_CONTROLS)),
+    "another compiler line": (side("k"), side("k", "x86-64-v3-gcc13", controls=OTHER_CONTROLS)),
+    "another architecture of the same test": (side("k"), side("k", "x86-64-v4-gcc12")),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), PAIRS.values(), ids=PAIRS)
+def test_a_rename_is_recognised(old, new):
+    assert pair_renamed([old], [new]) == [(old, new)]
+
+
+def test_what_has_nothing_in_common_stands_alone():
+    fingerprint = make_artifact().fingerprint.model_copy(update={"sources": {"other.c": "5" * 64}})
+    code = {"o": CodePair(baseline=StoredCode(sha256="5" * 64), tuned=StoredCode(sha256="6" * 64))}
+    old, new = side("k"), side("other", benchmark="o.py::o", fingerprint=fingerprint, code=code)
+    assert pair_renamed([old], [new]) == [(old, None), (None, new)]
+    assert pair_renamed([UNREADABLE], [side("m")]) == [(UNREADABLE, None), (None, side("m"))]
+
+
+def test_several_of_one_likeness_are_paired_once_each_in_order_of_their_names():
+    old, new = [side("k-2"), side("k-1")], [side("m-1"), side("m-2"), side("m-3")]
+    assert [(a and a.name, b and b.name) for a, b in pair_renamed(old, new)] == [
+        ("k-1", "m-1"), ("k-2", "m-2"), (None, "m-3"),
+    ]  # fmt: skip
