@@ -48,7 +48,14 @@ class Store:
 
     def names(self) -> list[str]:
         """Artifact names, sorted; what is no such directory is passed over here and told by :meth:`health`."""
-        return sorted(entry.name for entry in self._entries(self.root) if _is_real_directory(entry))
+        if self.root.is_symlink():
+            return []
+        try:
+            with os.scandir(self.root) as entries:
+                real = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except OSError:
+            return []
+        return sorted(filter(NAME.fullmatch, real))
 
     def targets(self, name: str) -> list[str]:
         """Targets that have metadata under ``name``, sorted."""

@@ -1,9 +1,10 @@
 """Optuna's samplers as engines: ``optuna:tpe``, ``optuna:gp``, ``optuna:cmaes`` and ``optuna:nsga2``.
 
-A gene is an Optuna parameter of indices into its values. What a knob may be is told to each sampler in the form that it
-can use: TPE decomposes conditional spaces (``group``), so it is asked for what is active and for nothing else; the
-others model only what every trial has, so they are asked for everything and what is inactive is left out afterwards;
-CMA-ES knows numbers alone, so for it every gene is a number and off lies below the first value.
+A gene is an Optuna parameter of indices into its values, with off as one more; a knob of many ordered values that may
+be off is two parameters, whether and which. What is conditional is told to each sampler in the form that it can use:
+TPE decomposes conditional spaces (``group``), so it is asked for what is active and for nothing else; the others model
+only what every trial has, so they are asked for everything, and what is inactive is left out afterwards. CMA-ES knows
+numbers alone, so for it every gene is one number, and off lies below the first value.
 
 Akiba et al., "Optuna" (KDD 2019). TPE: Bergstra et al. (NIPS 2011). CMA-ES with margin, for discrete variables:
 Hamano et al. (GECCO 2022). NSGA-II: Deb et al. (IEEE TEC 6, 2002).
@@ -32,6 +33,7 @@ SAMPLERS = get_args(Sampler)
 _NEEDS = {"tpe": (), "gp": ("torch",), "cmaes": ("cmaes",), "nsga2": ()}
 _ONE_OBJECTIVE = ("cmaes",)
 _POOL = {"tpe": 10, "gp": 10, "cmaes": 10, "nsga2": 50}
+_FEW = 8  # ordered values that a category holds as well, off among them: a third of TPE's time, and no worse
 _REPEATS = 20
 _DRAWS = 1000
 _ENUMERABLE = 100_000
@@ -146,7 +148,7 @@ class Optuna:
         lowest, highest = _lowest(gene), len(gene.values) - 1
         if self._numbers_only:
             return int(trial.suggest_int(gene.name, lowest, highest))
-        if gene.kind in ("choice", "switch"):
+        if _is_category(gene):
             return int(trial.suggest_categorical(gene.name, range(lowest, highest + 1)))
         on = lowest != OFF or trial.suggest_categorical(_switch(gene), (False, True))
         if not on and self._active_only:
@@ -160,7 +162,7 @@ class Optuna:
         for gene, index in zip(self._space.genes, point, strict=True):
             if gene.parent is not None and point[gene.parent] == OFF:
                 continue
-            if self._numbers_only or gene.kind in ("choice", "switch"):
+            if self._numbers_only or _is_category(gene):
                 given[gene.name] = index
                 continue
             if _lowest(gene) == OFF:
@@ -168,6 +170,10 @@ class Optuna:
             if index != OFF:
                 given[gene.name] = index
         self._study.enqueue_trial(given)
+
+
+def _is_category(gene: Gene) -> bool:
+    return gene.kind in ("choice", "switch") or len(gene.values) <= _FEW
 
 
 def _lowest(gene: Gene) -> int:

@@ -26,11 +26,17 @@ _DIGEST_SHOWN = 12
 
 @dataclasses.dataclass(frozen=True)
 class Fact:
-    """One thing to know of a change. ``loud``: nobody is to merge without having read it."""
+    """One thing to know of a change.
+
+    Attributes:
+        loud: nobody is to merge without having read it.
+        folded: where there is little room, it may be folded away.
+    """
 
     label: str
     lines: tuple[str, ...]
     loud: bool = False
+    folded: bool = True
 
 
 def gain_text(change: Change) -> str:
@@ -62,11 +68,16 @@ def sure_text(claim: Claim | None) -> str:
 def facts(change: Change) -> Iterator[Fact]:
     """Everything else that is known of a change, what is loud first."""
     everything = (
-        Fact("problem", (change.problem,) if change.problem else (), loud=True),
-        Fact("worse", tuple(f"{_claim_step(step)}: {step.worse}" for step in change.worse), loud=True),
-        Fact("dropped", tuple(f"no claim any more on {device}" for device in change.devices_dropped), loud=True),
-        Fact("warning", change.warnings, loud=True),
-        Fact("reason", (change.reason,) if change.reason else ()),
+        Fact("problem", (change.problem,) if change.problem else (), loud=True, folded=False),
+        Fact("worse", tuple(f"{_claim_step(step)}: {step.worse}" for step in change.worse), loud=True, folded=False),
+        Fact(
+            "dropped",
+            tuple(f"no claim any more on {device}" for device in change.devices_dropped),
+            loud=True,
+            folded=False,
+        ),
+        Fact("warning", change.warnings, loud=True, folded=False),
+        Fact("reason", (change.reason,) if change.reason else (), folded=False),
         Fact("was", (change.was,) if change.was else ()),
         Fact("outcome", (f"{change.old_outcome} → {change.outcome}",) if _other_outcome(change) else ()),
         Fact("meaning", (change.judgement,) if change.judgement else ()),
@@ -78,7 +89,7 @@ def facts(change: Change) -> Iterator[Fact]:
         Fact("knobs", tuple(map(_knob, change.knobs))),
         Fact("controls", (_digest_step(change.controls),) if change.controls else ()),
         Fact("code", tuple(map(_digest_step, change.code))),
-        Fact("proven on", (change.evidence,) if change.evidence else ()),
+        Fact("proven on", (change.evidence,) if change.evidence else (), folded=False),
     )
     return (fact for fact in everything if fact.lines)
 
@@ -141,10 +152,10 @@ def _step(step: Step) -> str:
 
 def _knob(step: Step) -> str:
     if step.old is None:
-        return f"+ {step.what}{step.new}"
+        return f"added {step.what}{step.new}"
     if step.new is None:
-        return f"- {step.what}{step.old}"
-    return f"  {step.what}{step.old} → {step.what}{step.new}"
+        return f"removed {step.what}{step.old}"
+    return f"{step.what}{step.old} → {step.what}{step.new}"
 
 
 def _digest_step(step: Step) -> str:

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from pytest_compileiq.report.artifact import harmless
-from pytest_compileiq.report.change import NOT_CHECKED, counts_text, facts, gain_text, sure_text
+from pytest_compileiq.report.change import NOT_CHECKED, Fact, counts_text, facts, gain_text, sure_text
 from pytest_compileiq.rules.diff import Change
 
 MOST_CHARACTERS = 60_000  # a comment on GitHub holds 65,536
-_PLAIN = re.compile(r"(?!.*(?:www\.|://))[A-Za-z0-9 ,.;:()%'/+=→-]*", re.IGNORECASE)
+_PLAIN = re.compile(r"(?!.*(?:www\.|://))(?:[A-Za-z0-9 ,.;:()%'/+=→-]|(?<=[a-z])_(?=[a-z]))*", re.IGNORECASE)
 _COLUMNS = ("", "artifact", "gain over the compiler's defaults (95 % interval)", "on", "how sure", "to look at")
 
 
@@ -58,12 +58,15 @@ def _row(change: Change) -> str:
 
 
 def _details(change: Change) -> str:
-    loud, quiet = ([fact for fact in facts(change) if fact.loud is wanted] for wanted in (True, False))
-    lines = [f"- **{fact.label}**: {prose(line)}\n" for fact in loud for line in fact.lines]
-    body = [f"- {fact.label}: {prose(line)}\n" for fact in quiet for line in fact.lines]
+    shown, folded = ([fact for fact in facts(change) if fact.folded is wanted] for wanted in (False, True))
+    lines, body = ([_item(fact, line) for fact in part for line in fact.lines] for part in (shown, folded))
     name = f"#### {code(change.name)} {code(change.target)}: {change.kind}\n\n"
-    folded = ["\n<details><summary>what changed</summary>\n\n", *body, "\n</details>\n\n"] if body else ["\n"]
-    return "".join([name, *lines, *folded])
+    rest = ["\n<details><summary>what changed</summary>\n\n", *body, "\n</details>\n\n"] if body else ["\n"]
+    return "".join([name, *lines, *rest])
+
+
+def _item(fact: Fact, line: str) -> str:
+    return f"- {f'**{fact.label}**' if fact.loud else fact.label}: {prose(line)}\n"
 
 
 def _fitting(parts: Iterator[str], room: int) -> tuple[str, int]:

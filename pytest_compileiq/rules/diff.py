@@ -208,7 +208,7 @@ def _knobs(artifact: Artifact | None) -> Mapping[str, KnobValue]:
 
 def _controls(before: Artifact | None, after: Artifact | None) -> Step | None:
     old, new = (one.controls.sha256 if one and one.controls else None for one in (before, after))
-    return Step("controls", old, new) if old != new else None
+    return Step("sha256", old, new) if old != new else None
 
 
 def _shipped(artifact: Artifact | None) -> Mapping[str, StoredCode]:

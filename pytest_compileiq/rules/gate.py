@@ -185,7 +185,7 @@ def judge_gain(
     p_floor = paired_p(evidence.by_process, math.log(thresholds.min_speedup))
     decision = replace(decision, p_value=max(p_welch, p_flip, p_floor), flips=used)
     if pattern := _false_pattern(evidence, decision):
-        return replace(decision, verdict=Verdict.REFUTED, reason=pattern)
+        return pattern
     failing = [
         text
         for text, failed in (
@@ -358,14 +358,20 @@ def _lost(evidence: Evidence) -> str | None:
     return None
 
 
-def _false_pattern(evidence: Evidence, decision: Decision) -> str | None:
-    """A speed-up that is none: a lucky minimum, or a wider spread."""
+def _false_pattern(evidence: Evidence, decision: Decision) -> Decision | None:
+    """The decision on a speed-up that is none: a lucky minimum, or a wider spread; None where there is no such sign.
+
+    A better minimum alone proves nothing and refutes nothing: of equal arms, every fifth pair shows one.
+    """
     baseline, tuned = evidence.logs
     if np.nanmin(tuned) < np.nanmin(baseline) - 1e-12 and decision.speedup <= 1:
-        return f"only the minimum is better, the mean is not: {_percent(decision)}"
+        verdict = Verdict.REFUTED if decision.speedup_high < 1 else Verdict.INCONCLUSIVE
+        reason = f"only the minimum is better, the mean is not: {_percent(decision)}"
+        return replace(decision, verdict=verdict, reason=reason)
     ratio, error = log_spread_ratio(*evidence.costs)
     if ratio - 1.96 * error > math.log(MAX_SPREAD_RATIO):
-        return f"the spread is wider: p5 to p95 is {math.exp(ratio):.2f} times the baseline's"
+        reason = f"the spread is wider: p5 to p95 is {math.exp(ratio):.2f} times the baseline's"
+        return replace(decision, verdict=Verdict.REFUTED, reason=reason)
     return None
 
 

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import Section, SymbolTableSection
@@ -62,8 +61,11 @@ def read_cubin(path: Path) -> Cubin:
             if path.stat().st_size > _MOST_BYTES:
                 raise BuildError(f"{path}: more than {_MOST_BYTES} bytes", kind="compile")
             return _Reader(ELFFile(stream)).cubin()
-    except (OSError, ELFError, ValueError, struct.error, UnicodeDecodeError) as error:
-        raise BuildError(f"{path}: not a cubin whose machine code can be read: {error}", kind="compile") from error
+    except BuildError:
+        raise
+    except Exception as error:  # on hostile bytes pyelftools raises whatever its reading of them comes to
+        why = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise BuildError(f"{path}: not a cubin whose machine code can be read: {why}", kind="compile") from error
 
 
 class _Reader:

@@ -18,6 +18,7 @@ from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc_flags import relative_to_rootdir, rooted
 from pytest_compileiq.toolchains.commands import Commands
 from pytest_compileiq.toolchains.cubin import read_cubin
+from pytest_compileiq.toolchains.cuda_base import entries_of
 from pytest_compileiq.toolchains.cuda_options import NVCC
 from pytest_compileiq.toolchains.cuda_tools import (
     CudaTool,
@@ -31,7 +32,6 @@ from pytest_compileiq.toolchains.elf import machine_code
 from pytest_compileiq.toolchains.make_rules import prerequisites
 from pytest_compileiq.toolchains.nvcc import Nvcc
 from pytest_compileiq.toolchains.ptxas_log import totals
-from pytest_compileiq.toolchains.ptxas_resolved import entries_of
 from pytest_compileiq.toolchains.shared_library import load_library
 
 _OURS = re.compile(

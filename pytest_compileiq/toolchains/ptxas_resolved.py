@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_compileiq.errors import BuildError, MarkerError, StoreError
-from pytest_compileiq.model import BuildResult, Candidate, CodeDigest, Compiler, ControlsFile, Knobs, sha256_hex
-from pytest_compileiq.space import PtxasSearchSpace, Space
-from pytest_compileiq.timing.registry import why_not_here
+from pytest_compileiq.errors import MarkerError, StoreError
+from pytest_compileiq.model import BuildResult, Candidate, Compiler, ControlsFile, Knobs, sha256_hex
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc_flags import relative_to_rootdir
 from pytest_compileiq.toolchains.commands import Commands
-from pytest_compileiq.toolchains.cubin import Cubin, read_cubin
+from pytest_compileiq.toolchains.cubin import read_cubin
+from pytest_compileiq.toolchains.cuda_base import PtxasBacked, controls_fragment, entries_of
 from pytest_compileiq.toolchains.cuda_options import PTXAS
-from pytest_compileiq.toolchains.cuda_tools import CudaTool, check_architecture, find_tool, first_error, needs_controls
+from pytest_compileiq.toolchains.cuda_tools import check_architecture, find_tool, first_error
 from pytest_compileiq.toolchains.ptxas import Ptxas
-from pytest_compileiq.toolchains.ptxas_log import read_ptxas_log, totals
+from pytest_compileiq.toolchains.ptxas_log import totals
 
 _OURS = frozenset(
     ("-o", "--output-file", "-arch", "--gpu-name", "-v", "--verbose", "-optf", "--options-file", "-c", "--compile-only",
@@ -68,36 +67,13 @@ def split_ptxas_flags(flags: object) -> tuple[str, ...]:
     return words
 
 
-@dataclass(frozen=True)
-class PtxasResolved:
+@dataclass(frozen=True, kw_only=True)
+class PtxasResolved(PtxasBacked):
     """A :class:`pytest_compileiq.toolchains.base.Resolved`. ptxas runs in ``rootdir`` on the relative path."""
 
-    compiler: Compiler
-    architecture: str
-    target: str
-    tool: CudaTool
     flags: tuple[str, ...]
     source: str
     rootdir: Path
-    clock: str = "cuda"
-
-    @property
-    def native(self) -> str | None:
-        """Why no device here runs the cubin, or None when one does."""
-        return why_not_here(self.clock, self.architecture)
-
-    @property
-    def acf_line(self) -> str:
-        """Whose ACF it applies, e.g. ``ptxas13.3``."""
-        return self.tool.line
-
-    def default_space(self) -> Space:
-        """CompileIQ's space of ptxas controls."""
-        return Space((), PtxasSearchSpace())
-
-    def option_space(self) -> Space:
-        """The public options of ptxas."""
-        return PTXAS.space()
 
     def render(self, candidate: Candidate) -> ControlsFile:
         """The candidate's ACF, or the options file of its knobs.
@@ -154,38 +130,3 @@ class PtxasResolved:
         from pytest_compileiq.toolchains.cubin_module import CubinModule  # heavy: the CUDA driver
 
         return CubinModule(built.path, used)
-
-
-def controls_fragment(tool: CudaTool, controls: ControlsFile | None, out_dir: Path) -> Sequence[str]:
-    """Write ``controls`` into ``out_dir`` and give the ptxas options that apply them.
-
-    Raises:
-        EnvironmentFault: they are an ACF, and this compiler takes none.
-    """
-    if controls is None:
-        return ()
-    fragment = []
-    if text := PTXAS.text(controls.knobs):
-        (out_dir / "controls.opt").write_text(text, encoding="ascii")
-        fragment.append(f"--options-file={out_dir / 'controls.opt'}")
-    if controls.kind == "blob":
-        if not tool.takes_controls:
-            raise needs_controls(tool)
-        (out_dir / "controls.acf").write_bytes(controls.data)
-        fragment.append(f"--apply-controls={out_dir / 'controls.acf'}")
-    return fragment
-
-
-def entries_of(cubin: Cubin, log: str, arch: str, source: str) -> dict[str, CodeDigest]:
-    """Entry → digest, with what ``ptxas -v`` said of it.
-
-    Raises:
-        BuildError: the file defines no entry function.
-    """
-    if not cubin.entries:
-        raise BuildError(f"{source}: defines no entry function for {arch}", kind="compile", log=log)
-    said = read_ptxas_log(log)
-    return {
-        name: CodeDigest(code.sha256, {**code.metrics, **said.get((name, arch), {})})
-        for name, code in cubin.entries.items()
-    }

@@ -14,20 +14,18 @@ from typing import Any
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, StoreError
 from pytest_compileiq.model import BuildResult, Candidate, Compiler, ControlsFile, Knobs, KnobValue, sha256_hex
-from pytest_compileiq.space import PtxasSearchSpace, Space
 from pytest_compileiq.timing.base import capability
-from pytest_compileiq.timing.registry import why_not_here
 from pytest_compileiq.toolchains import triton_host
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc_flags import relative_to_rootdir
 from pytest_compileiq.toolchains.commands import Commands
 from pytest_compileiq.toolchains.cubin import Cubin, read_cubin
+from pytest_compileiq.toolchains.cuda_base import PtxasBacked, entries_of
 from pytest_compileiq.toolchains.cuda_options import PTXAS
-from pytest_compileiq.toolchains.cuda_tools import CudaTool, check_architecture, find_tool, needs_controls
+from pytest_compileiq.toolchains.cuda_tools import check_architecture, find_tool, needs_controls
 from pytest_compileiq.toolchains.options_file import parse_rendered
 from pytest_compileiq.toolchains.project_imports import project_imports
 from pytest_compileiq.toolchains.ptxas_log import totals
-from pytest_compileiq.toolchains.ptxas_resolved import entries_of
 from pytest_compileiq.toolchains.triton import Triton
 
 _INSTALL = "pip install 'pytest-compileiq[triton]'"
@@ -68,39 +66,16 @@ def resolve(triton: Triton, place: Place) -> TritonResolved:
     )
 
 
-@dataclass(frozen=True)
-class TritonResolved:
-    """A :class:`pytest_compileiq.toolchains.base.Resolved`."""
+@dataclass(frozen=True, kw_only=True)
+class TritonResolved(PtxasBacked):
+    """A :class:`pytest_compileiq.toolchains.base.Resolved`; the ptxas is the one that Triton is made to call."""
 
-    compiler: Compiler
-    architecture: str
-    target: str
-    tool: CudaTool
     file: str
     function: str
     signature: Mapping[str, str]
     baseline: Mapping[str, KnobValue]
     constexprs: tuple[str, ...]
     place: Place
-    clock: str = "cuda"
-
-    @property
-    def native(self) -> str | None:
-        """Why no device here runs the cubin, or None when one does."""
-        return why_not_here(self.clock, self.architecture)
-
-    @property
-    def acf_line(self) -> str:
-        """Whose ACF it applies: that of the ptxas which Triton is made to call."""
-        return self.tool.line
-
-    def default_space(self) -> Space:
-        """CompileIQ's space of ptxas controls."""
-        return Space((), PtxasSearchSpace())
-
-    def option_space(self) -> Space:
-        """The public options of ptxas."""
-        return PTXAS.space()
 
     def render(self, candidate: Candidate) -> ControlsFile:
         """The candidate's ACF, or its knobs, one ``name=value`` or option a line, sorted.

@@ -9,7 +9,8 @@ import tomllib
 import pytest
 
 from tests.e2e.conftest import Project
-from tests.e2e.test_several_objectives import EXACT_PY, SUM_C
+from tests.e2e.test_resume import SUM_C
+from tests.e2e.test_several_objectives import EXACT_PY
 
 
 def acf(made: Project, *arguments: str, code: int = 0) -> str:

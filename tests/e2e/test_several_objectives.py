@@ -7,15 +7,8 @@ import tomllib
 import pytest
 
 from tests.e2e.conftest import Project
+from tests.e2e.test_resume import SUM_C
 
-SUM_C = """\
-float total(const float *x, int n) {
-    float sum = 0;
-    for (int i = 0; i < n; i++)
-        sum += x[i] * x[i];
-    return sum;
-}
-"""
 EXACT_PY = """\
 import pytest
 from pytest_compileiq import Cc, choice, literal, minimize

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
+import itertools
 from typing import ClassVar
 
 import pytest
 
-from pytest_compileiq.engines.base import Brief
+from pytest_compileiq.engines.base import Brief, Told
 from pytest_compileiq.engines.registry import make
+from pytest_compileiq.model import Candidate
 from pytest_compileiq.testing import SMALL_SPACE, EngineConformance, ToolchainConformance
 from pytest_compileiq.toolchains.cc import Cc
 from pytest_compileiq.toolchains.command import Command
@@ -154,3 +157,101 @@ def scale(out, x, n, BLOCK: tl.constexpr):
             "kernels.py::scale", signature={"out": "*fp32:16", "x": "*fp32:16", "n": "i32"}, arch="sm_90a",
             constexprs={"BLOCK": 512},
         )  # fmt: skip
+
+
+# ── the suites find what breaks a promise ────────────────────────────────────────────────────────────────────────
+
+
+class Careless:
+    """Random search, but for one fault."""
+
+    def __init__(self, brief: Brief, fault: str) -> None:
+        self.inner, self.fault = make("random", brief), fault
+        self.first: list[Candidate] = []
+
+    def ask(self, n: int) -> list[Candidate]:
+        if self.fault == "repeats" and self.first:
+            return self.first
+        asked = self.inner.ask(n + (self.fault == "gives too many"))
+        if self.fault == "leaves the space":
+            asked = [Candidate({**one.knobs, "-other": 1}) for one in asked]
+        self.first = self.first or asked[:1]
+        return asked
+
+    def tell(self, results: list[Told]) -> None:
+        if self.fault == "breaks at a failure":
+            max(told.scores[0] for told in results)
+
+
+@pytest.mark.parametrize(
+    ("fault", "test"),
+    [
+        ("repeats", "test_candidates_lie_in_the_space_and_are_distinct"),
+        ("repeats", "test_a_small_space_is_searched_to_its_end_and_no_further"),
+        ("gives too many", "test_no_more_candidates_are_given_than_asked_for"),
+        ("leaves the space", "test_candidates_lie_in_the_space_and_are_distinct"),
+        ("drops its seeds", "test_given_seeds_are_tried_first_and_what_lies_outside_the_space_is_not"),
+        ("draws by itself", "test_equal_seeds_and_results_give_equal_searches"),
+    ],
+)
+def test_an_engine_that_breaks_a_promise_is_found(fault, test):
+    count = itertools.count()
+
+    class Suite(EngineConformance):
+        def make(self, brief: Brief):
+            seed = next(count) if fault == "draws by itself" else brief.seed
+            seeds = () if fault == "drops its seeds" else brief.seeds
+            return Careless(dataclasses.replace(brief, seed=seed, seeds=seeds), fault)
+
+    with pytest.raises(AssertionError):
+        getattr(Suite(), test)()
+
+
+def test_an_engine_that_cannot_take_a_failure_is_found():
+    class Suite(EngineConformance):
+        def make(self, brief: Brief):
+            return Careless(brief, "breaks at a failure")
+
+    with pytest.raises(IndexError):
+        Suite().test_a_search_in_which_everything_fails_goes_on("crash")
+
+
+class Lax:
+    """What Cc resolves to, but for one fault."""
+
+    def __init__(self, inner, fault: str) -> None:
+        self.inner, self.fault = inner, fault
+
+    def __getattr__(self, name: str):
+        return getattr(self.inner, name)
+
+    def parse(self, kind, data, knobs):
+        return self.inner.render(Candidate(knobs)) if self.fault == "trusts" else self.inner.parse(kind, data, knobs)
+
+    def build(self, controls, out_dir, *, timeout_s):
+        ignores = self.fault == "ignores its controls"
+        limit_s = 60.0 if self.fault == "has no limit" else timeout_s
+        return self.inner.build(None if ignores else controls, out_dir, timeout_s=limit_s)
+
+
+@pytest.mark.parametrize(
+    ("fault", "test"),
+    [
+        ("trusts", lambda suite, lax, tmp_path: suite.test_foreign_bytes_are_refused(lax, b"-o x\n")),
+        (
+            "ignores its controls",
+            lambda suite, lax, tmp_path: suite.test_controls_reach_the_compiler(
+                lax, lax.build(None, tmp_path / "baseline", timeout_s=60), tmp_path
+            ),
+        ),
+        (
+            "has no limit",
+            lambda suite, lax, tmp_path: suite.test_a_build_that_takes_too_long_is_a_timeout(lax, tmp_path),
+        ),
+    ],
+)
+def test_a_toolchain_that_breaks_a_promise_is_found(fault, test, tmp_path):
+    suite = TestCc()
+    lax = Lax(suite.make().resolve(suite.place(tmp_path / "project")), fault)
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        test(suite, lax, tmp_path)

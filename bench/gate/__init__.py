@@ -1,0 +1,1 @@
+"""The gate measured and simulated; see __main__.py."""
