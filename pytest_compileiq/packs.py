@@ -27,9 +27,15 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}\.acf")
 def read_candidates(path: Path) -> list[Candidate]:
     """The candidates that ``path`` holds, by name: a pack, a directory of ``.acf`` files, one of them, or an artifact.
 
+    A debug pack's ``O0`` comes first: it shows at once whether controls reach the compiler.
+
     Raises:
         StoreError: it is none of these, or something in it is not what its manifest says.
     """
+    return sorted(_read(path), key=lambda candidate: "O0" not in candidate.origin)
+
+
+def _read(path: Path) -> list[Candidate]:
     if path.suffix == ".toml":
         return [_artifact_candidate(path)]
     if path.suffix == ".acf":

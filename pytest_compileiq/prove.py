@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
-from pytest_compileiq.model import Arm, BuildResult, Claim, ControlsFile, DecisionRecord, Objective, SampleRow, Workload
+from pytest_compileiq.exact import Exact, judge_exact
+from pytest_compileiq.model import Arm, Claim, ControlsFile, DecisionRecord, Objective, SampleRow, Workload
 from pytest_compileiq.pool import EvaluationFailed, Pool
 from pytest_compileiq.rules.gate import (
     LOOKS,
@@ -24,7 +25,9 @@ from pytest_compileiq.rules.gate import (
     overall_p,
     summarise,
 )
+from pytest_compileiq.rules.noise import advice
 from pytest_compileiq.subject import Subject
+from pytest_compileiq.timing.conditions import cpu_conditions
 from pytest_compileiq.timing.sampler import plan_block
 
 Say = Callable[[str], None]
@@ -114,7 +117,7 @@ def prove(
         verdict = _judge(subject, field_, against, look=look, seed=seed)
         if verdict is not None:
             return verdict
-    return Proof(None, (), (), _why_none(field_, "no finalist was proven faster by the last look"))
+    return Proof(None, (), (), _why_none(field_, _undecided(subject, field_[0])))
 
 
 def _sample_finalist(
@@ -174,47 +177,6 @@ def _judge(
     return None
 
 
-@dataclass(frozen=True)
-class Exact:
-    """What the exact metrics say of a finalist: two integers are a claim, on every workload, and need no samples.
-
-    Attributes:
-        claims: against the baseline.
-        losses: how much worse than its rival, as a share, for each metric; negative is better.
-    """
-
-    claims: tuple[Claim, ...]
-    losses: Mapping[str, float]
-
-    def worst(self) -> float:
-        """The largest loss, 0 without exact metrics."""
-        return max(self.losses.values(), default=0.0)
-
-    def gained(self) -> bool:
-        """Whether some metric is better than the rival's."""
-        return min(self.losses.values(), default=0.0) < 0
-
-
-def judge_exact(subject: Subject, against: ControlsFile | None, controls: ControlsFile | None) -> Exact:
-    """The exact metrics of ``controls`` against the baseline, and against a rival."""
-    base, other, built = (subject.builds.get(one) for one in (None, against, controls))
-    claims: list[Claim] = []
-    for objective in subject.exact_objectives:
-        claims += [
-            Claim(
-                device=subject.resolved.architecture,
-                workload=workload.name,
-                objective=objective.metric,
-                kind="exact",
-                baseline_value=base.metrics[objective.metric],
-                tuned_value=built.metrics[objective.metric],
-            )
-            for workload in subject.timed_workloads
-        ]
-    losses = {objective.metric: exact_loss(objective, other, built) for objective in subject.exact_objectives}
-    return Exact(tuple(claims), losses)
-
-
 def _prove_exact(subject: Subject, controls: ControlsFile | None, against: ControlsFile | None) -> Proof:
     exact = judge_exact(subject, against, controls)
     rival, built = subject.builds.get(against), subject.builds.get(controls)
@@ -222,13 +184,6 @@ def _prove_exact(subject: Subject, controls: ControlsFile | None, against: Contr
     if exact.worst() > subject.spec.thresholds.max_regression:
         return Proof(None, (), (), f"something is worse: {change}")
     return Proof(controls, exact.claims, (), change) if exact.gained() else Proof(None, (), (), f"no better: {change}")
-
-
-def exact_loss(objective: Objective, old: BuildResult, new: BuildResult) -> float:
-    """How much worse ``new`` is, as a share of ``old``; negative when it is better."""
-    before, after = old.metrics[objective.metric], new.metrics[objective.metric]
-    worse = after - before if objective.direction == "minimize" else before - after
-    return worse / max(before, 0.5)
 
 
 def _claims(
@@ -314,6 +269,16 @@ def _score(subject: Subject, claims: Sequence[Claim]) -> float:
     return math.exp(logs / sum(weights.values()))
 
 
+def _undecided(subject: Subject, finalist: Finalist) -> str:
+    """Why the last look left it open, by the noise in the best finalist's samples."""
+    objective, workload = subject.timed_objectives[0], subject.timed_workloads[0]
+    said = "no finalist was proven faster by the last look"
+    if not (rows := finalist.of(objective.metric, workload)):
+        return said
+    noise = _noise(subject, objective.metric, gather(rows, objective.direction))
+    return f"{said}: {noise}" if noise else said
+
+
 def _why_none(field_: Sequence[Finalist], otherwise: str) -> str:
     failed = [finalist.out for finalist in field_ if finalist.out]
     return f"{otherwise}; {failed[0]}" if failed else otherwise
@@ -350,5 +315,11 @@ def prove_again(pool: Pool, subject: Subject, controls: ControlsFile, claim: Cla
             else judge_non_inferior(evidence, subject.spec.thresholds, level=subject.spec.thresholds.alpha / len(LOOKS))
         )
         if decision.verdict is not Verdict.INCONCLUSIVE:
-            break
-    return decision
+            return decision
+    return replace(decision, note=_noise(subject, claim.objective, evidence))
+
+
+def _noise(subject: Subject, metric: str, evidence: Evidence) -> str:
+    """What disturbed the samples, as far as they and the machine show it."""
+    conditions = cpu_conditions() if subject.device_kind(metric) == "cpu" else []
+    return "; ".join([*advice(evidence), *conditions])

@@ -327,7 +327,8 @@ class Replay:
             )
             raise Stop(
                 decision.verdict.value,
-                f"workload {claim.workload!r}, claimed {claim.speedup:.3f}x: {decision.reason}",
+                f"workload {claim.workload!r}, claimed {claim.speedup:.3f}x: {decision.reason}"
+                + (f"; {decision.note}" if decision.note else ""),
                 remedy,
             )
         self._passed("speed", f"{claim.workload}: {decision.reason}")

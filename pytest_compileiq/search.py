@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
@@ -20,6 +21,8 @@ from pytest_compileiq.trackers import Trackers
 BATCH = 4
 BATCH_A_JOB = 8
 CANARIES = 6
+# A debug pack's ACF that turns optimisation off: it changes every kernel, or it was not read.
+_NO_OPTIMISATION = re.compile(r"(?<![A-Za-z0-9])O0(?![A-Za-z0-9])")
 
 Key = tuple[str, tuple[tuple[str, object], ...]]
 
@@ -148,13 +151,18 @@ class Search:
 
     def _expect_injection(self, asked: Sequence[Candidate], built: Sequence[BuildResult | BuildError]) -> None:
         """The canary: an ACF hardly ever changes nothing, so several in a row that do nothing were never read."""
-        acfs = [build for candidate, build in zip(asked, built, strict=True) if candidate.blob is not None]
-        digests = [build.digest for build in acfs if isinstance(build, BuildResult)]
-        self._injected = self._injected or any(digest != self._baseline for digest in digests)
-        self._inert += len(digests)
-        if not self._injected and self._inert >= CANARIES:
+        inert = []
+        for candidate, build in zip(asked, built, strict=True):
+            if candidate.blob is not None and isinstance(build, BuildResult):
+                changed = build.digest != self._baseline
+                self._injected = self._injected or changed
+                inert += [] if changed else [candidate.origin]
+        self._inert += len(inert)
+        telling = [origin for origin in inert if _NO_OPTIMISATION.search(origin)]
+        if not self._injected and (telling or self._inert >= CANARIES):
+            what = f"{telling[0]} changes" if telling else f"{self._inert} ACFs in a row change"
             raise NotInjected(
-                f"{self._inert} ACFs in a row change no machine code, so they do not reach the compiler: check that "
+                f"{what} no machine code, so controls do not reach the compiler: check that "
                 f"the command is the one that compiles the kernel: {' '.join(self.subject.resolved.compiler.command)}"
             )
 

@@ -103,7 +103,9 @@ def test_ga_takes_several_objectives_and_many_duplicates():
 
 
 def test_unknown_engines_and_options_are_named():
-    with pytest.raises(MarkerError, match=r"no engine 'genetic': expected auto, compileiq, ga, grid, optuna:cmaes, .*, pack, random"):
+    with pytest.raises(
+        MarkerError, match=r"no engine 'genetic': expected auto, compileiq, ga, grid, optuna:cmaes, .*, pack, random"
+    ):
         make("genetic", Brief(SMALL, 1))
     with pytest.raises(MarkerError, match="no option 'generations': expected pool_size"):
         make("ga", Brief(SMALL, 1, options={"generations": 3}))

@@ -1,0 +1,51 @@
+"""What in the samples themselves kept a gate from deciding: spread, drift, differences between processes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pytest_compileiq.rules.gate import Evidence
+from pytest_compileiq.rules.stats import Floats
+
+SPREAD = 0.10
+DRIFT = 0.02
+BETWEEN = 0.01
+
+
+def advice(evidence: Evidence) -> list[str]:
+    """One sentence for each thing that matters, in the order of what to do about it; empty for quiet samples."""
+    baseline, _ = evidence.logs
+    found = []
+    within = float(np.nanmedian(np.nanstd(baseline.reshape(len(baseline), -1), axis=1, ddof=1)))
+    if within > SPREAD:
+        found.append(f"slots of one process vary by {within:.0%}: let a sample last longer, or find what else runs")
+    drifted = drift(baseline)
+    if abs(drifted) > DRIFT:
+        way = "slower" if drifted > 0 else "faster"
+        found.append(f"the baseline got {abs(drifted):.1%} {way} over the run: heat or a changing clock frequency")
+    between = float(np.std(evidence.by_process, ddof=1)) if evidence.by_process.size > 1 else 0.0
+    if between > BETWEEN:
+        found.append(
+            f"the gain varies by {between:.1%} between processes: buffers from fixtures, shared by both arms, vary less"
+        )
+    return found
+
+
+def drift(baseline: Floats) -> float:
+    """The relative change of the baseline from the first process to the last, by Theil and Sen's slope; 0 when unsure.
+
+    Unsure is a Mann-Kendall statistic within two standard deviations of none (Kendall, Biometrika 30, 1938).
+    """
+    means = np.nanmean(baseline.reshape(len(baseline), -1), axis=1)
+    count = len(means)
+    if count < 6:
+        return 0.0
+    later, earlier = np.triu_indices(count, 1)[::-1]
+    steps = means[later] - means[earlier]
+    concordance = float(np.sign(steps).sum())
+    if abs(concordance) < 2 * math.sqrt(count * (count - 1) * (2 * count + 5) / 18):
+        return 0.0
+    slope = float(np.median(steps / (later - earlier)))
+    return math.expm1(slope * (count - 1))
