@@ -19,7 +19,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from machine import describe
-
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cuda_tools import find_tool
 

@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 from machine import describe
-
 from pytest_compileiq.ship_runtime import export_runtime
 from pytest_compileiq.store import Store
 

@@ -14,8 +14,8 @@ from collections import Counter
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
-from machine import describe
 
+from machine import describe
 from pytest_compileiq.ship_verify import Verdict, verdict, verify_file
 from pytest_compileiq.store import Store
 from pytest_compileiq.toolchains.cuda_tools import installed

@@ -132,7 +132,7 @@ def _check(options: argparse.Namespace) -> int:
 def _recompute(store: Store, name: str, target: str) -> int:
     """Recompute the measured claims of one artifact; returns how many."""
     from pytest_compileiq.model import Thresholds
-    from pytest_compileiq.rules.gate import recompute
+    from pytest_compileiq.rules.recompute import recompute
 
     artifact = store.read(name, target)
     measured = [claim for claim in artifact.claims if claim.kind != "exact"]

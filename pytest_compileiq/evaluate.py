@@ -170,9 +170,10 @@ class _BlockRun:
             if others := intruders(kind):
                 raise ArmFailure(None, "disturbed", others)
             for objective in self.subject.timed_objectives:
-                if objective.metric in CLOCKED:
-                    clock = make_clock(kind, objective.metric, l2=acf.l2, graph=acf.graph)
-                    slots = sample_calls(self.plan, self.calls, clock, self.tick, slowdown_of(kind))
+                if objective.measured in CLOCKED:
+                    clock = make_clock(kind, objective.measured, l2=acf.l2, graph=acf.graph)
+                    plan = self.plan.of(objective.metric)
+                    slots = sample_calls(plan, self.calls, clock, self.tick, slowdown_of(kind))
                     self.slots[objective.metric] = slots
         except ArmError as error:
             cause = error.__cause__
@@ -251,8 +252,8 @@ def _by_metric(slots: Sequence[Slot[tuple[float, ...]]], metrics: Sequence[str])
 def _expect_objectives(subject: Subject, acf: Acf) -> None:
     handed = {"compile_time", *acf.recorded, *(CLOCKED if acf.measured else ())}
     for objective in subject.timed_objectives:
-        if objective.metric not in handed and acf.not_run is None:
-            metric = objective.metric
+        if objective.measured not in handed and acf.not_run is None:
+            metric = objective.measured
             given = f"it recorded {', '.join(acf.recorded)}" if acf.recorded else "it called neither"
             wanted = f"acf.measure(fn) or acf.record({metric}=…)" if metric in CLOCKED else f"acf.record({metric}=…)"
             given = "it called acf.measure" if acf.measured else given

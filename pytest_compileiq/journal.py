@@ -10,6 +10,7 @@ import base64
 import contextlib
 import fcntl
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -191,7 +192,8 @@ def open_journal(rootdir: Path, benchmark: str, target: str) -> Iterator[Journal
                 connection.executescript(_TABLES)
                 yield Journal(connection, (benchmark, target))
         except sqlite3.Error as error:
-            raise StoreError(f"{path} cannot be used ({error}): remove it, and the search starts anew") from error
+            remedy = "remove it, and the search starts anew" if os.access(path, os.W_OK) else "make it writable"
+            raise StoreError(f"{path} cannot be used ({error}): {remedy}") from error
 
 
 def local_directory(rootdir: Path) -> Path:

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_compileiq.config import Budget, parse_budget
 from pytest_compileiq.errors import MarkerError
-from pytest_compileiq.model import Objective, Thresholds, Workload
+from pytest_compileiq.model import CLOCKED, TAILS, Objective, Thresholds, Workload
 from pytest_compileiq.toolchains.base import Toolchain
 
 _MOST_OBJECTIVES = 4
@@ -22,14 +22,20 @@ _ARGUMENTS = (
 )  # fmt: skip
 
 
-def minimize(metric: str) -> Objective:
-    """The objective of making ``metric`` smaller: ``runtime``, ``code_bytes``, a recorded metric, …"""
-    return Objective(_metric(metric), "minimize")
+def minimize(metric: str, *, at: str = "p50") -> Objective:
+    """The objective of making ``metric`` smaller: ``runtime``, ``code_bytes``, a recorded metric, …
+
+    Args:
+        metric: what is measured, read from the build or recorded.
+        at: ``p95`` or ``p99`` claims that tail of ``runtime`` or ``energy`` instead of the typical value. Every sample
+            is then of one call, 20 or 100 of them a slot, and the metric is called ``runtime@p99``.
+    """
+    return Objective(metric if at == "p50" else f"{metric}@{at}", "minimize")
 
 
 def maximize(metric: str) -> Objective:
     """The objective of making ``metric`` larger, e.g. a recorded throughput."""
-    return Objective(_metric(metric), "maximize")
+    return Objective(metric, "maximize")
 
 
 @dataclass(frozen=True)
@@ -88,12 +94,17 @@ def read_marker(mark: pytest.Mark, item_name: str) -> TuneSpec:
     )
 
 
-def _metric(metric: object) -> str:
-    if not isinstance(metric, str) or not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", metric):
+def _check_metric(metric: object) -> None:
+    if not isinstance(metric, str) or not re.fullmatch(r"[a-z][a-z0-9_]{0,63}(@.*)?", metric):
         raise MarkerError(
             f"objective {metric!r}: expected a metric's name in lower case, e.g. 'runtime' or 'code_bytes'"
         )
-    return metric
+    measured, _, tail = metric.partition("@")
+    if metric != measured and (tail not in TAILS or measured not in CLOCKED):
+        raise MarkerError(
+            f"minimize({measured!r}, at={tail!r}): expected p50, p95 or p99 of {' or '.join(sorted(CLOCKED))}; "
+            "a quantile of your own is a metric to record"
+        )
 
 
 def _name(given: object, item_name: str) -> str:
@@ -142,6 +153,8 @@ def _objectives(given: object) -> tuple[Objective, ...]:
     if not isinstance(listed, Sequence) or not listed or not all(isinstance(one, Objective) for one in listed):
         raise MarkerError(f"tune(objectives={given!r}): expected a list such as [minimize('runtime')]")
     metrics = [objective.metric for objective in listed]
+    for metric in metrics:
+        _check_metric(metric)
     if len(set(metrics)) < len(metrics) or len(metrics) > _MOST_OBJECTIVES:
         raise MarkerError(
             f"tune(objectives=…): {', '.join(metrics)}: expected up to {_MOST_OBJECTIVES} different metrics"

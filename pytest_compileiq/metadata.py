@@ -35,8 +35,12 @@ def render(artifact: Artifact) -> bytes:
 
 
 def _trimmed(content: dict[str, Any]) -> dict[str, Any]:
-    empty = [key for key in ("claims", "front", "withdrawn") if not content.get(key)]
-    return {key: value for key, value in content.items() if key not in empty}
+    content["search"] = _without_empty(content["search"], "failures", "improvements")
+    return _without_empty(content, "claims", "front", "withdrawn")
+
+
+def _without_empty(table: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if value or key not in keys}
 
 
 def parse(data: bytes, shown: str, mend: str) -> Artifact:

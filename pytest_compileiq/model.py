@@ -26,6 +26,7 @@ FailureKind = Literal["compile", "timeout", "crash", "wrong", "disturbed"]
 TIMED_OBJECTIVES = frozenset({"runtime", "energy", "compile_time"})
 CLOCKED = frozenset({"runtime", "energy"})  # taken while the callable runs that the body hands to measure()
 EXACT_OBJECTIVES = frozenset({"registers", "spill_bytes", "code_bytes", "instructions"})
+TAILS = {"p95": 0.95, "p99": 0.99}
 
 
 def sha256_hex(data: bytes) -> str:
@@ -67,10 +68,18 @@ class ControlsFile:
 
 @dataclass(frozen=True)
 class Objective:
-    """A metric to minimise or maximise; timed metrics are sampled, exact ones are read from the build."""
+    """A metric to minimise or maximise; timed metrics are sampled, exact ones are read from the build.
+
+    ``metric`` names what is claimed: ``runtime``, or a tail of it, ``runtime@p99``.
+    """
 
     metric: str
     direction: Literal["minimize", "maximize"]
+
+    @property
+    def measured(self) -> str:
+        """What the clock takes: the metric without its tail."""
+        return tail_of(self.metric)[0]
 
     @property
     def exact(self) -> bool:
@@ -81,6 +90,12 @@ class Objective:
     def needs_device(self) -> bool:
         """Whether the kernel has to run; what only compiles is measured on any machine that compiles."""
         return not self.exact and self.metric != "compile_time"
+
+
+def tail_of(metric: str) -> tuple[str, float]:
+    """What is measured for ``metric``, and which quantile of a slot's samples is its value: the median or a tail."""
+    measured, _, tail = metric.partition("@")
+    return measured, TAILS.get(tail, 0.5)
 
 
 @dataclass(frozen=True)
@@ -177,6 +192,7 @@ FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-
 Text = Annotated[str, StringConstraints(max_length=2000)]
 Count = Annotated[int, Field(ge=0)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+Ratio = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
@@ -228,7 +244,11 @@ class CodePair(Stored):
 
 
 class SearchRecord(Stored):
-    """How the controls were found."""
+    """How the controls were found.
+
+    ``failures`` counts the invalid evaluations by kind. ``improvements`` are the evaluations that were better than all
+    before them, each with the first objective's gain over the baseline (2.0 is twice as good) as the search scored it.
+    """
 
     engine: Text
     seed: int
@@ -237,6 +257,8 @@ class SearchRecord(Stored):
     invalid: Count
     duplicates: Count
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    failures: Annotated[dict[Text, Count], Field(max_length=32)] = {}
+    improvements: Annotated[tuple[tuple[Count, Ratio], ...], Field(max_length=500)] = ()
 
 
 class DecisionRecord(Stored):

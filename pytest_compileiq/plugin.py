@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
 _SESSION: pytest.StashKey[Session] = pytest.StashKey()
+_REPORTS: pytest.StashKey[_Reports] = pytest.StashKey()
+_PARTIAL = "compileiq_partial"
 _MARKER = (
     "tune(toolchain, *, name, space, workloads, objectives, engine, engine_options, budget, seed, timeout_s, "
     "min_speedup, min_effect, alpha, max_regression): search this benchmark's compiler controls with --tune, "
@@ -34,7 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
     config.addinivalue_line("markers", _MARKER)
     config.stash[_SETTINGS] = read_settings(config)
-    config.pluginmanager.register(_Reports(config), "compileiq-reports")
+    config.stash[_REPORTS] = _Reports(config)
+    config.pluginmanager.register(config.stash[_REPORTS], "compileiq-reports")
 
 
 @pytest.fixture
@@ -115,18 +118,37 @@ def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Generator[None, p
     from pytest_compileiq.session import REPORT
 
     carried: Any = report
-    if call.when == "setup":
+    if call.when == "setup" or report.failed:
         carried.compileiq_name = _session(item.config).name_of(item) or ""
     if call.when == "call" and (text := item.stash.get(REPORT, None)):
         carried.compileiq = text
+        del item.stash[REPORT]  # an item may run again
     return report
 
 
 class _Reports:
-    """Routes test reports, which name no config, to the session of the run."""
+    """Routes reports, which name no config, to the session of the run.
+
+    Attributes:
+        partial: a test was deselected, or a module could not be collected.
+    """
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
+        self.partial = False
+
+    def pytest_deselected(self) -> None:
+        """Note that the run is partial, whoever deselects."""
+        self.partial = True
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note a module that failed or was skipped."""
+        self.partial |= not report.passed
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Hear from a worker of xdist, where deselection happens."""
+        self.partial |= getattr(node, "workeroutput", {}).get(_PARTIAL, False)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take in one report of a tuned test."""
@@ -153,8 +175,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Judge the store, write the report, end the workers."""
     config = session.config
-    if _inside(config) is not None:
+    if _inside(config) is not None or config.option.collectonly:
         return
+    if hasattr(config, "workeroutput"):
+        config.workeroutput[_PARTIAL] = config.stash[_REPORTS].partial
     complete = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and _is_complete(session)
     ours = config.stash.get(_SESSION, None)
     if ours is None and complete and config.stash[_SETTINGS].acf_dir.is_dir():
@@ -172,20 +196,11 @@ def _is_complete(session: pytest.Session) -> bool:
     """Whether every test of the project was selected: only then is an unclaimed artifact an orphan."""
     config = session.config
     option = config.option
-    filtered = any(
-        getattr(option, name, None)
-        for name in ("keyword", "markexpr", "lf", "deselect", "ignore", "ignore_glob", "collectonly", "stepwise")
+    filtered = config.stash[_REPORTS].partial or any(
+        getattr(option, name, None) for name in ("lf", "ignore", "ignore_glob")
     )
     whole = config.args_source is not pytest.Config.ArgsSource.ARGS and config.invocation_params.dir == config.rootpath
-    return whole and not filtered and not session.shouldstop and not session.shouldfail and not _module_left_out(config)
-
-
-def _module_left_out(config: pytest.Config) -> bool:
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is None:
-        return True
-    reports = [*reporter.stats.get("error", []), *reporter.stats.get("skipped", [])]
-    return any(isinstance(report, pytest.CollectReport) for report in reports)
+    return whole and not filtered and not session.shouldstop and not session.shouldfail
 
 
 def _session(config: pytest.Config) -> Session:

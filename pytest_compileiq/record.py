@@ -39,9 +39,12 @@ def search_record(subject: Subject, tally: Tally, engine: str, seed: int) -> Sea
         invalid=sum(tally.invalid.values()),
         duplicates=tally.duplicates,
         seconds=round(tally.seconds, 1),
+        failures=dict(sorted(tally.invalid.items())),
+        improvements=tuple((number, float(f"{math.exp(-score):.4g}")) for number, score in tally.improvements[-MOST:]),
     )
 
 
+MOST = 100  # improvements; more are hardly ever made
 MOST_FRONT_POINTS = 16
 
 

@@ -15,7 +15,8 @@ from pytest_compileiq.model import Artifact, BuildResult, Claim, ControlsFile
 from pytest_compileiq.pool import EvaluationFailed, Pool
 from pytest_compileiq.prove import prove_again
 from pytest_compileiq.report.model import Check, ItemReport
-from pytest_compileiq.rules.gate import Decision, Verdict, recompute
+from pytest_compileiq.rules.gate import Decision, Verdict
+from pytest_compileiq.rules.recompute import recompute
 from pytest_compileiq.rules.staleness import Effect, Finding, choose, judge
 from pytest_compileiq.store import Store
 from pytest_compileiq.subject import Subject

@@ -10,6 +10,7 @@ from random import Random
 
 from pytest_compileiq.model import BuildResult, ControlsFile, Objective, SampleRow
 from pytest_compileiq.pool import Pool
+from pytest_compileiq.rules.slots import slot_value
 from pytest_compileiq.subject import Subject
 from pytest_compileiq.timing.sampler import plan_block
 
@@ -88,7 +89,9 @@ def exact_score(subject: Subject, objective: Objective, build: BuildResult) -> f
 
 
 def log_ratio(rows: Sequence[SampleRow], direction: str) -> float:
-    """Median log of tuned minus median log of baseline, lower is better."""
-    by_arm = {arm: [math.log(row.value) for row in rows if row.arm == arm] for arm in ("baseline", "tuned")}
-    ratio = statistics.median(by_arm["tuned"]) - statistics.median(by_arm["baseline"])
+    """Log of tuned over baseline, each the median or the tail of its samples; lower is better."""
+    baseline, tuned = (
+        slot_value(rows[0].objective, [row.value for row in rows if row.arm == arm]) for arm in ("baseline", "tuned")
+    )
+    ratio = math.log(tuned / baseline)
     return ratio if direction == "minimize" else -ratio

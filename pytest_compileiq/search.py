@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from types import FrameType
 
 from pytest_compileiq.builds import changed_beyond
 from pytest_compileiq.config import Budget
@@ -71,21 +75,24 @@ class Search:
             NotInjected: the first ACFs drawn leave the machine code as it is.
             CannotResume: the engine does not go on from ``earlier``.
         """
+        with suppress(KeyboardInterrupt), _noting_interrupts(self):
+            self._run(baseline, earlier)
+
+    def _run(self, baseline: BuildResult, earlier: Sequence[Batch]) -> None:
         self._baseline = baseline.digest
         self._seen[(baseline.digest, ())] = Told(Candidate({}), (0.0,) * len(self.subject.objectives))
-        try:
-            self._resume(earlier)
-            while not self._spent():
-                wanted = self._batch()
-                state = self.engine.checkpoint() if isinstance(self.engine, Checkpointed) else None
-                if not (asked := self.engine.ask(wanted)):
-                    break
-                self.journal.asked(wanted, asked, state)
-                self.engine.tell(self._evaluate(asked))
-        except KeyboardInterrupt:
-            self.interrupted = True
+        self._resume(earlier)
+        while not self._spent():
+            wanted = self._batch()
+            state = self.engine.checkpoint() if isinstance(self.engine, Checkpointed) else None
+            if not (asked := self.engine.ask(wanted)):
+                break
+            self.journal.asked(wanted, asked, state)
+            self.engine.tell(self._evaluate(asked))
 
     def _spent(self) -> bool:
+        if self.interrupted:
+            return True
         if self.budget.evaluations is not None:
             return self.tally.evaluations >= self.budget.evaluations
         return self.tally.seconds >= (self.budget.seconds or 0.0)
@@ -121,7 +128,6 @@ class Search:
 
     def _count(self, candidate: Candidate, one: Evaluated) -> Told:
         told = Told(candidate, one.scores, one.failure, one.duplicate)
-        self.tally.evaluations += 1
         self.tally.earlier_s = max(self.tally.earlier_s, one.seconds)
         if one.failure is not None and not one.duplicate:
             self.tally.fail(one.failure, one.reason)
@@ -131,6 +137,7 @@ class Search:
             controls = self.subject.resolved.render(candidate)
             self._keep(self._key(candidate, controls, one.digest), told, Scored(one.scores, controls))
         self._injected = self._injected or (candidate.blob is not None and one.digest not in ("", self._baseline))
+        self.tally.evaluations += 1
         return told
 
     # ── one batch ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -201,7 +208,7 @@ class Search:
         self._seen[key] = told
         if told.scores:
             self.scored[key] = scored
-            self.tally.best = min(self.tally.best, told.scores[0])
+            self.tally.score(told.scores[0])
 
     def _key(self, candidate: Candidate, controls: ControlsFile, digest: str) -> Key:
         """What makes two candidates one measurement: equal machine code and equal parameters."""
@@ -213,3 +220,21 @@ class Search:
     def _evaluated(self, told: Told, reason: str, digest: str = "", scored: Scored | None = None) -> Evaluated:
         samples = [list(asdict(row).values()) for row in scored.samples] if scored else []
         return Evaluated(told.scores, told.failure, reason, told.duplicate, digest, samples, self.tally.seconds)
+
+
+@contextmanager
+def _noting_interrupts(search: Search) -> Iterator[None]:
+    """Note a Ctrl-C besides raising it: raised within a destructor, an exception is lost."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        search.interrupted = True
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # no other may set a handler
+        yield
+        return
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from pytest_compileiq.marker import read_marker
 from pytest_compileiq.pool import Pool
 from pytest_compileiq.process import Guard
 from pytest_compileiq.replay import Replay
+from pytest_compileiq.report import github, junit
 from pytest_compileiq.report.html import write_html
 from pytest_compileiq.report.json import write_json
 from pytest_compileiq.report.model import ItemReport, RunReport
@@ -38,7 +40,9 @@ class Session:
         self.report = RunReport()
         self.claimed: set[str] = set()
         self.complete = True
+        self._outcomes: list[github.Outcome] = []
         self._items: list[pytest.Item] = []
+        self._became: dict[str, ItemReport] = {}
         self._owners: dict[str, list[str]] = {}
         self._build_dir: Path | None = None
         self._guard: Guard | None = None
@@ -142,6 +146,8 @@ class Session:
 
     def _keep(self, item: pytest.Item, report: ItemReport) -> None:
         item.stash[REPORT] = report.to_json()
+        others = [one for one in item.user_properties if not one[0].startswith(junit.PREFIX)]  # of an earlier try
+        item.user_properties[:] = [*others, *junit.properties(report)]
 
     def _progress(self, name: str) -> LineProgress:
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
@@ -186,16 +192,24 @@ class Session:
             self.claimed.add(name)
         elif name == "":
             self.complete = False
-        if text:
-            self.report.items.append(ItemReport.from_json(text))
+        item = ItemReport.from_json(text) if text else None
+        if item is not None:
+            self._became[item.nodeid] = item  # one that runs again counts once
+        file, line, _ = report.location
+        failure = report.longreprtext if report.failed else ""
+        self._outcomes.append(github.Outcome(report.nodeid, self._from_workspace(file), (line or 0) + 1, failure, item))
 
     def finish(self, *, complete: bool) -> int | None:
         """Judge what no test claimed, write the reports; returns the exit code to use, or None."""
+        self.report.items = list(self._became.values())
         problems = [one for one in self.store.health() if self._unclaimed(one.path)]
         self.report.store_problems = [one.problem for one in problems]
         if complete and self.complete and not self.settings.tune and self.settings.orphans != "ignore":
             self.report.orphans = sorted(set(self.store.names()) - self.claimed)
-        if not self._write_reports():
+        written = self._write_reports()
+        if os.environ.get("GITHUB_ACTIONS") == "true":
+            self._tell_github()
+        if not written:
             return pytest.ExitCode.USAGE_ERROR
         unhealthy = bool(problems) or (bool(self.report.orphans) and self.settings.orphans == "fail")
         return UNHEALTHY if unhealthy else None
@@ -212,6 +226,26 @@ class Session:
             self.report.store_problems.append(problem)
             return False
         return True
+
+    def _tell_github(self) -> None:
+        """Mark the tests' lines, and add to the job summary."""
+        lines = list(github.annotation_lines(self._outcomes, self.report.store_problems))
+        if path := os.environ.get("GITHUB_STEP_SUMMARY"):
+            try:
+                with Path(path).open("a", encoding="utf-8") as stream:
+                    stream.write(github.summary_text(self.report))
+            except OSError as error:
+                lines.append(f"::warning title=acf::the job summary could not be written: {error.strerror}")
+        if lines:
+            reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+            say: Callable[[str], None] = print if reporter is None else reporter.write_line
+            # A command counts only at the beginning of a line, and pytest may be within one of its dots.
+            say("\n" + "\n".join(lines))
+
+    def _from_workspace(self, file: str) -> str:
+        """A path from rootdir as one from the repository's root, where GitHub says which that is."""
+        path, workspace = self.settings.rootdir / file, os.environ.get("GITHUB_WORKSPACE")
+        return path.relative_to(workspace).as_posix() if workspace and path.is_relative_to(workspace) else file
 
     def _unclaimed(self, path: Path) -> bool:
         """Files of artifacts whose test ran fail that test instead."""

@@ -51,12 +51,12 @@ class Subject:
     @cached_property
     def objectives(self) -> tuple[Objective, ...]:
         """The objectives that this machine can take: ``energy`` may be absent, and then :attr:`absent` says why."""
-        return tuple(one for one in self.spec.objectives if one.metric != "energy" or self.absent is None)
+        return tuple(one for one in self.spec.objectives if one.measured != "energy" or self.absent is None)
 
     @cached_property
     def absent(self) -> str | None:
         """Why the energy that the marker asks for is not measured here, or None."""
-        asked = any(one.metric == "energy" for one in self.spec.objectives)
+        asked = any(one.measured == "energy" for one in self.spec.objectives)
         return why_no_energy(self.resolved.clock) if asked else None
 
     @property

@@ -93,7 +93,7 @@ class MlflowTracker:
         experiment = held.experiment_id if held else self._client.create_experiment("pytest-compileiq")
         self._run = self._client.create_run(experiment, run_name=f"{benchmark} {target}").info.run_id
         self._metrics, self._best = tuple(metrics), {}
-        for name, value in {"benchmark": benchmark, "target": target, **parameters}.items():
+        for name, value in {**parameters, "benchmark": benchmark, "target": target}.items():
             self._client.log_param(self._run, name.replace("'", "").replace("--", ""), value[:500])
 
     def evaluated(self, number: int, candidate: Candidate, one: Evaluated) -> None:

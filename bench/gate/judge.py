@@ -7,10 +7,10 @@ from itertools import groupby
 from pathlib import Path
 
 import numpy as np
+
 from gate.judges import BLOCK, GATE, INTERLEAVED, JUDGES, RECIPES, Gated, gate, replay, slots, welch
 from gate.rates import Rate, in_full, percent, pooled, select, table, write
 from gate.trials import GAINS, KERNELS, Trial, recorded
-
 from pytest_compileiq.model import Thresholds
 from pytest_compileiq.rules.gate import QUADS, SAMPLES, Evidence, Verdict
 

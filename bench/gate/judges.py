@@ -6,10 +6,10 @@ Samples are seconds, the last axis in the order taken; leading axes are trials.
 from dataclasses import dataclass
 
 import numpy as np
-from gate.trials import Floats
 from numpy.typing import NDArray
 from scipy import stats
 
+from gate.trials import Floats
 from pytest_compileiq.model import Thresholds
 from pytest_compileiq.rules.gate import LOOKS, Decision, Evidence, Verdict, judge_gain, judge_replay
 

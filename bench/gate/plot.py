@@ -7,12 +7,13 @@ from pathlib import Path
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
+
 from gate.judge import CONDITIONS
 from gate.judges import BLOCK, GATE, JUDGES
 from gate.rates import Rate, pooled, read, select
 from gate.simulate import NOISES
 from gate.trials import GAINS
-from matplotlib.axes import Axes
 
 PAGES = Path(__file__).parents[2] / "docs" / "explanation"
 ALPHA = 0.01

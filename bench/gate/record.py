@@ -16,9 +16,9 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
+
 from gate.trials import GAINS, KERNELS, ONE_PROCESS_QUADS, PROCESSES, ROWS, Cell, Floats, Trial, save
 from machine import describe
-
 from pytest_compileiq.model import Arm
 from pytest_compileiq.rules.gate import QUADS, SAMPLES
 from pytest_compileiq.timing.cpu import CpuClock

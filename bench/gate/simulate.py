@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from gate.judges import BLOCK, GATE, gate, replay, welch
-from gate.rates import Rate, in_full, percent, pooled, select, table, write
-from gate.trials import ONE_PROCESS_QUADS, PROCESSES, Floats
 from numpy.random import Generator
 from scipy.signal import lfilter
 from scipy.special import stdtr
 
+from gate.judges import BLOCK, GATE, gate, replay, welch
+from gate.rates import Rate, in_full, percent, pooled, select, table, write
+from gate.trials import ONE_PROCESS_QUADS, PROCESSES, Floats
 from pytest_compileiq.model import Thresholds
 from pytest_compileiq.rules.gate import LOOKS, QUADS, SAMPLES, Verdict
 

@@ -74,7 +74,9 @@ def _lines(name: str, artifact: Artifact) -> Iterator[str]:
             yield f"    {metric} {before}{after}"
     yield from (f"  source     {path} {digest[:8]}" for path, digest in artifact.fingerprint.sources.items())
     search = artifact.search
-    spent = f"{search.evaluations} evaluations, {search.invalid} invalid, {search.duplicates} duplicates"
+    reasons = ", ".join(f"{count} {kind}" for kind, count in search.failures.items())
+    invalid = f"{search.invalid} invalid{f' ({reasons})' if reasons else ''}"
+    spent = f"{search.evaluations} evaluations, {invalid}, {search.duplicates} duplicates"
     yield f"  search     {search.engine}, seed {search.seed}: {spent}, {search.seconds:g} s"
     provenance = artifact.provenance
     dirty = {True: ", dirty", False: "", None: ""}[provenance.dirty]

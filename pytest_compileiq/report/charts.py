@@ -17,9 +17,9 @@ from pytest_compileiq.report.scale import (
     limits_by_fences,
     limits_within,
     padded,
-    quantile,
     unit_for,
 )
+from pytest_compileiq.rules.slots import quantile
 
 ARMS: tuple[Arm, ...] = ("baseline", "tuned")
 MAX_POINTS = 300  # a chart; beyond it every n-th slot is drawn, and the note says so
@@ -31,7 +31,7 @@ Block = list[tuple[int, "Slot"]]  # one process: each slot with its place in the
 
 @dataclass(frozen=True)
 class Slot:
-    """One slot of the measurement: the median of its samples, in the metric's unit."""
+    """One slot of the measurement: the median of its samples, or the tail that is claimed, in the metric's unit."""
 
     process: int
     arm: Arm
@@ -133,6 +133,26 @@ def front(points: Sequence[tuple[float, float, bool]], names: tuple[str, str], i
         ident, 192, f"Pareto front: {names[1]} against {names[0]}", f"{len(points)} points: {listed}.",
         _y_axis(up, units[1]), _x_axis(across, units[0], names[0], y=156), join(series),
         _label(_LEFT, 12, _named(names[1], units[1]), "start"),
+    )  # fmt: skip
+    return Chart(svg)
+
+
+def convergence(improvements: Sequence[tuple[int, float]], evaluations: int, ident: str) -> Chart | None:
+    """The best gain found so far after each evaluation, as a step line; None when there is nothing to draw."""
+    gains = [1.0, *(gain for _, gain in improvements)]
+    if not improvements or not drawable(gains):
+        return None
+    times = Unit(1.0, "x")
+    across = Scale(0, max(evaluations, improvements[-1][0], 1), _LEFT, WIDTH - _RIGHT - 8)
+    up = Scale(*padded(min(gains), max(gains)), 150, 22)
+    steps = "".join(f"H{_short(across(number))}V{_short(up(gain))}" for number, gain in improvements)
+    line = f"M{_short(across(0))} {_short(up(1.0))}{steps}H{_short(across(evaluations))}"
+    listed = "; ".join(f"{times.text(gain)} after {number}" for number, gain in improvements[-20:])
+    svg = _svg(
+        ident, 192, "Convergence of the search", f"Best gain over the baseline so far: {listed} evaluations.",
+        _y_axis(up, times), _x_axis(across, Unit(1.0, ""), "evaluations", y=156),
+        tag("path", class_="median tuned", d=line),
+        _label(_LEFT, 12, "best gain over the baseline so far", "start"),
     )  # fmt: skip
     return Chart(svg)
 

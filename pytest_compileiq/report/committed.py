@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -11,6 +10,7 @@ from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import Artifact, SampleRow
 from pytest_compileiq.report.charts import Slot
 from pytest_compileiq.report.model import Check, ItemReport, RunReport
+from pytest_compileiq.rules.slots import slot_value
 from pytest_compileiq.store import Store
 
 MAX_CHARTED_CLAIMS = 8  # an artifact; the rest stands in the table of claims
@@ -79,7 +79,7 @@ def _slots_by_claim(store: Store, name: str, artifact: Artifact) -> dict[int, li
 
 
 def slots_of(rows: Iterable[SampleRow]) -> list[Slot]:
-    """Slots in the order they were measured; a slot's value is the median of its samples, as in the gate."""
+    """Slots in the order they were measured; a slot's value is the gate's."""
     ordered = sorted(rows, key=_place)
     return [_slot(list(group)) for _, group in itertools.groupby(ordered, key=_place)]
 
@@ -89,5 +89,5 @@ def _place(row: SampleRow) -> tuple[int, int, int, str]:
 
 
 def _slot(rows: list[SampleRow]) -> Slot:
-    value = statistics.median(row.value for row in rows)
+    value = slot_value(rows[0].objective, [row.value for row in rows])
     return Slot(rows[0].process, rows[0].arm, value, any(row.dropped for row in rows))

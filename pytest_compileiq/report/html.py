@@ -86,7 +86,8 @@ def _legend() -> Html:
         for arm in ("baseline", "tuned")
     ]
     text = (
-        "A point is a slot, the median of its samples; a box holds the middle half, its whiskers 5 % to 95 %, "
+        "A point is a slot: the median of its samples, of runtime@p99 their 99 % quantile. "
+        "A box holds the middle half, its whiskers 5 % to 95 %, "
         "its bar the median. Shaded stripes are processes. Samples are those committed with the claim."
     )
     return tag("p", marks[0], " baseline ", marks[1], " tuned. ", text, class_="legend")

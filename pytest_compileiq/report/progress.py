@@ -30,7 +30,8 @@ class Progress(Protocol):
 class Tally:
     """What a search has spent and found, ``earlier_s`` of it in runs that were killed.
 
-    ``best`` is a log-ratio to the baseline, negative is better.
+    ``best`` is a log-ratio to the baseline, negative is better. ``improvements`` are the evaluations, from 1, that were
+    better than all before, with their scores.
     """
 
     started: float = field(default_factory=time.monotonic)
@@ -38,6 +39,7 @@ class Tally:
     evaluations: int = 0
     duplicates: int = 0
     best: float = 0.0
+    improvements: list[tuple[int, float]] = field(default_factory=list)
     invalid: dict[str, int] = field(default_factory=dict)
     first_reason: dict[str, str] = field(default_factory=dict)
 
@@ -45,6 +47,12 @@ class Tally:
     def seconds(self) -> float:
         """Wall time since the start, of earlier runs of the same search too."""
         return time.monotonic() - self.started + self.earlier_s
+
+    def score(self, score: float) -> None:
+        """Take in the first objective's score of the evaluation that is about to be counted."""
+        if score < self.best:
+            self.best = score
+            self.improvements.append((self.evaluations + 1, score))
 
     def fail(self, kind: str, reason: str) -> None:
         """Count one invalid evaluation and keep the first reason of its kind."""

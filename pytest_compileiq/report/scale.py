@@ -6,6 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytest_compileiq.model import tail_of
+from pytest_compileiq.rules.slots import quantile
+
 DRAWABLE = 1e100  # beyond it a span, a sum or a square may overflow
 _UNITS = {"runtime": "s", "compile_time": "s", "energy": "J"}
 _PREFIXES = ((1e-9, "n"), (1e-6, "µ"), (1e-3, "m"), (1.0, ""))
@@ -27,12 +30,13 @@ class Unit:
 
 def unit_for(objective: str, magnitude: float) -> Unit:
     """The SI unit in which ``magnitude`` is at least 1, or the bare number of an objective that has no unit."""
-    if objective not in _UNITS:
+    measured, _ = tail_of(objective)
+    if measured not in _UNITS:
         return Unit(1.0, "")
     size, prefix = next(
         ((size, prefix) for size, prefix in reversed(_PREFIXES) if abs(magnitude) >= size), _PREFIXES[0]
     )
-    return Unit(size, prefix + _UNITS[objective])
+    return Unit(size, prefix + _UNITS[measured])
 
 
 @dataclass(frozen=True)
@@ -93,11 +97,3 @@ def padded(low: float, high: float) -> tuple[float, float]:
     """Limits with room at both ends, and never of no width."""
     room = max((high - low) * _PADDING, max(abs(low), abs(high)) * 1e-6, 1e-30)
     return low - room, high + room
-
-
-def quantile(ordered: Sequence[float], share: float) -> float:
-    """The quantile of sorted values, interpolated (Hyndman and Fan 1996, definition 7; numpy's default)."""
-    position = share * (len(ordered) - 1)
-    index = min(int(position), len(ordered) - 1)
-    following = ordered[min(index + 1, len(ordered) - 1)]
-    return ordered[index] + (position - index) * (following - ordered[index])

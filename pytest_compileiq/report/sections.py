@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pytest_compileiq.model import Artifact, Claim, CodePair
-from pytest_compileiq.report.charts import Chart, distribution, front, interval, run_order
+from pytest_compileiq.report.charts import Chart, convergence, distribution, front, interval, run_order
 from pytest_compileiq.report.committed import MAX_CHARTED_CLAIMS, Committed
 from pytest_compileiq.report.markup import Html, join, tag
 from pytest_compileiq.report.model import ItemReport
@@ -98,6 +98,8 @@ def _of_artifact(committed: Committed, ident: str, domain: Domain) -> Iterator[H
         rows = [row for entry, pair in artifact.code.items() for row in _code_rows(entry, pair)]
         metrics = table("Exact metrics by entry function", ("Entry", "Metric", "Baseline", "Tuned"), rows)
         yield _folded("Machine code", metrics, unfolded=not committed.slots)
+    if chart := convergence(artifact.search.improvements, artifact.search.evaluations, f"{ident}-search"):
+        yield tag("div", _figure(chart, "Convergence of the search, by its own scores"), class_="figures")
     yield _folded("Controls and search", facts(_controls(artifact)), *_knobs(artifact))
     yield _folded("Environment", facts(_environment(artifact)))
     yield _folded("Fingerprint", facts(_fingerprint(artifact)))
@@ -183,7 +185,8 @@ def _controls(artifact: Artifact) -> Iterator[tuple[str, str]]:
     search = artifact.search
     yield "engine", f"{search.engine}, seed {search.seed}, space {search.space[:_DIGEST]}"
     yield "spent", f"{search.evaluations} evaluations in {search.seconds:g} s"
-    yield "invalid", f"{search.invalid} candidates did not compile, crashed, hung or were wrong"
+    reasons = ", ".join(f"{count} {kind}" for kind, count in search.failures.items())
+    yield "invalid", f"{search.invalid} candidates{f': {reasons}' if reasons else ''}"
     yield "duplicates", f"{search.duplicates} by machine code"
 
 

@@ -12,8 +12,9 @@ from typing import Literal
 
 import numpy as np
 
-from pytest_compileiq.errors import ClaimMismatch, StoreError
-from pytest_compileiq.model import Claim, SampleRow, Summary, Thresholds
+from pytest_compileiq.errors import StoreError
+from pytest_compileiq.model import SampleRow, Summary, Thresholds
+from pytest_compileiq.rules.slots import samples_needed, slot_value
 from pytest_compileiq.rules.stats import (
     Floats,
     cohens_d,
@@ -34,7 +35,6 @@ MAX_DROPPED = 0.25
 REPLAY_FLOOR = 0.005
 REPLAY_REFUTE_TAIL = 0.005
 REPLAY_PROVE_TAIL = 0.05
-RELATIVE_TOLERANCE = 1e-6
 Direction = Literal["minimize", "maximize"]
 
 
@@ -112,7 +112,10 @@ class Decision:
 
 
 def gather(rows: Sequence[SampleRow], direction: Direction) -> Evidence:
-    """Arrange raw samples as evidence; a slot's value is the median of its samples.
+    """Arrange raw samples of one objective as evidence; a slot's value is the median of its samples, or their tail.
+
+    A tail's interval is valid as the median's is: its unit is the process, whose quantiles are one observation
+    (Kalibera and Jones, Rigorous Benchmarking in Reasonable Time, ISMM 2013, section 5), not the single sample.
 
     Raises:
         StoreError: the rows are no complete design (each process the same quads, each quad two slots an arm, each slot
@@ -126,8 +129,13 @@ def gather(rows: Sequence[SampleRow], direction: Direction) -> Evidence:
         raise StoreError(
             f"the samples are not complete: {len(slots)} slots for {len(processes)} processes of {len(quads)} quads"
         )
-    values: dict[str, Floats] = {arm: np.full((len(processes), len(quads), 2), np.nan) for arm in ("baseline", "tuned")}
     counts = {len(samples) for samples in slots.values()}
+    needed = samples_needed(rows[0].objective, 1)
+    if min(counts) < needed:
+        raise StoreError(
+            f"the samples are not complete: {rows[0].objective} needs {needed} a slot, and one has {min(counts)}"
+        )
+    values: dict[str, Floats] = {arm: np.full((len(processes), len(quads), 2), np.nan) for arm in ("baseline", "tuned")}
     for p, process in enumerate(processes):
         for q, quad in enumerate(quads):
             for arm in ("baseline", "tuned"):
@@ -151,7 +159,7 @@ def _slot_value(samples: Sequence[SampleRow]) -> float:
         raise StoreError(f"process {samples[0].process}, quad {samples[0].quad}: a sample is not a positive number")
     if any(sample.dropped for sample in samples):
         return math.nan
-    return float(np.median([sample.value for sample in samples]))
+    return slot_value(samples[0].objective, [sample.value for sample in samples])
 
 
 def overall_p(evidence: Evidence, thresholds: Thresholds, *, seed: int, level: float) -> float:
@@ -271,60 +279,6 @@ def summarise(values: Floats) -> Summary:
     p5, p50, p95, p99 = (float(value) for value in np.percentile(flat, [5, 50, 95, 99]))
     std = float(flat.std(ddof=1)) if flat.size > 1 else 0.0
     return Summary(n=int(flat.size), mean=float(flat.mean()), std=std, p5=p5, p50=p50, p95=p95, p99=p99)
-
-
-def recompute(claim: Claim, rows: Sequence[SampleRow], *, thresholds: Thresholds, direction: Direction) -> None:
-    """Repeat a measured claim's decision from its committed samples.
-
-    Raises:
-        ClaimMismatch: a number differs by more than 1e-6 of itself, or the samples do not prove the claim.
-        StoreError: the samples are no complete design.
-    """
-    where = f"the claim for workload {claim.workload!r} on {claim.device}"
-    if claim.test is None:
-        raise ClaimMismatch(f"{where} records no test")
-    foreign = [
-        row
-        for row in rows
-        if (row.device, row.workload, row.objective) != (claim.device, claim.workload, claim.objective)
-    ]
-    if foreign:
-        raise ClaimMismatch(f"{where}: its samples hold rows of {foreign[0].workload!r} on {foreign[0].device}")
-    evidence = gather(rows, direction)
-    level = claim.test.level
-    if not 0 < level <= thresholds.alpha / len(LOOKS) * (1 + RELATIVE_TOLERANCE):
-        raise ClaimMismatch(
-            f"{where}: test.level = {level!r}, and alpha {thresholds.alpha:g} over {len(LOOKS)} looks allows "
-            f"{thresholds.alpha / len(LOOKS):.3g}"
-        )
-    if claim.kind == "gain":
-        decision = judge_gain(evidence, thresholds, level=level, seed=claim.test.seed, flips=claim.test.flips)
-    else:
-        decision = judge_non_inferior(evidence, thresholds, level=level)
-    for name, found in _numbers(decision, evidence):
-        recorded = _recorded(claim, name)
-        if not math.isclose(recorded, found, rel_tol=RELATIVE_TOLERANCE, abs_tol=1e-15):
-            raise ClaimMismatch(f"{where}: {name} = {recorded!r}, and its samples give {found!r}")
-    if decision.verdict is not Verdict.PROVEN:
-        raise ClaimMismatch(f"{where}: its samples do not prove it: {decision.reason}")
-
-
-def _numbers(decision: Decision, evidence: Evidence) -> list[tuple[str, float]]:
-    """What a claim records and its samples determine."""
-    numbers: list[tuple[str, float]] = [
-        (name, getattr(decision, name)) for name in ("speedup", "speedup_low", "speedup_high", "p_value", "cohens_d")
-    ]
-    numbers.append(("test.processes", evidence.processes))
-    for arm, values in (("baseline", evidence.baseline), ("tuned", evidence.tuned)):
-        numbers += [(f"{arm}.{key}", value) for key, value in summarise(values).model_dump().items()]
-    return numbers
-
-
-def _recorded(claim: Claim, name: str) -> float:
-    value: object = claim
-    for part in name.split("."):
-        value = getattr(value, part)
-    return float(value) if isinstance(value, int | float) else math.nan
 
 
 def _measured(evidence: Evidence, level: float) -> Decision:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Generic, TypeVar
 
-from pytest_compileiq.model import Arm
+from pytest_compileiq.model import Arm, tail_of
+from pytest_compileiq.rules.slots import samples_needed
 from pytest_compileiq.timing.base import Clock
 from pytest_compileiq.timing.watch import Disturbed, undisturbed
 
@@ -20,11 +21,19 @@ Call = Callable[[], object]
 
 @dataclass(frozen=True)
 class BlockPlan:
-    """What one block does: which arm's body is the outer one, the order of slots, samples per slot."""
+    """What one block does: which arm's body is the outer one, the order of slots, samples per slot.
+
+    ``single`` samples are of one call each, however short it is: the tail of means would be no tail of calls.
+    """
 
     outer: Arm
     quads: tuple[str, ...]
     samples: int
+    single: bool = False
+
+    def of(self, metric: str) -> BlockPlan:
+        """This plan for one metric: a tail needs more samples, of single calls."""
+        return replace(self, samples=samples_needed(metric, self.samples), single=metric != tail_of(metric)[0])
 
     @property
     def inner(self) -> Arm:
@@ -76,6 +85,7 @@ def sample_calls(
     """
     with _quiet():
         repeats = max(_repeats(arm, calls[arm], clock, tick) for arm in ("baseline", "tuned"))
+        repeats = 1 if plan.single else repeats
 
         def once(arm: Arm) -> float:
             tick()

@@ -169,7 +169,13 @@ def test_acfs_that_never_reach_the_compiler_stop_the_search_at_once(tmp_path):
     ))  # fmt: skip
     (project.root / "conftest.py").write_text(deaf)
     output = project.pytest("--tune", "--tune-budget=100", code=1)
-    assert "ACFs in a row change no machine code, so they do not reach the compiler" in output
+    assert "ACFs in a row change no machine code, so controls do not reach the compiler" in output
+    pack = tmp_path / "debug"
+    pack.mkdir()
+    (pack / "a.acf").write_bytes(b"first by name")
+    (pack / "ptxas-O0.acf").write_bytes(b"the debug pack's")
+    output = project.pytest("--tune", "--tune-engine=pack", f"--tune-from={pack}", code=1)
+    assert "ptxas-O0.acf changes no machine code, so controls do not reach the compiler" in output
 
 
 def test_a_space_for_another_compiler_is_refused_before_anything_is_searched(tmp_path):

@@ -225,7 +225,7 @@ def test_a_run_writes_its_page_beside_its_json_from_the_controller_alone(tuned):
     page = (tuned.root / "out" / "run.html").read_text(encoding="utf-8")
     (item,) = json.loads((tuned.root / "out" / "run.json").read_text())["items"]
     assert item["verdict"] in page and item["nodeid"] in page
-    assert page.count("<article") == 1 and page.count('class="chart"') == 2
+    assert page.count("<article") == 1 and page.count('class="chart"') == 3
     assert "--acf-check=replay" in page  # why speed was not checked
 
 

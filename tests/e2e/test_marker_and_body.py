@@ -18,6 +18,12 @@ BAD_MARKERS = {
     "no workloads": ("Cc('kernel.c'), workloads={}", "workloads={}"),
     "all weights zero": ("Cc('kernel.c'), workloads={'a': dict(weight=0)}", "every weight is 0"),
     "a bad objective": ("Cc('kernel.c'), objectives=['runtime']", "minimize('runtime')"),
+    "a tail of a count": (
+        "Cc('kernel.c'), objectives=[minimize('code_bytes', at='p99')]",
+        "minimize('code_bytes', at='p99'): expected p50, p95 or p99 of energy or runtime",
+    ),
+    "a tail that is none": ("Cc('kernel.c'), objectives=[minimize('runtime', at='max')]", "at='max'"),
+    "a metric's bad name": ("Cc('kernel.c'), objectives=[minimize('Run Time')]", "objective 'Run Time'"),
     "a bad budget": ("Cc('kernel.c'), budget='soon'", "budget='soon'"),
     "a missing source": ("Cc('absent.c')", "absent.c"),
     "a missing compiler": ("Cc('kernel.c', compiler='no-such-gcc')", "no-such-gcc"),

@@ -82,6 +82,17 @@ def test_throughput(acf, x):
     acf.record(throughput=LENGTH / seconds, temperature=37)
 
 
+@pytest.mark.tune(
+    Cc("squares.c", flags="-O0"),
+    space={"-O3": literal("", knockout_prob=0.5)},
+    objectives=[minimize("runtime", at="p95")],
+)
+def test_tail(acf, x):
+    squares = acf.build().load().squares
+    arguments = x.ctypes.data_as(ctypes.c_void_p), ctypes.c_int(LENGTH)
+    acf.measure(lambda: squares(*arguments))
+
+
 @pytest.mark.tune(Cc("program.c", flags="-O0", output="executable"), space={"-O": choice([2, 3])})
 def test_program(acf):
     done = subprocess.run([acf.build().load()], capture_output=True, text=True, check=True)
@@ -163,13 +174,17 @@ def test_what_a_test_hands_over_is_tuned_proven_and_replayed(project):
     made = project(FILES)
     made.pytest("--tune", "--tune-budget=2", code=0)
     falls = {}
-    for name, objective in {"program": "runtime", "throughput": "throughput", "compile": "compile_time"}.items():
+    objectives = {"program": "runtime", "throughput": "throughput", "compile": "compile_time", "tail": "runtime@p95"}
+    for name, objective in objectives.items():
         claim = claim_of(made, name)
         assert (claim["objective"], claim["kind"]) == (objective, "gain")
         assert claim["speedup_low"] > 1.005
         assert f",default,{objective},0," in (made.root / "acf" / name / claim["samples"]).read_text()
         falls[name] = claim["tuned"]["p50"] < claim["baseline"]["p50"]
-    assert falls == {"program": True, "throughput": False, "compile": True}
+    assert falls == {"program": True, "throughput": False, "compile": True, "tail": True}
+    tail = claim_of(made, "tail")
+    rows = (made.root / "acf" / "tail" / tail["samples"]).read_text().splitlines()[1:]
+    assert len(rows) == tail["test"]["processes"] * 4 * 4 * 20
 
     made.pytest("--acf-check=replay", "--acf-report=report.json", code=0)
     items = json.loads((made.root / "report.json").read_text())["items"]

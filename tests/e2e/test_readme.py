@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_compileiq import config as config_module
 from tests.e2e.conftest import Project
 
 ROOT = Path(__file__).parents[2]
@@ -37,14 +38,6 @@ def test_the_readme_benchmark_is_tuned_and_then_goes_stale_as_shown(demo):
 
 
 def test_the_readme_names_every_option_and_setting():
-    config = (
-        (ROOT / "pytest_compileiq" / "config.py").read_text(encoding="utf-8")
-        if (ROOT / "pytest_compileiq").exists()
-        else ""
-    )
-    for name in set(re.findall(r'"(--(?:tune|acf)[a-z-]*|(?:acf|tune)_[a-z_]+)"', config)) - {
-        "tune_engine",
-        "acf_dir",
-        "tune_new_only",
-    }:
-        assert f"`{name}" in README or name in README, name
+    config = Path(config_module.__file__).read_text(encoding="utf-8")
+    for name in set(re.findall(r'"(--(?:tune|acf)[a-z-]*|(?:acf|tune)_[a-z_]+)"', config)):
+        assert name in README or f"--{name.replace('_', '-')}" in README, name

@@ -43,7 +43,15 @@ def make_artifact(**changes) -> Artifact:
             )
         },
         "search": SearchRecord(
-            engine="ga", seed=1, space="0" * 64, evaluations=3, invalid=1, duplicates=1, seconds=1.5
+            engine="ga",
+            seed=1,
+            space="0" * 64,
+            evaluations=30,
+            invalid=3,
+            duplicates=1,
+            seconds=1.5,
+            failures={"compile": 2, "crash": 1},
+            improvements=((2, 1.1), (17, 1.255)),
         ),
         "claims": (
             Claim(

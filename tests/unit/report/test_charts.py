@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 from pytest_compileiq.report.charts import (
     MAX_POINTS,
     Slot,
+    convergence,
     distribution,
     front,
     interval,
     interval_domain,
     run_order,
 )
-from pytest_compileiq.report.scale import Scale, Unit, padded, quantile, unit_for
+from pytest_compileiq.report.scale import Scale, Unit, padded, unit_for
+from pytest_compileiq.rules.slots import quantile
 from tests.unit.report.pages import make_slots
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -45,6 +47,13 @@ def test_whatever_the_samples_hold_no_coordinate_leaves_the_chart(drawn):
 @settings(max_examples=100, deadline=None)
 def test_whatever_the_front_holds_no_coordinate_leaves_the_chart(points):
     chart = front(points, ("runtime", "registers"), "c")
+    assert chart is None or all(-1 <= one <= 401 for one in coordinates(chart.svg))
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**6), finite.map(abs)), max_size=10), st.integers(0, 10**6))
+@settings(max_examples=100, deadline=None)
+def test_whatever_a_search_has_found_no_coordinate_leaves_the_chart(improvements, evaluations):
+    chart = convergence(improvements, evaluations, "c")
     assert chart is None or all(-1 <= one <= 401 for one in coordinates(chart.svg))
 
 

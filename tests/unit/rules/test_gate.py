@@ -18,9 +18,9 @@ from pytest_compileiq.rules.gate import (
     judge_non_inferior,
     judge_replay,
     overall_p,
-    recompute,
     summarise,
 )
+from pytest_compileiq.rules.recompute import recompute
 
 LEVEL = 0.01 / len(LOOKS)
 DEFAULT = Thresholds()

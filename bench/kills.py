@@ -1,0 +1,115 @@
+"""Searches killed at random moments: is a finished evaluation lost or made twice, an artifact torn, a process left?
+
+One search after the other of a C kernel's size, each killed again and again by SIGKILL until it gets through.
+
+    python bench/kills.py [--kills 100] [--budget 120] [--seed 0]
+"""
+
+import argparse
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from pathlib import Path
+
+from machine import describe
+
+KERNEL = Path(__file__).parents[1] / "tests" / "kernels" / "wire.c"
+TEST = """\
+import pytest
+from pytest_compileiq import Cc, minimize
+
+@pytest.mark.tune(Cc("wire.c", flags="-O2"), objectives=[minimize("code_bytes")])
+def test_wire(acf):
+    acf.build()
+"""
+MARK = "COMPILEIQ_KILLS_BENCH"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--budget", type=int, default=120)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    print(describe())
+    coins = random.Random(options.seed)
+    kills = searches = lost = repeated = torn = 0
+    with tempfile.TemporaryDirectory() as home:
+        while kills < options.kills:
+            project = make_project(Path(home) / str(searches))
+            searches += 1
+            kept: list[tuple[object, ...]] = []
+            while True:
+                process = start(project, options.budget, searches)
+                ended = wait(process, 0.2 + 4 * coins.random())
+                now = finished(project)
+                if ended:
+                    break
+                kills += 1
+                lost += kept != now[: len(kept)]
+                repeated += len({row[1:] for row in now}) != len(now)
+                kept = now
+            for metadata in project.glob("acf/*/*.toml"):
+                torn += tomllib.loads(metadata.read_text())["search"]["evaluations"] != options.budget
+            torn += not list(project.glob("acf/*/*.toml"))
+        time.sleep(1)
+        left = alive()
+    print(
+        f"{kills} kills over {searches} searches of {options.budget} evaluations: {lost} lost, {repeated} repeated, "
+        f"{torn} artifacts torn or missing, {left} processes left"
+    )
+
+
+def make_project(root: Path) -> Path:
+    root.mkdir()
+    (root / "pytest.ini").touch()
+    (root / "wire.c").write_bytes(KERNEL.read_bytes())
+    (root / "test_wire.py").write_text(TEST)
+    return root
+
+
+def start(project: Path, budget: int, seed: int) -> subprocess.Popen[bytes]:
+    argv = [sys.executable, "-m", "pytest", "-q", "--tune", f"--tune-budget={budget}", f"--tune-seed={seed}"]
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen(argv, cwd=project, stdout=quiet, stderr=quiet, env={**os.environ, MARK: "1"})
+
+
+def wait(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Whether it ended by itself within ``seconds``; else it is killed."""
+    try:
+        return process.wait(timeout=seconds) == 0
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        return False
+
+
+def finished(project: Path) -> list[tuple[object, ...]]:
+    """Every finished evaluation in the journal: its number first, then its batch and place."""
+    try:
+        with sqlite3.connect(f"file:{project}/.compileiq/journal.sqlite3?mode=ro", uri=True, timeout=30) as journal:
+            query = "SELECT number, batch, place FROM evaluation ORDER BY number"
+            return journal.execute(query).fetchall()
+    except sqlite3.OperationalError:  # not made yet
+        return []
+
+
+def alive() -> int:
+    """Processes that a search started and that outlived it."""
+    found = 0
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            found += f"{MARK}=1".encode() in environ.read_bytes().split(b"\0")
+        except OSError:
+            continue
+    return found
+
+
+if __name__ == "__main__":
+    main()

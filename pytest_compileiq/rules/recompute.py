@@ -1,0 +1,76 @@
+"""A committed claim against its committed samples, on any machine: the same decision, number by number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from pytest_compileiq.errors import ClaimMismatch
+from pytest_compileiq.model import Claim, SampleRow, Thresholds
+from pytest_compileiq.rules.gate import (
+    LOOKS,
+    Decision,
+    Direction,
+    Evidence,
+    Verdict,
+    gather,
+    judge_gain,
+    judge_non_inferior,
+    summarise,
+)
+
+RELATIVE_TOLERANCE = 1e-6
+
+
+def recompute(claim: Claim, rows: Sequence[SampleRow], *, thresholds: Thresholds, direction: Direction) -> None:
+    """Repeat a measured claim's decision from its committed samples.
+
+    Raises:
+        ClaimMismatch: a number differs by more than 1e-6 of itself, or the samples do not prove the claim.
+        StoreError: the samples are no complete design.
+    """
+    where = f"the claim for workload {claim.workload!r} on {claim.device}"
+    if claim.test is None:
+        raise ClaimMismatch(f"{where} records no test")
+    foreign = [
+        row
+        for row in rows
+        if (row.device, row.workload, row.objective) != (claim.device, claim.workload, claim.objective)
+    ]
+    if foreign:
+        raise ClaimMismatch(f"{where}: its samples hold rows of {foreign[0].workload!r} on {foreign[0].device}")
+    evidence = gather(rows, direction)
+    level = claim.test.level
+    if not 0 < level <= thresholds.alpha / len(LOOKS) * (1 + RELATIVE_TOLERANCE):
+        raise ClaimMismatch(
+            f"{where}: test.level = {level!r}, and alpha {thresholds.alpha:g} over {len(LOOKS)} looks allows "
+            f"{thresholds.alpha / len(LOOKS):.3g}"
+        )
+    if claim.kind == "gain":
+        decision = judge_gain(evidence, thresholds, level=level, seed=claim.test.seed, flips=claim.test.flips)
+    else:
+        decision = judge_non_inferior(evidence, thresholds, level=level)
+    for name, found in _numbers(decision, evidence):
+        recorded = _recorded(claim, name)
+        if not math.isclose(recorded, found, rel_tol=RELATIVE_TOLERANCE, abs_tol=1e-15):
+            raise ClaimMismatch(f"{where}: {name} = {recorded!r}, and its samples give {found!r}")
+    if decision.verdict is not Verdict.PROVEN:
+        raise ClaimMismatch(f"{where}: its samples do not prove it: {decision.reason}")
+
+
+def _numbers(decision: Decision, evidence: Evidence) -> list[tuple[str, float]]:
+    """What a claim records and its samples determine."""
+    numbers: list[tuple[str, float]] = [
+        (name, getattr(decision, name)) for name in ("speedup", "speedup_low", "speedup_high", "p_value", "cohens_d")
+    ]
+    numbers.append(("test.processes", evidence.processes))
+    for arm, values in (("baseline", evidence.baseline), ("tuned", evidence.tuned)):
+        numbers += [(f"{arm}.{key}", value) for key, value in summarise(values).model_dump().items()]
+    return numbers
+
+
+def _recorded(claim: Claim, name: str) -> float:
+    value: object = claim
+    for part in name.split("."):
+        value = getattr(value, part)
+    return float(value) if isinstance(value, int | float) else math.nan

@@ -1,0 +1,90 @@
+"""The workflows and the action by their text: what they run is pinned, and nothing of a pull request reaches a shell."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+GITHUB = Path(__file__).parents[2] / ".github"
+WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
+FILES = [*WORKFLOWS, *sorted((GITHUB / "actions").glob("*/action.yml"))]
+each_workflow = pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+
+
+def scripts(text: str) -> list[str]:
+    """Every run: of a file, a block's lines joined."""
+    found, lines = [], text.splitlines()
+    for number, line in enumerate(lines):
+        if match := re.match(r"( *)(- )?run: (.*)", line):
+            column = len(match[1]) + len(match[2] or "")
+            block = [match[3]]
+            for more in lines[number + 1 :]:
+                if more.strip() and len(more) - len(more.lstrip()) <= column:
+                    break
+                block.append(more)
+            found.append("\n".join(block))
+    return found
+
+
+def test_there_are_workflows_for_cpu_gpu_and_review():
+    assert {path.stem for path in WORKFLOWS} >= {"ci", "gpu", "acf-review"}
+
+
+@each_file
+def test_every_action_is_pinned_by_commit_and_names_its_version(path):
+    for used in re.findall(r"uses: *(.*)", path.read_text()):
+        assert used.startswith("./") or re.fullmatch(r"[\w./-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", used), used
+
+
+def test_an_action_has_one_version_in_all_files():
+    used = {found for path in FILES for found in re.findall(r"uses: *([\w/-]+)@(\w+)", path.read_text())}
+    assert len(used) == len({action for action, _ in used})
+
+
+@each_workflow
+def test_a_workflow_may_only_read_unless_a_job_says_more(path):
+    assert re.search(r"^permissions:\n  contents: read\n\S*$", path.read_text(), re.MULTILINE)
+
+
+@each_workflow
+def test_no_workflow_runs_a_pull_request_with_the_rights_of_its_base(path):
+    assert not re.search(r"pull_request_target|workflow_run|secrets\.", path.read_text())
+
+
+@each_workflow
+def test_a_checkout_leaves_no_token_behind(path):
+    text = path.read_text()
+    assert text.count("actions/checkout@") == text.count("persist-credentials: false") > 0
+
+
+@each_file
+def test_no_script_holds_an_expression(path):
+    assert scripts(path.read_text())
+    assert not [script for script in scripts(path.read_text()) if "${{" in script]
+
+
+def test_only_the_job_that_comments_may_write():
+    granted = [line for path in WORKFLOWS for line in re.findall(r"^.*: write\b", path.read_text(), re.MULTILINE)]
+    assert granted == ["      pull-requests: write"]
+    assert granted[0] in (GITHUB / "workflows" / "acf-review.yml").read_text()
+
+
+def test_a_machine_of_ones_own_runs_no_pull_request():
+    text = "".join(path.read_text() for path in WORKFLOWS if "self-hosted" in path.read_text())
+    assert "acf_no_device=fail" in text
+    assert "schedule:" in text
+    assert "workflow_dispatch:" in text
+    assert "pull_request" not in text
+
+
+@each_file
+def test_every_file_is_yaml_with_jobs_or_steps(path):
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed: the files are checked by their text alone")
+    content = yaml.safe_load(path.read_text())
+    jobs = content.get("jobs") or {"action": content["runs"]}
+    for job in jobs.values():
+        assert all(("uses" in step) != ("run" in step) for step in job["steps"])
+        assert "jobs" not in content or job["timeout-minutes"] <= 60
