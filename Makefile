@@ -9,6 +9,9 @@ WITH_EXTRAS := .venv/with-extras
 # What the tests of NVIDIA's compilers need; without it they skip and say why: make test EXTRAS=
 EXTRAS ?= cuda,compileiq,triton
 
+# Workers are many short pytests: without compiled files they would spend half their time on compiling the plugin.
+export PYTHONDONTWRITEBYTECODE =
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test suite kernels lint types property gpu bench docs
 
