@@ -19,15 +19,14 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pytest_compileiq
 import race_report
 from machine import describe
-from race_objectives import Cache, Objective, log_ratio, objectives
-from race_peers import installed, opened
-
-import pytest_compileiq
 from pytest_compileiq.engines.base import Brief, Engine, Told
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import Space, choice, literal
+from race_objectives import Cache, Objective, log_ratio, objectives
+from race_peers import installed, opened
 
 ROOT = Path(__file__).parents[1]
 KNOBS = (30, 100, 300)

@@ -4,9 +4,10 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from scipy.stats import mannwhitneyu
+
 from machine import describe
 from race_peers import LABELS
-from scipy.stats import mannwhitneyu
 
 Races = dict[str, dict[str, list[list[float]]]]  # objective → engine → best so far, for each seed
 
