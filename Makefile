@@ -13,7 +13,7 @@ EXTRAS ?= cuda,compileiq,triton
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test suite kernels lint types property gpu bench docs
+.PHONY: help demo test suite kernels lint types property gpu bench site docs
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -51,6 +51,10 @@ gpu: $(WITH_EXTRAS)  ## the tests that need a GPU; no GPU is a failure here
 bench: $(READY)  ## the figures that the README quotes
 	$(BIN)/python bench/collect_overhead.py
 	$(BIN)/python bench/unseen_kernel.py $(ARGS)
+
+site: $(READY)  ## the documentation as a site, in .site/
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group docs
+	$(BIN)/mkdocs build --strict
 
 docs: $(WITH_EXTRAS)  ## run the examples that the README and docs show
 	$(BIN)/pytest tests -n 2 --ignore=tests/kernels -k 'readme or docs' $(ARGS)

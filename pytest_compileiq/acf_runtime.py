@@ -71,8 +71,8 @@ class Runtime:
             name: the artifact's name.
             arch: ``sm_90a``.
             device: as the driver names it, ``NVIDIA H200``; a claim of time or energy holds for one model.
-            compiler_build: of the assembler that will read the file; see :func:`ptxas_build`.
-            ptx_sha256: of what will be assembled; see :func:`ptx_sha256`.
+            compiler_build: of the assembler that will read the file; see ``ptxas_build``.
+            ptx_sha256: of what will be assembled; see ``ptx_sha256``.
         """
         try:
             question = (name, arch, device, compiler_build, ptx_sha256, os.environ.get("ACF_DISABLE", ""))

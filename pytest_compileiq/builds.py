@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, CodeDigest, ControlsFile
@@ -45,19 +45,32 @@ class Builds:
         _write(record, {"built": asdict(built)})
         return built
 
-    def try_all(self, several: Sequence[ControlsFile | None], jobs: int) -> list[BuildResult | BuildError]:
-        """Build ``several`` on ``jobs`` threads; failures are values, in the order given."""
+    def attempt(self, controls: ControlsFile | None) -> BuildResult | BuildError:
+        """As ``get``, a failure being a value."""
+        try:
+            return self.get(controls)
+        except BuildError as error:
+            return error
 
-        def attempt(controls: ControlsFile | None) -> BuildResult | BuildError:
-            try:
-                return self.get(controls)
-            except BuildError as error:
-                return error
 
-        unique = {controls.key if controls else "": controls for controls in several}
-        with ThreadPoolExecutor(max_workers=jobs) as pool:
-            done = dict(zip(unique, pool.map(attempt, unique.values()), strict=True))
-        return [done[controls.key if controls else ""] for controls in several]
+class BuildQueue:
+    """Builds under way on ``jobs`` threads, in the order they were begun; equal controls are built once."""
+
+    def __init__(self, builds: Builds, jobs: int) -> None:
+        self._builds = builds
+        self._pool = ThreadPoolExecutor(jobs)
+        self._under_way: WeakValueDictionary[str, Future[BuildResult | BuildError]] = WeakValueDictionary()
+
+    def begin(self, controls: ControlsFile) -> Future[BuildResult | BuildError]:
+        """Build as soon as a thread is free."""
+        if (future := self._under_way.get(controls.key)) is None:
+            future = self._pool.submit(self._builds.attempt, controls)
+            self._under_way[controls.key] = future
+        return future
+
+    def close(self) -> None:
+        """Forget what has not begun, wait for what has."""
+        self._pool.shutdown(cancel_futures=True)
 
 
 def changed_beyond(baseline: BuildResult, tuned: BuildResult, used: set[str] | frozenset[str]) -> list[str]:

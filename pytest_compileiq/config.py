@@ -1,4 +1,4 @@
-"""Options and ini keys → one frozen :class:`Settings`. Imports nothing heavy: every pytest run reads it."""
+"""Options and ini keys → one frozen ``Settings``. Imports nothing heavy: every pytest run reads it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,9 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="N|TIME",
         help="evaluations, or wall time such as 30m, per benchmark; 0 proves the committed controls",
     )
-    group.addoption("--tune-engine", metavar="NAME", help="auto, ga, compileiq, pack or random")
+    group.addoption(
+        "--tune-engine", metavar="NAME", help="auto, ga, compileiq, pack, grid, random, optuna:NAME, or your own"
+    )
     group.addoption(
         "--tune-from",
         metavar="PATH",

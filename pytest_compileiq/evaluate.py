@@ -206,7 +206,7 @@ def _run_arm(
     measurer: Measurer,
     block: _BlockRun | None = None,
 ) -> Acf:
-    """One run of the body as one arm; everything it raises becomes that arm's :class:`ArmFailure`."""
+    """One run of the body as one arm; everything it raises becomes that arm's ``ArmFailure``."""
     acf = Acf(subject.builds, controls, workload, arm=arm, measurer=measurer, outputs=outputs)
     process = os.getpid()
     try:
@@ -326,7 +326,7 @@ def pack_controls(controls: ControlsFile | None) -> dict[str, Any] | None:
 
 
 def unpack_controls(packed: Mapping[str, Any] | None) -> ControlsFile | None:
-    """The inverse of :func:`pack_controls`."""
+    """The inverse of ``pack_controls``."""
     if packed is None:
         return None
     return ControlsFile(packed["kind"], base64.b64decode(packed["data"]), packed["knobs"])

@@ -37,10 +37,14 @@ def choose_finalists(
 
 
 def pareto_front(scored: Collection[Scored]) -> list[Scored]:
-    """What no other candidate dominates, by the first objective; empty where there is only one."""
+    """What neither the baseline nor another candidate dominates or equals, by the first objective.
+
+    Empty where there is only one objective.
+    """
     if not scored or len(next(iter(scored)).scores) == 1:
         return []
-    return _ranked(one for one in scored if not any(dominates(other.scores, one.scores) for other in scored))
+    better = {one.scores: one for one in reversed(list(scored)) if min(one.scores) < 0}  # of equals, the first found
+    return _ranked(one for one in better.values() if not any(dominates(other, one.scores) for other in better))
 
 
 def dominates(one: Sequence[float], other: Sequence[float]) -> bool:

@@ -143,7 +143,7 @@ class History:
     def _in_work_tree(self, commit: str, base: Mapping[str, Entry]) -> Mapping[str, Entry]:
         """The base's files, with what the work tree has otherwise; git's index knows which without reading them all."""
         # Two lists: what git tracks and finds changed, and what it does not track.
-        changed = self._paths("diff_index", "--name-only", "-z", "--no-renames", commit, "--", self.folder)
+        changed = self._paths("diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", commit, "--", self.folder)
         changed += self._paths("ls_files", "--others", "-z", "--", self.folder)
         files = dict(base)
         for path in map(self._below, changed):

@@ -86,13 +86,12 @@ class Earlier:
 
 
 class Journal:
-    """The journal of one search; made by :func:`open_journal`."""
+    """The journal of one search; made by ``open_journal``."""
 
     def __init__(self, connection: sqlite3.Connection, key: tuple[str, str]) -> None:
         self._connection = connection
         self._key = key
         self._batch = -1
-        self._place = 0
         self._number = 0
 
     def begin(self, identity: Mapping[str, str], seeds: Sequence[Candidate]) -> Earlier:
@@ -111,38 +110,40 @@ class Journal:
         changed = sorted(name for name in {*identity, *before} if before.get(name) != identity.get(name))
         return Earlier(tuple(seeds), changed=", ".join(changed) if row else None)
 
-    def asked(self, wanted: int, candidates: Sequence[Candidate], state: bytes | None) -> None:
-        """Record a batch before it is evaluated."""
-        self._batch, self._place = self._batch + 1, 0
+    def asked(self, wanted: int, candidates: Sequence[Candidate], state: bytes | None) -> int:
+        """Record a batch before it is evaluated; returns its number."""
+        self._batch += 1
         packed = json.dumps([_packed(candidate) for candidate in candidates])
         with self._connection:
             self._connection.execute(
                 "INSERT INTO batch VALUES (?, ?, ?, ?, ?, ?)", (*self._key, self._batch, wanted, packed, state)
             )
+        return self._batch
 
-    def finished(self, one: Evaluated) -> None:
-        """Record the next evaluation of the batch."""
+    def finished(self, batch: int, place: int, one: Evaluated) -> None:
+        """Record one evaluation, of the candidate at ``place`` of a batch."""
         with self._connection:
             self._connection.execute(
                 "INSERT INTO evaluation VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
-                    *self._key, self._number, self._batch, self._place, json.dumps(one.scores), one.failure, one.reason,
+                    *self._key, self._number, batch, place, json.dumps(one.scores), one.failure, one.reason,
                     int(one.duplicate), one.digest, json.dumps(one.samples), one.seconds,
                 ),
             )  # fmt: skip
-        self._number, self._place = self._number + 1, self._place + 1
+        self._number += 1
 
-    def taken_up(self, batch: Batch) -> None:
-        """Count a batch of the earlier run as this run's, so that what follows is recorded behind it."""
-        self._batch, self._place = self._batch + 1, len(batch.done)
+    def taken_up(self, batch: Batch) -> int:
+        """Count a batch of the earlier run as this run's, so that what follows is recorded behind it; its number."""
+        self._batch += 1
         self._number += len(batch.done)
+        return self._batch
 
     def clear(self) -> None:
         """Forget the search: it ended, or cannot go on."""
         with self._connection:
             for table in ("search", "batch", "evaluation"):
                 self._connection.execute(f"DELETE FROM {table} WHERE benchmark = ? AND target = ?", self._key)
-        self._batch, self._place, self._number = -1, 0, 0
+        self._batch, self._number = -1, 0
 
     def _batches(self) -> list[Batch]:
         done: dict[int, list[Evaluated]] = {}

@@ -1,4 +1,4 @@
-"""``@pytest.mark.tune(...)`` → one frozen, checked :class:`TuneSpec`."""
+"""``@pytest.mark.tune(...)`` → one frozen, checked ``TuneSpec``."""
 
 from __future__ import annotations
 

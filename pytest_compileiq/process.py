@@ -1,6 +1,6 @@
 """Subprocesses that cannot outlive, outgrow or outlast their welcome.
 
-:func:`run` runs one program to its end. :class:`Guard` makes sure that nothing started during a search or a gate is
+``run`` runs one program to its end. ``Guard`` makes sure that nothing started during a search or a gate is
 left over, even when pytest itself dies by ``kill -9``.
 """
 
@@ -13,6 +13,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
@@ -38,7 +39,7 @@ class Finished:
     """How a program ended.
 
     Attributes:
-        returncode: negative for a signal, as in :mod:`subprocess`.
+        returncode: negative for a signal, as in ``subprocess``.
         output: the tail of standard output and standard error, in the order of writing; undecodable bytes replaced.
         timed_out: it was killed because it took longer than it was given.
         seconds: wall time.
@@ -68,15 +69,17 @@ def run(
     """
     started = time.monotonic()
     try:
-        process = subprocess.Popen(
-            argv,
-            cwd=cwd,
-            env=_with_token(os.environ if env is None else env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        with _starting:
+            process = subprocess.Popen(
+                argv,
+                cwd=cwd,
+                env=_with_token(os.environ if env is None else env),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            _running.add(process.pid)
     except OSError as error:
         raise EnvironmentFault(_cannot_start(str(argv[0]), cwd, error)) from error
     tail = _Tail(tail_bytes)
@@ -88,6 +91,7 @@ def run(
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            _running.discard(process.pid)
     return Finished(process.returncode, tail.text(), timed_out, time.monotonic() - started)
 
 
@@ -145,9 +149,18 @@ def _has_ended(pid: int) -> bool:
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
+# Sessions that run() has under way: another thread's builds are no strays. One starts while nobody looks.
+_running: set[int] = set()
+_starting = threading.Lock()
+
+
 def stray_children(token: str, exclude: set[int]) -> list[int]:
-    """Live processes started under the guard of ``token``, without ``exclude``; empty elsewhere than on Linux."""
-    return [pid for pid in watchdog.carriers(token) if pid not in exclude]
+    """Live processes started under the guard of ``token``, without ``exclude`` and what ``run`` has under way.
+
+    Empty elsewhere than on Linux.
+    """
+    with _starting:
+        return sorted(watchdog.not_in(_running, set(watchdog.carriers(token)) - exclude))
 
 
 # The tokens of this process's open guards, innermost last: builds run on threads, far from whoever holds the guard.
@@ -157,13 +170,13 @@ _open_tokens: list[str] = []
 class Guard:
     """While open, what this process starts for a run carries a random token, and dies with this process at the latest.
 
-    That is everything started by :func:`run` or with :meth:`environment`, and whatever these start; a server that a
+    That is everything started by ``run`` or with ``environment``, and whatever these start; a server that a
     user's fixture starts from this process is not ours. A tiny watchdog in a session of its own holds the other end of
     a pipe; when the pipe closes, because the guard was closed or because this process died in whatever way, it kills
     every carrier of the token. Double forks and ``setsid`` do not escape it; a program that starts another with an
     emptied environment does.
 
-    Carriers are found in ``/proc``. Elsewhere than on Linux there is none to find, and what remains is :func:`run`'s
+    Carriers are found in ``/proc``. Elsewhere than on Linux there is none to find, and what remains is ``run``'s
     killing of process groups.
     """
 
@@ -185,8 +198,8 @@ class Guard:
         return {**os.environ, RUN_TOKEN_VARIABLE: self.token}
 
     def sweep(self, spare: Collection[int] = frozenset()) -> list[int]:
-        """Kill every process started under this guard, except ``spare``, and return their ids."""
-        return watchdog.kill_carriers(self.token, spare={os.getpid(), *spare})
+        """Kill what was started under this guard, but ``spare`` and what ``run`` has under way; returns their ids."""
+        return watchdog.kill_carriers(self.token, {os.getpid(), *spare}, _running)
 
     def close(self) -> None:
         """Sweep, and end the watchdog. Closing twice does nothing more."""

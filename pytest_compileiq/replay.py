@@ -41,7 +41,7 @@ class Stop(Exception):
 
 @dataclass
 class Replay:
-    """One benchmark's normal run. :meth:`run` never raises for what it finds: it reports."""
+    """One benchmark's normal run. ``run`` never raises for what it finds: it reports."""
 
     subject: Subject
     settings: Settings

@@ -28,7 +28,7 @@ def encode_samples(rows: Sequence[SampleRow]) -> bytes:
 
 
 def decode_samples(data: bytes, where: str) -> list[SampleRow]:
-    """The inverse of :func:`encode_samples`.
+    """The inverse of ``encode_samples``.
 
     Args:
         where: the file's name, for messages.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from random import Random
 
 from pytest_compileiq.model import BuildResult, ControlsFile, Objective, SampleRow
-from pytest_compileiq.pool import Pool
+from pytest_compileiq.pool import EvaluationFailed, Pool
 from pytest_compileiq.rules.slots import slot_value
 from pytest_compileiq.subject import Subject
 from pytest_compileiq.timing.sampler import plan_block
@@ -43,6 +43,9 @@ class Scorer:
             EvaluationFailed: the body failed, or the worker did not survive it.
         """
         subject = self.subject
+        for objective in subject.exact_objectives:
+            if objective.metric not in build.metrics:
+                raise EvaluationFailed(None, "compile", f"the compiler does not tell its {objective.metric}")
         timed = bool(subject.timed_objectives)
         for workload in subject.checked_workloads if timed else subject.spec.workloads:
             self.pool.check(0, subject, controls, workload)
@@ -57,7 +60,7 @@ class Scorer:
         """The scores with those of timed objectives taken anew, the median of several rounds.
 
         Raises:
-            EvaluationFailed: as :meth:`score`.
+            EvaluationFailed: as ``score``.
         """
         rounds = [self._timed(one.controls)[0] for _ in range(ROUNDS)]
         scores = tuple(

@@ -1,16 +1,18 @@
-"""The search: ask → build (parallel) → drop duplicates → measure → journal → tell."""
+"""The search: ask → build (parallel, ahead where nothing is timed) → drop duplicates → measure → journal → tell."""
 
 from __future__ import annotations
 
 import re
 import signal
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from types import FrameType
 
-from pytest_compileiq.builds import changed_beyond
+from pytest_compileiq.builds import BuildQueue, changed_beyond
 from pytest_compileiq.config import Budget
 from pytest_compileiq.engines.base import Checkpointed, Engine, Told
 from pytest_compileiq.errors import BuildError
@@ -39,6 +41,17 @@ class CannotResume(Exception):
     """The engine, told what the journal holds, asks for something else than it did."""
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """A batch under way: ``done`` is what an earlier run finished of it, ``rendered`` are the controls of the rest."""
+
+    number: int
+    candidates: Sequence[Candidate]
+    done: Sequence[Evaluated]
+    rendered: Sequence[ControlsFile]
+    builds: Sequence[Future[BuildResult | BuildError]]
+
+
 @dataclass
 class Search:
     """One search of one subject: spends the budget, and leaves what was scored.
@@ -65,6 +78,7 @@ class Search:
     interrupted: bool = False
     _seen: dict[Key, Told] = field(default_factory=dict)
     _baseline: str = ""
+    _begun: int = 0
     _inert: int = 0
     _injected: bool = False
 
@@ -81,46 +95,75 @@ class Search:
     def _run(self, baseline: BuildResult, earlier: Sequence[Batch]) -> None:
         self._baseline = baseline.digest
         self._seen[(baseline.digest, ())] = Told(Candidate({}), (0.0,) * len(self.subject.objectives))
-        self._resume(earlier)
-        while not self._spent():
-            wanted = self._batch()
+        again = self._restored(earlier)
+        builds = BuildQueue(self.subject.builds, self.jobs)
+        waiting: deque[_Asked] = deque()
+        try:
+            while True:
+                while len(waiting) <= self._ahead and (asked := self._ask(again, builds)):
+                    waiting.append(asked)
+                if not waiting:
+                    break
+                self.engine.tell(self._evaluate(waiting.popleft()))
+        finally:
+            builds.close()
+
+    @property
+    def _ahead(self) -> int:
+        """How many batches are asked for and being built while one is evaluated.
+
+        None where anything is timed: a compiler beside a measurement would disturb it. None for an engine with
+        generations, which does not ask before it is told.
+        """
+        return 0 if self.subject.timed_objectives or isinstance(self.engine, Checkpointed) else 1
+
+    def _ask(self, again: deque[Batch], builds: BuildQueue) -> _Asked | None:
+        """The next batch, its builds begun: one of the earlier run's while there is one; None when all is asked."""
+        if again:
+            batch = again.popleft()
+            asked = self.engine.ask(batch.wanted)
+            if tuple(asked) != batch.candidates:
+                raise CannotResume
+            number, done = self.journal.taken_up(batch), batch.done
+        else:
+            wanted = 0 if self._spent() else self._wanted()
             state = self.engine.checkpoint() if isinstance(self.engine, Checkpointed) else None
-            if not (asked := self.engine.ask(wanted)):
-                break
-            self.journal.asked(wanted, asked, state)
-            self.engine.tell(self._evaluate(asked))
+            if not wanted or not (asked := self.engine.ask(wanted)):
+                return None
+            number, done = self.journal.asked(wanted, asked, state), ()
+        self._begun += len(asked)
+        rendered = [self.subject.resolved.render(candidate) for candidate in asked[len(done) :]]
+        return _Asked(number, asked, done, rendered, [builds.begin(controls) for controls in rendered])
 
     def _spent(self) -> bool:
         if self.interrupted:
             return True
         if self.budget.evaluations is not None:
-            return self.tally.evaluations >= self.budget.evaluations
+            return self._begun >= self.budget.evaluations
         return self.tally.seconds >= (self.budget.seconds or 0.0)
 
-    def _batch(self) -> int:
+    def _wanted(self) -> int:
         """How many to ask for: enough that builds of unequal length keep every job busy. An engine may give fewer."""
+        size = max(BATCH, self.jobs if self._ahead else BATCH_A_JOB * self.jobs)
         if self.budget.evaluations is None:
             return BATCH
-        return min(max(BATCH, BATCH_A_JOB * self.jobs), self.budget.evaluations - self.tally.evaluations)
+        return min(size, self.budget.evaluations - self._begun)
 
     # ── going on ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _resume(self, earlier: Sequence[Batch]) -> None:
-        """Bring the engine to where it was: by its checkpoint, or by telling it everything again in the same order."""
-        checkpointed = isinstance(self.engine, Checkpointed)
-        if isinstance(self.engine, Checkpointed) and earlier and earlier[-1].state is not None:
-            self.engine.restore(earlier[-1].state)
-        for batch in earlier:
-            if checkpointed and batch is not earlier[-1]:
-                self._remember(batch.candidates, batch.done)
-                self.journal.taken_up(batch)
-                continue
-            asked = self.engine.ask(batch.wanted)
-            if tuple(asked) != batch.candidates:
-                raise CannotResume
-            told = self._remember(asked, batch.done)
+    def _restored(self, earlier: Sequence[Batch]) -> deque[Batch]:
+        """The batches by which the engine is brought to where it was, asked and told again in the same order.
+
+        One that is restored from its checkpoint needs the last alone, which may not have been finished.
+        """
+        if not (isinstance(self.engine, Checkpointed) and earlier and earlier[-1].state is not None):
+            return deque(earlier)
+        self.engine.restore(earlier[-1].state)
+        for batch in earlier[:-1]:
+            self._remember(batch.candidates, batch.done)
+            self._begun += len(batch.candidates)
             self.journal.taken_up(batch)
-            self.engine.tell(told + self._evaluate(asked[len(batch.done) :]))
+        return deque(earlier[-1:])
 
     def _remember(self, asked: Sequence[Candidate], done: Sequence[Evaluated]) -> list[Told]:
         """Count finished evaluations as if they had been made now."""
@@ -142,14 +185,14 @@ class Search:
 
     # ── one batch ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _evaluate(self, asked: Sequence[Candidate]) -> list[Told]:
-        rendered = [self.subject.resolved.render(candidate) for candidate in asked]
-        built = self.subject.builds.try_all(rendered, self.jobs) if rendered else []
-        self._expect_injection(asked, built)
-        told = []
-        for candidate, controls, build in zip(asked, rendered, built, strict=True):
+    def _evaluate(self, asked: _Asked) -> list[Told]:
+        told = self._remember(asked.candidates, asked.done)
+        rest = asked.candidates[len(asked.done) :]
+        built = [build.result() for build in asked.builds]
+        self._expect_injection(rest, built)
+        for place, (candidate, controls, build) in enumerate(zip(rest, asked.rendered, built, strict=True), len(told)):
             one = self._judge(candidate, controls, build)
-            self.journal.finished(one)
+            self.journal.finished(asked.number, place, one)
             self.trackers.evaluated(self.tally.evaluations, candidate, one)
             told.append(Told(candidate, one.scores, one.failure, one.duplicate))
             self.tally.evaluations += 1

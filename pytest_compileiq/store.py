@@ -47,7 +47,7 @@ class Store:
         self.root = root
 
     def names(self) -> list[str]:
-        """Artifact names, sorted; what is no such directory is passed over here and told by :meth:`health`."""
+        """Artifact names, sorted; what is no such directory is passed over here and told by ``health``."""
         if self.root.is_symlink():
             return []
         try:

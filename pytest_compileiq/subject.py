@@ -50,7 +50,7 @@ class Subject:
 
     @cached_property
     def objectives(self) -> tuple[Objective, ...]:
-        """The objectives that this machine can take: ``energy`` may be absent, and then :attr:`absent` says why."""
+        """The objectives that this machine can take: ``energy`` may be absent, and then ``absent`` says why."""
         return tuple(one for one in self.spec.objectives if one.measured != "energy" or self.absent is None)
 
     @cached_property

@@ -1,6 +1,6 @@
 """Ends every process of one run: found by a token in its environment, killed without appeal.
 
-Imports only the standard library, because :class:`pytest_compileiq.process.Guard` also runs this file as a script
+Imports only the standard library, because ``pytest_compileiq.process.Guard`` also runs this file as a script
 (``python -I -S watchdog.py TOKEN PARENT_PID``) that outlives the pytest process it watches.
 """
 
@@ -38,15 +38,28 @@ def carriers(token: str) -> list[int]:
     return sorted(found)
 
 
-def kill_carriers(token: str, spare: Collection[int] = ()) -> list[int]:
+def not_in(sessions: Collection[int], pids: Collection[int]) -> set[int]:
+    """Those of ``pids`` that live and belong to none of ``sessions``."""
+    found = set()
+    for pid in pids:
+        try:
+            if os.getsid(pid) not in sessions:
+                found.add(pid)
+        except ProcessLookupError:
+            continue
+    return found
+
+
+def kill_carriers(token: str, spare: Collection[int] = (), sessions: Collection[int] = ()) -> list[int]:
     """SIGKILL the carriers of ``token`` until none but ``spare`` is left, and return those that were killed.
 
+    Whatever belongs to one of ``sessions`` is spared too, since that may fork at any time.
     Repeats, since a process can fork between the look and the kill. Gives up after 30 s: a process stuck in the
     kernel cannot be killed.
     """
     killed: set[int] = set()
     give_up_at = time.monotonic() + _GIVE_UP_S
-    while (living := set(carriers(token)) - set(spare)) and time.monotonic() < give_up_at:
+    while (living := not_in(sessions, set(carriers(token)) - set(spare))) and time.monotonic() < give_up_at:
         for pid in living:
             try:
                 os.kill(pid, signal.SIGKILL)

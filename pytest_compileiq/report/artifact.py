@@ -17,6 +17,11 @@ def claim_text(claim: Claim) -> str:
     return f"{claim.speedup:.3f}x, {claim.speedup_low:.3f} to {claim.speedup_high:.3f}"
 
 
+def setting_text(knob: str, value: object) -> str:
+    """A knob and its value as they are written: ``-O3``, ``num_warps=8``."""
+    return f"{knob}{value}" if knob.startswith("-") else f"{knob}={value}"
+
+
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table, as wide as its content: names are never cut off."""
     table = [list(columns), *([harmless(cell) for cell in row] for row in rows)]
@@ -61,11 +66,16 @@ def _lines(name: str, artifact: Artifact) -> Iterator[str]:
     yield f"  command    {' '.join(artifact.compiler.command)}"
     if artifact.controls is not None:
         yield f"  controls   {artifact.controls.file}, {artifact.controls.kind}, {artifact.controls.size_bytes} bytes"
-        yield from (f"    {knob}{value}" for knob, value in sorted(artifact.controls.knobs.items()))
+        yield from (f"    {setting_text(knob, value)}" for knob, value in sorted(artifact.controls.knobs.items()))
     for claim in artifact.claims:
-        yield f"  claim      {claim.kind}: {claim.objective} on {claim.workload}: {claim_text(claim)}"
+        metric = "" if claim.kind == "exact" else f"{claim.objective} "
+        yield f"  claim      {claim.kind}: {metric}{claim_text(claim)} on {claim.workload}"
         where = f"{claim.device}{f', driver {claim.driver}' if claim.driver else ''}"
         yield f"    {where}{'' if claim.kind == 'exact' else f', {describe_evidence(claim)}'}"
+    for number, point in enumerate(artifact.front):
+        taken = ", committed" if artifact.controls and point.controls.sha256 == artifact.controls.sha256 else ""
+        ratios = ", ".join(f"{metric} {ratio:.4g}x" for metric, ratio in point.metrics.items())
+        yield f"  point {number:<4} {ratios} of the baseline's, {point.controls.file}{taken}"
     for entry, pair in artifact.code.items():
         tuned = f" → {pair.tuned.sha256[:8]}" if pair.tuned else ""
         yield f"  code       {entry}: {pair.baseline.sha256[:8]}{tuned}"

@@ -119,7 +119,7 @@ def front(points: Sequence[tuple[float, float, bool]], names: tuple[str, str], i
     xs, ys = [x for x, _, _ in points], [y for _, y, _ in points]
     if not drawable(xs) or not drawable(ys):
         return None
-    units = [unit_for(name, max(map(abs, values))) for name, values in zip(names, (xs, ys), strict=True)]
+    times = Unit(1.0, "x")
     across = Scale(*padded(min(xs), max(xs)), _LEFT + 8, WIDTH - _RIGHT - 8)
     up = Scale(*padded(min(ys), max(ys)), 150, 22)
     series = [
@@ -127,12 +127,12 @@ def front(points: Sequence[tuple[float, float, bool]], names: tuple[str, str], i
         for arm, own in (("baseline", False), ("tuned", True))
     ]
     listed = "; ".join(
-        f"{units[0].text(x)}, {units[1].text(y)}{' (committed)' if chosen else ''}" for x, y, chosen in points[:20]
+        f"{times.text(x)}, {times.text(y)}{' (committed)' if chosen else ''}" for x, y, chosen in points[:20]
     )
     svg = _svg(
         ident, 192, f"Pareto front: {names[1]} against {names[0]}", f"{len(points)} points: {listed}.",
-        _y_axis(up, units[1]), _x_axis(across, units[0], names[0], y=156), join(series),
-        _label(_LEFT, 12, _named(names[1], units[1]), "start"),
+        _y_axis(up, times), _x_axis(across, times, names[0], y=156), join(series),
+        _label(_LEFT, 12, _named(names[1], times), "start"),
     )  # fmt: skip
     return Chart(svg)
 

@@ -15,7 +15,7 @@ _COLUMNS = ("", "artifact", "gain over the compiler's defaults (95 % interval)",
 
 
 def markdown_text(base: str, head: str, changes: Sequence[Change], strays: Sequence[str]) -> str:
-    """The comparison as GitHub's Markdown, at most :data:`MOST_CHARACTERS` long: what does not fit is counted."""
+    """The comparison as GitHub's Markdown, at most ``MOST_CHARACTERS`` long: what does not fit is counted."""
     title = f"### Tuned kernels: {counts_text(changes)}\n\n{code(base)} → {code(head)}\n\n"
     closing = f"\n{NOT_CHECKED}\n" if changes or strays else ""
     room = MOST_CHARACTERS - len(title) - len(closing) - 400

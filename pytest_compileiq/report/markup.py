@@ -1,4 +1,4 @@
-"""Markup that is escaped by construction: text becomes part of a page through :func:`tag` alone, which escapes it."""
+"""Markup that is escaped by construction: text becomes part of a page through ``tag`` alone, which escapes it."""
 
 from __future__ import annotations
 

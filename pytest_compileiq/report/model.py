@@ -75,7 +75,7 @@ class ItemReport:
 
     @classmethod
     def from_json(cls, text: str) -> ItemReport:
-        """The inverse of :meth:`to_json`."""
+        """The inverse of ``to_json``."""
         content = json.loads(text)
         checks = tuple(Check(**check) for check in content.pop("checks"))
         return cls(**{**content, "checks": checks, "notes": tuple(content["notes"]), "wrote": tuple(content["wrote"])})

@@ -9,7 +9,7 @@ from pytest_compileiq.report.charts import Chart, convergence, distribution, fro
 from pytest_compileiq.report.committed import MAX_CHARTED_CLAIMS, Committed
 from pytest_compileiq.report.markup import Html, join, tag
 from pytest_compileiq.report.model import ItemReport
-from pytest_compileiq.report.scale import unit_for
+from pytest_compileiq.report.scale import Unit, unit_for
 from pytest_compileiq.report.verdicts import badge, speedup_text
 
 MAX_ROWS = 60  # of one table; an artifact may hold a megabyte of them
@@ -146,6 +146,7 @@ def _front(artifact: Artifact, ident: str) -> Iterator[Html]:
         return
     names = [name for name in points[0].metrics if all(name in point.metrics for point in points)]
     committed = artifact.controls.sha256 if artifact.controls else None
+    times = Unit(1.0, "x")  # the search's own scores, against the baseline's
     if len(names) > 1:
         places = [(point.metrics[names[0]], point.metrics[names[1]], point.controls.sha256 == committed)
                   for point in points]  # fmt: skip
@@ -153,7 +154,7 @@ def _front(artifact: Artifact, ident: str) -> Iterator[Html]:
             caption = f"Pareto front: {names[1]} against {names[0]} (the square is committed)"
             yield tag("div", _figure(chart, caption), class_="figures")
     rows = [
-        [str(place), *(unit_for(name, point.metrics[name]).text(point.metrics[name]) for name in names),
+        [str(place), *(times.text(point.metrics[name]) for name in names),
          f"{point.controls.file}{', committed' if point.controls.sha256 == committed else ''}"]
         for place, point in enumerate(artifact.front)
         if all(name in point.metrics for name in names)

@@ -36,7 +36,8 @@ def speedup_text(item: ItemReport) -> str:
     if item.speedup is None:
         return item.evidence
     interval = f"{item.speedup:.3f}x, 95 % interval {item.speedup_low:.3f} to {item.speedup_high:.3f}"
-    return f"at least {item.speedup_low:.3f}x ({interval})  {item.evidence}"
+    when = "recorded: " if item.verdict == "REPLAYED" else ""
+    return f"{when}at least {item.speedup_low:.3f}x ({interval})  {item.evidence}"
 
 
 def _item_line(item: ItemReport, width: int) -> str:

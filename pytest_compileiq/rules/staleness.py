@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -121,8 +122,8 @@ def _command(artifact: Artifact, found: Found) -> Finding | None:
     if artifact.fingerprint.command == found.fingerprint.command:
         return None
     before, now = artifact.compiler.command, found.compiler.command
-    gone = [word for word in before if word not in now]
-    new = [word for word in now if word not in before]
+    gone = list((Counter(before) - Counter(now)).elements())
+    new = list((Counter(now) - Counter(before)).elements())
     detail = "; ".join(
         part for part in (f"gone: {' '.join(gone)}" if gone else "", f"new: {' '.join(new)}" if new else "") if part
     )

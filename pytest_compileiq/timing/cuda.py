@@ -30,7 +30,7 @@ class CudaClock:
             cost out. Only launches of our own launcher are captured.
 
     Raises:
-        EnvironmentFault: no driver, no visible device (both :class:`NoDevice`), or no cuda-core.
+        EnvironmentFault: no driver, no visible device (both ``NoDevice``), or no cuda-core.
     """
 
     shortest_s = 50e-6
@@ -109,7 +109,7 @@ class CudaEnergy:
     """Joules by NVML's counter, which moves every few ten milliseconds: a sample lasts long enough for a hundred steps.
 
     Raises:
-        EnvironmentFault: as for :class:`CudaClock`, or the GPU counts no energy.
+        EnvironmentFault: as for ``CudaClock``, or the GPU counts no energy.
     """
 
     shortest_s = 2.0
@@ -119,7 +119,7 @@ class CudaEnergy:
         self._joules()
 
     def seconds(self, call: Callable[[], object], repeats: int) -> float:
-        """Seconds of GPU time for one call, as :class:`CudaClock` takes them."""
+        """Seconds of GPU time for one call, as ``CudaClock`` takes them."""
         return self._clock.seconds(call, repeats)
 
     def sample(self, call: Callable[[], object], repeats: int) -> float:
@@ -139,7 +139,7 @@ def cuda_device() -> Device:
     """The GPU that kernels run on: the current context's, else the first that CUDA shows. Makes no context.
 
     Raises:
-        EnvironmentFault: no driver, no visible device (both :class:`NoDevice`), or no cuda-core.
+        EnvironmentFault: no driver, no visible device (both ``NoDevice``), or no cuda-core.
     """
     gpu = visible_gpu(cuda_core())
     return Device(gpu.name, architecture(*gpu.compute_capability), driver_version(), power_limit_w(gpu.device_id))

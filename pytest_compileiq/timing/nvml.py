@@ -99,7 +99,7 @@ def driver_version() -> str | None:
 
 
 def power_limit_w(device: int | str = 0) -> float | None:
-    """The power limit of ``device`` (as in :func:`snapshot`) in watts, or None where it is not known."""
+    """The power limit of ``device`` (as in ``snapshot``) in watts, or None where it is not known."""
     nvml = _library()
     if nvml is None:
         return None
@@ -115,7 +115,7 @@ def device_lock_name() -> str:
     """The UUID of the first visible GPU or MIG device, which names the file that locks it.
 
     Raises:
-        EnvironmentFault: NVML is not to be had, or (:class:`NoDevice`) it does not show the device.
+        EnvironmentFault: NVML is not to be had, or (``NoDevice``) it does not show the device.
     """
     nvml = _library()
     if nvml is None:

@@ -51,7 +51,7 @@ def find_device(kind: str) -> Device:
 
 
 def find_device_or_none(kind: str) -> Device | None:
-    """:func:`find_device`, or None where this machine has none."""
+    """``find_device``, or None where this machine has none."""
     try:
         return find_device(kind)
     except EnvironmentFault:

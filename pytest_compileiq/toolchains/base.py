@@ -1,7 +1,7 @@
 """What a toolchain is: how one compiler builds a kernel with controls.
 
-A marker names an unresolved toolchain (``Cc("k.c")``); :meth:`Toolchain.resolve` finds the compiler, resolves flags
-that name the host, and gives a :class:`Resolved`, which everything else works with.
+A marker names an unresolved toolchain (``Cc("k.c")``); ``Toolchain.resolve`` finds the compiler, resolves flags
+that name the host, and gives a ``Resolved``, which everything else works with.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The marker's words for gcc and clang; what they do is in :mod:`pytest_compileiq.toolchains.cc_resolved`."""
+"""The marker's words for gcc and clang; what they do is in ``pytest_compileiq.toolchains.cc_resolved``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Cc:
             with it would set flush-to-zero for the whole process. ``-march=native`` is replaced by what it means here.
         compiler: a program on ``PATH``, or a path; ``gcc`` by default. The variable ``CC`` is not consulted, because
             an artifact belongs to one compiler and the environment must not choose another.
-        output: ``"library"`` is loaded with :class:`ctypes.CDLL`; of an ``"executable"`` the path is given.
+        output: ``"library"`` is loaded with ``ctypes.CDLL``; of an ``"executable"`` the path is given.
     """
 
     sources: tuple[str, ...]

@@ -31,7 +31,7 @@ _INSTRUCTION = re.compile(r"^ +[0-9a-f]+:\t", re.MULTILINE)
 
 
 def resolve(cc: Cc, place: Place) -> CcResolved:
-    """What :meth:`pytest_compileiq.toolchains.cc.Cc.resolve` promises."""
+    """What ``pytest_compileiq.toolchains.cc.Cc.resolve`` promises."""
     _check_arguments(cc)
     sources = tuple(_find_source(source, place) for source in cc.sources)
     program = find_compiler(cc.compiler, place)
@@ -62,7 +62,7 @@ def resolve(cc: Cc, place: Place) -> CcResolved:
 
 @dataclass(frozen=True)
 class CcResolved:
-    """A :class:`pytest_compileiq.toolchains.base.Resolved`. The compiler runs in ``rootdir`` on relative paths.
+    """A ``pytest_compileiq.toolchains.base.Resolved``. The compiler runs in ``rootdir`` on relative paths.
 
     So neither ``__FILE__`` nor a diagnostic holds the place of a checkout.
     """
@@ -151,7 +151,7 @@ class CcResolved:
         return (f"@{path}",)
 
     def load(self, built: BuildResult, used: set[str]) -> Any:
-        """The library as :class:`ctypes.CDLL`, which adds the functions taken from it to ``used``; a program's path.
+        """The library as ``ctypes.CDLL``, which adds the functions taken from it to ``used``; a program's path.
 
         Raises:
             BuildError: the library cannot be loaded here.

@@ -1,4 +1,4 @@
-"""The marker's words for any compiler; what they do is in :mod:`pytest_compileiq.toolchains.command_resolved`."""
+"""The marker's words for any compiler; what they do is in ``pytest_compileiq.toolchains.command_resolved``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Command:
             becomes the value of the knob ``NAME``, and never more than its place in that one word.
         sources: paths relative to the test file.
         defaults: the baseline's value of every ``{NAME}``.
-        output: ``"library"`` is loaded with :class:`ctypes.CDLL`; of an ``"executable"`` or a ``"file"`` the path is
+        output: ``"library"`` is loaded with ``ctypes.CDLL``; of an ``"executable"`` or a ``"file"`` the path is
             given.
         objects: the names of the files in ``{out_dir}`` that a library or an executable is linked from, as a pattern:
             replay compares the machine code in them, function by function. Where they do not hold all of it, replay
@@ -88,7 +88,7 @@ class Command:
 
 
 def _frozen(value: Any) -> Any:
-    """``value`` as tuples, so that a marker is a value; what is of a wrong kind is left for :meth:`Command.resolve`."""
+    """``value`` as tuples, so that a marker is a value; what is of a wrong kind is left for ``Command.resolve``."""
     if isinstance(value, str):
         return (value,)
     if isinstance(value, Mapping):

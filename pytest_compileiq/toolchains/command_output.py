@@ -29,7 +29,7 @@ def code_of(made: Path, output: Output, pattern: str) -> MachineCode:
     """The machine code of ``made``, by way of the objects beside it whose names match ``pattern``.
 
     A file is its own object. An executable is the one entry ``main``. What is not wholly made of readable objects, by
-    the names of its functions, is the one entry :data:`WHOLE`: the digest and the number of its bytes.
+    the names of its functions, is the one entry ``WHOLE``: the digest and the number of its bytes.
 
     Raises:
         BuildError: a library exports no function, or an object is damaged.

@@ -36,7 +36,7 @@ _TELLING = (re.compile(r"(?i)error:|fatal|undefined reference|cannot find"), re.
 
 
 def resolve(command: Command, place: Place) -> CommandResolved:
-    """What :meth:`pytest_compileiq.toolchains.command.Command.resolve` promises."""
+    """What ``pytest_compileiq.toolchains.command.Command.resolve`` promises."""
     _check_arguments(command)
     sources = tuple(_find_file(name, "sources", place) for name in command.sources)
     depends = tuple(_find_file(name, "depends", place) for name in command.depends)
@@ -65,7 +65,7 @@ def resolve(command: Command, place: Place) -> CommandResolved:
 
 @dataclass(frozen=True)
 class CommandResolved:
-    """A :class:`pytest_compileiq.toolchains.base.Resolved`. The steps run in ``rootdir`` on relative sources."""
+    """A ``pytest_compileiq.toolchains.base.Resolved``. The steps run in ``rootdir`` on relative sources."""
 
     compiler: Compiler
     architecture: str
@@ -150,7 +150,7 @@ class CommandResolved:
         return option_words(controls.knobs)
 
     def load(self, built: BuildResult, used: set[str]) -> Any:
-        """A library as :class:`ctypes.CDLL`, which adds the functions taken from it to ``used``; else the path.
+        """A library as ``ctypes.CDLL``, which adds the functions taken from it to ``used``; else the path.
 
         Raises:
             BuildError: the library cannot be loaded here.

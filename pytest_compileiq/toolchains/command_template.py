@@ -40,7 +40,7 @@ class Template:
     defaults: Mapping[str, str]
 
     def words(self, knobs: Knobs, own: Mapping[str, Sequence[str]]) -> list[list[str]]:
-        """The steps with ``knobs``, which :meth:`render` has checked, and the plugin's ``own`` places filled in."""
+        """The steps with ``knobs``, which ``render`` has checked, and the plugin's ``own`` places filled in."""
         values = {name: (str(knobs.get(name, default)),) for name, default in self.defaults.items()}
         places = {OPTIONS: option_words(knobs), **values, **own}
         return [_filled(step, places) for step in self.steps]

@@ -23,7 +23,7 @@ class CubinModule:
         used: the names of kernels taken are added to it.
 
     Raises:
-        EnvironmentFault: no driver, no visible device (both :class:`NoDevice`), or no cuda-core.
+        EnvironmentFault: no driver, no visible device (both ``NoDevice``), or no cuda-core.
         BuildError: it is no cubin.
     """
 

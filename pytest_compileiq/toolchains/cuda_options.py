@@ -37,7 +37,7 @@ class CudaOptions:
     def render(self, candidate: Candidate) -> ControlsFile:
         """The controls of ``candidate``: its ACF when it has one, else an options file, one option a line, sorted.
 
-        Beside an ACF the options lie in the metadata alone; :meth:`text` writes them out for the build.
+        Beside an ACF the options lie in the metadata alone; ``text`` writes them out for the build.
 
         Raises:
             MarkerError: a knob does not give an option that a controls file may hold.

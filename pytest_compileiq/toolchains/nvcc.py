@@ -1,4 +1,4 @@
-"""The marker's words for nvcc; what they do is in :mod:`pytest_compileiq.toolchains.nvcc_resolved`."""
+"""The marker's words for nvcc; what they do is in ``pytest_compileiq.toolchains.nvcc_resolved``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Nvcc:
         source: the ``.cu`` file, relative to the test file.
         arch: an architecture, or several, e.g. ``"sm_90a"``; controls reach every one of them.
         flags: the baseline's flags, split as a shell would; relative ``-I`` is relative to the test file.
-        output: a ``"cubin"`` (several architectures: a fatbin), a shared ``"library"`` for :mod:`ctypes`, or an
+        output: a ``"cubin"`` (several architectures: a fatbin), a shared ``"library"`` for ``ctypes``, or an
             ``"executable"``, of which the path is given.
         controls: which compiler an ACF is for: ``"ptxas"`` works on every architecture, ``"nvcc"`` from sm_100 on.
         compiler: an ``nvcc`` on ``PATH``, or a path relative to the test file. By default the one of the ``cuda``

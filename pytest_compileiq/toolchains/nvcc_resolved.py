@@ -44,7 +44,7 @@ _NAME_OF_OUTPUT = {"cubin": "kernel.cubin", "library": "kernel.so", "executable"
 
 
 def resolve(nvcc: Nvcc, place: Place) -> NvccResolved:
-    """What :meth:`pytest_compileiq.toolchains.nvcc.Nvcc.resolve` promises."""
+    """What ``pytest_compileiq.toolchains.nvcc.Nvcc.resolve`` promises."""
     architectures = _architectures(nvcc)
     _check_choices(nvcc, architectures)
     if not isinstance(nvcc.source, str) or not (place.test_dir / nvcc.source).is_file():
@@ -76,7 +76,7 @@ def resolve(nvcc: Nvcc, place: Place) -> NvccResolved:
 
 @dataclass(frozen=True)
 class NvccResolved:
-    """A :class:`pytest_compileiq.toolchains.base.Resolved`. nvcc runs in ``rootdir`` on the relative path."""
+    """A ``pytest_compileiq.toolchains.base.Resolved``. nvcc runs in ``rootdir`` on the relative path."""
 
     compiler: Compiler
     architecture: str
@@ -174,7 +174,7 @@ class NvccResolved:
         return (*applied, *NVCC.text(controls.knobs).splitlines())
 
     def load(self, built: BuildResult, used: set[str]) -> Any:
-        """A cubin's kernels by name, a library as :class:`ctypes.CDLL`, a program's path.
+        """A cubin's kernels by name, a library as ``ctypes.CDLL``, a program's path.
 
         Raises:
             BuildError: the library cannot be loaded here.

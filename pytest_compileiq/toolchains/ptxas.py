@@ -1,4 +1,4 @@
-"""The marker's words for ptxas; what they do is in :mod:`pytest_compileiq.toolchains.ptxas_resolved`."""
+"""The marker's words for ptxas; what they do is in ``pytest_compileiq.toolchains.ptxas_resolved``."""
 
 from __future__ import annotations
 

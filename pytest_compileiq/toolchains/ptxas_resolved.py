@@ -27,7 +27,7 @@ _OURS = frozenset(
 
 
 def resolve(ptxas: Ptxas, place: Place) -> PtxasResolved:
-    """What :meth:`pytest_compileiq.toolchains.ptxas.Ptxas.resolve` promises."""
+    """What ``pytest_compileiq.toolchains.ptxas.Ptxas.resolve`` promises."""
     arch = check_architecture(ptxas.arch, "Ptxas")
     if not isinstance(ptxas.source, str) or not (place.test_dir / ptxas.source).is_file():
         where = place.test_dir / str(ptxas.source)
@@ -69,7 +69,7 @@ def split_ptxas_flags(flags: object) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class PtxasResolved(PtxasBacked):
-    """A :class:`pytest_compileiq.toolchains.base.Resolved`. ptxas runs in ``rootdir`` on the relative path."""
+    """A ``pytest_compileiq.toolchains.base.Resolved``. ptxas runs in ``rootdir`` on the relative path."""
 
     flags: tuple[str, ...]
     source: str

@@ -10,7 +10,7 @@ from pytest_compileiq.model import BuildResult
 
 
 class SharedLibrary(ctypes.CDLL):
-    """A :class:`ctypes.CDLL` whose functions, once taken, are in ``used``."""
+    """A ``ctypes.CDLL`` whose functions, once taken, are in ``used``."""
 
     used: set[str]
 

@@ -1,4 +1,4 @@
-"""The marker's words for Triton; what they do is in :mod:`pytest_compileiq.toolchains.triton_resolved`."""
+"""The marker's words for Triton; what they do is in ``pytest_compileiq.toolchains.triton_resolved``."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _TYPE = re.compile(r"\*?(?:k)?(?:[ui]\d{1,2}|i1|fp\d{1,2}[a-z0-9]*|bf16|f\d{2})(
 
 
 def resolve(triton: Triton, place: Place) -> TritonResolved:
-    """What :meth:`pytest_compileiq.toolchains.triton.Triton.resolve` promises."""
+    """What ``pytest_compileiq.toolchains.triton.Triton.resolve`` promises."""
     arch = check_architecture(triton.arch, "Triton")
     file, function = _kernel(triton, place)
     _check_arguments(triton)
@@ -68,7 +68,7 @@ def resolve(triton: Triton, place: Place) -> TritonResolved:
 
 @dataclass(frozen=True, kw_only=True)
 class TritonResolved(PtxasBacked):
-    """A :class:`pytest_compileiq.toolchains.base.Resolved`; the ptxas is the one that Triton is made to call."""
+    """A ``pytest_compileiq.toolchains.base.Resolved``; the ptxas is the one that Triton is made to call."""
 
     file: str
     function: str

@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.process import RUN_TOKEN_VARIABLE, Guard, run, stray_children
+from pytest_compileiq.watchdog import carriers
 
 linux_only = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
 
@@ -133,6 +135,17 @@ def test_a_guard_finds_and_ends_what_forked_away_and_left_the_session() -> None:
         assert guard.sweep() == [stray]
         assert not is_alive(stray)
         assert guard.sweep() == []
+
+
+@linux_only
+def test_what_another_thread_runs_is_neither_a_stray_nor_swept() -> None:
+    script = "import subprocess, sys; sys.exit(subprocess.run(['sleep', '0.5']).returncode)"
+    with Guard() as guard, ThreadPoolExecutor(1) as pool:
+        builds = pool.submit(run, python(script), timeout_s=PATIENCE_S)
+        assert wait_until(lambda: len(carriers(guard.token)) == 2)
+        assert stray_children(guard.token, set()) == []
+        assert guard.sweep() == []
+        assert builds.result().returncode == 0
 
 
 @linux_only
