@@ -13,7 +13,7 @@ EXTRAS ?= cuda,compileiq,triton
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test suite kernels lint types property gpu bench site docs
+.PHONY: help demo test suite kernels lint types property mutants gpu bench site docs
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -44,6 +44,9 @@ types: $(READY)  ## mypy --strict
 
 property: $(READY)  ## the hypothesis tests alone
 	$(BIN)/pytest tests/property $(ARGS)
+
+mutants: $(READY)  ## every comparison and sign of rules/ changed, one at a time: does a test fail?
+	$(BIN)/python bench/mutants.py $(ARGS)
 
 gpu: $(WITH_EXTRAS)  ## the tests that need a GPU; no GPU is a failure here
 	$(BIN)/pytest tests/gpu -o acf_no_device=fail $(ARGS)

@@ -57,6 +57,8 @@ class Replay:
             return self._baseline_only("UNCHECKED", "nothing was read: --acf-check=off")
         try:
             artifact = self._read()
+            if artifact.outcome == "retired":  # it claims nothing, so nothing of it can be stale
+                return self._baseline_only("RETIRED", f"withdrawn: {artifact.reason}")
             return self._replay(artifact), None
         except Stop as stop:
             return self._stopped(stop)
@@ -65,19 +67,18 @@ class Replay:
         """Why no new search is needed: the artifact is read, built and compared; None when it is stale or withdrawn."""
         try:
             artifact = self._read()
+            if artifact.outcome == "retired":
+                return None
             controls = self._controls(artifact)
             self._judge_staleness(artifact, *self._rebuild(artifact, controls))
         except Stop as stop:
             return stop.message if stop.verdict == "NO DEVICE" else None
-        return None if artifact.outcome == "retired" else f"{self.subject.name} still holds for {artifact.target}"
+        return f"{self.subject.name} still holds for {artifact.target}"
 
     def _replay(self, artifact: Artifact) -> ItemReport:
         controls = self._controls(artifact)
         baseline, tuned = self._rebuild(artifact, controls)
         self._judge_staleness(artifact, baseline, tuned)
-        if artifact.outcome == "retired":
-            self._correct(None, baseline, None)
-            return self._report("RETIRED", f"withdrawn: {artifact.reason}", None)
         self._correct(controls, baseline, tuned)
         if controls is None or tuned is None:
             return self._report("BASELINE", "nothing was found to beat the defaults", artifact)
@@ -283,9 +284,15 @@ class Replay:
             return replace(report, checks=tuple(self.checks))
         for claim in here:
             report = self._gate_claim(report, claim, controls)
-        if said := warning(self.subject.rootdir, here[0].device):
-            report = replace(report, notes=(*report.notes, said))
-        return report
+        said = [warning(self.subject.rootdir, here[0].device), *sorted(set(map(self._other_driver, here)))]
+        return replace(report, notes=(*report.notes, *filter(None, said)))
+
+    def _other_driver(self, claim: Claim) -> str:
+        device = find_device_or_none(self.subject.device_kind(claim.objective))
+        if device is None or device.driver == claim.driver:
+            return ""
+        before, now = claim.driver or "unknown", device.driver or "unknown"
+        return f"proven under driver {before}, measured now under {now}; --tune-budget=0 claims it for this one"
 
     def _why_not_measured(self, here: list[Claim], claims: list[Claim]) -> str | None:
         if self.settings.check == "replay":

@@ -272,11 +272,16 @@ def _prove_committed(
 
 
 def _store_claims(subject: Subject, store: Store, artifact: Artifact, proof: Proof) -> ItemReport:
-    """The same controls with this device's claims and the refreshed fingerprint; other devices' claims stay."""
+    """The same controls with this device's claims and the refreshed fingerprint.
+
+    Other devices' claims stay while the machine code is what was measured there.
+    """
     if proof.winner is None:
         raise ValueError("only a proven winner has claims to store")
     mine = {claim.device for claim in proof.claims}
-    kept = tuple(claim for claim in artifact.claims if claim.device not in mine)
+    others = tuple(claim for claim in artifact.claims if claim.device not in mine)
+    code = stored_code(subject.builds.get(None), subject.builds.get(proof.winner))
+    kept = others if code == artifact.code else ()
     fresh = artifact.model_copy(
         update={
             "outcome": "tuned",
@@ -284,7 +289,7 @@ def _store_claims(subject: Subject, store: Store, artifact: Artifact, proof: Pro
             "claims": kept + proof.claims,
             "fingerprint": subject.fingerprint,
             "compiler": subject.resolved.compiler,
-            "code": stored_code(subject.builds.get(None), subject.builds.get(proof.winner)),
+            "code": code,
             "provenance": provenance_of(subject, proof.winner),
         }
     )
@@ -292,7 +297,9 @@ def _store_claims(subject: Subject, store: Store, artifact: Artifact, proof: Pro
     report = _report(
         subject, "PROVEN", "the committed controls were proven again", store.read(subject.name, subject.resolved.target)
     )
-    return replace(report, wrote=tuple(_relative(path, subject) for path in paths))
+    dropped = sorted({claim.device for claim in others} - {claim.device for claim in kept})
+    notes = tuple(f"the claim of {one} was of other machine code and is dropped: prove it there" for one in dropped)
+    return replace(report, notes=notes, wrote=tuple(_relative(path, subject) for path in paths))
 
 
 def _unchecked(subject: Subject) -> tuple[str, ...]:

@@ -17,6 +17,8 @@ def summary_lines(report: RunReport) -> Iterator[Line]:
     width = max((len(item.name) for item in items), default=0)
     for item in items:
         yield _item_line(item, width), _colour(item)
+        if item.verdict == "KEPT" and speedup_text(item):
+            yield f"    {item.message}", {}
         yield from ((f"    {note}", {"light": True}) for note in item.notes)
         yield from ((f"    wrote {path}", {}) for path in item.wrote)
     if items:
@@ -36,7 +38,7 @@ def speedup_text(item: ItemReport) -> str:
     if item.speedup is None:
         return item.evidence
     interval = f"{item.speedup:.3f}x, 95 % interval {item.speedup_low:.3f} to {item.speedup_high:.3f}"
-    when = "recorded: " if item.verdict == "REPLAYED" else ""
+    when = "recorded: " if item.verdict in ("REPLAYED", "KEPT") else ""
     return f"{when}at least {item.speedup_low:.3f}x ({interval})  {item.evidence}"
 
 

@@ -62,7 +62,7 @@ class Evidence:
     @property
     def dropped(self) -> float:
         """The fraction of quads that were dropped."""
-        return float(np.isnan(self.baseline).any(axis=2).mean()) if self.baseline.size else 1.0
+        return float((~np.isfinite(self.by_quad)).mean()) if self.by_quad.size else 1.0
 
     @cached_property
     def logs(self) -> tuple[Floats, Floats]:
@@ -307,8 +307,6 @@ def _lost(evidence: Evidence) -> str | None:
         return f"{evidence.processes} process(es) gave samples, and a verdict needs 2"
     if evidence.dropped > MAX_DROPPED:
         return f"{evidence.dropped:.0%} of the quads were dropped, and at most {MAX_DROPPED:.0%} may be"
-    if evidence.by_process.size < 2:
-        return "fewer than 2 processes have a quad left"
     return None
 
 
@@ -331,8 +329,10 @@ def _false_pattern(evidence: Evidence, decision: Decision) -> Decision | None:
 
 def _what_would_decide(evidence: Evidence, floor: float, level: float) -> str:
     """How much more evidence of this kind would prove what is claimed, in words."""
+    if not level > 0:
+        return "by Holm's rule nothing is proven behind a finalist that is not"
     means = evidence.by_process
-    needed = processes_for(float(means.mean()), floor, float(means.std(ddof=1)), level) if means.size > 1 else None
+    needed = processes_for(float(means.mean()), floor, float(means.std(ddof=1)), level)
     if needed is None:
         return f"no number of processes proves more than {math.expm1(floor):.1%} from such a mean"
     return f"at this noise about {max(needed, means.size + 1)} processes would prove it"

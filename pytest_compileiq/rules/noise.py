@@ -42,7 +42,7 @@ def drift(baseline: Floats) -> float:
     count = len(means)
     if count < 6:
         return 0.0
-    later, earlier = np.triu_indices(count, 1)[::-1]
+    earlier, later = np.triu_indices(count, 1)
     steps = means[later] - means[earlier]
     concordance = float(np.sign(steps).sum())
     if abs(concordance) < 2 * math.sqrt(count * (count - 1) * (2 * count + 5) / 18):

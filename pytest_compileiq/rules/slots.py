@@ -21,6 +21,6 @@ def samples_needed(metric: str, at_least: int) -> int:
 def quantile(ordered: Sequence[float], share: float) -> float:
     """The quantile of sorted values, interpolated (Hyndman and Fan 1996, definition 7; numpy's default)."""
     position = share * (len(ordered) - 1)
-    index = min(int(position), len(ordered) - 1)
+    index = int(position)
     following = ordered[min(index + 1, len(ordered) - 1)]
     return ordered[index] + (position - index) * (following - ordered[index])

@@ -1,6 +1,6 @@
 """The statistics of the gate. Arrays are log slot values of shape (processes, quads, 2); lower is better.
 
-``scipy.stats`` takes 0.7 s to import, so that distributions come from :mod:`scipy.special` here and the tests hold them
+``scipy.stats`` takes 0.7 s to import, so that distributions come from ``scipy.special`` here and the tests hold them
 against ``scipy.stats``.
 """
 
@@ -170,7 +170,7 @@ def log_spread_ratio(baseline: Floats, tuned: Floats) -> tuple[float, float]:
 
 def _log_spread(values: Floats) -> float:
     low, high = np.percentile(_flat(values), [5, 95])
-    return math.log(high - low) if high > low else -math.inf
+    return math.log(high - low) if high > low else math.nan
 
 
 def _flat(values: Floats) -> Floats:

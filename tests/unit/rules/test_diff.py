@@ -48,6 +48,7 @@ KINDS = {
     "withdrawn": (side(), side(**RETIRED), Kind.RETIRED),
     "still withdrawn": (side(**RETIRED), side(**RETIRED), Kind.UNCHANGED),
     "another compiler line": (side(), side(target="x86-64-v3-gcc13"), Kind.RETARGETED),
+    "the same controls in a file of another name": (side(), side(controls=told(file="m.acf")), Kind.REFRESHED),
     "new claims for the same controls": (side(), side(claims=(gain(),)), Kind.REFRESHED),
     "another name": (side(), side(name="m"), Kind.RENAMED),
     "broken": (side(), UNREADABLE, Kind.CORRUPT),
@@ -72,9 +73,13 @@ TRENDS = {
     "apart above": (gain(1.1, 1.2), gain(1.3, 1.4), "a larger gain"),
     "apart below": (gain(1.3, 1.4), gain(1.1, 1.2), "a smaller gain"),
     "overlapping": (gain(1.1, 1.3), gain(1.2, 1.4), "no clear difference"),
+    "touching from below": (gain(1.1, 1.2), gain(1.2, 1.3), "no clear difference"),
+    "touching from above": (gain(1.2, 1.3), gain(1.1, 1.2), "no clear difference"),
     "another device": (gain(), gain(device="H100"), "not comparable"),
     "fewer": (counted(8), counted(7), "better"),
     "more": (counted(7), counted(8), "worse"),
+    "as many": (counted(8), counted(8), "the same"),
+    "as far above the baseline as it was below": (counted(8), counted(12), "worse"),
     "more where more is better": (counted(12), counted(14), "better"),
 }
 
@@ -82,6 +87,11 @@ TRENDS = {
 @pytest.mark.parametrize(("old", "new", "words"), TRENDS.values(), ids=TRENDS)
 def test_the_step_of_the_leading_claim_is_judged_by_its_intervals(old, new, words):
     assert compare(side(claims=(old,)), side(claims=(new,))).judgement.startswith(words)
+
+
+def test_the_gain_with_the_highest_lower_bound_leads():
+    claims = (gain(1.1, 1.9), gain(1.3, 1.4, workload="w"), gain(2.0, 2.1, workload="v", kind="non-inferior"))
+    assert compare(None, side(claims=claims)).lead.new.workload == "w"
 
 
 def test_gains_over_different_baselines_are_said_to_be():
@@ -101,8 +111,11 @@ WORSE = {
     "a smaller gain": (gain(1.3, 1.4), gain(1.1, 1.2), "a smaller gain than before"),
     "no longer a gain": (gain(1.01, 1.2), gain(0.995, 1.02, kind="non-inferior"), "was a proven gain"),
     "slower than the defaults, and new": (None, gain(0.98, 0.995, kind="non-inferior"), "slower than"),
+    "no faster than the defaults, perhaps, and new": (None, gain(0.98, 1.0, kind="non-inferior"), ""),
     "more of what is to be few": (counted(7), counted(8), "worse than before"),
+    "as much of what is to be few": (counted(8), counted(8), ""),
     "the same": (gain(), gain(), ""),
+    "a smaller gain, perhaps": (gain(1.2, 1.3), gain(1.1, 1.2), ""),
     "a larger gain": (gain(1.1, 1.2), gain(1.3, 1.4), ""),
 }
 
@@ -119,6 +132,17 @@ def test_devices_whose_claims_were_dropped_or_added_are_named():
     assert (change.devices_dropped, change.devices_added) == (("H100",), ("GH200",))
 
 
+def test_where_it_stood_before_is_said_only_of_what_moved():
+    assert compare(side("k"), side("m")).was == f"k/{TARGET}"
+    assert compare(side("k"), side("k", "x86-64-v3-gcc13")).was == f"k/{TARGET}"
+    assert compare(side(), side()).was == compare(None, side()).was == compare(side(), None).was == ""
+
+
+def test_the_reason_is_the_newer_side_s():
+    assert compare(side(), side(**RETIRED)).reason == "wrong on NaN"
+    assert compare(side(**RETIRED), side()).reason == compare(side(**RETIRED), None).reason == ""
+
+
 def test_exact_metrics_are_of_the_shipped_code_and_of_the_baseline_for_what_is_new():
     def with_metrics(tuned):
         return {
@@ -133,6 +157,10 @@ def test_exact_metrics_are_of_the_shipped_code_and_of_the_baseline_for_what_is_n
     assert compare(None, new).metrics == (Step("k: registers", 40, 24),)
     withdrawn = side(code=with_metrics(24), **RETIRED)
     assert compare(new, withdrawn).metrics == (Step("k: registers", 24, 40),)
+    eight = StoredCode(sha256="1" * 64, metrics={"registers": 8})
+    further = side(code=with_metrics(24) | {"b": CodePair(baseline=eight, tuned=eight)})
+    assert compare(new, further).metrics == (Step("b: registers", None, 8),)
+    assert compare(further, new).metrics == (Step("b: registers", 8, None),)
 
 
 def test_knobs_and_controls_are_told_apart():
@@ -178,6 +206,9 @@ def test_a_dirty_tree_and_a_side_s_own_warnings_reach_the_reviewer():
 
 def test_bringing_back_retired_machine_code_is_a_warning():
     assert "wrong on NaN" in compare(side(**RETIRED), side()).warnings[0]
+    other = {"k": CodePair(baseline=StoredCode(sha256="e" * 64), tuned=StoredCode(sha256="0" * 64))}
+    assert compare(side(**RETIRED), side(code=other)).warnings == ()
+    assert compare(side(), side(claims=(gain(),))).warnings == ()
 
 
 def test_the_evidence_names_device_driver_commit_and_runner():

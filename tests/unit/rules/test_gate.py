@@ -20,7 +20,7 @@ from pytest_compileiq.rules.gate import (
     overall_p,
     summarise,
 )
-from pytest_compileiq.rules.recompute import recompute
+from pytest_compileiq.rules.recompute import RELATIVE_TOLERANCE, recompute
 
 LEVEL = 0.01 / len(LOOKS)
 DEFAULT = Thresholds()
@@ -180,6 +180,7 @@ def test_gather_gives_medians_of_complete_designs_only():
         [*rows, rows[0]],
         [replace(rows[0], value=float("nan")), *rows[1:]],
         [replace(rows[0], value=-1.0), *rows[1:]],
+        [replace(rows[0], value=0.0), *rows[1:]],
         [replace(row, arm="baseline") for row in rows],
         [],
     ):
@@ -223,9 +224,15 @@ def test_a_claim_is_recomputed_and_every_altered_number_is_named():
 def test_a_claim_cannot_loosen_its_own_level_or_rest_on_other_rows():
     rows = rows_of(evidence(0.05))
     claim = claim_of(gather(rows, "minimize"))
-    loose = claim.model_copy(update={"test": claim.test.model_copy(update={"level": 0.5})})
-    with pytest.raises(ClaimMismatch, match="level"):
-        recompute(loose, rows, thresholds=DEFAULT, direction="minimize")
+    allowed = DEFAULT.alpha / len(LOOKS) * (1 + RELATIVE_TOLERANCE)
+
+    def at(level):
+        return claim.model_copy(update={"test": claim.test.model_copy(update={"level": level})})
+
+    recompute(at(allowed), rows, thresholds=DEFAULT, direction="minimize")
+    for level in (0.0, np.nextafter(allowed, 1), 0.5):
+        with pytest.raises(ClaimMismatch, match="level"):
+            recompute(at(level), rows, thresholds=DEFAULT, direction="minimize")
     with pytest.raises(ClaimMismatch, match="rows of"):
         recompute(claim, [replace(rows[0], workload="other"), *rows[1:]], thresholds=DEFAULT, direction="minimize")
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_compileiq.errors import StoreError
@@ -21,6 +21,7 @@ positive = st.floats(1e-9, 1e9)
 
 
 @pytest.mark.parametrize(("metric", "share"), QUANTILES.items())
+@settings(deadline=None, derandomize=True, database=None)
 @given(values=st.lists(positive, min_size=1, max_size=120))
 def test_a_slot_is_worth_what_numpy_says(metric, share, values):
     assert slot_value(metric, values) == pytest.approx(np.quantile(values, share), rel=1e-9)
@@ -80,4 +81,8 @@ def test_a_claim_on_too_few_samples_is_no_evidence():
     ]
     with pytest.raises(StoreError, match=r"runtime@p99 needs 100 a slot, and one has 99"):
         gather(rows, "minimize")
+    one_less = [replace(row, sample=99) for row in rows if row.sample == 0][1:]
+    with pytest.raises(StoreError, match=r"runtime@p99 needs 100 a slot, and one has 99"):
+        gather(rows + one_less, "minimize")
+    assert gather([*rows, *one_less, replace(rows[0], sample=99)], "minimize").processes == 8
     assert gather([replace(row, objective="runtime") for row in rows], "minimize").processes == 8

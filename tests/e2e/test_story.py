@@ -1,0 +1,135 @@
+"""What happens to artifacts over the months: refactors, other devices, a driver, a toolkit; each as the people live it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_compileiq.store import Store
+from tests.e2e.conftest import KERNEL_C, KERNEL_H, TEST_PY, Project
+
+AWAY = "NVIDIA H200"
+TARGET = "x86-64-v3-gcc12"
+FORTY = 40
+# A stand-in for the failure alone: the real gcc, but for the version that it tells.
+NEW_GCC = """\
+#!/bin/sh
+case "$*" in
+    *--version*) gcc-of-before "$@" | sed 's/12[.][0-9]*[.][0-9]*/13.1.0/g' ;;
+    *-dM*) gcc-of-before "$@" | sed 's/__GNUC__ 12/__GNUC__ 13/' ;;
+    *) exec gcc-of-before "$@" ;;
+esac
+"""
+KERNELS_PY = f"""\
+import pytest
+from pytest_compileiq import Cc, choice, minimize
+
+
+@pytest.mark.parametrize("n", range({FORTY}))
+@pytest.mark.tune(Cc("k.c", flags="-O3 -march=x86-64-v3"), space={{"-O": choice(["s"])}}, objectives=[minimize("code_bytes")])
+def test_k(acf, n):
+    acf.build()
+"""
+
+
+def acf(made: Project, *arguments: str, code: int = 0) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest_compileiq.cli", *arguments], cwd=made.root, capture_output=True, text=True
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout + done.stderr
+
+
+def claim_it(made: Project, **changes: object) -> None:
+    """Rewrite what is stored as if its claim had been proven elsewhere, or under another driver."""
+    store = Store(made.root / "acf")
+    artifact = store.read("kernel", TARGET)
+    (claim,) = artifact.claims
+    other = claim.model_copy(update=changes)
+    rows = [replace(row, device=other.device) for row in store.read_samples("kernel", artifact, claim)]
+    data = store.read_controls("kernel", artifact)
+    store.write("kernel", artifact.model_copy(update={"claims": (other,)}), controls=[data], samples=rows)
+
+
+def devices(made: Project) -> set[str]:
+    return {claim.device for claim in Store(made.root / "acf").read("kernel", TARGET).claims}
+
+
+def test_who_refactors_without_the_device_retires_and_who_has_it_tunes_anew(tuned: Project):
+    claim_it(tuned, device=AWAY)
+    assert f"proven on {AWAY}" in tuned.pytest(code=0)
+    tuned.edit("kernel.c", "for (int i", "for (long i")
+    stale = tuned.pytest(code=1)
+    assert "STALE: kernel.c (changed): the machine code is another" in stale
+    # Nothing can be measured here, so the claim is withdrawn in the open, and the kernel ships as it is.
+    acf(tuned, "retire", "kernel", "--reason", "the kernel was rewritten; its H200 is not at hand")
+    assert "its H200 is not at hand" in tuned.pytest(code=0)
+    # Whoever has a device takes up what is stale or retired, and nothing else.
+    output = tuned.pytest("--tune", "--tune-stale-only", "--tune-budget=6", code=0)
+    assert "TUNED" in output
+    assert AWAY not in devices(tuned)
+    assert "1 replayed" in tuned.pytest("--acf-check=replay", code=0)
+
+
+def test_a_second_device_s_better_controls_do_not_overturn_the_first_one_s_claim(project):
+    made = project(
+        {"kernel.c": KERNEL_C, "kernel.h": KERNEL_H, "test_kernel.py": TEST_PY.replace("choice([2, 3])", "choice([1])")}
+    )
+    made.edit("test_kernel.py", "-O1 -march", "-O0 -march")
+    made.pytest("--tune", "--tune-budget=2", code=0)
+    claim_it(made, device=AWAY)
+    made.edit("test_kernel.py", "choice([1])", "choice([1, 3])")
+    made.edit("test_kernel.py", '"-fno-math-errno"', '"-ffast-math": literal("", knockout_prob=0.5), "-fno-math-errno"')
+    kept = made.pytest("--tune", "--tune-budget=8", code=0)
+    assert "KEPT" in kept and f"unmeasured on {AWAY}, which holds a claim" in kept
+    assert devices(made) == {AWAY}
+
+
+def test_a_second_device_adds_its_claim_to_the_first_one_s(tuned: Project):
+    claim_it(tuned, device=AWAY)
+    tuned.pytest("--tune", "--tune-budget=0", code=0)
+    assert len(devices(tuned)) == 2 and AWAY in devices(tuned)
+    assert "1 replayed" in tuned.pytest("--acf-check=replay", code=0)
+    tuned.edit("kernel.c", "for (int i", "for (long i")
+    output = tuned.pytest("--tune", "--tune-budget=0", code=0)
+    assert f"the claim of {AWAY} was of other machine code and is dropped: prove it there" in output
+    assert AWAY not in devices(tuned)
+
+
+def test_another_driver_is_measured_again_and_named(tuned: Project):
+    claim_it(tuned, driver="570.0")
+    tuned.pytest("--acf-report=report.json", code=0)
+    (item,) = json.loads((tuned.root / "report.json").read_text())["items"]
+    assert item["evidence"] == "measured now"
+    assert any(note.startswith("proven under driver 570.0, measured now under unknown") for note in item["notes"])
+
+
+@pytest.fixture
+def forty(project) -> Project:
+    made = project({"k.c": "int k(const int *x, int n) { int s = 0; while (n--) s += x[n]; return s; }\n",
+                    "test_k.py": KERNELS_PY})  # fmt: skip
+    made.pytest("--tune", "--tune-budget=1", code=0)
+    return made
+
+
+def test_a_toolkit_upgrade_ends_forty_artifacts_and_one_command_renews_them(forty: Project, tmp_path, monkeypatch):
+    gcc = Path(subprocess.run(["which", "gcc"], capture_output=True, text=True, check=True).stdout.strip()).resolve()
+    tools = tmp_path / "new-toolkit"
+    tools.mkdir()
+    (tools / "gcc-of-before").symlink_to(gcc)
+    (tools / "gcc").write_text(NEW_GCC)
+    (tools / "gcc").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tools), prepend=":")
+    ended = forty.pytest(code=1)
+    assert f"{FORTY} stale" in ended
+    assert f"the artifact is for {TARGET}, and the compiler here makes x86-64-v3-gcc13" in ended
+    assert f"{FORTY} stale" in forty.pytest("-o", "acf_stale=warn", code=0)
+    renewed = forty.pytest("--tune", "--tune-stale-only", "--tune-budget=1", code=0)
+    assert f"{FORTY} tuned" in renewed
+    assert f"{FORTY} proven" in forty.pytest("--acf-check=replay", code=0)
