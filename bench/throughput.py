@@ -19,6 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from machine import describe
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cuda_tools import find_tool
 
 KERNELS = Path(__file__).parents[1] / "tests" / "kernels"
 TESTS = {
@@ -33,8 +35,8 @@ def test_k(acf):
     acf.build()
 """,
     ),
-    "attention.ptx, public options of ptxas": (
-        ["attention.ptx"],
+    "attention.cu's PTX, public options of ptxas": (
+        ["attention.cu"],
         """\
 import pytest
 from pytest_compileiq import Ptxas, minimize
@@ -85,13 +87,16 @@ def one_round(files: list[str], text: str, budget: int, jobs: int, seed: int) ->
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         for file in files:
-            shutil.copy(KERNELS / file, home)
+            if file.endswith(".cu"):
+                nvcc = find_tool("nvcc", None, Place(home, home)).program
+                source, made = KERNELS / "cuda" / file, home / Path(file).with_suffix(".ptx")
+                subprocess.run([nvcc, "-arch=sm_90a", "-O3", "-ptx", str(source), "-o", str(made)], check=True)
+            else:
+                shutil.copy(KERNELS / file, home)
         for file, content in {"pytest.ini": "[pytest]\n", "test_k.py": text, "conftest.py": CONFTEST}.items():
             (home / file).write_text(content)
         command = [sys.executable, "-m", "pytest", "-q", "--tune", f"--tune-budget={budget}", f"--tune-seed={seed}"]
-        done = subprocess.run(
-            [*command, f"--tune-jobs={jobs}"], cwd=home, capture_output=True, text=True, check=False
-        )
+        done = subprocess.run([*command, f"--tune-jobs={jobs}"], cwd=home, capture_output=True, text=True, check=False)
         if done.returncode:
             sys.exit(done.stdout + done.stderr)
         (metadata,) = home.glob("acf/*/*.toml")
