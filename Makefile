@@ -7,7 +7,7 @@ BIN := $(CURDIR)/.venv/bin
 READY := .venv/ready
 WITH_EXTRAS := .venv/with-extras
 # What the tests of NVIDIA's compilers need; without it they skip and say why: make test EXTRAS=
-EXTRAS ?= cuda,compileiq,triton
+EXTRAS ?= cuda,compileiq,triton,optuna
 
 # Workers are many short pytests: without compiled files they would spend half their time on compiling the plugin.
 export PYTHONDONTWRITEBYTECODE =
@@ -56,7 +56,6 @@ bench: $(READY)  ## the figures that the README quotes
 	$(BIN)/python bench/unseen_kernel.py $(ARGS)
 
 site: $(READY)  ## the documentation as a site, in .site/
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group docs
 	$(BIN)/mkdocs build --strict
 
 docs: $(WITH_EXTRAS)  ## run the examples that the README and docs show

@@ -31,7 +31,7 @@ _OWN_PLUGINS = " ".join(
     f"-p no:{name}" for name in ("cacheprovider", "randomly", "xdist", "rerunfailures", "hypothesispytest", "anyio")
 )
 _NO_GPU = pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="it shows a machine without a GPU")
-_KEPT_OUT = ("PYTEST_", "COMPILEIQ_", "GIT_", "GITHUB_")
+_KEPT_OUT = ("PYTEST_", "COMPILEIQ_", "GIT_", "GITHUB_", "MAKE", "MFLAGS")
 
 
 @dataclass

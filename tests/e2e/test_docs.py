@@ -17,7 +17,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, patch
 
 import pytest
 
@@ -38,6 +38,13 @@ STAND_INS = (
 )  # fmt: skip
 BLOB = b"controls of one candidate"
 REFUSED = re.compile(r"Invalid compiler controls file|not in expected format")  # ptxas opened it: it is no real ACF
+
+
+@pytest.fixture(autouse=True)
+def _environment_restored():
+    """Examples set variables, and would leave them to other tests' compilers."""
+    with patch.dict(os.environ):
+        yield
 
 
 def blocks(text: str, language: str) -> list[str]:
