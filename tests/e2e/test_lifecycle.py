@@ -68,6 +68,7 @@ def test_stale_only_skips_what_holds_and_what_is_new_and_takes_what_is_stale(two
 def test_another_point_of_the_front_is_promoted_proven_and_then_holds(two_objectives):
     made = two_objectives
     front = artifact(made)["front"]
+    assert "point 0" in acf(made, "show", "total")
     assert "no point 99" in acf(made, "promote", "total", "--point", "99", code=2)
     chosen = next(
         number
