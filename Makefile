@@ -55,7 +55,7 @@ bench: $(READY)  ## the figures that the README quotes
 	$(BIN)/python bench/collect_overhead.py
 	$(BIN)/python bench/unseen_kernel.py $(ARGS)
 
-site: $(READY)  ## the documentation as a site, in .site/
+site: $(WITH_EXTRAS)  ## the documentation as a site, in .site/
 	$(BIN)/mkdocs build --strict
 
 docs: $(WITH_EXTRAS)  ## run the examples that the README and docs show
@@ -70,6 +70,6 @@ $(READY): pyproject.toml
 
 $(WITH_EXTRAS): $(READY) tests/kernels/constraints.txt
 	@test -z "$(EXTRAS)" || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		--constraint tests/kernels/constraints.txt --editable '.[$(EXTRAS)]' || \
+		--constraint tests/kernels/constraints.txt --editable '.[$(EXTRAS)]' --group docs || \
 		echo 'The extras $(EXTRAS) could not be installed: the tests that need them skip and say so.' >&2
 	@touch $@
