@@ -81,7 +81,7 @@ class Replay:
         self._judge_staleness(artifact, baseline, tuned)
         self._correct(controls, baseline, tuned)
         if controls is None or tuned is None:
-            return self._report("BASELINE", "nothing was found to beat the defaults", artifact)
+            return self._report("BASELINE", artifact.reason or "nothing was found to beat the defaults", artifact)
         self._recompute_claims(artifact, baseline, tuned)
         return self._gate(artifact, controls)
 

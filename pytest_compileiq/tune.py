@@ -70,13 +70,16 @@ def tune(subject: Subject, *, settings: Settings, store: Store, pool: Pool, prog
             trackers.begin(subject.name, subject.resolved.target, [one.metric for one in subject.objectives], identity)
             search = _search(make_search, journal, identity, seeds, baseline, fresh=settings.fresh)
             finalists = choose_finalists(search.scored.values(), scorer, search.tally, progress)
+            front = pareto_front(search.scored.values())
             proof = _proof(subject, pool, finalists, seed=seed, progress=progress)
+            if not finalists and front:
+                proof = Proof(None, (), (), _trade_offs(subject))
         except NotInjected as error:
             journal.clear()
             raise TuneFailed(f"{subject.nodeid}: {error}") from error
         except (Unprovable, EvaluationFailed) as error:
             raise TuneFailed(f"{subject.nodeid}: {error}") from error
-        found = Found(search_record(subject, search.tally, name, seed), pareto_front(search.scored.values()))
+        found = Found(search_record(subject, search.tally, name, seed), front)
         report = _settle(subject, store, pool, incumbent, proof, found, seed=seed, progress=progress)
         trackers.end(report.verdict, report.message)
         if not search.interrupted:
@@ -181,6 +184,13 @@ def _proof(subject: Subject, pool: Pool, finalists: list[ControlsFile], *, seed:
     if not finalists:
         return Proof(None, (), (), "no valid candidate was better than the baseline")
     return prove(pool, subject, finalists, against=None, seed=seed, say=progress.say)
+
+
+def _trade_offs(subject: Subject) -> str:
+    return (
+        "what gains on one objective loses on another more than "
+        f"max_regression={subject.spec.thresholds.max_regression:g} allows: acf show {subject.name} lists the front"
+    )
 
 
 def _settle(

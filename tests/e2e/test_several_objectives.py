@@ -46,6 +46,20 @@ def test_total(acf, x):
 """
 
 
+TRADE_OFF_PY = """\
+import pytest
+from pytest_compileiq import Cc, choice, maximize, minimize
+
+@pytest.mark.tune(
+    Cc("sum.c", flags="-Os"),
+    space={"-O": choice([3])},
+    objectives=[maximize("instructions"), minimize("code_bytes")],
+)
+def test_total(acf):
+    acf.build()
+"""
+
+
 def artifact(made: Project) -> dict:
     return tomllib.loads(made.one("acf/total/*.toml").read_text())
 
@@ -95,3 +109,13 @@ def test_objectives_are_few_and_different(project, given):
         {"sum.c": SUM_C, "test_sum.py": EXACT_PY.replace('[minimize("code_bytes"), minimize("instructions")]', given)}
     )
     assert "expected up to 4 different metrics" in made.pytest(code=1)
+
+
+def test_where_every_gain_is_another_s_loss_nothing_is_committed_and_the_front_shows_why(project):
+    made = project({"sum.c": SUM_C, "test_sum.py": TRADE_OFF_PY})
+    output = made.pytest("--tune", "--tune-budget=1", code=0)
+    assert "what gains on one objective loses on another more than max_regression=0.01 allows" in output
+    stored = artifact(made)
+    assert stored["outcome"] == "baseline" and stored["reason"].startswith("what gains on one objective")
+    (point,) = stored["front"]
+    assert all(ratio > 1 for ratio in point["metrics"].values())  # more of both
