@@ -1,7 +1,8 @@
-"""Deterministic objectives of real compilers, for racing search engines; a build is made once and kept on disk."""
+"""What the engines race on: builds of real compilers, and recorded timings; each is made once and kept on disk."""
 
 import json
 import math
+import re
 import sqlite3
 import subprocess
 import tempfile
@@ -9,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault
 from pytest_compileiq.model import Candidate, ControlsFile, sha256_hex
@@ -21,8 +24,12 @@ from pytest_compileiq.toolchains.cuda_tools import find_tool
 from pytest_compileiq.toolchains.elf import machine_code
 from pytest_compileiq.toolchains.ptxas import Ptxas
 
-KERNELS = Path(__file__).parents[1] / "tests" / "kernels"
+BENCH = Path(__file__).parent
+KERNELS = BENCH.parent / "tests" / "kernels"
 TIMEOUT_S = 20.0
+# What decides nothing but the level of the cache that a load or store goes to changes no register and no instruction.
+CACHE_KNOBS = re.compile(r"--(def|force)-(load|store)-cache=|--optimize-float-atomics")
+LAUNCH_BOUNDS = re.compile(r"^\.(maxntid|minnctapersm|reqntid)\b.*\n", re.MULTILINE)
 
 Metrics = dict[str, Any]  # "code" is the digest of the machine code, the others are numbers
 
@@ -34,6 +41,7 @@ class Cache:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._base = sqlite3.connect(path, isolation_level=None)
         self._base.execute("PRAGMA journal_mode = WAL")
+        self._base.execute("PRAGMA synchronous = NORMAL")
         self._base.execute("CREATE TABLE IF NOT EXISTS kept (key TEXT PRIMARY KEY, value TEXT)")
 
     def get(self, key: str, make: Callable[[], Any]) -> Any:
@@ -53,73 +61,72 @@ class Objective:
 
     Attributes:
         name: what it is, for the table.
-        identity: a digest of the compiler, its command and its sources.
-        build: controls → metrics, or None when the compiler refuses them.
-        value: metrics → the number.
+        identity: a digest of all that it depends on.
+        measured: knobs → metrics, or None when the compiler refuses them.
+        value: metrics → the number that an engine is judged by.
+        noisy: metrics and a random source → the score that an engine is told; None where the score is the number's own.
     """
 
     name: str
     identity: str
     space: Space
-    render: Callable[[Candidate], ControlsFile]
-    build: Callable[[ControlsFile], Metrics | None]
+    measured: Callable[[Mapping[str, Any]], Metrics | None]
     value: Callable[[Metrics], float]
-    cache: Cache
-
-    def measured(self, knobs: Mapping[str, Any]) -> tuple[float, str] | None:
-        """The number and the digest of the machine code; None when the compiler refuses the knobs."""
-        controls = self.render(Candidate(knobs))
-        metrics = self.cache.get(f"build {self.identity} {controls.key}", lambda: self.build(controls))
-        return None if metrics is None else (self.value(metrics), metrics["code"])
+    noisy: Callable[[Metrics, np.random.Generator], float] | None = None
 
     @property
     def baseline(self) -> float:
         measured = self.measured({})
         assert measured is not None
-        return measured[0]
+        return self.value(measured)
+
+    def score(self, metrics: Metrics, rng: np.random.Generator) -> float:
+        """What an engine is told: the logarithm of the ratio to the baseline's; lower is better."""
+        if self.noisy is not None:
+            return self.noisy(metrics, rng)
+        return math.log(self.value(metrics) / self.baseline)
 
 
-def objectives(cache: Cache, scratch: Path) -> Iterator[Objective]:
-    """Code size of two C kernels; registers with spills, and code size, of two CUDA kernels where ptxas is found."""
-    # From -Os on there is no single option left that decides; from -O2 on -Os does.
-    for name, flags in (("wire", "-Os"), ("pair_potential", "-O2")):
-        yield _code_size_of_c(name, flags, cache, scratch)
+def compiled_objectives(cache: Cache, scratch: Path) -> Iterator[Objective]:
+    """Code size of a C kernel, executed instructions of another, two metrics of a CUDA kernel where ptxas is found."""
+    yield _of_c("pair_potential", "code_bytes", "code bytes", _machine_code, cache, scratch)
+    count = scratch / "race_count"
+    subprocess.run(["gcc", "-O2", BENCH / "race_count.c", "-o", count, "-ldl"], check=True)
+    yield _of_c("stencil", "executed", "executed instructions", lambda made: _executed(made, count), cache, scratch)
     try:
         nvcc = find_tool("nvcc", None, Place(scratch, scratch)).program
     except EnvironmentFault as missing:
         print(f"no ptxas objectives: {missing}")
         return
-    for name, what, value in (
-        ("attention", "registers + spilled words", _registers_and_spills),
-        ("matmul", "code bytes", _code_bytes),
-    ):
-        source = KERNELS / "cuda" / f"{name}.cu"
-        command = [nvcc, "-arch=sm_90a", "-O3", "-ptx", str(source), "-o", f"{name}.ptx"]
-        subprocess.run(command, cwd=scratch, check=True, capture_output=True)
-        yield _assembled(name, what, value, cache, scratch)
+    command = [nvcc, "-arch=sm_90a", "-O3", "-ptx", str(KERNELS / "cuda" / "matmul.cu"), "-o", "matmul.ptx"]
+    subprocess.run(command, cwd=scratch, check=True, capture_output=True)
+    # Launch bounds overrule --maxrregcount: without them registers, spills and instructions are to be weighed.
+    free = LAUNCH_BOUNDS.sub("", (scratch / "matmul.ptx").read_text(encoding="utf-8"))
+    (scratch / "matmul.ptx").write_text(free, encoding="utf-8")
+    yield _of_ptxas("matmul", "registers + spilled words", _registers_and_spills, cache, scratch)
+    yield _of_ptxas("matmul", "instructions", lambda metrics: float(metrics["instructions"]), cache, scratch)
 
 
-def _code_bytes(metrics: Metrics) -> float:
-    return float(metrics["code_bytes"])
+# ── gcc ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _registers_and_spills(metrics: Metrics) -> float:
-    return float(metrics["registers"]) + metrics["spill_bytes"] / 4
-
-
-def _code_size_of_c(name: str, flags: str, cache: Cache, scratch: Path) -> Objective:
-    cc = resolve_cc(Cc(f"{name}.c", flags=flags), Place(KERNELS, KERNELS))
-
-    def build(controls: ControlsFile) -> Metrics | None:
-        return _compiled(cc, name, controls, scratch)
-
+def _of_c(
+    name: str, metric: str, what: str, read: Callable[[Path], Metrics | None], cache: Cache, scratch: Path
+) -> Objective:
+    cc = resolve_cc(Cc(f"{name}.c", flags="-O2"), Place(KERNELS, KERNELS))
     identity = sha256_hex(f"{cc.compiler.build} {cc.sources()} {cc.compiler.command}".encode())
-    title = f"{name}.c {flags}, {cc.compiler.name} {cc.compiler.version}: code bytes"
-    return Objective(title, identity, cc.option_space(), cc.render, build, _code_bytes, cache)
+
+    def measured(knobs: Mapping[str, Any]) -> Metrics | None:
+        controls = cc.render(Candidate(knobs))
+        return cache.get(f"build {identity} {controls.key}", lambda: _compiled(cc, name, controls, read, scratch))
+
+    title = f"{name}.c -O2, {cc.compiler.name} {cc.compiler.version}: {what}"
+    return Objective(title, identity, cc.option_space(), measured, lambda metrics: float(metrics[metric]))
 
 
-def _compiled(compiler: CcResolved, name: str, controls: ControlsFile, scratch: Path) -> Metrics | None:
-    """Only compiled: a library need not be linked to be weighed."""
+def _compiled(
+    compiler: CcResolved, name: str, controls: ControlsFile, read: Callable[[Path], Metrics | None], scratch: Path
+) -> Metrics | None:
     (scratch / "controls.rsp").write_bytes(controls.data)
     made = scratch / f"{name}.o"
     argv = [compiler.program.program, *compiler.flags.compile, f"@{scratch / 'controls.rsp'}", "-c", f"{name}.c"]
@@ -127,16 +134,30 @@ def _compiled(compiler: CcResolved, name: str, controls: ControlsFile, scratch: 
         done = subprocess.run([*argv, "-o", made], cwd=KERNELS, capture_output=True, timeout=TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
         return None
-    if done.returncode != 0:
-        return None
+    return read(made) if done.returncode == 0 else None
+
+
+def _machine_code(made: Path) -> Metrics:
     held = machine_code([made]).program
     return {"code": held.sha256, **held.metrics}
 
 
-def _assembled(name: str, what: str, value: Callable[[Metrics], float], cache: Cache, scratch: Path) -> Objective:
+def _executed(made: Path, count: Path) -> Metrics | None:
+    library = made.with_suffix(".so")
+    subprocess.run(["ld", "-shared", made, "-o", library], check=True, capture_output=True)
+    counted = subprocess.run([count, library], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    return {**_machine_code(made), "executed": int(counted.stdout)} if counted.returncode == 0 else None
+
+
+# ── ptxas ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _of_ptxas(name: str, what: str, value: Callable[[Metrics], float], cache: Cache, scratch: Path) -> Objective:
     ptxas = Ptxas(f"{name}.ptx", arch="sm_90a").resolve(Place(scratch, scratch))
-    space = ptxas.option_space()
-    assert space is not None
+    public = ptxas.option_space()
+    assert public is not None
+    space = Space(tuple(gene for gene in public.genes if not CACHE_KNOBS.match(gene.name)))
+    identity = sha256_hex(f"{ptxas.compiler.build} {ptxas.sources()} {ptxas.compiler.command}".encode())
 
     def build(controls: ControlsFile) -> Metrics | None:
         with tempfile.TemporaryDirectory(dir=scratch) as folder:
@@ -146,18 +167,13 @@ def _assembled(name: str, what: str, value: Callable[[Metrics], float], cache: C
                 return None
         return {"code": built.digest, **built.metrics}
 
-    identity = sha256_hex(f"{ptxas.compiler.build} {ptxas.sources()} {ptxas.compiler.command}".encode())
-    return Objective(
-        f"{name}.cu, ptxas {ptxas.compiler.version}: {what}",
-        identity,
-        space,
-        ptxas.render,
-        build,
-        value,
-        cache,
-    )
+    def measured(knobs: Mapping[str, Any]) -> Metrics | None:
+        controls = ptxas.render(Candidate(knobs))
+        return cache.get(f"build {identity} {controls.key}", lambda: build(controls))
+
+    title = f"{name}.cu, ptxas {ptxas.compiler.version}: {what}"
+    return Objective(title, identity, space, measured, value)
 
 
-def log_ratio(value: float, baseline: float) -> float:
-    """What an engine is told: lower is better, 0 is the baseline's."""
-    return math.log(max(value, 0.5) / max(baseline, 0.5))
+def _registers_and_spills(metrics: Metrics) -> float:
+    return float(metrics["registers"]) + metrics["spill_bytes"] / 4

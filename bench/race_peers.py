@@ -17,7 +17,7 @@ from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import OFF, Gene, Point
 
 POOL = 16
-REPEATS = 50
+REPEATS = 5
 
 
 class Peer:

@@ -16,8 +16,8 @@
         def make(self):
             return MyCompiler("k.src")
 
-Each test is one promise of :class:`pytest_compileiq.engines.base.Engine` or
-:class:`pytest_compileiq.toolchains.base.Resolved`, and says which.
+Each test is one promise of ``pytest_compileiq.engines.base.Engine`` or
+``pytest_compileiq.toolchains.base.Resolved``, and says which.
 """
 
 # ruff: noqa: D102 - a test's name is its sentence

@@ -43,7 +43,8 @@ class CompileIQ:
         if importlib.util.find_spec("compileiq") is None:
             raise EnvironmentFault(f"the engine 'compileiq' is NVIDIA's package, which is not installed: {_INSTALL}")
         self._space = brief.space
-        self._seeds = list(brief.seeds)
+        outside = brief.space.why_not
+        self._seeds = [seed for seed in brief.seeds if seed.blob is not None or outside(seed.knobs) is None]
         # By identity: a blob may be drawn twice, and the package scores draws, not blobs.
         self._pending: dict[int, tuple[Candidate, str]] = {}
         self._ended = False

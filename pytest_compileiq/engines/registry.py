@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 
 from pytest_compileiq.engines.base import Brief, Engine
 from pytest_compileiq.engines.compileiq import CompileIQ
+from pytest_compileiq.engines.foreign import foreign
 from pytest_compileiq.engines.ga import Ga
 from pytest_compileiq.engines.grid import Grid
 from pytest_compileiq.engines.optuna import SAMPLERS, Optuna
@@ -53,10 +54,9 @@ def make(name: str, brief: Brief) -> Engine:
 
     Raises:
         MarkerError: there is none, or it cannot search the space.
-        EnvironmentFault: it needs a package that is not installed.
+        EnvironmentFault: it needs a package that is not installed, or is a third party's and cannot be opened.
     """
     wanted = choose(name, brief.space)
     if wanted in BUILT_IN:
         return BUILT_IN[wanted](brief)
-    engine: Engine = next(point for point in entry_points(group=GROUP) if point.name == wanted).load()(brief)
-    return engine
+    return foreign(next(point for point in entry_points(group=GROUP) if point.name == wanted), brief)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_compileiq.space import OFF, Space
+from pytest_compileiq.space import Space
 
 Floats = NDArray[np.float64]
 Points = NDArray[np.int64]
@@ -30,35 +30,29 @@ class Encoding:
     space: Space
     gene_of: NDArray[np.int64]
     share: Floats
-    _columns: tuple[tuple[int, str, int], ...]
+    _exact: NDArray[np.bool_]
+    _value: NDArray[np.int64]
 
     @classmethod
     def of(cls, space: Space) -> Encoding:
         """The encoding of ``space``."""
-        columns: list[tuple[int, str, int]] = []
-        shares: list[float] = []
+        columns: list[tuple[int, bool, int, float]] = []  # gene, whether its value has to be met exactly, value, share
         for number, gene in enumerate(space.genes):
             count = len(gene.values)
             if gene.knockout_prob > 0 or gene.parent is not None:
-                columns.append((number, "on", 0))
-                shares.append(1.0)
+                columns.append((number, False, 0, 1.0))
             if gene.kind in ("choice", "switch"):
-                hot = [(number, "is", value) for value in range(count)] if count > 1 else []
-                columns += hot
-                shares += [0.5] * len(hot)
+                columns += [(number, True, value, 0.5) for value in range(count) if count > 1]
             else:
                 cuts = _cuts(count)
-                columns += [(number, "at least", int(cut)) for cut in cuts]
-                shares += [1.0 / max(len(cuts), 1)] * len(cuts)
-        return cls(space, np.array([column[0] for column in columns]), np.array(shares), tuple(columns))
+                columns += [(number, False, cut, 1.0 / len(cuts)) for cut in cuts]
+        gene_of, exact, value, share = np.array(columns, dtype=np.float64).reshape(-1, 4).T
+        return cls(space, gene_of.astype(np.int64), share, exact.astype(np.bool_), value.astype(np.int64))
 
     def features(self, points: Points) -> Floats:
         """Shape (n, genes) → (n, F) of zeros and ones."""
-        result = np.empty((len(points), len(self._columns)))
-        for column, (gene, test, value) in enumerate(self._columns):
-            index = points[:, gene]
-            result[:, column] = index != OFF if test == "on" else index == value if test == "is" else index >= value
-        return result
+        index = points[:, self.gene_of]
+        return np.where(self._exact, index == self._value, index >= self._value).astype(np.float64)
 
     def weights(self, by_gene: Floats) -> Floats:
         """Gene weights (genes,) → feature weights (F,)."""

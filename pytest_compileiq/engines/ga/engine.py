@@ -1,35 +1,50 @@
-"""Ask and tell of the embedded engine: an initial pool, then batches of four slots.
+"""Ask and tell of the embedded engine: an initial pool, then four slots in turn.
 
 Two slots go to expected improvement of a Gaussian process, one to a Parzen density ratio, all from one evolutionary
 pool; one to the marginals of the best, screened by the process's lower bound. The mix won a race on real objectives.
+Every four candidates the process's hyperparameters and the pool are made anew; each slot is filled when it is asked
+for, by all that has been told until then, and what has been asked and not told is believed to be as predicted.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pytest_compileiq.engines.base import Brief, Told
-from pytest_compileiq.engines.ga.encoding import Encoding, Floats, Points, distances
+from pytest_compileiq.engines.ga.encoding import Encoding, Floats, Points
 from pytest_compileiq.engines.ga.feasibility import success_probability
+from pytest_compileiq.engines.ga.history import KEPT, History
 from pytest_compileiq.engines.ga.marginals import sample_marginals
+from pytest_compileiq.engines.ga.novelty import novelty
 from pytest_compileiq.engines.ga.parzen import Parzen
+from pytest_compileiq.engines.ga.points import PointSpace
 from pytest_compileiq.engines.ga.process import GaussianProcess, Hyper, expected_improvement
-from pytest_compileiq.engines.ga.ranking import best_first
 from pytest_compileiq.engines.ga.variation import crossover, mutate, neighbours
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import OFF, Point
 
+SLOTS = ("improvement", "parzen", "improvement", "marginals")
+
 _OPTIONS = {"pool_size": 16}
-_MAX_FITTED = 400
+_FEWEST_SCORED = 4
 _ELITE = 20
 _LOCAL_STARTS, _LOCAL_ROUNDS, _LOCAL_SIZE = 4, 3, 12
-_RECENT = 20
-_DUPLICATE_SHARE = 0.25
 _DRAWS = 200
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """What the slots choose from, made once in four candidates: points (m, genes), their features, the densities."""
+
+    points: Points
+    features: Floats
+    parzen: Parzen
 
 
 class Ga:
@@ -37,37 +52,36 @@ class Ga:
 
     def __init__(self, brief: Brief) -> None:
         self._space = brief.space
+        self._points = PointSpace(brief.space)
         self._encoding = Encoding.of(brief.space)
         self._rng = np.random.default_rng(brief.seed)
-        self._objectives = brief.n_objectives
-        # Options of each gene with off among them, whether it may be off or not: what may not be is repaired.
-        self._counts = np.array([len(gene.values) + 1 for gene in brief.space.genes], dtype=np.int64)
+        self._history = History(self._encoding, brief.n_objectives)
         self._asked: set[Point] = set()
-        self._points: list[Point] = []
-        self._scores: list[tuple[float, ...]] = []
-        self._failed: list[bool] = []
-        self._recent: deque[bool] = deque(maxlen=_RECENT)
+        self._pending: dict[Point, None] = {}
         self._hyper = Hyper.prior(len(brief.space.genes))
-        self._tabu = 0
-        self._queue: list[tuple[Point, str]] = []
+        self._slots: list[str] = []
+        self._queue: deque[tuple[Point, str]] = deque()
         self._enqueue_initial(brief)
 
     def ask(self, n: int) -> list[Candidate]:
-        """Up to ``n`` candidates; fewer at the end of a batch, none when every point has been asked."""
-        if not self._queue:
-            self._enqueue_batch()
-        taken, self._queue = self._queue[:n], self._queue[n:]
-        return [Candidate(self._space.knobs(point), origin=origin) for point, origin in taken]
+        """Up to ``n`` candidates; fewer, or none, when every point has been asked."""
+        asked: list[Candidate] = []
+        while len(asked) < n and (self._queue or self._enqueue_next()):
+            point, origin = self._queue.popleft()
+            self._pending[point] = None
+            asked.append(Candidate(self._space.knobs(point), origin=origin))
+        return asked
 
     def tell(self, results: Sequence[Told]) -> None:
         """Take in results; a failure is remembered as one and never given a score."""
-        for told in results:
-            self._points.append(self._space.point(told.candidate.knobs))
-            self._scores.append(told.scores)
-            self._failed.append(told.failure is not None)
-            self._recent.append(told.duplicate)
-        crowded = len(self._recent) == _RECENT and sum(self._recent) > _DUPLICATE_SHARE * _RECENT
-        self._tabu = min(self._tabu + 1, 4) if crowded else max(self._tabu - 1, 0)
+        points = [self._space.point(told.candidate.knobs) for told in results]
+        missing = [np.nan] * self._history.scores.shape[1]
+        scores = [missing if told.failure is not None else told.scores for told in results]
+        if results:
+            duplicate = [told.duplicate for told in results]
+            self._history.add(np.array(points, dtype=np.int64), np.array(scores), duplicate)
+        for point in points:
+            self._pending.pop(point, None)
 
     # ── the initial pool ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -81,20 +95,22 @@ class Ga:
         self._enqueue(self._baseline(), "baseline")
         for point in brief.seed_points():
             self._enqueue(point, "seed")
-        for number in range(size):
-            self._enqueue_random(sparse=number % 2 == 1)
+        for _ in range(size):
+            self._enqueue_random(sparse=False)
 
     def _baseline(self) -> Point:
         """Everything off that may be off; the first value of everything else."""
         return self._space.canonical([OFF if gene.knockout_prob > 0 else 0 for gene in self._space.genes])
 
-    def _enqueue_random(self, *, sparse: bool) -> None:
+    def _enqueue_random(self, *, sparse: bool) -> bool:
         """A draw by the space's own probabilities, or a sparse one of log-uniform density."""
         for _ in range(_DRAWS):
             genes = max(len(self._space.genes), 4)
             density = float(np.exp(self._rng.uniform(np.log(2 / genes), np.log(0.5)))) if sparse else None
-            if self._enqueue(self._space.sample(self._rng, density), "random"):
-                return
+            point = self._space.sample(self._rng, density)
+            if self._enqueue(self._space.point(self._space.knobs(point)), "random"):
+                return True
+        return False
 
     def _enqueue(self, point: Point, origin: str) -> bool:
         if point in self._asked:
@@ -103,135 +119,110 @@ class Ga:
         self._queue.append((point, origin))
         return True
 
-    # ── a batch ──────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── one slot ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _enqueue_batch(self) -> None:
+    def _enqueue_next(self) -> bool:
         if len(self._asked) >= self._space.size:
-            return
-        scored = [index for index, scores in enumerate(self._scores) if scores]
-        if len(scored) < 4:
-            for _ in range(4):
-                self._enqueue_random(sparse=True)
-        else:
-            self._enqueue_modelled(scored)
-        if not self._queue:
-            self._enqueue_rest()
+            return False
+        fitted = self._history.best_and_newest()
+        if len(fitted) < _FEWEST_SCORED:
+            return self._enqueue_random(sparse=True) or self._enqueue_rest()
+        return self._enqueue_modelled(fitted) or self._enqueue_rest()
 
-    def _enqueue_modelled(self, scored: Sequence[int]) -> None:
-        points = np.array([self._points[index] for index in scored], dtype=np.int64)
-        scores = np.array([self._scores[index] for index in scored])
-        order = best_first(scores)
-        points, scalars = points[order], self._scalars(scores)[order]
-        fitted = _best_and_newest(order, _MAX_FITTED)
-        process, best = self._fit(points[fitted], scalars[fitted])
-        parzen = Parzen(points, self._counts)
-        pool = self._pool(points, parzen, process, best)
-        for slot in ("improvement", "parzen", "improvement", "marginals"):
-            among = (
-                self._canonical(sample_marginals(points, self._counts, self._rng, 60)) if slot == "marginals" else pool
-            )
-            features = self._encoding.features(among)
-            chosen = self._choose(among, features, self._worth(slot, among, features, process, parzen, best))
-            if chosen is not None:
-                self._enqueue(tuple(int(index) for index in among[chosen]), slot)
-                process = process.believing(features[chosen : chosen + 1])
-
-    def _worth(
-        self, slot: str, points: Points, features: Floats, process: GaussianProcess, parzen: Parzen, best: float
-    ) -> Floats:
-        """What a slot thinks of ``points`` (m, genes), higher is better: (m,)."""
-        success = self._success(features)
-        if slot == "parzen":
-            return parzen.log_ratio(points) + np.log(success)
-        mean, deviation = process.predict(features)
+    def _enqueue_modelled(self, fitted: Points) -> bool:
+        """The next slot's choice; ``fitted`` are the points of the history to go by, best first."""
+        process, best = self._process(fitted)
+        if not self._slots:
+            process = process.improved()
+            self._hyper = process.hyper
+            self._pool = self._make_pool(self._history.points[fitted], process, best)
+            self._slots = list(SLOTS)
+        slot = self._slots.pop(0)
+        process = process.believing(self._encoding.features(self._waiting()))
+        points, features = self._pool.points, self._pool.features
+        if slot == "marginals":
+            points = self._canonical(sample_marginals(self._history.points[fitted], self._points.counts, self._rng, 60))
+            features = self._encoding.features(points)
+        success, new = self._success(features), self._novelty(features)
         if slot == "improvement":
-            return expected_improvement(mean, deviation, best) * success
-        return deviation - mean + np.log(success)
+            worth = expected_improvement(*process.predict(features), best) * success * new
+        elif slot == "parzen":
+            worth = self._pool.parzen.log_ratio(points) + np.log(success * new)
+        else:
+            mean, deviation = process.predict(features)
+            worth = deviation - mean + np.log(success * new)
+        return self._enqueue_best(points, worth, new > 0.5, slot)
+
+    def _enqueue_best(self, points: Points, worth: Floats, preferred: NDArray[np.bool_], slot: str) -> bool:
+        ranked = np.lexsort((-worth, ~preferred))
+        return any(self._enqueue(tuple(points[index].tolist()), slot) for index in ranked)
+
+    def _success(self, features: Floats) -> Floats:
+        told, failed = self._history.features[-KEPT:], self._history.failed[-KEPT:]
+        return success_probability(told, failed.astype(np.float64), features)
+
+    def _novelty(self, features: Floats) -> Floats:
+        built = ~self._history.failed[-KEPT:]
+        told, duplicate = self._history.features[-KEPT:][built], self._history.duplicate[-KEPT:][built]
+        return novelty(told, duplicate, self._encoding.weights(np.exp(self._hyper.log_weights)), features)
+
+    def _process(self, fitted: Points) -> tuple[GaussianProcess, float]:
+        """The process on squashed and standardised scores, and the best of these."""
+        scores = self._scalars(self._history.scores[fitted])
+        middle = np.median(scores)
+        scale = max(float(middle - scores.min()), 1e-9)
+        squashed = np.where(scores > middle, middle + scale * np.log1p(np.maximum(scores - middle, 0) / scale), scores)
+        standard = (squashed - squashed.mean()) / max(float(squashed.std()), 1e-9)
+        process = GaussianProcess(self._encoding, self._history.features[fitted], standard, self._hyper)
+        return process, float(standard.min())
 
     def _scalars(self, scores: Floats) -> Floats:
         """One number a point: the score, or a random weighting of several normalised ones."""
-        if self._objectives == 1:
+        if scores.shape[1] == 1:
             return scores[:, 0]
         low, high = scores.min(axis=0), scores.max(axis=0)
         weights = self._rng.dirichlet(np.ones(scores.shape[1]))
         normalised: Floats = (scores - low) / np.maximum(high - low, 1e-12)
         return np.asarray(normalised @ weights)
 
-    def _fit(self, points: Points, scalars: Floats) -> tuple[GaussianProcess, float]:
-        """The process on squashed and standardised scores, and the best of these."""
-        middle = np.median(scalars)
-        scale = max(float(middle - scalars.min()), 1e-9)
-        squashed = np.where(
-            scalars > middle, middle + scale * np.log1p(np.maximum(scalars - middle, 0) / scale), scalars
-        )
-        standard = (squashed - squashed.mean()) / max(float(squashed.std()), 1e-9)
-        process = GaussianProcess(self._encoding, self._encoding.features(points), standard, self._hyper).improved()
-        self._hyper = process.hyper
-        return process, float(standard.min())
-
-    def _success(self, features: Floats) -> Floats:
-        newest = slice(-_MAX_FITTED, None)
-        told = self._encoding.features(np.array(self._points[newest], dtype=np.int64))
-        return success_probability(told, np.array(self._failed[newest], dtype=np.float64), features)
-
-    def _choose(self, pool: Points, features: Floats, value: Floats) -> int | None:
-        """The best of the pool that has not been asked and lies outside the tabu distance of what has."""
-        ranked = np.argsort(-value, kind="stable")
-        fresh = [int(index) for index in ranked if tuple(int(one) for one in pool[index]) not in self._asked]
-        if not fresh or not self._tabu:
-            return fresh[0] if fresh else None
-        told = self._encoding.features(np.array(self._points[-_MAX_FITTED:], dtype=np.int64))
-        near = distances(features[fresh], told, self._encoding.share).min(axis=1)
-        return next((index for index, gap in zip(fresh, near, strict=True) if gap > self._tabu), fresh[0])
+    def _waiting(self) -> Points:
+        """What has been asked, or is about to be, and not been told, shape (k, genes)."""
+        waiting = [*self._pending, *(point for point, _ in self._queue)]
+        return np.array(waiting, dtype=np.int64).reshape(-1, len(self._space.genes))
 
     # ── the evolutionary pool ────────────────────────────────────────────────────────────────────────────────────
 
-    def _pool(self, points: Points, parzen: Parzen, process: GaussianProcess, best: float) -> Points:
-        """About 360 canonical points, and what local search finds from the best four; shape (m, genes)."""
-        elite = points[:_ELITE]
+    def _make_pool(self, points: Points, process: GaussianProcess, best: float) -> _Pool:
+        """About 360 canonical points, and what local search finds from the best four; ``points`` are best first."""
+        counts, rng, elite = self._points.counts, self._rng, points[:_ELITE]
+        parzen = Parzen(points, counts)
         relevance = np.exp(self._hyper.log_weights)
         pool = self._canonical(
             np.vstack([
-                sample_marginals(points, self._counts, self._rng, 110),
-                parzen.sample(self._rng, 60),
-                mutate(crossover(elite, self._rng, 90), self._counts, self._rng),
-                mutate(elite[self._rng.integers(len(elite), size=80)], self._counts, self._rng, relevance),
-                np.array([self._space.sample(self._rng) for _ in range(20)], dtype=np.int64),
+                sample_marginals(points, counts, rng, 110),
+                parzen.sample(rng, 60),
+                mutate(crossover(elite, rng, 90), counts, rng),
+                mutate(elite[rng.integers(len(elite), size=80)], counts, rng, relevance),
+                self._points.draw(rng, 20),
             ])
         )  # fmt: skip
+        features = self._encoding.features(pool)
+        improvement = expected_improvement(*process.predict(features), best)
         for _ in range(_LOCAL_ROUNDS):
-            mean, deviation = process.predict(self._encoding.features(pool))
-            starts = np.argsort(-expected_improvement(mean, deviation, best), kind="stable")[:_LOCAL_STARTS]
-            around = [neighbours(pool[start], self._counts, self._rng, _LOCAL_SIZE) for start in starts]
-            pool = np.unique(np.vstack([pool, self._canonical(np.vstack(around))]), axis=0)
-        return pool
+            starts = np.argsort(-improvement, kind="stable")[:_LOCAL_STARTS]
+            around = self._canonical(neighbours(pool[starts], counts, rng, _LOCAL_SIZE))
+            pool = np.vstack([pool, around])
+            features = np.vstack([features, self._encoding.features(around)])
+            found = expected_improvement(*process.predict(features[-len(around) :]), best)
+            improvement = np.concatenate([improvement, found])
+        return _Pool(pool, features, parzen)
 
     def _canonical(self, points: Points) -> Points:
-        """Repaired and canonical: what may not be off is at a random value, what is inactive is off."""
-        result = []
-        for point in points:
-            repaired = [
-                int(self._rng.integers(len(gene.values))) if index == OFF and gene.knockout_prob == 0 else int(index)
-                for gene, index in zip(self._space.genes, point, strict=True)
-            ]
-            result.append(self._space.canonical(repaired))
-        return np.unique(np.array(result, dtype=np.int64), axis=0)
+        return self._points.canonical(points, self._rng)
 
-    def _enqueue_rest(self) -> None:
+    def _enqueue_rest(self) -> bool:
         """What random draws or, in a small space, enumeration still find."""
-        self._enqueue_random(sparse=False)
-        if self._queue:
-            return
-        if self._space.size <= 1_000_000:
-            for point in self._space.points():
-                if self._enqueue(point, "rest"):
-                    return
-
-
-def _best_and_newest(order: Points, limit: int) -> Points:
-    """Positions in a best-first ``order`` of the best half and the newest half of at most ``limit``."""
-    if len(order) <= limit:
-        return np.arange(len(order))
-    newest = np.argsort(-order, kind="stable")
-    chosen = dict.fromkeys([*range(limit // 2), *newest.tolist()])
-    return np.array(sorted(list(chosen)[:limit]), dtype=np.int64)
+        if self._enqueue_random(sparse=False):
+            return True
+        every = self._space.points() if self._space.size <= 1_000_000 else ()
+        return any(self._enqueue(self._space.point(self._space.knobs(point)), "rest") for point in every)

@@ -85,10 +85,12 @@ class GaussianProcess:
         return cross @ self._alpha, np.sqrt(variance * self._variance)
 
     def believing(self, features: Floats) -> GaussianProcess:
-        """The process with its own prediction taken for one more point (1, F): kriging believer.
+        """The process with its own predictions taken for more points (k, F): kriging believer.
 
         Ginsbourger, Le Riche & Carraro, "Kriging is well-suited to parallelize optimization" (2010), section 3.2.
         """
+        if len(features) == 0:
+            return self
         mean, _ = self.predict(features)
         return GaussianProcess(
             self._encoding, np.vstack([self._features, features]), np.append(self._scores, mean), self.hyper

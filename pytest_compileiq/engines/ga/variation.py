@@ -19,30 +19,26 @@ def mutate(points: Points, counts: Points, rng: np.random.Generator, relevance: 
     Numeric genes may step to a neighbour; the geometric number is that of Doerr et al., "Fast genetic algorithms"
     (GECCO 2017), in its light-tailed form.
     """
-    result = points.copy()
-    genes = points.shape[1]
+    size, genes = points.shape
     chances = np.full(genes, 1 / genes) if relevance is None else relevance / relevance.sum()
-    for row in result:
-        number = min(int(rng.geometric(0.4)), genes)
-        for gene in rng.choice(genes, size=number, replace=False, p=chances):
-            row[gene] = _other(int(row[gene]), int(counts[gene]), rng)
-    return result
+    # The genes of the least exponential waiting times are drawn without replacement by their chances.
+    waiting = rng.exponential(size=(size, genes)) / chances
+    place = waiting.argsort(axis=1).argsort(axis=1)
+    changed = place < rng.geometric(0.4, size=(size, 1))
+    return np.where(changed, _others(points, counts, rng), points)
 
 
-def neighbours(point: Points, counts: Points, rng: np.random.Generator, size: int) -> Points:
-    """``size`` points that differ from ``point`` (genes,) in one gene each."""
-    result = np.repeat(point[None, :], size, axis=0)
-    genes = rng.integers(point.size, size=size)
-    for row, gene in zip(result, genes, strict=True):
-        row[gene] = _other(int(row[gene]), int(counts[gene]), rng)
-    return result
+def neighbours(points: Points, counts: Points, rng: np.random.Generator, size: int) -> Points:
+    """``size`` points for each of ``points`` that differ from it in one gene each."""
+    repeated = np.repeat(points, size, axis=0)
+    changed = rng.integers(points.shape[1], size=(len(repeated), 1)) == np.arange(points.shape[1])
+    return np.where(changed, _others(repeated, counts, rng), repeated)
 
 
-def _other(value: int, count: int, rng: np.random.Generator) -> int:
-    """Another option of −1 … count − 2; half of the time a step of one, which is what numeric genes want."""
-    if count < 2:
-        return value
-    if count > 3 and rng.random() < 0.5:
-        return int(np.clip(value + rng.choice([-1, 1]), -1, count - 2))
-    drawn = int(rng.integers(count - 1)) - 1
-    return drawn + (drawn >= value)
+def _others(values: Points, counts: Points, rng: np.random.Generator) -> Points:
+    """Another option of −1 … count − 2 everywhere; half of the time a step of one, which is what numeric genes want."""
+    drawn = (rng.random(values.shape) * (counts - 1)).astype(np.int64) - 1
+    drawn += drawn >= values
+    steps = np.clip(values + np.where(rng.random(values.shape) < 0.5, -1, 1), -1, counts - 2)
+    stepping = (counts > 3) & (rng.random(values.shape) < 0.5)
+    return np.where(counts < 2, values, np.where(stepping, steps, drawn))

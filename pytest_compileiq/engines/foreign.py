@@ -1,0 +1,89 @@
+"""An engine of a third party, held to what the search relies on; what it breaks is told as its own, in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.metadata import EntryPoint
+from typing import Any
+
+from pytest_compileiq.engines.base import Brief, Checkpointed, Engine, Told
+from pytest_compileiq.errors import CompileIQError, EnvironmentFault
+from pytest_compileiq.model import Candidate
+from pytest_compileiq.space import Space
+
+
+def foreign(point: EntryPoint, brief: Brief) -> Engine:
+    """The engine that ``point`` brings.
+
+    Raises:
+        EnvironmentFault: it cannot be loaded or opened.
+    """
+    engine = _guarded(point, "loading it", lambda: point.load()(brief))
+    kind = ForeignCheckpointed if isinstance(engine, Checkpointed) else Foreign
+    return kind(engine, point, brief.space)
+
+
+class Foreign:
+    """An engine whose exceptions, and candidates of another kind, are faults that name it."""
+
+    def __init__(self, engine: Any, point: EntryPoint, space: Space) -> None:
+        self._engine, self._point, self._space = engine, point, space
+
+    def ask(self, n: int) -> list[Candidate]:
+        """What it asks for.
+
+        Raises:
+            EnvironmentFault: it failed, or gave something else than at most ``n`` candidates of the space.
+        """
+        asked = _guarded(self._point, "ask()", lambda: self._engine.ask(n))
+        if not isinstance(asked, list) or not all(isinstance(one, Candidate) for one in asked) or len(asked) > n:
+            raise _fault(self._point, f"ask({n}) gave {asked!r:.80}: expected a list of at most {n} candidates")
+        for one in asked:
+            if (reason := self._space.why_not(one.knobs)) is not None:
+                raise _fault(self._point, f"ask() gave a candidate outside the space: {reason}")
+        return asked
+
+    def tell(self, results: Sequence[Told]) -> None:
+        """Tell it.
+
+        Raises:
+            EnvironmentFault: it failed.
+        """
+        _guarded(self._point, "tell()", lambda: self._engine.tell(results))
+
+
+class ForeignCheckpointed(Foreign):
+    """The same, for an engine that keeps its state."""
+
+    def checkpoint(self) -> bytes:
+        """Its state.
+
+        Raises:
+            EnvironmentFault: it failed.
+        """
+        return bytes(_guarded(self._point, "checkpoint()", self._engine.checkpoint))
+
+    def restore(self, state: bytes) -> None:
+        """Bring it back to ``state``.
+
+        Raises:
+            EnvironmentFault: it failed.
+        """
+        _guarded(self._point, "restore()", lambda: self._engine.restore(state))
+
+
+def _guarded(point: EntryPoint, what: str, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except CompileIQError:
+        raise
+    except Exception as error:
+        raise _fault(point, f"{what} failed: {type(error).__name__}: {error}") from error
+
+
+def _fault(point: EntryPoint, what: str) -> EnvironmentFault:
+    owner = f" of {point.dist.name} {point.dist.version}" if point.dist else ""
+    return EnvironmentFault(
+        f"the engine {point.name!r} ({point.value}{owner}): {what}; "
+        "run pytest_compileiq.testing.EngineConformance on it, or use --tune-engine=ga"
+    )

@@ -1,0 +1,61 @@
+"""What a search has been told, as far as it is kept, so that a long one costs no more than a short one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytest_compileiq.engines.ga.encoding import Encoding, Floats, Points
+from pytest_compileiq.engines.ga.ranking import best_first
+
+KEPT = 400
+
+
+class History:
+    """Points in the order told, with their features and scores: all of them, then the best and the newest.
+
+    Attributes:
+        points: shape (n, genes).
+        features: of the points, shape (n, F).
+        scores: shape (n, objectives), NaN where a candidate failed.
+        duplicate: whether a candidate's machine code had been seen before, shape (n,).
+    """
+
+    def __init__(self, encoding: Encoding, objectives: int) -> None:
+        self._encoding = encoding
+        self.points: Points = np.empty((0, len(encoding.space.genes)), dtype=np.int64)
+        self.features = encoding.features(self.points)
+        self.scores: Floats = np.empty((0, objectives))
+        self.duplicate = np.empty(0, dtype=np.bool_)
+
+    def add(self, points: Points, scores: Floats, duplicate: Sequence[bool]) -> None:
+        """Take in ``points`` (k, genes) with their ``scores`` (k, objectives)."""
+        self.points = np.vstack([self.points, points])
+        self.features = np.vstack([self.features, self._encoding.features(points)])
+        self.scores = np.vstack([self.scores, scores])
+        self.duplicate = np.append(self.duplicate, np.array(duplicate, dtype=np.bool_))
+        if len(self.points) > 2 * KEPT:
+            self._forget()
+
+    @property
+    def failed(self) -> NDArray[np.bool_]:
+        """Which candidates failed, shape (n,)."""
+        return np.asarray(np.isnan(self.scores[:, 0]))
+
+    def best_and_newest(self) -> Points:
+        """Indices of the best half and the newest half of at most 400 scored points, best first."""
+        scored = np.flatnonzero(~self.failed)
+        order = scored[best_first(self.scores[scored])]
+        if len(order) <= KEPT:
+            return order
+        newest = np.argsort(-order, kind="stable")
+        chosen = dict.fromkeys([*range(KEPT // 2), *newest.tolist()])
+        return order[sorted(list(chosen)[:KEPT])]
+
+    def _forget(self) -> None:
+        count = len(self.points)
+        kept = np.union1d(self.best_and_newest(), np.arange(count - KEPT, count))
+        self.points, self.features = self.points[kept], self.features[kept]
+        self.scores, self.duplicate = self.scores[kept], self.duplicate[kept]

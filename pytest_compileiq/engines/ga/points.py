@@ -1,0 +1,53 @@
+"""Points of a space as arrays, shape (n, genes), with −1 where a knob is off: drawn by chance, and made canonical."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pytest_compileiq.engines.ga.encoding import Points
+from pytest_compileiq.space import OFF, Space
+
+
+class PointSpace:
+    """A space, for many points at a time.
+
+    Attributes:
+        counts: options of each gene with off among them, whether it may be off or not, shape (genes,).
+    """
+
+    def __init__(self, space: Space) -> None:
+        self.counts = np.array([len(gene.values) + 1 for gene in space.genes], dtype=np.int64)
+        self._on_prob = np.array([1 - gene.knockout_prob for gene in space.genes])
+        self._parents = [(child, gene.parent) for child, gene in enumerate(space.genes) if gene.parent is not None]
+        self._members = {
+            number: [child for child, parent in self._parents if parent == number]
+            for number, gene in enumerate(space.genes)
+            if gene.kind == "switch"
+        }
+
+    def draw(self, rng: np.random.Generator, size: int) -> Points:
+        """Points by the space's own probabilities."""
+        on = rng.random((size, self.counts.size)) < self._on_prob
+        return np.where(on, self._any_value(rng, size), OFF)
+
+    def canonical(self, points: Points, rng: np.random.Generator) -> Points:
+        """Distinct points, one for each set of knobs.
+
+        What may not be off is at a random value; what is inactive is off, and so is a group with nothing on inside.
+        """
+        result = np.where((points == OFF) & (self._on_prob == 1), self._any_value(rng, len(points)), points)
+        for child, parent in self._parents:
+            result[result[:, parent] == OFF, child] = OFF
+        for switch, members in reversed(self._members.items()):
+            result[(result[:, members] == OFF).all(axis=1), switch] = OFF
+        return distinct(result)
+
+    def _any_value(self, rng: np.random.Generator, size: int) -> Points:
+        return (rng.random((size, self.counts.size)) * (self.counts - 1)).astype(np.int64)
+
+
+def distinct(points: Points) -> Points:
+    """The rows of ``points`` that differ, in their first order. Rows are told apart by a 64-bit hash."""
+    multipliers = np.random.default_rng(0).integers(1, 2**62, size=points.shape[1], dtype=np.int64)
+    _, first = np.unique((points * multipliers).sum(axis=1), return_index=True)
+    return points[np.sort(first)]
