@@ -10,6 +10,8 @@ from typing import Literal
 
 from pytest_compileiq.model import Artifact, CodeDigest, Compiler, Fingerprint, StoredCode
 
+MOST_NAMED = 5  # files in one sentence; a toolkit that moved is hundreds
+
 
 @dataclass(frozen=True)
 class Found:
@@ -106,7 +108,8 @@ def _sources(artifact: Artifact, found: Found, same_code: bool) -> Finding | Non
     files = tuple(sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name)))
     if not files:
         return None
-    what = ", ".join(f"{name} ({_kind_of_change(name, before, now)})" for name in files)
+    named = [f"{name} ({_kind_of_change(name, before, now)})" for name in files[:MOST_NAMED]]
+    what = ", ".join([*named, *([f"and {len(files) - MOST_NAMED} more"] if len(files) > MOST_NAMED else [])])
     if same_code:
         return Finding("sources", Effect.COSMETIC, f"{what}: the machine code is the same", files)
     return Finding("sources", Effect.STALE, f"{what}: the machine code is another", files)

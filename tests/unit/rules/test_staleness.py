@@ -48,6 +48,15 @@ ROWS = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(("count", "said"), [(5, "f4.h (added): the"), (6, "f4.h (added), and 1 more: the")])
+def test_many_files_are_counted(count, said):
+    added = {f"f{number}.h": "1" * 64 for number in range(count)}
+    found = replace(SAME, fingerprint=fingerprint(sources={**ARTIFACT.fingerprint.sources, **added}))
+    (finding,) = judge(ARTIFACT, found, outcome="tuned")
+    assert said in finding.message
+    assert len(finding.files) == count
+
+
 @pytest.mark.parametrize("row", ROWS)
 def test_a_difference_has_its_effect(row):
     found, expected = ROWS[row]
