@@ -1,5 +1,6 @@
 """The race as a markdown table and a plot."""
 
+import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,10 +15,17 @@ Races = dict[str, dict[str, list[list[float]]]]  # objective → engine → best
 BEGIN, END = "<!-- from here on written by bench/engines.py -->", "<!-- to here -->"
 OURS = "ga"
 AT = (50, 100, 200, 400)
+SIGNIFICANT = 0.05
+COLUMNS = 2
 
 
 def write(
-    page: Path, races: Races, baselines: Mapping[str, float], costs: Mapping[str, Sequence[float]], evaluations: int
+    page: Path,
+    races: Races,
+    baselines: Mapping[str, float],
+    costs: Mapping[str, Sequence[float]],
+    long: Mapping[str, float],
+    evaluations: int,
 ) -> None:
     """Replace what lies between the page's marks, and the plot beside the page."""
     raced = {name: engines for name, engines in races.items() if engines[OURS]}
@@ -26,7 +34,7 @@ def write(
     after = rest.partition(END)[2]
     written = "\n".join([
         *_header(raced, evaluations), *_summary(raced, evaluations), *_tables(raced, baselines, evaluations),
-        *_costs(costs), f"![Median best so far, by engine]({page.stem}.svg)",
+        *_costs(costs), *_long(long), f"![Median best so far, by engine]({page.stem}.svg)",
     ])  # fmt: skip
     page.write_text(f"{before}{BEGIN}\n\n{written}\n\n{END}{after}", encoding="utf-8")
     plot(page.with_suffix(".svg"), raced, baselines)
@@ -41,16 +49,18 @@ def _header(raced: Races, evaluations: int) -> Iterator[str]:
 
 
 def _summary(raced: Races, evaluations: int) -> Iterator[str]:
-    """Where ours is first, and where a peer is ahead of it."""
+    """Where ours is first, and where it loses."""
     for at in _moments(evaluations):
-        first = [name for name, engines in raced.items() if _middle(engines[OURS], at) <= min(
-            _middle(races, at) for races in engines.values())]  # fmt: skip
-        yield f"- After {at}: ours has the best median on {len(first)} of {len(raced)} objectives."
+        first = sum(_middle(engines[OURS], at) <= min(_middle(races, at) for races in engines.values())
+                    for engines in raced.values())  # fmt: skip
+        yield f"- After {at} evaluations ours has the best median, ties counted, on {first} of {len(raced)} objectives."
         for name, engines in raced.items():
-            ahead = {engine: _p(engines, engine, at) for engine, races in engines.items()
-                     if _middle(races, at) < _middle(engines[OURS], at)}  # fmt: skip
-            for engine, p in ahead.items():
-                yield f"  It is behind {LABELS[engine]} on {name} (p = {p:.2g})."
+            others = {LABELS[engine]: (races, _p(engines, engine, at)) for engine, races in engines.items()}
+            for engine, (races, p) in others.items():
+                if p < SIGNIFICANT and _rank_sum(races, engines[OURS], at) < 0:
+                    yield f"  It is significantly behind {engine} on {name} (p = {p:.2g})."
+                elif _middle(races, at) < _middle(engines[OURS], at):
+                    yield f"  {engine}'s median is better on {name} (p = {p:.2g})."
     yield ""
 
 
@@ -58,7 +68,7 @@ def _tables(raced: Races, baselines: Mapping[str, float], evaluations: int) -> I
     moments = _moments(evaluations)
     for name, engines in raced.items():
         best = min(values[-1] for races in engines.values() for values in races)
-        yield f"**{name}** (baseline {baselines[name]:g}, best known {best:g})"
+        yield f"**{name}** (baseline {baselines[name]:.4g}, best known {best:.4g})"
         yield ""
         yield f"| engine | {' | '.join(f'{at} evaluations' for at in moments)} |"
         yield f"|---|{'---|' * len(moments)}"
@@ -68,7 +78,7 @@ def _tables(raced: Races, baselines: Mapping[str, float], evaluations: int) -> I
                 middle = _middle(races, at)
                 share = 100 * (baselines[name] - middle) / max(baselines[name] - best, 1e-12)
                 against = "" if engine == OURS else f", p = {_p(engines, engine, at):.2g}"
-                cells.append(f"{middle:g} ({share:.0f} %{against})")
+                cells.append(f"{middle:.4g} ({share:.0f} %{against})")
             yield f"| {LABELS[engine]} | {' | '.join(cells)} |"
         yield ""
 
@@ -80,6 +90,17 @@ def _costs(costs: Mapping[str, Sequence[float]]) -> Iterator[str]:
     yield "|---|---|---|---|"
     for engine, by_size in costs.items():
         yield f"| {LABELS[engine]} | {' | '.join(f'{milliseconds:.1f}' for milliseconds in by_size)} |"
+    yield ""
+
+
+def _long(long: Mapping[str, float]) -> Iterator[str]:
+    evaluations, times = f"{long['evaluations']:,}", long["slowest_ms"] / long["at_400_ms"]
+    yield (
+        f"**{evaluations} evaluations** of ours at 100 knobs, asked for four at a time: an ask and tell takes "
+        f"{long['at_400_ms']:.0f} ms at 400 evaluations and {long['later_ms']:.0f} ms from there on (medians), the "
+        f"slowest {long['slowest_ms']:.0f} ms, {times:.1f} times as much. The process holds {long['memory_mb']:.0f} MB "
+        f"at 400 evaluations, and {long['memory_grown_mb']:+.0f} MB at the end."
+    )
     yield ""
 
 
@@ -97,6 +118,12 @@ def _p(engines: Mapping[str, Sequence[Sequence[float]]], engine: str, at: int) -
     return float(mannwhitneyu(ours, theirs, alternative="two-sided").pvalue)
 
 
+def _rank_sum(theirs: Sequence[Sequence[float]], ours: Sequence[Sequence[float]], at: int) -> int:
+    """How much oftener a race of theirs is above one of ours than below: negative where theirs are the better ones."""
+    pairs = [(their[at - 1], our[at - 1]) for their in theirs for our in ours]
+    return sum((their > our) - (their < our) for their, our in pairs)
+
+
 def plot(path: Path, raced: Races, baselines: Mapping[str, float]) -> None:
     """Median best so far, one panel an objective; needs the extra ``report``."""
     import matplotlib
@@ -105,7 +132,10 @@ def plot(path: Path, raced: Races, baselines: Mapping[str, float]) -> None:
     matplotlib.rcParams["svg.hashsalt"] = "engines"
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(2, 2, figsize=(11, 8), layout="constrained")
+    rows = math.ceil(len(raced) / COLUMNS)
+    figure, axes = pyplot.subplots(
+        rows, COLUMNS, figsize=(4.5 * COLUMNS, 3.5 * rows), layout="constrained", squeeze=False
+    )
     for panel, (name, engines) in zip(axes.flat, raced.items(), strict=False):
         for engine, races in engines.items():
             medians = [statistics.median(values) for values in zip(*races, strict=True)]

@@ -48,6 +48,7 @@ LARGE_SPACE = Space.from_mapping(
     | {"-O": choice(["1", "s", "3"]), "-p=": choice([1, 2, 4, 8], 0.5), "n": steps(0, 100, 5, 0.5)}
     | {"l": log_sampling(1, 4096), "group": {"-g": literal("", 0.5), "inner": {"-h=": steps(0, 3)}}}
 )
+GROUP_SPACE = Space.from_mapping({"group": {"-a": literal("", 0.5), "-b": literal("", 0.5)}})
 
 Judge = Callable[[Candidate], Told]
 
@@ -124,6 +125,10 @@ class EngineConformance:
         asked = self.search(engine, self.scored, self.small_space.size + self.batch)
         self.check_candidates(asked, self.small_space)
         assert engine.ask(self.batch) == [], "after its end a search has begun again"
+
+    def test_a_group_that_is_on_with_nothing_inside_is_the_group_that_is_off(self) -> None:
+        asked = self.search(self.make(self.brief(GROUP_SPACE)), self.scored, 20)
+        self.check_candidates(asked, GROUP_SPACE)
 
     @pytest.mark.parametrize("kind", get_args(FailureKind))
     def test_a_search_in_which_everything_fails_goes_on(self, kind: FailureKind) -> None:

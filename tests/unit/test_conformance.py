@@ -77,6 +77,17 @@ class TestOptunaGp(OfRegistry):
     evaluations = 14
 
 
+# ``pack`` searches nothing: it asks for what it is given.
+
+
+@needs.compileiq
+class TestCompileIQ(OfRegistry):
+    name = "compileiq"
+    objectives = 2
+    evaluations = 8
+    deterministic = False  # NVIDIA's package draws by itself; its state is kept by a checkpoint
+
+
 SUM_C = """\
 #include "scale.h"
 long sum(const int *x, long n) { long s = 0; for (long i = 0; i < n; i++) s += SCALE * x[i]; return s; }
