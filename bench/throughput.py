@@ -19,8 +19,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from machine import describe
-from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.cuda_tools import find_tool
 
 KERNELS = Path(__file__).parents[1] / "tests" / "kernels"
 TESTS = {
@@ -35,17 +33,6 @@ def test_k(acf):
     acf.build()
 """,
     ),
-    "attention.cu's PTX, public options of ptxas": (
-        ["attention.cu"],
-        """\
-import pytest
-from pytest_compileiq import Ptxas, minimize
-
-@pytest.mark.tune(Ptxas("attention.ptx", arch="sm_90a"), space="options", objectives=[minimize("code_bytes")])
-def test_k(acf):
-    acf.build()
-""",
-    ),
 }
 # Every process that a build starts is recorded with the options file it reads, which is gone after the run.
 CONFTEST = """
@@ -55,9 +42,8 @@ from pathlib import Path
 recorded, original = [], subprocess.Popen.__init__
 
 def start(self, argv, *arguments, **named):
-    if isinstance(argv, list) and Path(str(argv[0])).name in ("gcc", "ptxas"):
-        files = {one: Path(one.lstrip("@")).read_text() for one in map(str, argv)
-                 if one.startswith("@") or one.endswith((".rsp", ".opt"))}
+    if isinstance(argv, list) and Path(str(argv[0])).name == "gcc":
+        files = {one: Path(one[1:]).read_text() for one in map(str, argv) if one.startswith("@")}
         recorded.append({"argv": list(map(str, argv)), "cwd": str(named.get("cwd") or "."), "files": files})
     original(self, argv, *arguments, **named)
 
@@ -87,12 +73,7 @@ def one_round(files: list[str], text: str, budget: int, jobs: int, seed: int) ->
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         for file in files:
-            if file.endswith(".cu"):
-                nvcc = find_tool("nvcc", None, Place(home, home)).program
-                source, made = KERNELS / "cuda" / file, home / Path(file).with_suffix(".ptx")
-                subprocess.run([nvcc, "-arch=sm_90a", "-O3", "-ptx", str(source), "-o", str(made)], check=True)
-            else:
-                shutil.copy(KERNELS / file, home)
+            shutil.copy(KERNELS / file, home)
         for file, content in {"pytest.ini": "[pytest]\n", "test_k.py": text, "conftest.py": CONFTEST}.items():
             (home / file).write_text(content)
         command = [sys.executable, "-m", "pytest", "-q", "--tune", f"--tune-budget={budget}", f"--tune-seed={seed}"]
