@@ -42,9 +42,10 @@ def write(
 
 
 def _header(raced: Races, evaluations: int) -> Iterator[str]:
-    seeds = ", ".join(f"{len(engines[OURS])} of {name}" for name, engines in raced.items())
+    counts = {len(engines[OURS]) for engines in raced.values()}
+    seeds = f"{counts.pop()} seeds" if len(counts) == 1 else f"{min(counts)} to {max(counts)} seeds"
     yield f"Machine: {describe()}; one core, one thread, at low priority."
-    yield f"{evaluations} evaluations a race; seeds: {seeds}."
+    yield f"{evaluations} evaluations a race, {seeds} of every objective."
     yield ""
 
 
