@@ -18,6 +18,7 @@ import tomllib
 from pathlib import Path
 
 from machine import describe
+from pytest_compileiq.watchdog import of_each_process
 
 KERNEL = Path(__file__).parents[1] / "tests" / "kernels" / "wire.c"
 TEST = """\
@@ -102,13 +103,7 @@ def finished(project: Path) -> list[tuple[object, ...]]:
 
 def alive() -> int:
     """Processes that a search started and that outlived it."""
-    found = 0
-    for environ in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            found += f"{MARK}=1".encode() in environ.read_bytes().split(b"\0")
-        except OSError:
-            continue
-    return found
+    return sum(f"{MARK}=1".encode() in environ.split(b"\0") for _, environ in of_each_process("environ"))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from pytest_compileiq.subject import Subject, make_subject
 from pytest_compileiq.timing.registry import is_poisoned, make_clock
 from pytest_compileiq.timing.sampler import ArmError, BlockPlan, Slot, sample_calls, sample_values
 from pytest_compileiq.timing.watch import intruders, slowdown_of
+from pytest_compileiq.watchdog import of_each_process
 from pytest_compileiq.worker import Inside
 
 Arms = Mapping[Arm, ControlsFile | None]
@@ -334,12 +335,5 @@ def unpack_controls(packed: Mapping[str, Any] | None) -> ControlsFile | None:
 
 def _children() -> set[int]:
     """Processes whose parent is this one, zombies too; empty where /proc is not."""
-    me, found = os.getpid(), set()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
-            continue
-        if parent == me:
-            found.add(int(stat.parent.name))
-    return found
+    me = os.getpid()
+    return {pid for pid, stat in of_each_process("stat") if int(stat.rpartition(b")")[2].split()[1]) == me}

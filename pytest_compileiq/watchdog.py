@@ -11,7 +11,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 RUN_TOKEN_VARIABLE = "PYTEST_COMPILEIQ_RUN"
@@ -27,15 +27,26 @@ def carriers(token: str) -> list[int]:
     Reads ``/proc/*/environ``: elsewhere than on Linux the list is empty. Zombies have no environment, so they are out.
     """
     wanted = f"{RUN_TOKEN_VARIABLE}={token}".encode()
-    found = []
-    for environ in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            variables = environ.read_bytes().split(b"\0")
-        except OSError:  # it has ended meanwhile, or belongs to another user
-            continue
-        if wanted in variables:
-            found.append(int(environ.parent.name))
-    return sorted(found)
+    return sorted(pid for pid, environ in of_each_process("environ") if wanted in environ.split(b"\0"))
+
+
+def of_each_process(name: str) -> Iterator[tuple[int, bytes]]:
+    """The content of ``/proc/PID/NAME`` for each process that can be read; none elsewhere than on Linux.
+
+    A process may end at any step: no glob, since looking through its directory then fails with ESRCH, which
+    ``Path.exists`` does not take for absence.
+    """
+    try:
+        entries = list(Path("/proc").iterdir())
+    except OSError:
+        return
+    for entry in entries:
+        if entry.name.isdecimal():
+            try:
+                content = (entry / name).read_bytes()
+            except OSError:  # it has ended meanwhile, or belongs to another user
+                continue
+            yield int(entry.name), content
 
 
 def not_in(sessions: Collection[int], pids: Collection[int]) -> set[int]:

@@ -160,7 +160,11 @@ class Worker:
         """
         self._drain.reset()
         self._send({"do": "task", "task": dict(task)})
-        return self._receive(timeout_s)
+        answer = self._receive(timeout_s)
+        if "event" in answer:  # the test is over, which no task ends by itself
+            self.inside = None
+            raise WorkerDied("crash", f"the test ended within its task: {answer.get('reason', 'no reason given')}")
+        return answer
 
     def leave(self) -> None:
         """Tear the entered test's fixtures down."""
@@ -297,10 +301,10 @@ class Inside:
         self._send({"event": "ready"})
         with contextlib.suppress(EOFError, OSError):
             while (order := self.channel.receive())["do"] != "quit":
-                self._entered = False
+                self._entered, self._failure = False, "the test could not be set up"
                 item = items[order["nodeid"]]
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
-                self._send({"event": "left"} if self._entered else {"event": "failed", "reason": self._failure})
+                self._send({"event": "left" if self._entered else "failed", "reason": self._failure})
         return True
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:

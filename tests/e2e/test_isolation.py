@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_compileiq.watchdog import of_each_process
+
 KERNEL_C = """\
 #include <signal.h>
 #include <stdio.h>
@@ -57,14 +59,7 @@ HOSTILE = {
 
 def carriers() -> set[int]:
     """Processes that a run of ours started."""
-    found = set()
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if b"PYTEST_COMPILEIQ_RUN=" in path.read_bytes():
-                found.add(int(path.parent.name))
-        except OSError:
-            continue
-    return found
+    return {pid for pid, environ in of_each_process("environ") if b"PYTEST_COMPILEIQ_RUN=" in environ}
 
 
 @pytest.mark.parametrize("what", HOSTILE)
@@ -76,6 +71,29 @@ def test_a_hostile_candidate_is_one_typed_invalid_evaluation(project, what):
     metadata = tomllib.loads(made.one("acf/kernel/*.toml").read_text())
     assert metadata["outcome"] == "baseline"
     assert metadata["search"]["invalid"] == 1
+
+
+CONFTEST_PY = """\
+import itertools
+
+import pytest
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    channel = getattr(pyfuncitem.config.pluginmanager.get_plugin("compileiq-worker"), "channel", None)
+    if channel is not None:
+        tick, ticks = channel.tick, itertools.count()
+        channel.tick = lambda: 1 / 0 if next(ticks) == 1 else tick()  # once it has entered, a task's beginning
+    return (yield)
+"""
+
+
+def test_a_test_that_ends_within_its_task_is_one_typed_failure_with_its_reason(project):
+    test = TEST_PY.replace('space={"-ffast-math": literal("", knockout_prob=0.5)}, ', "")
+    made = project({"kernel.c": KERNEL_C % "", "test_kernel.py": test, "conftest.py": CONFTEST_PY})
+    output = made.pytest("--tune", "--tune-budget=4", code=1)
+    assert "the test ended within its task" in output and "ZeroDivisionError" in output
 
 
 def test_kill_9_of_pytest_leaves_nothing_running(project):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -16,7 +17,7 @@ import pytest
 
 from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.process import RUN_TOKEN_VARIABLE, Guard, run, stray_children
-from pytest_compileiq.watchdog import carriers
+from pytest_compileiq.watchdog import carriers, of_each_process
 
 linux_only = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
 
@@ -176,6 +177,19 @@ def test_only_what_a_run_starts_carries_its_token(monkeypatch: pytest.MonkeyPatc
 def test_a_worker_hands_the_token_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(RUN_TOKEN_VARIABLE, "from-the-parent")
     assert seen_token({"WORD": "kernel"}) == "from-the-parent"
+
+
+@linux_only
+def test_a_process_that_ends_while_it_is_looked_at_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    me, mine = os.getpid(), dict(of_each_process("stat"))[os.getpid()]
+
+    def gone(path: Path) -> bytes:  # what the kernel says of a process that ends between two steps of a look-up
+        if path.parent.name == str(me):
+            return mine
+        raise ProcessLookupError(errno.ESRCH, "No such process", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", gone)
+    assert dict(of_each_process("stat")) == {me: mine}
 
 
 @linux_only
