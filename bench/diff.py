@@ -17,8 +17,9 @@ import time
 from pathlib import Path
 
 from machine import describe
+from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.metadata import controls_file_name, render, samples_file_name
-from pytest_compileiq.model import Artifact, sha256_hex
+from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.store import Store
 
 OWN = Path(__file__).parents[1] / "acf"

@@ -108,8 +108,9 @@ def _check(options: argparse.Namespace) -> int:
     from pytest_compileiq.errors import StoreError
 
     store = open_store(options)
-    problems = [health.problem for health in store.health()]
-    unhealthy = {health.path for health in store.health()}
+    health = store.health()
+    problems = [one.problem for one in health]
+    unhealthy = {one.path for one in health}
     artifacts = claims = 0
     for name in store.names():
         for target in store.targets(name):
@@ -122,7 +123,12 @@ def _check(options: argparse.Namespace) -> int:
                 problems.append(f"{store.metadata_path(name, target)}: {error}")
     for problem in problems:
         print(problem)
-    print(f"{artifacts} artifacts, {claims} claims recomputed, {len(problems)} problems")
+    said = (
+        _counted(artifacts, "artifact"),
+        _counted(claims, "claim") + " recomputed",
+        _counted(len(problems), "problem"),
+    )
+    print(", ".join(said))
     print(
         "This proves arithmetic, not truth: pytest rebuilds them, and measures them on the device they were proven on."
     )
@@ -149,6 +155,10 @@ def _recompute(store: Store, name: str, target: str) -> int:
             direction="maximize" if maximised and better else "minimize",
         )
     return len(measured)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _known(wanted: str, names: Sequence[str]) -> str:

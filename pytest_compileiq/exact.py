@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pytest_compileiq.model import BuildResult, Claim, ControlsFile, Objective
+from pytest_compileiq.artifact import Claim
+from pytest_compileiq.model import BuildResult, ControlsFile, Objective
 from pytest_compileiq.subject import Subject
 
 

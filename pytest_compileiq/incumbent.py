@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.errors import BuildError, StoreError
-from pytest_compileiq.model import Artifact, Candidate, ControlsFile
+from pytest_compileiq.model import Candidate, ControlsFile
 from pytest_compileiq.packs import read_candidates
 from pytest_compileiq.record import stored_code
 from pytest_compileiq.store import Store

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pytest_compileiq.artifact import Artifact, CodePair, Withdrawn
 from pytest_compileiq.errors import UserError
-from pytest_compileiq.model import Artifact, CodePair, Withdrawn
 from pytest_compileiq.store import Store
 
 

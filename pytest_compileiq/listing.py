@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.model import Artifact
 from pytest_compileiq.parallel import spread
 from pytest_compileiq.report.artifact import claim_text
 from pytest_compileiq.rules.claims import leading_claim

@@ -10,8 +10,9 @@ import tomli
 import tomli_w
 from pydantic import ValidationError
 
+from pytest_compileiq.artifact import SCHEMA, Artifact
 from pytest_compileiq.errors import SchemaTooNew, StoreError
-from pytest_compileiq.model import SCHEMA, Artifact, sha256_hex
+from pytest_compileiq.model import sha256_hex
 
 MAX_METADATA_BYTES = 1 << 20
 MAX_CONTROLS_BYTES = 1 << 20

@@ -1,7 +1,6 @@
-"""The values that travel between the parts: what a compiler is told, what it made, what was measured, what is claimed.
+"""The values that travel between the parts: what a compiler is told, what it made, what was measured.
 
-In-process values are frozen dataclasses. What lies on disk as ``acf/<name>/<target>.toml`` is strict pydantic
-(schema 1): unknown keys, wrong types and non-finite numbers are errors. Nothing here touches a file or a clock.
+Frozen dataclasses; nothing here touches a file or a clock. What is claimed and lies on disk is in ``artifact``.
 """
 
 from __future__ import annotations
@@ -11,12 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
-
-SCHEMA = 1
-ACF_NOTICE = "© NVIDIA Corporation, 2026."  # an ACF is drawn by CompileIQ, whose licence asks for it
+from typing import Any, Literal
 
 KnobValue = bool | int | float | str
 Knobs = Mapping[str, KnobValue]
@@ -127,6 +121,28 @@ class Thresholds:
     max_regression: float = 0.01
 
 
+# ── who makes it, and out of what ────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """Which compiler: ``command`` is the resolved baseline command, paths relative to rootdir."""
+
+    name: str
+    version: str
+    build: str
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """Digests of everything a result depends on. ``sources`` maps rootdir-relative paths to content digests."""
+
+    benchmark: str
+    command: str
+    sources: Mapping[str, str]
+
+
 # ── what it made ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -182,209 +198,3 @@ class SampleRow:
     sample: int
     value: float
     dropped: bool = False
-
-
-# ── what lies on disk ────────────────────────────────────────────────────────────────────────────────────────────
-
-Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$")]
-FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,254}$")]
-Text = Annotated[str, StringConstraints(max_length=2000)]
-Count = Annotated[int, Field(ge=0)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Ratio = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-
-
-class Stored(BaseModel):
-    """Base of everything stored: frozen, strict, no unknown key."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class Controls(Stored):
-    """The ``[controls]`` table. ``file`` is a name beside the metadata, never a path."""
-
-    kind: Literal["options", "blob"]
-    file: FileName
-    sha256: Digest
-    size_bytes: Count
-    knobs: dict[str, bool | int | Finite | str] = {}
-
-
-class Compiler(Stored):
-    """Which compiler: ``command`` is the resolved baseline command, paths relative to rootdir."""
-
-    name: Text
-    version: Text
-    build: Text
-    command: tuple[Text, ...]
-
-
-class Fingerprint(Stored):
-    """Digests of everything the artifact depends on. ``sources`` maps rootdir-relative paths to content digests."""
-
-    benchmark: Digest
-    command: Digest
-    sources: dict[Text, Digest]
-
-
-class StoredCode(Stored):
-    """Digest and exact metrics of one arm of one entry function."""
-
-    sha256: Digest
-    metrics: dict[str, int] = {}
-
-
-class CodePair(Stored):
-    """One entry function, both arms. ``tuned`` is absent when the outcome is ``baseline``."""
-
-    baseline: StoredCode
-    tuned: StoredCode | None = None
-
-
-class SearchRecord(Stored):
-    """How the controls were found.
-
-    ``failures`` counts the invalid evaluations by kind. ``improvements`` are the evaluations that were better than all
-    before them, each with the first objective's gain over the baseline (2.0 is twice as good) as the search scored it.
-    """
-
-    engine: Text
-    seed: int
-    space: Digest
-    evaluations: Count
-    invalid: Count
-    duplicates: Count
-    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    failures: Annotated[dict[Text, Count], Field(max_length=32)] = {}
-    improvements: Annotated[tuple[tuple[Count, Ratio], ...], Field(max_length=500)] = ()
-
-
-class DecisionRecord(Stored):
-    """The parameters of the decision, enough to repeat it from the samples."""
-
-    alpha: Probability
-    level: Probability
-    look: Annotated[int, Field(ge=1)]
-    processes: Annotated[int, Field(ge=1)]
-    flips: Count
-    seed: int
-    finalists: Annotated[int, Field(ge=1)]
-
-
-class Summary(Stored):
-    """Distribution of one arm's slot values, in the metric's unit. ``n`` counts slots."""
-
-    n: Count
-    mean: Finite
-    std: Finite
-    p5: Finite
-    p50: Finite
-    p95: Finite
-    p99: Finite
-
-
-class Claim(Stored):
-    """On ``device``, for ``workload``, tuned against baseline on ``objective``.
-
-    ``kind`` is ``gain`` or ``non-inferior`` (with statistics and a samples file) or ``exact`` (with two integers).
-    ``speedup`` is baseline over tuned for minimised metrics, tuned over baseline for maximised ones.
-    """
-
-    device: Text
-    workload: Text
-    objective: Text
-    kind: Literal["gain", "non-inferior", "exact"]
-    architecture: Text | None = None
-    driver: Text | None = None
-    power_limit_w: Finite | None = None
-    speedup: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    speedup_low: Finite | None = None
-    speedup_high: Finite | None = None
-    p_value: Probability | None = None
-    cohens_d: Finite | None = None
-    test: DecisionRecord | None = None
-    samples: FileName | None = None
-    baseline: Summary | None = None
-    tuned: Summary | None = None
-    baseline_value: int | None = None
-    tuned_value: int | None = None
-
-    @model_validator(mode="after")
-    def _complete(self) -> Claim:
-        measured = (
-            "speedup",
-            "speedup_low",
-            "speedup_high",
-            "p_value",
-            "cohens_d",
-            "test",
-            "samples",
-            "baseline",
-            "tuned",
-        )
-        exact = ("baseline_value", "tuned_value")
-        needed, foreign = (exact, measured) if self.kind == "exact" else (measured, exact)
-        if missing := [key for key in needed if getattr(self, key) is None]:
-            raise ValueError(f"a claim of kind {self.kind!r} needs {', '.join(missing)}")
-        if surplus := [key for key in foreign if getattr(self, key) is not None]:
-            raise ValueError(f"a claim of kind {self.kind!r} has no {', '.join(surplus)}")
-        return self
-
-
-class FrontPoint(Stored):
-    """One Pareto point of a search with several objectives."""
-
-    controls: Controls
-    metrics: dict[str, Finite]
-
-
-class Withdrawn(Stored):
-    """Machine code that was retired: a search never proposes it again. ``code`` is entry function → digest."""
-
-    reason: Text
-    code: dict[str, Digest]
-
-
-class Provenance(Stored):
-    """Where the artifact came from. ``dirty`` looks at the fingerprinted files only."""
-
-    commit: Text | None = None
-    dirty: bool | None = None
-    tool: Text
-    runner: Text | None = None
-    notice: Text | None = None
-
-
-class Artifact(Stored):
-    """One ``acf/<name>/<target>.toml``: what it is, what it was proven on, the claims."""
-
-    schema_: Annotated[Literal[1], Field(alias="schema")] = 1
-    benchmark: Text
-    target: Name
-    outcome: Literal["tuned", "baseline", "retired"]
-    reason: Text | None = None
-    controls: Controls | None = None
-    compiler: Compiler
-    fingerprint: Fingerprint
-    code: dict[str, CodePair]
-    search: SearchRecord
-    claims: tuple[Claim, ...] = ()
-    front: tuple[FrontPoint, ...] = ()
-    withdrawn: tuple[Withdrawn, ...] = ()
-    provenance: Provenance
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Artifact:
-        if self.outcome == "tuned" and self.controls is None:
-            raise ValueError('outcome "tuned" needs a [controls] table')
-        if self.outcome == "tuned" and not self.claims:
-            raise ValueError('outcome "tuned" needs at least one [[claims]] entry')
-        if self.outcome == "baseline" and (self.controls or self.claims):
-            raise ValueError('outcome "baseline" has neither [controls] nor [[claims]]')
-        if self.outcome == "retired" and not self.reason:
-            raise ValueError('outcome "retired" needs a reason')
-        if self.outcome == "tuned" and any(pair.tuned is None for pair in self.code.values()):
-            raise ValueError('outcome "tuned" needs the tuned digest of every [code] entry')
-        return self

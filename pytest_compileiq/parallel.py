@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 from collections.abc import Callable, Sequence
@@ -19,7 +20,14 @@ def spread(work: Callable[[Sequence[Item]], Result], items: Sequence[Item], *, l
         work: what to do with one share; its result goes through a pipe, pickled.
         least: items below which a share is not worth a process.
     """
-    shares = _shares(items, least)
+    gc.freeze()  # the collector need neither go through all that is imported, nor touch what the processes share
+    try:
+        return _spread(work, _shares(items, least))
+    finally:
+        gc.unfreeze()
+
+
+def _spread(work: Callable[[Sequence[Item]], Result], shares: Sequence[Sequence[Item]]) -> list[Result]:
     forked = multiprocessing.get_context("fork")
     running = []
     for share in shares[1:]:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from pytest_compileiq.artifact import Claim, DecisionRecord
 from pytest_compileiq.exact import Exact, judge_exact
-from pytest_compileiq.model import Arm, Claim, ControlsFile, DecisionRecord, Objective, SampleRow, Workload
+from pytest_compileiq.model import Arm, ControlsFile, Objective, SampleRow, Workload
 from pytest_compileiq.pool import EvaluationFailed, Pool
 from pytest_compileiq.rules.gate import (
     LOOKS,

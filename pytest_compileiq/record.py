@@ -8,20 +8,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_compileiq import __version__
-from pytest_compileiq.metadata import controls_file_name
-from pytest_compileiq.model import (
+from pytest_compileiq.artifact import (
     ACF_NOTICE,
     Artifact,
-    BuildResult,
     CodePair,
     Controls,
-    ControlsFile,
     FrontPoint,
     Provenance,
     SearchRecord,
     StoredCode,
+    StoredCompiler,
+    StoredFingerprint,
     Withdrawn,
 )
+from pytest_compileiq.metadata import controls_file_name
+from pytest_compileiq.model import BuildResult, ControlsFile
 from pytest_compileiq.prove import Proof
 from pytest_compileiq.report.progress import Tally
 from pytest_compileiq.scoring import Scored
@@ -65,8 +66,8 @@ def make_artifact(subject: Subject, proof: Proof, found: Found, withdrawn: Seque
         outcome="tuned" if winner else "baseline",
         reason=None if winner else proof.reason,
         controls=controls_table(target, winner) if winner else None,
-        compiler=subject.resolved.compiler,
-        fingerprint=subject.fingerprint,
+        compiler=StoredCompiler.of(subject.resolved.compiler),
+        fingerprint=StoredFingerprint.of(subject.fingerprint),
         code=stored_code(subject.builds.get(None), subject.builds.get(winner) if winner else None),
         search=found.record,
         claims=proof.claims,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from pytest_compileiq.artifact import Artifact, Claim
 from pytest_compileiq.builds import changed_beyond
 from pytest_compileiq.calibration import warning
 from pytest_compileiq.config import Settings
 from pytest_compileiq.errors import BuildError, EnvironmentFault, SchemaTooNew, StoreError
 from pytest_compileiq.evaluate import ArmFailure, check_body
 from pytest_compileiq.fixture import Acf
-from pytest_compileiq.model import Artifact, BuildResult, Claim, ControlsFile
+from pytest_compileiq.model import BuildResult, ControlsFile
 from pytest_compileiq.pool import EvaluationFailed, Pool
 from pytest_compileiq.prove import prove_again
 from pytest_compileiq.report.model import Check, ItemReport

@@ -12,12 +12,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from types import FrameType
 
+from pytest_compileiq.artifact import Withdrawn
 from pytest_compileiq.builds import BuildQueue, changed_beyond
 from pytest_compileiq.config import Budget
 from pytest_compileiq.engines.base import Checkpointed, Engine, Told
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.journal import Batch, Evaluated, Journal
-from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, Withdrawn
+from pytest_compileiq.model import BuildResult, Candidate, ControlsFile
 from pytest_compileiq.pool import EvaluationFailed
 from pytest_compileiq.report.progress import Progress, Tally
 from pytest_compileiq.scoring import Scored, Scorer

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_compileiq.artifact import Artifact, Controls
 from pytest_compileiq.errors import EnvironmentFault, UserError
-from pytest_compileiq.model import Artifact, Controls, sha256_hex
+from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.store import Store
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc_compiler import find_compiler

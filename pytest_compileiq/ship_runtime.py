@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_compileiq import __version__, acf_runtime
+from pytest_compileiq.artifact import ACF_NOTICE, Artifact
 from pytest_compileiq.errors import BuildError, StoreError, UserError
-from pytest_compileiq.model import ACF_NOTICE, Artifact, sha256_hex
+from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.ship import architectures_of, plain, rootdir_of, why_retired, why_stale, words_of
 from pytest_compileiq.store import Store
 from pytest_compileiq.toolchains.cubin import read_cubin

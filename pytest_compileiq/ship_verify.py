@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
+from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.errors import BuildError, UserError
-from pytest_compileiq.model import Artifact
 from pytest_compileiq.ship import architectures_of
 from pytest_compileiq.store import Store
 from pytest_compileiq.toolchains.cubin import read_cubin

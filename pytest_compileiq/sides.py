@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 
+from pytest_compileiq.artifact import Artifact, Controls
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.history import Entry, History, Snapshot, Wanted
 from pytest_compileiq.metadata import (
@@ -15,7 +16,7 @@ from pytest_compileiq.metadata import (
     parse,
     referenced,
 )
-from pytest_compileiq.model import Artifact, Controls, sha256_hex
+from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.rules.diff import Side
 
 Place = tuple[str, str]  # name and target

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_compileiq.artifact import Artifact, Claim
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.metadata import (
     MAX_CONTROLS_BYTES,
@@ -28,7 +29,7 @@ from pytest_compileiq.metadata import (
     render,
     samples_file_name,
 )
-from pytest_compileiq.model import Artifact, Claim, SampleRow, sha256_hex
+from pytest_compileiq.model import SampleRow, sha256_hex
 from pytest_compileiq.samples import decode_samples, encode_samples
 
 
@@ -59,8 +60,8 @@ class Store:
 
     def targets(self, name: str) -> list[str]:
         """Targets that have metadata under ``name``, sorted."""
-        folder = self._folder(name)
-        return sorted(entry.name.removesuffix(".toml") for entry in self._entries(folder) if entry.suffix == ".toml")
+        files = (entry.name for entry in self._entries(self._folder(name)))
+        return sorted(file.removesuffix(".toml") for file in files if file.endswith(".toml") and file != ".toml")
 
     def metadata_path(self, name: str, target: str) -> Path:
         """Where the metadata of an artifact lies."""
@@ -282,7 +283,7 @@ class Store:
         with os.fdopen(descriptor, "rb") as handle:
             if status.st_size > limit:
                 raise StoreError(f"{shown} has {status.st_size} bytes, and at most {limit} are read; {mend}")
-            return handle.read(limit)
+            return handle.read(status.st_size)
 
 
 def _naming_samples(artifact: Artifact, samples: Sequence[SampleRow], file_name: str) -> Artifact:

@@ -33,9 +33,10 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
+from pytest_compileiq.artifact import Name
 from pytest_compileiq.engines.base import Brief, Engine, Told
 from pytest_compileiq.errors import BuildError, StoreError
-from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, FailureKind, Knobs, Name, sha256_hex
+from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, FailureKind, Knobs, sha256_hex
 from pytest_compileiq.space import Space, choice, literal, log_sampling
 from pytest_compileiq.space import range as steps
 from pytest_compileiq.toolchains.base import Place, Resolved, Toolchain

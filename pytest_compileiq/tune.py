@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+from pytest_compileiq.artifact import Artifact, StoredCompiler, StoredFingerprint
 from pytest_compileiq.config import Settings
 from pytest_compileiq.engines.base import Brief
 from pytest_compileiq.engines.registry import choose, make
@@ -15,12 +16,7 @@ from pytest_compileiq.errors import BuildError
 from pytest_compileiq.finalists import choose_finalists, pareto_front
 from pytest_compileiq.incumbent import Incumbent, find_incumbent, is_healthy, starting_points, was_withdrawn
 from pytest_compileiq.journal import Journal, open_journal
-from pytest_compileiq.model import (
-    Artifact,
-    BuildResult,
-    Candidate,
-    ControlsFile,
-)
+from pytest_compileiq.model import BuildResult, Candidate, ControlsFile
 from pytest_compileiq.pool import EvaluationFailed, Pool
 from pytest_compileiq.prove import Proof, Unprovable, prove
 from pytest_compileiq.record import MOST_FRONT_POINTS, Found, make_artifact, provenance_of, search_record, stored_code
@@ -297,8 +293,8 @@ def _store_claims(subject: Subject, store: Store, artifact: Artifact, proof: Pro
             "outcome": "tuned",
             "reason": None,
             "claims": kept + proof.claims,
-            "fingerprint": subject.fingerprint,
-            "compiler": subject.resolved.compiler,
+            "fingerprint": StoredFingerprint.of(subject.fingerprint),
+            "compiler": StoredCompiler.of(subject.resolved.compiler),
             "code": code,
             "provenance": provenance_of(subject, proof.winner),
         }

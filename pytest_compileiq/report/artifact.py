@@ -6,7 +6,7 @@ import functools
 import unicodedata
 from collections.abc import Iterator, Sequence
 
-from pytest_compileiq.model import Artifact, Claim
+from pytest_compileiq.artifact import Artifact, Claim
 from pytest_compileiq.report.model import describe_evidence
 
 

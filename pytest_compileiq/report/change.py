@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from pytest_compileiq.model import Claim
+from pytest_compileiq.artifact import Claim
 from pytest_compileiq.report.artifact import claim_text, harmless
 from pytest_compileiq.report.model import describe_evidence
 from pytest_compileiq.rules.claims import ClaimStep

@@ -6,8 +6,9 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.model import Artifact, SampleRow
+from pytest_compileiq.model import SampleRow
 from pytest_compileiq.report.charts import Slot
 from pytest_compileiq.report.model import Check, ItemReport, RunReport
 from pytest_compileiq.rules.slots import slot_value

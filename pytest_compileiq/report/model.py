@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pytest_compileiq.model import Artifact, Claim
+from pytest_compileiq.artifact import Artifact, Claim
 from pytest_compileiq.rules.claims import leading_claim as leading_claim
 
 REPORT_SCHEMA = 1

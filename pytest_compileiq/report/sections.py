@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from pytest_compileiq.model import Artifact, Claim, CodePair
+from pytest_compileiq.artifact import Artifact, Claim, CodePair
 from pytest_compileiq.report.charts import Chart, convergence, distribution, front, interval, run_order
 from pytest_compileiq.report.committed import MAX_CHARTED_CLAIMS, Committed
 from pytest_compileiq.report.markup import Html, join, tag

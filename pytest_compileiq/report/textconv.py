@@ -6,9 +6,10 @@ import statistics
 from collections.abc import Iterator
 from typing import Any
 
+from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.metadata import parse
-from pytest_compileiq.model import Artifact, SampleRow, sha256_hex
+from pytest_compileiq.model import SampleRow, sha256_hex
 from pytest_compileiq.report.artifact import claim_text, harmless
 from pytest_compileiq.rules.claims import leading_claim
 from pytest_compileiq.samples import decode_samples

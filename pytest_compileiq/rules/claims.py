@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytest_compileiq.model import Artifact, Claim
+from pytest_compileiq.artifact import Artifact, Claim
 
 ClaimKey = tuple[str, str, str]
 

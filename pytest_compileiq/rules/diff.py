@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pytest_compileiq.model import Artifact, CodePair, Compiler, KnobValue, StoredCode
+from pytest_compileiq.artifact import Artifact, CodePair, StoredCode, StoredCompiler
+from pytest_compileiq.model import KnobValue
 from pytest_compileiq.rules.claims import ClaimStep, claim_steps, devices_only, lead_step, leading_claim, trend
 
 
@@ -255,7 +256,7 @@ def _environment(before: Artifact, after: Artifact) -> Iterator[Step]:
     )
 
 
-def _described(compiler: Compiler) -> dict[str, KnobValue]:
+def _described(compiler: StoredCompiler) -> dict[str, KnobValue]:
     build, command = compiler.build, " ".join(compiler.command)
     return {"compiler": f"{compiler.name} {compiler.version}", "compiler build": build, "command": command}
 

@@ -12,8 +12,9 @@ from typing import Literal
 
 import numpy as np
 
+from pytest_compileiq.artifact import Summary
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.model import SampleRow, Summary, Thresholds
+from pytest_compileiq.model import SampleRow, Thresholds
 from pytest_compileiq.rules.slots import samples_needed, slot_value
 from pytest_compileiq.rules.stats import (
     Floats,

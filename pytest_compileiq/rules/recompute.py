@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from pytest_compileiq.artifact import Claim
 from pytest_compileiq.errors import ClaimMismatch
-from pytest_compileiq.model import Claim, SampleRow, Thresholds
+from pytest_compileiq.model import SampleRow, Thresholds
 from pytest_compileiq.rules.gate import (
     LOOKS,
     Decision,

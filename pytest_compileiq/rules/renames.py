@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 
-from pytest_compileiq.model import Artifact
+from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.rules.diff import Side
 
 Key = Callable[[Side, Artifact], Hashable]

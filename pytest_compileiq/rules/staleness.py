@@ -6,9 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from pytest_compileiq.model import Artifact, CodeDigest, Compiler, Fingerprint, StoredCode
+from pytest_compileiq.model import CodeDigest, Compiler, Fingerprint
+
+if TYPE_CHECKING:
+    from pytest_compileiq.artifact import Artifact, StoredCode
 
 MOST_NAMED = 5  # files in one sentence; a toolkit that moved is hundreds
 

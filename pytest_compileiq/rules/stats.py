@@ -1,7 +1,7 @@
 """The statistics of the gate. Arrays are log slot values of shape (processes, quads, 2); lower is better.
 
 ``scipy.stats`` takes 0.7 s to import, so that distributions come from ``scipy.special`` here and the tests hold them
-against ``scipy.stats``.
+against ``scipy.stats``. They take 0.3 s too: ``scipy`` imports them when first used, and not every run has samples.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import betaincinv, ndtri, stdtr, stdtrit
 
 Floats = NDArray[np.float64]
 _FLIPS_AT_ONCE = 1 << 22
@@ -61,7 +61,7 @@ def welch_centred(baseline: Floats, tuned: Floats) -> TTest:
         return _without_noise(difference)
     degrees = error**2 / ((var_a / a.size) ** 2 / free_a + (var_b / b.size) ** 2 / free_b)
     statistic = difference / math.sqrt(error)
-    return TTest(statistic, degrees, float(stdtr(degrees, -statistic)))
+    return TTest(statistic, degrees, float(scipy.special.stdtr(degrees, -statistic)))
 
 
 def cohens_d(baseline: Floats, tuned: Floats, confidence: float = 0.95) -> Interval:
@@ -80,7 +80,7 @@ def cohens_d(baseline: Floats, tuned: Floats, confidence: float = 0.95) -> Inter
         return Interval(d, d, d)
     d = difference / math.sqrt(pooled) * (1 - 3 / (4 * free - 1))
     error = math.sqrt((a.size + b.size) / (a.size * b.size) + d * d / (2 * (a.size + b.size)))
-    reach = float(-stdtrit(1e9, (1 - confidence) / 2)) * error
+    reach = float(-scipy.special.stdtrit(1e9, (1 - confidence) / 2)) * error
     return Interval(d, d - reach, d + reach)
 
 
@@ -119,7 +119,7 @@ def paired_interval(differences: Floats, tail: float) -> Interval:
     if count < 2:
         return Interval(mean, -math.inf, math.inf)
     error = float(differences.std(ddof=1)) / math.sqrt(count)
-    reach = float(-stdtrit(count - 1, tail)) * error
+    reach = float(-scipy.special.stdtrit(count - 1, tail)) * error
     return Interval(mean, mean - reach, mean + reach)
 
 
@@ -132,7 +132,7 @@ def paired_p(differences: Floats, floor: float) -> float:
     distance = float(differences.mean()) - floor
     if error * error <= _negligible(distance):
         return _without_noise(distance).p_value
-    return float(stdtr(count - 1, -distance / error))
+    return float(scipy.special.stdtr(count - 1, -distance / error))
 
 
 def holm_levels(p_values: Sequence[float], level: float) -> list[float]:
@@ -198,13 +198,13 @@ def processes_for(mean: float, floor: float, deviation: float, level: float, pow
     """
     if not mean > floor:
         return None
-    quantiles = float(ndtri(1 - level)) + float(ndtri(power))
+    quantiles = float(scipy.special.ndtri(1 - level)) + float(scipy.special.ndtri(power))
     return max(2, math.ceil((quantiles * deviation / (mean - floor)) ** 2))
 
 
 def binomial_interval(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
     """The exact interval of a rate (Clopper and Pearson, Biometrika 26, 1934)."""
     tail = (1 - confidence) / 2
-    low = float(betaincinv(successes, trials - successes + 1, tail)) if successes else 0.0
-    high = float(betaincinv(successes + 1, trials - successes, 1 - tail)) if successes < trials else 1.0
+    low = float(scipy.special.betaincinv(successes, trials - successes + 1, tail)) if successes else 0.0
+    high = float(scipy.special.betaincinv(successes + 1, trials - successes, 1 - tail)) if successes < trials else 1.0
     return low, high

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, StoreError
 from pytest_compileiq.model import BuildResult, Candidate, CodeDigest, Compiler, ControlsFile, Knobs, sha256_hex
@@ -20,9 +20,11 @@ from pytest_compileiq.toolchains.cc_flags import Flags, relative_to_rootdir, spl
 from pytest_compileiq.toolchains.cc_options import parse_options, render_options
 from pytest_compileiq.toolchains.cc_space import cc_space
 from pytest_compileiq.toolchains.commands import Commands
-from pytest_compileiq.toolchains.elf import MachineCode, machine_code
 from pytest_compileiq.toolchains.make_rules import prerequisites
 from pytest_compileiq.toolchains.shared_library import load_library
+
+if TYPE_CHECKING:
+    from pytest_compileiq.toolchains.elf import MachineCode
 
 _LISTING_BYTES = 64 * 2**20
 # What holds the date or the time it was built at could never be replayed.
@@ -133,6 +135,8 @@ class CcResolved:
             BuildError: the compiler refused or crashed (kind ``compile``), or was killed (kind ``timeout``), or a
                 library exports no function.
         """
+        from pytest_compileiq.toolchains.elf import machine_code  # heavy: elftools, and workers find their builds made
+
         out_dir = out_dir.absolute()
         out_dir.mkdir(parents=True, exist_ok=True)
         commands = Commands(self.compiler.name, self.rootdir, timeout_s, first_error)

@@ -40,6 +40,6 @@ class Nvcc:
             EnvironmentFault: there is no nvcc.
             MarkerError: the source is missing, or an architecture or a flag cannot be used.
         """
-        from pytest_compileiq.toolchains.nvcc_resolved import resolve  # heavy: pydantic, elftools
+        from pytest_compileiq.toolchains.nvcc_resolved import resolve  # heavy, and nothing to collecting
 
         return resolve(self, place)

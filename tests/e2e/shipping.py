@@ -9,18 +9,18 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_compileiq.metadata import controls_file_name
-from pytest_compileiq.model import (
+from pytest_compileiq.artifact import (
     Artifact,
-    Candidate,
     Claim,
     CodePair,
     Controls,
-    Fingerprint,
     Provenance,
     SearchRecord,
     StoredCode,
+    StoredFingerprint,
 )
+from pytest_compileiq.metadata import controls_file_name
+from pytest_compileiq.model import Candidate
 from pytest_compileiq.store import Store
 from pytest_compileiq.toolchains.base import Place, Toolchain
 
@@ -53,7 +53,7 @@ def prove(root: Path, name: str, toolchain: Toolchain, knobs: dict, blob: bytes 
             knobs=dict(controls.knobs),
         ),
         compiler=resolved.compiler,
-        fingerprint=Fingerprint(benchmark="a" * 64, command="b" * 64, sources=dict(resolved.sources())),
+        fingerprint=StoredFingerprint(benchmark="a" * 64, command="b" * 64, sources=dict(resolved.sources())),
         code={entry: CodePair(baseline=code, tuned=tuned[entry]) for entry, code in baseline.items()},
         search=SearchRecord(engine="ga", seed=0, space="0" * 64, evaluations=1, invalid=0, duplicates=0, seconds=1.0),
         claims=(

@@ -53,7 +53,7 @@ def test_an_unknown_name_is_a_sentence_with_close_matches(here, capsys):
 
 def test_check_is_silent_about_a_healthy_store_and_names_what_is_wrong(here, capsys):
     assert main(["check"]) == 0
-    assert "1 artifacts, 0 claims recomputed, 0 problems" in capsys.readouterr().out
+    assert "1 artifact, 0 claims recomputed, 0 problems" in capsys.readouterr().out
     (controls,) = (here.root / "kernel").glob("*.acf")
     controls.write_bytes(b"-fplugin=evil\n")
     assert main(["check"]) == 1

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from pytest_compileiq.metadata import controls_file_name
-from pytest_compileiq.model import (
+from pytest_compileiq.artifact import (
     Artifact,
     CodePair,
-    Compiler,
     Controls,
-    Fingerprint,
     Provenance,
-    SampleRow,
     SearchRecord,
     StoredCode,
-    sha256_hex,
+    StoredCompiler,
+    StoredFingerprint,
 )
+from pytest_compileiq.metadata import controls_file_name
+from pytest_compileiq.model import SampleRow, sha256_hex
 
 TARGET = "x86-64-v3-gcc12"
 CONTROLS = b"-O3\n-funroll-loops\n"
@@ -22,7 +21,7 @@ CONTROLS = b"-O3\n-funroll-loops\n"
 
 def make_artifact(**changes) -> Artifact:
     """A small tuned artifact with one exact claim; ``changes`` replace fields."""
-    from pytest_compileiq.model import Claim
+    from pytest_compileiq.artifact import Claim
 
     values = {
         "benchmark": "test_k.py::test_k",
@@ -35,8 +34,10 @@ def make_artifact(**changes) -> Artifact:
             size_bytes=len(CONTROLS),
             knobs={"-O": 3, "-funroll-loops": ""},
         ),
-        "compiler": Compiler(name="gcc", version="12.2.0", build="gcc 12.2.0", command=("gcc", "-O2", "k.c")),
-        "fingerprint": Fingerprint(benchmark="a" * 64, command="b" * 64, sources={"k.c": "c" * 64, "k.h": "d" * 64}),
+        "compiler": StoredCompiler(name="gcc", version="12.2.0", build="gcc 12.2.0", command=("gcc", "-O2", "k.c")),
+        "fingerprint": StoredFingerprint(
+            benchmark="a" * 64, command="b" * 64, sources={"k.c": "c" * 64, "k.h": "d" * 64}
+        ),
         "code": {
             "k": CodePair(
                 baseline=StoredCode(sha256="e" * 64, metrics={"code_bytes": 10}), tuned=StoredCode(sha256="f" * 64)

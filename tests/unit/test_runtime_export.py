@@ -17,8 +17,17 @@ from unittest.mock import MagicMock
 import pytest
 
 from pytest_compileiq import acf_runtime
+from pytest_compileiq.artifact import (
+    Claim,
+    CodePair,
+    Controls,
+    DecisionRecord,
+    StoredCode,
+    StoredCompiler,
+    StoredFingerprint,
+    Summary,
+)
 from pytest_compileiq.cli import main
-from pytest_compileiq.model import Claim, CodePair, Compiler, Controls, DecisionRecord, Fingerprint, StoredCode, Summary
 from pytest_compileiq.store import Store
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.triton import Triton
@@ -44,8 +53,8 @@ def artifact(**changes):
             kind="blob", file=f"{TARGET}-{acf_sha()[:8]}.acf", sha256=acf_sha(), size_bytes=len(BLOB),
             knobs={"num_warps": 8, "--maxrregcount=": 64},
         ),
-        "compiler": Compiler(name="triton", version="3.9.0", build=f"ptxas 13.3.73 {BUILD}", command=("triton", "k.py::k")),
-        "fingerprint": Fingerprint(benchmark="a" * 64, command="b" * 64, sources={}),
+        "compiler": StoredCompiler(name="triton", version="3.9.0", build=f"ptxas 13.3.73 {BUILD}", command=("triton", "k.py::k")),
+        "fingerprint": StoredFingerprint(benchmark="a" * 64, command="b" * 64, sources={}),
         "claims": (EXACT,),
     }  # fmt: skip
     return make_artifact(**(values | changes))
@@ -166,7 +175,7 @@ def test_the_exported_module_needs_the_standard_library_alone(exported, tmp_path
 
 
 def test_stale_artifacts_stop_an_export_or_are_left_out_with_the_reason(store, tmp_path, capsys):
-    fingerprint = Fingerprint(benchmark="a" * 64, command="b" * 64, sources={"k.py": "c" * 64})
+    fingerprint = StoredFingerprint(benchmark="a" * 64, command="b" * 64, sources={"k.py": "c" * 64})
     store.write("softmax", artifact(fingerprint=fingerprint), controls=[BLOB], samples=())
     assert main(["export", "--runtime", "out"]) == 3
     assert "softmax" in capsys.readouterr().err and not (tmp_path / "out").exists()
@@ -208,8 +217,8 @@ def test_a_ptx_kernel_is_known_by_what_its_ptx_does(store, tmp_path):
     ptxas = artifact(
         target=target,
         controls=controls,
-        compiler=Compiler(name="ptxas", version="13.3.73", build=BUILD, command=("ptxas", "k.ptx")),
-        fingerprint=Fingerprint(benchmark="a" * 64, command="b" * 64, sources={"k.ptx": sha}),
+        compiler=StoredCompiler(name="ptxas", version="13.3.73", build=BUILD, command=("ptxas", "k.ptx")),
+        fingerprint=StoredFingerprint(benchmark="a" * 64, command="b" * 64, sources={"k.ptx": sha}),
     )
     store.write("add", ptxas, controls=[BLOB], samples=())
     assert main(["export", "--runtime", "out"]) == 0

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_compileiq.artifact import Claim, DecisionRecord, Summary
 from pytest_compileiq.errors import SchemaTooNew, StoreError
-from pytest_compileiq.model import Claim, DecisionRecord, Summary
 from pytest_compileiq.samples import decode_samples, encode_samples
 from pytest_compileiq.store import Store
 from tests.unit.artifacts import CONTROLS, TARGET, make_artifact, make_rows

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import random
 
-from pytest_compileiq.model import (
+from pytest_compileiq.artifact import (
     Artifact,
     Claim,
     CodePair,
-    Compiler,
     Controls,
     DecisionRecord,
-    Fingerprint,
     FrontPoint,
     Provenance,
     StoredCode,
+    StoredCompiler,
+    StoredFingerprint,
     Summary,
 )
 from pytest_compileiq.report.charts import Slot
@@ -75,8 +75,8 @@ def make_committed(text: str = DEVICE, *, front: bool = False, claims: int = 1, 
         controls=Controls(
             kind="options", file="b.acf", sha256="b" * 64, size_bytes=9, knobs={"-O": 3, printable: printable}
         ),
-        compiler=Compiler(name="gcc", version="12.2.0", build=printable, command=("gcc", "-O2", printable)),
-        fingerprint=Fingerprint(benchmark="a" * 64, command="b" * 64, sources={printable: "c" * 64}),
+        compiler=StoredCompiler(name="gcc", version="12.2.0", build=printable, command=("gcc", "-O2", printable)),
+        fingerprint=StoredFingerprint(benchmark="a" * 64, command="b" * 64, sources={printable: "c" * 64}),
         code={
             printable: CodePair(
                 baseline=StoredCode(sha256="e" * 64, metrics={"code_bytes": 12010, printable: 0}),

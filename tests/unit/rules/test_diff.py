@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_compileiq.model import Claim, CodePair, DecisionRecord, Provenance, StoredCode, Summary
+from pytest_compileiq.artifact import Claim, CodePair, DecisionRecord, Provenance, StoredCode, Summary
 from pytest_compileiq.rules.diff import Kind, Side, Step, compare
 from pytest_compileiq.rules.renames import pair_renamed
 from tests.unit.artifacts import TARGET, make_artifact

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pytest_compileiq.artifact import Claim, DecisionRecord
 from pytest_compileiq.errors import ClaimMismatch, StoreError
-from pytest_compileiq.model import Claim, DecisionRecord, SampleRow, Thresholds
+from pytest_compileiq.model import SampleRow, Thresholds
 from pytest_compileiq.rules.gate import (
     LOOKS,
     Evidence,
