@@ -1,7 +1,8 @@
 """How long a reviewer waits: `acf diff` over 1,000 changed artifacts, `acf list` over 10,000.
 
 Both stores are copies of this project's own artifacts, in turn, each under a name and digests of its own; for the diff
-every copy is tuned again, with other controls, claims and samples. Whole processes are timed, imports included.
+every copy is tuned again, with other controls, claims and samples. The repository is packed, as a clone is. Whole
+processes are timed, imports included.
 
     python bench/diff.py [--changed 1000] [--listed 10000] [--rounds 5]
 """
@@ -70,6 +71,7 @@ def write_history(project: Path, count: int) -> None:
         write(project, count, version)
         git(project, "add", "-A")
         git(project, "commit", "-qm", f"Version {version}")
+    git(project, "gc", "-q")
 
 
 def git(project: Path, *arguments: str) -> None:

@@ -6,9 +6,9 @@ they work with is in ``model``, which does without pydantic.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints, model_validator
 
 SCHEMA = 1
 ACF_NOTICE = "© NVIDIA Corporation, 2026."  # an ACF is drawn by CompileIQ, whose licence asks for it
@@ -21,6 +21,8 @@ Count = Annotated[int, Field(ge=0)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Ratio = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Item = TypeVar("Item")
+Array = Annotated[tuple[Item, ...], Strict(False)]  # a list in TOML; what it holds stays strict
 
 
 class Stored(BaseModel):
@@ -51,7 +53,7 @@ class StoredCompiler(Stored):
     name: Text
     version: Text
     build: Text
-    command: tuple[Text, ...]
+    command: Array[Text]
 
 
 class StoredFingerprint(Stored):
@@ -91,7 +93,7 @@ class SearchRecord(Stored):
     duplicates: Count
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     failures: Annotated[dict[Text, Count], Field(max_length=32)] = {}
-    improvements: Annotated[tuple[tuple[Count, Ratio], ...], Field(max_length=500)] = ()
+    improvements: Annotated[Array[Annotated[tuple[Count, Ratio], Strict(False)]], Field(max_length=500)] = ()
 
 
 class DecisionRecord(Stored):
@@ -203,9 +205,9 @@ class Artifact(Stored):
     fingerprint: StoredFingerprint
     code: dict[str, CodePair]
     search: SearchRecord
-    claims: tuple[Claim, ...] = ()
-    front: tuple[FrontPoint, ...] = ()
-    withdrawn: tuple[Withdrawn, ...] = ()
+    claims: Array[Claim] = ()
+    front: Array[FrontPoint] = ()
+    withdrawn: Array[Withdrawn] = ()
     provenance: Provenance
 
     @model_validator(mode="after")

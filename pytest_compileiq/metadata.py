@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -67,7 +66,7 @@ def parse(data: bytes, shown: str, mend: str) -> Artifact:
             f"{shown} has schema {schema}, and this version reads up to {SCHEMA}: pip install -U pytest-compileiq"
         )
     try:
-        return Artifact.model_validate_json(json.dumps(content, default=str))
+        return Artifact.model_validate(content)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the whole"

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from pydantic import BaseModel
+from pydantic_core import to_json
 
 from pytest_compileiq.artifact import Claim
 from pytest_compileiq.report.artifact import claim_text, harmless
@@ -124,15 +122,9 @@ def _terminal_lines(base: str, head: str, changes: Sequence[Change], strays: Seq
 
 
 def json_text(base: str, head: str, changes: Sequence[Change], strays: Sequence[str]) -> str:
-    """The comparison for a program, versioned."""
+    """The comparison for a program, versioned; what is None is left out."""
     content = {"schema": DIFF_SCHEMA, "base": base, "head": head, "changes": changes, "strays": strays}
-    return json.dumps(content, default=_plain, indent=2)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", exclude_none=True)
-    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return to_json(content, indent=2, exclude_none=True).decode()
 
 
 def _other_outcome(change: Change) -> bool:

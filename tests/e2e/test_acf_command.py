@@ -63,7 +63,7 @@ def test_check_is_silent_about_a_healthy_store_and_names_what_is_wrong(here, cap
 def test_check_recomputes_every_claim_from_its_samples(tuned, capsys):
     arguments = ["--acf-dir", str(tuned.root / "acf"), "check"]
     assert main(arguments) == 0
-    assert "1 claims recomputed" in capsys.readouterr().out
+    assert "1 claim recomputed" in capsys.readouterr().out
     path = tuned.one("acf/kernel/*.toml")
     path.write_text(path.read_text().replace("cohens_d = ", "cohens_d = 1"))
     assert main(arguments) == 1
