@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from weakref import WeakValueDictionary
 
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, CodeDigest, ControlsFile
-from pytest_compileiq.toolchains.base import Resolved
+from pytest_compileiq.toolchains.base import Counts, Resolved
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,13 @@ class Builds:
         resolved: the compiler on the kernel.
         directory: where builds go, a subdirectory for each set of controls.
         timeout_s: bound on one build.
+        metrics: the exact metrics that objectives name; what is dear to count is counted for these alone.
     """
 
     resolved: Resolved
     directory: Path
     timeout_s: float
+    metrics: frozenset[str]
 
     def get(self, controls: ControlsFile | None) -> BuildResult:
         """Build, or read what was built before.
@@ -38,12 +40,17 @@ class Builds:
         if record.exists():
             return _read(record)
         try:
-            built = self.resolved.build(controls, home, timeout_s=self.timeout_s)
+            built = self._counted(self.resolved.build(controls, home, timeout_s=self.timeout_s))
         except BuildError as error:
             _write(record, {"error": str(error), "kind": error.kind, "log": error.log})
             raise
         _write(record, {"built": asdict(built)})
         return built
+
+    def _counted(self, built: BuildResult) -> BuildResult:
+        if self.metrics <= built.metrics.keys() or not isinstance(self.resolved, Counts):
+            return built
+        return replace(built, metrics={**built.metrics, **self.resolved.count(built)})
 
     def attempt(self, controls: ControlsFile | None) -> BuildResult | BuildError:
         """As ``get``, a failure being a value."""

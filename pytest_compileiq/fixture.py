@@ -23,7 +23,7 @@ class Build:
 
     Attributes:
         path: the library or executable.
-        metrics: exact metrics, e.g. ``code_bytes``, ``instructions``.
+        metrics: exact metrics: ``code_bytes``, ``registers``, …; ``instructions`` of C code when an objective names it.
         log: what the compiler printed.
     """
 

@@ -193,7 +193,8 @@ def make_subject(item: pytest.Item, *, rootdir: Path, build_dir: Path) -> Subjec
     if "acf" not in item.fixturenames:
         raise MarkerError(f"{item.nodeid}: a tuned test takes the acf fixture: def {item.originalname}(acf): …")
     resolved = spec.toolchain.resolve(Place(item.path.parent, rootdir))
-    builds = Builds(resolved, build_dir / sha256_hex(item.nodeid.encode())[:16], spec.timeout_s)
+    exact = frozenset(objective.metric for objective in spec.objectives if objective.exact)
+    builds = Builds(resolved, build_dir / sha256_hex(item.nodeid.encode())[:16], spec.timeout_s, exact)
     return Subject(item.nodeid, spec, resolved, builds, item.function, _fixtures(item), rootdir)
 
 

@@ -37,6 +37,18 @@ class Toolchain(Protocol):
         ...
 
 
+@runtime_checkable
+class Counts(Protocol):
+    """A ``Resolved`` some of whose metrics take a program of their own, such as a disassembler.
+
+    They are taken where an objective names one: a search builds hundreds of times.
+    """
+
+    def count(self, built: BuildResult) -> Mapping[str, int]:
+        """Those metrics of what was built, from the files beside it; without one that cannot be told here."""
+        ...
+
+
 class Resolved(Protocol):
     """One compiler, found, on one kernel. Immutable; safe to use from several threads.
 

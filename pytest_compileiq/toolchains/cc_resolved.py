@@ -129,7 +129,7 @@ class CcResolved:
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
         """Compile and link into ``out_dir``; ``None`` builds the baseline. ``timeout_s`` bounds the whole build.
 
-        Metrics: ``code_bytes`` of all objects and, where ``objdump`` can read them, ``instructions``.
+        Metrics: ``code_bytes`` of all objects; ``count`` tells ``instructions``.
 
         Raises:
             BuildError: the compiler refused or crashed (kind ``compile``), or was killed (kind ``timeout``), or a
@@ -146,9 +146,12 @@ class CcResolved:
         commands.run(link, "the link")
         seconds = commands.seconds
         held = machine_code(objects)
-        instructions = _count_instructions(objects)
-        metrics = {**held.program.metrics, **({} if instructions is None else {"instructions": instructions})}
-        return BuildResult(made, self._entries(held), metrics, commands.log, seconds)
+        return BuildResult(made, self._entries(held), held.program.metrics, commands.log, seconds)
+
+    def count(self, built: BuildResult) -> Mapping[str, int]:
+        """``instructions`` of all objects, where ``objdump`` can read them."""
+        instructions = _count_instructions(sorted(built.path.parent.glob("*.o")))
+        return {} if instructions is None else {"instructions": instructions}
 
     def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
         """``@file``."""
