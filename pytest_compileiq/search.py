@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from types import FrameType
 
+from threadpoolctl import threadpool_limits
+
 from pytest_compileiq.artifact import Withdrawn
 from pytest_compileiq.builds import BuildQueue, changed_beyond
 from pytest_compileiq.config import Budget
@@ -105,7 +107,9 @@ class Search:
                     waiting.append(asked)
                 if not waiting:
                     break
-                self.engine.tell(self._evaluate(waiting.popleft()))
+                told = self._evaluate(waiting.popleft())
+                with _one_thread():
+                    self.engine.tell(told)
         finally:
             builds.close()
 
@@ -122,14 +126,17 @@ class Search:
         """The next batch, its builds begun: one of the earlier run's while there is one; None when all is asked."""
         if again:
             batch = again.popleft()
-            asked = self.engine.ask(batch.wanted)
+            with _one_thread():
+                asked = self.engine.ask(batch.wanted)
             if tuple(asked) != batch.candidates:
                 raise CannotResume
             number, done = self.journal.taken_up(batch), batch.done
         else:
             wanted = 0 if self._spent() else self._wanted()
             state = self.engine.checkpoint() if isinstance(self.engine, Checkpointed) else None
-            if not wanted or not (asked := self.engine.ask(wanted)):
+            with _one_thread():
+                asked = self.engine.ask(wanted) if wanted else []
+            if not asked:
                 return None
             number, done = self.journal.asked(wanted, asked, state), ()
         self._begun += len(asked)
@@ -264,6 +271,14 @@ class Search:
     def _evaluated(self, told: Told, reason: str, digest: str = "", scored: Scored | None = None) -> Evaluated:
         samples = [list(asdict(row).values()) for row in scored.samples] if scored else []
         return Evaluated(told.scores, told.failure, reason, told.duplicate, digest, samples, self.tally.seconds)
+
+
+def _one_thread() -> threadpool_limits:
+    """An engine's linear algebra on one thread: its small matrices gain little from more, which wait by spinning.
+
+    Beside compilers on every core that took as long as the compilers.
+    """
+    return threadpool_limits(limits=1, user_api="blas")
 
 
 @contextmanager

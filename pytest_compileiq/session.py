@@ -25,7 +25,6 @@ from pytest_compileiq.report.model import ItemReport, RunReport
 from pytest_compileiq.report.progress import LineProgress
 from pytest_compileiq.store import Store
 from pytest_compileiq.subject import Subject, find_marker, make_subject
-from pytest_compileiq.tune import TuneFailed, tune
 
 UNHEALTHY = 11
 
@@ -102,6 +101,8 @@ class Session:
 
     def tune(self, item: pytest.Item) -> ItemReport:
         """The search of one item; raises pytest's outcomes."""
+        from pytest_compileiq.tune import TuneFailed, tune  # heavy: the engines and their linear algebra
+
         self.set_up(item)
         subject = self._subject(item)
         if self.settings.new_only and subject.resolved.target in self.store.targets(subject.name):
