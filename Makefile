@@ -9,6 +9,9 @@ WITH_EXTRAS := .venv/with-extras
 # What the tests of NVIDIA's compilers need; without it they skip and say why: make test EXTRAS=
 EXTRAS ?= cuda,compileiq,triton,optuna
 
+# Two workers and their compilers fill the cores: linear algebra on several threads would only wait for them, spinning.
+export OPENBLAS_NUM_THREADS = 1
+
 # Workers are many short pytests: without compiled files they would spend half their time on compiling the plugin.
 export PYTHONDONTWRITEBYTECODE =
 

@@ -35,6 +35,7 @@ _DROPPED_OPTIONS = (
     "usepdb", "trace", "durations", "cov_source", "cov_report", "no_cov", "pastebin", "setuponly", "setupshow",
     "reruns", "randomly_seed", "file_or_dir", "help", "version",
 )  # fmt: skip
+_NOT_IN_WORKERS = ("terminal", "cacheprovider", "randomly", "xdist", "xdist.looponfail", "rerunfailures")
 
 
 class WorkerDied(Exception):
@@ -344,18 +345,10 @@ def main() -> int:
     start = channel.receive()
     os.chdir(start["cwd"])
     sys.path[:] = start["sys_path"]
-    options = start["options"] | {
-        "capture": "no",
-        "plugins": [
-            *start["options"].get("plugins", []),
-            "no:terminal",
-            "no:cacheprovider",
-            "no:randomly",
-            "no:xdist",
-            "no:rerunfailures",
-        ],
-    }
-    config = Config.fromdictargs(options, start["args"])
+    options = start["options"] | {"capture": "no"}
+    # As arguments, since what these block is then not even imported.
+    plugins = [*options.pop("plugins", []), *(f"no:{name}" for name in _NOT_IN_WORKERS)]
+    config = Config.fromdictargs(options, [*(f"-p{name}" for name in plugins), *start["args"]])
     config.args = start["args"]
     config.pluginmanager.register(Inside(channel, start["extra"]), "compileiq-worker")
     try:

@@ -57,6 +57,10 @@ def test_kernel(acf, buffers):
 """
 
 
+# Plugins of the suite itself; hypothesis alone is a sixth of a short run.
+NOT_NEEDED = ("cacheprovider", "randomly", "xdist", "hypothesispytest", "anyio")
+
+
 @dataclass(frozen=True)
 class Project:
     """A directory that pytest runs in, as a user would run it."""
@@ -67,7 +71,7 @@ class Project:
         """Run pytest in a process of its own; returns what it printed, and checks the exit code when given."""
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COMPILEIQ_"))}
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist", *arguments],
+            [sys.executable, "-m", "pytest", *(f"-pno:{name}" for name in NOT_NEEDED), *arguments],
             cwd=self.root, env=environment, capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         output = done.stdout + done.stderr

@@ -17,6 +17,7 @@ from pytest_compileiq.artifact import (
     Provenance,
     SearchRecord,
     StoredCode,
+    StoredCompiler,
     StoredFingerprint,
 )
 from pytest_compileiq.metadata import controls_file_name
@@ -52,7 +53,7 @@ def prove(root: Path, name: str, toolchain: Toolchain, knobs: dict, blob: bytes 
             size_bytes=len(controls.data),
             knobs=dict(controls.knobs),
         ),
-        compiler=resolved.compiler,
+        compiler=StoredCompiler.of(resolved.compiler),
         fingerprint=StoredFingerprint(benchmark="a" * 64, command="b" * 64, sources=dict(resolved.sources())),
         code={entry: CodePair(baseline=code, tuned=tuned[entry]) for entry, code in baseline.items()},
         search=SearchRecord(engine="ga", seed=0, space="0" * 64, evaluations=1, invalid=0, duplicates=0, seconds=1.0),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from pytest_compileiq.calibration import warning
 from tests.e2e.conftest import Project
 
 
@@ -16,8 +17,16 @@ def test_equal_arms_are_counted_by_device_and_a_bad_rate_is_warned_of(tuned: Pro
     assert counts == {"trials": 1, "proven": counts["proven"], "alpha": 0.01}
     path.write_text(json.dumps({device: {"trials": 50, "proven": 9, "alpha": 0.01}}))
     assert "do not trust this machine's gate: 9 of 50 equal pairs" in tuned.pytest(code=0)
+
+
+def test_a_calibration_that_cannot_be_read_warns_of_nothing(tmp_path):
+    (tmp_path / ".compileiq").mkdir()
+    path = tmp_path / ".compileiq" / "calibration.json"
+    path.write_text(json.dumps({"EPYC": {"trials": 50, "proven": 9, "alpha": 0.01}}))
+    assert "9 of 50" in (warning(tmp_path, "EPYC") or "")
+    assert warning(tmp_path, "another") is None
     path.write_text("torn")
-    assert "do not trust" not in tuned.pytest(code=0)
+    assert warning(tmp_path, "EPYC") is None
 
 
 def test_the_number_of_trials_is_checked_and_exact_objectives_have_none(project):

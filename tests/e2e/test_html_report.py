@@ -209,12 +209,16 @@ def test_two_hundred_artifacts_open_and_filter(tab, tmp_path):
 
 
 def test_a_search_writes_why_candidates_were_invalid(project):
-    from tests.e2e.conftest import KERNEL_C, KERNEL_H, TEST_PY
-
-    refused = '"-fno-math-errno": literal("", knockout_prob=0.5), "-fno-such-option": literal("", knockout_prob=0.1)'
-    source = TEST_PY.replace('"-fno-math-errno": literal("", knockout_prob=0.5)', refused)
-    made = project({"kernel.c": KERNEL_C, "kernel.h": KERNEL_H, "test_kernel.py": source})
-    made.pytest("--tune", "--tune-budget=4", "--acf-html=run.html", code=0)
+    source = (
+        "import pytest\nfrom pytest_compileiq import Cc, choice, minimize\n\n\n"
+        "@pytest.mark.tune(Cc('k.c', flags='-O3'), objectives=[minimize('code_bytes')],\n"
+        "                  space={'-O': choice(['s']), '-fno-such-option': choice(['', '=1'], knockout_prob=0.5)})\n"
+        "def test_k(acf):\n    acf.build()\n"
+    )
+    made = project(
+        {"k.c": "int k(const int *x, int n) { int s = 0; while (n--) s += x[n]; return s; }\n", "test_k.py": source}
+    )
+    made.pytest("--tune", "--tune-engine=grid", "--acf-html=run.html", code=0)
     assert "invalid (compile)" in (made.root / "run.html").read_text(encoding="utf-8")
 
 

@@ -53,7 +53,7 @@ import time
 import numpy as np
 import pytest
 
-from pytest_compileiq import Cc, choice, literal, maximize, minimize
+from pytest_compileiq import Cc, Command, choice, literal, maximize, minimize
 
 LENGTH = 65536
 SQUARES = sum(i * i for i in range(LENGTH)) % 2**32
@@ -102,7 +102,7 @@ def test_program(acf):
 
 
 @pytest.mark.tune(
-    Cc("units.c", flags="-O3 -funroll-loops"),
+    Command("gcc -O3 -funroll-loops {options} -S {source} -o {out}", sources=["units.c"], output="file"),
     space={"-O0": literal("", knockout_prob=0.5)},
     objectives=[minimize("compile_time")],
 )

@@ -15,7 +15,7 @@ from tests.e2e.conftest import KERNEL_C, KERNEL_H, TEST_PY, Project
 
 AWAY = "NVIDIA H200"
 TARGET = "x86-64-v3-gcc12"
-FORTY = 40
+DOZEN = 12
 # A stand-in for the failure alone: the real gcc, but for the version that it tells.
 NEW_GCC = """\
 #!/bin/sh
@@ -30,7 +30,7 @@ import pytest
 from pytest_compileiq import Cc, choice, minimize
 
 
-@pytest.mark.parametrize("n", range({FORTY}))
+@pytest.mark.parametrize("n", range({DOZEN}))
 @pytest.mark.tune(Cc("k.c", flags="-O3 -march=x86-64-v3"), space={{"-O": choice(["s"])}}, objectives=[minimize("code_bytes")])
 def test_k(acf, n):
     acf.build()
@@ -111,14 +111,14 @@ def test_another_driver_is_measured_again_and_named(tuned: Project):
 
 
 @pytest.fixture
-def forty(project) -> Project:
+def dozen(project) -> Project:
     made = project({"k.c": "int k(const int *x, int n) { int s = 0; while (n--) s += x[n]; return s; }\n",
                     "test_k.py": KERNELS_PY})  # fmt: skip
     made.pytest("--tune", "--tune-budget=1", code=0)
     return made
 
 
-def test_a_toolkit_upgrade_ends_forty_artifacts_and_one_command_renews_them(forty: Project, tmp_path, monkeypatch):
+def test_a_toolkit_upgrade_ends_a_dozen_artifacts_and_one_command_renews_them(dozen: Project, tmp_path, monkeypatch):
     gcc = Path(subprocess.run(["which", "gcc"], capture_output=True, text=True, check=True).stdout.strip()).resolve()
     tools = tmp_path / "new-toolkit"
     tools.mkdir()
@@ -126,10 +126,10 @@ def test_a_toolkit_upgrade_ends_forty_artifacts_and_one_command_renews_them(fort
     (tools / "gcc").write_text(NEW_GCC)
     (tools / "gcc").chmod(0o755)
     monkeypatch.setenv("PATH", str(tools), prepend=":")
-    ended = forty.pytest(code=1)
-    assert f"{FORTY} stale" in ended
+    ended = dozen.pytest(code=1)
+    assert f"{DOZEN} stale" in ended
     assert f"the artifact is for {TARGET}, and the compiler here makes x86-64-v3-gcc13" in ended
-    assert f"{FORTY} stale" in forty.pytest("-o", "acf_stale=warn", code=0)
-    renewed = forty.pytest("--tune", "--tune-stale-only", "--tune-budget=1", code=0)
-    assert f"{FORTY} tuned" in renewed
-    assert f"{FORTY} proven" in forty.pytest("--acf-check=replay", code=0)
+    assert f"{DOZEN} stale" in dozen.pytest("-o", "acf_stale=warn", code=0)
+    renewed = dozen.pytest("--tune", "--tune-stale-only", "--tune-budget=1", code=0)
+    assert f"{DOZEN} tuned" in renewed
+    assert f"{DOZEN} proven" in dozen.pytest("--acf-check=replay", code=0)
