@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from pytest_compileiq.artifact import Artifact, Claim
 from pytest_compileiq.builds import changed_beyond
-from pytest_compileiq.calibration import warning
 from pytest_compileiq.config import Settings
 from pytest_compileiq.errors import BuildError, EnvironmentFault, SchemaTooNew, StoreError
 from pytest_compileiq.evaluate import ArmFailure, check_body
 from pytest_compileiq.fixture import Acf
 from pytest_compileiq.model import BuildResult, ControlsFile
 from pytest_compileiq.pool import EvaluationFailed, Pool
-from pytest_compileiq.prove import prove_again
 from pytest_compileiq.report.model import Check, ItemReport
-from pytest_compileiq.rules.gate import Decision, Verdict
-from pytest_compileiq.rules.recompute import recompute
 from pytest_compileiq.rules.staleness import Effect, Finding, choose, judge
 from pytest_compileiq.store import Store
 from pytest_compileiq.subject import Subject
 from pytest_compileiq.timing.registry import find_device_or_none
 from pytest_compileiq.vcs import commits_touching
+
+if TYPE_CHECKING:
+    from pytest_compileiq.rules.gate import Decision
 
 Body = Callable[[Acf], None]
 _RETUNE = "if the change is meant, run: pytest --tune {nodeid}"
@@ -263,6 +263,8 @@ class Replay:
 
     def _recompute(self, artifact: Artifact, claim: Claim, baseline: BuildResult, tuned: BuildResult) -> None:
         if claim.kind != "exact":
+            from pytest_compileiq.rules.recompute import recompute  # heavy: numpy, which exact claims do without
+
             rows = self.store.read_samples(self.subject.name, artifact, claim)
             direction = self.subject.direction(claim.objective)
             recompute(claim, rows, thresholds=self.subject.spec.thresholds, direction=direction)
@@ -283,6 +285,8 @@ class Replay:
         if reason := self._why_not_measured(here, claims):
             self.checks.append(Check("speed", "not run", reason))
             return replace(report, checks=tuple(self.checks))
+        from pytest_compileiq.calibration import warning  # heavy: numpy
+
         for claim in here:
             report = self._gate_claim(report, claim, controls)
         said = [warning(self.subject.rootdir, here[0].device), *sorted(set(map(self._other_driver, here)))]
@@ -315,6 +319,9 @@ class Replay:
         return device.name if device else None
 
     def _gate_claim(self, report: ItemReport, claim: Claim, controls: ControlsFile) -> ItemReport:
+        from pytest_compileiq.prove import prove_again  # heavy: numpy
+        from pytest_compileiq.rules.gate import Verdict
+
         nodeid = self.subject.nodeid
         try:
             decision = prove_again(

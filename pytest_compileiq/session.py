@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.calibration import calibrate
 from pytest_compileiq.config import Settings
 from pytest_compileiq.errors import CompileIQError
 from pytest_compileiq.evaluate import body_of
@@ -122,6 +121,8 @@ class Session:
         return report
 
     def _calibrate(self, item: pytest.Item, subject: Subject, trials: int) -> ItemReport:
+        from pytest_compileiq.calibration import calibrate  # heavy: numpy
+
         progress = self._progress(subject.name)
         seed = self.settings.seed or 0
         try:

@@ -7,7 +7,7 @@ one observation, as in Falkner, Klein & Hutter, "BOHB" (ICML 2018), section 3.2.
 from __future__ import annotations
 
 import numpy as np
-from scipy.spatial.distance import cdist
+import scipy
 
 from pytest_compileiq.engines.ga.encoding import Floats, Points
 
@@ -45,7 +45,7 @@ class Parzen:
         other = np.log((1 - _KEEP) / np.maximum(self._counts, 2))
         # SciPy's weighted Hamming distance is the share of the weight that differs.
         gain = same - other
-        logs = same.sum() - gain.sum() * cdist(points, centres, "hamming", w=gain)
+        logs = same.sum() - gain.sum() * scipy.spatial.distance.cdist(points, centres, "hamming", w=gain)
         top = logs.max(axis=1)
         result: Floats = top + np.log(np.exp(logs - top[:, None]).mean(axis=1))
         return result

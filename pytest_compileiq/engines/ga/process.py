@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
-from scipy.special import ndtr
+import scipy  # its parts are imported when first used, which a short search never does
 
 from pytest_compileiq.engines.ga.encoding import Encoding, Floats, distances
 
@@ -43,8 +42,10 @@ class GaussianProcess:
         self.hyper = hyper
         self._weights = encoding.weights(np.exp(hyper.log_weights))
         self._signal = np.exp(-distances(features, features, self._weights))
-        self._factor = cho_factor(self._signal + (np.exp(hyper.log_noise) + 1e-8) * np.eye(len(scores)), lower=True)
-        self._alpha = cho_solve(self._factor, scores)
+        self._factor = scipy.linalg.cho_factor(
+            self._signal + (np.exp(hyper.log_noise) + 1e-8) * np.eye(len(scores)), lower=True
+        )
+        self._alpha = scipy.linalg.cho_solve(self._factor, scores)
         self._variance = max(float(scores @ self._alpha) / max(len(scores), 1), 1e-12)
 
     def improved(self) -> GaussianProcess:
@@ -57,7 +58,7 @@ class GaussianProcess:
     def _step(self) -> Hyper:
         """One normalised gradient step of log evidence plus log prior."""
         count = len(self._scores)
-        inverse = cho_solve(self._factor, np.eye(count))
+        inverse = scipy.linalg.cho_solve(self._factor, np.eye(count))
         excess = np.outer(self._alpha, self._alpha) / self._variance - inverse
         pull = excess * self._signal
         by_feature = 2 * self._features.T @ pull.sum(axis=1) - 2 * np.einsum(
@@ -80,7 +81,7 @@ class GaussianProcess:
     def predict(self, features: Floats) -> tuple[Floats, Floats]:
         """Mean and standard deviation of the noise-free score: (m, F) → (m,), (m,)."""
         cross = np.exp(-distances(features, self._features, self._weights))
-        half = solve_triangular(self._factor[0], cross.T, lower=True)
+        half = scipy.linalg.solve_triangular(self._factor[0], cross.T, lower=True)
         variance = np.maximum(1 - np.einsum("ij,ij->j", half, half), 1e-10)
         return cross @ self._alpha, np.sqrt(variance * self._variance)
 
@@ -100,4 +101,4 @@ class GaussianProcess:
 def expected_improvement(mean: Floats, deviation: Floats, best: float) -> Floats:
     """Of minimising below ``best``: (m,), (m,) → (m,)."""
     z = (best - mean) / deviation
-    return np.asarray((best - mean) * ndtr(z) + deviation * np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi))
+    return np.asarray((best - mean) * scipy.special.ndtr(z) + deviation * np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi))
