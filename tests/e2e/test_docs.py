@@ -191,6 +191,7 @@ for _ in sys.stdin:
 """
 
 
+@needs.ptxas  # the page's conftest.py takes it from the cuda extra
 @pytest.mark.parametrize(
     ("name", "variable"),
     [("decode", "FLASHINFER_EXTRA_CUDAFLAGS"), ("fused", "PTXAS_OPTIONS")],
@@ -212,6 +213,7 @@ def test_a_child_of_each_arm_is_told_by_its_environment(page, candidate, monkeyp
             children.end(child)
 
 
+@needs.ptxas
 def test_a_child_that_ends_fails_the_arm_and_says_so(page):
     children = page.load("conftest").Children()
     (page.home / "decode.py").write_text("raise SystemExit(3)")
