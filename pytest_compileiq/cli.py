@@ -83,7 +83,8 @@ def _list(options: argparse.Namespace) -> int:
     if not listing.rows and not listing.broken:
         print(f"{store.root} holds no artifacts; make one with pytest --tune")
         return 0
-    print_table(COLUMNS, listing.rows)
+    if listing.rows:
+        print_table(COLUMNS, listing.rows)
     for problem in listing.broken:
         print(f"acf: {problem}", file=sys.stderr)
     return 1 if listing.broken else 0

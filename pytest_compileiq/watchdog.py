@@ -46,7 +46,8 @@ def of_each_process(name: str) -> Iterator[tuple[int, bytes]]:
                 content = (entry / name).read_bytes()
             except OSError:  # it has ended meanwhile, or belongs to another user
                 continue
-            yield int(entry.name), content
+            if content:
+                yield int(entry.name), content
 
 
 def not_in(sessions: Collection[int], pids: Collection[int]) -> set[int]:
