@@ -48,6 +48,6 @@ class Cc:
             EnvironmentFault: the compiler is not installed or does not answer.
             MarkerError: a source is missing or a flag cannot be used.
         """
-        from pytest_compileiq.toolchains.cc_resolved import resolve  # heavy, and nothing to collecting
+        from pytest_compileiq.toolchains.cc_resolved import resolve  # heavy, and collecting does without
 
         return resolve(self, place)

@@ -82,7 +82,7 @@ class Command:
             EnvironmentFault: one is not installed, or the compiler does not say its version.
             MarkerError: a source is missing, or a step cannot be used.
         """
-        from pytest_compileiq.toolchains.command_resolved import resolve  # heavy, and nothing to collecting
+        from pytest_compileiq.toolchains.command_resolved import resolve  # heavy, and collecting does without
 
         return resolve(self, place)
 

@@ -40,6 +40,6 @@ class Nvcc:
             EnvironmentFault: there is no nvcc.
             MarkerError: the source is missing, or an architecture or a flag cannot be used.
         """
-        from pytest_compileiq.toolchains.nvcc_resolved import resolve  # heavy, and nothing to collecting
+        from pytest_compileiq.toolchains.nvcc_resolved import resolve  # heavy, and collecting does without
 
         return resolve(self, place)

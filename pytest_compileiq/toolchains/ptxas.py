@@ -34,6 +34,6 @@ class Ptxas:
             EnvironmentFault: there is no ptxas.
             MarkerError: the source is missing, or the architecture or a flag cannot be used.
         """
-        from pytest_compileiq.toolchains.ptxas_resolved import resolve  # heavy, and nothing to collecting
+        from pytest_compileiq.toolchains.ptxas_resolved import resolve  # heavy, and collecting does without
 
         return resolve(self, place)

@@ -42,6 +42,6 @@ class Triton:
             EnvironmentFault: Triton or ptxas is not installed.
             MarkerError: the file is missing, or an argument cannot be used.
         """
-        from pytest_compileiq.toolchains.triton_resolved import resolve  # heavy, and nothing to collecting
+        from pytest_compileiq.toolchains.triton_resolved import resolve  # heavy, and collecting does without
 
         return resolve(self, place)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tests.e2e.conftest import Project
@@ -25,6 +27,21 @@ class Shuffled:
         assert all(told.scores or told.failure for told in results)
 
 
+class Patient(Shuffled):
+    def ask(self, n):
+        self.expect_one_thread()
+        return super().ask(n)
+
+    def tell(self, results):
+        self.expect_one_thread()
+
+    def expect_one_thread(self):
+        import numpy
+        from threadpoolctl import threadpool_info
+
+        assert {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"} == {1}
+
+
 class Unlicensed:
     def __init__(self, brief):
         raise RuntimeError("no licence server")
@@ -44,6 +61,7 @@ ENTRY_POINTS = """\
 amnesiac = shuffling:Amnesiac
 lost = shuffling:Lost
 nowhere = not_there:Engine
+patient = shuffling:Patient
 shuffled = shuffling:Shuffled
 unlicensed = shuffling:Unlicensed
 """
@@ -103,3 +121,11 @@ def test_what_an_engine_breaks_is_one_sentence_that_names_it(with_engines, name,
 def test_an_unknown_engine_is_refused_with_those_of_entry_points_among_what_exists(with_engines):
     output = with_engines.pytest("--tune", "--tune-engine=shuffle", code=1)
     assert "there is no engine 'shuffle': expected auto, amnesiac, compileiq, ga, grid" in output
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core: linear algebra has one thread anyway")
+def test_an_engine_s_linear_algebra_leaves_the_cores_to_the_compilers(with_engines, monkeypatch):
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
+    # NumPy's threads are counted once it is there.
+    (with_engines.root / "conftest.py").write_text("import numpy\n")
+    with_engines.pytest("--tune", "--tune-engine=patient", "--tune-budget=3", code=0)

@@ -1,4 +1,4 @@
-"""Installed and unused, the plugin brings nothing heavy along."""
+"""Installed and unused, the plugin brings nothing heavy along; used, what is used."""
 
 from __future__ import annotations
 
@@ -16,6 +16,37 @@ def test_a_project_without_tuned_benchmarks_loads_no_heavy_module(project):
     made = project({"conftest.py": CONFTEST, "test_plain.py": "def test_plain():\n    pass\n"})
     assert "HEAVY []" in made.pytest("-s", code=0)
     assert "HEAVY []" in made.pytest("-s", "--collect-only", "-q", code=0)
+
+
+LOADED = """
+import atexit, sys
+from pathlib import Path
+
+@atexit.register
+def tell():
+    who = "worker" if any("worker" in word for word in sys.orig_argv) else "pytest"
+    Path(f"{who}.txt").write_text(" ".join(sys.modules))
+"""
+TEST_PY = """
+import pytest
+from pytest_compileiq import Cc, choice, minimize
+
+
+@pytest.mark.tune(Cc("k.c", flags="-O3"), space={"-O": choice(["s"])}, objectives=[minimize("code_bytes")])
+def test_k(acf):
+    acf.build().load().k
+"""
+KERNEL_C = "int k(const int *x, int n) { int s = 0; while (n--) s += x[n]; return s; }\n"
+
+
+def test_a_worker_and_a_replay_of_exact_claims_load_what_they_use(project):
+    made = project({"conftest.py": LOADED, "test_k.py": TEST_PY, "k.c": KERNEL_C})
+    made.pytest("--tune", "--tune-budget=1", code=0)
+    worker = (made.root / "worker.txt").read_text().split()
+    assert "pytest_compileiq.evaluate" in worker
+    assert not {"pydantic", "elftools", "scipy", "git", "xdist"} & set(worker)
+    assert "1 proven" in made.pytest(code=0)
+    assert not {"numpy", "scipy"} & set((made.root / "pytest.txt").read_text().split())
 
 
 def test_a_setting_out_of_range_is_a_usage_error_naming_the_choice(project):
