@@ -90,7 +90,8 @@ def _read(path: Path) -> _Object:
 
 def _take_apart(elf: ELFFile) -> _Object:
     sections: list[Section] = list(elf.iter_sections())
-    symbols = next((each for each in sections if isinstance(each, SymbolTableSection)), None)
+    table = next((each for each in sections if isinstance(each, SymbolTableSection)), None)
+    symbols = list(table.iter_symbols()) if table else []  # read once: relocations name the same ones again and again
     relocations = _relocations(sections, symbols)
     functions = _functions(symbols, sections)
     out = _Object()
@@ -122,10 +123,10 @@ def _is_loaded(section: Section) -> bool:
 _Function = tuple[Symbol, int, int]
 
 
-def _functions(symbols: SymbolTableSection | None, sections: Sequence[Section]) -> dict[int, list[_Function]]:
+def _functions(symbols: Sequence[Symbol], sections: Sequence[Section]) -> dict[int, list[_Function]]:
     """Section index → its functions as (symbol, start, size), by start and name."""
     found: dict[int, list[_Function]] = {}
-    for symbol in symbols.iter_symbols() if symbols else ():
+    for symbol in symbols:
         index = symbol["st_shndx"]
         if isinstance(index, int) and _is_function(symbol, sections[index]):
             found.setdefault(index, []).append((symbol, symbol["st_value"], symbol["st_size"]))
@@ -148,11 +149,11 @@ def _is_function(symbol: Symbol, section: Section) -> bool:
 _Relocation = tuple[int, str]
 
 
-def _relocations(sections: Sequence[Section], symbols: SymbolTableSection | None) -> dict[int, list[_Relocation]]:
+def _relocations(sections: Sequence[Section], symbols: Sequence[Symbol]) -> dict[int, list[_Relocation]]:
     """Index of the section they patch → relocations as (offset, what is put there), by offset."""
     found: dict[int, list[_Relocation]] = {}
     for section in sections:
-        if isinstance(section, RelocationSection) and symbols is not None:
+        if isinstance(section, RelocationSection) and symbols and _is_loaded(sections[section["sh_info"]]):
             entries = [
                 (entry["r_offset"], f"{entry['r_info_type']} {_reference(entry, symbols, sections)}")
                 for entry in section.iter_relocations()
@@ -161,12 +162,12 @@ def _relocations(sections: Sequence[Section], symbols: SymbolTableSection | None
     return found
 
 
-def _reference(entry: Relocation, symbols: SymbolTableSection, sections: Sequence[Section]) -> str:
+def _reference(entry: Relocation, symbols: Sequence[Symbol], sections: Sequence[Section]) -> str:
     """What a relocation refers to: a name where the source gave one, else a place in a section.
 
     A compiler numbers its own labels (``.LC7``) through the file: their names would tie a function to its neighbours.
     """
-    symbol = symbols.get_symbol(entry["r_info_sym"])
+    symbol = symbols[entry["r_info_sym"]]
     addend = entry["r_addend"] if entry.is_RELA() else 0
     index = symbol["st_shndx"]
     local = symbol["st_info"]["bind"] == "STB_LOCAL" and symbol["st_info"]["type"] not in _NAMED_TYPES
