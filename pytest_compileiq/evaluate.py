@@ -188,7 +188,7 @@ class _BlockRun:
 
     def _compile_seconds(self, arm: Arm) -> float:
         self.tick()
-        with tempfile.TemporaryDirectory(prefix="compileiq-") as home:
+        with tempfile.TemporaryDirectory(dir=self.subject.builds.directory) as home:
             try:
                 return self.subject.resolved.build(
                     self.arms[arm], Path(home), timeout_s=self.subject.spec.timeout_s

@@ -173,18 +173,18 @@ class Guard:
     That is everything started by ``run`` or with ``environment``, and whatever these start; a server that a
     user's fixture starts from this process is not ours. A tiny watchdog in a session of its own holds the other end of
     a pipe; when the pipe closes, because the guard was closed or because this process died in whatever way, it kills
-    every carrier of the token. Double forks and ``setsid`` do not escape it; a program that starts another with an
-    emptied environment does.
+    every carrier of the token, and then removes ``folder`` with all that they left there. Double forks and ``setsid``
+    do not escape it; a program that starts another with an emptied environment does.
 
     Carriers are found in ``/proc``. Elsewhere than on Linux there is none to find, and what remains is ``run``'s
     killing of process groups.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         self.token = secrets.token_hex(16)
         # An empty environment: a guard around this process must not take the watchdog for one of its own carriers.
         self._watchdog = subprocess.Popen(
-            [sys.executable, "-I", "-S", watchdog.__file__, self.token, str(os.getpid())],
+            [sys.executable, "-I", "-S", watchdog.__file__, self.token, str(os.getpid()), str(folder)],
             env={},
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -202,7 +202,7 @@ class Guard:
         return watchdog.kill_carriers(self.token, {os.getpid(), *spare}, _running)
 
     def close(self) -> None:
-        """Sweep, and end the watchdog. Closing twice does nothing more."""
+        """Sweep, have the folder removed, and end the watchdog. Closing twice does nothing more."""
         if self.token not in _open_tokens:
             return
         _open_tokens.remove(self.token)

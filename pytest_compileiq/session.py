@@ -170,7 +170,7 @@ class Session:
 
     def _get_pool(self) -> Pool:
         if self._pool is None:
-            self._guard = Guard()
+            self._guard = Guard(self._get_build_dir())
             nodeids = [item.nodeid for item in self._items]
             self._pool = Pool(self.config, nodeids, self._guard, self._get_build_dir())
         return self._pool
@@ -181,7 +181,7 @@ class Session:
             self._pool.close()
         if self._guard is not None:
             self._guard.close()
-        if self._build_dir is not None:
+        elif self._build_dir is not None:
             shutil.rmtree(self._build_dir, ignore_errors=True)
         self._pool = self._guard = self._build_dir = None
 

@@ -1,13 +1,14 @@
-"""Ends every process of one run: found by a token in its environment, killed without appeal.
+"""Ends every process of one run, found by a token in its environment and killed without appeal, and clears up.
 
 Imports only the standard library, because ``pytest_compileiq.process.Guard`` also runs this file as a script
-(``python -I -S watchdog.py TOKEN PARENT_PID``) that outlives the pytest process it watches.
+(``python -I -S watchdog.py TOKEN PARENT_PID FOLDER``) that outlives the pytest process it watches.
 """
 
 from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
 import sys
 import time
@@ -96,3 +97,4 @@ def _wait_for_the_end_of(parent_pid: int) -> None:
 if __name__ == "__main__":
     _wait_for_the_end_of(int(sys.argv[2]))
     kill_carriers(sys.argv[1])
+    shutil.rmtree(sys.argv[3], ignore_errors=True)

@@ -139,7 +139,7 @@ class CcResolved:
 
         out_dir = out_dir.absolute()
         out_dir.mkdir(parents=True, exist_ok=True)
-        commands = Commands(self.compiler.name, self.rootdir, timeout_s, first_error)
+        commands = Commands(self.compiler.name, self.rootdir, out_dir, timeout_s, first_error)
         objects = self._compile(commands, controls, out_dir)
         made = out_dir / ("kernel.so" if self.output == "library" else "program")
         link = [self.program.program, *self.flags.link, *map(str, objects), *self.flags.libraries, "-o", str(made)]

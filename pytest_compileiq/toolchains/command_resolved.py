@@ -135,7 +135,7 @@ class CommandResolved:
         made = out_dir / _OUTPUTS[self.output]
         places = {**_source_places(self.source_paths), "out_dir": (str(out_dir),), "out": (str(made),)}
         steps = self.template.words(controls.knobs if controls else {}, places)
-        commands = Commands(self.compiler.name, self.rootdir, timeout_s, _first_error)
+        commands = Commands(self.compiler.name, self.rootdir, out_dir, timeout_s, _first_error)
         for number, (program, words) in enumerate(zip(self.programs, steps, strict=True), start=1):
             commands.name = Path(program).name
             commands.run([program, *words[1:]], f"step {number}")

@@ -23,12 +23,14 @@ class Commands:
 
     Attributes:
         name: the compiler, for messages.
+        out_dir: where the build goes, and the compiler's temporary files: a killed compiler does not remove its own.
         first_error: picks the line of its output that says what is wrong.
         log: the tail of what has been printed so far.
     """
 
     name: str
     rootdir: Path
+    out_dir: Path
     timeout_s: float
     first_error: Callable[[str], str]
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -47,7 +49,8 @@ class Commands:
             BuildError: it refused, was killed by a signal (kind ``compile``), or ran out of time (kind ``timeout``).
         """
         left_s = max(0.0, self.timeout_s - self.seconds)
-        finished = run(argv, timeout_s=left_s, cwd=self.rootdir, env={**english(), **self.environment})
+        env = {**english(), "TMPDIR": str(self.out_dir.absolute()), **self.environment}
+        finished = run(argv, timeout_s=left_s, cwd=self.rootdir, env=env)
         self.log = (self.log + finished.output)[-TAIL_BYTES:]
         if finished.timed_out:
             message = f"{self.name} did not finish {what} within {self.timeout_s:g} s and was killed; see timeout_s"

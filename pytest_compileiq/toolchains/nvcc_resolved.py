@@ -153,7 +153,7 @@ class NvccResolved:
         out_dir = out_dir.absolute()
         out_dir.mkdir(parents=True, exist_ok=True)
         made = out_dir / _NAME_OF_OUTPUT[self.output]
-        commands = Commands(f"nvcc {self.tool.version}", self.rootdir, timeout_s, first_error)
+        commands = Commands(f"nvcc {self.tool.version}", self.rootdir, out_dir, timeout_s, first_error)
         kind = {"cubin": ["-cubin"] if len(self.architectures) == 1 else ["-fatbin"], "library": ["-shared"]}
         argv = [
             self.tool.program,

@@ -112,7 +112,7 @@ class PtxasResolved(PtxasBacked):
         out_dir = out_dir.absolute()
         out_dir.mkdir(parents=True, exist_ok=True)
         made = out_dir / "kernel.cubin"
-        commands = Commands(f"ptxas {self.tool.version}", self.rootdir, timeout_s, first_error)
+        commands = Commands(f"ptxas {self.tool.version}", self.rootdir, out_dir, timeout_s, first_error)
         fragment = controls_fragment(self.tool, controls, out_dir)
         argv = [self.tool.program, f"-arch={self.architecture}", "-v", *self.flags, *fragment, self.source]
         output = commands.run([*argv, "-o", str(made)], self.source)

@@ -122,7 +122,7 @@ class TritonResolved(PtxasBacked):
         """
         out_dir = out_dir.absolute()
         out_dir.mkdir(parents=True, exist_ok=True)
-        commands = Commands("Triton", self.place.rootdir, timeout_s, _last_error, self._environment(out_dir))
+        commands = Commands("Triton", self.place.rootdir, out_dir, timeout_s, _last_error, self._environment(out_dir))
         job = out_dir / "job.json"
         job.write_text(json.dumps(self._job(controls, out_dir)), encoding="utf-8")
         log = commands.run([sys.executable, "-P", triton_host.__file__, str(job)], f"{self.file}::{self.function}")

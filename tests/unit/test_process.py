@@ -78,7 +78,7 @@ def test_a_program_that_closes_its_output_and_hangs_is_killed_too() -> None:
 
 
 def test_a_daemon_that_holds_the_pipe_does_not_hold_the_caller(tmp_path: Path) -> None:
-    with Guard():  # it ends what the process group no longer reaches
+    with Guard(tmp_path / "run"):  # it ends what the process group no longer reaches
         finished = run(["sh", "-c", "setsid sleep 600 & echo done"], timeout_s=PATIENCE_S)
     assert (finished.returncode, finished.output, finished.timed_out) == (0, "done\n", False)
 
@@ -125,8 +125,8 @@ DOUBLE_FORK = "import os, time\nif os.fork() == 0:\n os.setsid()\n if os.fork() 
 
 
 @linux_only
-def test_a_guard_finds_and_ends_what_forked_away_and_left_the_session() -> None:
-    with Guard() as guard:
+def test_a_guard_finds_and_ends_what_forked_away_and_left_the_session(tmp_path: Path) -> None:
+    with Guard(tmp_path) as guard:
         run(python(DOUBLE_FORK), timeout_s=PATIENCE_S)
         assert wait_until(lambda: len(stray_children(guard.token, set())) == 1)
         [stray] = stray_children(guard.token, set())
@@ -139,9 +139,9 @@ def test_a_guard_finds_and_ends_what_forked_away_and_left_the_session() -> None:
 
 
 @linux_only
-def test_what_another_thread_runs_is_neither_a_stray_nor_swept() -> None:
+def test_what_another_thread_runs_is_neither_a_stray_nor_swept(tmp_path: Path) -> None:
     script = "import subprocess, sys; sys.exit(subprocess.run(['sleep', '0.5']).returncode)"
-    with Guard() as guard, ThreadPoolExecutor(1) as pool:
+    with Guard(tmp_path) as guard, ThreadPoolExecutor(1) as pool:
         builds = pool.submit(run, python(script), timeout_s=PATIENCE_S)
         assert wait_until(lambda: len(carriers(guard.token)) == 2)
         assert stray_children(guard.token, set()) == []
@@ -150,8 +150,8 @@ def test_what_another_thread_runs_is_neither_a_stray_nor_swept() -> None:
 
 
 @linux_only
-def test_closing_a_guard_leaves_neither_strays_nor_the_watchdog() -> None:
-    with Guard() as guard:
+def test_closing_a_guard_leaves_neither_strays_nor_the_watchdog(tmp_path: Path) -> None:
+    with Guard(tmp_path) as guard:
         run(python(DOUBLE_FORK), timeout_s=PATIENCE_S)
         assert wait_until(lambda: stray_children(guard.token, set()) != [])
     assert stray_children(guard.token, set()) == []
@@ -163,10 +163,10 @@ def seen_token(env: dict[str, str] | None = None) -> str:
     return shown.output.strip()
 
 
-def test_only_what_a_run_starts_carries_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_a_run_starts_carries_its_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv(RUN_TOKEN_VARIABLE, raising=False)
-    with Guard() as outer:
-        with Guard() as inner:
+    with Guard(tmp_path) as outer:
+        with Guard(tmp_path) as inner:
             assert seen_token() == seen_token({"WORD": "kernel"}) == inner.token
         assert seen_token() == outer.token
         assert outer.environment() == {**os.environ, RUN_TOKEN_VARIABLE: outer.token}
@@ -193,10 +193,10 @@ def test_a_process_that_ends_while_it_is_looked_at_is_no_error(monkeypatch: pyte
 
 
 @linux_only
-def test_a_guard_touches_only_its_own_processes() -> None:
+def test_a_guard_touches_only_its_own_processes(tmp_path: Path) -> None:
     bystander = subprocess.Popen(["sleep", "600"], env={RUN_TOKEN_VARIABLE: "somebody-else"}, start_new_session=True)
     try:
-        with Guard() as guard:
+        with Guard(tmp_path) as guard:
             assert guard.sweep() == []
         assert bystander.poll() is None
     finally:
@@ -206,8 +206,9 @@ def test_a_guard_touches_only_its_own_processes() -> None:
 
 PARENT = f"""
 import sys, time
+from pathlib import Path
 from pytest_compileiq.process import Guard, run
-guard = Guard()
+guard = Guard(Path(sys.argv[1]))
 print(guard.token, flush=True)
 run([sys.executable, "-c", {DOUBLE_FORK!r}], timeout_s=60)
 run(["sleep", "600"], timeout_s=600)
@@ -215,8 +216,11 @@ run(["sleep", "600"], timeout_s=600)
 
 
 @linux_only
-def test_killing_the_parent_outright_leaves_no_process() -> None:
-    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+def test_killing_the_parent_outright_leaves_neither_processes_nor_files(tmp_path: Path) -> None:
+    (tmp_path / "run" / "build").mkdir(parents=True)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, tmp_path / "run"], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
     try:
         assert parent.stdout is not None
         token = parent.stdout.readline().strip()
@@ -224,4 +228,4 @@ def test_killing_the_parent_outright_leaves_no_process() -> None:
     finally:
         parent.kill()
         parent.communicate()
-    assert wait_until(lambda: stray_children(token, set()) == [])
+    assert wait_until(lambda: stray_children(token, set()) == [] and not (tmp_path / "run").exists())
