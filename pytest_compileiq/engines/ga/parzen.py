@@ -7,7 +7,6 @@ one observation, as in Falkner, Klein & Hutter, "BOHB" (ICML 2018), section 3.2.
 from __future__ import annotations
 
 import numpy as np
-import scipy
 
 from pytest_compileiq.engines.ga.encoding import Floats, Points
 
@@ -24,28 +23,37 @@ class Parzen:
     """
 
     def __init__(self, points: Points, counts: Points) -> None:
-        good = max(2, round(GOOD_SHARE * len(points)))
-        self._good, self._rest = points[:good], points[good:]
+        self._points = points
+        self._good = max(2, round(GOOD_SHARE * len(points)))
         self._counts = counts
 
     def log_ratio(self, points: Points) -> Floats:
         """Log density of good over rest: (m, genes) → (m,)."""
-        return self._log_density(points, self._good) - self._log_density(points, self._rest)
+        logs = self._log_kernels(points)
+        return _log_mean(logs[:, : self._good]) - _log_mean(logs[:, self._good :])
 
     def sample(self, rng: np.random.Generator, count: int) -> Points:
         """Draws from the good mixture, shape (count, genes); not yet canonical. Off is drawn as −1."""
-        centres = self._good[rng.integers(len(self._good), size=count)]
+        good = self._points[: self._good]
+        centres = good[rng.integers(len(good), size=count)]
         uniform = (rng.random(centres.shape) * self._counts).astype(np.int64) - 1
         return np.where(rng.random(centres.shape) < _KEEP, centres, uniform)
 
-    def _log_density(self, points: Points, centres: Points) -> Floats:
-        if len(centres) == 0:
-            return np.zeros(len(points))
-        same = np.log(_KEEP + (1 - _KEEP) / self._counts)
-        other = np.log((1 - _KEEP) / np.maximum(self._counts, 2))
-        # SciPy's weighted Hamming distance is the share of the weight that differs.
-        gain = same - other
-        logs = same.sum() - gain.sum() * scipy.spatial.distance.cdist(points, centres, "hamming", w=gain)
-        top = logs.max(axis=1)
-        result: Floats = top + np.log(np.exp(logs - top[:, None]).mean(axis=1))
-        return result
+    def _log_kernels(self, points: Points) -> Floats:
+        """Log density of each point around each centre, but for a constant: (m, genes) → (m, n)."""
+        gain = np.log(_KEEP + (1 - _KEEP) / self._counts) - np.log((1 - _KEEP) / np.maximum(self._counts, 2))
+        # One-hot over the options that centres have, so that the weight of the genes that agree is one matrix product.
+        first = np.cumsum(self._counts) - self._counts
+        met = np.unique(self._points + 1 + first)
+        gene = np.searchsorted(first, met, side="right") - 1
+        option = met - first[gene] - 1
+        centres = (self._points[:, gene] == option).astype(np.float64)
+        return np.asarray(((points[:, gene] == option) * gain[gene]) @ centres.T)
+
+
+def _log_mean(logs: Floats) -> Floats:
+    """Log of the mean of the exponentials of each row; 0 where there is none."""
+    if logs.shape[1] == 0:
+        return np.zeros(len(logs))
+    top = logs.max(axis=1)
+    return np.asarray(top + np.log(np.exp(logs - top[:, None]).mean(axis=1)))

@@ -6,6 +6,7 @@ its gradient 5.9. Expected improvement: Jones, Schonlau & Welch, J. Global Optim
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,11 +42,9 @@ class GaussianProcess:
         self._scores = scores
         self.hyper = hyper
         self._weights = encoding.weights(np.exp(hyper.log_weights))
-        self._signal = np.exp(-distances(features, features, self._weights))
-        self._factor = scipy.linalg.cho_factor(
-            self._signal + (np.exp(hyper.log_noise) + 1e-8) * np.eye(len(scores)), lower=True
-        )
-        self._alpha = scipy.linalg.cho_solve(self._factor, scores)
+        self._signal = self._correlation(features, features)
+        self._factor = _cholesky(self._signal + self._noise(len(scores)))
+        self._alpha = scipy.linalg.cho_solve((self._factor, True), scores, check_finite=False)
         self._variance = max(float(scores @ self._alpha) / max(len(scores), 1), 1e-12)
 
     def improved(self) -> GaussianProcess:
@@ -58,7 +57,7 @@ class GaussianProcess:
     def _step(self) -> Hyper:
         """One normalised gradient step of log evidence plus log prior."""
         count = len(self._scores)
-        inverse = scipy.linalg.cho_solve(self._factor, np.eye(count))
+        inverse = scipy.linalg.cho_solve((self._factor, True), np.eye(count), check_finite=False)
         excess = np.outer(self._alpha, self._alpha) / self._variance - inverse
         pull = excess * self._signal
         by_feature = 2 * self._features.T @ pull.sum(axis=1) - 2 * np.einsum(
@@ -80,22 +79,42 @@ class GaussianProcess:
 
     def predict(self, features: Floats) -> tuple[Floats, Floats]:
         """Mean and standard deviation of the noise-free score: (m, F) → (m,), (m,)."""
-        cross = np.exp(-distances(features, self._features, self._weights))
-        half = scipy.linalg.solve_triangular(self._factor[0], cross.T, lower=True)
+        cross = self._correlation(features, self._features)
+        half = self._solved(cross.T)
         variance = np.maximum(1 - np.einsum("ij,ij->j", half, half), 1e-10)
         return cross @ self._alpha, np.sqrt(variance * self._variance)
 
     def believing(self, features: Floats) -> GaussianProcess:
         """The process with its own predictions taken for more points (k, F): kriging believer.
 
+        They leave every mean as it is, so that the factor alone grows, by a block.
+
         Ginsbourger, Le Riche & Carraro, "Kriging is well-suited to parallelize optimization" (2010), section 3.2.
         """
-        if len(features) == 0:
+        count = len(features)
+        if count == 0:
             return self
-        mean, _ = self.predict(features)
-        return GaussianProcess(
-            self._encoding, np.vstack([self._features, features]), np.append(self._scores, mean), self.hyper
-        )
+        side = self._solved(self._correlation(self._features, features))
+        corner = _cholesky(self._correlation(features, features) + self._noise(count) - side.T @ side)
+        believer = copy.copy(self)
+        believer._features = np.vstack([self._features, features])
+        believer._alpha = np.append(self._alpha, np.zeros(count))
+        believer._factor = np.block([[self._factor, np.zeros_like(side)], [side.T, corner]])
+        return believer
+
+    def _correlation(self, left: Floats, right: Floats) -> Floats:
+        return np.asarray(np.exp(-distances(left, right, self._weights)))
+
+    def _noise(self, count: int) -> Floats:
+        return np.asarray((np.exp(self.hyper.log_noise) + 1e-8) * np.eye(count))
+
+    def _solved(self, right: Floats) -> Floats:
+        return np.asarray(scipy.linalg.solve_triangular(self._factor, right, lower=True, check_finite=False))
+
+
+def _cholesky(matrix: Floats) -> Floats:
+    """The lower factor."""
+    return np.asarray(scipy.linalg.cholesky(matrix, lower=True, check_finite=False))
 
 
 def expected_improvement(mean: Floats, deviation: Floats, best: float) -> Floats:
