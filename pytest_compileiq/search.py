@@ -28,7 +28,8 @@ from pytest_compileiq.subject import Subject
 from pytest_compileiq.trackers import Trackers
 
 BATCH = 4
-BATCH_A_JOB = 8
+FEWEST_BATCHES = 8
+GENERATION_A_JOB = 8
 CANARIES = 6
 # A debug pack's ACF that turns optimisation off: it changes every kernel, or it was not read.
 _NO_OPTIMISATION = re.compile(r"(?<![A-Za-z0-9])O0(?![A-Za-z0-9])")
@@ -151,11 +152,17 @@ class Search:
         return self.tally.seconds >= (self.budget.seconds or 0.0)
 
     def _wanted(self) -> int:
-        """How many to ask for: enough that builds of unequal length keep every job busy. An engine may give fewer."""
-        size = max(BATCH, self.jobs if self._ahead else BATCH_A_JOB * self.jobs)
+        """How many to ask for: a build for every job, but in so many batches that an engine learns between them.
+
+        One with generations learns nothing within them, so that builds of unequal length may keep every job busy. An
+        engine may give fewer.
+        """
         if self.budget.evaluations is None:
             return BATCH
-        return min(size, self.budget.evaluations - self._begun)
+        left = self.budget.evaluations - self._begun
+        if isinstance(self.engine, Checkpointed):
+            return min(max(BATCH, GENERATION_A_JOB * self.jobs), left)
+        return min(max(BATCH, min(self.jobs, self.budget.evaluations // FEWEST_BATCHES)), left)
 
     # ── going on ─────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -42,6 +42,12 @@ class Patient(Shuffled):
         assert {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"} == {1}
 
 
+class Quick(Shuffled):
+    def ask(self, n):
+        assert n <= 4
+        return super().ask(n)
+
+
 class Unlicensed:
     def __init__(self, brief):
         raise RuntimeError("no licence server")
@@ -62,6 +68,7 @@ amnesiac = shuffling:Amnesiac
 lost = shuffling:Lost
 nowhere = not_there:Engine
 patient = shuffling:Patient
+quick = shuffling:Quick
 shuffled = shuffling:Shuffled
 unlicensed = shuffling:Unlicensed
 """
@@ -121,6 +128,10 @@ def test_what_an_engine_breaks_is_one_sentence_that_names_it(with_engines, name,
 def test_an_unknown_engine_is_refused_with_those_of_entry_points_among_what_exists(with_engines):
     output = with_engines.pytest("--tune", "--tune-engine=shuffle", code=1)
     assert "there is no engine 'shuffle': expected auto, amnesiac, compileiq, ga, grid" in output
+
+
+def test_many_jobs_do_not_make_a_search_of_one_batch(with_engines):
+    with_engines.pytest("--tune", "--tune-engine=quick", "--tune-budget=32", "--tune-jobs=64", code=0)
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core: linear algebra has one thread anyway")
