@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +121,8 @@ def _of_c(
         return cache.get(f"build {identity} {controls.key}", lambda: _compiled(cc, name, controls, read, scratch))
 
     title = f"{name}.c -O2, {cc.compiler.name} {cc.compiler.version}: {what}"
-    return Objective(title, identity, cc.option_space(), measured, lambda metrics: float(metrics[metric]))
+    space = replace(cc.option_space(), presets=())  # which not every engine could be told of
+    return Objective(title, identity, space, measured, lambda metrics: float(metrics[metric]))
 
 
 def _compiled(

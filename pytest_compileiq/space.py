@@ -12,7 +12,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -158,11 +158,14 @@ def NvccSearchSpace(  # noqa: N802 - CompileIQ's name
 class Space:
     """Genes, switches before their members. A point is one index a gene, ``OFF`` where knocked out or inactive.
 
-    ``opaque`` is drawn beside the genes, by the one engine that can: no point, size or membership knows of it.
+    Attributes:
+        opaque: drawn beside the genes, by the one engine that can: no point, size or membership knows of it.
+        presets: knobs worth trying first, as somebody who knows the compiler would set them by hand.
     """
 
     genes: tuple[Gene, ...]
     opaque: OpaqueSpace | None = None
+    presets: tuple[Mapping[str, KnobValue], ...] = field(default=(), hash=False)
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Space:
@@ -179,7 +182,7 @@ class Space:
 
     @classmethod
     def merge(cls, *spaces: Space) -> Space:
-        """All genes of ``spaces``, and the opaque space that one of them may hold.
+        """All genes and presets of ``spaces``, and the opaque space that one of them may hold.
 
         Raises:
             MarkerError: a name stands in two of them, or two are opaque.
@@ -200,7 +203,8 @@ class Space:
                 )
                 for gene in space.genes
             ]
-        return cls._checked(genes, opaque[0] if opaque else None)
+        presets = itertools.chain.from_iterable(space.presets for space in spaces)
+        return replace(cls._checked(genes, opaque[0] if opaque else None), presets=tuple(presets))
 
     @classmethod
     def _checked(cls, genes: Sequence[Gene], opaque: OpaqueSpace | None = None) -> Space:

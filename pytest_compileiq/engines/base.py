@@ -40,9 +40,9 @@ class Brief:
     options: Mapping[str, Any] | None = None
 
     def seed_points(self) -> list[Point]:
-        """The seeds that lie in the open space, as points."""
-        inside = (seed for seed in self.seeds if seed.blob is None and self.space.why_not(seed.knobs) is None)
-        return [self.space.point(seed.knobs) for seed in inside]
+        """The seeds that lie in the open space, then its presets, as points."""
+        tried = [*(seed.knobs for seed in self.seeds if seed.blob is None), *self.space.presets]
+        return [self.space.point(knobs) for knobs in tried if self.space.why_not(knobs) is None]
 
 
 class Engine(Protocol):

@@ -9,12 +9,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from pytest_compileiq.space import Space, choice, literal
 from pytest_compileiq.toolchains.cc_compiler import CcCompiler, ask
 
 _Choices = Mapping[str, Sequence[int | str]]
+
+_RELAXED_MATHS = (
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fno-signed-zeros",
+    "-fassociative-math",
+    "-freciprocal-math",
+    "-ffinite-math-only",
+    "-funsafe-math-optimizations",
+)
 
 _GCC_CHOICES: _Choices = {
     "-O": (1, 2, 3, "s"),
@@ -40,14 +51,7 @@ _GCC_CHOICES: _Choices = {
     "--param=sched-pressure-algorithm=": (1, 2),
 }
 _GCC_SWITCHES = (
-    # maths
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    "-fno-signed-zeros",
-    "-fassociative-math",
-    "-freciprocal-math",
-    "-ffinite-math-only",
-    "-funsafe-math-optimizations",
+    *_RELAXED_MATHS,
     # loops and vectors
     "-ftree-vectorize",
     "-fno-tree-loop-vectorize",
@@ -125,6 +129,13 @@ _LISTS: Mapping[str, tuple[_Choices, Sequence[str]]] = {
     "clang": (_CLANG_CHOICES, _CLANG_SWITCHES),
 }
 
+# Where relaxed maths pays, it often takes all of it at once, which a draw of one option at a time seldom meets.
+_PRESETS: Sequence[Mapping[str, int | str]] = (
+    {"-O": 3},
+    {"-O": "s"},
+    {"-O": 3, "-funroll-loops": "", **dict.fromkeys(_RELAXED_MATHS, "")},
+)
+
 # How likely a knob is off in a random candidate. What lets the compiler do more helps more often than it hurts, what
 # takes something away is the rare find, and two thirds of all candidates should optimise beyond the baseline.
 _CHOICE_OFF = 0.6
@@ -149,7 +160,8 @@ def cc_space(compiler: CcCompiler) -> Space:
         if (accepted := [value for value in values if f"{name}{value}" in known])
     }
     knobs |= {switch: literal("", knockout_prob=_switch_off(switch)) for switch in switches if switch in known}
-    return Space.from_mapping(knobs)
+    presets = ({name: value for name, value in preset.items() if f"{name}{value}" in known} for preset in _PRESETS)
+    return replace(Space.from_mapping(knobs), presets=tuple(filter(None, presets)))
 
 
 def _switch_off(switch: str) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -75,6 +77,16 @@ def test_seeds_are_tried_first_and_foreign_ones_left_out(name):
         make(name, Brief(LARGE, 1, seeds=[Candidate({"-other": 1}), Candidate({}, b"acf"), Candidate(seed)])), 4, scored
     )
     assert seed in asked[:2]
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_presets_are_tried_after_the_seeds_and_only_where_they_are_a_point(name):
+    level = replace(Space.from_mapping({"-O": choice([1, 3], 0.5)}), presets=({"-O": 3}, {"-O": 1}))
+    free = Space.merge(Space.from_mapping({"-g": literal("", 0.5)}), level)
+    asked = search(make(name, Brief(free, 1, seeds=[Candidate({"-g": ""})])), 4, lambda one: Told(one, (0.0,)))
+    assert [knobs for knobs in asked if knobs][:3] == [{"-g": ""}, {"-O": 3}, {"-O": 1}]
+    with_width = Space.merge(Space.from_mapping({"width": choice([4, 8])}), level)
+    assert all("width" in knobs for knobs in search(make(name, Brief(with_width, 1)), 4, lambda one: Told(one, (0.0,))))
 
 
 def test_ga_beats_random_at_equal_evaluations():

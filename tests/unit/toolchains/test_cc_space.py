@@ -107,3 +107,21 @@ def test_gcc_may_optimise_for_size(tmp_path: Path) -> None:
     require("gcc")
     levels = {gene.name: gene.values for gene in cc_space(find_compiler("gcc", Place(tmp_path, tmp_path))).genes}["-O"]
     assert levels == (1, 2, 3, "s")
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_what_an_expert_would_set_by_hand_lies_in_the_space(tmp_path: Path, compiler: str) -> None:
+    require(compiler)
+    space = cc_space(find_compiler(compiler, Place(tmp_path, tmp_path)))
+    assert {"-O": 3} in space.presets
+    assert any("-fassociative-math" in preset for preset in space.presets)
+    assert [space.why_not(preset) for preset in space.presets] == [None] * len(space.presets)
+
+
+def test_a_preset_goes_without_what_the_installed_compiler_does_not_know(tmp_path: Path) -> None:
+    require("gcc")
+    older = tmp_path / "gcc"
+    older.write_text('#!/bin/sh\ncase " $* " in *" -Os "*|*" -funroll-loops "*) exit 1;; esac\nexec gcc "$@"\n')
+    older.chmod(0o755)
+    presets = cc_space(find_compiler("./gcc", Place(tmp_path, tmp_path))).presets
+    assert len(presets) == 2 and not any("-funroll-loops" in preset for preset in presets)
