@@ -20,11 +20,18 @@ def _takes_controls(name: str) -> bool:
 
 
 def _has(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # not even its parent is there
+        return False
 
 
 ptxas = pytest.mark.skipif(not _takes_controls("ptxas"), reason="no ptxas 13.3: pip install 'pytest-compileiq[cuda]'")
 nvcc = pytest.mark.skipif(not _takes_controls("nvcc"), reason="no nvcc 13.3: pip install 'pytest-compileiq[cuda]'")
+cuda_core = pytest.mark.skipif(
+    not (_has("cuda.core") and _has("pynvml")),
+    reason="no cuda-core or no pynvml: pip install 'pytest-compileiq[cuda]'",
+)
 triton = pytest.mark.skipif(not _has("triton"), reason="no Triton: pip install 'pytest-compileiq[triton]'")
 compileiq = pytest.mark.skipif(not _has("compileiq"), reason="no CompileIQ: pip install 'pytest-compileiq[compileiq]'")
 search_spaces = pytest.mark.skipif(

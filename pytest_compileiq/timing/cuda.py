@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from typing import Any, Literal
 
 from pytest_compileiq.errors import BodyError, EnvironmentFault
@@ -148,10 +149,13 @@ def cuda_device() -> Device:
 def context_is_poisoned() -> bool:
     """Whether an earlier error, such as an illegal address, fails everything that this process does on the GPU."""
     try:
-        visible_gpu(cuda_core()).sync()
+        visible_gpu(cuda_core()).set_current()  # a thread that has not used the GPU yet has no context to ask
+        # Device.sync would bring up the CUDA runtime, which refuses older drivers.
+        driver: Any = import_module("cuda.bindings.driver")
+        (result,) = driver.cuCtxSynchronize()
     except Exception:  # whatever it is, nothing works here any more
         return True
-    return False
+    return bool(result != driver.CUresult.CUDA_SUCCESS)
 
 
 def architecture(major: int, minor: int) -> str:

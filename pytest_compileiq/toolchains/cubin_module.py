@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from importlib import import_module
 from operator import index
 from pathlib import Path
@@ -70,7 +71,7 @@ class CubinKernel:
         self._kernel = kernel
         self._most_shared_bytes = 0
 
-    @property
+    @cached_property
     def parameters(self) -> int:
         """How many parameters it takes."""
         return int(self._kernel.num_arguments)
@@ -87,10 +88,13 @@ class CubinKernel:
             shared_bytes: dynamic shared memory of a block.
 
         Raises:
-            TypeError: an argument has no size that a kernel would know, or does not lie on the GPU.
+            TypeError: there are too few arguments or too many, or one has no size that a kernel would know or does not
+                lie on the GPU.
             BodyError: the device has not so much shared memory.
             Exception: cuda-core's ``CUDAError``, whose text names the CUDA error, when the launch is refused.
         """
+        if len(args) != self.parameters:  # the driver would read as many as the kernel has, wherever they end
+            raise TypeError(f"{self._name} takes {self.parameters} parameters, and {len(args)} are given")
         if shared_bytes > self._most_shared_bytes:
             self._allow(shared_bytes)
         config = self._core.LaunchConfig(grid=_sizes(grid), block=_sizes(block), shmem_size=shared_bytes)

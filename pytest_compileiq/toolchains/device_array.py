@@ -24,7 +24,7 @@ class DeviceArray:
     """
 
     def __init__(self, host: npt.ArrayLike) -> None:
-        given = np.ascontiguousarray(host)
+        given = np.asarray(host)
         core = cuda_core()
         gpu = visible_gpu(core)
         gpu.set_current()
@@ -43,7 +43,7 @@ class DeviceArray:
         Raises:
             BodyError: another shape or dtype, or the copy fails.
         """
-        given = np.ascontiguousarray(host)
+        given = np.asarray(host, order="C")
         if (given.shape, given.dtype) != (self.shape, self.dtype):
             raise BodyError(f"expected {self.dtype}{self.shape}, got {given.dtype}{given.shape}")
         self._check(self._driver.cuMemcpyHtoD(self.data_ptr(), given.ctypes.data, given.nbytes))

@@ -210,21 +210,25 @@ def test_a_launch_on_the_legacy_stream_cannot_escape_a_capture(kernels):
     assert CudaClock(graph=True).seconds(spin(kernels), 1) >= SPIN_AT_LEAST_S
 
 
-def test_a_faulting_kernel_names_the_cuda_error(cubin):
+def test_a_faulting_kernel_names_the_cuda_error_and_poisons_the_context(cubin):
     # In a process of its own: the fault poisons the context.
     script = (
         "import sys, pathlib\n"
-        "from pytest_compileiq.timing.cuda import CudaClock\n"
+        "from pytest_compileiq.timing.cuda import CudaClock, context_is_poisoned\n"
         "from pytest_compileiq.toolchains.cubin_module import CubinModule\n"
+        "print(context_is_poisoned())\n"
         "fault = CubinModule(pathlib.Path(sys.argv[1]), set()).fault\n"
         "try:\n"
         "    CudaClock().seconds(lambda: fault(1, 1), 1)\n"
         "except Exception as error:\n"
         "    print(error)\n"
+        "print(context_is_poisoned())\n"
     )
     done = subprocess.run([sys.executable, "-c", script, str(cubin)], capture_output=True, text=True, timeout=120)
 
-    assert "CUDA_ERROR_ILLEGAL_ADDRESS" in done.stdout, done.stderr
+    before, error, after = done.stdout.splitlines()
+    assert (before, after) == ("False", "True"), done.stderr
+    assert "CUDA_ERROR_ILLEGAL_ADDRESS" in error
 
 
 def test_nvml_sees_the_gpu_that_cuda_uses(device, kernels):

@@ -1,0 +1,150 @@
+"""Kernels of a real cubin, and arrays, above the driver without a GPU: what reaches the launch, byte for byte."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import struct
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from pytest_compileiq.errors import BodyError
+from pytest_compileiq.timing.cuda_context import cuda_core, visible_gpu
+from pytest_compileiq.toolchains.cubin_module import CubinModule
+from pytest_compileiq.toolchains.device_array import DeviceArray
+
+
+def address_bytes(address: int) -> str:
+    return struct.pack("<Q", address).hex()
+
+
+@pytest.fixture
+def buffer():
+    core = cuda_core()
+    visible_gpu(core).set_current()
+    return visible_gpu(core).allocate(16, stream=core.LEGACY_DEFAULT_STREAM)
+
+
+def test_a_kernel_taken_as_attribute_or_item_is_loaded_once_and_used(cubin, calls):
+    used: set[str] = set()
+    module = CubinModule(cubin, used)
+    assert calls() == ["cuCtxSetCurrent device 0"]
+
+    assert module.scale is module["scale"] is copy.copy(module).scale
+    assert used == {"scale"}
+    assert calls() == ["cuLibraryLoadData 4 kernels", "cuLibraryGetKernel scale"]
+
+
+def test_an_unknown_kernel_names_those_that_exist(cubin):
+    used: set[str] = set()
+    module = CubinModule(cubin, used)
+
+    with pytest.raises(
+        AttributeError, match=r"kernels\.cubin has no kernel 'sca'; its .*: each, fault, nothing, scale"
+    ):
+        _ = module.sca
+    with pytest.raises(AttributeError):
+        module["sca"]
+    assert used == set()
+    assert dir(module) == ["each", "fault", "nothing", "scale"]
+
+
+@pytest.mark.parametrize(
+    ("extent", "sizes"),
+    [(7, "7,1,1"), (np.int64(7), "7,1,1"), ((7, 2), "7,2,1"), ([7, np.int32(2), 4], "7,2,4")],
+)
+def test_grid_and_block_are_an_int_or_up_to_three(kernels, calls, extent, sizes):
+    kernels.nothing(extent, extent)
+
+    assert calls()[-1] == f"cuLaunchKernelEx nothing grid {sizes} block {sizes} shared 0 on legacy:"
+
+
+def test_a_parameter_has_the_bytes_of_its_own_type(kernels, calls):
+    kernels.each(1, 32, 5, np.float32(2.5), np.float64(-1), True, np.int16(-2), np.int32(3))
+    kernels.each(1, 32, 5, ctypes.c_float(2.5), ctypes.c_double(-1), np.uint8(1), ctypes.c_int16(-2), ctypes.c_int(3))
+
+    values = {"Q": 5, "f": 2.5, "d": -1, "B": 1, "h": -2, "i": 3}
+    expected = " ".join(struct.pack(f"<{kind}", value).hex() for kind, value in values.items())
+    assert [one.partition(": ")[2] for one in calls()[-2:]] == [expected] * 2
+    assert kernels.each.parameters == 6
+
+
+def test_arrays_of_any_library_become_addresses(kernels, calls, buffer):
+    array = DeviceArray(np.zeros(4))
+    cupy = SimpleNamespace(__cuda_array_interface__={"data": (0x700, False), "shape": (2,)})
+    torch = SimpleNamespace(data_ptr=lambda: 0x7FFF_FFFF_F800, is_cuda=True)
+    calls()
+    for one in (array, buffer, cupy, torch, np.uint64(0)):
+        kernels.scale(1, 1, one)
+
+    addresses = (array.data_ptr(), int(buffer.handle), 0x700, 0x7FFF_FFFF_F800, 0)
+    launched = [one.partition(": ")[2] for one in calls() if "Launch" in one]
+    assert launched == [address_bytes(address) for address in addresses]
+
+
+def test_a_float_of_unknown_width_is_refused_and_says_what_to_pass(kernels, calls):
+    with pytest.raises(TypeError, match=r"scale: 2\.5 may be 32 or 64 bits wide: pass numpy\.float32\(2\.5\)"):
+        kernels.scale(1, 1, 2.5)
+    assert not [one for one in calls() if "Launch" in one]
+
+
+def test_a_tensor_in_host_memory_is_refused(kernels):
+    with pytest.raises(TypeError, match=r"scale: a tensor on cpu has no address on the GPU: pass tensor\.cuda\(\)"):
+        kernels.scale(1, 1, SimpleNamespace(data_ptr=lambda: 1, is_cuda=False, device="cpu"))
+
+
+@pytest.mark.parametrize("arguments", [(), (1, 2)])
+def test_the_arguments_are_as_many_as_the_kernel_takes(kernels, calls, arguments):
+    with pytest.raises(TypeError, match=f"scale takes 1 parameters, and {len(arguments)} are given"):
+        kernels.scale(1, 1, *arguments)
+    assert not [one for one in calls() if "Launch" in one]
+
+
+@pytest.mark.parametrize("argument", [[1], "text", None, object()])
+def test_what_no_kernel_takes_is_refused(kernels, argument):
+    with pytest.raises(TypeError):
+        kernels.scale(1, 1, argument)
+
+
+def test_dynamic_shared_memory_raises_the_kernels_limit_when_it_grows(kernels, calls):
+    nothing = kernels.nothing
+    calls()
+    for shared_bytes in (0, 100_000, 100_000, 4_000, 150_000):
+        nothing(1, 1, shared_bytes=shared_bytes)
+
+    launch = "cuLaunchKernelEx nothing grid 1,1,1 block 1,1,1 shared {} on legacy:"
+    allow = "cuKernelSetAttribute nothing 8={} on device 0"  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    assert calls() == [
+        launch.format(0),
+        allow.format(100_000),
+        launch.format(100_000),
+        launch.format(100_000),
+        launch.format(4_000),
+        allow.format(150_000),
+        launch.format(150_000),
+    ]
+
+
+def test_more_shared_memory_than_the_device_has_names_the_cuda_error(kernels, calls):
+    with pytest.raises(
+        BodyError, match=r"nothing: shared_bytes=300000 is refused on Stub H200: CUDA_ERROR_INVALID_VALUE"
+    ):
+        kernels.nothing(1, 1, shared_bytes=300_000)
+    assert not [one for one in calls() if "Launch" in one]
+
+
+@pytest.mark.parametrize("host", [np.arange(12.0).reshape(3, 4).T, np.float32(3), np.zeros((0, 4)), [1, 2, 3]])
+def test_an_array_comes_back_as_it_went(host):
+    array = DeviceArray(host)
+
+    np.testing.assert_array_equal(array.host(), host)
+    assert (array.shape, array.dtype) == (np.shape(host), np.asarray(host).dtype)
+    array.copy_from(np.ones_like(host))
+    np.testing.assert_array_equal(array.host(), np.ones_like(host))
+
+
+def test_an_array_keeps_its_shape_and_dtype():
+    with pytest.raises(BodyError, match=r"expected float64\(2,\), got float64\(3,\)"):
+        DeviceArray(np.zeros(2)).copy_from(np.zeros(3))

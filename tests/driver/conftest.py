@@ -1,0 +1,87 @@
+"""The driver without a GPU, built, and what runs above it: it is loaded once a process, so in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_compileiq.toolchains.cubin_module import CubinModule
+from pytest_compileiq.toolchains.cuda_tools import CudaTool, installed
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+PTX = """
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry each(.param .u64 address, .param .f32 a, .param .f64 b, .param .u8 c, .param .u16 d, .param .s32 e) { ret; }
+.visible .entry scale(.param .u64 address) { ret; }
+.visible .entry nothing() { ret; }
+.visible .entry fault() { ret; }
+"""
+
+
+def ptxas() -> CudaTool:
+    return next(installed("ptxas"))
+
+
+@pytest.fixture(scope="session")
+def above(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """Run Python above the driver; returns what it printed, and fails when it does."""
+    place = tmp_path_factory.mktemp("driver")
+    include = Path(ptxas().program).parents[1] / "include"
+    for library in ("libcuda",):
+        flags = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-O1", "-D_GNU_SOURCE", "-shared", "-fPIC"]
+        made = place / f"{library}.so.1"
+        subprocess.run(["gcc", *flags, "-I", str(include), str(HERE / f"{library}.c"), "-o", str(made)], check=True)
+
+    def run(*arguments: str, **environment: str) -> str:
+        shown = {
+            key: value for key, value in os.environ.items() if key not in ("CUDA_VISIBLE_DEVICES", "PYTEST_ADDOPTS")
+        }
+        libraries = os.pathsep.join([str(place), os.environ.get("LD_LIBRARY_PATH", "")]).rstrip(os.pathsep)
+        done = subprocess.run(
+            [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120,
+            env={**shown, "LD_LIBRARY_PATH": libraries, "STUB_DRIVER_LOG": str(place / "calls"), **environment},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+# ── above the driver ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="session")
+def cubin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    source = tmp_path_factory.mktemp("cubin") / "kernels.ptx"
+    source.write_text(PTX, encoding="ascii")
+    made = source.with_suffix(".cubin")
+    subprocess.run([ptxas().program, "-arch=sm_90a", str(source), "-o", str(made)], check=True)
+    return made
+
+
+@pytest.fixture
+def kernels(cubin: Path) -> CubinModule:
+    return CubinModule(cubin, set())
+
+
+@pytest.fixture
+def calls() -> Callable[[], list[str]]:
+    """What the driver was asked since it was last asked for."""
+    log = Path(os.environ["STUB_DRIVER_LOG"])
+    seen = log.stat().st_size if log.exists() else 0
+
+    def since() -> list[str]:
+        nonlocal seen
+        text = log.read_bytes()
+        new, seen = text[seen:].decode(), len(text)
+        return new.splitlines()
+
+    return since

@@ -1,0 +1,400 @@
+/* A driver without a GPU: what of libcuda cuda-core and cuda-bindings ask for under this package, in virtual time.
+
+   Every kernel takes KERNEL_MS and every memset MEMSET_MS of a clock that nothing else moves; memory is the host's. Code
+   is never executed: a kernel is its name and the layout of its parameters, both read from the cubin, and one named
+   "fault" poisons the context as an illegal address does. CUDA_VISIBLE_DEVICES shows some of the GPUS. What the GPU is
+   asked to do is written to STUB_DRIVER_LOG, a line a call; not what the garbage collector frees.
+
+   cuGetProcAddress finds no function that is not here: cuda-bindings then raises and names it, but cuda-core's own C++
+   says CUDA_ERROR_NOT_FOUND of the call. */
+
+#include <cuda.h>
+#include <dlfcn.h>
+#include <elf.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KERNEL_MS 3
+#define MEMSET_MS 1000
+#define L2_BYTES 4096
+#define SHARED_BYTES (48 << 10) /* of a block, unless the kernel's attribute allows more */
+#define MOST_SHARED_BYTES (227 << 10)
+#define ON_THE_GPU (1ULL << 47) /* in an address: the host's own are no device addresses */
+#define EIATTR_KPARAM_INFO 0x17 /* a record of .nv.info.KERNEL: where one parameter lies, and its size */
+#define EIFMT_SVAL 0x04         /* such a record's value is the length of what follows it */
+
+enum { GPUS = 2, MOST_KERNELS = 16, MOST_PARAMETERS = 16, MOST_NODES = 64 };
+
+struct CUctx_st { CUdevice device; };
+struct CUevent_st { int timed, recorded, reached; float at_ms; };
+struct CUstream_st { unsigned flags; };
+struct CUkern_st {
+    char name[64];
+    int parameters, most_shared_bytes;
+    size_t offset[MOST_PARAMETERS], bytes[MOST_PARAMETERS];
+};
+struct CUlib_st { int count; struct CUkern_st kernels[MOST_KERNELS]; };
+struct CUgraphNode_st { CUkernel kernel; };
+struct CUgraph_st { size_t count; struct CUgraphNode_st nodes[MOST_NODES]; };
+struct CUgraphExec_st { size_t kernels; };
+
+static const struct { const char *name; int major; } GPU[GPUS] = {{"Stub H200", 9}, {"Stub A100", 8}};
+
+static int visible[GPUS], visible_count = -1; /* -1 before cuInit */
+static struct CUctx_st contexts[GPUS];
+static CUcontext current;
+static CUresult poison; /* what every later call fails with */
+static float now_ms;
+static CUstream capturing; /* one at a time */
+static CUgraph captured;
+static int invalidated;
+
+static CUresult called(const char *format, ...) {
+    FILE *log = fopen(getenv("STUB_DRIVER_LOG"), "a");
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(log, format, arguments);
+    va_end(arguments);
+    fputc('\n', log);
+    fclose(log);
+    return poison ? poison : current ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+static const char *kind(CUstream stream) {
+    if (stream == CU_STREAM_LEGACY) return "legacy";
+    return stream->flags & CU_STREAM_NON_BLOCKING ? "non-blocking" : "blocking";
+}
+
+/* The legacy stream waits for every blocking one, so it cannot be used while one of them is captured. */
+static int waits_for_capture(CUstream stream) {
+    return capturing && stream == CU_STREAM_LEGACY && !(capturing->flags & CU_STREAM_NON_BLOCKING);
+}
+
+static CUresult enqueue(CUresult state, CUstream stream, int milliseconds) {
+    if (state) return state;
+    if (waits_for_capture(stream)) return invalidated = 1, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    if (stream != capturing) now_ms += milliseconds;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult *found) {
+    static const char *const NEWEST_FIRST[] = {"_v3", "_v2", ""};
+    void *ourselves = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    *function = NULL;
+    for (int i = 0; i < 3 && !*function; i++) {
+        char symbol[128];
+        snprintf(symbol, sizeof symbol, "%s%s", name, NEWEST_FIRST[i]);
+        *function = dlsym(ourselves, symbol);
+    }
+    return *function ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult cuGetErrorName(CUresult error, const char **name) {
+    switch ((int)error) {
+#define ERROR(value) case value: return *name = #value, CUDA_SUCCESS
+    ERROR(CUDA_ERROR_INVALID_VALUE);
+    ERROR(CUDA_ERROR_NO_DEVICE);
+    ERROR(CUDA_ERROR_INVALID_IMAGE);
+    ERROR(CUDA_ERROR_INVALID_CONTEXT);
+    ERROR(CUDA_ERROR_NOT_FOUND);
+    ERROR(CUDA_ERROR_NOT_READY);
+    ERROR(CUDA_ERROR_ILLEGAL_ADDRESS);
+    ERROR(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    ERROR(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGetErrorString(CUresult error, const char **text) { return cuGetErrorName(error, text); }
+
+/* ── devices and contexts ── */
+
+CUresult cuInit(unsigned flags) {
+    const char *mask = getenv("CUDA_VISIBLE_DEVICES");
+    char *rest = strdup(mask ? mask : "0,1");
+    visible_count = 0;
+    for (char *name, *end; visible_count < GPUS && (name = strsep(&rest, ","));) {
+        long number = strtol(name, &end, 10);
+        if (end == name || *end || number < 0 || number >= GPUS) break; /* it hides all that follow */
+        visible[visible_count++] = (int)number;
+    }
+    return visible_count ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
+}
+
+CUresult cuDriverGetVersion(int *version) { return *version = CUDA_VERSION, CUDA_SUCCESS; }
+
+CUresult cuDeviceGetCount(int *count) {
+    *count = visible_count;
+    return visible_count < 0 ? CUDA_ERROR_NOT_INITIALIZED : CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice *device, int ordinal) {
+    *device = ordinal;
+    return ordinal < visible_count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
+    return snprintf(name, (size_t)length, "%s", GPU[visible[device]].name), CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device) {
+    switch ((int)attribute) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: return *value = GPU[visible[device]].major, CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: return *value = 0, CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: return *value = L2_BYTES, CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED: return *value = 1, CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+    contexts[device].device = device;
+    return *context = &contexts[device], CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device) { return CUDA_SUCCESS; }
+
+CUresult cuCtxGetCurrent(CUcontext *context) { return *context = current, CUDA_SUCCESS; }
+
+CUresult cuCtxSetCurrent(CUcontext context) {
+    current = context;
+    if (context) called("cuCtxSetCurrent device %d", context->device);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice(CUdevice *device) {
+    if (visible_count < 0) return CUDA_ERROR_NOT_INITIALIZED;
+    return current ? *device = current->device, CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuCtxSynchronize(void) { return called("cuCtxSynchronize"); }
+
+/* ── memory ── */
+
+static void *memory(CUdeviceptr address) { return address & ON_THE_GPU ? (void *)(address & ~ON_THE_GPU) : NULL; }
+
+CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device) { return *pool = NULL, CUDA_SUCCESS; }
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value) {
+    return *(cuuint64_t *)value = 0, CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value) { return CUDA_SUCCESS; }
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream) {
+    CUresult state = enqueue(called("cuMemAllocFromPoolAsync %zu bytes on %s", bytes, kind(stream)), stream, 0);
+    *address = (CUdeviceptr)malloc(bytes) | ON_THE_GPU;
+    return bytes ? state : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) { return free(memory(address)), poison; }
+
+CUresult cuMemsetD8Async(CUdeviceptr address, unsigned char value, size_t bytes, CUstream stream) {
+    CUresult state = called("cuMemsetD8Async %zu bytes to %d on %s", bytes, value, kind(stream));
+    if (!memory(address)) return CUDA_ERROR_INVALID_VALUE;
+    memset(memory(address), value, bytes);
+    return enqueue(state, stream, MEMSET_MS);
+}
+
+CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes) {
+    CUresult state = enqueue(called("cuMemcpyHtoD %zu bytes", bytes), CU_STREAM_LEGACY, 0);
+    if (!memory(to)) return CUDA_ERROR_INVALID_VALUE;
+    if (!state) memcpy(memory(to), from, bytes);
+    return state;
+}
+
+CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes) {
+    CUresult state = enqueue(called("cuMemcpyDtoH %zu bytes", bytes), CU_STREAM_LEGACY, 0);
+    if (!memory(from)) return CUDA_ERROR_INVALID_VALUE;
+    if (!state) memcpy(to, memory(from), bytes);
+    return state;
+}
+
+/* ── events ── */
+
+CUresult cuEventCreate(CUevent *event, unsigned flags) {
+    *event = calloc(1, sizeof **event);
+    (*event)->timed = !(flags & CU_EVENT_DISABLE_TIMING);
+    return poison;
+}
+
+CUresult cuEventDestroy(CUevent event) { return free(event), poison; }
+
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+    CUresult state = enqueue(called("cuEventRecord on %s", kind(stream)), stream, 0);
+    *event = (struct CUevent_st){.timed = event->timed, .recorded = !state, .at_ms = now_ms};
+    return state;
+}
+
+CUresult cuEventSynchronize(CUevent event) { return event->reached = event->recorded, called("cuEventSynchronize"); }
+
+/* Refused: events without time, events never recorded, an end that nobody waited for. */
+CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end) {
+    *milliseconds = end->at_ms - start->at_ms;
+    if (!start->timed || !end->timed || !start->recorded || !end->recorded) return CUDA_ERROR_INVALID_VALUE;
+    return poison ? poison : end->reached ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+/* ── kernels ── */
+
+static void read_parameters(struct CUkern_st *kernel, const unsigned char *info, size_t length) {
+    for (size_t at = 0, value; at + 4 <= length; at += 4 + (info[at] == EIFMT_SVAL ? value : 0)) {
+        value = (size_t)(info[at + 2] | info[at + 3] << 8);
+        if (info[at] != EIFMT_SVAL || info[at + 1] != EIATTR_KPARAM_INFO) continue;
+        struct { uint32_t index; uint16_t ordinal, offset; uint32_t bytes_above_bit_18; } record;
+        memcpy(&record, info + at + 4, sizeof record);
+        kernel->offset[record.ordinal] = record.offset;
+        kernel->bytes[record.ordinal] = record.bytes_above_bit_18 >> 18;
+        kernel->parameters++;
+    }
+}
+
+CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *options, void **values, unsigned count,
+                           CUlibraryOption *library_options, void **library_values, unsigned library_count) {
+    const unsigned char *image = code;
+    const Elf64_Ehdr *header = code;
+    if (memcmp(header->e_ident, ELFMAG, SELFMAG)) return CUDA_ERROR_INVALID_IMAGE;
+    const Elf64_Shdr *sections = (const void *)(image + header->e_shoff);
+    const char *names = (const char *)image + sections[header->e_shstrndx].sh_offset;
+    *library = calloc(1, sizeof **library);
+    for (int i = 0; i < header->e_shnum && (*library)->count < MOST_KERNELS; i++) {
+        struct CUkern_st *kernel = &(*library)->kernels[(*library)->count];
+        if (sscanf(names + sections[i].sh_name, ".nv.info.%63s", kernel->name) != 1) continue;
+        kernel->most_shared_bytes = SHARED_BYTES;
+        read_parameters(kernel, image + sections[i].sh_offset, sections[i].sh_size);
+        (*library)->count++;
+    }
+    return called("cuLibraryLoadData %d kernels", (*library)->count);
+}
+
+CUresult cuLibraryUnload(CUlibrary library) { return free(library), poison; }
+
+CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name) {
+    for (int i = 0; i < library->count; i++) {
+        *kernel = &library->kernels[i];
+        if (!strcmp((*kernel)->name, name)) return called("cuLibraryGetKernel %s", name);
+    }
+    return CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t *offset, size_t *bytes) {
+    if (index >= (size_t)kernel->parameters) return CUDA_ERROR_INVALID_VALUE;
+    *offset = kernel->offset[index];
+    if (bytes) *bytes = kernel->bytes[index];
+    return CUDA_SUCCESS;
+}
+
+CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice device) {
+    CUresult state = called("cuKernelSetAttribute %s %d=%d on device %d", kernel->name, attribute, value, device);
+    if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value > MOST_SHARED_BYTES)
+        return CUDA_ERROR_INVALID_VALUE;
+    return kernel->most_shared_bytes = value, state;
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **arguments, void **extra) {
+    CUkernel kernel = (CUkernel)function;
+    char parameters[512] = "";
+    for (int i = 0, at = 0; i < kernel->parameters; i++) {
+        at += sprintf(parameters + at, " ");
+        for (size_t byte = 0; byte < kernel->bytes[i]; byte++)
+            at += sprintf(parameters + at, "%02x", ((unsigned char *)arguments[i])[byte]);
+    }
+    CUresult state = called("cuLaunchKernelEx %s grid %u,%u,%u block %u,%u,%u shared %u on %s:%s", kernel->name,
+                            config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX, config->blockDimY,
+                            config->blockDimZ, config->sharedMemBytes, kind(config->hStream), parameters);
+    if (!state && (int)config->sharedMemBytes > kernel->most_shared_bytes) return CUDA_ERROR_INVALID_VALUE;
+    state = enqueue(state, config->hStream, KERNEL_MS);
+    if (!state && config->hStream == capturing) captured->nodes[captured->count++].kernel = kernel;
+    if (!state && !strcmp(kernel->name, "fault")) poison = CUDA_ERROR_ILLEGAL_ADDRESS; /* the launch itself succeeds */
+    return state;
+}
+
+/* ── streams, and graphs captured from them ── */
+
+CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) { return *least = *greatest = 0, CUDA_SUCCESS; }
+
+CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority) {
+    *stream = calloc(1, sizeof **stream);
+    return (*stream)->flags = flags, poison;
+}
+
+CUresult cuStreamDestroy(CUstream stream) { return free(stream), poison; }
+
+CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
+    static const char *const MODES[] = {"global", "thread_local", "relaxed"};
+    capturing = stream;
+    captured = calloc(1, sizeof *captured);
+    return called("cuStreamBeginCapture %s on %s", MODES[mode], kind(stream));
+}
+
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
+    if (stream != capturing) return CUDA_ERROR_ILLEGAL_STATE;
+    CUresult state = invalidated ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+    *graph = invalidated ? NULL : captured;
+    capturing = NULL, invalidated = 0;
+    return called("cuStreamEndCapture on %s", kind(stream)), state;
+}
+
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status) {
+    *status = stream != capturing ? CU_STREAM_CAPTURE_STATUS_NONE
+              : invalidated       ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                  : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    return waits_for_capture(stream) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : poison;
+}
+
+CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
+                                const CUgraphNode **dependencies, const CUgraphEdgeData **edges, size_t *count) {
+    if (graph) *graph = captured;
+    return cuStreamIsCapturing(stream, status);
+}
+
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {
+    for (size_t i = 0; nodes && i < *count; i++) nodes[i] = &graph->nodes[i];
+    return *count = graph->count, CUDA_SUCCESS;
+}
+
+CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type) {
+    return *type = CU_GRAPH_NODE_TYPE_KERNEL, CUDA_SUCCESS;
+}
+
+CUresult cuGraphKernelNodeGetParams(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *parameters) {
+    return *parameters = (CUDA_KERNEL_NODE_PARAMS){.kern = node->kernel}, CUDA_SUCCESS;
+}
+
+CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters) {
+    parameters->result_out = CUDA_GRAPH_INSTANTIATE_SUCCESS;
+    *exec = calloc(1, sizeof **exec);
+    (*exec)->kernels = graph->count;
+    return called("cuGraphInstantiateWithParams %zu kernels", graph->count);
+}
+
+CUresult cuGraphUpload(CUgraphExec exec, CUstream stream) {
+    return enqueue(called("cuGraphUpload %zu kernels on %s", exec->kernels, kind(stream)), stream, 0);
+}
+
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
+    CUresult state = called("cuGraphLaunch %zu kernels on %s", exec->kernels, kind(stream));
+    return enqueue(state, stream, KERNEL_MS * (int)exec->kernels);
+}
+
+CUresult cuGraphDestroy(CUgraph graph) { return free(graph), poison; }
+
+CUresult cuGraphExecDestroy(CUgraphExec exec) { return free(exec), poison; }
+
+/* What a graph keeps alive for its owner lives here as long as the process. */
+
+CUresult cuUserObjectCreate(CUuserObject *object, void *pointer, CUhostFn destroy, unsigned count, unsigned flags) {
+    return *object = pointer, CUDA_SUCCESS;
+}
+
+CUresult cuUserObjectRelease(CUuserObject object, unsigned count) { return CUDA_SUCCESS; }
+
+CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned count, unsigned flags) {
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned count) { return CUDA_SUCCESS; }
