@@ -35,7 +35,7 @@ def above(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     """Run Python above the driver; returns what it printed, and fails when it does."""
     place = tmp_path_factory.mktemp("driver")
     include = Path(ptxas().program).parents[1] / "include"
-    for library in ("libcuda",):
+    for library in ("libcuda", "libnvidia-ml"):
         flags = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-O1", "-D_GNU_SOURCE", "-shared", "-fPIC"]
         made = place / f"{library}.so.1"
         subprocess.run(["gcc", *flags, "-I", str(include), str(HERE / f"{library}.c"), "-o", str(made)], check=True)

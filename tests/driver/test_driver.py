@@ -1,4 +1,4 @@
-"""The real cuda-core and cuda-bindings under our GPU code, above a driver that needs no GPU.
+"""The real cuda-core, cuda-bindings and pynvml under our GPU code, above a driver and an NVML that need no GPU.
 
 The ``cases_*.py`` beside this file are ordinary tests that are run in a process whose ``libcuda.so.1`` is ``libcuda.c``.
 """
@@ -23,8 +23,8 @@ for ask in (cuda_device, CudaClock, cuda_device):
 """
 
 
-def test_the_clock_and_the_kernels(above):
-    above(*PYTEST, *(str(HERE / f"cases_{name}.py") for name in ("clock", "kernels")))
+def test_the_clock_the_kernels_and_nvml(above):
+    above(*PYTEST, *(str(HERE / f"cases_{name}.py") for name in ("clock", "kernels", "nvml")))
 
 
 def test_a_fault(above):

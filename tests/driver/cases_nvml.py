@@ -1,0 +1,82 @@
+"""NVML through the real pynvml, above the NVML without a GPU; which device is meant is tested against a fake."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from pytest_compileiq.errors import NoDevice
+from pytest_compileiq.timing.base import Device
+from pytest_compileiq.timing.cuda import CudaEnergy, cuda_device
+from pytest_compileiq.timing.nvml import (
+    Snapshot,
+    device_lock_name,
+    driver_version,
+    energy_joules,
+    power_limit_w,
+    snapshot,
+)
+
+REASONS = ("software power cap", "hardware thermal slowdown")
+STEP_J = 0.6  # by which the energy counter moves whenever it is read
+
+
+@pytest.fixture(autouse=True)
+def _by_bus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # the GPUs are of two models
+
+
+def test_a_snapshot_speaks_in_megahertz_words_watts_and_millijoules():
+    before, after = snapshot(), snapshot("GPU-aaaa")
+
+    assert before == Snapshot(1980, 3201, REASONS, 412.5, 61, before.energy_mj, ())
+    assert energy_joules(before, after) == pytest.approx(STEP_J)
+
+
+def test_the_device_is_what_cuda_and_nvml_say_and_needs_no_context(calls):
+    assert cuda_device() == Device("Stub H200", "sm_90a", "580.65.06", 700.0)
+    assert calls() == []
+    assert (driver_version(), power_limit_w(1), power_limit_w(2)) == ("580.65.06", 700.0, None)
+
+
+@pytest.mark.parametrize(
+    ("mask", "uuid"), [("1", "GPU-bbbb"), ("GPU-b", "GPU-bbbb"), ("0,1", "GPU-aaaa"), ("MIG-aaaa", "MIG-aaaa")]
+)
+def test_the_lock_is_named_by_the_first_visible_device(monkeypatch, mask, uuid):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", mask)
+    assert device_lock_name() == uuid
+
+
+@pytest.mark.parametrize("mask", ["7", "GPU-c", "MIG-b"])
+def test_what_nvml_does_not_know_is_no_device(monkeypatch, mask):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", mask)
+
+    assert snapshot() is None
+    with pytest.raises(NoDevice, match="NVML shows no GPU"):
+        device_lock_name()
+
+
+def test_a_mig_device_has_the_clocks_of_its_gpu_and_no_power_of_its_own(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-aaaa")
+
+    assert snapshot() == Snapshot(1980, 3201, REASONS, None, 61, None, ())
+    assert power_limit_w() == 700.0
+
+
+def test_a_process_of_others_is_foreign_and_this_one_is_not(monkeypatch):
+    script = [sys.executable, "-c", "input()"]
+    with subprocess.Popen(script, stdin=subprocess.PIPE) as one, subprocess.Popen(script, stdin=subprocess.PIPE) as two:
+        monkeypatch.setenv("STUB_NVML_PID", str(two.pid))
+        assert snapshot(root=one.pid).foreign_pids == (two.pid,)
+        assert snapshot().foreign_pids == ()
+        one.communicate()
+        two.communicate()
+
+
+def test_energy_is_what_the_counter_moved_by_for_each_call(kernels):
+    clock = CudaEnergy(l2="warm")
+
+    assert clock.sample(lambda: kernels.nothing(1, 32), 3) == pytest.approx(STEP_J / 3)
+    assert clock.seconds(lambda: kernels.nothing(1, 32), 3) == pytest.approx(3e-3)

@@ -1,0 +1,91 @@
+/* NVML without a GPU: what of libnvidia-ml pynvml asks for under this package, about the two GPUs of libcuda.c and a MIG
+   device of the first. Its energy counter moves by ENERGY_MJ whenever it is read. STUB_NVML_PID computes on every GPU,
+   beside this process.
+
+   The header is not in the cuda extra, so the types are written down here as its documentation gives them. */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ENERGY_MJ 600
+
+enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7 };
+enum { CLOCK_SM = 1, CLOCK_MEM = 2 };
+enum { GPUS = 2, DEVICES = 3 };
+
+struct device { const char *name, *uuid; struct device *whole; };
+struct process { unsigned pid; unsigned long long memory_bytes; unsigned gpu_instance, compute_instance; };
+typedef struct device *device;
+
+static struct device devices[DEVICES] = {
+    {"Stub H200", "GPU-aaaa", NULL}, {"Stub A100", "GPU-bbbb", NULL}, {"Stub H200 MIG 1g", "MIG-aaaa", devices}};
+
+/* NVML answers for a MIG device no question about the whole GPU. */
+static int of_the_whole(device one, unsigned *value, unsigned answer) {
+    *value = answer;
+    return one->whole ? NOT_SUPPORTED : SUCCESS;
+}
+
+static int text(char *buffer, unsigned length, const char *answer) {
+    return snprintf(buffer, length, "%s", answer) < (int)length ? SUCCESS : INSUFFICIENT_SIZE;
+}
+
+int nvmlInitWithFlags(unsigned flags) { return SUCCESS; }
+
+const char *nvmlErrorString(int error) { return error == NOT_FOUND ? "Not Found" : "An error of the stub"; }
+
+int nvmlSystemGetDriverVersion(char *version, unsigned length) { return text(version, length, "580.65.06"); }
+
+int nvmlDeviceGetCount_v2(unsigned *count) { return *count = GPUS, SUCCESS; }
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, device *found) {
+    *found = &devices[index];
+    return index < GPUS ? SUCCESS : INVALID_ARGUMENT;
+}
+
+int nvmlDeviceGetHandleByUUID(const char *uuid, device *found) {
+    for (int i = 0; i < DEVICES; i++)
+        if (!strcmp(devices[i].uuid, uuid)) return *found = &devices[i], SUCCESS;
+    return NOT_FOUND;
+}
+
+int nvmlDeviceGetUUID(device one, char *uuid, unsigned length) { return text(uuid, length, one->uuid); }
+
+int nvmlDeviceGetName(device one, char *name, unsigned length) { return text(name, length, one->name); }
+
+int nvmlDeviceIsMigDeviceHandle(device one, unsigned *answer) { return *answer = one->whole != NULL, SUCCESS; }
+
+int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(device mig, device *whole) { return *whole = mig->whole, SUCCESS; }
+
+int nvmlDeviceGetClockInfo(device one, unsigned clock, unsigned *mhz) {
+    return of_the_whole(one, mhz, clock == CLOCK_SM ? 1980 : clock == CLOCK_MEM ? 3201 : 0);
+}
+
+int nvmlDeviceGetCurrentClocksEventReasons(device one, unsigned long long *reasons) {
+    *reasons = 0x4 | 0x40; /* software power cap, hardware thermal slowdown */
+    return one->whole ? NOT_SUPPORTED : SUCCESS;
+}
+
+int nvmlDeviceGetPowerUsage(device one, unsigned *milliwatts) { return of_the_whole(one, milliwatts, 412500); }
+
+int nvmlDeviceGetPowerManagementLimit(device one, unsigned *milliwatts) { return of_the_whole(one, milliwatts, 700000); }
+
+int nvmlDeviceGetTemperature(device one, unsigned sensor, unsigned *celsius) { return of_the_whole(one, celsius, 61); }
+
+int nvmlDeviceGetTotalEnergyConsumption(device one, unsigned long long *millijoules) {
+    static unsigned long long consumed;
+    *millijoules = consumed += ENERGY_MJ;
+    return one->whole ? NOT_SUPPORTED : SUCCESS;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(device one, unsigned *count, struct process *processes) {
+    const char *other = getenv("STUB_NVML_PID");
+    unsigned room = *count;
+    *count = other ? 2 : 1;
+    if (room < *count) return INSUFFICIENT_SIZE;
+    processes[0].pid = (unsigned)getpid();
+    if (other) processes[1].pid = (unsigned)atoi(other);
+    return SUCCESS;
+}
