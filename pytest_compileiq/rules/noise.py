@@ -16,12 +16,15 @@ BETWEEN = 0.01
 
 def advice(evidence: Evidence) -> list[str]:
     """One sentence for each thing that matters, in the order of what to do about it; empty for quiet samples."""
-    baseline, _ = evidence.logs
+    slots = evidence.logs[0].reshape(len(evidence.baseline), -1)
+    slots = slots[np.count_nonzero(~np.isnan(slots), axis=1) > 1]  # a process whose quads were dropped says nothing
+    if not slots.size:
+        return []
     found = []
-    within = float(np.nanmedian(np.nanstd(baseline.reshape(len(baseline), -1), axis=1, ddof=1)))
+    within = float(np.median(np.nanstd(slots, axis=1, ddof=1)))
     if within > SPREAD:
         found.append(f"slots of one process vary by {within:.0%}: let a sample last longer, or find what else runs")
-    drifted = drift(baseline)
+    drifted = drift(slots)
     if abs(drifted) > DRIFT:
         way = "slower" if drifted > 0 else "faster"
         found.append(f"the baseline got {abs(drifted):.1%} {way} over the run: heat or a changing clock frequency")

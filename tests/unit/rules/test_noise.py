@@ -79,3 +79,11 @@ def test_a_drift_of_six_processes_needs_a_concordance_of_two_standard_deviations
     drifts = np.array([drift(blocks(one)) for one in orders])
     np.testing.assert_array_equal(drifts != 0, abs(concordance) > 2 * concordance.std())
     assert drift(blocks(range(5))) == 0, "too few to tell"
+
+
+@pytest.mark.parametrize("dropped", [1, 16])
+def test_a_process_whose_quads_were_all_dropped_says_nothing(dropped):
+    noisy = evidence(within=0.2)
+    noisy.baseline[:dropped] = noisy.tuned[:dropped] = np.nan
+
+    assert len(advice(noisy)) == (0 if dropped == 16 else len(advice(evidence(within=0.2))))
