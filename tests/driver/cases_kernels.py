@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import json
+import shutil
 import struct
 from types import SimpleNamespace
 
@@ -14,6 +16,7 @@ from pytest_compileiq.errors import BodyError
 from pytest_compileiq.timing.cuda_context import cuda_core, visible_gpu
 from pytest_compileiq.toolchains.cubin_module import CubinModule
 from pytest_compileiq.toolchains.device_array import DeviceArray
+from pytest_compileiq.toolchains.triton_kernel import TritonKernel
 
 
 def address_bytes(address: int) -> str:
@@ -34,7 +37,7 @@ def test_a_kernel_taken_as_attribute_or_item_is_loaded_once_and_used(cubin, call
 
     assert module.scale is module["scale"] is copy.copy(module).scale
     assert used == {"scale"}
-    assert calls() == ["cuLibraryLoadData 4 kernels", "cuLibraryGetKernel scale"]
+    assert calls() == ["cuLibraryLoadData 5 kernels", "cuLibraryGetKernel scale"]
 
 
 def test_an_unknown_kernel_names_those_that_exist(cubin):
@@ -42,13 +45,13 @@ def test_an_unknown_kernel_names_those_that_exist(cubin):
     module = CubinModule(cubin, used)
 
     with pytest.raises(
-        AttributeError, match=r"kernels\.cubin has no kernel 'sca'; its .*: each, fault, nothing, scale"
+        AttributeError, match=r"kernels\.cubin has no kernel 'sca'; its .*: each, fault, nothing, padded, scale"
     ):
         _ = module.sca
     with pytest.raises(AttributeError):
         module["sca"]
     assert used == set()
-    assert dir(module) == ["each", "fault", "nothing", "scale"]
+    assert dir(module) == ["each", "fault", "nothing", "padded", "scale"]
 
 
 @pytest.mark.parametrize(
@@ -133,6 +136,31 @@ def test_more_shared_memory_than_the_device_has_names_the_cuda_error(kernels, ca
     ):
         kernels.nothing(1, 1, shared_bytes=300_000)
     assert not [one for one in calls() if "Launch" in one]
+
+
+@pytest.fixture
+def triton(cubin, tmp_path):
+    """A kernel as Triton leaves it: the cubin, and its launch parameters beside it."""
+
+    def described(num_ctas: int) -> TritonKernel:
+        shutil.copy(cubin, tmp_path / "kernel.cubin")
+        description = {"name": "padded", "num_warps": 4, "shared": 65_536, "num_ctas": num_ctas}
+        (tmp_path / "kernel.json").write_text(json.dumps(description))
+        return TritonKernel(tmp_path / "kernel.cubin", set())
+
+    return described
+
+
+def test_a_triton_kernel_gets_its_threads_its_shared_memory_and_its_scratch_pointers(triton, calls):
+    triton(num_ctas=1)((7, 2), 0x700)
+
+    launched = "cuLaunchKernelEx padded grid 7,2,1 block 128,1,1 shared 65536 on legacy"
+    assert calls()[-1] == f"{launched}: {address_bytes(0x700)} {address_bytes(0)} {address_bytes(0)}"
+
+
+def test_a_triton_kernel_in_clusters_is_not_launched(triton):
+    with pytest.raises(BodyError, match=r"padded runs in clusters of 2: launch it by Triton's JIT"):
+        triton(num_ctas=2)
 
 
 @pytest.mark.parametrize("host", [np.arange(12.0).reshape(3, 4).T, np.float32(3), np.zeros((0, 4)), [1, 2, 3]])

@@ -24,8 +24,8 @@ STEP_J = 0.6  # by which the energy counter moves whenever it is read
 
 
 @pytest.fixture(autouse=True)
-def _by_bus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # the GPUs are of two models
+def _throttled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STUB_NVML_REASONS", "0x44")
 
 
 def test_a_snapshot_speaks_in_megahertz_words_watts_and_millijoules():
@@ -79,4 +79,4 @@ def test_energy_is_what_the_counter_moved_by_for_each_call(kernels):
     clock = CudaEnergy(l2="warm")
 
     assert clock.sample(lambda: kernels.nothing(1, 32), 3) == pytest.approx(STEP_J / 3)
-    assert clock.seconds(lambda: kernels.nothing(1, 32), 3) == pytest.approx(3e-3)
+    assert clock.seconds(lambda: kernels.nothing(1, 32), 3) == pytest.approx(2e-3)

@@ -21,6 +21,7 @@ PTX = """
 .address_size 64
 .visible .entry each(.param .u64 address, .param .f32 a, .param .f64 b, .param .u8 c, .param .u16 d, .param .s32 e) { ret; }
 .visible .entry scale(.param .u64 address) { ret; }
+.visible .entry padded(.param .u64 address, .param .u64 scratch, .param .u64 profile) { ret; }
 .visible .entry nothing() { ret; }
 .visible .entry fault() { ret; }
 """
@@ -31,23 +32,33 @@ def ptxas() -> CudaTool:
 
 
 @pytest.fixture(scope="session")
-def above(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """Run Python above the driver; returns what it printed, and fails when it does."""
+def driver(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What puts a process above the driver and the NVML without a GPU, as environment variables."""
     place = tmp_path_factory.mktemp("driver")
     include = Path(ptxas().program).parents[1] / "include"
     for library in ("libcuda", "libnvidia-ml"):
         flags = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-O1", "-D_GNU_SOURCE", "-shared", "-fPIC"]
         made = place / f"{library}.so.1"
         subprocess.run(["gcc", *flags, "-I", str(include), str(HERE / f"{library}.c"), "-o", str(made)], check=True)
+    libraries = os.pathsep.join([str(place), os.environ.get("LD_LIBRARY_PATH", "")]).rstrip(os.pathsep)
+    return {
+        "LD_LIBRARY_PATH": libraries,
+        "STUB_DRIVER_LOG": str(place / "calls"),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # the GPUs are of two models
+    }
+
+
+@pytest.fixture
+def above(driver: dict[str, str]) -> Callable[..., str]:
+    """Run Python above the driver; returns what it printed, and fails when it does."""
 
     def run(*arguments: str, **environment: str) -> str:
         shown = {
             key: value for key, value in os.environ.items() if key not in ("CUDA_VISIBLE_DEVICES", "PYTEST_ADDOPTS")
         }
-        libraries = os.pathsep.join([str(place), os.environ.get("LD_LIBRARY_PATH", "")]).rstrip(os.pathsep)
         done = subprocess.run(
-            [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120,
-            env={**shown, "LD_LIBRARY_PATH": libraries, "STUB_DRIVER_LOG": str(place / "calls"), **environment},
+            [sys.executable, *arguments], cwd=ROOT, env={**shown, **driver, **environment},
+            capture_output=True, text=True, timeout=120,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

@@ -1,9 +1,10 @@
 /* A driver without a GPU: what of libcuda cuda-core and cuda-bindings ask for under this package, in virtual time.
 
-   Every kernel takes KERNEL_MS and every memset MEMSET_MS of a clock that nothing else moves; memory is the host's. Code
-   is never executed: a kernel is its name and the layout of its parameters, both read from the cubin, and one named
-   "fault" poisons the context as an illegal address does. CUDA_VISIBLE_DEVICES shows some of the GPUS. What the GPU is
-   asked to do is written to STUB_DRIVER_LOG, a line a call; not what the garbage collector frees.
+   A kernel takes a millisecond for BYTES_A_MS of its code and a memset MEMSET_MS, of a clock that nothing else moves;
+   memory is the host's. Code is never executed: a kernel is its name, the length of its code and the layout of its
+   parameters, read from the cubin, and one named "fault" poisons the context as an illegal address does.
+   CUDA_VISIBLE_DEVICES shows some of the GPUS. What the GPU is asked to do is written to STUB_DRIVER_LOG, a line a call;
+   not what the garbage collector frees.
 
    cuGetProcAddress finds no function that is not here: cuda-bindings then raises and names it, but cuda-core's own C++
    says CUDA_ERROR_NOT_FOUND of the call. */
@@ -17,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KERNEL_MS 3
+#define BYTES_A_MS 128 /* ptxas pads code to as many */
 #define MEMSET_MS 1000
 #define L2_BYTES 4096
 #define SHARED_BYTES (48 << 10) /* of a block, unless the kernel's attribute allows more */
@@ -33,13 +34,13 @@ struct CUevent_st { int timed, recorded, reached; float at_ms; };
 struct CUstream_st { unsigned flags; };
 struct CUkern_st {
     char name[64];
-    int parameters, most_shared_bytes;
+    int parameters, most_shared_bytes, milliseconds;
     size_t offset[MOST_PARAMETERS], bytes[MOST_PARAMETERS];
 };
 struct CUlib_st { int count; struct CUkern_st kernels[MOST_KERNELS]; };
 struct CUgraphNode_st { CUkernel kernel; };
 struct CUgraph_st { size_t count; struct CUgraphNode_st nodes[MOST_NODES]; };
-struct CUgraphExec_st { size_t kernels; };
+struct CUgraphExec_st { size_t kernels; int milliseconds; };
 
 static const struct { const char *name; int major; } GPU[GPUS] = {{"Stub H200", 9}, {"Stub A100", 8}};
 
@@ -253,6 +254,12 @@ static void read_parameters(struct CUkern_st *kernel, const unsigned char *info,
     }
 }
 
+static CUkernel kernel_named(CUlibrary library, const char *name) {
+    for (int i = 0; i < library->count; i++)
+        if (!strcmp(library->kernels[i].name, name)) return &library->kernels[i];
+    return NULL;
+}
+
 CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *options, void **values, unsigned count,
                            CUlibraryOption *library_options, void **library_values, unsigned library_count) {
     const unsigned char *image = code;
@@ -268,17 +275,19 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *o
         read_parameters(kernel, image + sections[i].sh_offset, sections[i].sh_size);
         (*library)->count++;
     }
+    for (int i = 0; i < header->e_shnum; i++) {
+        const char *name = names + sections[i].sh_name;
+        CUkernel kernel = strncmp(name, ".text.", 6) ? NULL : kernel_named(*library, name + 6);
+        if (kernel) kernel->milliseconds = (int)(sections[i].sh_size / BYTES_A_MS);
+    }
     return called("cuLibraryLoadData %d kernels", (*library)->count);
 }
 
 CUresult cuLibraryUnload(CUlibrary library) { return free(library), poison; }
 
 CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name) {
-    for (int i = 0; i < library->count; i++) {
-        *kernel = &library->kernels[i];
-        if (!strcmp((*kernel)->name, name)) return called("cuLibraryGetKernel %s", name);
-    }
-    return CUDA_ERROR_NOT_FOUND;
+    *kernel = kernel_named(library, name);
+    return *kernel ? called("cuLibraryGetKernel %s", name) : CUDA_ERROR_NOT_FOUND;
 }
 
 CUresult cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t *offset, size_t *bytes) {
@@ -307,7 +316,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
                             config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX, config->blockDimY,
                             config->blockDimZ, config->sharedMemBytes, kind(config->hStream), parameters);
     if (!state && (int)config->sharedMemBytes > kernel->most_shared_bytes) return CUDA_ERROR_INVALID_VALUE;
-    state = enqueue(state, config->hStream, KERNEL_MS);
+    state = enqueue(state, config->hStream, kernel->milliseconds);
     if (!state && config->hStream == capturing) captured->nodes[captured->count++].kernel = kernel;
     if (!state && !strcmp(kernel->name, "fault")) poison = CUDA_ERROR_ILLEGAL_ADDRESS; /* the launch itself succeeds */
     return state;
@@ -369,6 +378,7 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph, CUDA_GRA
     parameters->result_out = CUDA_GRAPH_INSTANTIATE_SUCCESS;
     *exec = calloc(1, sizeof **exec);
     (*exec)->kernels = graph->count;
+    for (size_t i = 0; i < graph->count; i++) (*exec)->milliseconds += graph->nodes[i].kernel->milliseconds;
     return called("cuGraphInstantiateWithParams %zu kernels", graph->count);
 }
 
@@ -378,7 +388,7 @@ CUresult cuGraphUpload(CUgraphExec exec, CUstream stream) {
 
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
     CUresult state = called("cuGraphLaunch %zu kernels on %s", exec->kernels, kind(stream));
-    return enqueue(state, stream, KERNEL_MS * (int)exec->kernels);
+    return enqueue(state, stream, exec->milliseconds);
 }
 
 CUresult cuGraphDestroy(CUgraph graph) { return free(graph), poison; }
