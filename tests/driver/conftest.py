@@ -35,11 +35,11 @@ def ptxas() -> CudaTool:
 def driver(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What puts a process above the driver and the NVML without a GPU, as environment variables."""
     place = tmp_path_factory.mktemp("driver")
-    include = Path(ptxas().program).parents[1] / "include"
+    include = Path(ptxas().program).resolve().parents[1] / "include"  # cuda.h lies beside the compilers
     for library in ("libcuda", "libnvidia-ml"):
-        flags = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-O1", "-D_GNU_SOURCE", "-shared", "-fPIC"]
-        made = place / f"{library}.so.1"
-        subprocess.run(["gcc", *flags, "-I", str(include), str(HERE / f"{library}.c"), "-o", str(made)], check=True)
+        source, made = HERE / f"{library}.c", place / f"{library}.so.1"
+        flags = ("-O1", "-D_GNU_SOURCE", "-shared", "-fPIC", f"-I{include}")
+        subprocess.run(["gcc", *flags, str(source), "-o", str(made)], check=True)
     libraries = os.pathsep.join([str(place), os.environ.get("LD_LIBRARY_PATH", "")]).rstrip(os.pathsep)
     return {
         "LD_LIBRARY_PATH": libraries,
