@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import copy
 import os
+import pickle
 import tempfile
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ from pytest_compileiq.subject import Subject, make_subject
 from pytest_compileiq.timing.registry import is_poisoned, make_clock
 from pytest_compileiq.timing.sampler import ArmError, BlockPlan, Slot, sample_calls, sample_values
 from pytest_compileiq.timing.watch import intruders, slowdown_of
+from pytest_compileiq.toolchains.base import Resolved
 from pytest_compileiq.watchdog import of_each_process
 from pytest_compileiq.worker import Inside
 
@@ -273,7 +275,8 @@ def _leave_if_forked(process: int) -> None:
 
 def converse(inside: Inside, item: pytest.Function) -> None:
     """In a worker, within a test whose fixtures are up: do the parent's tasks until it leaves the test."""
-    subject = make_subject(item, rootdir=item.config.rootpath, build_dir=Path(inside.extra["build_dir"]))
+    build_dir, resolved = Path(inside.extra["build_dir"]), unpack_resolved(inside.given)
+    subject = make_subject(item, rootdir=item.config.rootpath, build_dir=build_dir, resolved=resolved)
     inside.converse(lambda task, tick: serve(subject, item, task, tick))
 
 
@@ -317,6 +320,23 @@ def serve(
             "poisoned": True,
         }
     return answer
+
+
+def pack_resolved(resolved: Resolved) -> dict[str, Any]:
+    """The compiler as JSON, so that a worker need not ask it for its name again; empty where it cannot be pickled."""
+    try:
+        return {"resolved": base64.b64encode(pickle.dumps(resolved)).decode()}
+    except Exception:  # whatever a toolchain of others raises
+        return {}
+
+
+def unpack_resolved(packed: Mapping[str, Any]) -> Resolved | None:
+    """The inverse of ``pack_resolved``; None where there is nothing, or where this process cannot rebuild it."""
+    try:
+        resolved: Resolved = pickle.loads(base64.b64decode(packed["resolved"]))
+    except Exception:
+        return None
+    return resolved
 
 
 def pack_controls(controls: ControlsFile | None) -> dict[str, Any] | None:

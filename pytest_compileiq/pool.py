@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_compileiq.evaluate import pack_controls
+from pytest_compileiq.evaluate import pack_controls, pack_resolved
 from pytest_compileiq.model import Arm, ControlsFile, FailureKind, SampleRow, Workload, sha256_hex
 from pytest_compileiq.process import Guard, stray_children
 from pytest_compileiq.subject import Subject
@@ -59,7 +59,7 @@ class Pool:
             self._started(number)
         for number in numbers:
             try:
-                self._workers[number].enter(subject.nodeid)
+                self._entered(number, subject)
             except WorkerDied as death:
                 self._discard(number)
                 raise EvaluationFailed(None, "crash", f"a worker did not start: {death.reason}") from death
@@ -110,6 +110,8 @@ class Pool:
     def close(self) -> None:
         """End every worker and whatever they left behind."""
         for worker in self._workers.values():
+            worker.dismiss()
+        for worker in self._workers.values():
             worker.close()
         self._workers.clear()
         self.guard.sweep()
@@ -134,7 +136,7 @@ class Pool:
 
     def _entered(self, number: int, subject: Subject) -> Worker:
         worker = self._started(number)
-        worker.enter(subject.nodeid)
+        worker.enter(subject.nodeid, pack_resolved(subject.resolved))
         return worker
 
     def _started(self, number: int) -> Worker:

@@ -179,8 +179,8 @@ def find_marker(item: pytest.Item) -> pytest.Mark | None:
     return item.get_closest_marker("tune")
 
 
-def make_subject(item: pytest.Item, *, rootdir: Path, build_dir: Path) -> Subject:
-    """Resolve ``item`` on this machine.
+def make_subject(item: pytest.Item, *, rootdir: Path, build_dir: Path, resolved: Resolved | None = None) -> Subject:
+    """``item`` on this machine; its compiler is found here unless ``resolved`` is it.
 
     Raises:
         MarkerError: the marker is not usable, or the test cannot be tuned.
@@ -192,7 +192,8 @@ def make_subject(item: pytest.Item, *, rootdir: Path, build_dir: Path) -> Subjec
     spec = read_marker(mark, item.name)
     if "acf" not in item.fixturenames:
         raise MarkerError(f"{item.nodeid}: a tuned test takes the acf fixture: def {item.originalname}(acf): …")
-    resolved = spec.toolchain.resolve(Place(item.path.parent, rootdir))
+    if resolved is None:
+        resolved = spec.toolchain.resolve(Place(item.path.parent, rootdir))
     exact = frozenset(objective.metric for objective in spec.objectives if objective.exact)
     builds = Builds(resolved, build_dir / sha256_hex(item.nodeid.encode())[:16], spec.timeout_s, exact)
     return Subject(item.nodeid, spec, resolved, builds, item.function, _fixtures(item), rootdir)

@@ -27,6 +27,7 @@ import pytest
 
 MAX_PRINTED_BYTES = 8 * 1024 * 1024
 START_TIMEOUT_S = 600.0
+_EXIT_TIMEOUT_S = 10.0
 _POLL_S = 0.05
 _DROPPED_OPTIONS = (
     "basetemp", "keyword", "markexpr", "lf", "failedfirst", "newfirst", "cacheclear", "stepwise", "deselect", "xmlpath",
@@ -35,7 +36,11 @@ _DROPPED_OPTIONS = (
     "usepdb", "trace", "durations", "cov_source", "cov_report", "no_cov", "pastebin", "setuponly", "setupshow",
     "reruns", "randomly_seed", "file_or_dir", "help", "version",
 )  # fmt: skip
-_NOT_IN_WORKERS = ("terminal", "cacheprovider", "randomly", "xdist", "xdist.looponfail", "rerunfailures")
+# They tell a person something, order or repeat tests, or (the last two) look for what went wrong unseen at the end.
+_NOT_IN_WORKERS = (
+    "terminal", "cacheprovider", "randomly", "xdist", "xdist.looponfail", "rerunfailures",
+    "unraisableexception", "threadexception",
+)  # fmt: skip
 
 
 class WorkerDied(Exception):
@@ -127,8 +132,8 @@ class Worker:
         """The process's id."""
         return self._process.pid
 
-    def enter(self, nodeid: str) -> None:
-        """Set up the test's fixtures, leaving the test that the worker was in.
+    def enter(self, nodeid: str, given: Mapping[str, Any]) -> None:
+        """Set up the test's fixtures, leaving the test that the worker was in; ``given`` waits inside (JSON).
 
         Raises:
             WorkerDied: the set-up failed (kind ``wrong``, saying how) or ended the process.
@@ -137,7 +142,7 @@ class Worker:
             return
         self.wait_ready()
         self.leave()
-        self._send({"do": "enter", "nodeid": nodeid})
+        self._send({"do": "enter", "nodeid": nodeid, "given": dict(given)})
         answer = self._receive(START_TIMEOUT_S)
         if answer.get("event") != "entered":
             raise WorkerDied("wrong", answer.get("reason", "the test could not be set up"))
@@ -174,12 +179,19 @@ class Worker:
             self._send({"do": "leave"})
             self._expect("left", START_TIMEOUT_S)
 
-    def close(self) -> None:
-        """End it politely: fixtures are torn down, then the process exits; killed when that takes too long."""
-        with contextlib.suppress(WorkerDied, OSError):
-            self.leave()
+    def dismiss(self) -> None:
+        """Ask it to tear its fixtures down and to end, without waiting."""
+        with contextlib.suppress(WorkerDied):
+            if self.inside is not None:
+                self._send({"do": "leave"})
             self._send({"do": "quit"})
-            self._process.wait(timeout=10)
+
+    def close(self) -> None:
+        """Wait for the end of a dismissed one; killed when it does not end within ten seconds of its last teardown."""
+        with contextlib.suppress(WorkerDied, subprocess.TimeoutExpired):
+            if self.inside is not None:
+                self._expect("left", START_TIMEOUT_S)
+            self._process.wait(timeout=_EXIT_TIMEOUT_S)
         self.kill()
 
     def kill(self) -> None:
@@ -290,6 +302,7 @@ class Inside:
     def __init__(self, channel: Channel, extra: Mapping[str, Any]) -> None:
         self.channel = channel
         self.extra = extra
+        self.given: Mapping[str, Any] = {}
         self._entered = False
         self._failure = "the test could not be set up"
 
@@ -303,7 +316,7 @@ class Inside:
         with contextlib.suppress(EOFError, OSError):
             while (order := self.channel.receive())["do"] != "quit":
                 self._entered, self._failure = False, "the test could not be set up"
-                item = items[order["nodeid"]]
+                self.given, item = order["given"], items[order["nodeid"]]
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
                 self._send({"event": "left" if self._entered else "failed", "reason": self._failure})
         return True
