@@ -8,8 +8,8 @@ import pytest
 from pytest_compileiq.engines.base import Brief, Told
 from pytest_compileiq.engines.ga.encoding import Encoding, distances
 from pytest_compileiq.engines.ga.history import KEPT, History
+from pytest_compileiq.engines.ga.marginals import Marginals
 from pytest_compileiq.engines.ga.novelty import novelty
-from pytest_compileiq.engines.ga.parzen import GOOD_SHARE, Parzen
 from pytest_compileiq.engines.ga.points import PointSpace
 from pytest_compileiq.engines.ga.variation import mutate, neighbours
 from pytest_compileiq.engines.registry import make
@@ -77,19 +77,25 @@ def test_distances_weigh_genes_that_differ_and_count_the_thresholds_between_numb
     assert distances(features[:1], features, weights)[0] == pytest.approx([0, 5, 3, 3, 1])
 
 
-def test_the_parzen_ratio_is_that_of_the_product_kernels():
+def test_the_marginal_ratio_counts_each_gene_among_the_best_tenth_and_the_rest():
     counts = np.array([2, 4, 3])
-    rng = np.random.default_rng(5)
-    points = (rng.random((40, 3)) * counts).astype(np.int64) - 1
-    good = round(GOOD_SHARE * len(points))
+    points = (np.random.default_rng(5).random((40, 3)) * counts).astype(np.int64) - 1
 
-    def density(point, centres):
-        kernels = np.where(point == centres, 0.8 + 0.2 / counts, 0.2 / counts)
-        return kernels.prod(axis=1).mean()
+    def density(point, met, prior):
+        return np.prod([((met[:, g] == point[g]).sum() + prior / counts[g]) / (len(met) + prior) for g in range(3)])
 
     asked = points[:9]
-    expected = [np.log(density(point, points[:good]) / density(point, points[good:])) for point in asked]
-    assert Parzen(points, counts).log_ratio(asked) == pytest.approx(np.array(expected))
+    expected = [np.log(density(point, points[:4], 3) / density(point, points[4:], 1)) for point in asked]
+    assert Marginals(points, counts).log_ratio(asked) == pytest.approx(np.array(expected))
+
+
+def test_marginal_draws_follow_the_best_and_close_no_option():
+    counts = np.array([2, 5])
+    points = np.array([[0, 3]] * 4 + [[-1, -1]] * 36)
+    drawn = Marginals(points, counts).sample(np.random.default_rng(1), 20_000)
+    shares = [np.bincount(drawn[:, gene] + 1, minlength=counts[gene]) / len(drawn) for gene in range(2)]
+    assert shares[0] == pytest.approx([1.5 / 7, 5.5 / 7], abs=0.02)
+    assert shares[1] == pytest.approx([0.6 / 7, 0.6 / 7, 0.6 / 7, 0.6 / 7, 4.6 / 7], abs=0.02)
 
 
 def test_a_candidate_is_the_less_novel_the_more_duplicates_lie_around_it_in_what_matters():

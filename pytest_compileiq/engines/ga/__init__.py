@@ -5,8 +5,7 @@
     engine.py      ask and tell: the initial pool, then batches of four slots
     encoding.py    points → binary features, so that distances are matrix products
     process.py     the Gaussian process and its expected improvement
-    parzen.py      the multivariate density ratio of good against the rest
-    marginals.py   the marginals of the best (EDA)
+    marginals.py   the marginals of the best, and their ratio to those of the rest (TPE)
     variation.py   crossover, mutation, neighbours
     feasibility.py the probability that a candidate does not fail
     ranking.py     one objective's order, or NSGA-II's

@@ -1,7 +1,7 @@
 """Ask and tell of the embedded engine: an initial pool, then four slots in turn.
 
-Two slots go to expected improvement of a Gaussian process, one to a Parzen density ratio, all from one evolutionary
-pool; one to the marginals of the best, screened by the process's lower bound. The mix won a race on real objectives.
+Two slots go to expected improvement of a Gaussian process over an evolutionary pool, and two to fresh draws by the
+marginals of the best, judged by their ratio to those of the rest: the one refines, the other keeps looking elsewhere.
 Every four candidates the process's hyperparameters and the pool are made anew; each slot is filled when it is asked
 for, by all that has been told until then, and what has been asked and not told is believed to be as predicted.
 """
@@ -19,9 +19,8 @@ from pytest_compileiq.engines.base import Brief, Told
 from pytest_compileiq.engines.ga.encoding import Encoding, Floats, Points
 from pytest_compileiq.engines.ga.feasibility import success_probability
 from pytest_compileiq.engines.ga.history import KEPT, History
-from pytest_compileiq.engines.ga.marginals import sample_marginals
+from pytest_compileiq.engines.ga.marginals import Marginals
 from pytest_compileiq.engines.ga.novelty import novelty
-from pytest_compileiq.engines.ga.parzen import Parzen
 from pytest_compileiq.engines.ga.points import PointSpace
 from pytest_compileiq.engines.ga.process import GaussianProcess, Hyper, expected_improvement
 from pytest_compileiq.engines.ga.variation import crossover, mutate, neighbours
@@ -29,22 +28,22 @@ from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import OFF, Point
 
-SLOTS = ("improvement", "parzen", "improvement", "marginals")
+SLOTS = ("marginals", "improvement", "marginals", "improvement")
 
 _OPTIONS = {"pool_size": 16}
 _FEWEST_SCORED = 4
 _ELITE = 20
 _LOCAL_STARTS, _LOCAL_ROUNDS, _LOCAL_SIZE = 4, 3, 12
 _DRAWS = 200
+_MARGINAL_DRAWS = 24
 
 
 @dataclass(frozen=True)
 class _Pool:
-    """What the slots choose from, made once in four candidates: points (m, genes), their features, the densities."""
+    """What the slots choose from, made once in four candidates: points (m, genes) and their features."""
 
     points: Points
     features: Floats
-    parzen: Parzen
 
 
 class Ga:
@@ -131,27 +130,30 @@ class Ga:
 
     def _enqueue_modelled(self, fitted: Points) -> bool:
         """The next slot's choice; ``fitted`` are the points of the history to go by, best first."""
-        process, best = self._process(fitted)
         if not self._slots:
+            process, best = self._process(fitted)
             process = process.improved()
             self._hyper = process.hyper
             self._pool = self._make_pool(self._history.points[fitted], process, best)
             self._slots = list(SLOTS)
         slot = self._slots.pop(0)
+        return self._enqueue_marginal(fitted) if slot == "marginals" else self._enqueue_improvement(fitted)
+
+    def _enqueue_marginal(self, fitted: Points) -> bool:
+        marginals = Marginals(self._history.points[fitted], self._points.counts)
+        points = self._canonical(marginals.sample(self._rng, _MARGINAL_DRAWS))
+        features = self._encoding.features(points)
+        new = self._novelty(features)
+        worth = marginals.log_ratio(points) + np.log(self._success(features) * new)
+        return self._enqueue_best(points, worth, new > 0.5, "marginals")
+
+    def _enqueue_improvement(self, fitted: Points) -> bool:
+        process, best = self._process(fitted)
         process = process.believing(self._encoding.features(self._waiting()))
-        points, features = self._pool.points, self._pool.features
-        if slot == "marginals":
-            points = self._canonical(sample_marginals(self._history.points[fitted], self._points.counts, self._rng, 60))
-            features = self._encoding.features(points)
-        success, new = self._success(features), self._novelty(features)
-        if slot == "improvement":
-            worth = expected_improvement(*process.predict(features), best) * success * new
-        elif slot == "parzen":
-            worth = self._pool.parzen.log_ratio(points) + np.log(success * new)
-        else:
-            mean, deviation = process.predict(features)
-            worth = deviation - mean + np.log(success * new)
-        return self._enqueue_best(points, worth, new > 0.5, slot)
+        features = self._pool.features
+        new = self._novelty(features)
+        worth = expected_improvement(*process.predict(features), best) * self._success(features) * new
+        return self._enqueue_best(self._pool.points, worth, new > 0.5, "improvement")
 
     def _enqueue_best(self, points: Points, worth: Floats, preferred: NDArray[np.bool_], slot: str) -> bool:
         ranked = np.lexsort((-worth, ~preferred))
@@ -195,12 +197,10 @@ class Ga:
     def _make_pool(self, points: Points, process: GaussianProcess, best: float) -> _Pool:
         """About 360 canonical points, and what local search finds from the best four; ``points`` are best first."""
         counts, rng, elite = self._points.counts, self._rng, points[:_ELITE]
-        parzen = Parzen(points, counts)
         relevance = np.exp(self._hyper.log_weights)
         pool = self._canonical(
             np.vstack([
-                sample_marginals(points, counts, rng, 110),
-                parzen.sample(rng, 60),
+                Marginals(points, counts).sample(rng, 170),
                 mutate(crossover(elite, rng, 90), counts, rng),
                 mutate(elite[rng.integers(len(elite), size=80)], counts, rng, relevance),
                 self._points.draw(rng, 20),
@@ -215,7 +215,7 @@ class Ga:
             features = np.vstack([features, self._encoding.features(around)])
             found = expected_improvement(*process.predict(features[-len(around) :]), best)
             improvement = np.concatenate([improvement, found])
-        return _Pool(pool, features, parzen)
+        return _Pool(pool, features)
 
     def _canonical(self, points: Points) -> Points:
         return self._points.canonical(points, self._rng)
