@@ -1,7 +1,7 @@
 """What a short search is worth on a kernel that it was not designed for: the default engine on a small budget against
 random search on a large one. Compared are the gains as proven on fresh samples, never the searches' own scores.
 
-    python bench/unseen_kernel.py [--seeds 3] [--budget 60] [--random-budget 400]
+    python bench/unseen_kernel.py [--seeds 3] [--budget 60] [--random-budget 400] [--kernel bench/kernels_later]
 """
 
 import argparse
@@ -46,13 +46,14 @@ def main() -> None:
         "--budget", type=int, default=60, help="the default engine's evaluations (default: %(default)s)"
     )
     parser.add_argument("--random-budget", type=int, default=400, help="of random search (default: %(default)s)")
+    parser.add_argument("--kernel", type=Path, default=KERNELS, help="folder of its source and its test")
     asked = parser.parse_args()
     print(describe())
     print(f"{'seed':>4}  {'engine':<8}{'evaluations':>12}{'seconds':>9}  {'verdict':<10}proven speed-up")
     shares = []
     for seed in range(asked.seeds):
-        found = search(seed, [f"--tune-budget={asked.budget}"])
-        floor = search(seed, ["--tune-engine=random", f"--tune-budget={asked.random_budget}"])
+        found = search(asked.kernel, seed, [f"--tune-budget={asked.budget}"])
+        floor = search(asked.kernel, seed, ["--tune-engine=random", f"--tune-budget={asked.random_budget}"])
         for outcome in (found, floor):
             print(row(seed, outcome), flush=True)
         if floor.gain > 0:
@@ -62,11 +63,11 @@ def main() -> None:
         print(f"median of {len(shares)} seeds: {statistics.median(shares):.2f}")
 
 
-def search(seed: int, options: Sequence[str]) -> Outcome:
-    """Tune a fresh copy of the kernel, so that no journal or artifact of another search helps."""
+def search(kernel: Path, seed: int, options: Sequence[str]) -> Outcome:
+    """Tune a fresh copy of the kernel in the folder, so that no journal or artifact of another search helps."""
     with tempfile.TemporaryDirectory() as folder:
         project = Path(folder) / "project"
-        shutil.copytree(KERNELS, project, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(kernel, project, ignore=shutil.ignore_patterns("__pycache__"))
         (project / "pytest.ini").touch()
         report = Path(folder) / "report.json"
         command = [sys.executable, "-m", "pytest", "--tune", f"--tune-seed={seed}", f"--acf-report={report}", *options]
