@@ -104,14 +104,8 @@ _CLANG_CHOICES: _Choices = {
     "-falign-functions=": (16, 32, 64),
 }
 _CLANG_SWITCHES = (
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    "-fno-signed-zeros",
-    "-fassociative-math",
-    "-freciprocal-math",
-    "-ffinite-math-only",
+    *_RELAXED_MATHS,
     "-fapprox-func",
-    "-funsafe-math-optimizations",
     "-fno-vectorize",
     "-fno-slp-vectorize",
     "-funroll-loops",
