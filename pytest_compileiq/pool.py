@@ -136,7 +136,8 @@ class Pool:
 
     def _entered(self, number: int, subject: Subject) -> Worker:
         worker = self._started(number)
-        worker.enter(subject.nodeid, pack_resolved(subject.resolved))
+        if worker.inside != subject.nodeid:
+            worker.enter(subject.nodeid, pack_resolved(subject.resolved))
         return worker
 
     def _started(self, number: int) -> Worker:

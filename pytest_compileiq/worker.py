@@ -138,8 +138,6 @@ class Worker:
         Raises:
             WorkerDied: the set-up failed (kind ``wrong``, saying how) or ended the process.
         """
-        if self.inside == nodeid:
-            return
         self.wait_ready()
         self.leave()
         self._send({"do": "enter", "nodeid": nodeid, "given": dict(given)})

@@ -28,6 +28,14 @@ from pytest_compileiq import Cc, literal, minimize
 def test_triple(acf):
     assert acf.build().load().triple(2) == 6
 """
+UNPICKLABLE = """\
+class Unpicklable(Cc):
+    def resolve(self, place):
+        resolved = super().resolve(place)
+        object.__setattr__(resolved, "hook", lambda: None)
+        return resolved
+
+"""
 
 
 def test_one_process_asks_the_compiler_what_it_is_and_a_killed_one_leaves_no_file(project, tmp_path, monkeypatch):
@@ -43,3 +51,17 @@ def test_one_process_asks_the_compiler_what_it_is_and_a_killed_one_leaves_no_fil
     assert len(set((made.root / "asked").read_text().split())) == 1  # not the worker too
     assert (made.root / "where").read_text().startswith(str(temporary) + os.sep)
     assert not [one for one in temporary.rglob("*") if one.suffix != ".lock"]
+
+
+def test_a_worker_finds_the_compiler_itself_where_what_was_found_cannot_be_handed_over(project):
+    own = TEST_PY.replace("@pytest", UNPICKLABLE + "@pytest", 1).replace('Cc("triple', 'Unpicklable("triple')
+    made = project(
+        {
+            "triple.c": KERNEL_C,
+            "compiler": COMPILER,
+            "test_triple.py": own.replace('"-funroll-loops"', '"-fomit-frame-pointer"'),
+        }
+    )
+    (made.root / "compiler").chmod(0o755)
+    made.pytest("--tune", "--tune-budget=4", code=0)
+    assert len(set((made.root / "asked").read_text().split())) == 2
