@@ -316,7 +316,7 @@ def serve(
             "ok": False,
             "arm": "tuned",
             "kind": "crash",
-            "reason": f"left {len(left)} process(es) running",
+            "reason": f"left {len(left)} process(es) behind",
             "poisoned": True,
         }
     return answer
@@ -354,7 +354,7 @@ def unpack_controls(packed: Mapping[str, Any] | None) -> ControlsFile | None:
 
 
 def _children() -> set[int]:
-    """Processes whose parent is this one, zombies too; empty where /proc is not."""
+    """Processes whose parent is this one, orphans that it adopted and zombies too; empty where /proc is not."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:  # as of most bodies: there is no need to look at every process

@@ -25,7 +25,7 @@ from pytest_compileiq import watchdog
 from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.watchdog import RUN_TOKEN_VARIABLE
 
-__all__ = ["RUN_TOKEN_VARIABLE", "TAIL_BYTES", "Finished", "Guard", "run", "stray_children"]
+__all__ = ["RUN_TOKEN_VARIABLE", "TAIL_BYTES", "Finished", "Guard", "run"]
 
 TAIL_BYTES = 64 * 1024
 
@@ -149,19 +149,9 @@ def _has_ended(pid: int) -> bool:
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-# Sessions that run() has under way: another thread's builds are no strays. One starts while nobody looks.
+# Sessions that run() has under way: a sweep spares another thread's builds, of which none starts meanwhile.
 _running: set[int] = set()
 _starting = threading.Lock()
-
-
-def stray_children(token: str, exclude: set[int]) -> list[int]:
-    """Live processes started under the guard of ``token``, without ``exclude`` and what ``run`` has under way.
-
-    Empty elsewhere than on Linux.
-    """
-    with _starting:
-        return sorted(watchdog.not_in(_running, set(watchdog.carriers(token)) - exclude))
-
 
 # The tokens of this process's open guards, innermost last: builds run on threads, far from whoever holds the guard.
 _open_tokens: list[str] = []
@@ -197,9 +187,10 @@ class Guard:
         """This process's environment with the token in it."""
         return {**os.environ, RUN_TOKEN_VARIABLE: self.token}
 
-    def sweep(self, spare: Collection[int] = frozenset()) -> list[int]:
-        """Kill what was started under this guard, but ``spare`` and what ``run`` has under way; returns their ids."""
-        return watchdog.kill_carriers(self.token, {os.getpid(), *spare}, _running)
+    def sweep(self, sessions: Collection[int] = frozenset()) -> list[int]:
+        """Kill what was started under this guard, but ``sessions`` and what ``run`` has under way; return the ids."""
+        with _starting:
+            return watchdog.kill_carriers(self.token, {os.getpid()}, {*_running, *sessions})
 
     def close(self) -> None:
         """Sweep, have the folder removed, and end the watchdog. Closing twice does nothing more."""

@@ -9,6 +9,7 @@ the user's terminal; its progress is a time in shared memory, so that a watcher 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import mmap
 import os
@@ -29,6 +30,7 @@ MAX_PRINTED_BYTES = 8 * 1024 * 1024
 START_TIMEOUT_S = 600.0
 _EXIT_TIMEOUT_S = 10.0
 _POLL_S = 0.05
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _DROPPED_OPTIONS = (
     "basetemp", "keyword", "markexpr", "lf", "failedfirst", "newfirst", "cacheclear", "stepwise", "deselect", "xmlpath",
     "tune", "tune_new_only", "tune_stale_only", "tune_fresh", "tune_from", "acf_calibrate", "acf_report", "acf_html",
@@ -353,6 +355,7 @@ def main() -> int:
 
     channel = Channel(*map(int, sys.argv[1:4]))
     threading.Thread(target=_die_with_parent, args=(os.getppid(),), daemon=True).start()
+    _adopt_orphans()
     start = channel.receive()
     os.chdir(start["cwd"])
     sys.path[:] = start["sys_path"]
@@ -367,6 +370,15 @@ def main() -> int:
     except Exception as error:
         channel.send({"event": "failed", "reason": f"{type(error).__name__}: {error}"[:400]})
         return 1
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of every orphan below, so that whatever a kernel leaves behind is a child.
+
+    A daemon that forked twice would else be found by reading the environment of all processes of the machine alone.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _die_with_parent(parent: int) -> None:

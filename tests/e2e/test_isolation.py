@@ -50,9 +50,9 @@ HOSTILE = {
         "wrong",
         "printed more than",
     ),
-    "forks": ("if (fork() == 0) { sleep(600); }", "crash", "running"),
-    "forks a daemon": ("if (fork() == 0) { setsid(); if (fork() == 0) sleep(600); _exit(0); }", "crash", "running"),
-    "forks and returns": ("fork();", "crash", "running"),
+    "forks": ("if (fork() == 0) { sleep(600); }", "crash", "behind"),
+    "forks a daemon": ("if (fork() == 0) { setsid(); if (fork() == 0) sleep(600); _exit(0); }", "crash", "behind"),
+    "forks and returns": ("fork();", "crash", "behind"),
     "answers wrongly": ("return 0;", "wrong", "assert 0 == 42"),
 }
 
@@ -71,6 +71,29 @@ def test_a_hostile_candidate_is_one_typed_invalid_evaluation(project, what):
     metadata = tomllib.loads(made.one("acf/kernel/*.toml").read_text())
     assert metadata["outcome"] == "baseline"
     assert metadata["search"]["invalid"] == 1
+
+
+SERVER_PY = """\
+import subprocess
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def server():
+    with subprocess.Popen(["sleep", "600"]) as started:
+        yield started
+        started.kill()
+"""
+
+
+def test_what_a_fixture_started_is_not_left_behind_by_a_candidate(project):
+    test = TEST_PY.replace("def test_kernel(acf):", "def test_kernel(acf, server):\n    assert server.poll() is None")
+    code = KERNEL_C % HOSTILE["forks a daemon"][0]
+    made = project({"kernel.c": code, "test_kernel.py": test, "conftest.py": SERVER_PY})
+    output = made.pytest("--tune", "--tune-budget=4", "--tune-engine=random", code=0)
+    assert "invalid (crash)" in output and "behind" in output
+    assert tomllib.loads(made.one("acf/kernel/*.toml").read_text())["search"]["invalid"] == 1
 
 
 CONFTEST_PY = """\

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.errors import EnvironmentFault
-from pytest_compileiq.process import RUN_TOKEN_VARIABLE, Guard, run, stray_children
+from pytest_compileiq.process import RUN_TOKEN_VARIABLE, Guard, run
 from pytest_compileiq.watchdog import carriers, of_each_process
 
 linux_only = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
@@ -128,10 +128,9 @@ DOUBLE_FORK = "import os, time\nif os.fork() == 0:\n os.setsid()\n if os.fork() 
 def test_a_guard_finds_and_ends_what_forked_away_and_left_the_session(tmp_path: Path) -> None:
     with Guard(tmp_path) as guard:
         run(python(DOUBLE_FORK), timeout_s=PATIENCE_S)
-        assert wait_until(lambda: len(stray_children(guard.token, set())) == 1)
-        [stray] = stray_children(guard.token, set())
-        assert stray_children(guard.token, {stray}) == []
-        assert guard.sweep({stray}) == []
+        assert wait_until(lambda: len(carriers(guard.token)) == 1)
+        [stray] = carriers(guard.token)
+        assert guard.sweep({os.getsid(stray)}) == []
         assert is_alive(stray)
         assert guard.sweep() == [stray]
         assert not is_alive(stray)
@@ -139,22 +138,21 @@ def test_a_guard_finds_and_ends_what_forked_away_and_left_the_session(tmp_path: 
 
 
 @linux_only
-def test_what_another_thread_runs_is_neither_a_stray_nor_swept(tmp_path: Path) -> None:
+def test_what_another_thread_runs_is_not_swept(tmp_path: Path) -> None:
     script = "import subprocess, sys; sys.exit(subprocess.run(['sleep', '0.5']).returncode)"
     with Guard(tmp_path) as guard, ThreadPoolExecutor(1) as pool:
         builds = pool.submit(run, python(script), timeout_s=PATIENCE_S)
         assert wait_until(lambda: len(carriers(guard.token)) == 2)
-        assert stray_children(guard.token, set()) == []
         assert guard.sweep() == []
         assert builds.result().returncode == 0
 
 
 @linux_only
-def test_closing_a_guard_leaves_neither_strays_nor_the_watchdog(tmp_path: Path) -> None:
+def test_closing_a_guard_leaves_nothing_running(tmp_path: Path) -> None:
     with Guard(tmp_path) as guard:
         run(python(DOUBLE_FORK), timeout_s=PATIENCE_S)
-        assert wait_until(lambda: stray_children(guard.token, set()) != [])
-    assert stray_children(guard.token, set()) == []
+        assert wait_until(lambda: carriers(guard.token) != [])
+    assert carriers(guard.token) == []
     guard.close()
 
 
@@ -224,8 +222,8 @@ def test_killing_the_parent_outright_leaves_neither_processes_nor_files(tmp_path
     try:
         assert parent.stdout is not None
         token = parent.stdout.readline().strip()
-        assert wait_until(lambda: len(stray_children(token, set())) == 2)  # the forked-away one and the sleeper
+        assert wait_until(lambda: len(carriers(token)) == 2)  # the forked-away one and the sleeper
     finally:
         parent.kill()
         parent.communicate()
-    assert wait_until(lambda: stray_children(token, set()) == [] and not (tmp_path / "run").exists())
+    assert wait_until(lambda: carriers(token) == [] and not (tmp_path / "run").exists())
