@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from types import FrameType
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from pytest_compileiq.artifact import Withdrawn
 from pytest_compileiq.builds import BuildQueue, changed_beyond
@@ -280,12 +282,19 @@ class Search:
         return Evaluated(told.scores, told.failure, reason, told.duplicate, digest, samples, self.tally.seconds)
 
 
-def _one_thread() -> threadpool_limits:
+def _one_thread() -> AbstractContextManager[object]:
     """An engine's linear algebra on one thread: its small matrices gain little from more, which wait by spinning.
 
     Beside compilers on every core that took as long as the compilers.
     """
-    return threadpool_limits(limits=1, user_api="blas")
+    limited: AbstractContextManager[object] = _libraries(len(sys.modules)).limit(limits=1, user_api="blas")
+    return limited
+
+
+@lru_cache(maxsize=1)
+def _libraries(_modules: int) -> ThreadpoolController:
+    """The libraries that have threads of their own: dear to look for, and only an import brings one more."""
+    return ThreadpoolController()
 
 
 @contextmanager

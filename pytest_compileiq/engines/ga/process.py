@@ -7,10 +7,10 @@ its gradient 5.9. Expected improvement: Jones, Schonlau & Welch, J. Global Optim
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
 
 import numpy as np
-import scipy  # its parts are imported when first used, which a short search never does
 
 from pytest_compileiq.engines.ga.encoding import Encoding, Floats, distances
 
@@ -43,8 +43,9 @@ class GaussianProcess:
         self.hyper = hyper
         self._weights = encoding.weights(np.exp(hyper.log_weights))
         self._signal = self._correlation(features, features)
-        self._factor = _cholesky(self._signal + self._noise(len(scores)))
-        self._alpha = scipy.linalg.cho_solve((self._factor, True), scores, check_finite=False)
+        # The noise keeps the matrix far from singular, and the gradient needs the whole inverse: so no factor.
+        self._inverse = np.linalg.inv(self._signal + self._noise(len(scores)))
+        self._alpha = self._inverse @ scores
         self._variance = max(float(scores @ self._alpha) / max(len(scores), 1), 1e-12)
 
     def improved(self) -> GaussianProcess:
@@ -56,9 +57,7 @@ class GaussianProcess:
 
     def _step(self) -> Hyper:
         """One normalised gradient step of log evidence plus log prior."""
-        count = len(self._scores)
-        inverse = scipy.linalg.cho_solve((self._factor, True), np.eye(count), check_finite=False)
-        excess = np.outer(self._alpha, self._alpha) / self._variance - inverse
+        excess = np.outer(self._alpha, self._alpha) / self._variance - self._inverse
         pull = excess * self._signal
         by_feature = 2 * self._features.T @ pull.sum(axis=1) - 2 * np.einsum(
             "if,if->f", self._features, pull @ self._features
@@ -80,26 +79,27 @@ class GaussianProcess:
     def predict(self, features: Floats) -> tuple[Floats, Floats]:
         """Mean and standard deviation of the noise-free score: (m, F) → (m,), (m,)."""
         cross = self._correlation(features, self._features)
-        half = self._solved(cross.T)
-        variance = np.maximum(1 - np.einsum("ij,ij->j", half, half), 1e-10)
+        variance = np.maximum(1 - np.einsum("ij,ij->i", cross @ self._inverse, cross), 1e-10)
         return cross @ self._alpha, np.sqrt(variance * self._variance)
 
     def believing(self, features: Floats) -> GaussianProcess:
         """The process with its own predictions taken for more points (k, F): kriging believer.
 
-        They leave every mean as it is, so that the factor alone grows, by a block.
+        They leave every mean as it is, so that the inverse alone grows, by a block.
 
         Ginsbourger, Le Riche & Carraro, "Kriging is well-suited to parallelize optimization" (2010), section 3.2.
         """
         count = len(features)
         if count == 0:
             return self
-        side = self._solved(self._correlation(self._features, features))
-        corner = _cholesky(self._correlation(features, features) + self._noise(count) - side.T @ side)
+        cross = self._correlation(self._features, features)
+        side = self._inverse @ cross
+        corner = np.linalg.inv(self._correlation(features, features) + self._noise(count) - cross.T @ side)
         believer = copy.copy(self)
         believer._features = np.vstack([self._features, features])
         believer._alpha = np.append(self._alpha, np.zeros(count))
-        believer._factor = np.block([[self._factor, np.zeros_like(side)], [side.T, corner]])
+        shift = side @ corner
+        believer._inverse = np.block([[self._inverse + shift @ side.T, -shift], [-shift.T, corner]])
         return believer
 
     def _correlation(self, left: Floats, right: Floats) -> Floats:
@@ -108,16 +108,9 @@ class GaussianProcess:
     def _noise(self, count: int) -> Floats:
         return np.asarray((np.exp(self.hyper.log_noise) + 1e-8) * np.eye(count))
 
-    def _solved(self, right: Floats) -> Floats:
-        return np.asarray(scipy.linalg.solve_triangular(self._factor, right, lower=True, check_finite=False))
-
-
-def _cholesky(matrix: Floats) -> Floats:
-    """The lower factor."""
-    return np.asarray(scipy.linalg.cholesky(matrix, lower=True, check_finite=False))
-
 
 def expected_improvement(mean: Floats, deviation: Floats, best: float) -> Floats:
     """Of minimising below ``best``: (m,), (m,) → (m,)."""
     z = (best - mean) / deviation
-    return np.asarray((best - mean) * scipy.special.ndtr(z) + deviation * np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi))
+    below = 0.5 * np.array([math.erfc(-one / math.sqrt(2)) for one in z.tolist()])
+    return np.asarray((best - mean) * below + deviation * np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi))
