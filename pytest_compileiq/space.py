@@ -221,9 +221,16 @@ class Space:
     def _size_of(self, index: int) -> int:
         gene = self.genes[index]
         if gene.kind == "switch":
-            inside = math.prod(self._size_of(child) for child, other in enumerate(self.genes) if other.parent == index)
-            return 1 + inside
+            inside = math.prod(map(self._size_of, self._members[index]))
+            empty = all(self.genes[member].knockout_prob > 0 for member in self._members[index])
+            return inside if empty else 1 + inside  # an empty group is one that is off
         return len(gene.values) + (gene.knockout_prob > 0)
+
+    @cached_property
+    def _members(self) -> dict[int, list[int]]:
+        """Group → the genes right inside."""
+        groups = [number for number, gene in enumerate(self.genes) if gene.kind == "switch"]
+        return {group: [child for child, gene in enumerate(self.genes) if gene.parent == group] for group in groups}
 
     @cached_property
     def digest(self) -> str:
@@ -236,11 +243,14 @@ class Space:
         return hashlib.sha256(json.dumps(text, separators=(",", ":")).encode()).hexdigest()
 
     def canonical(self, point: Sequence[int]) -> Point:
-        """The point with everything inactive off."""
+        """The point with everything inactive off, and every group that has nothing on inside."""
         result: list[int] = []
         for gene, index in zip(self.genes, point, strict=True):
             active = gene.parent is None or result[gene.parent] != OFF
             result.append(int(index) if active else OFF)
+        for group, members in reversed(self._members.items()):
+            if all(result[member] == OFF for member in members):
+                result[group] = OFF
         return tuple(result)
 
     def knobs(self, point: Sequence[int]) -> dict[str, KnobValue]:
@@ -292,17 +302,12 @@ class Space:
         options = [
             ([OFF] if gene.knockout_prob > 0 else []) + list(builtins.range(len(gene.values))) for gene in self.genes
         ]
+        firsts = [indices[0] for indices in options]
         for point in itertools.product(*options):
-            if self.canonical(point) == self._least(point):
-                yield point
-
-    def _least(self, point: Point) -> Point:
-        """``point`` itself when what is inactive is at its first option, so that each knob set comes once."""
-        canonical = self.canonical(point)
-        inactive = [gene.parent is not None and canonical[gene.parent] == OFF for gene in self.genes]
-        firsts = [OFF if gene.knockout_prob > 0 else 0 for gene in self.genes]
-        kept = all(index == first for index, first, idle in zip(point, firsts, inactive, strict=True) if idle)
-        return canonical if kept else ()
+            canonical = self.canonical(point)
+            # What is inactive is drawn from too: its first option stands for all, so that each knob set comes once.
+            if all(index in (known, first) for index, known, first in zip(point, canonical, firsts, strict=True)):
+                yield canonical
 
 
 def _add_genes(genes: list[Gene], mapping: Mapping[str, Any], parent: int | None) -> None:

@@ -58,7 +58,4 @@ def _points(brief: Brief) -> Iterator[Point]:
     space = brief.space
     seeds = dict.fromkeys(brief.seed_points())
     yield from seeds
-    for point in map(space.canonical, space.points()):
-        # A group that is on with nothing on inside is the group off: the same knobs, asked once.
-        if point not in seeds and point == space.point(space.knobs(point)):
-            yield point
+    yield from (point for point in space.points() if point not in seeds)
