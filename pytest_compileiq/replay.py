@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from pytest_compileiq.artifact import Artifact, Claim
 from pytest_compileiq.builds import changed_beyond
 from pytest_compileiq.config import Settings
-from pytest_compileiq.errors import BuildError, EnvironmentFault, SchemaTooNew, StoreError
+from pytest_compileiq.errors import BuildError
 from pytest_compileiq.evaluate import ArmFailure, check_body
 from pytest_compileiq.fixture import Acf
+from pytest_compileiq.integrity import RETUNE, Integrity, Stop
 from pytest_compileiq.model import BuildResult, ControlsFile
 from pytest_compileiq.pool import EvaluationFailed, Pool
 from pytest_compileiq.report.model import Check, ItemReport
-from pytest_compileiq.rules.staleness import Effect, Finding, choose, judge
-from pytest_compileiq.store import Store
+from pytest_compileiq.rules.staleness import Effect, Finding, judge
 from pytest_compileiq.subject import Subject
 from pytest_compileiq.timing.registry import find_device_or_none
 from pytest_compileiq.vcs import commits_touching
@@ -25,19 +25,7 @@ if TYPE_CHECKING:
     from pytest_compileiq.rules.gate import Decision
 
 Body = Callable[[Acf], None]
-_RETUNE = "if the change is meant, run: pytest --tune {nodeid}"
 _REPROVE = "if the controls are still wanted, run: pytest --tune --tune-budget=0 {nodeid}"
-
-
-class Stop(Exception):
-    """Ends the replay with a verdict that is not a pass."""
-
-    def __init__(self, verdict: str, message: str, remedy: str, *, cause: BaseException | None = None) -> None:
-        super().__init__(message)
-        self.verdict = verdict
-        self.message = message
-        self.remedy = remedy
-        self.cause = cause
 
 
 @dataclass
@@ -46,7 +34,7 @@ class Replay:
 
     subject: Subject
     settings: Settings
-    store: Store
+    integrity: Integrity
     body: Body
     pool: Callable[[], Pool]
     checks: list[Check] = field(default_factory=list)
@@ -57,7 +45,7 @@ class Replay:
         if self.settings.check == "off":
             return self._baseline_only("UNCHECKED", "nothing was read: --acf-check=off")
         try:
-            artifact = self._read()
+            artifact = self.integrity.read()
             if artifact.outcome == "retired":  # it claims nothing, so nothing of it can be stale
                 return self._baseline_only("RETIRED", f"withdrawn: {artifact.reason}")
             return self._replay(artifact), None
@@ -67,104 +55,27 @@ class Replay:
     def why_current(self) -> str | None:
         """Why no new search is needed: the artifact is read, built and compared; None when it is stale or withdrawn."""
         try:
-            artifact = self._read()
+            artifact = self.integrity.read()
             if artifact.outcome == "retired":
                 return None
-            controls = self._controls(artifact)
+            controls = self.integrity.controls(artifact)
             self._judge_staleness(artifact, *self._rebuild(artifact, controls))
         except Stop as stop:
             return stop.message if stop.verdict == "NO DEVICE" else None
         return f"{self.subject.name} still holds for {artifact.target}"
 
     def _replay(self, artifact: Artifact) -> ItemReport:
-        controls = self._controls(artifact)
+        controls = self.integrity.controls(artifact)
+        if controls is not None:
+            self._passed("integrity", f"sha256 {controls.sha256[:8]}")
         baseline, tuned = self._rebuild(artifact, controls)
         self._judge_staleness(artifact, baseline, tuned)
         self._correct(controls, baseline, tuned)
         if controls is None or tuned is None:
             return self._report("BASELINE", artifact.reason or "nothing was found to beat the defaults", artifact)
-        self._recompute_claims(artifact, baseline, tuned)
+        self.integrity.recompute_claims(artifact, baseline, tuned)
+        self._passed("claim", f"{len(artifact.claims)} recomputed from the committed samples")
         return self._gate(artifact, controls)
-
-    # ── read and verify ──────────────────────────────────────────────────────────────────────────────────────────
-
-    def _read(self) -> Artifact:
-        subject = self.subject
-        choice = choose(self.store.targets(subject.name), subject.resolved.target, subject.resolved.architecture)
-        if choice.kind == "missing":
-            raise Stop(
-                "MISSING",
-                f"{self.store.root.name}/{subject.name}/ holds no artifact: {choice.message}",
-                f"run: pytest --tune {subject.nodeid}",
-            )
-        if choice.kind == "other-compiler":
-            raise Stop(
-                "STALE", choice.message + self._refusal(choice.artifact_target), f"run: pytest --tune {subject.nodeid}"
-            )
-        if choice.kind == "other-architecture":
-            raise Stop(
-                "NO DEVICE",
-                choice.message,
-                f"run on that architecture, or tune for this one: pytest --tune {subject.nodeid}",
-            )
-        try:
-            artifact = self.store.read(subject.name, subject.resolved.target)
-        except SchemaTooNew as error:
-            raise Stop("CORRUPT", str(error), "pip install -U pytest-compileiq") from error
-        except StoreError as error:
-            raise self._corrupt(error) from error
-        if artifact.target != subject.resolved.target:
-            raise self._corrupt(
-                f"{self.store.metadata_path(subject.name, subject.resolved.target)} says target {artifact.target!r}"
-            )
-        if artifact.benchmark != subject.nodeid:
-            raise Stop(
-                "STALE",
-                f"the artifact {subject.name!r} was made for {artifact.benchmark}, and this test is {subject.nodeid}",
-                _RETUNE.format(nodeid=subject.nodeid),
-            )
-        return artifact
-
-    def _refusal(self, target: str | None) -> str:
-        """What this compiler says of controls that were made for another line of it."""
-        try:
-            artifact = self.store.read(self.subject.name, target or "")
-            if artifact.controls is None:
-                return ""
-            data = self.store.read_controls(self.subject.name, artifact)
-            controls = self.subject.resolved.parse(artifact.controls.kind, data, artifact.controls.knobs)
-            self.subject.builds.get(controls)
-        except StoreError:
-            return ""
-        except (BuildError, EnvironmentFault) as error:
-            return f"; {error}"
-        return "; it takes the committed controls, and nothing is proven of what it makes of them"
-
-    def _controls(self, artifact: Artifact) -> ControlsFile | None:
-        if artifact.outcome != "tuned" or artifact.controls is None:
-            return None
-        try:
-            data = self.store.read_controls(self.subject.name, artifact)
-            controls = self.subject.resolved.parse(artifact.controls.kind, data, artifact.controls.knobs)
-        except StoreError as error:
-            raise self._corrupt(error) from error
-        if reason := self.subject.why_outside(controls):
-            where = self.store.metadata_path(self.subject.name, artifact.target)
-            raise Stop(
-                "CORRUPT",
-                f"{where}: the committed controls are outside the space that the test declares: {reason}",
-                _RETUNE.format(nodeid=self.subject.nodeid),
-            )
-        self._passed("integrity", f"sha256 {controls.sha256[:8]}")
-        return controls
-
-    def _corrupt(self, error: object) -> Stop:
-        folder = f"{self.store.root.name}/{self.subject.name}"
-        return Stop(
-            "CORRUPT",
-            str(error),
-            f"restore it with git checkout -- {folder}, or tune anew: pytest --tune {self.subject.nodeid}",
-        )
 
     # ── rebuild and compare ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -179,7 +90,7 @@ class Replay:
             raise Stop(
                 "STALE",
                 f"the compiler no longer takes the committed controls: {error}",
-                _RETUNE.format(nodeid=self.subject.nodeid),
+                RETUNE.format(nodeid=self.subject.nodeid),
             ) from error
 
     def _judge_staleness(self, artifact: Artifact, baseline: BuildResult, tuned: BuildResult | None) -> None:
@@ -188,7 +99,7 @@ class Replay:
         self.notes += [finding.message for finding in findings if finding.effect is not Effect.STALE]
         if stale:
             only_benchmark = all(finding.field == "benchmark" for finding in stale)
-            remedy = (_REPROVE if only_benchmark and artifact.outcome == "tuned" else _RETUNE).format(
+            remedy = (_REPROVE if only_benchmark and artifact.outcome == "tuned" else RETUNE).format(
                 nodeid=self.subject.nodeid
             )
             raise Stop(
@@ -244,37 +155,6 @@ class Replay:
             )
 
     # ── claims and the gate ──────────────────────────────────────────────────────────────────────────────────────
-
-    def _recompute_claims(self, artifact: Artifact, baseline: BuildResult, tuned: BuildResult) -> None:
-        if not any(claim.kind in ("gain", "exact") for claim in artifact.claims):
-            raise self._corrupt(f"{self.store.metadata_path(self.subject.name, artifact.target)} claims no gain")
-        known = {workload.name for workload in self.subject.spec.workloads}
-        metrics = {objective.metric for objective in self.subject.spec.objectives}
-        for claim in artifact.claims:
-            if claim.workload not in known or claim.objective not in metrics:
-                raise self._corrupt(
-                    f"a claim is about {claim.workload}/{claim.objective}, which this test does not have"
-                )
-            try:
-                self._recompute(artifact, claim, baseline, tuned)
-            except StoreError as error:
-                raise self._corrupt(error) from error
-        self._passed("claim", f"{len(artifact.claims)} recomputed from the committed samples")
-
-    def _recompute(self, artifact: Artifact, claim: Claim, baseline: BuildResult, tuned: BuildResult) -> None:
-        if claim.kind != "exact":
-            from pytest_compileiq.rules.recompute import recompute  # heavy: numpy, which exact claims do without
-
-            rows = self.store.read_samples(self.subject.name, artifact, claim)
-            direction = self.subject.direction(claim.objective)
-            recompute(claim, rows, thresholds=self.subject.spec.thresholds, direction=direction)
-            return
-        found = baseline.metrics.get(claim.objective), tuned.metrics.get(claim.objective)
-        if found != (claim.baseline_value, claim.tuned_value):
-            raise StoreError(
-                f"the claim says {claim.objective} {claim.baseline_value} → {claim.tuned_value}; "
-                f"the builds give {found[0]} → {found[1]}"
-            )
 
     def _gate(self, artifact: Artifact, controls: ControlsFile) -> ItemReport:
         claims = [claim for claim in artifact.claims if claim.kind != "exact"]
@@ -333,7 +213,7 @@ class Replay:
             raise Stop(
                 verdict,
                 f"the {failure.arm or 'measured'} arm failed while it was measured ({failure.kind}): {failure.reason}",
-                _RETUNE.format(nodeid=nodeid),
+                RETUNE.format(nodeid=nodeid),
             ) from failure
         if decision.verdict is not Verdict.PROVEN:
             remedy = (

@@ -13,10 +13,11 @@ import pytest
 from pytest_compileiq.config import Settings
 from pytest_compileiq.errors import CompileIQError
 from pytest_compileiq.evaluate import body_of
+from pytest_compileiq.integrity import Integrity
 from pytest_compileiq.marker import read_marker
 from pytest_compileiq.pool import Pool
 from pytest_compileiq.process import Guard
-from pytest_compileiq.replay import Replay
+from pytest_compileiq.replay import Body, Replay
 from pytest_compileiq.report import github, junit
 from pytest_compileiq.report.html import write_html
 from pytest_compileiq.report.json import write_json
@@ -84,9 +85,8 @@ class Session:
         subject = self._subject(item)
         if self.settings.calibrate:
             return self._calibrate(item, subject, self.settings.calibrate)
-        replay = Replay(subject, self.settings, self.store, body_of(item), self._get_pool)
         try:
-            report, cause = replay.run()
+            report, cause = self._replay_of(subject, body_of(item)).run()
         except CompileIQError as error:
             raise failure(f"{item.nodeid}: {error}") from None
         self._keep(item, report)
@@ -138,7 +138,10 @@ class Session:
         """Why the subject's artifact needs no new search, or None when it does."""
         if not self.store.targets(subject.name):
             return f"{subject.name} has no artifact; --tune-new-only tunes those"
-        return Replay(subject, self.settings, self.store, lambda acf: None, self._get_pool).why_current()
+        return self._replay_of(subject, lambda acf: None).why_current()
+
+    def _replay_of(self, subject: Subject, body: Body) -> Replay:
+        return Replay(subject, self.settings, Integrity(subject, self.store), body, self._get_pool)
 
     def _subject(self, item: pytest.Item) -> Subject:
         try:

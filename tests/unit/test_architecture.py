@@ -45,6 +45,7 @@ LAYERS = (
             "record",
             "incumbent",
             "tune",
+            "integrity",
             "replay",
             "lifecycle",
             "doctor",

@@ -1,0 +1,155 @@
+"""What the store holds for one benchmark, read and checked: the artifact, its controls, its claims."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytest_compileiq.artifact import Artifact, Claim
+from pytest_compileiq.errors import BuildError, EnvironmentFault, SchemaTooNew, StoreError
+from pytest_compileiq.model import BuildResult, ControlsFile
+from pytest_compileiq.rules.staleness import choose
+from pytest_compileiq.store import Store
+from pytest_compileiq.subject import Subject
+
+RETUNE = "if the change is meant, run: pytest --tune {nodeid}"
+
+
+class Stop(Exception):
+    """Ends the replay with a verdict that is not a pass."""
+
+    def __init__(self, verdict: str, message: str, remedy: str, *, cause: BaseException | None = None) -> None:
+        super().__init__(message)
+        self.verdict = verdict
+        self.message = message
+        self.remedy = remedy
+        self.cause = cause
+
+
+@dataclass(frozen=True)
+class Integrity:
+    """Reads ``store`` for ``subject``, and trusts nothing of it."""
+
+    subject: Subject
+    store: Store
+
+    def read(self) -> Artifact:
+        """The artifact for this compiler and architecture.
+
+        Raises:
+            Stop: there is none, it is another's, or it cannot be read.
+        """
+        subject = self.subject
+        choice = choose(self.store.targets(subject.name), subject.resolved.target, subject.resolved.architecture)
+        if choice.kind == "missing":
+            raise Stop(
+                "MISSING",
+                f"{self.store.root.name}/{subject.name}/ holds no artifact: {choice.message}",
+                f"run: pytest --tune {subject.nodeid}",
+            )
+        if choice.kind == "other-compiler":
+            raise Stop(
+                "STALE", choice.message + self._refusal(choice.artifact_target), f"run: pytest --tune {subject.nodeid}"
+            )
+        if choice.kind == "other-architecture":
+            raise Stop(
+                "NO DEVICE",
+                choice.message,
+                f"run on that architecture, or tune for this one: pytest --tune {subject.nodeid}",
+            )
+        try:
+            artifact = self.store.read(subject.name, subject.resolved.target)
+        except SchemaTooNew as error:
+            raise Stop("CORRUPT", str(error), "pip install -U pytest-compileiq") from error
+        except StoreError as error:
+            raise self._corrupt(error) from error
+        if artifact.target != subject.resolved.target:
+            raise self._corrupt(
+                f"{self.store.metadata_path(subject.name, subject.resolved.target)} says target {artifact.target!r}"
+            )
+        if artifact.benchmark != subject.nodeid:
+            raise Stop(
+                "STALE",
+                f"the artifact {subject.name!r} was made for {artifact.benchmark}, and this test is {subject.nodeid}",
+                RETUNE.format(nodeid=subject.nodeid),
+            )
+        return artifact
+
+    def controls(self, artifact: Artifact) -> ControlsFile | None:
+        """The controls, checked byte for byte; None where there are none.
+
+        Raises:
+            Stop: they are not what the metadata says, or lie outside the space that the test declares.
+        """
+        if artifact.outcome != "tuned" or artifact.controls is None:
+            return None
+        try:
+            data = self.store.read_controls(self.subject.name, artifact)
+            controls = self.subject.resolved.parse(artifact.controls.kind, data, artifact.controls.knobs)
+        except StoreError as error:
+            raise self._corrupt(error) from error
+        if reason := self.subject.why_outside(controls):
+            where = self.store.metadata_path(self.subject.name, artifact.target)
+            raise Stop(
+                "CORRUPT",
+                f"{where}: the committed controls are outside the space that the test declares: {reason}",
+                RETUNE.format(nodeid=self.subject.nodeid),
+            )
+        return controls
+
+    def recompute_claims(self, artifact: Artifact, baseline: BuildResult, tuned: BuildResult) -> None:
+        """Compute every claim again from the committed samples, and the exact ones from the builds.
+
+        Raises:
+            Stop: a claim is not what they give.
+        """
+        if not any(claim.kind in ("gain", "exact") for claim in artifact.claims):
+            raise self._corrupt(f"{self.store.metadata_path(self.subject.name, artifact.target)} claims no gain")
+        known = {workload.name for workload in self.subject.spec.workloads}
+        metrics = {objective.metric for objective in self.subject.spec.objectives}
+        for claim in artifact.claims:
+            if claim.workload not in known or claim.objective not in metrics:
+                raise self._corrupt(
+                    f"a claim is about {claim.workload}/{claim.objective}, which this test does not have"
+                )
+            try:
+                self._recompute(artifact, claim, baseline, tuned)
+            except StoreError as error:
+                raise self._corrupt(error) from error
+
+    def _refusal(self, target: str | None) -> str:
+        """What this compiler says of controls that were made for another line of it."""
+        try:
+            artifact = self.store.read(self.subject.name, target or "")
+            if artifact.controls is None:
+                return ""
+            data = self.store.read_controls(self.subject.name, artifact)
+            controls = self.subject.resolved.parse(artifact.controls.kind, data, artifact.controls.knobs)
+            self.subject.builds.get(controls)
+        except StoreError:
+            return ""
+        except (BuildError, EnvironmentFault) as error:
+            return f"; {error}"
+        return "; it takes the committed controls, and nothing is proven of what it makes of them"
+
+    def _recompute(self, artifact: Artifact, claim: Claim, baseline: BuildResult, tuned: BuildResult) -> None:
+        if claim.kind != "exact":
+            from pytest_compileiq.rules.recompute import recompute  # heavy: numpy, which exact claims do without
+
+            rows = self.store.read_samples(self.subject.name, artifact, claim)
+            direction = self.subject.direction(claim.objective)
+            recompute(claim, rows, thresholds=self.subject.spec.thresholds, direction=direction)
+            return
+        found = baseline.metrics.get(claim.objective), tuned.metrics.get(claim.objective)
+        if found != (claim.baseline_value, claim.tuned_value):
+            raise StoreError(
+                f"the claim says {claim.objective} {claim.baseline_value} → {claim.tuned_value}; "
+                f"the builds give {found[0]} → {found[1]}"
+            )
+
+    def _corrupt(self, error: object) -> Stop:
+        folder = f"{self.store.root.name}/{self.subject.name}"
+        return Stop(
+            "CORRUPT",
+            str(error),
+            f"restore it with git checkout -- {folder}, or tune anew: pytest --tune {self.subject.nodeid}",
+        )
