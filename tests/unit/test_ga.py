@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.linalg
+import scipy.stats
 
 from pytest_compileiq.engines.base import Brief, Told
 from pytest_compileiq.engines.ga.encoding import Encoding, distances
@@ -11,6 +13,7 @@ from pytest_compileiq.engines.ga.history import KEPT, History
 from pytest_compileiq.engines.ga.marginals import Marginals
 from pytest_compileiq.engines.ga.novelty import novelty
 from pytest_compileiq.engines.ga.points import PointSpace
+from pytest_compileiq.engines.ga.process import GaussianProcess, Hyper, expected_improvement
 from pytest_compileiq.engines.ga.variation import mutate, neighbours
 from pytest_compileiq.engines.registry import make
 from pytest_compileiq.space import Space, choice, literal
@@ -151,3 +154,56 @@ def test_knobs_without_effect_do_not_use_up_the_budget():
         return len(seen)
 
     assert min(search(seed) for seed in range(3)) > 45  # of 100 evaluations; 256 machine codes exist
+
+
+def some_process(points: int, more: int) -> tuple[GaussianProcess, np.ndarray, np.ndarray, np.ndarray]:
+    """A process on ``points`` points, the features of these and ``more``, scores of all, and features to predict at."""
+    encoding, rng = Encoding.of(LARGE_SPACE), np.random.default_rng(6)
+    features = encoding.features(anything(LARGE_SPACE, points + more))
+    scores = rng.normal(size=points + more)
+    hyper = Hyper(rng.normal(-1.5, 0.5, size=len(LARGE_SPACE.genes)), float(np.log(0.1)))
+    process = GaussianProcess(encoding, features[:points], scores[:points], hyper)
+    return process, features, scores, encoding.features(PointSpace(LARGE_SPACE).draw(rng, 50))
+
+
+def test_a_process_predicts_as_the_textbook_does():
+    process, features, scores, asked = some_process(60, 0)
+    signal, cross = (np.exp(-distances(left, features, process.weights)) for left in (features, asked))
+    factor = scipy.linalg.cho_factor(signal + (0.1 + 1e-8) * np.eye(60))  # Rasmussen & Williams, algorithm 2.1
+    variance = scores @ scipy.linalg.cho_solve(factor, scores) / 60
+    explained = np.einsum("ij,ji->i", cross, scipy.linalg.cho_solve(factor, cross.T))
+    mean, deviation = process.predict(asked)
+    assert mean == pytest.approx(cross @ scipy.linalg.cho_solve(factor, scores), abs=1e-9)
+    assert deviation == pytest.approx(np.sqrt(variance * (1 - explained)), abs=1e-9)
+
+
+def test_a_process_that_took_points_in_is_one_made_with_them():
+    process, features, scores, asked = some_process(60, 9)
+    encoding = Encoding.of(LARGE_SPACE)
+    grown = process.believing(features[60:64]).believing(features[64:]).told(scores)
+    whole = GaussianProcess(encoding, features, scores, process.hyper)
+    assert np.allclose(grown.predict(asked), whole.predict(asked), atol=1e-9)
+    assert np.allclose(grown.improved_hyper().log_weights, whole.improved_hyper().log_weights, atol=1e-9)
+    assert process.believing(features[60:]).predict(asked)[0] == pytest.approx(process.predict(asked)[0], abs=1e-9)
+
+
+def test_a_step_of_the_hyperparameters_goes_up_the_evidence():
+    process, features, scores, _ = some_process(60, 0)
+    improved = GaussianProcess(Encoding.of(LARGE_SPACE), features, scores, process.improved_hyper())
+
+    def posterior(one: GaussianProcess) -> float:
+        noise, prior = np.exp(one.hyper.log_noise), Hyper.prior(len(LARGE_SPACE.genes))
+        matrix = np.exp(-distances(features, features, one.weights)) + (noise + 1e-8) * np.eye(60)
+        variance = scores @ np.linalg.solve(matrix, scores) / 60
+        evidence = scipy.stats.multivariate_normal(cov=variance * matrix).logpdf(scores)
+        weights = scipy.stats.norm(prior.log_weights, 1.2).logpdf(one.hyper.log_weights).sum()
+        return evidence + weights + scipy.stats.norm(np.log(0.05), 1).logpdf(one.hyper.log_noise)
+
+    assert posterior(improved) > posterior(process)
+
+
+def test_expected_improvement_is_the_mean_of_what_is_gained():
+    mean, deviation = np.array([-1.0, 0.0, 2.0]), np.array([0.5, 1.0, 2.0])
+    drawn = np.random.default_rng(7).normal(mean, deviation, size=(400_000, 3))
+    gained = np.maximum(-0.5 - drawn, 0).mean(axis=0)
+    assert expected_improvement(mean, deviation, -0.5) == pytest.approx(gained, rel=0.02)

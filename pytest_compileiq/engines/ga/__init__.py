@@ -4,7 +4,8 @@
 
     engine.py      ask and tell: the initial pool, then batches of four slots
     encoding.py    points → binary features, so that distances are matrix products
-    process.py     the Gaussian process and its expected improvement
+    surrogate.py   the Gaussian process of this search, and when it is fitted anew
+    process.py     a Gaussian process and its expected improvement
     marginals.py   the marginals of the best, and their ratio to those of the rest (TPE)
     variation.py   crossover, mutation, neighbours
     feasibility.py the probability that a candidate does not fail

@@ -2,8 +2,8 @@
 
 Two slots go to expected improvement of a Gaussian process over an evolutionary pool, and two to fresh draws by the
 marginals of the best, judged by their ratio to those of the rest: the one refines, the other keeps looking elsewhere.
-Every four candidates the process's hyperparameters and the pool are made anew; each slot is filled when it is asked
-for, by all that has been told until then, and what has been asked and not told is believed to be as predicted.
+Every four candidates the pool is made anew; each slot is filled when it is asked for, by all that has been told until
+then, and what has been asked and not told is believed to be as predicted.
 """
 
 from __future__ import annotations
@@ -11,24 +11,25 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pytest_compileiq.engines.base import Brief, Told
 from pytest_compileiq.engines.ga.encoding import Encoding, Floats, Points
-from pytest_compileiq.engines.ga.feasibility import success_probability
+from pytest_compileiq.engines.ga.feasibility import Feasibility
 from pytest_compileiq.engines.ga.history import KEPT, History
 from pytest_compileiq.engines.ga.marginals import Marginals
 from pytest_compileiq.engines.ga.novelty import novelty
 from pytest_compileiq.engines.ga.points import PointSpace
-from pytest_compileiq.engines.ga.process import GaussianProcess, Hyper, expected_improvement
+from pytest_compileiq.engines.ga.process import expected_improvement
+from pytest_compileiq.engines.ga.surrogate import Surrogate
 from pytest_compileiq.engines.ga.variation import crossover, mutate, neighbours
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import OFF, Point
 
-SLOTS = ("marginals", "improvement", "marginals", "improvement")
+_SLOTS = ("marginals", "improvement", "marginals", "improvement")
 
 _OPTIONS = {"pool_size": 16}
 _FEWEST_SCORED = 4
@@ -36,14 +37,16 @@ _ELITE = 20
 _LOCAL_STARTS, _LOCAL_ROUNDS, _LOCAL_SIZE = 4, 3, 12
 _DRAWS = 200
 _MARGINAL_DRAWS = 24
+_CHOICE = 128
 
 
 @dataclass(frozen=True)
 class _Pool:
-    """What the slots choose from, made once in four candidates: points (m, genes) and their features."""
+    """What the next four slots choose from: points (m, genes), their features, and which candidates hardly fail."""
 
     points: Points
     features: Floats
+    feasibility: Feasibility
 
 
 class Ga:
@@ -57,7 +60,7 @@ class Ga:
         self._history = History(self._encoding, brief.n_objectives)
         self._asked: set[Point] = set()
         self._pending: dict[Point, None] = {}
-        self._hyper = Hyper.prior(len(brief.space.genes))
+        self._surrogate = Surrogate(self._encoding, self._history, self._rng)
         self._slots: list[str] = []
         self._queue: deque[tuple[Point, str]] = deque()
         self._enqueue_initial(brief)
@@ -107,7 +110,7 @@ class Ga:
             genes = max(len(self._space.genes), 4)
             density = float(np.exp(self._rng.uniform(np.log(2 / genes), np.log(0.5)))) if sparse else None
             point = self._space.sample(self._rng, density)
-            if self._enqueue(self._space.point(self._space.knobs(point)), "random"):
+            if self._enqueue(point, "random"):
                 return True
         return False
 
@@ -131,61 +134,35 @@ class Ga:
     def _enqueue_modelled(self, fitted: Points) -> bool:
         """The next slot's choice; ``fitted`` are the points of the history to go by, best first."""
         if not self._slots:
-            process, best = self._process(fitted)
-            process = process.improved()
-            self._hyper = process.hyper
-            self._pool = self._make_pool(self._history.points[fitted], process, best)
-            self._slots = list(SLOTS)
+            self._surrogate.improve()
+            self._pool = self._make_pool(self._history.points[fitted])
+            self._slots = list(_SLOTS)
         slot = self._slots.pop(0)
-        return self._enqueue_marginal(fitted) if slot == "marginals" else self._enqueue_improvement(fitted)
+        return self._enqueue_marginal(fitted) if slot == "marginals" else self._enqueue_improvement()
 
     def _enqueue_marginal(self, fitted: Points) -> bool:
         marginals = Marginals(self._history.points[fitted], self._points.counts)
         points = self._canonical(marginals.sample(self._rng, _MARGINAL_DRAWS))
         features = self._encoding.features(points)
         new = self._novelty(features)
-        worth = marginals.log_ratio(points) + np.log(self._success(features) * new)
-        return self._enqueue_best(points, worth, new > 0.5, "marginals")
+        worth = marginals.log_ratio(points) + np.log(self._pool.feasibility.success(features) * new)
+        return self._enqueue_best(points, _best_first(worth, new), "marginals")
 
-    def _enqueue_improvement(self, fitted: Points) -> bool:
-        process, best = self._process(fitted)
+    def _enqueue_improvement(self) -> bool:
+        process, best = self._surrogate.informed()
         process = process.believing(self._encoding.features(self._waiting()))
         features = self._pool.features
         new = self._novelty(features)
-        worth = expected_improvement(*process.predict(features), best) * self._success(features) * new
-        return self._enqueue_best(self._pool.points, worth, new > 0.5, "improvement")
+        worth = expected_improvement(*process.predict(features), best) * self._pool.feasibility.success(features) * new
+        return self._enqueue_best(self._pool.points, _best_first(worth, new), "improvement")
 
-    def _enqueue_best(self, points: Points, worth: Floats, preferred: NDArray[np.bool_], slot: str) -> bool:
-        ranked = np.lexsort((-worth, ~preferred))
-        return any(self._enqueue(tuple(points[index].tolist()), slot) for index in ranked)
-
-    def _success(self, features: Floats) -> Floats:
-        told, failed = self._history.features[-KEPT:], self._history.failed[-KEPT:]
-        return success_probability(told, failed.astype(np.float64), features)
+    def _enqueue_best(self, points: Points, best_first: Points, slot: str) -> bool:
+        return any(self._enqueue(tuple(points[index].tolist()), slot) for index in best_first)
 
     def _novelty(self, features: Floats) -> Floats:
         built = ~self._history.failed[-KEPT:]
         told, duplicate = self._history.features[-KEPT:][built], self._history.duplicate[-KEPT:][built]
-        return novelty(told, duplicate, self._encoding.weights(np.exp(self._hyper.log_weights)), features)
-
-    def _process(self, fitted: Points) -> tuple[GaussianProcess, float]:
-        """The process on squashed and standardised scores, and the best of these."""
-        scores = self._scalars(self._history.scores[fitted])
-        middle = np.median(scores)
-        scale = max(float(middle - scores.min()), 1e-9)
-        squashed = np.where(scores > middle, middle + scale * np.log1p(np.maximum(scores - middle, 0) / scale), scores)
-        standard = (squashed - squashed.mean()) / max(float(squashed.std()), 1e-9)
-        process = GaussianProcess(self._encoding, self._history.features[fitted], standard, self._hyper)
-        return process, float(standard.min())
-
-    def _scalars(self, scores: Floats) -> Floats:
-        """One number a point: the score, or a random weighting of several normalised ones."""
-        if scores.shape[1] == 1:
-            return scores[:, 0]
-        low, high = scores.min(axis=0), scores.max(axis=0)
-        weights = self._rng.dirichlet(np.ones(scores.shape[1]))
-        normalised: Floats = (scores - low) / np.maximum(high - low, 1e-12)
-        return np.asarray(normalised @ weights)
+        return novelty(told, duplicate, self._surrogate.weights, features)
 
     def _waiting(self) -> Points:
         """What has been asked, or is about to be, and not been told, shape (k, genes)."""
@@ -194,10 +171,11 @@ class Ga:
 
     # ── the evolutionary pool ────────────────────────────────────────────────────────────────────────────────────
 
-    def _make_pool(self, points: Points, process: GaussianProcess, best: float) -> _Pool:
-        """About 360 canonical points, and what local search finds from the best four; ``points`` are best first."""
+    def _make_pool(self, points: Points) -> _Pool:
+        """The best new ones of about 360 points and of what local search finds from them; ``points`` are best first."""
         counts, rng, elite = self._points.counts, self._rng, points[:_ELITE]
-        relevance = np.exp(self._hyper.log_weights)
+        process, best = self._surrogate.informed()
+        relevance = np.exp(process.hyper.log_weights)
         pool = self._canonical(
             np.vstack([
                 Marginals(points, counts).sample(rng, 170),
@@ -215,7 +193,13 @@ class Ga:
             features = np.vstack([features, self._encoding.features(around)])
             found = expected_improvement(*process.predict(features[-len(around) :]), best)
             improvement = np.concatenate([improvement, found])
-        return _Pool(pool, features)
+        feasibility, new = self._feasibility(), self._novelty(features)
+        best_first = _best_first(improvement * feasibility.success(features) * new, new)
+        chosen = list(islice((at for at in best_first if tuple(pool[at].tolist()) not in self._asked), _CHOICE))
+        return _Pool(pool[chosen], features[chosen], feasibility)
+
+    def _feasibility(self) -> Feasibility:
+        return Feasibility.of(self._history.features[-KEPT:], self._history.failed[-KEPT:].astype(np.float64))
 
     def _canonical(self, points: Points) -> Points:
         return self._points.canonical(points, self._rng)
@@ -225,4 +209,9 @@ class Ga:
         if self._enqueue_random(sparse=False):
             return True
         every = self._space.points() if self._space.size <= 1_000_000 else ()
-        return any(self._enqueue(self._space.point(self._space.knobs(point)), "rest") for point in every)
+        return any(self._enqueue(point, "rest") for point in every)
+
+
+def _best_first(worth: Floats, new: Floats) -> Points:
+    """Indices by ``worth``, what is more likely known machine code than not behind all else."""
+    return np.lexsort((-worth, new <= 0.5))

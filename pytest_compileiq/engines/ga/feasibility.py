@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from pytest_compileiq.engines.ga.encoding import Floats
@@ -10,19 +12,24 @@ _RIDGE = 2.0
 _FLOOR = 0.02
 
 
-def success_probability(features: Floats, failed: Floats, asked: Floats) -> Floats:
-    """Probability that each asked point gives a score.
+@dataclass(frozen=True)
+class Feasibility:
+    """A linear estimate of failure: ``mean`` where the features are ``centre`` (F,), changing by ``slope`` (F,)."""
 
-    Args:
-        features: all points told, shape (n, F); ``failed`` is 1.0 where they failed, shape (n,).
-        asked: shape (m, F).
+    mean: float
+    centre: Floats
+    slope: Floats
 
-    Returns:
-        Shape (m,), from 0.02 to 1.
-    """
-    if not failed.any():
-        return np.ones(len(asked))
-    mean, centre = failed.mean(), features.mean(axis=0)
-    centred = features - centre
-    dual = np.linalg.solve(centred @ centred.T + _RIDGE * np.eye(len(failed)), failed - mean)
-    return np.asarray(np.clip(1 - mean - (asked - centre) @ (centred.T @ dual), _FLOOR, 1.0))
+    @classmethod
+    def of(cls, features: Floats, failed: Floats) -> Feasibility:
+        """Fitted on all points told, shape (n, F); ``failed`` is 1.0 where they failed, shape (n,)."""
+        mean, centre = float(failed.mean()), features.mean(axis=0)
+        if not failed.any():
+            return cls(0.0, centre, np.zeros(len(centre)))
+        centred = features - centre
+        dual = np.linalg.solve(centred @ centred.T + _RIDGE * np.eye(len(failed)), failed - mean)
+        return cls(mean, centre, centred.T @ dual)
+
+    def success(self, features: Floats) -> Floats:
+        """Probability that each point gives a score, from 0.02 to 1: (m, F) → (m,)."""
+        return np.asarray(np.clip(1 - self.mean - (features - self.centre) @ self.slope, _FLOOR, 1.0))

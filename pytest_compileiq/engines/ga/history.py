@@ -21,6 +21,7 @@ class History:
         features: of the points, shape (n, F).
         scores: shape (n, objectives), NaN where a candidate failed.
         duplicate: whether a candidate's machine code had been seen before, shape (n,).
+        told: how many points have been told in all, forgotten ones included.
     """
 
     def __init__(self, encoding: Encoding, objectives: int) -> None:
@@ -29,9 +30,11 @@ class History:
         self.features = encoding.features(self.points)
         self.scores: Floats = np.empty((0, objectives))
         self.duplicate = np.empty(0, dtype=np.bool_)
+        self.told = 0
 
     def add(self, points: Points, scores: Floats, duplicate: Sequence[bool]) -> None:
         """Take in ``points`` (k, genes) with their ``scores`` (k, objectives)."""
+        self.told += len(points)
         self.points = np.vstack([self.points, points])
         self.features = np.vstack([self.features, self._encoding.features(points)])
         self.scores = np.vstack([self.scores, scores])
@@ -43,6 +46,12 @@ class History:
     def failed(self) -> NDArray[np.bool_]:
         """Which candidates failed, shape (n,)."""
         return np.asarray(np.isnan(self.scores[:, 0]))
+
+    def scored_since(self, told: int) -> Points:
+        """Indices of the scored points that came after the first ``told``, as far as they are kept."""
+        count = len(self.points)
+        newest = np.arange(max(count - (self.told - told), 0), count)
+        return newest[~self.failed[newest]]
 
     def best_and_newest(self) -> Points:
         """Indices of the best half and the newest half of at most 400 scored points, best first."""

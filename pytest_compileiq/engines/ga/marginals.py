@@ -10,7 +10,7 @@ import numpy as np
 
 from pytest_compileiq.engines.ga.encoding import Floats, Points
 
-GOOD_SHARE = 0.1
+_GOOD_SHARE = 0.1
 # Points spread evenly over a gene's options, added to those counted: few good points must not close an option.
 _GOOD_PRIOR, _REST_PRIOR = 3.0, 1.0
 
@@ -24,7 +24,7 @@ class Marginals:
     """
 
     def __init__(self, points: Points, counts: Points) -> None:
-        good = max(2, int(np.ceil(GOOD_SHARE * len(points))))
+        good = max(2, int(np.ceil(_GOOD_SHARE * len(points))))
         self._counts = counts
         self._good = points[:good]
         self._rest = points[good:]

@@ -14,7 +14,6 @@ import numpy as np
 
 from pytest_compileiq.engines.ga.encoding import Encoding, Floats, distances
 
-_STEPS = 4
 _RATE = 0.4
 _PRIOR_SD = 1.2
 _NOISE_PRIOR = (np.log(0.05), 1.0)
@@ -34,36 +33,35 @@ class Hyper:
 
 
 class GaussianProcess:
-    """Fitted on features (n, F) and standardised scores (n,)."""
+    """On features (n, F) and standardised scores (n,).
+
+    Attributes:
+        weights: of the features in the kernel, shape (F,).
+    """
 
     def __init__(self, encoding: Encoding, features: Floats, scores: Floats, hyper: Hyper) -> None:
         self._encoding = encoding
         self._features = features
-        self._scores = scores
         self.hyper = hyper
-        self._weights = encoding.weights(np.exp(hyper.log_weights))
+        self.weights = encoding.weights(np.exp(hyper.log_weights))
         self._signal = self._correlation(features, features)
         # The noise keeps the matrix far from singular, and the gradient needs the whole inverse: so no factor.
-        self._inverse = np.linalg.inv(self._signal + self._noise(len(scores)))
+        self._inverse = np.linalg.inv(self._signal + self._noise(len(features)))
+        self._take(scores)
+
+    def _take(self, scores: Floats) -> None:
         self._alpha = self._inverse @ scores
         self._variance = max(float(scores @ self._alpha) / max(len(scores), 1), 1e-12)
 
-    def improved(self) -> GaussianProcess:
-        """The process after a few steps up the posterior of its hyperparameters, started where the last fit ended."""
-        process = self
-        for _ in range(_STEPS):
-            process = GaussianProcess(self._encoding, self._features, self._scores, process._step())
-        return process
-
-    def _step(self) -> Hyper:
-        """One normalised gradient step of log evidence plus log prior."""
+    def improved_hyper(self) -> Hyper:
+        """One normalised gradient step up log evidence plus log prior."""
         excess = np.outer(self._alpha, self._alpha) / self._variance - self._inverse
         pull = excess * self._signal
         by_feature = 2 * self._features.T @ pull.sum(axis=1) - 2 * np.einsum(
             "if,if->f", self._features, pull @ self._features
         )
         gradient = -0.5 * np.bincount(
-            self._encoding.gene_of, by_feature * self._weights, minlength=len(self.hyper.log_weights)
+            self._encoding.gene_of, by_feature * self.weights, minlength=len(self.hyper.log_weights)
         )
         prior = Hyper.prior(len(self.hyper.log_weights))
         gradient -= (self.hyper.log_weights - prior.log_weights) / _PRIOR_SD**2
@@ -82,10 +80,16 @@ class GaussianProcess:
         variance = np.maximum(1 - np.einsum("ij,ij->i", cross @ self._inverse, cross), 1e-10)
         return cross @ self._alpha, np.sqrt(variance * self._variance)
 
+    def told(self, scores: Floats) -> GaussianProcess:
+        """The process with other scores (n,) of its points."""
+        informed = copy.copy(self)
+        informed._take(scores)
+        return informed
+
     def believing(self, features: Floats) -> GaussianProcess:
         """The process with its own predictions taken for more points (k, F): kriging believer.
 
-        They leave every mean as it is, so that the inverse alone grows, by a block.
+        They leave every mean as it is, so that the matrices alone grow, by a block.
 
         Ginsbourger, Le Riche & Carraro, "Kriging is well-suited to parallelize optimization" (2010), section 3.2.
         """
@@ -94,16 +98,18 @@ class GaussianProcess:
             return self
         cross = self._correlation(self._features, features)
         side = self._inverse @ cross
-        corner = np.linalg.inv(self._correlation(features, features) + self._noise(count) - cross.T @ side)
+        among = self._correlation(features, features)
+        corner = np.linalg.inv(among + self._noise(count) - cross.T @ side)
+        shift = side @ corner
         believer = copy.copy(self)
         believer._features = np.vstack([self._features, features])
         believer._alpha = np.append(self._alpha, np.zeros(count))
-        shift = side @ corner
+        believer._signal = np.block([[self._signal, cross], [cross.T, among]])
         believer._inverse = np.block([[self._inverse + shift @ side.T, -shift], [-shift.T, corner]])
         return believer
 
     def _correlation(self, left: Floats, right: Floats) -> Floats:
-        return np.asarray(np.exp(-distances(left, right, self._weights)))
+        return np.asarray(np.exp(-distances(left, right, self.weights)))
 
     def _noise(self, count: int) -> Floats:
         return np.asarray((np.exp(self.hyper.log_noise) + 1e-8) * np.eye(count))

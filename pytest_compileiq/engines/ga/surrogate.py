@@ -1,0 +1,65 @@
+"""The Gaussian process of one search: its hyperparameters take a few steps a round; between, it takes in new points."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pytest_compileiq.engines.ga.encoding import Encoding, Floats
+from pytest_compileiq.engines.ga.history import History
+from pytest_compileiq.engines.ga.process import GaussianProcess, Hyper
+
+_STEPS = 4
+_STEPS_POINTS = 160  # in a round: a step costs the cube of the points, and the more there are the less one moves
+
+
+class Surrogate:
+    """Believes what ``history`` holds; of several objectives a random weighting, another one each time it is asked."""
+
+    def __init__(self, encoding: Encoding, history: History, rng: np.random.Generator) -> None:
+        self._encoding = encoding
+        self._history = history
+        self._rng = rng
+        self._known = 0
+        self._scores: Floats = history.scores
+        self._process = GaussianProcess(encoding, history.features, np.empty(0), Hyper.prior(len(encoding.space.genes)))
+
+    @property
+    def weights(self) -> Floats:
+        """Of the features in its kernel, shape (F,)."""
+        return self._process.weights
+
+    def improve(self) -> None:
+        """A few steps up the posterior of the hyperparameters, on the best and the newest of what has been told."""
+        process, _ = self.informed()
+        chosen = self._history.best_and_newest()
+        self._scores, features = self._history.scores[chosen], self._history.features[chosen]
+        scores = self._standard_scores()
+        for _ in range(max(1, min(_STEPS, _STEPS_POINTS // len(chosen)))):
+            process = GaussianProcess(self._encoding, features, scores, process.improved_hyper())
+        self._process = process
+
+    def informed(self) -> tuple[GaussianProcess, float]:
+        """The process that knows all that has been told, and the best of its scores."""
+        new = self._history.scored_since(self._known)
+        self._known = self._history.told
+        self._scores = np.vstack([self._scores, self._history.scores[new]])
+        self._process = self._process.believing(self._history.features[new])
+        standard = self._standard_scores()
+        return self._process.told(standard), float(standard.min())
+
+    def _standard_scores(self) -> Floats:
+        """Scores in the order of the process's points: those above the median squashed, then standardised."""
+        scores = self._scalars()
+        middle = np.median(scores)
+        scale = max(float(middle - scores.min()), 1e-9)
+        squashed = np.where(scores > middle, middle + scale * np.log1p(np.maximum(scores - middle, 0) / scale), scores)
+        return np.asarray((squashed - squashed.mean()) / max(float(squashed.std()), 1e-9))
+
+    def _scalars(self) -> Floats:
+        """One number a point: the score, or a random weighting of several normalised ones."""
+        if self._scores.shape[1] == 1:
+            return self._scores[:, 0]
+        low, high = self._scores.min(axis=0), self._scores.max(axis=0)
+        weights = self._rng.dirichlet(np.ones(self._scores.shape[1]))
+        normalised: Floats = (self._scores - low) / np.maximum(high - low, 1e-12)
+        return np.asarray(normalised @ weights)
