@@ -4,7 +4,7 @@ Every engine gets the same space with its probabilities, the same seed, the base
 asked for one candidate at a time, so that it always knows all that has been measured. Builds and finished races are
 kept in one file: a second run goes on with more seeds. CompileIQ is not raced: its licence does not allow it.
 
-    OMP_NUM_THREADS=1 nice python bench/engines.py [--minutes 10] [--seeds 20] [--evaluations 200]
+    OMP_NUM_THREADS=1 nice python bench/engines.py [--minutes 10] [--seeds 20] [--evaluations 400]
 
 writes the table and the plot of docs/explanation/engines.md.
 """
@@ -44,7 +44,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10, help="of processor time, after which no race starts")
     parser.add_argument("--seeds", type=int, default=20, help="of each objective, at most (default: %(default)s)")
-    parser.add_argument("--evaluations", type=int, default=200, help="of each race (default: %(default)s)")
+    parser.add_argument("--evaluations", type=int, default=400, help="of each race (default: %(default)s)")
     parser.add_argument("--cache", type=Path, default=ROOT / ".compileiq" / "bench-engines.sqlite")
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "explanation" / "engines.md")
     asked = parser.parse_args()
