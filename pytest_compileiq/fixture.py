@@ -142,11 +142,18 @@ class Acf:
         """Check the tuned arm's output against the baseline's, bit for bit unless a tolerance is given.
 
         Raises:
+            BodyError: ``name`` is no name, or ``array`` holds something else than numbers.
             OutputMismatch: they differ; an ``AssertionError``.
         """
         import numpy as np
 
+        if not isinstance(name, str):
+            raise BodyError(
+                f"acf.compare({type(name).__name__}, …): expected a name first, e.g. acf.compare('out', out)"
+            )
         now = np.array(array, copy=True)
+        if now.dtype.hasobject:
+            raise BodyError(f"acf.compare({name!r}, {type(array).__name__}): expected an array of numbers")
         exact = not (rtol or atol)
         self._outputs.how[name] = "bit for bit" if exact else f"rtol={rtol:g}, atol={atol:g}"
         if name not in self._outputs.arrays:

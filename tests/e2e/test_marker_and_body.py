@@ -64,6 +64,8 @@ BAD_BODIES = {
     "measures nothing": ("    acf.build()\n", "calls acf.measure(fn)"),
     "measures no callable": ("    acf.measure(3)\n", "expected a callable"),
     "records nonsense": ("    acf.record(runtime=float('nan'))\n", "positive finite number"),
+    "compares without a name": ("    acf.compare([1.0], rtol=1e-5, array=[1.0])\n", "e.g. acf.compare('out', out)"),
+    "compares no numbers": ("    acf.compare('out', [None])\n", "expected an array of numbers"),
     "returns a value": (BODY + "    return 3\n", "returned a value"),
 }
 
