@@ -77,7 +77,7 @@ class Optuna:
                 sampler=_make_sampler(optuna.samplers, sampler, brief.seed, pool_size),
                 directions=["minimize"] * brief.n_objectives,
             )
-        first = [*brief.seed_points(), *(self._distinct(self._space.sample(self._rng)) for _ in range(pool_size))]
+        first = [*brief.seed_points(), *(self._space.sample(self._rng) for _ in range(pool_size))]
         for point in dict.fromkeys(first):
             self._enqueue(point)
 
@@ -128,12 +128,7 @@ class Optuna:
         """What random draws or, in a small space, enumeration still find."""
         draws = (self._space.sample(self._rng) for _ in range(_DRAWS))
         every = self._space.points() if self._space.size <= _ENUMERABLE else ()
-        points = map(self._distinct, itertools.chain(draws, every))
-        return next((point for point in points if point not in self._asked), None)
-
-    def _distinct(self, point: Sequence[int]) -> Point:
-        """One point for each set of knobs: a group that is on with nothing on inside is the group off."""
-        return self._space.point(self._space.knobs(point))
+        return next((point for point in itertools.chain(draws, every) if point not in self._asked), None)
 
     # ── genes as Optuna's parameters ─────────────────────────────────────────────────────────────────────────────
 
@@ -142,7 +137,7 @@ class Optuna:
         for gene in self._space.genes:
             active = gene.parent is None or point[gene.parent] != OFF
             point.append(self._index(trial, gene) if active or not self._active_only else OFF)
-        return self._distinct(point)
+        return self._space.canonical(point)
 
     def _index(self, trial: Any, gene: Gene) -> int:
         lowest, highest = _lowest(gene), len(gene.values) - 1
