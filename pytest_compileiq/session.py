@@ -103,6 +103,7 @@ class Session:
         from pytest_compileiq.tune import TuneFailed, tune  # heavy: the engines and their linear algebra
 
         self.set_up(item)
+        pool = self._get_pool()  # first of all: its guard ends and clears away what a killed run leaves
         subject = self._subject(item)
         if self.settings.new_only and subject.resolved.target in self.store.targets(subject.name):
             pytest.skip(f"--tune-new-only: {subject.name} has an artifact for {subject.resolved.target}")
@@ -110,7 +111,7 @@ class Session:
             pytest.skip(f"--tune-stale-only: {why}")
         progress = self._progress(subject.name)
         try:
-            report = tune(subject, settings=self.settings, store=self.store, pool=self._get_pool(), progress=progress)
+            report = tune(subject, settings=self.settings, store=self.store, pool=pool, progress=progress)
         except (TuneFailed, CompileIQError) as error:
             raise failure(str(error)) from None
         finally:

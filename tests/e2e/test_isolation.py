@@ -136,6 +136,35 @@ def test_kill_9_of_pytest_leaves_nothing_running(project):
     assert _wait_for(lambda: not {pid for pid in carriers() if pid in mine})
 
 
+# Asked for its version, it says who it is and answers no more.
+SILENT_COMPILER = """\
+#!/bin/sh
+case " $* " in *" --version "*) echo $$ > asked; exec sleep 600 ;; esac
+exec gcc "$@"
+"""
+
+
+def test_kill_9_while_the_compiler_is_asked_what_it_is_leaves_neither_it_nor_a_folder(project, tmp_path):
+    test = TEST_PY.replace('Cc("kernel.c")', 'Cc("kernel.c", compiler="./compiler")')
+    made = project({"kernel.c": KERNEL_C % "", "test_kernel.py": test, "compiler": SILENT_COMPILER})
+    (made.root / "compiler").chmod(0o755)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    environment.pop("PYTEST_COMPILEIQ_RUN", None)
+    parent = subprocess.Popen(
+        [sys.executable, "-m", "pytest", "--tune", "--tune-budget=4", "-q", "-p", "no:xdist"],
+        cwd=made.root, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    asked = made.root / "asked"
+    assert _wait_for(lambda: asked.exists() and asked.read_text().strip()), "the compiler was not asked"
+    assert list(temporary.glob("compileiq-*"))
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    assert _wait_for(lambda: int(asked.read_text()) not in carriers())
+    assert _wait_for(lambda: not list(temporary.glob("compileiq-*")))
+
+
 def _started_in(pid: int, root: Path) -> bool:
     try:
         return Path(f"/proc/{pid}/cwd").resolve() == root.resolve()
