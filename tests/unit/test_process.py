@@ -138,6 +138,16 @@ def test_a_guard_finds_and_ends_what_forked_away_and_left_the_session(tmp_path: 
 
 
 @linux_only
+def test_a_sweep_spares_a_worker_with_what_its_fixtures_started(tmp_path: Path) -> None:
+    with Guard(tmp_path) as guard:
+        worker = subprocess.Popen(["sh", "-c", "sleep 600 & wait"], env=guard.environment(), start_new_session=True)
+        assert wait_until(lambda: len(carriers(guard.token)) == 2)
+        assert guard.sweep({worker.pid}) == []
+        assert len(guard.sweep()) == 2
+        worker.wait()
+
+
+@linux_only
 def test_what_another_thread_runs_is_not_swept(tmp_path: Path) -> None:
     script = "import subprocess, sys; sys.exit(subprocess.run(['sleep', '0.5']).returncode)"
     with Guard(tmp_path) as guard, ThreadPoolExecutor(1) as pool:
