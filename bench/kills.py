@@ -6,6 +6,7 @@ One search after the other of a C kernel's size, each killed again and again by 
 """
 
 import argparse
+import contextlib
 import os
 import random
 import signal
@@ -94,7 +95,8 @@ def wait(process: subprocess.Popen[bytes], seconds: float) -> bool:
 def finished(project: Path) -> list[tuple[object, ...]]:
     """Every finished evaluation in the journal: its number first, then its batch and place."""
     try:
-        with sqlite3.connect(f"file:{project}/.compileiq/journal.sqlite3?mode=ro", uri=True, timeout=30) as journal:
+        path = f"file:{project}/.compileiq/journal.sqlite3?mode=ro"
+        with contextlib.closing(sqlite3.connect(path, uri=True, timeout=30)) as journal:
             query = "SELECT number, batch, place FROM evaluation ORDER BY number"
             return journal.execute(query).fetchall()
     except sqlite3.OperationalError:  # not made yet

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import re
@@ -53,7 +54,7 @@ def journal(made: Project) -> list[tuple]:
     if not path.exists():
         return []
     try:
-        with sqlite3.connect(path, timeout=30) as connection:
+        with contextlib.closing(sqlite3.connect(path, timeout=30)) as connection:
             return connection.execute(
                 "SELECT number, batch, place, scores, failure FROM evaluation ORDER BY number"
             ).fetchall()
