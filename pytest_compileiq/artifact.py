@@ -10,6 +10,8 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints, model_validator
 
+from pytest_compileiq.model import Direction
+
 SCHEMA = 1
 ACF_NOTICE = "© NVIDIA Corporation, 2026."  # an ACF is drawn by CompileIQ, whose licence asks for it
 
@@ -97,7 +99,10 @@ class SearchRecord(Stored):
 
 
 class DecisionRecord(Stored):
-    """The parameters of the decision, enough to repeat it from the samples."""
+    """The parameters of the decision, enough to repeat it from the samples.
+
+    Decisions that were written before all thresholds were recorded lack some: a plain marker's are meant.
+    """
 
     alpha: Probability
     level: Probability
@@ -106,6 +111,9 @@ class DecisionRecord(Stored):
     flips: Count
     seed: int
     finalists: Annotated[int, Field(ge=1)]
+    min_speedup: Annotated[float, Field(ge=1, le=1000)] | None = None
+    min_effect: Annotated[float, Field(ge=0, le=100)] | None = None
+    max_regression: Annotated[float, Field(ge=0, le=0.5)] | None = None
 
 
 class Summary(Stored):
@@ -124,12 +132,14 @@ class Claim(Stored):
     """On ``device``, for ``workload``, tuned against baseline on ``objective``.
 
     ``kind`` is ``gain`` or ``non-inferior`` (with statistics and a samples file) or ``exact`` (with two integers).
-    ``speedup`` is baseline over tuned for minimised metrics, tuned over baseline for maximised ones.
+    ``speedup`` is baseline over tuned for minimised metrics, tuned over baseline for maximised ones. Claims that were
+    written before ``direction`` was recorded have none: ``rules.claims.direction_of`` reads them.
     """
 
     device: Text
     workload: Text
     objective: Text
+    direction: Direction | None = None
     kind: Literal["gain", "non-inferior", "exact"]
     architecture: Text | None = None
     driver: Text | None = None

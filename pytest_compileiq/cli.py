@@ -138,23 +138,14 @@ def _check(options: argparse.Namespace) -> int:
 
 def _recompute(store: Store, name: str, target: str) -> int:
     """Recompute the measured claims of one artifact; returns how many."""
-    from pytest_compileiq.model import Thresholds
-    from pytest_compileiq.rules.recompute import recompute
+    from pytest_compileiq.rules.claims import direction_of
+    from pytest_compileiq.rules.recompute import recompute, recorded_thresholds
 
     artifact = store.read(name, target)
     measured = [claim for claim in artifact.claims if claim.kind != "exact"]
     for claim in measured:
         rows = store.read_samples(name, artifact, claim)
-        alpha = claim.test.alpha if claim.test else Thresholds().alpha
-        # The metric's direction stands in the test, not here; a gain tells it: a mean is better one way only.
-        maximised = claim.baseline is not None and claim.tuned is not None and claim.tuned.mean > claim.baseline.mean
-        better = claim.speedup is not None and claim.speedup > 1
-        recompute(
-            claim,
-            rows,
-            thresholds=Thresholds(alpha=alpha),
-            direction="maximize" if maximised and better else "minimize",
-        )
+        recompute(claim, rows, thresholds=recorded_thresholds(claim), direction=direction_of(claim))
     return len(measured)
 
 

@@ -41,6 +41,7 @@ def judge_exact(subject: Subject, against: ControlsFile | None, controls: Contro
                 device=subject.resolved.architecture,
                 workload=workload.name,
                 objective=objective.metric,
+                direction=objective.direction,
                 kind="exact",
                 baseline_value=base.metrics[objective.metric],
                 tuned_value=built.metrics[objective.metric],

@@ -111,6 +111,10 @@ class Integrity:
                 raise self._corrupt(
                     f"a claim is about {claim.workload}/{claim.objective}, which this test does not have"
                 )
+            wanted = self.subject.direction(claim.objective)
+            if claim.direction not in (wanted, None):
+                said = f"a claim is to {claim.direction} {claim.objective}"
+                raise self._corrupt(f"{said}, and this test is to {wanted} it")
             try:
                 self._recompute(artifact, claim, baseline, tuned)
             except StoreError as error:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 KnobValue = bool | int | float | str
 Knobs = Mapping[str, KnobValue]
 Arm = Literal["baseline", "tuned"]
+Direction = Literal["minimize", "maximize"]
 FailureKind = Literal["compile", "timeout", "crash", "wrong", "disturbed"]
 
 TIMED_OBJECTIVES = frozenset({"runtime", "energy", "compile_time"})
@@ -68,7 +69,7 @@ class Objective:
     """
 
     metric: str
-    direction: Literal["minimize", "maximize"]
+    direction: Direction
 
     @property
     def measured(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from random import Random
 
 from pytest_compileiq.artifact import Claim, DecisionRecord
@@ -237,6 +237,7 @@ def _claim(
         device=device.name,
         workload=workload,
         objective=objective.metric,
+        direction=objective.direction,
         kind="gain" if kind == "gain" else "non-inferior",
         architecture=device.architecture,
         driver=device.driver,
@@ -247,7 +248,7 @@ def _claim(
         p_value=decision.p_value,
         cohens_d=decision.cohens_d,
         test=DecisionRecord(
-            alpha=subject.spec.thresholds.alpha,
+            **asdict(subject.spec.thresholds),
             level=decision.level,
             look=look,
             processes=evidence.processes,

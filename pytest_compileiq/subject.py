@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -14,7 +14,16 @@ from pytest_compileiq.benchmark import benchmark_digest
 from pytest_compileiq.builds import Builds
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.marker import TuneSpec, read_marker
-from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, Fingerprint, Objective, Workload, sha256_hex
+from pytest_compileiq.model import (
+    BuildResult,
+    Candidate,
+    ControlsFile,
+    Direction,
+    Fingerprint,
+    Objective,
+    Workload,
+    sha256_hex,
+)
 from pytest_compileiq.rules.staleness import Found
 from pytest_compileiq.space import OpaqueSpace, Space
 from pytest_compileiq.timing.base import Device
@@ -74,7 +83,7 @@ class Subject:
         """Whether the kernel has to run for some objective."""
         return any(one.needs_device for one in self.objectives)
 
-    def direction(self, metric: str) -> Literal["minimize", "maximize"]:
+    def direction(self, metric: str) -> Direction:
         """Which way ``metric`` is better."""
         return next(one.direction for one in self.spec.objectives if one.metric == metric)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytest_compileiq.artifact import Artifact, Claim
+from pytest_compileiq.model import EXACT_OBJECTIVES, TIMED_OBJECTIVES, Direction, tail_of
 
 ClaimKey = tuple[str, str, str]
 
@@ -17,6 +18,19 @@ class ClaimStep:
     old: Claim | None
     new: Claim | None
     worse: str = ""
+
+
+def direction_of(claim: Claim) -> Direction:
+    """Which way the claim's metric is better.
+
+    A claim that does not record it is of a metric that is known to be minimised, or else a gain whose mean tells.
+    """
+    if claim.direction is not None:
+        return claim.direction
+    if tail_of(claim.objective)[0] in TIMED_OBJECTIVES | EXACT_OBJECTIVES or not claim.baseline or not claim.tuned:
+        return "minimize"
+    gained = claim.speedup is not None and claim.speedup > 1
+    return "maximize" if gained and claim.tuned.mean > claim.baseline.mean else "minimize"
 
 
 def leading_claim(artifact: Artifact) -> Claim | None:
@@ -91,7 +105,6 @@ def _worse(old: Claim | None, new: Claim) -> str:
 
 
 def _exact_gain(old: Claim, new: Claim) -> int:
-    """By how much the tuned value moved in the direction that the claims call better."""
-    direction = sum((claim.baseline_value or 0) - (claim.tuned_value or 0) for claim in (old, new))
-    moved = (old.tuned_value or 0) - (new.tuned_value or 0)
-    return moved if direction >= 0 else -moved
+    """By how much the tuned value moved in the direction that is better."""
+    fallen = (old.tuned_value or 0) - (new.tuned_value or 0)
+    return fallen if direction_of(new) == "minimize" else -fallen

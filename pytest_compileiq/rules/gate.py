@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
 from pytest_compileiq.artifact import Summary
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.model import SampleRow, Thresholds
+from pytest_compileiq.model import Direction, SampleRow, Thresholds
 from pytest_compileiq.rules.slots import samples_needed, slot_value
 from pytest_compileiq.rules.stats import (
     Floats,
@@ -36,7 +35,6 @@ MAX_DROPPED = 0.25
 REPLAY_FLOOR = 0.005
 REPLAY_REFUTE_TAIL = 0.005
 REPLAY_PROVE_TAIL = 0.05
-Direction = Literal["minimize", "maximize"]
 
 
 class Verdict(StrEnum):

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 
 from pytest_compileiq.artifact import Claim
 from pytest_compileiq.errors import ClaimMismatch
-from pytest_compileiq.model import SampleRow, Thresholds
+from pytest_compileiq.model import Direction, SampleRow, Thresholds
 from pytest_compileiq.rules.gate import (
     LOOKS,
     Decision,
-    Direction,
     Evidence,
     Verdict,
     gather,
@@ -21,6 +20,12 @@ from pytest_compileiq.rules.gate import (
 )
 
 RELATIVE_TOLERANCE = 1e-6
+
+
+def recorded_thresholds(claim: Claim) -> Thresholds:
+    """The thresholds that a claim says it was held to; whether these are the test's own, the test alone can say."""
+    held = {"alpha", "min_speedup", "min_effect", "max_regression"}
+    return Thresholds(**claim.test.model_dump(include=held, exclude_none=True)) if claim.test else Thresholds()
 
 
 def recompute(claim: Claim, rows: Sequence[SampleRow], *, thresholds: Thresholds, direction: Direction) -> None:

@@ -6,6 +6,7 @@ import tomllib
 
 import pytest
 
+from pytest_compileiq.cli import main
 from tests.e2e.conftest import Project
 from tests.e2e.test_resume import SUM_C
 
@@ -60,6 +61,26 @@ def test_total(acf):
 """
 
 
+# The rate is a figure of the build's own, so that it is lower for less code, and the same on every machine.
+RATE_PY = """\
+import itertools
+import pytest
+from pytest_compileiq import Cc, choice, maximize, minimize
+
+calls = itertools.count()
+
+@pytest.mark.tune(
+    Cc("sum.c", flags="-O3"),
+    space={"-O": choice(["s"])},
+    objectives=[minimize("code_bytes"), maximize("rate")],
+    max_regression=0.1,
+)
+def test_total(acf):
+    code_bytes = acf.build().metrics["code_bytes"]
+    acf.record(rate=1000 + code_bytes / 10 + next(calls) * 7 % 5 / 10)
+"""
+
+
 def artifact(made: Project) -> dict:
     return tomllib.loads(made.one("acf/total/*.toml").read_text())
 
@@ -101,6 +122,23 @@ def test_a_runtime_and_a_size_are_proven_together(project):
     assert kinds == {"runtime": "gain", "code_bytes": "exact"}
     output = made.pytest(code=0)
     assert "1 proven" in output
+
+
+def test_a_claim_holds_its_direction_so_that_check_repeats_a_maximised_metric_that_is_not_worse(project, capsys):
+    made = project({"sum.c": SUM_C, "test_sum.py": RATE_PY})
+    made.pytest("--tune", "--tune-budget=1", code=0)
+    size, rate = sorted(artifact(made)["claims"], key=lambda claim: claim["objective"])
+    assert (size["kind"], size["direction"]) == ("exact", "minimize")
+    assert (rate["kind"], rate["direction"]) == ("non-inferior", "maximize")
+    assert 0.9 < rate["speedup"] < 1 and rate["tuned"]["mean"] < rate["baseline"]["mean"]
+    assert rate["test"]["max_regression"] == 0.1
+    assert main(["--acf-dir", str(made.root / "acf"), "check"]) == 0, capsys.readouterr().out
+    metadata = f"acf/total/{artifact(made)['target']}.toml"
+    made.edit(metadata, 'direction = "maximize"\n', "")
+    assert "1 replayed" in made.pytest("--acf-check=replay", code=0)  # as it was written before
+    made.edit(metadata, 'objective = "rate"\n', 'objective = "rate"\ndirection = "minimize"\n')
+    output = made.pytest(code=1)
+    assert "CORRUPT: a claim is to minimize rate, and this test is to maximize it" in output
 
 
 @pytest.mark.parametrize("given", ['[minimize("runtime"), minimize("runtime")]', '[minimize(x) for x in "abcde"]'])

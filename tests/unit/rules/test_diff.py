@@ -21,10 +21,11 @@ def gain(low=1.2, high=1.4, *, device="H200", workload="decode", kind="gain", dr
     )  # fmt: skip
 
 
-def counted(tuned: int, baseline: int = 10) -> Claim:
+def counted(tuned: int, baseline: int = 10, direction="minimize") -> Claim:
     return Claim(
-        device="sm_90a", workload="w", objective="registers", kind="exact", baseline_value=baseline, tuned_value=tuned
-    )
+        device="sm_90a", workload="w", objective="registers", direction=direction, kind="exact",
+        baseline_value=baseline, tuned_value=tuned,
+    )  # fmt: skip
 
 
 def side(name="k", target=TARGET, problem="", warnings=(), **changes) -> Side:
@@ -80,7 +81,8 @@ TRENDS = {
     "more": (counted(7), counted(8), "worse"),
     "as many": (counted(8), counted(8), "the same"),
     "as far above the baseline as it was below": (counted(8), counted(12), "worse"),
-    "more where more is better": (counted(12), counted(14), "better"),
+    "more where more is better": (counted(12, direction="maximize"), counted(14, direction="maximize"), "better"),
+    "less where more is better": (counted(8, direction="maximize"), counted(7, direction="maximize"), "worse"),
 }
 
 
