@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints, model_validator
 
-from pytest_compileiq.model import Direction
+from pytest_compileiq.model import ArchitectureFrom, Direction
 
 SCHEMA = 1
 ACF_NOTICE = "© NVIDIA Corporation, 2026."  # an ACF is drawn by CompileIQ, whose licence asks for it
@@ -56,6 +56,7 @@ class StoredCompiler(Stored):
     version: Text
     build: Text
     command: Array[Text]
+    architecture_from: ArchitectureFrom = "test"
 
 
 class StoredFingerprint(Stored):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pytest_compileiq.artifact import Artifact, Claim
 from pytest_compileiq.errors import BuildError, EnvironmentFault, SchemaTooNew, StoreError
 from pytest_compileiq.model import BuildResult, ControlsFile
-from pytest_compileiq.rules.staleness import choose
+from pytest_compileiq.rules.staleness import Choice, MovedCode, are_elsewhere, choose
 from pytest_compileiq.store import Store
 from pytest_compileiq.subject import Subject
 
@@ -17,12 +17,21 @@ RETUNE = "if the change is meant, run: pytest --tune {nodeid}"
 class Stop(Exception):
     """Ends the replay with a verdict that is not a pass."""
 
-    def __init__(self, verdict: str, message: str, remedy: str, *, cause: BaseException | None = None) -> None:
+    def __init__(
+        self,
+        verdict: str,
+        message: str,
+        remedy: str,
+        *,
+        cause: BaseException | None = None,
+        moved: tuple[MovedCode, ...] = (),
+    ) -> None:
         super().__init__(message)
         self.verdict = verdict
         self.message = message
         self.remedy = remedy
         self.cause = cause
+        self.moved = moved
 
 
 @dataclass(frozen=True)
@@ -51,17 +60,8 @@ class Integrity:
                 "STALE", choice.message + self._refusal(choice.artifact_target), f"run: pytest --tune {subject.nodeid}"
             )
         if choice.kind == "other-architecture":
-            raise Stop(
-                "NO DEVICE",
-                choice.message,
-                f"run on that architecture, or tune for this one: pytest --tune {subject.nodeid}",
-            )
-        try:
-            artifact = self.store.read(subject.name, subject.resolved.target)
-        except SchemaTooNew as error:
-            raise Stop("CORRUPT", str(error), "pip install -U pytest-compileiq") from error
-        except StoreError as error:
-            raise self._corrupt(error) from error
+            raise self._other_architecture(choice)
+        artifact = self._read(subject.resolved.target)
         if artifact.target != subject.resolved.target:
             raise self._corrupt(
                 f"{self.store.metadata_path(subject.name, subject.resolved.target)} says target {artifact.target!r}"
@@ -119,6 +119,25 @@ class Integrity:
                 self._recompute(artifact, claim, baseline, tuned)
             except StoreError as error:
                 raise self._corrupt(error) from error
+
+    def _read(self, target: str) -> Artifact:
+        try:
+            return self.store.read(self.subject.name, target)
+        except SchemaTooNew as error:
+            raise Stop("CORRUPT", str(error), "pip install -U pytest-compileiq") from error
+        except StoreError as error:
+            raise self._corrupt(error) from error
+
+    def _other_architecture(self, choice: Choice) -> Stop:
+        """Another machine's artifacts are no reason to fail; ones that the test no longer asks for are."""
+        subject, compiler = self.subject, self.subject.resolved.compiler
+        stored = {target: self._read(target).compiler.architecture_from for target in self.store.targets(subject.name)}
+        runs_here = subject.resolved.native is None
+        if runs_here and are_elsewhere(stored, subject.resolved.target, compiler.architecture_from):
+            remedy = f"run on that architecture, or tune for this one: pytest --tune {subject.nodeid}"
+            return Stop("NO DEVICE", choice.message, remedy)
+        message = f"the test asks for {subject.resolved.target}, and the artifact is for {', '.join(stored)}"
+        return Stop("STALE", message, RETUNE.format(nodeid=subject.nodeid))
 
     def _refusal(self, target: str | None) -> str:
         """What this compiler says of controls that were made for another line of it."""

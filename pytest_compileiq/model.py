@@ -16,7 +16,8 @@ KnobValue = bool | int | float | str
 Knobs = Mapping[str, KnobValue]
 Arm = Literal["baseline", "tuned"]
 Direction = Literal["minimize", "maximize"]
-FailureKind = Literal["compile", "timeout", "crash", "wrong", "disturbed"]
+FailureKind = Literal["compile", "timeout", "crash", "wrong", "neighbour", "disturbed"]
+ArchitectureFrom = Literal["test", "machine", "default"]
 
 TIMED_OBJECTIVES = frozenset({"runtime", "energy", "compile_time"})
 CLOCKED = frozenset({"runtime", "energy"})  # taken while the callable runs that the body hands to measure()
@@ -127,12 +128,19 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class Compiler:
-    """Which compiler: ``command`` is the resolved baseline command, paths relative to rootdir."""
+    """Which compiler, and for what.
+
+    Attributes:
+        command: the resolved baseline command, paths relative to rootdir.
+        architecture_from: who chose the architecture: the test's own text, this machine (``-march=native``), or the
+            compiler's default where neither says.
+    """
 
     name: str
     version: str
     build: str
     command: tuple[str, ...]
+    architecture_from: ArchitectureFrom = "test"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from pytest_compileiq.integrity import RETUNE, Integrity, Stop
 from pytest_compileiq.model import BuildResult, ControlsFile
 from pytest_compileiq.pool import EvaluationFailed, Pool
 from pytest_compileiq.report.model import Check, ItemReport
-from pytest_compileiq.rules.staleness import Effect, Finding, judge
+from pytest_compileiq.rules.staleness import Effect, Finding, judge, moved_code
 from pytest_compileiq.subject import Subject
 from pytest_compileiq.timing.registry import find_device_or_none
 from pytest_compileiq.vcs import commits_touching
@@ -72,9 +72,11 @@ class Replay:
         self._judge_staleness(artifact, baseline, tuned)
         self._correct(controls, baseline, tuned)
         if controls is None or tuned is None:
+            self._expect_the_body_to_have_run()
             return self._report("BASELINE", artifact.reason or "nothing was found to beat the defaults", artifact)
         self.integrity.recompute_claims(artifact, baseline, tuned)
         self._passed("claim", f"{len(artifact.claims)} recomputed from the committed samples")
+        self._expect_the_body_to_have_run()  # only now: no device is needed to compare what is exact
         return self._gate(artifact, controls)
 
     # ── rebuild and compare ──────────────────────────────────────────────────────────────────────────────────────
@@ -94,7 +96,8 @@ class Replay:
             ) from error
 
     def _judge_staleness(self, artifact: Artifact, baseline: BuildResult, tuned: BuildResult | None) -> None:
-        findings = judge(artifact, self.subject.found(baseline, tuned), outcome=artifact.outcome)
+        found = self.subject.found(baseline, tuned)
+        findings = judge(artifact, found, outcome=artifact.outcome)
         stale = [finding for finding in findings if finding.effect is Effect.STALE]
         self.notes += [finding.message for finding in findings if finding.effect is not Effect.STALE]
         if stale:
@@ -103,7 +106,10 @@ class Replay:
                 nodeid=self.subject.nodeid
             )
             raise Stop(
-                "STALE", "; ".join(finding.message + self._since(artifact, finding) for finding in stale), remedy
+                "STALE",
+                "; ".join(finding.message + self._since(artifact, finding) for finding in stale),
+                remedy,
+                moved=moved_code(artifact, found, outcome=artifact.outcome),
             )
         self._passed("staleness", "same inputs, same machine code" if not findings else "same machine code")
 
@@ -142,9 +148,12 @@ class Replay:
             self._blast_radius(baseline, tuned, used)
 
     def _not_run(self, reason: str) -> None:
-        if self.settings.no_device != "replay":
-            raise Stop("NO DEVICE", reason, "run on a machine that can run the kernel")
         self.checks.append(Check("correctness", "not run", reason))
+
+    def _expect_the_body_to_have_run(self) -> None:
+        missed = next((check.detail for check in self.checks if check.status == "not run"), None)
+        if missed is not None and self.settings.no_device != "replay":
+            raise Stop("NO DEVICE", missed, "run on a machine that can run the kernel")
 
     def _blast_radius(self, baseline: BuildResult, tuned: BuildResult, used: set[str]) -> None:
         if beyond := changed_beyond(baseline, tuned, used):
@@ -243,18 +252,19 @@ class Replay:
         return replace(report, checks=tuple(self.checks), notes=tuple(self.notes))
 
     def _stopped(self, stop: Stop) -> tuple[ItemReport, BaseException | None]:
-        lenient = {
-            "STALE": self.settings.stale,
-            "MISSING": self.settings.missing,
-            "INCONCLUSIVE": self.settings.inconclusive,
-        }
-        if lenient.get(stop.verdict) == "warn" or (stop.verdict == "NO DEVICE" and self.settings.no_device != "fail"):
-            if stop.verdict == "INCONCLUSIVE" or self.subject.resolved.native is not None:
-                return replace(self._report(stop.verdict, stop.message, None), remedy=stop.remedy), None
-            report, cause = self._baseline_only(stop.verdict, stop.message)
-            return replace(report, remedy=report.remedy or stop.remedy), cause
-        report = replace(self._report(stop.verdict, stop.message, None), remedy=stop.remedy, failed=True)
-        return report, stop.cause
+        told = replace(self._report(stop.verdict, stop.message, None), remedy=stop.remedy, moved=stop.moved)
+        if not self._is_lenient(stop.verdict):
+            return replace(told, failed=True), stop.cause
+        body_had_its_turn = any(check.name == "correctness" for check in self.checks)
+        if body_had_its_turn or self.subject.resolved.native is not None:
+            return told, None
+        report, cause = self._baseline_only(stop.verdict, stop.message)
+        return replace(report, remedy=report.remedy or stop.remedy, moved=stop.moved), cause
+
+    def _is_lenient(self, verdict: str) -> bool:
+        settings = self.settings
+        asked = {"STALE": settings.stale, "MISSING": settings.missing, "INCONCLUSIVE": settings.inconclusive}
+        return asked.get(verdict) == "warn" or (verdict == "NO DEVICE" and settings.no_device != "fail")
 
     def _baseline_only(self, verdict: str, message: str) -> tuple[ItemReport, BaseException | None]:
         """The body with no controls, so that the test still tests something."""
@@ -263,8 +273,6 @@ class Replay:
         except BuildError as error:
             return replace(self._report("FAILED", f"the baseline does not build: {error}", None), failed=True), None
         except Stop as stop:
-            if stop.verdict == "NO DEVICE":
-                return self._report(verdict, message, None), None
             return replace(self._report(stop.verdict, stop.message, None), failed=True), stop.cause
         return self._report(verdict, message, None), None
 

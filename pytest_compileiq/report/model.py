@@ -8,6 +8,7 @@ from typing import Any
 
 from pytest_compileiq.artifact import Artifact, Claim
 from pytest_compileiq.rules.claims import leading_claim as leading_claim
+from pytest_compileiq.rules.staleness import MovedCode
 
 REPORT_SCHEMA = 1
 FAILING = frozenset({"STALE", "MISSING", "CORRUPT", "REFUTED", "WRONG", "FAILED", "INCONCLUSIVE", "NO DEVICE"})
@@ -33,6 +34,7 @@ class ItemReport:
         speedup, speedup_low, speedup_high: measured now, else as committed; None where there is none.
         evidence: what the numbers stand on: ``measured now`` or ``as committed``, device, p, d.
         failed: whether the verdict fails the test under the settings of the run.
+        moved: of a stale artifact, the entry functions whose machine code is not what was recorded.
         interrupted: Ctrl-C ended the search, so that the run ends after this item.
     """
 
@@ -52,6 +54,7 @@ class ItemReport:
     checks: tuple[Check, ...] = ()
     notes: tuple[str, ...] = ()
     wrote: tuple[str, ...] = ()
+    moved: tuple[MovedCode, ...] = ()
 
     @classmethod
     def of(
@@ -78,7 +81,9 @@ class ItemReport:
         """The inverse of ``to_json``."""
         content = json.loads(text)
         checks = tuple(Check(**check) for check in content.pop("checks"))
-        return cls(**{**content, "checks": checks, "notes": tuple(content["notes"]), "wrote": tuple(content["wrote"])})
+        moved = tuple(MovedCode(**{**code, "arms": tuple(code["arms"])}) for code in content.pop("moved"))
+        tuples = {"checks": checks, "moved": moved, "notes": tuple(content["notes"]), "wrote": tuple(content["wrote"])}
+        return cls(**{**content, **tuples})
 
 
 @dataclass

@@ -258,7 +258,12 @@ def _environment(before: Artifact, after: Artifact) -> Iterator[Step]:
 
 def _described(compiler: StoredCompiler) -> dict[str, KnobValue]:
     build, command = compiler.build, " ".join(compiler.command)
-    return {"compiler": f"{compiler.name} {compiler.version}", "compiler build": build, "command": command}
+    return {
+        "compiler": f"{compiler.name} {compiler.version}",
+        "compiler build": build,
+        "command": command,
+        "architecture chosen by the": compiler.architecture_from,
+    }
 
 
 def _inputs(before: Artifact, after: Artifact) -> Iterator[str]:

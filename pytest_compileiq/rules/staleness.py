@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
-from pytest_compileiq.model import CodeDigest, Compiler, Fingerprint
+from pytest_compileiq.model import ArchitectureFrom, Arm, CodeDigest, Compiler, Fingerprint
 
 if TYPE_CHECKING:
     from pytest_compileiq.artifact import Artifact, StoredCode
 
-MOST_NAMED = 5  # files in one sentence; a toolkit that moved is hundreds
+MOST_NAMED = 5  # files, or entry functions, in one sentence; a toolkit that moved is hundreds
+_ENTRY_AT = re.compile(r"(?P<entry>.+)@(?P<architecture>sm_\w+)", re.DOTALL)  # where a build is for several
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,15 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class MovedCode:
+    """One entry function whose machine code is not what was recorded, and in which arms."""
+
+    entry: str
+    architecture: str
+    arms: tuple[Arm, ...]
+
+
+@dataclass(frozen=True)
 class Choice:
     """Which stored target applies here, and why not another."""
 
@@ -57,6 +68,9 @@ class Choice:
 
 def choose(targets: Sequence[str], target: str, architecture: str) -> Choice:
     """The artifact for ``target`` among the stored ones; the architecture selects, and never falls back.
+
+    ``other-architecture`` is either another machine's artifact or one that the test no longer asks for:
+    ``are_elsewhere`` tells which.
 
     Of another compiler's line the target is named too, for what that line's controls do here, never to be applied.
     """
@@ -73,28 +87,72 @@ def choose(targets: Sequence[str], target: str, architecture: str) -> Choice:
     return Choice(None, "missing", f"nothing is stored for {target}")
 
 
+def are_elsewhere(stored: Mapping[str, ArchitectureFrom], target: str, chosen_by: ArchitectureFrom) -> bool:
+    """Whether all ``stored`` targets are those of other machines, so that their absence here is no change of the test.
+
+    What the test's own text asks for is the same on every machine. So is the compiler line: another one may call the
+    same processor by another name, and a toolchain upgrade must not pass for another machine.
+
+    Args:
+        stored: target → who chose its architecture when it was tuned.
+        chosen_by: who chooses it now.
+    """
+    line = target.rpartition("-")[2]
+    return chosen_by != "test" and all(
+        chosen_then == chosen_by and other.rpartition("-")[2] == line for other, chosen_then in stored.items()
+    )
+
+
 def judge(artifact: Artifact, found: Found, *, outcome: str) -> list[Finding]:
     """Apply the staleness table to ``artifact`` once both arms are built.
 
     Args:
         outcome: the artifact's outcome; only ``tuned`` has a tuned arm to compare.
     """
-    same_code = not _changed_entries(artifact, found, outcome)
+    moved = moved_code(artifact, found, outcome=outcome)
     findings = [
         finding
         for finding in (
             _benchmark(artifact, found),
-            _sources(artifact, found, same_code),
+            _sources(artifact, found, moved),
             _command(artifact, found),
-            _compiler(artifact, found, same_code),
+            _compiler(artifact, found, moved),
         )
         if finding is not None
     ]
-    if not same_code and not any(finding.field in ("sources", "command", "compiler") for finding in findings):
-        entries = ", ".join(_changed_entries(artifact, found, outcome))
-        message = f"the build is not reproducible: same inputs, other machine code in {entries}"
+    if moved and not any(finding.field in ("sources", "command", "compiler") for finding in findings):
+        message = f"the build is not reproducible: same inputs, other machine code in {_names(moved)}"
         findings.append(Finding("code", Effect.STALE, message))
     return findings
+
+
+def moved_code(artifact: Artifact, found: Found, *, outcome: str) -> tuple[MovedCode, ...]:
+    """Every entry function whose recorded code, in any arm, is not what was built here, by name."""
+    built: dict[Arm, Mapping[str, CodeDigest] | None] = {"baseline": found.baseline}
+    if outcome == "tuned":
+        built["tuned"] = found.tuned
+    moved = []
+    for key in sorted(artifact.code.keys() | (found.baseline or {}).keys() | (found.tuned or {}).keys()):
+        pair = artifact.code.get(key)
+        recorded = {"baseline": pair.baseline if pair else None, "tuned": pair.tuned if pair else None}
+        if arms := tuple(arm for arm, code in built.items() if not _same(recorded[arm], code, key)):
+            at = _ENTRY_AT.fullmatch(key)
+            moved.append(
+                MovedCode(at["entry"], at["architecture"], arms) if at else MovedCode(key, found.architecture, arms)
+            )
+    return tuple(moved)
+
+
+def _names(moved: Sequence[MovedCode]) -> str:
+    """``edges, blur (tuned arm)``; the architecture is said where it is not the only one."""
+    several = len({each.architecture for each in moved}) > 1
+    shown = [
+        each.entry
+        + (f" for {each.architecture}" if several else "")
+        + (f" ({each.arms[0]} arm)" if each.arms == ("tuned",) else "")
+        for each in moved[:MOST_NAMED]
+    ]
+    return ", ".join(shown) + (f" and {len(moved) - MOST_NAMED} more" if len(moved) > MOST_NAMED else "")
 
 
 def _benchmark(artifact: Artifact, found: Found) -> Finding | None:
@@ -106,16 +164,16 @@ def _benchmark(artifact: Artifact, found: Found) -> Finding | None:
     return Finding("benchmark", Effect.STALE, message)
 
 
-def _sources(artifact: Artifact, found: Found, same_code: bool) -> Finding | None:
+def _sources(artifact: Artifact, found: Found, moved: Sequence[MovedCode]) -> Finding | None:
     before, now = artifact.fingerprint.sources, found.fingerprint.sources
     files = tuple(sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name)))
     if not files:
         return None
     named = [f"{name} ({_kind_of_change(name, before, now)})" for name in files[:MOST_NAMED]]
     what = ", ".join([*named, *([f"and {len(files) - MOST_NAMED} more"] if len(files) > MOST_NAMED else [])])
-    if same_code:
+    if not moved:
         return Finding("sources", Effect.COSMETIC, f"{what}: the machine code is the same", files)
-    return Finding("sources", Effect.STALE, f"{what}: the machine code is another", files)
+    return Finding("sources", Effect.STALE, f"{what}: the machine code is another, in {_names(moved)}", files)
 
 
 def _kind_of_change(name: str, before: Mapping[str, str], now: Mapping[str, str]) -> str:
@@ -136,27 +194,15 @@ def _command(artifact: Artifact, found: Found) -> Finding | None:
     return Finding("command", Effect.STALE, f"the compiler's command changed ({detail or 'another order'})")
 
 
-def _compiler(artifact: Artifact, found: Found, same_code: bool) -> Finding | None:
+def _compiler(artifact: Artifact, found: Found, moved: Sequence[MovedCode]) -> Finding | None:
     before, now = artifact.compiler, found.compiler
     if (before.name, before.version, before.build) == (now.name, now.version, now.build):
         return None
     proven, here = (f"{one.name} {one.version} ({one.build})" for one in (before, now))
     what = f"proven with {proven}, built here with {here}"
-    if same_code:
+    if not moved:
         return Finding("compiler", Effect.NOTED, f"{what}: the machine code is the same")
-    return Finding("compiler", Effect.STALE, f"{what}: the machine code is another")
-
-
-def _changed_entries(artifact: Artifact, found: Found, outcome: str) -> list[str]:
-    """Entry functions whose recorded code, in any arm, is not what was built here."""
-    changed = set()
-    for entry in artifact.code.keys() | (found.baseline or {}).keys() | (found.tuned or {}).keys():
-        pair = artifact.code.get(entry)
-        baseline_differs = not _same(pair.baseline if pair else None, found.baseline, entry)
-        tuned_differs = outcome == "tuned" and not _same(pair.tuned if pair else None, found.tuned, entry)
-        if baseline_differs or tuned_differs:
-            changed.add(entry)
-    return sorted(changed)
+    return Finding("compiler", Effect.STALE, f"{what}: the machine code is another, in {_names(moved)}")
 
 
 def _same(recorded: StoredCode | None, built: Mapping[str, CodeDigest] | None, entry: str) -> bool:

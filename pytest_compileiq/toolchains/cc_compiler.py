@@ -14,6 +14,7 @@ from pathlib import Path
 from pytest_compileiq.errors import EnvironmentFault, MarkerError
 from pytest_compileiq.process import Finished, run
 from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc_flags import CHOOSE_THE_ARCHITECTURE
 from pytest_compileiq.toolchains.commands import english
 
 _ANSWER_S = 30.0
@@ -55,7 +56,7 @@ class CcCompiler:
 
     def architecture(self, flags: Sequence[str]) -> str:
         """The processor that ``flags`` choose, as an artifact's target spells it."""
-        chosen = [flag.partition("=")[2] for flag in flags if flag.startswith(("-march=", "-mcpu="))]
+        chosen = [flag.partition("=")[2] for flag in flags if flag.startswith(CHOOSE_THE_ARCHITECTURE)]
         return re.sub(r"[^A-Za-z0-9._-]", "_", chosen[-1]) if chosen else self.machine
 
     def without_native(self, flags: Sequence[str]) -> tuple[str, ...]:

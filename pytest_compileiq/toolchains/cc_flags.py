@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.model import ArchitectureFrom
 from pytest_compileiq.toolchains.base import Place
 
+CHOOSE_THE_ARCHITECTURE = ("-march=", "-mcpu=")
 _TAKES_A_PATH = ("-I", "-L", "-iquote", "-isystem", "-idirafter", "-include", "-imacros")
 _MAY_BE_A_NAME = ("-include", "-imacros")  # also looked up among the include directories
 _LINKS_ONLY = ("-l", "-L", "-Wl,")
@@ -64,6 +66,14 @@ def split_flags(flags: str, place: Place) -> Flags:
     compiles = tuple(token for token in tokens if token not in libraries)
     links = tuple(flag for flag in compiles if not flag.startswith(_COMPILES_ONLY) and flag not in _SETS_FLUSH_TO_ZERO)
     return Flags(compiles, links, libraries)
+
+
+def who_chooses(flags: Sequence[str]) -> ArchitectureFrom:
+    """Who chooses the architecture that ``flags``, as the test wrote them, compile for: the last word counts."""
+    chosen = [flag.partition("=")[2] for flag in flags if flag.startswith(CHOOSE_THE_ARCHITECTURE)]
+    if not chosen:
+        return "default"
+    return "machine" if chosen[-1] == "native" else "test"
 
 
 def _unusable(token: str) -> str | None:

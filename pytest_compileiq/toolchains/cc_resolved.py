@@ -16,7 +16,7 @@ from pytest_compileiq.space import Space
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc import Cc
 from pytest_compileiq.toolchains.cc_compiler import CcCompiler, ask, find_compiler, first_error
-from pytest_compileiq.toolchains.cc_flags import Flags, relative_to_rootdir, split_flags
+from pytest_compileiq.toolchains.cc_flags import Flags, relative_to_rootdir, split_flags, who_chooses
 from pytest_compileiq.toolchains.cc_options import parse_options, render_options
 from pytest_compileiq.toolchains.cc_space import cc_space
 from pytest_compileiq.toolchains.commands import Commands
@@ -38,6 +38,7 @@ def resolve(cc: Cc, place: Place) -> CcResolved:
     sources = tuple(_find_source(source, place) for source in cc.sources)
     program = find_compiler(cc.compiler, place)
     flags = split_flags(cc.flags, place)
+    architecture_from = who_chooses(flags.compile)
     flags = Flags(program.without_native(flags.compile), program.without_native(flags.link), flags.libraries)
     if cc.output == "library":
         # A unique symbol is one per process: the two arms would share the static data of inline functions.
@@ -50,6 +51,7 @@ def resolve(cc: Cc, place: Place) -> CcResolved:
             version=program.version,
             build=program.build,
             command=(Path(program.program).name, *flags.compile, *sources, "--link", *flags.link, *flags.libraries),
+            architecture_from=architecture_from,
         ),
         architecture=architecture,
         target=f"{architecture}-{program.line}",

@@ -49,7 +49,13 @@ def resolve(command: Command, place: Place) -> CommandResolved:
     architecture = command.target or here
     line = re.sub(r"[^A-Za-z0-9.]", "_", name) + version.partition(".")[0]
     return CommandResolved(
-        compiler=Compiler(name=name, version=version, build=build, command=_recorded(template, sources)),
+        compiler=Compiler(
+            name=name,
+            version=version,
+            build=build,
+            command=_recorded(template, sources),
+            architecture_from="test" if command.target else "machine",
+        ),
         architecture=architecture,
         target=f"{architecture}-{line}",
         native=_why_not_here(architecture, here),

@@ -222,7 +222,8 @@ def _architectures(nvcc: Nvcc) -> tuple[str, ...]:
     given = (nvcc.arch,) if isinstance(nvcc.arch, str) else tuple(nvcc.arch)
     if not given or len(set(given)) < len(given):
         raise MarkerError(f"Nvcc(arch={nvcc.arch!r}): expected one architecture or several different ones")
-    return tuple(check_architecture(arch, "Nvcc") for arch in given)
+    checked = [check_architecture(arch, "Nvcc") for arch in given]
+    return tuple(sorted(checked, key=lambda arch: (capability(arch), arch)))  # their order means nothing
 
 
 def _check_choices(nvcc: Nvcc, architectures: tuple[str, ...]) -> None:

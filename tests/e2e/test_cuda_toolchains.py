@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tomllib
 from pathlib import Path
@@ -100,8 +101,50 @@ def test_a_changed_kernel_is_stale_and_a_comment_is_not(tuned_cuda):
     assert "PROVEN" in tuned_cuda.pytest(code=0)
     tuned_cuda.edit("attention.cu", "-1e30f", "-1e29f")
     output = tuned_cuda.pytest(code=1)
-    assert "STALE: attention.cu (changed): the machine code is another" in output
+    assert "STALE: attention.cu (changed): the machine code is another, in attention" in output
     assert "pytest --tune test_attention.py::test_attention" in output
+
+
+SEVERAL_PY = """\
+import pytest
+from pytest_compileiq import Nvcc, choice, minimize
+
+@pytest.mark.tune(
+    Nvcc("scale.cu", arch=["sm_90a", "sm_80"]),
+    objectives=[minimize("code_bytes")],
+    space={"-Xptxas=-O": choice([1, 2])},
+)
+def test_scale(acf):
+    acf.build()
+"""
+SCALE_CU = """\
+extern "C" __global__ void scale(float *x, int n) {
+    for (int i = threadIdx.x; i < n; i += blockDim.x) x[i] = 2 * x[i] + x[i] * x[i];
+}
+"""
+
+
+@needs.nvcc
+def test_the_order_of_architectures_means_nothing_and_one_less_or_another_is_stale(project):
+    made = project({"scale.cu": SCALE_CU, "test_scale.py": SEVERAL_PY})
+    made.pytest("--tune", "--tune-budget=3", code=0)
+    assert (made.root / "acf/scale/sm_80.sm_90a-nvcc13.3.toml").is_file()
+    made.edit("test_scale.py", '["sm_90a", "sm_80"]', '["sm_80", "sm_90a"]')
+    made.pytest(code=0)
+    for arch in ('"sm_90a"', '["sm_80", "sm_90"]', '["sm_80", "sm_90a", "sm_100a"]'):
+        text = (made.root / "test_scale.py").read_text()
+        (made.root / "test_scale.py").write_text(text.replace('["sm_80", "sm_90a"]', arch))
+        output = made.pytest("-o", "acf_no_device=skip", code=1)
+        assert "STALE: the test asks for sm_" in output
+        assert "and the artifact is for sm_80.sm_90a-nvcc13.3" in output
+        (made.root / "test_scale.py").write_text(text)
+    made.edit("scale.cu", "2 * x[i]", "3 * x[i]")
+    made.pytest("--acf-report=report.json", code=1)
+    (item,) = json.loads((made.root / "report.json").read_text())["items"]
+    assert [(code["entry"], code["architecture"]) for code in item["moved"]] == [
+        ("scale", "sm_80"),
+        ("scale", "sm_90a"),
+    ]
 
 
 @needs.nvcc

@@ -53,7 +53,11 @@ STALE = {
     "a workload's value": ("test_kernel.py", "dict(n=16384)", "dict(n=16380)", "benchmark"),
     "one character of the test's logic": ("test_kernel.py", "rtol=1e-5", "rtol=1e-4", "benchmark"),
     "a helper that the test uses": ("test_kernel.py", "return 2.0 *", "return 2 *", "benchmark"),
-    "the compiler's architecture level": ("test_kernel.py", "x86-64-v3", "x86-64-v2", "x86-64-v2"),
+    "a lower architecture level": ("test_kernel.py", "x86-64-v3", "x86-64-v2", "the test asks for x86-64-v2-gcc"),
+    "a higher architecture level": ("test_kernel.py", "x86-64-v3", "x86-64-v4", "the test asks for x86-64-v4-gcc"),
+    "a processor": ("test_kernel.py", "x86-64-v3", "znver3", "the test asks for znver3-gcc"),
+    "no architecture": ("test_kernel.py", " -march=x86-64-v3", "", "the test asks for x86-64-gcc"),
+    "whatever this machine is": ("test_kernel.py", "x86-64-v3", "native", "the artifact is for x86-64-v3-gcc"),
 }
 
 
@@ -61,11 +65,46 @@ STALE = {
 def test_a_change_that_matters_fails_the_test_with_a_remedy(tuned, what):
     name, old, new, said = STALE[what]
     tuned.edit(name, old, new)
-    strict = "acf_no_device=fail"
-    output = tuned.pytest("--acf-check=replay", "-o", strict, code=1)
-    assert said in output
+    output = tuned.pytest("--acf-check=replay", code=1)
+    assert "STALE" in output and said in output
     assert "pytest --tune" in output
     assert "1 failed" in output
+
+
+SUM_C = "int kernel(int x) { int sum = 0; for (int i = 0; i < x; i++) sum += i * x; return sum; }\n"
+NATIVE_PY = """\
+import pytest
+from pytest_compileiq import Cc, choice, minimize
+
+@pytest.mark.tune(Cc("kernel.c", flags="-O3 -march=native"), space={"-O": choice(["s", 2])}, objectives=[minimize("code_bytes")])
+def test_kernel(acf):
+    assert acf.build().load().kernel(3) == 9
+"""
+
+
+def test_what_another_machine_chose_is_no_device_here_and_what_the_test_no_longer_asks_for_is_stale(project):
+    made = project({"kernel.c": SUM_C, "test_kernel.py": NATIVE_PY})
+    made.pytest("--tune", "--tune-budget=2", code=0)
+    made.pytest(code=0)
+    path = made.one("acf/kernel/*.toml")
+    assert 'architecture_from = "machine"' in path.read_text()
+    here = path.name.rpartition("-")[0]
+    for file in path.parent.iterdir():
+        file.rename(file.with_name(file.name.replace(here, "elsewhere")))
+    metadata = made.one("acf/kernel/*.toml")
+    metadata.write_text(metadata.read_text().replace(f"{here}-gcc", "elsewhere-gcc"))
+    assert "1 skipped" in made.pytest(code=0)
+    assert "NO DEVICE" in made.pytest("-o", "acf_no_device=fail", code=1)
+    made.edit("test_kernel.py", " -march=native", "")
+    assert "STALE: the test asks for x86-64-gcc" in made.pytest(code=1)
+
+
+def test_the_report_names_the_entry_functions_that_moved(tuned):
+    tuned.edit("kernel.h", "2.0f", "2.0001f")
+    output = tuned.pytest("--acf-check=replay", "--acf-report=report.json", code=1)
+    assert "the machine code is another, in kernel" in output
+    (item,) = json.loads((tuned.root / "report.json").read_text())["items"]
+    assert item["moved"] == [{"entry": "kernel", "architecture": "x86-64-v3", "arms": ["baseline", "tuned"]}]
 
 
 def test_stale_can_be_a_warning(tuned):

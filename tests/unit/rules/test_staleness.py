@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_compileiq.model import CodeDigest
-from pytest_compileiq.rules.staleness import Effect, Found, choose, judge
+from pytest_compileiq.rules.staleness import Effect, Found, MovedCode, are_elsewhere, choose, judge, moved_code
 from tests.unit.artifacts import TARGET, make_artifact
 
 ARTIFACT = make_artifact()
@@ -85,3 +85,46 @@ def test_the_architecture_selects_and_nothing_falls_back(targets, kind):
     choice = choose(targets, TARGET, "x86-64-v3")
     assert choice.kind == kind
     assert choice.artifact_target == {"exact": TARGET, "other-compiler": "x86-64-v3-gcc13"}.get(kind)
+
+
+@pytest.mark.parametrize(
+    ("stored", "chosen_by", "elsewhere"),
+    [
+        ({"znver3-gcc12": "machine"}, "machine", True),
+        ({"znver3-gcc12": "machine", "znver4-gcc12": "machine"}, "machine", True),
+        ({"aarch64-gcc12": "default"}, "default", True),
+        ({"x86-64-v2-gcc12": "test"}, "test", False),  # what the text asks for is the same on every machine
+        ({"x86-64-v2-gcc12": "test"}, "machine", False),  # the text asked for something and no longer does
+        ({"x86-64-v2-gcc12": "test"}, "default", False),
+        ({"znver3-gcc12": "machine"}, "test", False),
+        ({"x86-64-gcc12": "default"}, "machine", False),
+        ({"znver3-gcc12": "machine", "x86-64-v2-gcc12": "test"}, "machine", False),
+        ({"x86-64-v4-gcc11": "machine"}, "machine", False),  # another compiler may call the same processor so
+    ],
+)
+def test_only_a_machine_that_chose_as_this_one_does_is_another_machine(stored, chosen_by, elsewhere):
+    assert are_elsewhere(stored, TARGET, chosen_by) is elsewhere
+
+
+def test_entries_whose_code_moved_are_named_with_architecture_and_arm():
+    pair = ARTIFACT.code["k"]
+    artifact = ARTIFACT.model_copy(update={"code": {"k@sm_90a": pair, "k@sm_100a": pair}})
+    same, other = CodeDigest("f" * 64), CodeDigest("9" * 64)
+    found = replace(
+        SAME,
+        fingerprint=sources(k_c="1" * 64),
+        baseline={"k@sm_90a": CodeDigest("e" * 64), "k@sm_100a": other},
+        tuned={"k@sm_90a": other, "k@sm_100a": same},
+    )
+    assert moved_code(artifact, found, outcome="tuned") == (
+        MovedCode("k", "sm_100a", ("baseline",)),
+        MovedCode("k", "sm_90a", ("tuned",)),
+    )
+    (finding,) = judge(artifact, found, outcome="tuned")
+    assert finding.message.endswith("the machine code is another, in k for sm_100a, k for sm_90a (tuned arm)")
+
+
+def test_many_entries_are_counted():
+    many = {f"k{number}": CodeDigest("9" * 64) for number in range(6)}
+    (finding,) = judge(ARTIFACT, replace(SAME, baseline={**SAME.baseline, **many}), outcome="tuned")
+    assert finding.message.endswith("in k0, k1, k2, k3, k4 and 1 more")
