@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from pytest_compileiq import __version__, cli_lifecycle, cli_project, cli_report, cli_review, cli_ship
 from pytest_compileiq.cli_locate import open_store
 from pytest_compileiq.errors import CompileIQError, UserError
+from pytest_compileiq.printing import complain, flush, give_up_printing, harmless, say
 
 if TYPE_CHECKING:
     from pytest_compileiq.store import Store
@@ -22,21 +22,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         code: int = options.verb(options)
-        sys.stdout.flush()
+        flush()
     except BrokenPipeError:
-        # The reader (head, less) has what it wanted; nothing more can be written, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        give_up_printing()
         return 1
     except (CompileIQError, OSError) as error:
-        print(f"acf: {error}", file=sys.stderr)
+        complain(str(error))
         return 2
     except KeyboardInterrupt:
         return 130
     return code
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors quote arguments harmlessly: a build may take them from elsewhere."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(harmless(message))
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = _Parser(
         prog="acf", description="Read and check the committed artifacts of compiler tuning."
     )
     parser.add_argument("--version", action="version", version=f"acf {__version__}")
@@ -67,26 +73,26 @@ def _doctor(options: argparse.Namespace) -> int:
     for finding in examine():
         if finding.section != section:
             section = finding.section
-            print(f"{section}:")
-        print(f"  {finding.name:<34} {finding.found or 'no'}")
+            say(f"{section}:")
+        say(f"  {finding.name:<34} {finding.found or 'no'}")
         if finding.remedy:
-            print(f"  {'':<34} → {finding.remedy}")
+            say(f"  {'':<34} → {finding.remedy}")
     return 0
 
 
 def _list(options: argparse.Namespace) -> int:
     from pytest_compileiq.listing import COLUMNS, list_artifacts
-    from pytest_compileiq.report.artifact import print_table
+    from pytest_compileiq.report.artifact import table_lines
 
     store = open_store(options)
     listing = list_artifacts(store)
     if not listing.rows and not listing.broken:
-        print(f"{store.root} holds no artifacts; make one with pytest --tune")
+        say(f"{store.root} holds no artifacts; make one with pytest --tune")
         return 0
     if listing.rows:
-        print_table(COLUMNS, listing.rows)
+        say(*table_lines(COLUMNS, listing.rows))
     for problem in listing.broken:
-        print(f"acf: {problem}", file=sys.stderr)
+        complain(problem)
     return 1 if listing.broken else 0
 
 
@@ -100,8 +106,7 @@ def _show(options: argparse.Namespace) -> int:
     if options.target is not None and options.target not in targets:
         raise UserError(f"{options.name} has no target {options.target!r}: {_known(options.target, targets)}")
     for target in [options.target] if options.target else targets:
-        for line in artifact_lines(options.name, store.read(options.name, target)):
-            print(line)
+        say(*artifact_lines(options.name, store.read(options.name, target)))
     return 0
 
 
@@ -122,17 +127,14 @@ def _check(options: argparse.Namespace) -> int:
                 claims += _recompute(store, name, target)
             except StoreError as error:
                 problems.append(f"{store.metadata_path(name, target)}: {error}")
-    for problem in problems:
-        print(problem)
+    say(*problems)
     said = (
         _counted(artifacts, "artifact"),
         _counted(claims, "claim") + " recomputed",
         _counted(len(problems), "problem"),
     )
-    print(", ".join(said))
-    print(
-        "This proves arithmetic, not truth: pytest rebuilds them, and measures them on the device they were proven on."
-    )
+    say(", ".join(said))
+    say("This proves arithmetic, not truth: pytest rebuilds them, and measures them on the device they were proven on.")
     return 1 if problems else 0
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from pytest_compileiq.printing import say
+
 
 def add_verbs(verbs: Any) -> None:
     """Declare the verbs."""
@@ -27,7 +29,7 @@ def _retire(options: argparse.Namespace) -> int:
 
     store, target = _located(options)
     retire(store, options.name, target, options.reason)
-    print(f"{options.name} for {target} is retired; pytest --tune --tune-stale-only searches for another")
+    say(f"{options.name} for {target} is retired; pytest --tune --tune-stale-only searches for another")
     return 0
 
 
@@ -36,7 +38,7 @@ def _promote(options: argparse.Namespace) -> int:
 
     store, target = _located(options)
     promote(store, options.name, target, options.point)
-    print(f"{options.name} for {target} holds point {options.point}, unproven: run pytest --tune --tune-budget=0")
+    say(f"{options.name} for {target} holds point {options.point}, unproven: run pytest --tune --tune-budget=0")
     return 0
 
 

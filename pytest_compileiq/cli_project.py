@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pytest_compileiq.cli_locate import acf_dir, configures_pytest, find_project, open_store
 from pytest_compileiq.errors import UserError
+from pytest_compileiq.printing import say
 
 
 def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -28,9 +29,9 @@ def _init(options: argparse.Namespace) -> int:
 
     here = Path.cwd()
     for done in set_up(here, acf_dir(here) or "acf", with_ini=not configures_pytest(here)):
-        print(f"{done.path.relative_to(here)}: {done.what}")
-    print(f"\nOnce in every clone, so that git diff shows artifacts as text:\n  {TEXTCONV}")
-    print("Next:\n  pytest --tune")
+        say(f"{done.path.relative_to(here)}: {done.what}")
+    say("", "Once in every clone, so that git diff shows artifacts as text:", f"  {TEXTCONV}")
+    say("Next:", "  pytest --tune")
     return 0
 
 
@@ -45,16 +46,16 @@ def _prune(options: argparse.Namespace) -> int:
         raise UserError(f"{claimed[0]} is no orphan: {claims.tests[claimed[0]]} claims it")
     orphans = options.names or [name for name in store.names() if name not in claims.tests]
     for name in orphans:
-        print(f"{name}: {', '.join(store.targets(name)) or 'no targets'}")
+        say(f"{name}: {', '.join(store.targets(name)) or 'no targets'}")
     if not orphans:
-        print("no artifact is orphaned")
+        say("no artifact is orphaned")
     elif not options.names and claims.left_out:
         missing = ", ".join(claims.left_out[:3])
         raise UserError(f"{missing} could not be collected, and may claim these: mend that, or name what is to go")
     elif options.names or options.yes:
         for name in orphans:
             store.remove(name)
-        print(f"{len(orphans)} removed; git checkout brings them back")
+        say(f"{len(orphans)} removed; git checkout brings them back")
     else:
-        print("nothing removed: add --yes, or name what is to go")
+        say("nothing removed: add --yes, or name what is to go")
     return 0

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_compileiq.printing import say
+
 if TYPE_CHECKING:
     from pytest_compileiq.store import Store
 
@@ -24,5 +26,5 @@ def _report(store: Store, path: Path) -> int:
 
     report = report_of_store(store)
     write_html(report, store, path, title="Compiler controls as committed")
-    print(f"{path}: {len(report.items)} artifacts, as committed; pytest --acf-html writes what a run found")
+    say(f"{path}: {len(report.items)} artifacts, as committed; pytest --acf-html writes what a run found")
     return 1 if report.store_problems or any(item.failed for item in report.items) else 0

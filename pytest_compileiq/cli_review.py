@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from pytest_compileiq.cli_locate import store_root
+from pytest_compileiq.printing import say
 
 
 def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -29,7 +30,7 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 
 def _diff(options: argparse.Namespace) -> int:
-    from pytest_compileiq.report.change import json_text, terminal_lines
+    from pytest_compileiq.report.change import change_json, terminal_lines
     from pytest_compileiq.report.markdown import markdown_text
     from pytest_compileiq.review import review
     from pytest_compileiq.store import Store
@@ -37,14 +38,15 @@ def _diff(options: argparse.Namespace) -> int:
     found = review(Store(store_root(options)), options.span)
     told = found.base, found.head, found.changes, found.strays
     if options.format == "terminal":
-        print("\n".join(terminal_lines(*told)))
+        say(*terminal_lines(*told))
     else:
-        print(json_text(*told) if options.format == "json" else markdown_text(*told))
+        text = change_json(*told) if options.format == "json" else markdown_text(*told)
+        say(*text.split("\n"))
     return 0
 
 
 def _textconv(options: argparse.Namespace) -> int:
     from pytest_compileiq.report.textconv import text_lines
 
-    print("\n".join(text_lines(options.file.name, options.file.read_bytes())))
+    say(*text_lines(options.file.name, options.file.read_bytes()))
     return 0

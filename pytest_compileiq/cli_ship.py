@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from pathlib import Path
 
 from pytest_compileiq.cli_locate import open_store
 from pytest_compileiq.errors import UserError
+from pytest_compileiq.printing import complain, say
 
 REFUSED = 3
 
@@ -61,18 +61,18 @@ def _flags(options: argparse.Namespace) -> int:
         architectures=options.arch,
     )
     for note in answer.notes:
-        _say(note)
+        complain(note)
     if answer.refusal is not None:
-        _say(answer.refusal if options.on_stale == "fail" else f"omitted: {answer.refusal}")
+        complain(answer.refusal if options.on_stale == "fail" else f"omitted: {answer.refusal}")
         if options.on_stale == "fail":
             return REFUSED
     if options.depfile is not None:
         options.depfile.write_text(depfile(str(wanted), answer.reads), encoding="utf-8")
-    text = f"{shlex.join(answer.words)}\n" if answer.words else ""
+    lines = [shlex.join(answer.words)] if answer.words else []
     if options.output is not None:
-        options.output.write_text(text, encoding="utf-8")
+        options.output.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     else:
-        sys.stdout.write(text)
+        say(*lines)
     return 0
 
 
@@ -88,11 +88,11 @@ def _export(options: argparse.Namespace) -> int:
         triton_cache=options.triton_cache,
     )
     for sentence in (*exported.left_out, *exported.stale):
-        _say(f"left out: {sentence}" if omit or sentence not in exported.stale else sentence)
+        complain(f"left out: {sentence}" if omit or sentence not in exported.stale else sentence)
     if exported.stale and not omit:
         return REFUSED
     for one in exported.applied:
-        print(one)
+        say(one)
     return 0
 
 
@@ -105,9 +105,5 @@ def _verify(options: argparse.Namespace) -> int:
     else:
         lines = verify_file(store, options.file, options.name)
     for line in lines:
-        print(f"{line.verdict.name.lower().replace('_', ' ')}: {line.message}")
+        say(f"{line.verdict.name.lower().replace('_', ' ')}: {line.message}")
     return verdict(lines).value
-
-
-def _say(sentence: str) -> None:
-    print(f"acf: {sentence}", file=sys.stderr)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_compileiq.printing import wrong_usage
+
 _CHOICES: dict[str, tuple[str, ...]] = {
     "acf_check": ("auto", "replay", "measure", "off"),
     "acf_stale": ("fail", "warn"),
@@ -127,10 +129,10 @@ def read_settings(config: pytest.Config) -> Settings:
     """
     option = config.option
     if option.tune and _is_xdist(config):
-        raise pytest.UsageError("--tune measures on this machine alone: run it without xdist workers (-n 0)")
+        raise wrong_usage("--tune measures on this machine alone: run it without xdist workers (-n 0)")
     for name in ("tune_new_only", "tune_stale_only", "tune_fresh"):
         if getattr(option, name) and not option.tune:
-            raise pytest.UsageError(f"--{name.replace('_', '-')} says what --tune searches: add --tune")
+            raise wrong_usage(f"--{name.replace('_', '-')} says what --tune searches: add --tune")
     chosen = {key: _choice(config, key) for key in _CHOICES}
     check = option.acf_check or chosen["acf_check"]
     cli_budget = parse_budget(option.tune_budget, "--tune-budget") if option.tune_budget is not None else None
@@ -169,7 +171,7 @@ def parse_budget(text: str, where: str) -> Budget:
     """
     match = re.fullmatch(r"\s*(\d+)\s*([smh]?)\s*", text)
     if match is None or (match[2] and int(match[1]) == 0):
-        raise pytest.UsageError(f"{where}={text!r}: expected a number of evaluations (200), a time (90s, 30m, 2h) or 0")
+        raise wrong_usage(f"{where}={text!r}: expected a number of evaluations (200), a time (90s, 30m, 2h) or 0")
     number = int(match[1])
     if not match[2]:
         return Budget(evaluations=number)
@@ -179,7 +181,7 @@ def parse_budget(text: str, where: str) -> Budget:
 def _choice(config: pytest.Config, key: str) -> str:
     value = str(config.getini(key)).strip()
     if value not in _CHOICES[key]:
-        raise pytest.UsageError(f"{config.inipath or 'ini'}: {key} = {value!r}: expected {', '.join(_CHOICES[key])}")
+        raise wrong_usage(f"{config.inipath or 'ini'}: {key} = {value!r}: expected {', '.join(_CHOICES[key])}")
     return value
 
 
@@ -187,7 +189,7 @@ def _integer(text: str | None, where: str, *, minimum: int) -> int | None:
     if text is None:
         return None
     if not re.fullmatch(r"\d{1,18}", str(text)) or int(text) < minimum:
-        raise pytest.UsageError(f"{where}={text!r}: expected an integer of at least {minimum}")
+        raise wrong_usage(f"{where}={text!r}: expected an integer of at least {minimum}")
     return int(text)
 
 
@@ -195,7 +197,7 @@ def _store_dir(config: pytest.Config) -> Path:
     value = str(config.getini("acf_dir"))
     path = config.rootpath / value
     if not value or not path.resolve().is_relative_to(config.rootpath.resolve()):
-        raise pytest.UsageError(
+        raise wrong_usage(
             f"{config.inipath or 'ini'}: acf_dir = {value!r}: expected a directory under {config.rootpath}"
         )
     return path

@@ -156,19 +156,20 @@ class _Reports:
             _session(self._config).received(report)
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+def pytest_terminal_summary(config: pytest.Config) -> None:
     """One line an artifact, what was not checked, then the remedies."""
     session = config.stash.get(_SESSION, None)
     if session is None:
         return
+    from pytest_compileiq.printing import Terminal
     from pytest_compileiq.report.terminal import summary_lines
 
+    terminal = Terminal(config)
     lines = list(summary_lines(session.report))
     if lines:
-        terminalreporter.ensure_newline()
-        terminalreporter.section("acf", sep="=")
+        terminal.section("acf")
     for text, markup in lines:
-        terminalreporter.write_line(text, **markup)
+        terminal.say(text, **markup)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from pytest_compileiq.evaluate import body_of
 from pytest_compileiq.integrity import Integrity
 from pytest_compileiq.marker import read_marker
 from pytest_compileiq.pool import Pool
+from pytest_compileiq.printing import Terminal, failure, skipped
 from pytest_compileiq.process import Guard
 from pytest_compileiq.replay import Body, Replay
 from pytest_compileiq.report import github, junit
@@ -75,9 +75,8 @@ class Session:
         except CompileIQError as error:
             raise failure(f"{item.nodeid}: {error}") from None
         if rivals := [nodeid for nodeid in self._owners.get(name, []) if nodeid != item.nodeid]:
-            pytest.fail(
-                f"{item.nodeid} and {', '.join(rivals)} both claim the artifact {name!r}: give one tune(name=…)",
-                pytrace=False,
+            raise failure(
+                f"{item.nodeid} and {', '.join(rivals)} both claim the artifact {name!r}: give one tune(name=…)"
             )
 
     def replay(self, item: pytest.Function) -> ItemReport:
@@ -93,9 +92,10 @@ class Session:
         if cause is not None:
             raise cause
         if report.failed:
-            raise failure(_failure_text(report)) from None
+            what = f"{report.name} ({report.target}): {report.verdict}: {report.message}"
+            raise failure(what, report.remedy) from None
         if report.verdict == "NO DEVICE":
-            pytest.skip(report.message)
+            raise skipped(report.message)
         return report
 
     def tune(self, item: pytest.Item) -> ItemReport:
@@ -106,9 +106,9 @@ class Session:
         pool = self._get_pool()  # first of all: its guard ends and clears away what a killed run leaves
         subject = self._subject(item)
         if self.settings.new_only and subject.resolved.target in self.store.targets(subject.name):
-            pytest.skip(f"--tune-new-only: {subject.name} has an artifact for {subject.resolved.target}")
+            raise skipped(f"--tune-new-only: {subject.name} has an artifact for {subject.resolved.target}")
         if self.settings.stale_only and (why := self._why_current(subject)):
-            pytest.skip(f"--tune-stale-only: {why}")
+            raise skipped(f"--tune-stale-only: {why}")
         progress = self._progress(subject.name)
         try:
             report = tune(subject, settings=self.settings, store=self.store, pool=pool, progress=progress)
@@ -156,14 +156,9 @@ class Session:
         item.user_properties[:] = [*others, *junit.properties(report)]
 
     def _progress(self, name: str) -> LineProgress:
-        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is None:
-            return LineProgress(name, lambda _: None, None)
-        reporter.ensure_newline()
-        rewrite: Callable[[str], None] | None = (
-            (lambda text: reporter.rewrite(text, erase=True)) if reporter.isatty else None
-        )
-        return LineProgress(name, reporter.write_line, rewrite)
+        terminal = Terminal(self.config)
+        terminal.begin()
+        return LineProgress(name, terminal.say, terminal.rewrite if terminal.is_live else None)
 
     # ── resources ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -242,11 +237,9 @@ class Session:
                     stream.write(github.summary_text(self.report))
             except OSError as error:
                 lines.append(f"::warning title=acf::the job summary could not be written: {error.strerror}")
-        if lines:
-            reporter = self.config.pluginmanager.get_plugin("terminalreporter")
-            say: Callable[[str], None] = print if reporter is None else reporter.write_line
-            # A command counts only at the beginning of a line, and pytest may be within one of its dots.
-            say("\n" + "\n".join(lines))
+        terminal = Terminal(self.config)
+        for line in ["", *lines] if lines else []:  # pytest may be within a line of dots, which is no beginning of one
+            terminal.command(line)
 
     def _from_workspace(self, file: str) -> str:
         """A path from rootdir as one from the repository's root, where GitHub says which that is."""
@@ -262,13 +255,3 @@ class Session:
 
 
 REPORT: pytest.StashKey[str] = pytest.StashKey()
-
-
-def failure(message: str) -> BaseException:
-    """A test's failure without a traceback: the message is all there is to say."""
-    return pytest.fail.Exception(message, pytrace=False)
-
-
-def _failure_text(report: ItemReport) -> str:
-    text = f"{report.name} ({report.target}): {report.verdict}: {report.message}"
-    return f"{text}\n{report.remedy}" if report.remedy else text

@@ -15,6 +15,7 @@ from pathlib import Path
 from pytest_compileiq.artifact import Artifact, Controls
 from pytest_compileiq.errors import EnvironmentFault, UserError
 from pytest_compileiq.model import sha256_hex
+from pytest_compileiq.printing import harmless
 from pytest_compileiq.store import Store
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc_compiler import find_compiler
@@ -65,7 +66,7 @@ def fragment(
 
     Raises:
         UserError: there is no such artifact, several fit, or it is none that a command can be told.
-        EnvironmentFault: the compiler is not there or unknown, or a path has a character that a build would split at.
+        EnvironmentFault: the compiler is not there or unknown, or the store's path cannot be printed for a build.
         StoreError: the metadata or the controls are not what they must be.
     """
     here = _identify(compiler)
@@ -85,7 +86,10 @@ def fragment(
     )
     if refusal or artifact.controls is None:
         return Fragment((), refusal, (), reads)
-    words = words_of(name, artifact, store.read_controls(name, artifact), str(reads[1]))
+    path = str(reads[1])
+    if harmless(path) != path:
+        raise EnvironmentFault(f"{path!r} has a character that cannot be printed for a build: move it elsewhere")
+    words = words_of(name, artifact, store.read_controls(name, artifact), path)
     return Fragment(words, None, _notes(name, artifact, here, architectures), reads)
 
 

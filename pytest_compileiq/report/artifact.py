@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 
 from pytest_compileiq.artifact import Artifact, Claim
+from pytest_compileiq.printing import harmless
 from pytest_compileiq.report.model import describe_evidence
 
 
@@ -22,15 +23,14 @@ def setting_text(knob: str, value: object) -> str:
     return f"{knob}{value}" if knob.startswith("-") else f"{knob}={value}"
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table, as wide as its content: names are never cut off."""
+def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A table, as wide as its content: names are never cut off."""
     table = [list(columns), *([harmless(cell) for cell in row] for row in rows)]
     widths = [max(map(_width, column)) for column in zip(*table, strict=True)]
     table.insert(1, ["─" * width for width in widths])
-    lines = (
-        "  ".join(cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)) for row in table
-    )
-    print("\n".join(line.rstrip() for line in lines))
+    for row in table:
+        padded = (cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(padded).rstrip()
 
 
 def _width(text: str) -> int:
@@ -45,19 +45,8 @@ def _cells(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def harmless(text: str) -> str:
-    """``text`` with control characters shown instead of obeyed."""
-    if text.isprintable():
-        return text
-    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
-
-
 def artifact_lines(name: str, artifact: Artifact) -> Iterator[str]:
     """Everything a reviewer wants to know of one artifact."""
-    return map(harmless, _lines(name, artifact))
-
-
-def _lines(name: str, artifact: Artifact) -> Iterator[str]:
     yield f"{name}  {artifact.target}  {artifact.outcome}"
     if artifact.reason:
         yield f"  reason     {artifact.reason}"

@@ -6,10 +6,11 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from pydantic_core import to_json
+from pydantic_core import to_jsonable_python
 
 from pytest_compileiq.artifact import Claim
-from pytest_compileiq.report.artifact import claim_text, harmless
+from pytest_compileiq.printing import json_text
+from pytest_compileiq.report.artifact import claim_text
 from pytest_compileiq.report.model import describe_evidence
 from pytest_compileiq.rules.claims import ClaimStep
 from pytest_compileiq.rules.diff import Change, Kind, Step
@@ -99,11 +100,7 @@ def counts_text(changes: Sequence[Change]) -> str:
 
 
 def terminal_lines(base: str, head: str, changes: Sequence[Change], strays: Sequence[str]) -> Iterator[str]:
-    """The comparison for a terminal; no line holds a control character."""
-    return map(harmless, _terminal_lines(base, head, changes, strays))
-
-
-def _terminal_lines(base: str, head: str, changes: Sequence[Change], strays: Sequence[str]) -> Iterator[str]:
+    """The comparison for a terminal."""
     yield f"{base} → {head}: {counts_text(changes)}"
     for change in changes:
         yield ""
@@ -121,10 +118,10 @@ def _terminal_lines(base: str, head: str, changes: Sequence[Change], strays: Seq
         yield NOT_CHECKED
 
 
-def json_text(base: str, head: str, changes: Sequence[Change], strays: Sequence[str]) -> str:
+def change_json(base: str, head: str, changes: Sequence[Change], strays: Sequence[str]) -> str:
     """The comparison for a program, versioned; what is None is left out."""
     content = {"schema": DIFF_SCHEMA, "base": base, "head": head, "changes": changes, "strays": strays}
-    return to_json(content, indent=2, exclude_none=True).decode()
+    return json_text(to_jsonable_python(content, exclude_none=True))
 
 
 def _other_outcome(change: Change) -> bool:

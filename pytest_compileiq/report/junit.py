@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_compileiq.report.artifact import harmless
+from pytest_compileiq.printing import harmless
 from pytest_compileiq.report.model import ItemReport
 
 PREFIX = "acf."

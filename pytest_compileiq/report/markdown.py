@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from pytest_compileiq.report.artifact import harmless
+from pytest_compileiq.printing import harmless
 from pytest_compileiq.report.change import NOT_CHECKED, Fact, counts_text, facts, gain_text, sure_text
 from pytest_compileiq.rules.diff import Change
 

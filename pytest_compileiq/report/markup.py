@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
+from pytest_compileiq.printing import visible
+
 _VOID = frozenset({"meta", "input"})
 
 
@@ -16,11 +18,7 @@ class Html(str):
 
 def escape(text: str) -> Html:
     """``text`` as content or attribute value; what is not printable (control, bidi, surrogate) is shown, not obeyed."""
-    if isinstance(text, Html):
-        return text
-    if not text.isprintable():
-        text = "".join(one if one.isprintable() or one in "\n\t" else repr(one)[1:-1] for one in text)
-    return Html(html.escape(text))
+    return text if isinstance(text, Html) else Html(html.escape(visible(text, keep="\n\t")))
 
 
 def tag(name: str, /, *children: str, **attributes: str | float | bool | None) -> Html:

@@ -10,7 +10,7 @@ from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.metadata import parse
 from pytest_compileiq.model import SampleRow, sha256_hex
-from pytest_compileiq.report.artifact import claim_text, harmless
+from pytest_compileiq.report.artifact import claim_text
 from pytest_compileiq.rules.claims import leading_claim
 from pytest_compileiq.samples import decode_samples
 
@@ -24,12 +24,8 @@ def text_lines(file_name: str, data: bytes) -> Iterator[str]:
     hexadecimal. Samples: each arm's distribution, and the digest of the whole.
     """
     if file_name.endswith(".toml"):
-        lines = _metadata(data)
-    elif file_name.endswith(".csv"):
-        lines = _samples(data)
-    else:
-        lines = _raw(data)
-    return map(harmless, lines)
+        return _metadata(data)
+    return _samples(data) if file_name.endswith(".csv") else _raw(data)
 
 
 def _metadata(data: bytes) -> Iterator[str]:

@@ -200,6 +200,15 @@ def test_a_path_that_make_would_split_is_refused(tmp_path, c_project, monkeypatc
     assert "has a character that make, a shell or nvcc would split at" in capsys.readouterr().err
 
 
+def test_a_path_that_cannot_be_printed_is_refused(tmp_path, c_project, monkeypatch, capsys):
+    odd = tmp_path / "my\n::error::project"
+    shutil.copytree(c_project.root, odd)
+    monkeypatch.chdir(odd)
+    assert main(["flags", "kernel", "--compiler", "gcc"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and "has a character that cannot be printed" in captured.err
+
+
 # ── NVIDIA's compilers ───────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -11,7 +11,7 @@ import pytest_compileiq
 
 PACKAGE = Path(pytest_compileiq.__file__).parent
 LAYERS = (
-    ("values", ("model", "artifact", "space", "errors", "config", "acf_runtime", "__init__")),
+    ("values", ("model", "artifact", "space", "errors", "config", "printing", "acf_runtime", "__init__")),
     ("rules", ("rules",)),
     (
         "world",
