@@ -20,6 +20,9 @@ def choose_finalists(
     """The first objective's best that worsen no other beyond the margin, best first, at most three.
 
     With timed objectives the best few are measured again before: the luckiest sample is not the best code.
+
+    Raises:
+        EvaluationFailed: the device is disturbed, so that none of them can be judged.
     """
     margin = math.log1p(scorer.subject.spec.thresholds.max_regression)
     better = _better(scored, margin)
@@ -32,6 +35,8 @@ def choose_finalists(
         try:
             settled.append(scorer.settled(one))
         except EvaluationFailed as failure:
+            if failure.kind == "disturbed":  # no statement about this candidate, which may be the best
+                raise
             tally.fail(failure.kind, failure.reason)
     return [one.controls for one in _better(settled, margin)[:FINALISTS]]
 

@@ -25,6 +25,7 @@ from pytest_compileiq.rules.gate import (
     levels_by_holm,
     overall_p,
     summarise,
+    why_lost,
 )
 from pytest_compileiq.rules.noise import advice
 from pytest_compileiq.subject import Subject
@@ -56,7 +57,7 @@ class Proof:
         claims: the winner's claims, ``samples`` still to be named by the store.
         rows: the winner's raw samples.
         reason: why there is a winner, or none, in words.
-        lost: evidence was lost, so that nothing may be written.
+        lost: too much evidence was dropped to judge a finalist, so that nothing may be written.
     """
 
     winner: ControlsFile | None
@@ -64,6 +65,9 @@ class Proof:
     rows: tuple[SampleRow, ...]
     reason: str
     lost: bool = False
+
+
+Judged = tuple[Finalist, Objective, Workload, Evidence]
 
 
 class Unprovable(Exception):
@@ -118,7 +122,24 @@ def prove(
         verdict = _judge(subject, field_, against, look=look, seed=seed)
         if verdict is not None:
             return verdict
+    if reason := _lost_evidence(subject, field_):
+        return Proof(None, (), (), reason, lost=True)
     return Proof(None, (), (), _why_none(field_, _undecided(subject, field_[0])))
+
+
+def _lost_evidence(subject: Subject, field_: Sequence[Finalist]) -> str | None:
+    """Why one of the finalists was not judged at all, or None when each of them was."""
+    judged = _evidence(subject, [finalist for finalist in field_ if not finalist.out])
+    return next((reason for *_, evidence in judged if (reason := why_lost(evidence))), None)
+
+
+def _evidence(subject: Subject, finalists: Sequence[Finalist]) -> list[Judged]:
+    return [
+        (finalist, objective, workload, gather(finalist.of(objective.metric, workload), objective.direction))
+        for finalist in finalists
+        for objective in subject.timed_objectives
+        for workload in subject.timed_workloads
+    ]
 
 
 def _sample_finalist(
@@ -141,9 +162,6 @@ def _sample_finalist(
             finalist.out = f"failed in the proof ({failure.kind}): {failure.reason}"
 
 
-Judged = tuple[Finalist, Objective, Workload, Evidence]
-
-
 def _judge(
     subject: Subject, field_: Sequence[Finalist], against: ControlsFile | None, *, look: int, seed: int
 ) -> Proof | None:
@@ -153,12 +171,7 @@ def _judge(
     alive = [finalist for finalist in field_ if not finalist.out]
     if not alive:
         return Proof(None, (), (), _why_none(field_, "every finalist failed"))
-    evidence: list[Judged] = [
-        (finalist, objective, workload, gather(finalist.of(objective.metric, workload), objective.direction))
-        for finalist in alive
-        for objective in subject.timed_objectives
-        for workload in subject.timed_workloads
-    ]
+    evidence = _evidence(subject, alive)
     p_values = [overall_p(one[3], thresholds, seed=seed, level=level) for one in evidence]
     levels = levels_by_holm(p_values, level)
     gains = [judge_gain(one[3], thresholds, level=at, seed=seed) for one, at in zip(evidence, levels, strict=True)]

@@ -38,7 +38,8 @@ def tune(subject: Subject, *, settings: Settings, store: Store, pool: Pool, prog
     """Search for better controls, prove the winner on fresh samples, and store what was proven.
 
     Raises:
-        TuneFailed: the baseline does not build, does not run here, or is not correct.
+        TuneFailed: the baseline does not build, does not run here, or is not correct; or evidence was lost, and then
+            nothing is written.
         StoreError: the store could not be written.
     """
     seed = next(seed for seed in (settings.seed, subject.spec.seed, 0) if seed is not None)
@@ -75,6 +76,11 @@ def tune(subject: Subject, *, settings: Settings, store: Store, pool: Pool, prog
             raise TuneFailed(f"{subject.nodeid}: {error}") from error
         except (Unprovable, EvaluationFailed) as error:
             raise TuneFailed(f"{subject.nodeid}: {error}") from error
+        if proof.lost:
+            raise TuneFailed(
+                f"{subject.nodeid}: nothing can be said of the best candidates, so nothing was written: {proof.reason}; "
+                "the search is kept: run the same command when the device is at rest"
+            )
         found = Found(search_record(subject, search.tally, name, seed), front)
         report = _settle(subject, store, pool, incumbent, proof, found, seed=seed, progress=progress)
         trackers.end(report.verdict, report.message)

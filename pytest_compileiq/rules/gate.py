@@ -163,7 +163,7 @@ def _slot_value(samples: Sequence[SampleRow]) -> float:
 
 def overall_p(evidence: Evidence, thresholds: Thresholds, *, seed: int, level: float) -> float:
     """The largest p-value of the gate's three tests: all must reject (Berger, Technometrics 24, 1982)."""
-    if _lost(evidence):
+    if why_lost(evidence):
         return 1.0
     flipped, _ = sign_flip(evidence.by_quad, flips=_flips(level), seed=seed)
     welch = welch_centred(*evidence.logs).p_value
@@ -185,7 +185,7 @@ def judge_gain(
         flips: of the randomisation test, when a recorded decision is repeated.
     """
     decision = _measured(evidence, level)
-    if reason := _lost(evidence):
+    if reason := why_lost(evidence):
         return replace(decision, reason=reason)
     p_flip, used = sign_flip(evidence.by_quad, flips=flips or _flips(level), seed=seed)
     p_welch = welch_centred(*evidence.logs).p_value
@@ -222,7 +222,7 @@ def judge_gain(
 def judge_non_inferior(evidence: Evidence, thresholds: Thresholds, *, level: float) -> Decision:
     """PROVEN when tuned is surely no more than ``max_regression`` worse; REFUTED when it surely is."""
     decision = _measured(evidence, level)
-    if reason := _lost(evidence):
+    if reason := why_lost(evidence):
         return replace(decision, reason=reason)
     floor = math.log1p(-thresholds.max_regression)
     p_value = paired_p(evidence.by_process, floor)
@@ -245,7 +245,7 @@ def judge_replay(
     floor and committed interval passes and is said to have decayed. Undecided is INCONCLUSIVE, ``last_look`` or not.
     """
     decision = _measured(evidence, REPLAY_PROVE_TAIL)
-    if reason := _lost(evidence):
+    if reason := why_lost(evidence):
         return replace(decision, reason=reason)
     floor = max(math.log(committed_speedup) / 2, math.log1p(REPLAY_FLOOR))
     low = paired_interval(evidence.by_process, REPLAY_PROVE_TAIL).low
@@ -283,7 +283,7 @@ def summarise(values: Floats) -> Summary:
 def _measured(evidence: Evidence, level: float) -> Decision:
     """The numbers that every decision shows, undecided as yet."""
     empty = Decision(Verdict.INCONCLUSIVE, "", 1.0, 1e-9, 1e9, 1.0, 0.0, 0.0, 0.0, 0.0, 0, level)
-    if _lost(evidence):
+    if why_lost(evidence):
         return empty
     differences = evidence.by_process
     interval = paired_interval(differences, 0.025)
@@ -300,8 +300,8 @@ def _measured(evidence: Evidence, level: float) -> Decision:
     )
 
 
-def _lost(evidence: Evidence) -> str | None:
-    """Why nothing can be decided, or None."""
+def why_lost(evidence: Evidence) -> str | None:
+    """Why too little evidence is left to decide anything, or None when enough is."""
     if evidence.processes < 2:
         return f"{evidence.processes} process(es) gave samples, and a verdict needs 2"
     if evidence.dropped > MAX_DROPPED:

@@ -42,6 +42,7 @@ def test_scale(acf):
     assert x.host().sum() == 1024
     acf.measure(lambda: scale(8, 128, x, np.float32(2)), graph=True)
 """
+THERMAL_SLOWDOWN = "0x40"
 
 
 @pytest.fixture
@@ -65,3 +66,14 @@ def test_a_gain_is_found_beside_a_fault_and_proven_and_replayed(project):
     assert "1 invalid (wrong): BodyError: a copy between host and GPU fails: CUDA_ERROR_ILLEGAL_ADDRESS" in output
 
     assert "PROVEN" in project.pytest(code=0)
+
+
+def test_a_search_whose_evidence_was_lost_fails_and_writes_nothing_not_even_over_a_stale_artifact(project, monkeypatch):
+    project.pytest("--tune", "--tune-engine=grid", code=0)
+    stored = {path.name: path.read_bytes() for path in (project.root / "acf/scale").iterdir()}
+    project.edit("scale.ptx", "mul.f32 %f2, %f2, %f1;", "mul.f32 %f2, %f2, %f1; add.f32 %f2, %f2, %f1;")
+    monkeypatch.setenv("STUB_NVML_REASONS", THERMAL_SLOWDOWN)
+    output = project.pytest("--tune", "--tune-engine=grid", code=1)
+    assert "100% of the quads were dropped, and at most 25% may be; the search is kept" in output
+    assert {path.name: path.read_bytes() for path in (project.root / "acf/scale").iterdir()} == stored
+    assert list((project.root / ".compileiq").glob("*.sqlite*"))
