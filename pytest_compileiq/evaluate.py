@@ -34,11 +34,24 @@ Arms = Mapping[Arm, ControlsFile | None]
 
 
 @dataclass(frozen=True)
+class Touched:
+    """What one arm's body touched: entry functions that it took from ``load()``, parameters that it read."""
+
+    used: frozenset[str]
+    read: frozenset[str]
+
+    @classmethod
+    def by(cls, acf: Acf) -> Touched:
+        """What the body of ``acf`` touched."""
+        return cls(frozenset(acf.used), frozenset(acf.read))
+
+
+@dataclass(frozen=True)
 class Block:
-    """What one block gave: the slots of each timed metric, and the entries that each arm took from ``load()``."""
+    """What one block gave: the slots of each timed metric, and what each arm touched."""
 
     slots: Mapping[str, tuple[Slot[float], ...]]
-    used: Mapping[Arm, frozenset[str]]
+    touched: Mapping[Arm, Touched]
 
 
 class ArmFailure(Exception):
@@ -71,9 +84,9 @@ def body_of(item: pytest.Function) -> Callable[[Acf], None]:
 
 @dataclass(frozen=True)
 class Checked:
-    """A correct body: the entry functions it took, how outputs were compared, and why it was not run to its end."""
+    """A correct body: what it touched, how outputs were compared, and why it was not run to its end."""
 
-    used: frozenset[str]
+    touched: Touched
     compared: Mapping[str, str]
     not_run: str | None
 
@@ -91,7 +104,7 @@ def check_body(subject: Subject, body: Callable[[Acf], None], arms: Arms, worklo
     _expect_objectives(subject, acf)
     if outputs.how and acf.not_run is None:
         _run_arm(subject, body, arms["baseline"], "baseline", workload, outputs, lambda _, call: call())
-    return Checked(frozenset(acf.used), outputs.how, acf.not_run)
+    return Checked(Touched.by(acf), outputs.how, acf.not_run)
 
 
 def run_block(
@@ -130,7 +143,7 @@ class _BlockRun:
         self.tick = tick
         self.outputs = Outputs()
         self.calls: dict[Arm, Callable[[], object]] = {}
-        self.used: dict[Arm, frozenset[str]] = {}
+        self.touched: dict[Arm, Touched] = {}
         self.slots: dict[str, list[Slot[float]]] = {}
         self.inner_failure: ArmFailure | None = None
 
@@ -146,12 +159,12 @@ class _BlockRun:
             self.slots["compile_time"] = sample_values(self.plan, self._compile_seconds)
         if any(metric not in self.slots for metric in timed):
             raise ArmFailure(self.plan.outer, "wrong", "the body measured in one arm only")
-        return Block({metric: tuple(slots) for metric, slots in self.slots.items()}, self.used)
+        return Block({metric: tuple(slots) for metric, slots in self.slots.items()}, self.touched)
 
     def _arm(self, arm: Arm, measurer: Measurer) -> Acf:
         self.tick()
         acf = _run_arm(self.subject, self.body, self.arms[arm], arm, self.workload, self.outputs, measurer, self)
-        self.used[arm] = frozenset(acf.used)
+        self.touched[arm] = Touched.by(acf)
         return acf
 
     def _nest(self, acf: Acf, call: Callable[[], object]) -> None:
@@ -291,7 +304,7 @@ def serve(
     try:
         if task["task"] == "check":
             checked = check_body(subject, body, arms, workload)
-            answer: dict[str, Any] = {"ok": True, "used": {"tuned": sorted(checked.used)}, "slots": {}}
+            answer: dict[str, Any] = {"ok": True, **_packed(checked.touched), "slots": {}}
         else:
             block = run_block(
                 subject,
@@ -303,7 +316,7 @@ def serve(
             )
             answer = {
                 "ok": True,
-                "used": {arm: sorted(used) for arm, used in block.used.items()},
+                **_packed(block.touched["tuned"]),
                 "slots": {metric: [asdict(slot) for slot in slots] for metric, slots in block.slots.items()},
             }
     except ArmFailure as failure:
@@ -320,6 +333,10 @@ def serve(
             "poisoned": True,
         }
     return answer
+
+
+def _packed(touched: Touched) -> dict[str, Any]:
+    return {"used": sorted(touched.used), "read": sorted(touched.read)}
 
 
 def pack_resolved(resolved: Resolved) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -35,6 +35,46 @@ class Build:
     def load(self) -> Any:
         """The kernel, loaded: a ``ctypes.CDLL`` for a C library, the path itself for an executable."""
         return self._load()
+
+
+class Parameters(dict[str, KnobValue]):
+    """A dict that notes in ``read`` which of its keys a body asked for, whether they are there or not."""
+
+    def __init__(self, values: Mapping[str, KnobValue], read: set[str]) -> None:
+        super().__init__(values)
+        self._read = read
+
+    def __getitem__(self, name: str) -> KnobValue:
+        self._read.add(name)
+        return super().__getitem__(name)
+
+    def __contains__(self, name: object) -> bool:
+        self._read.add(str(name))
+        return super().__contains__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """As ``dict.get``."""
+        self._read.add(name)
+        return super().get(name, default)
+
+    def __iter__(self) -> Iterator[str]:
+        self._read.update(super().keys())
+        return super().__iter__()
+
+    def keys(self) -> Any:
+        """As ``dict.keys``: whoever asks for all of them may use all of them."""
+        self._read.update(super().keys())
+        return super().keys()
+
+    def values(self) -> Any:
+        """As ``dict.values``."""
+        self._read.update(super().keys())
+        return super().values()
+
+    def items(self) -> Any:
+        """As ``dict.items``."""
+        self._read.update(super().keys())
+        return super().items()
 
 
 @dataclass
@@ -71,6 +111,7 @@ class Acf:
         self.measured = 0
         self.recorded: dict[str, float] = {}
         self.used: set[str] = set()
+        self.read: set[str] = set()
         self.l2: Literal["flush", "warm"] = "flush"
         self.graph = False
         self.not_run: str | None = None
@@ -84,7 +125,7 @@ class Acf:
     def params(self) -> Mapping[str, KnobValue]:
         """The knobs that the kernel or its launcher reads, those not beginning with ``-``; empty in the baseline."""
         knobs = self._controls.knobs if self._controls else {}
-        return {name: value for name, value in knobs.items() if not name.startswith("-")}
+        return Parameters({name: value for name, value in knobs.items() if not name.startswith("-")}, self.read)
 
     @property
     def path(self) -> Path | None:

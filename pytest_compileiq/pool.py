@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_compileiq.evaluate import pack_controls, pack_resolved
+from pytest_compileiq.evaluate import Touched, pack_controls, pack_resolved
 from pytest_compileiq.model import Arm, ControlsFile, FailureKind, SampleRow, Workload, sha256_hex
 from pytest_compileiq.process import Guard
 from pytest_compileiq.subject import Subject
@@ -64,14 +64,14 @@ class Pool:
                 self._discard(number)
                 raise EvaluationFailed(None, "crash", f"a worker did not start: {death.reason}") from death
 
-    def check(self, number: int, subject: Subject, controls: ControlsFile | None, workload: Workload) -> frozenset[str]:
-        """Run the body once in worker ``number``; returns the entry functions it took from ``load()``.
+    def check(self, number: int, subject: Subject, controls: ControlsFile | None, workload: Workload) -> Touched:
+        """Run the body once in worker ``number``; returns what it touched.
 
         Raises:
             EvaluationFailed: the body failed, or the worker did not survive it.
         """
         task = {"task": "check", "workload": workload.name, "baseline": None, "tuned": pack_controls(controls)}
-        return frozenset(self._ask(number, subject, task)["used"]["tuned"])
+        return _touched(self._ask(number, subject, task))
 
     def block(
         self,
@@ -80,8 +80,8 @@ class Pool:
         arms: Mapping[Arm, ControlsFile | None],
         workload: Workload,
         plan: BlockPlan,
-    ) -> tuple[list[SampleRow], frozenset[str]]:
-        """Sample one block in worker ``number``; returns its rows and the entries that the tuned arm took.
+    ) -> tuple[list[SampleRow], Touched]:
+        """Sample one block in worker ``number``; returns its rows and what the tuned arm touched.
 
         Raises:
             EvaluationFailed: an arm's body failed, or the worker did not survive it.
@@ -105,7 +105,7 @@ class Pool:
             for slot in slots
             for sample, value in enumerate(slot["values"])
         ]  # fmt: skip
-        return rows, frozenset(answer["used"].get("tuned", ()))
+        return rows, _touched(answer)
 
     def close(self) -> None:
         """End every worker and whatever they left behind."""
@@ -147,6 +147,10 @@ class Pool:
         worker = self._workers.pop(number, None)
         if worker is not None:
             worker.kill()
+
+
+def _touched(answer: Mapping[str, Any]) -> Touched:
+    return Touched(frozenset(answer["used"]), frozenset(answer["read"]))
 
 
 @contextmanager

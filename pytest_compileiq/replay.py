@@ -141,7 +141,7 @@ class Replay:
             if checked.not_run is not None:
                 self._not_run(checked.not_run)
                 return
-            used |= checked.used
+            used |= checked.touched.used
             compared |= checked.compared
         self._passed("correctness", "; ".join(f"{name} compared {how}" for name, how in compared.items()))
         if tuned is not None:

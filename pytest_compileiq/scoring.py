@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from pytest_compileiq.model import BuildResult, ControlsFile, Objective, SampleRow
@@ -21,11 +21,12 @@ ROUNDS = 3
 
 @dataclass(frozen=True)
 class Scored:
-    """A valid candidate: a score for each objective, and the raw samples of the timed ones."""
+    """A valid candidate: a score for each objective, the raw samples of the timed ones, the parameters it read."""
 
     scores: tuple[float, ...]
     controls: ControlsFile
     samples: tuple[SampleRow, ...] = ()
+    read: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -47,14 +48,15 @@ class Scorer:
             if objective.metric not in build.metrics:
                 raise EvaluationFailed(None, "compile", f"the compiler does not tell its {objective.metric}")
         timed = bool(subject.timed_objectives)
+        read: frozenset[str] = frozenset()
         for workload in subject.checked_workloads if timed else subject.spec.workloads:
-            self.pool.check(0, subject, controls, workload)
-        measured, rows = self._timed(controls) if timed else ({}, [])
+            read |= self.pool.check(0, subject, controls, workload).read
+        taken = self._timed(controls) if timed else _Taken()
         scores = tuple(
-            exact_score(subject, objective, build) if objective.exact else measured[objective.metric]
+            exact_score(subject, objective, build) if objective.exact else taken.scores[objective.metric]
             for objective in subject.objectives
         )
-        return Scored(scores, controls, tuple(rows))
+        return Scored(scores, controls, tuple(taken.rows), read | taken.read)
 
     def settled(self, one: Scored) -> Scored:
         """The scores with those of timed objectives taken anew, the median of several rounds.
@@ -62,26 +64,34 @@ class Scorer:
         Raises:
             EvaluationFailed: as ``score``.
         """
-        rounds = [self._timed(one.controls)[0] for _ in range(ROUNDS)]
+        rounds = [self._timed(one.controls).scores for _ in range(ROUNDS)]
         scores = tuple(
             score if objective.exact else statistics.median(taken[objective.metric] for taken in rounds)
             for objective, score in zip(self.subject.objectives, one.scores, strict=True)
         )
         return Scored(scores, one.controls)
 
-    def _timed(self, controls: ControlsFile) -> tuple[dict[str, float], list[SampleRow]]:
-        """Metric → weighted geometric mean over workloads, as a log-ratio; and the rows behind it."""
+    def _timed(self, controls: ControlsFile) -> _Taken:
         total = sum(workload.weight for workload in self.subject.timed_workloads)
-        scores = {objective.metric: 0.0 for objective in self.subject.timed_objectives}
-        taken: list[SampleRow] = []
+        taken = _Taken({objective.metric: 0.0 for objective in self.subject.timed_objectives})
         for workload in self.subject.timed_workloads:
             plan = plan_block(self.random, quads=QUADS, samples=SAMPLES)
-            rows, _ = self.pool.block(0, self.subject, {"baseline": None, "tuned": controls}, workload, plan)
-            taken += rows
-            for metric in scores:
+            rows, touched = self.pool.block(0, self.subject, {"baseline": None, "tuned": controls}, workload, plan)
+            taken.rows += rows
+            taken.read |= touched.read
+            for metric in taken.scores:
                 of_metric = [row for row in rows if row.objective == metric]
-                scores[metric] += workload.weight / total * log_ratio(of_metric, self.subject.direction(metric))
-        return scores, taken
+                taken.scores[metric] += workload.weight / total * log_ratio(of_metric, self.subject.direction(metric))
+        return taken
+
+
+@dataclass
+class _Taken:
+    """Metric → weighted geometric mean over workloads, as a log-ratio; the rows behind it, the parameters read."""
+
+    scores: dict[str, float] = field(default_factory=dict)
+    rows: list[SampleRow] = field(default_factory=list)
+    read: frozenset[str] = frozenset()
 
 
 def exact_score(subject: Subject, objective: Objective, build: BuildResult) -> float:

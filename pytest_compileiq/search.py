@@ -22,17 +22,20 @@ from pytest_compileiq.config import Budget
 from pytest_compileiq.engines.base import Checkpointed, Engine, Told
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.journal import Batch, Evaluated, Journal
-from pytest_compileiq.model import BuildResult, Candidate, ControlsFile
+from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, FailureKind
 from pytest_compileiq.pool import EvaluationFailed
 from pytest_compileiq.report.progress import Progress, Tally
+from pytest_compileiq.rules.judged import NEIGHBOUR, READ_BY_NOBODY, unread_knobs, unread_text, why_unjudged
 from pytest_compileiq.scoring import Scored, Scorer
 from pytest_compileiq.subject import Subject
+from pytest_compileiq.toolchains.base import TakesKnobs
 from pytest_compileiq.trackers import Trackers
 
 BATCH = 4
 FEWEST_BATCHES = 8
 GENERATION_A_JOB = 8
 CANARIES = 6
+MOST_NAMED = 5  # functions in one sentence
 # A debug pack's ACF that turns optimisation off: it changes every kernel, or it was not read.
 _NO_OPTIMISATION = re.compile(r"(?<![A-Za-z0-9])O0(?![A-Za-z0-9])")
 
@@ -41,6 +44,10 @@ Key = tuple[str, tuple[tuple[str, object], ...]]
 
 class NotInjected(Exception):
     """The controls do not reach the compiler: drawn one after the other, they change no machine code."""
+
+
+class NothingJudged(Exception):
+    """Nearly no candidate can be measured, or none differs from the baseline: a verdict would be about nothing."""
 
 
 class CannotResume(Exception):
@@ -66,6 +73,8 @@ class Search:
         used: entry functions that the test takes from ``load()``: a candidate may change no other.
         withdrawn: machine code that was retired, and is never proposed again.
         scored: the valid candidates, one for each machine code and set of parameters.
+        offered: knobs of the candidates whose bodies have run, and
+        read: the parameters that these bodies asked for.
         interrupted: Ctrl-C ended it early.
     """
 
@@ -81,11 +90,14 @@ class Search:
     withdrawn: Sequence[Withdrawn] = ()
     tally: Tally = field(default_factory=Tally)
     scored: dict[Key, Scored] = field(default_factory=dict)
+    offered: set[str] = field(default_factory=set)
+    read: set[str] = field(default_factory=set)
     interrupted: bool = False
     _seen: dict[Key, Told] = field(default_factory=dict)
     _baseline: str = ""
     _begun: int = 0
     _inert: int = 0
+    _bodies: int = 0
     _injected: bool = False
 
     def run(self, baseline: BuildResult, earlier: Sequence[Batch]) -> None:
@@ -93,6 +105,7 @@ class Search:
 
         Raises:
             NotInjected: the first ACFs drawn leave the machine code as it is.
+            NothingJudged: it goes on without measuring anything.
             CannotResume: the engine does not go on from ``earlier``.
         """
         with suppress(KeyboardInterrupt), _noting_interrupts(self):
@@ -111,10 +124,28 @@ class Search:
                 if not waiting:
                     break
                 told = self._evaluate(waiting.popleft())
+                if reason := self.why_unjudged(at_the_end=False):
+                    raise NothingJudged(reason)
                 with _one_thread():
                     self.engine.tell(told)
         finally:
             builds.close()
+
+    def why_unjudged(self, *, at_the_end: bool) -> str | None:
+        """Why what was evaluated allows no verdict on the controls, or None when it does, or may yet."""
+        knobs = [gene.name for gene in self.subject.space.genes if gene.kind != "switch"]
+        enough = self._bodies >= READ_BY_NOBODY or (at_the_end and self._bodies)
+        if enough and self.subject.space.opaque is None and set(self.unread) == self.offered and len(knobs):
+            return f"{unread_text(self.unread)}, so that every candidate is the baseline"
+        return why_unjudged(
+            len(self.scored), self.tally.valid, self.tally.invalid, self.tally.first_reason, at_the_end=at_the_end
+        )
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """Parameters that candidates varied and that nothing read."""
+        resolved = self.subject.resolved
+        return unread_knobs(self.offered, self.read, resolved.knobs_taken if isinstance(resolved, TakesKnobs) else None)
 
     @property
     def _ahead(self) -> int:
@@ -189,6 +220,7 @@ class Search:
     def _count(self, candidate: Candidate, one: Evaluated) -> Told:
         told = Told(candidate, one.scores, one.failure, one.duplicate)
         self.tally.earlier_s = max(self.tally.earlier_s, one.seconds)
+        self.tally.valid += bool(one.scores)
         if one.failure is not None and not one.duplicate:
             self.tally.fail(one.failure, one.reason)
         if one.duplicate:
@@ -209,6 +241,7 @@ class Search:
         self._expect_injection(rest, built)
         for place, (candidate, controls, build) in enumerate(zip(rest, asked.rendered, built, strict=True), len(told)):
             one = self._judge(candidate, controls, build)
+            self.tally.valid += bool(one.scores)
             self.journal.finished(asked.number, place, one)
             self.trackers.evaluated(self.tally.evaluations, candidate, one)
             told.append(Told(candidate, one.scores, one.failure, one.duplicate))
@@ -235,34 +268,49 @@ class Search:
 
     def _judge(self, candidate: Candidate, controls: ControlsFile, build: BuildResult | BuildError) -> Evaluated:
         if isinstance(build, BuildError):
-            self.tally.fail(build.kind, str(build))
+            self._fail(build.kind, str(build))
             return self._evaluated(Told(candidate, failure=build.kind), str(build))
         key = self._key(candidate, controls, build.digest)
         if key in self._seen:
             self.tally.duplicates += 1
             before = self._seen[key]
             return self._evaluated(Told(candidate, before.scores, before.failure, duplicate=True), "", build.digest)
-        if reason := self._why_never(build):
-            self.tally.fail("wrong", reason)
-            return self._evaluated(Told(candidate, failure="wrong"), reason, build.digest)
+        if never := self._why_never(build):
+            kind, reason = never
+            self._fail(kind, reason)
+            return self._evaluated(Told(candidate, failure=kind), reason, build.digest)
         try:
             scored = self.scorer.score(controls, build)
         except EvaluationFailed as failure:
-            self.tally.fail(failure.kind, failure.reason)
+            self._fail(failure.kind, failure.reason)
             told = Told(candidate, failure=failure.kind)
             self._keep(key, told, Scored((), controls))
             return self._evaluated(told, failure.reason, build.digest)
+        self._bodies += 1
+        self.offered |= candidate.knobs.keys()
+        self.read |= scored.read
         told = Told(candidate, scored.scores)
         self._keep(key, told, scored)
         return self._evaluated(told, "", build.digest, scored)
 
-    def _why_never(self, build: BuildResult) -> str | None:
-        """Why this machine code may not be proposed, whatever its scores would be."""
+    def _fail(self, kind: FailureKind, reason: str) -> None:
+        """Count a failure; the first of its kind is told at once, since a search of failures alone is no search."""
+        if kind not in self.tally.invalid:
+            self.progress.say(f"the first invalid candidate ({kind}): {reason}")
+        self.tally.fail(kind, reason)
+
+    def _why_never(self, build: BuildResult) -> tuple[FailureKind, str] | None:
+        """Why this machine code may not be proposed, whatever its scores would be: the kind of failure, and words."""
         code = {entry: one.sha256 for entry, one in build.code.items()}
         if retired := next((one for one in self.withdrawn if one.code == code), None):
-            return f"withdrawn before: {retired.reason}"
+            return "wrong", f"withdrawn before: {retired.reason}"
         beyond = changed_beyond(self.subject.builds.get(None), build, self.used)
-        return f"also changes {', '.join(beyond)}, which the test does not take from load()" if beyond else None
+        if not beyond:
+            return None
+        named = ", ".join(beyond[:MOST_NAMED]) + (
+            f" and {len(beyond) - MOST_NAMED} more" if beyond[MOST_NAMED:] else ""
+        )
+        return NEIGHBOUR, f"also change {named}, which the test does not take from load()"
 
     def _keep(self, key: Key, told: Told, scored: Scored) -> None:
         self._seen[key] = told

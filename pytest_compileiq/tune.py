@@ -21,9 +21,10 @@ from pytest_compileiq.pool import EvaluationFailed, Pool
 from pytest_compileiq.prove import Proof, Unprovable, prove
 from pytest_compileiq.record import MOST_FRONT_POINTS, Found, make_artifact, provenance_of, search_record, stored_code
 from pytest_compileiq.report.model import ItemReport
-from pytest_compileiq.report.progress import Progress, Tally
+from pytest_compileiq.report.progress import Progress
+from pytest_compileiq.rules.judged import unread_text
 from pytest_compileiq.scoring import Scorer
-from pytest_compileiq.search import CannotResume, NotInjected, Search
+from pytest_compileiq.search import CannotResume, NothingJudged, NotInjected, Search
 from pytest_compileiq.store import Store
 from pytest_compileiq.subject import Subject
 from pytest_compileiq.timing.sampler import BlockPlan
@@ -38,8 +39,8 @@ def tune(subject: Subject, *, settings: Settings, store: Store, pool: Pool, prog
     """Search for better controls, prove the winner on fresh samples, and store what was proven.
 
     Raises:
-        TuneFailed: the baseline does not build, does not run here, or is not correct; or evidence was lost, and then
-            nothing is written.
+        TuneFailed: the baseline does not build, does not run here, or is not correct; or the search measured nothing,
+            or evidence was lost. Nothing is written then.
         StoreError: the store could not be written.
     """
     seed = next(seed for seed in (settings.seed, subject.spec.seed, 0) if seed is not None)
@@ -71,14 +72,18 @@ def tune(subject: Subject, *, settings: Settings, store: Store, pool: Pool, prog
             proof = _proof(subject, pool, finalists, seed=seed, progress=progress)
             if not finalists and front:
                 proof = Proof(None, (), (), _trade_offs(subject))
-        except NotInjected as error:
+            if proof.winner is None and (reason := search.why_unjudged(at_the_end=True)):
+                if search.interrupted:
+                    raise KeyboardInterrupt  # there is nothing to settle yet, and the same command goes on
+                raise NothingJudged(reason)
+        except (NotInjected, NothingJudged) as error:
             journal.clear()
-            raise TuneFailed(f"{subject.nodeid}: {error}") from error
+            raise TuneFailed(f"{subject.nodeid}: {error}; nothing was written") from error
         except (Unprovable, EvaluationFailed) as error:
             raise TuneFailed(f"{subject.nodeid}: {error}") from error
         if proof.lost:
             raise TuneFailed(
-                f"{subject.nodeid}: nothing can be said of the best candidates, so nothing was written: {proof.reason}; "
+                f"{subject.nodeid}: the best candidates could not be judged, so nothing was written: {proof.reason}; "
                 "the search is kept: run the same command when the device is at rest"
             )
         found = Found(search_record(subject, search.tally, name, seed), front)
@@ -87,7 +92,7 @@ def tune(subject: Subject, *, settings: Settings, store: Store, pool: Pool, prog
         if not search.interrupted:
             journal.clear()
     early = (f"interrupted after {search.tally.evaluations}: the same command goes on",) if search.interrupted else ()
-    notes = (*report.notes, *early, *note, *dropped, *_search_notes(search.tally), *_unchecked(subject))
+    notes = (*report.notes, *early, *note, *dropped, *_search_notes(search), *_unchecked(subject))
     return replace(report, notes=notes, interrupted=search.interrupted)
 
 
@@ -164,11 +169,12 @@ def _baseline(subject: Subject, pool: Pool) -> tuple[BuildResult, frozenset[str]
     try:
         for workload in subject.spec.workloads:
             if workload.weight == 0 or not subject.timed_objectives:
-                used |= pool.check(0, subject, None, workload)
+                touched = pool.check(0, subject, None, workload)
             else:
-                used |= pool.block(
+                _, touched = pool.block(
                     0, subject, {"baseline": None, "tuned": None}, workload, BlockPlan("baseline", ("ABBA",), 1)
-                )[1]
+                )
+            used |= touched.used
     except EvaluationFailed as failure:
         raise TuneFailed(
             f"{subject.nodeid}: the baseline is not usable on workload {workload.name!r} "
@@ -323,10 +329,11 @@ def _unchecked(subject: Subject) -> tuple[str, ...]:
     )
 
 
-def _search_notes(tally: Tally) -> tuple[str, ...]:
+def _search_notes(search: Search) -> tuple[str, ...]:
+    tally = search.tally
     spent = f"{tally.evaluations} evaluations in {tally.seconds:.0f} s, {tally.duplicates} duplicates by machine code"
     invalid = [f"{count} invalid ({kind}): {tally.first_reason[kind]}" for kind, count in sorted(tally.invalid.items())]
-    return (spent, *invalid)
+    return (spent, *invalid, *((unread_text(search.unread),) if search.unread else ()))
 
 
 def _report(subject: Subject, verdict: str, message: str, artifact: Artifact | None) -> ItemReport:

@@ -30,13 +30,15 @@ class Progress(Protocol):
 class Tally:
     """What a search has spent and found, ``earlier_s`` of it in runs that were killed.
 
-    ``best`` is a log-ratio to the baseline, negative is better. ``improvements`` are the evaluations, from 1, that were
-    better than all before, with their scores.
+    ``valid`` are the evaluations with scores, repeated machine code included. ``best`` is a log-ratio to the baseline,
+    negative is better. ``improvements`` are the evaluations, from 1, that were better than all before, with their
+    scores.
     """
 
     started: float = field(default_factory=time.monotonic)
     earlier_s: float = 0.0
     evaluations: int = 0
+    valid: int = 0
     duplicates: int = 0
     best: float = 0.0
     improvements: list[tuple[int, float]] = field(default_factory=list)
@@ -100,6 +102,7 @@ def tally_text(tally: Tally, budget: Budget) -> str:
         )
     else:
         done, left_s = f"{tally.evaluations}", max(0.0, (budget.seconds or 0.0) - spent)
-    invalid = sum(tally.invalid.values())
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(tally.invalid.items()))
+    invalid = f"{sum(tally.invalid.values())} invalid" + (f" ({kinds})" if kinds else "")
     best = f"best {math.exp(-tally.best):.3f}x (unproven)"
-    return f"{done} evaluated, {invalid} invalid, {tally.duplicates} duplicates, {best}, {left_s:.0f} s left"
+    return f"{done} evaluated, {invalid}, {tally.duplicates} duplicates, {best}, {left_s:.0f} s left"

@@ -49,6 +49,17 @@ class Counts(Protocol):
         ...
 
 
+@runtime_checkable
+class TakesKnobs(Protocol):
+    """A ``Resolved`` that says which knobs, of those not beginning with ``-``, its builds take.
+
+    All others are for the test's body, as ``acf.params``: one that the body does not ask for changes nothing.
+    """
+
+    @property
+    def knobs_taken(self) -> frozenset[str]: ...  # noqa: D102 - see above
+
+
 class Resolved(Protocol):
     """One compiler, found, on one kernel. Immutable; safe to use from several threads.
 

@@ -82,6 +82,7 @@ class CcResolved:
     rootdir: Path
     clock: str = "cpu"
     acf_line: str | None = None
+    knobs_taken: frozenset[str] = frozenset()
 
     def default_space(self) -> Space:
         """The options of this compiler that matter, as far as the installed one knows them."""

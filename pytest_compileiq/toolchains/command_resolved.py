@@ -87,6 +87,11 @@ class CommandResolved:
     clock: str = "cpu"
     acf_line: str | None = None
 
+    @property
+    def knobs_taken(self) -> frozenset[str]:
+        """The knobs that have a place in the steps."""
+        return frozenset(self.template.defaults)
+
     def default_space(self) -> Space | None:
         """None: what a compiler nobody has met may vary is the marker's to say."""
         return None

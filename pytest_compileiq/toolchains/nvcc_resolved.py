@@ -89,6 +89,7 @@ class NvccResolved:
     controls: str
     rootdir: Path
     clock: str = "cuda"
+    knobs_taken: frozenset[str] = frozenset()
 
     @property
     def native(self) -> str | None:

@@ -74,6 +74,7 @@ class PtxasResolved(PtxasBacked):
     flags: tuple[str, ...]
     source: str
     rootdir: Path
+    knobs_taken: frozenset[str] = frozenset()
 
     def render(self, candidate: Candidate) -> ControlsFile:
         """The candidate's ACF, or the options file of its knobs.

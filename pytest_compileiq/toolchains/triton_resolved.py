@@ -77,6 +77,11 @@ class TritonResolved(PtxasBacked):
     constexprs: tuple[str, ...]
     place: Place
 
+    @property
+    def knobs_taken(self) -> frozenset[str]:
+        """The launch parameters and the marker's constexprs."""
+        return frozenset(self.baseline)
+
     def render(self, candidate: Candidate) -> ControlsFile:
         """The candidate's ACF, or its knobs, one ``name=value`` or option a line, sorted.
 

@@ -1,0 +1,65 @@
+"""Whether a search has judged enough to say anything about the controls. Values in, a sentence out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from pytest_compileiq.model import FailureKind
+
+NEIGHBOUR: FailureKind = "neighbour"
+NEARLY_ALL = 7 / 8
+FEWEST = 16  # candidates before nearly all of them are called so: of a search that voids 60 %, one in fifty is stopped
+NONE_OF = 32  # candidates of which none could be measured, for whatever reasons
+READ_BY_NOBODY = 8  # candidates whose bodies have run, before a space is given up because they read none of its knobs
+
+
+def why_unjudged(
+    measured: int, valid: int, invalid: Mapping[str, int], first_reason: Mapping[str, str], *, at_the_end: bool
+) -> str | None:
+    """Why the search says nothing about its controls, or None when it may go on, or may be settled.
+
+    A void candidate was never measured: it changes functions that the test does not look at. Where nearly all are void,
+    the few others say nothing of what these controls can do.
+
+    Args:
+        measured: candidates that were measured, each machine code once.
+        valid: evaluations with scores, those that only repeated a known machine code included.
+        invalid: kind of failure → how many candidates, and
+        first_reason: why the first of that kind failed.
+        at_the_end: the budget is spent, so that small numbers have to do.
+    """
+    tried = measured + sum(invalid.values())
+    void = invalid.get(NEIGHBOUR, 0)
+    if void and void >= NEARLY_ALL * tried and (at_the_end or tried >= FEWEST):
+        return (
+            f"{void} of {tried} candidates were not measured, since their controls {first_reason[NEIGHBOUR]}: "
+            "take these from load() in the test too, or move the kernel to a file of its own"
+        )
+    if valid or not (at_the_end or tried >= NONE_OF):
+        return None
+    reasons = "; ".join(f"{count} × {kind}: {first_reason[kind]}" for kind, count in sorted(invalid.items()))
+    return f"none of {tried} candidates could be measured: {reasons or 'the engine proposed none'}"
+
+
+def unread_knobs(offered: Collection[str], read: Collection[str], taken: Collection[str] | None) -> tuple[str, ...]:
+    """The parameters that bodies were offered, that none read, and that the toolchain does not take; sorted.
+
+    Args:
+        offered: knobs of the candidates whose bodies have run; those that begin with ``-`` are the compiler's.
+        read: what the bodies read of ``acf.params``.
+        taken: what the toolchain takes itself; None when it does not say, so that nothing is known.
+    """
+    if taken is None:
+        return ()
+    return tuple(sorted(knob for knob in offered if not knob.startswith("-") and knob not in {*read, *taken}))
+
+
+def unread_text(knobs: Sequence[str]) -> str:
+    """The sentence for parameters that nothing reads."""
+    names = ", ".join(map(repr, knobs))
+    is_one = len(knobs) == 1
+    return (
+        f"{'knob' if is_one else 'knobs'} {names} {'was' if is_one else 'were'} never read, neither by the test's body "
+        f"(acf.params) nor by the compiler: read {'it' if is_one else 'them'} there, or take "
+        f"{'it' if is_one else 'them'} out of space="
+    )
