@@ -204,12 +204,16 @@ class Provenance(Stored):
 
 
 class Artifact(Stored):
-    """One ``acf/<name>/<target>.toml``: what it is, what it was proven on, the claims."""
+    """One ``acf/<name>/<target>.toml``: what it is, what it was proven on, the claims.
+
+    ``outcome``: ``tuned``, proven controls; ``baseline``, measured, and nothing beats the defaults; ``promoted``, a
+    point of the front that was chosen and is not proven yet; ``retired``, withdrawn for ``reason``.
+    """
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
     benchmark: Text
     target: Name
-    outcome: Literal["tuned", "baseline", "retired"]
+    outcome: Literal["tuned", "baseline", "promoted", "retired"]
     reason: Text | None = None
     controls: Controls | None = None
     compiler: StoredCompiler
@@ -229,8 +233,10 @@ class Artifact(Stored):
             raise ValueError('outcome "tuned" needs at least one [[claims]] entry')
         if self.outcome == "baseline" and (self.controls or self.claims):
             raise ValueError('outcome "baseline" has neither [controls] nor [[claims]]')
-        if self.outcome == "retired" and not self.reason:
-            raise ValueError('outcome "retired" needs a reason')
+        if self.outcome == "promoted" and (self.claims or not self.controls):
+            raise ValueError('outcome "promoted" needs a [controls] table, and has no [[claims]] until it is proven')
+        if self.outcome in ("promoted", "retired") and not self.reason:
+            raise ValueError(f'outcome "{self.outcome}" needs a reason')
         if self.outcome == "tuned" and any(pair.tuned is None for pair in self.code.values()):
             raise ValueError('outcome "tuned" needs the tuned digest of every [code] entry')
         return self

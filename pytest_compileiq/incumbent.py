@@ -51,8 +51,8 @@ def _committed_controls(subject: Subject, store: Store, artifact: Artifact) -> C
 
 
 def was_withdrawn(artifact: Artifact) -> bool:
-    """Whether the controls were retired; those of a promoted point have no code yet, and only wait for their proof."""
-    return artifact.outcome == "retired" and any(pair.tuned for pair in artifact.code.values())
+    """Whether the controls were retired; those of a promoted point only wait for their proof."""
+    return artifact.outcome == "retired"
 
 
 def is_healthy(subject: Subject, incumbent: Incumbent) -> bool:

@@ -39,8 +39,8 @@ def promote(store: Store, name: str, target: str, point: int) -> Artifact:
         raise UserError(f"{name} for {target} has {held}; there is no point {point}")
     promoted = artifact.model_copy(
         update={
-            "outcome": "retired",
-            "reason": f"point {point} of the front stands here unproven: run pytest --tune --tune-budget=0",
+            "outcome": "promoted",
+            "reason": f"point {point} of the front, chosen and not proven yet",
             "controls": artifact.front[point].controls,
             "claims": (),
             "code": {entry: CodePair(baseline=pair.baseline) for entry, pair in artifact.code.items()},

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pytest_compileiq.rules.gate import Decision
 
 Body = Callable[[Acf], None]
+_PROVE = "prove it: pytest --tune --tune-budget=0 {nodeid}"
 _REPROVE = "if the controls are still wanted, run: pytest --tune --tune-budget=0 {nodeid}"
 
 
@@ -46,8 +47,8 @@ class Replay:
             return self._baseline_only("UNCHECKED", "nothing was read: --acf-check=off")
         try:
             artifact = self.integrity.read()
-            if artifact.outcome == "retired":  # it claims nothing, so nothing of it can be stale
-                return self._baseline_only("RETIRED", f"withdrawn: {artifact.reason}")
+            if artifact.outcome in ("promoted", "retired"):  # they claim nothing, so nothing of them can be stale
+                return self._unproven(artifact)
             return self._replay(artifact), None
         except Stop as stop:
             return self._stopped(stop)
@@ -56,13 +57,20 @@ class Replay:
         """Why no new search is needed: the artifact is read, built and compared; None when it is stale or withdrawn."""
         try:
             artifact = self.integrity.read()
-            if artifact.outcome == "retired":
+            if artifact.outcome in ("promoted", "retired"):
                 return None
             controls = self.integrity.controls(artifact)
             self._judge_staleness(artifact, *self._rebuild(artifact, controls))
         except Stop as stop:
             return stop.message if stop.verdict == "NO DEVICE" else None
         return f"{self.subject.name} still holds for {artifact.target}"
+
+    def _unproven(self, artifact: Artifact) -> tuple[ItemReport, BaseException | None]:
+        """Controls that may not be applied: withdrawn ones, and ones that wait for their proof."""
+        if artifact.outcome == "retired":
+            return self._baseline_only("RETIRED", f"withdrawn: {artifact.reason}")
+        report, cause = self._baseline_only("PROMOTED", artifact.reason or "")
+        return replace(report, remedy=report.remedy or _PROVE.format(nodeid=self.subject.nodeid)), cause
 
     def _replay(self, artifact: Artifact) -> ItemReport:
         controls = self.integrity.controls(artifact)

@@ -79,7 +79,7 @@ def fragment(
         note = f"{name} ({artifact.target}): nothing to apply, the compiler's defaults were not beaten"
         return Fragment((), None, (note,), reads)
     refusal = (
-        why_retired(name, artifact)
+        why_unproven(name, artifact)
         or _another_line(name, artifact, here)
         or _other_architectures(name, artifact, architectures)
         or why_stale(name, artifact, root)
@@ -132,13 +132,14 @@ def rootdir_of(store: Store, artifact: Artifact) -> Path:
     return next(fitting, store.root.parent)
 
 
-def why_retired(name: str, artifact: Artifact) -> str | None:
-    """The sentence for a withdrawn artifact, or None."""
-    if artifact.outcome != "retired":
-        return None
-    return (
-        f"{name} ({artifact.target}) was retired: {artifact.reason}; find another: pytest --tune {artifact.benchmark}"
-    )
+def why_unproven(name: str, artifact: Artifact) -> str | None:
+    """The sentence for controls that were withdrawn, or that were promoted and wait for their proof; else None."""
+    here = f"{name} ({artifact.target})"
+    if artifact.outcome == "retired":
+        return f"{here} was retired: {artifact.reason}; find another: pytest --tune {artifact.benchmark}"
+    if artifact.outcome == "promoted":
+        return f"{here} holds {artifact.reason}: run pytest --tune --tune-budget=0 {artifact.benchmark}"
+    return None
 
 
 def why_stale(name: str, artifact: Artifact, root: Path) -> str | None:

@@ -14,7 +14,7 @@ from pytest_compileiq import __version__, acf_runtime
 from pytest_compileiq.artifact import ACF_NOTICE, Artifact
 from pytest_compileiq.errors import BuildError, StoreError, UserError
 from pytest_compileiq.model import sha256_hex
-from pytest_compileiq.ship import architectures_of, plain, rootdir_of, why_retired, why_stale, words_of
+from pytest_compileiq.ship import architectures_of, plain, rootdir_of, why_stale, why_unproven, words_of
 from pytest_compileiq.store import Store
 from pytest_compileiq.toolchains.cubin import read_cubin
 
@@ -81,9 +81,9 @@ def export_runtime(
 
 def _why_baseline(name: str, artifact: Artifact) -> str | None:
     """Why there are no controls to apply, though nothing is wrong; or None."""
-    if artifact.controls is None and artifact.outcome != "retired":
+    if artifact.outcome == "baseline":
         return f"{name} ({artifact.target}): nothing to apply, the compiler's defaults were not beaten"
-    return why_retired(name, artifact)
+    return why_unproven(name, artifact)
 
 
 def _entry(

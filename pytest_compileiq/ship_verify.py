@@ -170,9 +170,11 @@ def _compare(kernel: Kernel, rivals: _Artifacts) -> Line:
 
 
 def _arm(artifact: Artifact) -> str:
-    return {"tuned": "the proven code", "retired": "the baseline, as is right for a retired artifact,"}.get(
-        artifact.outcome, "the baseline, which was not beaten,"
-    )
+    return {
+        "tuned": "the proven code",
+        "retired": "the baseline, as is right for a retired artifact,",
+        "promoted": "the baseline, as is right until the promoted point is proven,",
+    }.get(artifact.outcome, "the baseline, which was not beaten,")
 
 
 def _missing(

@@ -10,7 +10,7 @@ from pytest_compileiq.report.markup import Html, join, tag
 from pytest_compileiq.report.model import ItemReport, RunReport
 
 _GOOD = frozenset({"PROVEN", "TUNED", "REPLAYED", "KEPT"})
-_PLAIN = frozenset({"BASELINE", "COMMITTED", "RETIRED"})
+_PLAIN = frozenset({"BASELINE", "COMMITTED", "PROMOTED", "RETIRED"})
 _MAX_LINES = 30
 _COLUMNS = ("Artifact", "Target", "Verdict", "Gain", "95 % interval", "Found")
 

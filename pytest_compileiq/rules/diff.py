@@ -21,6 +21,8 @@ class Kind(StrEnum):
     REPAIRED = "repaired"
     """It could not be used before."""
     RETIRED = "retired"
+    PROMOTED = "promoted"
+    """Another point of the front was chosen, and is not proven yet."""
     RETARGETED = "retargeted"
     """Another compiler line or architecture."""
     RETUNED = "retuned"
@@ -154,8 +156,8 @@ def _kind(old: Side | None, new: Side | None) -> Kind:
     before, after = old.artifact, new.artifact
     if old.problem or before is None or after is None:
         return Kind.REPAIRED
-    if after.outcome == "retired" and before.outcome != "retired":
-        return Kind.RETIRED
+    if after.outcome != before.outcome and after.outcome in (Kind.RETIRED, Kind.PROMOTED):
+        return Kind(after.outcome)
     if old.target != new.target:
         return Kind.RETARGETED
     if after.outcome != before.outcome or _told(before) != _told(after):

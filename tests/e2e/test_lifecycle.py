@@ -76,7 +76,12 @@ def test_another_point_of_the_front_is_promoted_proven_and_then_holds(two_object
         if point["controls"] != artifact(made)["controls"] and max(point["metrics"].values()) <= 1
     ) if len(front) > 1 else 0  # fmt: skip
     assert "unproven" in acf(made, "promote", "total", "--point", str(chosen))
-    assert "stands here unproven" in made.pytest(code=0)
+    output = made.pytest(code=0)
+    assert "PROMOTED" in output and f"point {chosen} of the front, chosen and not proven yet" in output
+    assert "prove it: pytest --tune --tune-budget=0 test_sum.py::test_total" in output
+    refusal = acf(made, "flags", "total", "--compiler", "gcc", code=3)
+    assert "chosen and not proven yet: run pytest --tune --tune-budget=0" in refusal and "retired" not in refusal
+    assert "is 'promoted', and only a tuned artifact" in acf(made, "retire", "total", "--reason", "x", code=2)
     assert "1 passed" in made.pytest("--tune", "--tune-budget=0", code=0)
     stored = artifact(made)
     assert (stored["outcome"], stored["controls"]) == ("tuned", front[chosen]["controls"])

@@ -23,7 +23,7 @@ from pytest_compileiq.report.model import FAILING, Check, ItemReport, RunReport
 from tests.unit.artifacts import make_artifact
 
 HOSTILE = "</script></style></title></svg><img src=x onerror=alert(1)>'\"&amp;\x1b[31m\u202e\ud800\n<b>"
-VERDICTS = (*sorted(FAILING), "BASELINE", "COMMITTED", "KEPT", "PROVEN", "REPLAYED", "RETIRED", "TUNED")
+VERDICTS = (*sorted(FAILING), "BASELINE", "COMMITTED", "KEPT", "PROMOTED", "PROVEN", "REPLAYED", "RETIRED", "TUNED")
 DEVICE = "AMD EPYC (cpu family 26, model 2, stepping 1)"
 
 

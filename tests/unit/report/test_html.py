@@ -86,7 +86,7 @@ def test_every_verdict_has_a_row_a_section_its_message_and_its_remedy():
         "at least 1.520x",
         "estimate 1.550x, 95 % interval 1.520 to 1.580",
         "3 invalid (compile): because of this",  # why candidates were invalid
-        "15 × speed: because of this",  # what was not checked
+        "16 × speed: because of this",  # what was not checked
         "driver 580.1, power limit 700 W",
         "12,010",
         "9,040 (-24.7%)",

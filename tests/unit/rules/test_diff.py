@@ -37,6 +37,7 @@ def told(**changes):
 
 
 UNREADABLE = Side("k", TARGET, None, "acf/k/x.toml is not TOML")
+PROMOTED = {"outcome": "promoted", "reason": "point 1 of the front, chosen and not proven yet", "claims": ()}
 RETIRED = {"outcome": "retired", "reason": "wrong on NaN"}
 OTHER_CONTROLS = told(sha256="9" * 64, knobs={"-O": 2})
 KINDS = {
@@ -47,6 +48,8 @@ KINDS = {
     "only a knob that the file does not hold": (side(), side(controls=told(knobs={"-O": True})), Kind.RETUNED),
     "another outcome": (side(), side(outcome="baseline", controls=None, claims=()), Kind.RETUNED),
     "withdrawn": (side(), side(**RETIRED), Kind.RETIRED),
+    "another point promoted": (side(), side(**PROMOTED), Kind.PROMOTED),
+    "a promoted point proven": (side(**PROMOTED), side(), Kind.RETUNED),
     "still withdrawn": (side(**RETIRED), side(**RETIRED), Kind.UNCHANGED),
     "another compiler line": (side(), side(target="x86-64-v3-gcc13"), Kind.RETARGETED),
     "the same controls in a file of another name": (side(), side(controls=told(file="m.acf")), Kind.REFRESHED),
