@@ -7,7 +7,8 @@
     │   ├── MarkerError          the arguments of ``@pytest.mark.tune``, an ini value, an option
     │   └── BodyError            the test body used the ``acf`` fixture against its contract
     ├── EnvironmentFault         this machine lacks something: a compiler, an extra
-    │   └── NoDevice             … or a device that runs what was built
+    │   ├── NoDevice             … or a device that runs what was built
+    │   └── NoWorker             … or what a worker needs to get ready
     ├── StoreError               a file under ``acf/`` is not what it must be (untrusted input)
     │   ├── SchemaTooNew         written by a later version of this package
     │   └── ClaimMismatch        the committed samples do not give the committed claim
@@ -43,6 +44,23 @@ class EnvironmentFault(CompileIQError):
 
 class NoDevice(EnvironmentFault):
     """No device here runs what was built; it can be built and digested all the same."""
+
+
+class NoWorker(EnvironmentFault):
+    """No worker process gets ready to measure a test: it could not start, collect the test, or set its fixtures up.
+
+    Attributes:
+        message: what the worker said of it, or how it ended.
+        remedy: what to do.
+    """
+
+    def __init__(self, said: str) -> None:
+        self.message = f"no worker process gets ready to measure it, which says nothing about any controls: {said}"
+        self.remedy = (
+            "mend that and run the same command again; a worker is a pytest of this project in a process of its own, "
+            "with the options of this run, that runs the tuned tests alone"
+        )
+        super().__init__(f"{self.message}; {self.remedy}")
 
 
 class StoreError(CompileIQError):

@@ -21,6 +21,7 @@ import pytest
 
 from pytest_compileiq.errors import BodyError, BuildError, NoDevice
 from pytest_compileiq.fixture import Acf, Measurer, OutputMismatch, Outputs
+from pytest_compileiq.inside import Inside
 from pytest_compileiq.model import CLOCKED, Arm, ControlsFile, FailureKind, Workload
 from pytest_compileiq.subject import Subject, make_subject
 from pytest_compileiq.timing.registry import is_poisoned, make_clock
@@ -28,7 +29,6 @@ from pytest_compileiq.timing.sampler import ArmError, BlockPlan, Slot, sample_ca
 from pytest_compileiq.timing.watch import intruders, slowdown_of
 from pytest_compileiq.toolchains.base import Resolved
 from pytest_compileiq.watchdog import of_each_process
-from pytest_compileiq.worker import Inside
 
 Arms = Mapping[Arm, ControlsFile | None]
 

@@ -9,8 +9,8 @@ import pytest
 
 if TYPE_CHECKING:
     from pytest_compileiq.config import Settings
+    from pytest_compileiq.inside import Inside
     from pytest_compileiq.session import Session
-    from pytest_compileiq.worker import Inside
 
 _SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
 _SESSION: pytest.StashKey[Session] = pytest.StashKey()

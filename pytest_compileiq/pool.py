@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pytest_compileiq.errors import NoWorker
 from pytest_compileiq.evaluate import Touched, pack_controls, pack_resolved
 from pytest_compileiq.model import Arm, ControlsFile, FailureKind, SampleRow, Workload, sha256_hex
 from pytest_compileiq.process import Guard
@@ -53,22 +54,19 @@ class Pool:
         """Start the workers of ``numbers`` side by side and wait for all, so that no start-up disturbs a sample.
 
         Raises:
-            EvaluationFailed: one did not start.
+            NoWorker: one did not get ready.
         """
         for number in numbers:
             self._started(number)
         for number in numbers:
-            try:
-                self._entered(number, subject)
-            except WorkerDied as death:
-                self._discard(number)
-                raise EvaluationFailed(None, "crash", f"a worker did not start: {death.reason}") from death
+            self._entered(number, subject)
 
     def check(self, number: int, subject: Subject, controls: ControlsFile | None, workload: Workload) -> Touched:
         """Run the body once in worker ``number``; returns what it touched.
 
         Raises:
             EvaluationFailed: the body failed, or the worker did not survive it.
+            NoWorker: the worker did not get as far.
         """
         task = {"task": "check", "workload": workload.name, "baseline": None, "tuned": pack_controls(controls)}
         return _touched(self._ask(number, subject, task))
@@ -85,6 +83,7 @@ class Pool:
 
         Raises:
             EvaluationFailed: an arm's body failed, or the worker did not survive it.
+            NoWorker: the worker did not get as far.
         """
         task = {
             "task": "block", "workload": workload.name, "baseline": pack_controls(arms["baseline"]),
@@ -117,8 +116,8 @@ class Pool:
         self.guard.sweep()
 
     def _ask(self, number: int, subject: Subject, task: Mapping[str, Any]) -> Mapping[str, Any]:
+        worker = self._entered(number, subject)
         try:
-            worker = self._entered(number, subject)
             answer = worker.ask(task, subject.spec.timeout_s)
         except WorkerDied as death:
             self._discard(number)
@@ -132,15 +131,29 @@ class Pool:
         return answer
 
     def _entered(self, number: int, subject: Subject) -> Worker:
+        """Worker ``number`` with the subject's fixtures up. No controls were applied yet that could be to blame."""
         worker = self._started(number)
-        if worker.inside != subject.nodeid:
+        if worker.inside == subject.nodeid:
+            return worker
+        try:
+            worker.leave()
+        except WorkerDied:  # of what it had run before, which is judged
+            self._discard(number)
+            worker = self._started(number)
+        try:
             worker.enter(subject.nodeid, pack_resolved(subject.resolved))
+        except WorkerDied as death:
+            self._discard(number)
+            raise NoWorker(death.reason) from death
         return worker
 
     def _started(self, number: int) -> Worker:
         if number not in self._workers:
             extra = {"build_dir": str(self.build_dir)}
-            self._workers[number] = Worker(self.config, self.nodeids, self.guard.environment(), extra)
+            try:
+                self._workers[number] = Worker(self.config, self.nodeids, self.guard.environment(), extra)
+            except (WorkerDied, OSError) as error:
+                raise NoWorker(str(error)) from error
         return self._workers[number]
 
     def _discard(self, number: int) -> None:

@@ -106,6 +106,7 @@ def prove(
 
     Raises:
         Unprovable: the baseline arm failed, or others compute on the device.
+        NoWorker: a worker process did not get ready.
     """
     if not subject.timed_objectives:
         return _prove_exact(subject, finalists[0], against)
@@ -304,6 +305,7 @@ def prove_again(pool: Pool, subject: Subject, controls: ControlsFile, claim: Cla
 
     Raises:
         EvaluationFailed: an arm failed.
+        NoWorker: a worker process did not get ready.
     """
     random = Random(seed)
     workload = next(one for one in subject.spec.workloads if one.name == claim.workload)

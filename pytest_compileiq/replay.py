@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_compileiq.artifact import Artifact, Claim
 from pytest_compileiq.builds import changed_beyond
 from pytest_compileiq.config import Settings
-from pytest_compileiq.errors import BuildError
+from pytest_compileiq.errors import BuildError, NoWorker
 from pytest_compileiq.evaluate import ArmFailure, check_body
 from pytest_compileiq.fixture import Acf
 from pytest_compileiq.integrity import RETUNE, Integrity, Stop
@@ -224,6 +224,8 @@ class Replay:
             decision = prove_again(
                 self.pool(), self.subject, controls, claim, seed=claim.test.seed + 1 if claim.test else 1
             )
+        except NoWorker as fault:
+            raise Stop("NO WORKER", fault.message, fault.remedy) from fault
         except EvaluationFailed as failure:
             lost = failure.arm == "baseline" or failure.kind == "disturbed"
             verdict = "INCONCLUSIVE" if lost else "REFUTED"

@@ -1,4 +1,4 @@
-"""The isolated evaluation process, both ends of its pipe.
+"""The parent's end of an isolated evaluation process; ``pytest_compileiq.inside`` is the other.
 
 A worker is a pytest of its own, started from the parent's options as xdist's workers are. It collects the tuned
 tests, then waits: entering a test sets up its fixtures once, and tasks run on them until the parent leaves it.
@@ -9,7 +9,6 @@ the user's terminal; its progress is a time in shared memory, so that a watcher 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import mmap
 import os
@@ -20,29 +19,18 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
 import pytest
 
+from pytest_compileiq.worker_config import start_message
+
 MAX_PRINTED_BYTES = 8 * 1024 * 1024
 START_TIMEOUT_S = 600.0
 _EXIT_TIMEOUT_S = 10.0
 _POLL_S = 0.05
-_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
-_DROPPED_OPTIONS = (
-    "basetemp", "keyword", "markexpr", "lf", "failedfirst", "newfirst", "cacheclear", "stepwise", "deselect", "xmlpath",
-    "tune", "tune_new_only", "tune_stale_only", "tune_fresh", "tune_from", "acf_calibrate", "acf_report", "acf_html",
-    "collectonly", "numprocesses", "maxprocesses", "dist", "tx", "maxfail",
-    "usepdb", "trace", "durations", "cov_source", "cov_report", "no_cov", "pastebin", "setuponly", "setupshow",
-    "reruns", "randomly_seed", "file_or_dir", "help", "version",
-)  # fmt: skip
-# They tell a person something, order or repeat tests, or (the last two) look for what went wrong unseen at the end.
-_NOT_IN_WORKERS = (
-    "terminal", "cacheprovider", "randomly", "xdist", "xdist.looponfail", "rerunfailures",
-    "unraisableexception", "threadexception",
-)  # fmt: skip
 
 
 class WorkerDied(Exception):
@@ -92,16 +80,18 @@ class Channel:
         self._write.close()
 
 
-# ── the parent's end ─────────────────────────────────────────────────────────────────────────────────────────────
-
-
 class Worker:
     """One worker process. Not thread-safe: one conversation at a time."""
 
     def __init__(
         self, config: pytest.Config, nodeids: Sequence[str], environment: Mapping[str, str], extra: Mapping[str, Any]
     ) -> None:
-        """Start it; ``extra`` is handed to the plugin in the worker as it is (JSON)."""
+        """Start it; ``extra`` is handed to the plugin in the worker as it is (JSON).
+
+        Raises:
+            WorkerDied: it ended at once.
+            OSError: this machine starts no more processes.
+        """
         self._drain = _Drain()
         self.inside: str | None = None
         with tempfile.TemporaryFile() as progress:
@@ -111,23 +101,22 @@ class Worker:
             passed = (down_read, up_write, progress.fileno())
             self._channel = Channel(up_read, down_write, progress.fileno())
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "pytest_compileiq.worker", *map(str, passed)],
+                [sys.executable, "-m", "pytest_compileiq.inside", *map(str, passed)],
                 stdin=subprocess.DEVNULL, stdout=self._drain.write_fd, stderr=subprocess.STDOUT,
                 env=_worker_environment(environment), pass_fds=passed, start_new_session=True,
             )  # fmt: skip
         os.close(down_read)
         os.close(up_write)
         self._drain.start()
-        options = {
-            key: value for key, value in vars(config.option).items() if key not in _DROPPED_OPTIONS and _is_json(value)
-        }
-        rootdir = str(config.rootpath)
-        self._channel.tick()
-        self._channel.send({
-            "sys_path": sys.path, "cwd": str(config.invocation_params.dir), "options": options,
-            "args": [f"{rootdir}{os.sep}{nodeid}" for nodeid in nodeids], "extra": dict(extra),
-        })  # fmt: skip
         self._ready = False
+        try:
+            self._send({
+                **start_message(config), "sys_path": sys.path, "extra": dict(extra),
+                "args": [f"{config.rootpath}{os.sep}{nodeid}" for nodeid in nodeids],
+            })  # fmt: skip
+        except WorkerDied:
+            self.kill()
+            raise
 
     @property
     def pid(self) -> int:
@@ -145,7 +134,7 @@ class Worker:
         self._send({"do": "enter", "nodeid": nodeid, "given": dict(given)})
         answer = self._receive(START_TIMEOUT_S)
         if answer.get("event") != "entered":
-            raise WorkerDied("wrong", answer.get("reason", "the test could not be set up"))
+            raise WorkerDied("wrong", answer.get("reason") or "the test could not be set up")
         self.inside = nodeid
 
     def wait_ready(self) -> None:
@@ -169,7 +158,7 @@ class Worker:
         answer = self._receive(timeout_s)
         if "event" in answer:  # the test is over, which no task ends by itself
             self.inside = None
-            raise WorkerDied("crash", f"the test ended within its task: {answer.get('reason', 'no reason given')}")
+            raise WorkerDied("crash", f"the test ended within its task: {answer.get('reason') or 'no reason given'}")
         return answer
 
     def leave(self) -> None:
@@ -284,112 +273,3 @@ def _worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
     kept = {key: value for key, value in environment.items() if not key.startswith(("PYTEST_XDIST_", "COV_"))}
     kept.pop("PYTEST_ADDOPTS", None)
     return kept | {"PYTHONUNBUFFERED": "1"}
-
-
-def _is_json(value: object) -> bool:
-    try:
-        return bool(json.loads(json.dumps(value)) == value)
-    except (TypeError, ValueError):
-        return False
-
-
-# ── the worker's end ─────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Inside:
-    """The worker's own pytest plugin: it runs tests when told to, and lets ``answer`` do their tasks."""
-
-    def __init__(self, channel: Channel, extra: Mapping[str, Any]) -> None:
-        self.channel = channel
-        self.extra = extra
-        self.given: Mapping[str, Any] = {}
-        self._entered = False
-        self._failure = "the test could not be set up"
-
-    def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Take orders until the parent quits or is gone."""
-        items = {item.nodeid: item for item in session.items}
-        if session.testsfailed:
-            self._send({"event": "failed", "reason": self._failure})
-            return True
-        self._send({"event": "ready"})
-        with contextlib.suppress(EOFError, OSError):
-            while (order := self.channel.receive())["do"] != "quit":
-                self._entered, self._failure = False, "the test could not be set up"
-                self.given, item = order["given"], items[order["nodeid"]]
-                item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
-                self._send({"event": "left" if self._entered else "failed", "reason": self._failure})
-        return True
-
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Keep why collection failed."""
-        if report.failed:
-            self._failure = _last_line(report.longreprtext)
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep why a set-up failed."""
-        if report.failed or report.skipped:
-            self._failure = f"{report.when}: {_last_line(report.longreprtext)}"
-
-    def converse(self, answer: Callable[[Mapping[str, Any], Callable[[], object]], Mapping[str, Any]]) -> None:
-        """Within a test whose fixtures are up: answer tasks until told to leave."""
-        self._entered = True
-        self._send({"event": "entered"})
-        while (order := self.channel.receive())["do"] == "task":
-            self.channel.tick()
-            self._send(answer(order["task"], self.channel.tick))
-
-    def _send(self, message: Mapping[str, Any]) -> None:
-        self.channel.tick()
-        self.channel.send(message)
-
-
-def _last_line(text: str) -> str:
-    lines = [line for line in text.strip().splitlines() if line.strip()]
-    return lines[-1].removeprefix("E ").strip()[:400] if lines else "no reason given"
-
-
-def main() -> int:
-    """Run as ``python -m pytest_compileiq.worker READ WRITE PROGRESS`` (file descriptors)."""
-    from _pytest.config import Config
-
-    channel = Channel(*map(int, sys.argv[1:4]))
-    threading.Thread(target=_die_with_parent, args=(os.getppid(),), daemon=True).start()
-    _adopt_orphans()
-    start = channel.receive()
-    os.chdir(start["cwd"])
-    sys.path[:] = start["sys_path"]
-    options = start["options"] | {"capture": "no"}
-    # As arguments, since what these block is then not even imported.
-    plugins = [*options.pop("plugins", []), *(f"no:{name}" for name in _NOT_IN_WORKERS)]
-    config = Config.fromdictargs(options, [*(f"-p{name}" for name in plugins), *start["args"]])
-    config.args = start["args"]
-    config.pluginmanager.register(Inside(channel, start["extra"]), "compileiq-worker")
-    try:
-        return int(config.hook.pytest_cmdline_main(config=config) or 0)
-    except Exception as error:
-        channel.send({"event": "failed", "reason": f"{type(error).__name__}: {error}"[:400]})
-        return 1
-
-
-def _adopt_orphans() -> None:
-    """Become the parent of every orphan below, so that whatever a kernel leaves behind is a child.
-
-    A daemon that forked twice would else be found by reading the environment of all processes of the machine alone.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def _die_with_parent(parent: int) -> None:
-    """Belt to the guard's braces, and all there is where /proc is not."""
-    while os.getppid() == parent:
-        time.sleep(1)
-    os._exit(1)
-
-
-if __name__ == "__main__":
-    # Under -m this file is __main__; the plugin must meet the same classes by the package's name.
-    from pytest_compileiq.worker import main as packaged_main
-
-    sys.exit(packaged_main())

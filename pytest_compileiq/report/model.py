@@ -11,7 +11,9 @@ from pytest_compileiq.rules.claims import leading_claim as leading_claim
 from pytest_compileiq.rules.staleness import MovedCode
 
 REPORT_SCHEMA = 1
-FAILING = frozenset({"STALE", "MISSING", "CORRUPT", "REFUTED", "WRONG", "FAILED", "INCONCLUSIVE", "NO DEVICE"})
+FAILING = frozenset({
+    "STALE", "MISSING", "CORRUPT", "REFUTED", "WRONG", "FAILED", "INCONCLUSIVE", "NO DEVICE", "NO WORKER",
+})  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ LAYERS = (
             "vcs",
             "benchmark",
             "worker",
+            "worker_config",
+            "inside",
             "trackers",
         ),
     ),
