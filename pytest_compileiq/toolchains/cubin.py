@@ -2,7 +2,7 @@
 
 A cubin embeds the assembler's command line (``.note.nv.tkinfo``), so the file differs where the code does not. Digested
 are code, constants, shared and global memory, and the attributes that the driver launches by (``.nv.info``: registers,
-frame sizes, parameters).
+frame sizes, parameters). Names are compared without what nvcc puts of the source's place into them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
@@ -20,6 +21,7 @@ from elftools.elf.sections import Section, SymbolTableSection
 
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import CodeDigest
+from pytest_compileiq.toolchains.module_id import without_module_id
 
 _MOST_BYTES = 1 << 28
 _ENTRY = 0x10  # STO_CUDA_ENTRY, in st_other
@@ -40,12 +42,15 @@ class Cubin:
     """What a cubin holds.
 
     Attributes:
-        entries: entry function → digest, with ``code_bytes`` and ``instructions`` (padding left out).
+        entries: entry function → digest, with ``code_bytes`` and ``instructions`` (padding left out). Keys are names
+            without module ids; of two entries that have one such name, the second is ``NAME#2``.
+        symbols: the same keys → the name in this file, by which it is launched.
         assembler: the version line of the ptxas that made it, from the note it leaves, or "".
         command: the command line that this ptxas was given, from the same note, or "".
     """
 
     entries: Mapping[str, CodeDigest]
+    symbols: Mapping[str, str]
     assembler: str
     command: str
 
@@ -97,17 +102,18 @@ class _Reader:
         entries = {
             name: CodeDigest(_join([common, *sorted(parts)]).hex(), self._sizes(name)) for name, parts in own.items()
         }
-        return Cubin(entries, *self._note())
+        symbols = _keys(entries)
+        return Cubin({key: entries[name] for key, name in symbols.items()}, symbols, *self._note())
 
     def _patches(self, section: RelocationSection) -> Iterator[str]:
         for entry in section.iter_relocations():
             symbol = self._symbols[entry["r_info_sym"]]
             addend = entry["r_addend"] if entry.is_RELA() else 0
-            yield f"{entry['r_offset']} {entry['r_info_type']} {symbol.name}+{addend}"
+            yield f"{entry['r_offset']} {entry['r_info_type']} {without_module_id(symbol.name)}+{addend}"
 
     def _digest(self, index: int, section: Section) -> bytes:
         content = b"" if section["sh_type"] == "SHT_NOBITS" else section.data()
-        header = f"{section.name} {section['sh_addralign']} {section['sh_size']}".encode()
+        header = f"{without_module_id(section.name)} {section['sh_addralign']} {section['sh_size']}".encode()
         patches = (patch.encode() for patch in sorted(self._relocations.get(index, ())))
         return _join([header, content, *patches])
 
@@ -127,7 +133,10 @@ class _Reader:
                 (number,) = struct.unpack_from("<I", payload)
                 function, payload = self._symbols[number].name if number < len(self._symbols) else "", payload[4:]
             value = 0 if form == _SIZED_VALUE else value
-            yield function, _join([struct.pack("<BBH", form, code, value), function.encode(), payload])
+            yield (
+                function,
+                _join([struct.pack("<BBH", form, code, value), without_module_id(function).encode(), payload]),
+            )
 
     def _sizes(self, entry: str) -> dict[str, int]:
         code = next((one.data() for one in self._sections if one.name == f".text.{entry}"), b"")
@@ -153,6 +162,16 @@ def _entry_names(table: SymbolTableSection) -> Iterator[str]:
         defined = symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_shndx"] != "SHN_UNDEF"
         if defined and raw[number * size + _OTHER_OFFSET] & _ENTRY:
             yield symbol.name
+
+
+def _keys(entries: Mapping[str, CodeDigest]) -> dict[str, str]:
+    """Key → entry function. Namesakes are told apart by their code, which is the same wherever they were compiled."""
+    keys: dict[str, str] = {}
+    by_code = sorted(entries, key=lambda name: (without_module_id(name), entries[name].sha256))
+    for key, namesakes in groupby(by_code, key=without_module_id):
+        for number, name in enumerate(namesakes, start=1):
+            keys[key if number == 1 else f"{key}#{number}"] = name
+    return keys
 
 
 def _join(parts: Iterable[bytes]) -> bytes:

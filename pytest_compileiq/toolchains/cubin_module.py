@@ -21,7 +21,7 @@ class CubinModule:
 
     Args:
         path: the cubin.
-        used: the names of kernels taken are added to it.
+        used: the names of kernels taken are added to it, as a build names its entries: without module ids.
 
     Raises:
         EnvironmentFault: no driver, no visible device (both ``NoDevice``), or no cuda-core.
@@ -34,7 +34,7 @@ class CubinModule:
         self._gpu.set_current()
         self._path = path
         self._used = used
-        self._entries = frozenset(read_cubin(path).entries)
+        self._symbols = read_cubin(path).symbols
         self._code = self._core.ObjectCode.from_cubin(path.read_bytes())
         self._kernels: dict[str, CubinKernel] = {}
 
@@ -44,21 +44,23 @@ class CubinModule:
         return self[name]
 
     def __getitem__(self, name: str) -> CubinKernel:
-        """The kernel ``name``.
+        """The kernel ``name``, which is either as the file has it or without module ids, as it is in every checkout.
 
         Raises:
             AttributeError: there is none, naming those that exist.
         """
-        if name not in self._entries:
-            known = ", ".join(sorted(self._entries)) or "none"
+        key = next((key for key, symbol in self._symbols.items() if name in (key, symbol)), None)
+        if key is None:
+            known = ", ".join(sorted(self._symbols)) or "none"
             raise AttributeError(f"{self._path.name} has no kernel {name!r}; its kernels: {known}")
-        if name not in self._kernels:
-            self._kernels[name] = CubinKernel(self._core, self._gpu, name, self._code.get_kernel(name))
-        self._used.add(name)
-        return self._kernels[name]
+        if key not in self._kernels:
+            kernel = self._code.get_kernel(self._symbols[key])
+            self._kernels[key] = CubinKernel(self._core, self._gpu, key, kernel)
+        self._used.add(key)
+        return self._kernels[key]
 
     def __dir__(self) -> list[str]:
-        return sorted(self._entries)
+        return sorted(self._symbols)
 
 
 class CubinKernel:

@@ -75,6 +75,6 @@ def entries_of(cubin: Cubin, log: str, arch: str, source: str) -> Mapping[str, C
         raise BuildError(f"{source}: defines no entry function for {arch}", kind="compile", log=log)
     said = read_ptxas_log(log)
     return {
-        name: CodeDigest(code.sha256, {**code.metrics, **said.get((name, arch), {})})
+        name: CodeDigest(code.sha256, {**code.metrics, **said.get((cubin.symbols[name], arch), {})})
         for name, code in cubin.entries.items()
     }

@@ -18,6 +18,7 @@ from elftools.elf.sections import Section, Symbol, SymbolTableSection
 
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import CodeDigest
+from pytest_compileiq.toolchains.module_id import without_module_id
 
 _FUNCTION_TYPES = frozenset({"STT_FUNC", "STT_LOOS"})  # STT_LOOS is GNU's indirect function
 _NAMED_TYPES = _FUNCTION_TYPES | {"STT_OBJECT"}
@@ -105,13 +106,14 @@ def _take_apart(elf: ELFFile) -> _Object:
             continue
         for symbol, start, size in functions[index]:
             body = _piece(section, relocations.get(index, []), start, size)
+            name = without_module_id(symbol.name)
             if symbol["st_info"]["bind"] == "STB_LOCAL":
-                out.shared.append(symbol.name.encode() + body)
+                out.shared.append(name.encode() + body)
             elif symbol["st_other"]["visibility"] in _VISIBLE:
-                out.exported[symbol.name] = body
-                out.exported_bytes[symbol.name] = size
+                out.exported[name] = body
+                out.exported_bytes[name] = size
             else:
-                out.hidden.append(symbol.name.encode() + body)
+                out.hidden.append(name.encode() + body)
     return out
 
 
@@ -172,17 +174,21 @@ def _reference(entry: Relocation, symbols: Sequence[Symbol], sections: Sequence[
     index = symbol["st_shndx"]
     local = symbol["st_info"]["bind"] == "STB_LOCAL" and symbol["st_info"]["type"] not in _NAMED_TYPES
     if local and isinstance(index, int):
-        return f"{sections[index].name}+{symbol['st_value'] + addend}"
-    return f"{symbol.name}+{addend}"
+        return f"{without_module_id(sections[index].name)}+{symbol['st_value'] + addend}"
+    return f"{without_module_id(symbol.name)}+{addend}"
 
 
 def _piece(section: Section, relocations: Sequence[_Relocation], start: int, size: int) -> bytes:
-    """Digest of a part of a section: name, alignment, bytes, and relocations with offsets from its start."""
+    """Digest of a part of a section: name, alignment, bytes, and relocations with offsets from its start.
+
+    nvcc's host code holds the names of kernels as text, by which it registers them.
+    """
     empty = section["sh_type"] == "SHT_NOBITS"
-    content = b"" if empty else section.data()[start : start + size]
+    content = "" if empty else section.data()[start : start + size].decode("latin-1")
     patches = (f"{offset - start} {what}" for offset, what in relocations if start <= offset < start + size)
-    header = f"{section.name} {section['sh_addralign']} {size}"
-    return _digest([header.encode(), content, *(patch.encode() for patch in patches)])
+    header = f"{without_module_id(section.name)} {section['sh_addralign']} {size}"
+    parts = [header.encode(), without_module_id(content).encode("latin-1"), *(patch.encode() for patch in patches)]
+    return _digest(parts)
 
 
 def _digest(parts: Iterable[bytes]) -> bytes:

@@ -40,6 +40,7 @@ _OURS = re.compile(
     r"-?-apply-controls|-odir|--output-directory|-run|--run|-dryrun|--dryrun|-v|--verbose|-h|--help|-V|--version"
 )
 _CONTROLS_FROM = (10, 0)  # cicc refuses -apply-controls below sm_100
+_SEED_SINCE = 13  # the first that was seen to take -frandom-seed; 12.6 does not
 _NAME_OF_OUTPUT = {"cubin": "kernel.cubin", "library": "kernel.so", "executable": "program"}
 
 
@@ -158,6 +159,7 @@ class NvccResolved:
         kind = {"cubin": ["-cubin"] if len(self.architectures) == 1 else ["-fatbin"], "library": ["-shared"]}
         argv = [
             self.tool.program,
+            *self._seed(),
             *self.words,
             "-Xptxas=-v",
             *kind.get(self.output, []),
@@ -188,6 +190,13 @@ class NvccResolved:
         from pytest_compileiq.toolchains.cubin_module import CubinModule  # heavy: the CUDA driver
 
         return CubinModule(built.path, used)
+
+    def _seed(self) -> list[str]:
+        """Without a seed, what nvcc calls the private names of a file with nothing but templates changes each time."""
+        is_given = any(word.startswith(("-frandom-seed", "--frandom-seed")) for word in self.words)
+        if is_given or int(self.tool.version.partition(".")[0]) < _SEED_SINCE:
+            return []
+        return [f"-frandom-seed=0x{sha256_hex(self.source.encode())[:8]}"]
 
     def _apply(self, path: Path) -> str:
         return f"-Xptxas=--apply-controls={path}" if self.controls == "ptxas" else f"--apply-controls={path}"

@@ -18,6 +18,8 @@ from pytest_compileiq.toolchains.cubin_module import CubinModule
 from pytest_compileiq.toolchains.device_array import DeviceArray
 from pytest_compileiq.toolchains.triton_kernel import TritonKernel
 
+PRIVATE = "_ZN38_GLOBAL__N__00000000_7_anon_cu__Z2goPf5innerEPf"
+
 
 def address_bytes(address: int) -> str:
     return struct.pack("<Q", address).hex()
@@ -37,7 +39,18 @@ def test_a_kernel_taken_as_attribute_or_item_is_loaded_once_and_used(cubin, call
 
     assert module.scale is module["scale"] is copy.copy(module).scale
     assert used == {"scale"}
-    assert calls() == ["cuLibraryLoadData 5 kernels", "cuLibraryGetKernel scale"]
+    assert calls() == ["cuLibraryLoadData 6 kernels", "cuLibraryGetKernel scale"]
+
+
+def test_a_kernel_private_to_its_file_is_taken_by_its_name_here_and_by_its_name_in_every_checkout(cubin, calls):
+    used: set[str] = set()
+    module = CubinModule(cubin, used)
+    here = PRIVATE.replace("00000000", "b88bd397")
+
+    module[PRIVATE](1, 1, 0)
+    assert module[PRIVATE] is module[here] is getattr(module, here)
+    assert used == {PRIVATE}
+    assert calls()[-1].startswith(f"cuLaunchKernelEx {here} grid 1,1,1")
 
 
 def test_an_unknown_kernel_names_those_that_exist(cubin):
@@ -45,13 +58,14 @@ def test_an_unknown_kernel_names_those_that_exist(cubin):
     module = CubinModule(cubin, used)
 
     with pytest.raises(
-        AttributeError, match=r"kernels\.cubin has no kernel 'sca'; its .*: each, fault, nothing, padded, scale"
+        AttributeError,
+        match=rf"kernels\.cubin has no kernel 'sca'; its .*: {PRIVATE}, each, fault, nothing, padded, scale",
     ):
         _ = module.sca
     with pytest.raises(AttributeError):
         module["sca"]
     assert used == set()
-    assert dir(module) == ["each", "fault", "nothing", "padded", "scale"]
+    assert dir(module) == [PRIVATE, "each", "fault", "nothing", "padded", "scale"]
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from pytest_compileiq.cli import main
+from pytest_compileiq.toolchains.cuda_tools import installed
 from tests import needs
 from tests.e2e.conftest import Project, make_project
 
@@ -145,6 +148,38 @@ def test_the_order_of_architectures_means_nothing_and_one_less_or_another_is_sta
         ("scale", "sm_80"),
         ("scale", "sm_90a"),
     ]
+
+
+PRIVATE_CU = """\
+#include <cooperative_groups.h>
+namespace {
+__device__ float table[256];
+__global__ void attention(float *o, int n) {
+    auto block = cooperative_groups::this_thread_block();
+    for (int i = block.thread_rank(); i < n; i += block.size()) o[i] /= table[i & 255];
+}
+}
+void launch(float *o, int n) { attention<<<1, 256>>>(o, n); }
+"""
+
+
+@needs.nvcc
+def test_kernels_that_are_private_to_their_file_replay_in_another_checkout_and_verify_when_built_there(tmp_path):
+    project = attention(tmp_path / "project", OPEN_PY.replace("built.load().attention", "pass"))
+    (project.root / "attention.cu").write_text(PRIVATE_CU)
+    assert "whether another checkout" not in project.pytest("--tune", "--tune-budget=5", code=0)
+    artifact = tomllib.loads((project.root / f"{ARTIFACT}.toml").read_text())
+    assert list(artifact["code"]) == ["_ZN45_GLOBAL__N__00000000_12_attention_cu_000000009attentionEPfi"]
+
+    elsewhere = Project(tmp_path / "another" / "deeper" / "checkout")
+    shutil.copytree(project.root, elsewhere.root)
+    assert "1 proven" in elsewhere.pytest(code=0)
+    knobs = [f"{name}{value}" for name, value in artifact["controls"]["knobs"].items()]
+    nvcc = next(installed("nvcc")).program
+    options = ["-O3", "-gencode=arch=compute_90a,code=sm_90a", "-cubin", "attention.cu", "-o", "built.cubin"]
+    subprocess.run([nvcc, *options, *knobs], cwd=elsewhere.root, check=True)
+    acf = ["--acf-dir", str(project.root / "acf"), "verify-binary", str(elsewhere.root / "built.cubin")]
+    assert main(acf) == 0
 
 
 @needs.nvcc
