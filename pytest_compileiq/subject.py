@@ -42,6 +42,7 @@ class Subject:
         builds: the builds of this run.
         function: the test function.
         fixtures: the fixture functions that it requests.
+        test_dir: the test file's directory, which the toolchain's paths are relative to.
     """
 
     nodeid: str
@@ -51,6 +52,7 @@ class Subject:
     function: Callable[..., Any]
     fixtures: tuple[Callable[..., Any], ...]
     rootdir: Path
+    test_dir: Path
 
     @property
     def name(self) -> str:
@@ -205,7 +207,7 @@ def make_subject(item: pytest.Item, *, rootdir: Path, build_dir: Path, resolved:
         resolved = spec.toolchain.resolve(Place(item.path.parent, rootdir))
     exact = frozenset(objective.metric for objective in spec.objectives if objective.exact)
     builds = Builds(resolved, build_dir / sha256_hex(item.nodeid.encode())[:16], spec.timeout_s, exact)
-    return Subject(item.nodeid, spec, resolved, builds, item.function, _fixtures(item), rootdir)
+    return Subject(item.nodeid, spec, resolved, builds, item.function, _fixtures(item), rootdir, item.path.parent)
 
 
 def _fixtures(item: pytest.Function) -> tuple[Callable[..., Any], ...]:

@@ -22,6 +22,7 @@ from pytest_compileiq.prove import Proof, Unprovable, prove
 from pytest_compileiq.record import MOST_FRONT_POINTS, Found, make_artifact, provenance_of, search_record, stored_code
 from pytest_compileiq.report.model import ItemReport
 from pytest_compileiq.report.progress import Progress
+from pytest_compileiq.reproduce import NotReproducible, check_reproducible
 from pytest_compileiq.rules.judged import unread_text
 from pytest_compileiq.scoring import Scorer
 from pytest_compileiq.search import CannotResume, NothingJudged, NotInjected, Search
@@ -45,10 +46,11 @@ def tune(subject: Subject, *, settings: Settings, store: Store, pool: Pool, prog
     """
     seed = next(seed for seed in (settings.seed, subject.spec.seed, 0) if seed is not None)
     budget = settings.budget or subject.spec.budget or settings.ini_budget
-    baseline, used = _baseline(subject, pool)
+    baseline, used, unchecked = _baseline(subject, pool)
     incumbent, note = find_incumbent(subject, store)
     if budget.proof_only:
-        return _prove_committed(subject, store, pool, incumbent, seed=seed, progress=progress)
+        report = _prove_committed(subject, store, pool, incumbent, seed=seed, progress=progress)
+        return replace(report, notes=(*report.notes, *unchecked))
     seeds, dropped = starting_points(subject, settings.start_from, incumbent)
     name = _engine_name(subject, settings)
     scorer = Scorer(pool, subject, Random(seed))
@@ -92,7 +94,7 @@ def tune(subject: Subject, *, settings: Settings, store: Store, pool: Pool, prog
         if not search.interrupted:
             journal.clear()
     early = (f"interrupted after {search.tally.evaluations}: the same command goes on",) if search.interrupted else ()
-    notes = (*report.notes, *early, *note, *dropped, *_search_notes(search), *_unchecked(subject))
+    notes = (*report.notes, *early, *note, *dropped, *_search_notes(search), *unchecked, *_unchecked(subject))
     return replace(report, notes=notes, interrupted=search.interrupted)
 
 
@@ -141,24 +143,22 @@ def _identity(
     }
 
 
-def _baseline(subject: Subject, pool: Pool) -> tuple[BuildResult, frozenset[str]]:
-    """Build the baseline twice, run it nested in itself on every workload; also the entry functions that this used."""
+def _baseline(subject: Subject, pool: Pool) -> tuple[BuildResult, frozenset[str], tuple[str, ...]]:
+    """Build the baseline twice and run it nested in itself on every workload.
+
+    Also the entry functions that this used, and what of the build could not be checked.
+    """
     if subject.resolved.native is not None and subject.needs_device:
         raise TuneFailed(
             f"{subject.nodeid}: {subject.resolved.native}, so its speed cannot be measured on this machine"
         )
     try:
         built = subject.builds.get(None)
-        again = subject.resolved.build(
-            None, subject.builds.directory / "baseline-again", timeout_s=subject.spec.timeout_s
-        )
+        unchecked = check_reproducible(subject, built)
     except BuildError as error:
         raise TuneFailed(f"{subject.nodeid}: the baseline does not build: {error}") from error
-    if built.digest != again.digest:
-        raise TuneFailed(
-            f"{subject.nodeid}: building the baseline twice in two directories gives different machine code, "
-            "so no artifact of it could be replayed: remove __DATE__, __TIME__ and absolute paths from the sources"
-        )
+    except NotReproducible as error:
+        raise TuneFailed(f"{subject.nodeid}: {error}") from error
     if not subject.objectives:
         raise TuneFailed(f"{subject.nodeid}: {subject.absent}, and the test has no other objective")
     missing = [one.metric for one in subject.exact_objectives if one.metric not in built.metrics]
@@ -180,7 +180,7 @@ def _baseline(subject: Subject, pool: Pool) -> tuple[BuildResult, frozenset[str]
             f"{subject.nodeid}: the baseline is not usable on workload {workload.name!r} "
             f"({failure.kind}): {failure.reason}"
         ) from failure
-    return built, used
+    return built, used, unchecked
 
 
 def _engine_name(subject: Subject, settings: Settings) -> str:

@@ -30,6 +30,9 @@ class Toolchain(Protocol):
     def resolve(self, place: Place) -> Resolved:
         """Find the compiler and fix everything that depends on this host.
 
+        A tuning run asks once more with the place of a copy of the project, which holds the files that ``sources``
+        names: what is built there has to be the same machine code.
+
         Raises:
             EnvironmentFault: the compiler is not installed, naming what was looked for and how to get it.
             MarkerError: a source is missing or a flag cannot be used, naming it.

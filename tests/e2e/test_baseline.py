@@ -128,8 +128,70 @@ def test_the_place_of_a_checkout_is_not_in_the_code(project, tmp_path):
 def test_a_build_that_holds_its_directory_is_refused(project):
     made = make(project, "-O3 --coverage", body="acf.build()")
     output = made.pytest("--tune", "--tune-budget=2", code=1)
-    assert "building the baseline twice in two directories gives different machine code" in output
+    assert "building the baseline twice in two directories gives different machine code in kernel, so" in output
     assert not (made.root / "acf").exists()
+
+
+COMMAND_PY = """\
+from pathlib import Path
+
+import pytest
+from pytest_compileiq import Cc, Command, choice, minimize
+
+HERE = Path(__file__).parent
+
+
+@pytest.mark.tune({toolchain}, space={{"-O": choice(["s", 2])}}, objectives=[minimize("code_bytes")])
+def test_kernel(acf):
+    assert acf.build().load().kernel(3) == 9
+"""
+STEPS = """Command(
+    ["sh make.sh {out_dir}/kernel.c", "gcc -O3 {options} -fPIC -c {out_dir}/kernel.c -o {out_dir}/kernel.o",
+     "gcc -shared {out_dir}/kernel.o -o {out}"],
+    sources="make.sh", version="gcc --version")"""
+NOT_CHECKED = "whether another checkout gives the same machine code was not checked"
+
+
+def test_a_build_that_holds_the_place_of_the_checkout_is_refused(project):
+    made = project(
+        {
+            "kernel.c": KERNEL_C,
+            "make.sh": 'cp kernel.c "$1"; echo "char *where(void) { return \\"$PWD\\"; }" >> "$1"\n',
+            "test_kernel.py": COMMAND_PY.format(toolchain=STEPS),
+        }
+    )
+    output = made.pytest("--tune", "--tune-budget=2", code=1)
+    assert "from a copy of the project in another directory gives different machine code in kernel, where, so" in output
+    assert f"remove what puts the place of this one ({made.root}) into the code" in output
+    assert not (made.root / "acf").exists()
+
+
+def test_a_build_that_reads_more_than_it_says_is_found_the_same_elsewhere(project):
+    made = project(
+        {
+            "parts/kernel.c": KERNEL_C,
+            "make.sh": 'cat parts/*.c > "$1"\n',
+            "test_kernel.py": COMMAND_PY.format(toolchain=STEPS),
+        }
+    )
+    assert NOT_CHECKED not in made.pytest("--tune", "--tune-budget=2", code=0)
+
+
+def test_a_header_above_rootdir_is_found_the_same_elsewhere(tmp_path):
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "kernel.h").write_text("#define FACTOR 1\n")
+    test_py = TEST_PY.format(flags="-O3 -I../shared", body=LOADS)
+    source = '#include "kernel.h"\n' + KERNEL_C.replace("i * x", "i * x * FACTOR")
+    made = make_project(tmp_path / "project", {"kernel.c": source, "test_kernel.py": test_py})
+    assert NOT_CHECKED not in made.pytest("--tune", "--tune-budget=2", code=0)
+
+
+def test_a_build_that_cannot_be_had_elsewhere_is_tuned_and_says_that_it_was_not_checked(project):
+    by_place = COMMAND_PY.format(toolchain='Cc(str(HERE / "kernel.c"), flags="-O3")')
+    made = project({"kernel.c": KERNEL_C, "test_kernel.py": by_place})
+    output = made.pytest("--tune", "--tune-budget=2", code=0)
+    assert NOT_CHECKED in output
+    assert NOT_CHECKED in made.pytest("--tune", "--tune-budget=0", code=0)
 
 
 def with_text(project, macro: str) -> Project:

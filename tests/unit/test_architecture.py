@@ -46,6 +46,7 @@ LAYERS = (
             "calibration",
             "record",
             "incumbent",
+            "reproduce",
             "tune",
             "integrity",
             "replay",
