@@ -1,7 +1,9 @@
 """Running a test's body as one arm or as two nested ones: in a worker for measuring, in-process for correctness.
 
 In a block both arms are alive: the outer arm's ``measure`` calls the body again for the inner arm, and inside the
-nested ``measure`` both callables are sampled. What the inner arm raised is kept past any ``except`` of the outer body.
+nested ``measure`` both callables are sampled. Each ``measure`` then calls its own arm's callable once more, since the
+arms may share buffers: the statements after it look at their own arm's output. What failed within a ``measure`` is kept
+past any ``except`` of the bodies around it.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ import os
 import pickle
 import tempfile
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,8 +27,9 @@ from pytest_compileiq.fixture import Acf, Measurer, OutputMismatch, Outputs
 from pytest_compileiq.inside import Inside
 from pytest_compileiq.model import CLOCKED, Arm, ControlsFile, FailureKind, Workload
 from pytest_compileiq.subject import Subject, make_subject
-from pytest_compileiq.timing.registry import is_poisoned, make_clock
-from pytest_compileiq.timing.sampler import ArmError, BlockPlan, Slot, sample_calls, sample_values
+from pytest_compileiq.timing.base import Clock
+from pytest_compileiq.timing.registry import is_poisoned, make_clock, waiting_clock
+from pytest_compileiq.timing.sampler import ArmError, BlockPlan, Slot, call_again, sample_calls, sample_values
 from pytest_compileiq.timing.watch import intruders, slowdown_of
 from pytest_compileiq.toolchains.base import Resolved
 from pytest_compileiq.watchdog import of_each_process
@@ -64,8 +68,8 @@ class ArmFailure(Exception):
         self.reason = reason
 
 
-class _InnerFailed(BaseException):
-    """Unwinds the outer body once the inner arm's failure is on record; no ``except Exception`` can hold it."""
+class _FailedWithin(BaseException):
+    """Unwinds the bodies once a failure within ``measure`` is on record; no ``except Exception`` can hold it."""
 
 
 def body_of(item: pytest.Function) -> Callable[[Acf], None]:
@@ -100,10 +104,14 @@ def check_body(subject: Subject, body: Callable[[Acf], None], arms: Arms, worklo
         ArmFailure: the body failed.
     """
     outputs = Outputs()
-    acf = _run_arm(subject, body, arms["tuned"], "tuned", workload, outputs, lambda _, call: call())
+
+    def call_once(_: Acf, call: Callable[[], object]) -> None:
+        waiting_clock(subject.resolved.clock).seconds(call, 1)
+
+    acf = _run_arm(subject, body, arms["tuned"], "tuned", workload, outputs, call_once)
     _expect_objectives(subject, acf)
     if outputs.how and acf.not_run is None:
-        _run_arm(subject, body, arms["baseline"], "baseline", workload, outputs, lambda _, call: call())
+        _run_arm(subject, body, arms["baseline"], "baseline", workload, outputs, call_once)
     return Checked(Touched.by(acf), outputs.how, acf.not_run)
 
 
@@ -145,7 +153,8 @@ class _BlockRun:
         self.calls: dict[Arm, Callable[[], object]] = {}
         self.touched: dict[Arm, Touched] = {}
         self.slots: dict[str, list[Slot[float]]] = {}
-        self.inner_failure: ArmFailure | None = None
+        self.clock: Clock | None = None
+        self.failure: ArmFailure | None = None
 
     def run(self) -> Block:
         outer = self._arm(self.plan.outer, self._nest)
@@ -170,30 +179,42 @@ class _BlockRun:
     def _nest(self, acf: Acf, call: Callable[[], object]) -> None:
         """The outer ``measure``: run the inner arm's body inside it."""
         self.calls[self.plan.outer] = call
-        try:
+        with self._keeping_failures():
             inner = self._arm(self.plan.inner, self._sample)
             if not inner.measured:
                 raise ArmFailure(self.plan.inner, "wrong", "the body did not measure in this arm")
-        except ArmFailure as failure:
-            self.inner_failure = failure
-            raise _InnerFailed from failure
+            self._call_again(self.plan.outer)
 
     def _sample(self, acf: Acf, call: Callable[[], object]) -> None:
         """The inner ``measure``: both arms are alive here."""
         self.calls[self.plan.inner] = call
-        try:
-            kind = self.subject.resolved.clock
+        kind = self.subject.resolved.clock
+        with self._keeping_failures():
             if others := intruders(kind):
                 raise ArmFailure(None, "disturbed", others)
             for objective in self.subject.timed_objectives:
                 if objective.measured in CLOCKED:
-                    clock = make_clock(kind, objective.measured, l2=acf.l2, graph=acf.graph)
+                    self.clock = make_clock(kind, objective.measured, l2=acf.l2, graph=acf.graph)
                     plan = self.plan.of(objective.metric)
-                    slots = sample_calls(plan, self.calls, clock, self.tick, slowdown_of(kind))
+                    slots = sample_calls(plan, self.calls, self.clock, self.tick, slowdown_of(kind))
                     self.slots[objective.metric] = slots
+            self._call_again(self.plan.inner)
+
+    def _call_again(self, arm: Arm) -> None:
+        """What stands after ``measure`` in the arm's body looks at this arm's output, by the clock that timed it."""
+        call_again(arm, self.calls[arm], self.clock or waiting_clock(self.subject.resolved.clock), self.tick)
+
+    @contextmanager
+    def _keeping_failures(self) -> Iterator[None]:
+        try:
+            yield
         except ArmError as error:
-            cause = error.__cause__
-            raise ArmFailure(error.arm, "wrong", f"the measured callable raised {_describe(cause)}") from error
+            reason = f"the measured callable raised {_describe(error.__cause__)}"
+            self.failure = ArmFailure(error.arm, "wrong", reason)
+            raise _FailedWithin from error
+        except ArmFailure as failure:
+            self.failure = failure
+            raise _FailedWithin from failure
 
     def _recorded(self, arm: Arm, metrics: Sequence[str]) -> tuple[float, ...]:
         acf = self._arm(arm, self._nest)
@@ -233,12 +254,12 @@ def _run_arm(
         acf.not_run = str(error)
     except BaseException as error:
         _leave_if_forked(process)
-        if block is not None and block.inner_failure is not None:
-            raise block.inner_failure from None
+        if block is not None and block.failure is not None:
+            raise block.failure from None
         raise _as_failure(arm, error) from error
     _leave_if_forked(process)
-    if block is not None and block.inner_failure is not None:
-        raise block.inner_failure
+    if block is not None and block.failure is not None:
+        raise block.failure
     return acf
 
 
@@ -325,13 +346,8 @@ def serve(
             "ok": False, "arm": failure.arm, "kind": failure.kind, "reason": failure.reason, "poisoned": poisoned,
         }  # fmt: skip
     if left := _children() - children:
-        return {
-            "ok": False,
-            "arm": "tuned",
-            "kind": "crash",
-            "reason": f"left {len(left)} process(es) behind",
-            "poisoned": True,
-        }
+        reason = f"left {len(left)} process(es) behind"
+        return {"ok": False, "arm": "tuned", "kind": "crash", "reason": reason, "poisoned": True}
     return answer
 
 

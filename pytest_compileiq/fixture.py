@@ -149,6 +149,9 @@ class Acf:
     ) -> None:
         """Hand over the callable whose runtime is the objective. ``l2`` and ``graph`` are for GPU kernels.
 
+        Before it returns, ``call`` has run once more in this arm, and a GPU has finished it: assert on the output after
+        ``measure``, so that what was timed is what is checked.
+
         Raises:
             BodyError: ``call`` is not callable, or this body has measured or recorded already.
         """

@@ -25,6 +25,17 @@ def make_clock(kind: str, metric: str, *, l2: Literal["flush", "warm"], graph: b
     return CudaEnergy(l2=l2, graph=graph) if metric == "energy" else CudaClock(l2=l2, graph=graph)
 
 
+def waiting_clock(kind: str) -> Clock:
+    """A clock whose ``seconds`` returns when the device has done what a call launched, for calls that are not timed.
+
+    Where this machine cannot have the device, it only calls.
+    """
+    try:
+        return make_clock(kind, "runtime", l2="warm", graph=False)
+    except EnvironmentFault:
+        return CpuClock()
+
+
 @lru_cache(maxsize=4)
 def why_no_energy(kind: str) -> str | None:
     """Why this machine cannot measure the energy of kernels of ``kind``, or None when it can."""

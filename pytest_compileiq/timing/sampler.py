@@ -95,6 +95,17 @@ def sample_calls(
         return sample_values(plan, once, disturbed)
 
 
+def call_again(arm: Arm, call: Call, clock: Clock, tick: Call) -> None:
+    """Call once more, by way of the clock, which waits for the device: what is looked at next is this arm's output.
+
+    Raises:
+        ArmError: the callable raised.
+    """
+    tick()
+    with _blame(arm):
+        clock.seconds(call, 1)
+
+
 def sample_values(
     plan: BlockPlan, once: Callable[[Arm], Value], disturbed: Disturbed = undisturbed
 ) -> list[Slot[Value]]:

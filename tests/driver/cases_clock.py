@@ -7,6 +7,8 @@ import pytest
 from pytest_compileiq.errors import BodyError
 from pytest_compileiq.timing.cuda import CudaClock
 from pytest_compileiq.timing.cuda_context import cuda_core, current_stream, launching_on, visible_gpu
+from pytest_compileiq.timing.registry import waiting_clock
+from pytest_compileiq.timing.sampler import call_again
 
 KERNEL_S = pytest.approx(2e-3)
 FLUSH = "cuMemsetD8Async 8192 bytes to 0 on legacy"  # twice the L2
@@ -111,6 +113,17 @@ def test_an_error_of_the_call_itself_ends_the_capture(kernels):
         clock.seconds(fails_when_captured, 1)
 
     assert clock.seconds(lambda: kernels.nothing(1, 32), 1) == KERNEL_S
+
+
+def test_a_call_that_is_not_timed_is_waited_for_too(kernels, calls):
+    nothing = kernels.nothing
+    sampling, plain = CudaClock(), waiting_clock("cuda")
+    calls()
+
+    call_again("tuned", lambda: nothing(1, 32), sampling, lambda: None)
+    assert calls() == [FLUSH, EVENT, LAUNCH.format("legacy"), EVENT, SYNC]
+    plain.seconds(lambda: nothing(1, 32), 1)
+    assert calls() == [EVENT, LAUNCH.format("legacy"), EVENT, SYNC]
 
 
 def test_work_on_another_blocking_stream_is_launched_there(kernels, calls):

@@ -14,6 +14,7 @@ import pytest
 from pytest_compileiq.errors import EnvironmentFault, NoDevice
 from pytest_compileiq.timing.cuda import CudaClock, architecture, context_is_poisoned, cuda_device
 from pytest_compileiq.timing.cuda_context import current_stream, launching_on
+from pytest_compileiq.timing.registry import waiting_clock
 from pytest_compileiq.toolchains.cubin_module import CubinModule
 from pytest_compileiq.toolchains.device_array import DeviceArray
 
@@ -54,6 +55,12 @@ def test_a_machine_without_a_driver_has_no_device_and_cuda_core_is_never_asked(m
 
     with pytest.raises(NoDevice, match=r"no NVIDIA driver here \(libcuda\.so\.1 is not found\)"):
         use()
+
+
+def test_a_call_that_is_not_timed_needs_no_device():
+    calls = []
+    waiting_clock("cuda").seconds(lambda: calls.append(1), 1)
+    assert calls == [1]
 
 
 def test_a_missing_cuda_core_names_the_extra(monkeypatch):
