@@ -86,6 +86,7 @@ class SearchRecord(Stored):
 
     ``failures`` counts the invalid evaluations by kind. ``improvements`` are the evaluations that were better than all
     before them, each with the first objective's gain over the baseline (2.0 is twice as good) as the search scored it.
+    ``objectives`` are the marker's, in its order, with the direction that is better; older records lack them.
     """
 
     engine: Text
@@ -95,6 +96,7 @@ class SearchRecord(Stored):
     invalid: Count
     duplicates: Count
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    objectives: Annotated[dict[Text, Direction], Field(max_length=32)] = {}
     failures: Annotated[dict[Text, Count], Field(max_length=32)] = {}
     improvements: Annotated[Array[Annotated[tuple[Count, Ratio], Strict(False)]], Field(max_length=500)] = ()
 
@@ -180,7 +182,10 @@ class Claim(Stored):
 
 
 class FrontPoint(Stored):
-    """One Pareto point of a search with several objectives."""
+    """One Pareto point of a search with several objectives.
+
+    ``metrics`` are ratios to the baseline's, estimates of the search: they choose what to prove, and prove nothing.
+    """
 
     controls: Controls
     metrics: dict[str, Finite]

@@ -48,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"acf {__version__}")
     parser.add_argument("--acf-dir", type=Path, metavar="DIR", help="the artifacts (default: acf_dir of this project)")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-    listing = verbs.add_parser("list", help="every artifact in a line: target, outcome, speed-up, device")
+    listing = verbs.add_parser("list", help="every artifact in a line: target, outcome, gains and losses, device")
     listing.set_defaults(verb=_list)
     show = verbs.add_parser("show", help="all that is known of one artifact")
     show.add_argument("name")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pytest_compileiq.artifact import Artifact, Claim
 from pytest_compileiq.errors import BuildError, EnvironmentFault, SchemaTooNew, StoreError
 from pytest_compileiq.model import BuildResult, ControlsFile
+from pytest_compileiq.rules.claims import standing
 from pytest_compileiq.rules.staleness import Choice, MovedCode, are_elsewhere, choose
 from pytest_compileiq.store import Store
 from pytest_compileiq.subject import Subject
@@ -102,7 +103,7 @@ class Integrity:
         Raises:
             Stop: a claim is not what they give.
         """
-        if not any(claim.kind in ("gain", "exact") for claim in artifact.claims):
+        if not any(standing(claim) == "gained" for claim in artifact.claims):
             raise self._corrupt(f"{self.store.metadata_path(self.subject.name, artifact.target)} claims no gain")
         known = {workload.name for workload in self.subject.spec.workloads}
         metrics = {objective.metric for objective in self.subject.spec.objectives}

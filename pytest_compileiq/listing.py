@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.parallel import spread
-from pytest_compileiq.report.artifact import claim_text
-from pytest_compileiq.rules.claims import leading_claim
+from pytest_compileiq.report.results import brief_text, results_of
 from pytest_compileiq.store import Store
 
-COLUMNS = ("name", "target", "outcome", "speed-up, 95 % interval", "device")
+COLUMNS = ("name", "target", "outcome", "against the baseline, 95 % interval", "device")
 _LEAST_NAMES = 500  # a process of its own pays from here on
 Row = tuple[str, str, str, str, str]
 
@@ -43,5 +42,5 @@ def _list(store: Store, names: Sequence[str]) -> Listing:
 
 
 def _row(name: str, target: str, artifact: Artifact) -> Row:
-    claim = leading_claim(artifact)
-    return name, target, artifact.outcome, claim_text(claim) if claim else "", claim.device if claim else ""
+    results = results_of(artifact.claims)
+    return name, target, artifact.outcome, brief_text(results), results[0].device if results else ""

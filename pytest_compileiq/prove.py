@@ -231,7 +231,8 @@ def _claims(
                 subject, objective, workload.name, evidence, decision, kind, look=look, seed=seed, finalists=finalists
             )
         )
-    return (*claims, *exact.claims)
+    metrics = [objective.metric for objective in subject.objectives]
+    return tuple(sorted((*claims, *exact.claims), key=lambda claim: metrics.index(claim.objective)))
 
 
 def _claim(
@@ -276,13 +277,24 @@ def _claim(
     )
 
 
-def _score(subject: Subject, claims: Sequence[Claim]) -> float:
-    """The weighted geometric mean of the first objective's lower bounds."""
-    first = subject.timed_objectives[0].metric
+def _score(subject: Subject, claims: Sequence[Claim]) -> tuple[float, ...]:
+    """For each objective, the first of which counts first, the weighted mean over workloads of its log gain.
+
+    Of a measured gain the lower bound counts.
+    """
     weights = {workload.name: workload.weight for workload in subject.timed_workloads}
-    own = [claim for claim in claims if claim.objective == first]
-    logs = sum(weights[claim.workload] * math.log(max(claim.speedup_low or 0.0, 1e-9)) for claim in own)
-    return math.exp(logs / sum(weights.values()))
+    return tuple(
+        sum(weights[claim.workload] * _log_gain(claim) for claim in claims if claim.objective == objective.metric)
+        / sum(weights.values())
+        for objective in subject.objectives
+    )
+
+
+def _log_gain(claim: Claim) -> float:
+    if claim.kind != "exact":
+        return math.log(max(claim.speedup_low or 0.0, 1e-9))
+    before, after = (max(value or 0, 0.5) for value in (claim.baseline_value, claim.tuned_value))
+    return math.log(before / after) if claim.direction == "minimize" else math.log(after / before)
 
 
 def _undecided(subject: Subject, finalist: Finalist) -> str:

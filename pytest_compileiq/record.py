@@ -40,6 +40,7 @@ def search_record(subject: Subject, tally: Tally, engine: str, seed: int) -> Sea
         invalid=sum(tally.invalid.values()),
         duplicates=tally.duplicates,
         seconds=round(tally.seconds, 1),
+        objectives={objective.metric: objective.direction for objective in subject.objectives},
         failures=dict(sorted(tally.invalid.items())),
         improvements=tuple((number, float(f"{math.exp(-score):.4g}")) for number, score in tally.improvements[-MOST:]),
     )

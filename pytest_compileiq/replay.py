@@ -16,6 +16,7 @@ from pytest_compileiq.integrity import RETUNE, Integrity, Stop
 from pytest_compileiq.model import BuildResult, ControlsFile
 from pytest_compileiq.pool import EvaluationFailed, Pool
 from pytest_compileiq.report.model import Check, ItemReport
+from pytest_compileiq.report.results import claim_text, results_of
 from pytest_compileiq.rules.staleness import Effect, Finding, judge, moved_code
 from pytest_compileiq.subject import Subject
 from pytest_compileiq.timing.registry import find_device_or_none
@@ -184,10 +185,14 @@ class Replay:
             return replace(report, checks=tuple(self.checks))
         from pytest_compileiq.calibration import warning  # heavy: numpy
 
-        for claim in here:
-            report = self._gate_claim(report, claim, controls)
+        decisions = [self._gate_claim(claim, controls) for claim in here]
+        results = results_of(artifact.claims, measured=list(map(_as_measured, here, decisions)))
         said = [warning(self.subject.rootdir, here[0].device), *sorted(set(map(self._other_driver, here)))]
-        return replace(report, notes=(*report.notes, *filter(None, said)))
+        self.notes += filter(None, said)
+        lead = results[0].workload, results[0].objective
+        reasons = {(claim.workload, claim.objective): one.reason for claim, one in zip(here, decisions, strict=True)}
+        report = self._report("PROVEN", reasons.get(lead, "exact metrics compared exactly"), artifact)
+        return report.with_results(results)
 
     def _other_driver(self, claim: Claim) -> str:
         device = find_device_or_none(self.subject.device_kind(claim.objective))
@@ -215,7 +220,7 @@ class Replay:
         device = find_device_or_none(self.subject.device_kind(metric))
         return device.name if device else None
 
-    def _gate_claim(self, report: ItemReport, claim: Claim, controls: ControlsFile) -> ItemReport:
+    def _gate_claim(self, claim: Claim, controls: ControlsFile) -> Decision:
         from pytest_compileiq.prove import prove_again  # heavy: numpy
         from pytest_compileiq.rules.gate import Verdict
 
@@ -242,14 +247,14 @@ class Replay:
             )
             raise Stop(
                 decision.verdict.value,
-                f"workload {claim.workload!r}, claimed {claim.speedup:.3f}x: {decision.reason}"
+                f"workload {claim.workload!r}, claimed {claim_text(claim)}: {decision.reason}"
                 + (f"; {decision.note}" if decision.note else ""),
                 remedy,
             )
         self._passed("speed", f"{claim.workload}: {decision.reason}")
-        if note := getattr(decision, "note", ""):
-            self.notes.append(f"{claim.workload}: {note}")
-        return _measured(replace(report, checks=tuple(self.checks), notes=tuple(self.notes)), claim, decision)
+        if decision.note:
+            self.notes.append(f"{claim.workload}: {decision.note}")
+        return decision
 
     # ── reports ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -287,10 +292,7 @@ class Replay:
         return self._report(verdict, message, None), None
 
 
-def _measured(report: ItemReport, claim: Claim, decision: Decision) -> ItemReport:
-    if claim.kind != "gain" and report.verdict == "PROVEN":
-        return report
-    return replace(
-        report, verdict="PROVEN", message=decision.reason, workload=claim.workload, speedup=decision.speedup,
-        speedup_low=decision.speedup_low, speedup_high=decision.speedup_high, evidence="measured now",
-    )  # fmt: skip
+def _as_measured(claim: Claim, decision: Decision) -> Claim:
+    """The claim with the numbers of this run."""
+    numbers = {name: getattr(decision, name) for name in ("speedup", "speedup_low", "speedup_high")}
+    return claim.model_copy(update=numbers)

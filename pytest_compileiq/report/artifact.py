@@ -6,16 +6,10 @@ import functools
 import unicodedata
 from collections.abc import Iterator, Sequence
 
-from pytest_compileiq.artifact import Artifact, Claim
+from pytest_compileiq.artifact import Artifact, Claim, CodePair
 from pytest_compileiq.printing import harmless
-from pytest_compileiq.report.model import describe_evidence
-
-
-def claim_text(claim: Claim) -> str:
-    """A claim's result in a few words."""
-    if claim.kind == "exact":
-        return f"{claim.objective} {claim.baseline_value} → {claim.tuned_value}"
-    return f"{claim.speedup:.3f}x, {claim.speedup_low:.3f} to {claim.speedup_high:.3f}"
+from pytest_compileiq.report.results import claim_text, estimate_texts, evidence_text
+from pytest_compileiq.rules.claims import directions
 
 
 def setting_text(knob: str, value: object) -> str:
@@ -57,20 +51,10 @@ def artifact_lines(name: str, artifact: Artifact) -> Iterator[str]:
         yield f"  controls   {artifact.controls.file}, {artifact.controls.kind}, {artifact.controls.size_bytes} bytes"
         yield from (f"    {setting_text(knob, value)}" for knob, value in sorted(artifact.controls.knobs.items()))
     for claim in artifact.claims:
-        metric = "" if claim.kind == "exact" else f"{claim.objective} "
-        yield f"  claim      {claim.kind}: {metric}{claim_text(claim)} on {claim.workload}"
-        where = f"{claim.device}{f', driver {claim.driver}' if claim.driver else ''}"
-        yield f"    {where}{'' if claim.kind == 'exact' else f', {describe_evidence(claim)}'}"
-    for number, point in enumerate(artifact.front):
-        taken = ", committed" if artifact.controls and point.controls.sha256 == artifact.controls.sha256 else ""
-        ratios = ", ".join(f"{metric} {ratio:.4g}x" for metric, ratio in point.metrics.items())
-        yield f"  point {number:<4} {ratios} of the baseline's, {point.controls.file}{taken}"
+        yield from _claim_lines(claim)
+    yield from _front_lines(artifact)
     for entry, pair in artifact.code.items():
-        tuned = f" → {pair.tuned.sha256[:8]}" if pair.tuned else ""
-        yield f"  code       {entry}: {pair.baseline.sha256[:8]}{tuned}"
-        for metric, before in pair.baseline.metrics.items():
-            after = f" → {pair.tuned.metrics[metric]}" if pair.tuned and metric in pair.tuned.metrics else ""
-            yield f"    {metric} {before}{after}"
+        yield from _code_lines(entry, pair)
     yield from (f"  source     {path} {digest[:8]}" for path, digest in artifact.fingerprint.sources.items())
     search = artifact.search
     reasons = ", ".join(f"{count} {kind}" for kind, count in search.failures.items())
@@ -82,3 +66,27 @@ def artifact_lines(name: str, artifact: Artifact) -> Iterator[str]:
     yield f"  made by    {provenance.tool} at commit {(provenance.commit or 'unknown')[:12]}{dirty}"
     if provenance.notice:
         yield f"  notice     {provenance.notice}"
+
+
+def _claim_lines(claim: Claim) -> Iterator[str]:
+    whole = ", of the whole build" if claim.kind == "exact" else ""
+    yield f"  claim      {claim.kind} on {claim.workload}{whole}: {claim_text(claim)}"
+    driver = f"driver {claim.driver}" if claim.driver else ""
+    yield f"    {', '.join(filter(None, (claim.device, driver, evidence_text(claim))))}"
+
+
+def _front_lines(artifact: Artifact) -> Iterator[str]:
+    better = directions(artifact)
+    if artifact.front:
+        yield "  front      estimates of the search, not proven:"
+    for number, point in enumerate(artifact.front):
+        taken = ", committed" if artifact.controls and point.controls.sha256 == artifact.controls.sha256 else ""
+        yield f"    point {number}  {', '.join(estimate_texts(point, better).values())}, {point.controls.file}{taken}"
+
+
+def _code_lines(entry: str, pair: CodePair) -> Iterator[str]:
+    tuned = f" → {pair.tuned.sha256[:8]}" if pair.tuned else ""
+    yield f"  code       {entry}, this function alone: {pair.baseline.sha256[:8]}{tuned}"
+    for metric, before in pair.baseline.metrics.items():
+        after = f" → {pair.tuned.metrics[metric]}" if pair.tuned and metric in pair.tuned.metrics else ""
+        yield f"    {metric} {before}{after}"

@@ -10,9 +10,8 @@ from pydantic_core import to_jsonable_python
 
 from pytest_compileiq.artifact import Claim
 from pytest_compileiq.printing import json_text
-from pytest_compileiq.report.artifact import claim_text
-from pytest_compileiq.report.model import describe_evidence
-from pytest_compileiq.rules.claims import ClaimStep
+from pytest_compileiq.report.results import claim_text, evidence_text
+from pytest_compileiq.rules.claims import ClaimStep, standing
 from pytest_compileiq.rules.diff import Change, Kind, Step
 
 DIFF_SCHEMA = 1
@@ -51,7 +50,8 @@ def gain_text(change: Change) -> str:
 
 def _result(claim: Claim) -> str:
     if claim.kind == "exact":
-        return f"{claim.objective} {claim.tuned_value} (defaults: {claim.baseline_value})"
+        worse = "worse: " if standing(claim) == "worse" else ""
+        return f"{worse}{claim.objective} {claim.tuned_value} (defaults: {claim.baseline_value})"
     return claim_text(claim)
 
 
@@ -61,7 +61,7 @@ def sure_text(claim: Claim | None) -> str:
         return ""
     if claim.kind == "exact":
         return "counted, exact"
-    return f"{'proven gain' if claim.kind == 'gain' else 'proven not worse'}: {describe_evidence(claim)}"
+    return f"{'proven gain' if claim.kind == 'gain' else 'proven not worse'}: {evidence_text(claim)}"
 
 
 def facts(change: Change) -> Iterator[Fact]:
@@ -130,7 +130,7 @@ def _other_outcome(change: Change) -> bool:
 
 def _claim_step(step: ClaimStep) -> str:
     claim = step.new or step.old
-    where = f"{claim.device}, {claim.workload}, {claim.objective}" if claim else ""
+    where = f"{claim.device}, {claim.workload}" if claim else ""
     old, new = (_result(one) if one else "no claim" for one in (step.old, step.new))
     return f"{where}: {new if step.old is None else f'{old} → {new}'}"
 

@@ -115,7 +115,7 @@ def interval_domain(ratios: Sequence[float]) -> tuple[float, float]:
 
 
 def front(points: Sequence[tuple[float, float, bool]], names: tuple[str, str], ident: str) -> Chart | None:
-    """Pareto points of two metrics as (x, y, is committed); None when there is nothing to draw."""
+    """Pareto points as (x, y, is committed), gains in two metrics; None when there is nothing to draw."""
     xs, ys = [x for x, _, _ in points], [y for _, y, _ in points]
     if not drawable(xs) or not drawable(ys):
         return None

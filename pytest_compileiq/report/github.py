@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 from pytest_compileiq.report.markdown import code, prose
 from pytest_compileiq.report.model import ItemReport, RunReport
-from pytest_compileiq.report.terminal import speedup_text
+from pytest_compileiq.report.results import located
+from pytest_compileiq.report.terminal import headline_text
 
 MOST_ANNOTATIONS = 10  # of a level and a step: GitHub drops what comes after
 MOST_ROWS = 500
+MOST_RESULTS = 9  # of an artifact
 _REPLAYED = frozenset({"PROVEN", "REPLAYED"})
-_COLUMNS = ("artifact", "verdict", "speed-up", "found", "not checked in this run")
+_COLUMNS = ("artifact", "verdict", "against the baseline", "found", "not checked in this run")
 
 
 @dataclass(frozen=True)
@@ -105,11 +107,15 @@ def _row(item: ItemReport) -> str:
     cells = (
         f"{code(item.name, in_table=True)} {code(item.target, in_table=True)}",
         f"**{prose(item.verdict, in_table=True)}**",
-        prose(speedup_text(item), in_table=True),
+        "; ".join(prose(text, in_table=True) for text in _results(item)),
         "; ".join(prose(text, in_table=True) for text in (item.message, item.remedy, *item.notes) if text),
         "; ".join(prose(text, in_table=True) for text in _unchecked(item)),
     )
     return f"| {' | '.join(cells)} |"
+
+
+def _results(item: ItemReport) -> list[str]:
+    return [headline_text(item), *(located(one, item.results) for one in item.results[1:MOST_RESULTS])]
 
 
 def _rest(report: RunReport) -> Iterator[str]:

@@ -19,6 +19,8 @@ def properties(item: ItemReport) -> Iterator[tuple[str, str]]:
         yield f"{PREFIX}speedup", repr(item.speedup)
         yield f"{PREFIX}speedup_low", repr(item.speedup_low)
         yield f"{PREFIX}speedup_high", repr(item.speedup_high)
+    if worse := [one.text() for one in item.results if one.standing == "worse"]:
+        yield f"{PREFIX}worse", harmless("; ".join(worse))
     if item.workload:
         yield f"{PREFIX}workload", harmless(item.workload)
     if item.evidence:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from pytest_compileiq.artifact import Artifact, Claim
-from pytest_compileiq.rules.claims import leading_claim as leading_claim
+from pytest_compileiq.artifact import Artifact
+from pytest_compileiq.report.results import Result, results_of
 from pytest_compileiq.rules.staleness import MovedCode
 
 REPORT_SCHEMA = 1
@@ -33,11 +34,12 @@ class ItemReport:
         verdict: ``PROVEN`` (measured now), ``REPLAYED`` (all but speed), ``BASELINE``, ``TUNED``, ``KEPT``, or why not.
         message: what was found, in a sentence.
         remedy: the command or edit that mends it, when something is wrong.
-        speedup, speedup_low, speedup_high: measured now, else as committed; None where there is none.
-        evidence: what the numbers stand on: ``measured now`` or ``as committed``, device, p, d.
+        workload, speedup, speedup_low, speedup_high: the leading result's: measured now, else as committed.
+        evidence: what these stand on: ``measured now``, or the statistics on record; of an exact metric its values.
         failed: whether the verdict fails the test under the settings of the run.
         moved: of a stale artifact, the entry functions whose machine code is not what was recorded.
         interrupted: Ctrl-C ended the search, so that the run ends after this item.
+        results: every claim in words; the leading one first, then what is worse.
     """
 
     nodeid: str
@@ -57,21 +59,24 @@ class ItemReport:
     notes: tuple[str, ...] = ()
     wrote: tuple[str, ...] = ()
     moved: tuple[MovedCode, ...] = ()
+    results: tuple[Result, ...] = ()
 
     @classmethod
     def of(
         cls, nodeid: str, name: str, target: str, verdict: str, message: str, artifact: Artifact | None
     ) -> ItemReport:
-        """A report that shows the artifact's leading claim."""
-        claim = leading_claim(artifact) if artifact else None
-        if claim is None:
-            return cls(nodeid, name, target, verdict, message)
-        if claim.kind == "exact":
-            evidence = f"{claim.objective} {claim.baseline_value} → {claim.tuned_value}"
-            return cls(nodeid, name, target, verdict, message, workload=claim.workload, evidence=evidence)
-        return cls(
-            nodeid, name, target, verdict, message, workload=claim.workload, speedup=claim.speedup,
-            speedup_low=claim.speedup_low, speedup_high=claim.speedup_high, evidence=describe_evidence(claim),
+        """A report that shows the artifact's claims."""
+        item = cls(nodeid, name, target, verdict, message)
+        return item.with_results(results_of(artifact.claims)) if artifact else item
+
+    def with_results(self, results: Sequence[Result]) -> ItemReport:
+        """This report with other results; the first of them speaks for it."""
+        if not results:
+            return replace(self, results=())
+        lead = results[0]
+        return replace(
+            self, results=tuple(results), workload=lead.workload, speedup=lead.speedup, speedup_low=lead.speedup_low,
+            speedup_high=lead.speedup_high, evidence=lead.evidence or lead.text(),
         )  # fmt: skip
 
     def to_json(self) -> str:
@@ -82,10 +87,10 @@ class ItemReport:
     def from_json(cls, text: str) -> ItemReport:
         """The inverse of ``to_json``."""
         content = json.loads(text)
-        checks = tuple(Check(**check) for check in content.pop("checks"))
-        moved = tuple(MovedCode(**{**code, "arms": tuple(code["arms"])}) for code in content.pop("moved"))
-        tuples = {"checks": checks, "moved": moved, "notes": tuple(content["notes"]), "wrote": tuple(content["wrote"])}
-        return cls(**{**content, **tuples})
+        content["checks"] = tuple(Check(**check) for check in content["checks"])
+        content["results"] = tuple(Result(**result) for result in content["results"])
+        content["moved"] = tuple(MovedCode(**{**code, "arms": tuple(code["arms"])}) for code in content["moved"])
+        return cls(**{**content, "notes": tuple(content["notes"]), "wrote": tuple(content["wrote"])})
 
 
 @dataclass
@@ -104,9 +109,3 @@ class RunReport:
             "store_problems": self.store_problems,
             "orphans": self.orphans,
         }
-
-
-def describe_evidence(claim: Claim) -> str:
-    """The statistics of a measured claim in a few words."""
-    processes = claim.test.processes if claim.test else 0
-    return f"p = {claim.p_value:.1g}, d = {claim.cohens_d:.1f}, {processes} processes"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from pytest_compileiq.config import Budget
+from pytest_compileiq.rules.words import ratio_text
 
 _PLAIN_EVERY_S = 15.0
 _LIVE_EVERY_S = 0.1
@@ -104,5 +105,5 @@ def tally_text(tally: Tally, budget: Budget) -> str:
         done, left_s = f"{tally.evaluations}", max(0.0, (budget.seconds or 0.0) - spent)
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(tally.invalid.items()))
     invalid = f"{sum(tally.invalid.values())} invalid" + (f" ({kinds})" if kinds else "")
-    best = f"best {math.exp(-tally.best):.3f}x (unproven)"
+    best = f"best {ratio_text(math.exp(-tally.best))} (unproven)"
     return f"{done} evaluated, {invalid}, {tally.duplicates} duplicates, {best}, {left_s:.0f} s left"

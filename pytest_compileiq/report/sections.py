@@ -9,8 +9,11 @@ from pytest_compileiq.report.charts import Chart, convergence, distribution, fro
 from pytest_compileiq.report.committed import MAX_CHARTED_CLAIMS, Committed
 from pytest_compileiq.report.markup import Html, join, tag
 from pytest_compileiq.report.model import ItemReport
-from pytest_compileiq.report.scale import Unit, unit_for
-from pytest_compileiq.report.verdicts import badge, speedup_text
+from pytest_compileiq.report.results import estimate_texts, gain_of, headline, located, ratio_of
+from pytest_compileiq.report.scale import unit_for
+from pytest_compileiq.report.verdicts import MAX_RESULTS, badge
+from pytest_compileiq.rules.claims import directions, standing, words_of
+from pytest_compileiq.rules.words import interval_text
 
 MAX_ROWS = 60  # of one table; an artifact may hold a megabyte of them
 _DIGEST = 12
@@ -52,10 +55,12 @@ def facts(pairs: Iterable[tuple[str, str]]) -> Html:
 
 
 def _found(item: ItemReport) -> Iterator[Html]:
-    if item.speedup is not None:
-        yield tag("p", tag("strong", speedup_text(item)), " on ", item.workload, ", ", item.evidence, class_="lead")
-    elif item.evidence:
-        yield tag("p", tag("strong", item.evidence), class_="lead")
+    if item.results:
+        lead = item.results[0]
+        stands_on = f" on {lead.workload}, {lead.evidence}" if lead.evidence else ""
+        yield tag("p", tag("strong", headline(item.results)), stands_on, class_="lead")
+    if others := [tag("li", located(one, item.results)) for one in item.results[1:MAX_RESULTS]]:
+        yield tag("ul", *others, class_="results", aria_label="Other results")
     if item.message:
         yield tag("p", item.message, class_="message")
     if item.remedy:
@@ -96,10 +101,10 @@ def _of_artifact(committed: Committed, ident: str, domain: Domain) -> Iterator[H
     yield from _front(artifact, f"{ident}-front")
     if artifact.code:
         rows = [row for entry, pair in artifact.code.items() for row in _code_rows(entry, pair)]
-        metrics = table("Exact metrics by entry function", ("Entry", "Metric", "Baseline", "Tuned"), rows)
+        metrics = table("Exact metrics of each entry function alone", ("Entry", "Metric", "Baseline", "Tuned"), rows)
         yield _folded("Machine code", metrics, unfolded=not committed.slots)
     if chart := convergence(artifact.search.improvements, artifact.search.evaluations, f"{ident}-search"):
-        yield tag("div", _figure(chart, "Convergence of the search, by its own scores"), class_="figures")
+        yield tag("div", _figure(chart, "Convergence of the search, by its own estimates"), class_="figures")
     yield _folded("Controls and search", facts(_controls(artifact)), *_knobs(artifact))
     yield _folded("Environment", facts(_environment(artifact)))
     yield _folded("Fingerprint", facts(_fingerprint(artifact)))
@@ -107,28 +112,30 @@ def _of_artifact(committed: Committed, ident: str, domain: Domain) -> Iterator[H
 
 def _claim_row(claim: Claim, domain: Domain) -> list[str]:
     what = [claim.workload, claim.objective, claim.kind]
+    worse = "worse: " if standing(claim) == "worse" else ""
     if claim.baseline_value is not None and claim.tuned_value is not None:
         before, after = claim.baseline_value, claim.tuned_value
         return [
             *what,
-            _change(before, after),
+            f"{worse}{_change(before, after)}",
             "exact",
             claim.device,
             f"{before:,}",
             f"{after:,}",
-            "read from the build",
+            "read from the whole build",
         ]
     if claim.speedup is None or claim.speedup_low is None or claim.speedup_high is None or claim.test is None:
         return [*what, *[""] * 6]
     drawn = interval(claim.speedup_low, claim.speedup, claim.speedup_high, domain)
-    limits = tag("span", f"{claim.speedup_low:.4g} to {claim.speedup_high:.4g}", class_="limits")
+    between = interval_text(claim.speedup_low, claim.speedup_high, words_of(claim))
+    limits = tag("span", between, class_="limits")
     arms = [
         f"{unit_for(claim.objective, arm.p50).text(arm.p50)}, p95 {unit_for(claim.objective, arm.p95).text(arm.p95)}"
         for arm in (claim.baseline, claim.tuned)
         if arm
     ]
     evidence = f"p = {claim.p_value:.1g}, d = {claim.cohens_d:.3g}, {claim.test.processes} processes"
-    return [*what, f"{claim.speedup:.4g}x", join([limits, drawn]), claim.device, *arms, evidence]
+    return [*what, f"{worse}{ratio_of(claim)}", join([limits, drawn]), claim.device, *arms, evidence]
 
 
 def _titles(claim: Claim) -> tuple[str, str]:
@@ -141,25 +148,26 @@ def _figure(chart: Chart, title: str) -> Html:
 
 
 def _front(artifact: Artifact, ident: str) -> Iterator[Html]:
-    points = artifact.front[:MAX_ROWS]
-    if not points:
+    if not artifact.front:
         return
+    points, better = artifact.front[:MAX_ROWS], directions(artifact)
     names = [name for name in points[0].metrics if all(name in point.metrics for point in points)]
     committed = artifact.controls.sha256 if artifact.controls else None
-    times = Unit(1.0, "x")  # the search's own scores, against the baseline's
-    if len(names) > 1:
-        places = [(point.metrics[names[0]], point.metrics[names[1]], point.controls.sha256 == committed)
-                  for point in points]  # fmt: skip
-        if chart := front(places, (names[0], names[1]), ident):
-            caption = f"Pareto front: {names[1]} against {names[0]} (the square is committed)"
+    drawn = [name for name in names if name in better]
+    if len(drawn) > 1:
+        gains = [[gain_of(point.metrics[name], better[name]) for name in drawn] for point in points]
+        places = [(gain[0], gain[1], point.controls.sha256 == committed)
+                  for gain, point in zip(gains, points, strict=True)]  # fmt: skip
+        if chart := front(places, (f"gain in {drawn[0]}", f"gain in {drawn[1]}"), ident):
+            caption = f"Pareto front, estimated by the search: {drawn[1]} against {drawn[0]} (the square is committed)"
             yield tag("div", _figure(chart, caption), class_="figures")
-    rows = [
-        [str(place), *(times.text(point.metrics[name]) for name in names),
-         f"{point.controls.file}{', committed' if point.controls.sha256 == committed else ''}"]
-        for place, point in enumerate(artifact.front)
-        if all(name in point.metrics for name in names)
-    ]  # fmt: skip
-    yield table("Pareto front", ("Point", *names, "Controls"), rows)
+    rows = []
+    for place, point in enumerate(artifact.front):
+        estimates = estimate_texts(point, better)
+        if all(name in estimates for name in names):
+            taken = ", committed" if point.controls.sha256 == committed else ""
+            rows.append([str(place), *(estimates[name] for name in names), f"{point.controls.file}{taken}"])
+    yield table("Pareto front: estimates of the search, not proven", ("Point", *names, "Controls"), rows)
 
 
 def _code_rows(entry: str, pair: CodePair) -> Iterator[list[str]]:

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from pytest_compileiq.report.model import ItemReport, RunReport
+from pytest_compileiq.report.results import headline, located
 
 Line = tuple[str, dict[str, bool]]
+_MOST_RESULTS = 8  # of an artifact, beyond its headline
 _GREEN = frozenset({"PROVEN", "TUNED", "REPLAYED", "KEPT"})
 
 
@@ -17,7 +19,8 @@ def summary_lines(report: RunReport) -> Iterator[Line]:
     width = max((len(item.name) for item in items), default=0)
     for item in items:
         yield _item_line(item, width), _colour(item)
-        if item.verdict == "KEPT" and speedup_text(item):
+        yield from _other_results(item)
+        if item.verdict == "KEPT" and item.results:
             yield f"    {item.message}", {}
         yield from ((f"    {note}", {"light": True}) for note in item.notes)
         yield from ((f"    wrote {path}", {}) for path in item.wrote)
@@ -33,17 +36,25 @@ def summary_lines(report: RunReport) -> Iterator[Line]:
         )
 
 
-def speedup_text(item: ItemReport) -> str:
-    """The speed-up, its lower bound first: what is claimed is what is surely there."""
-    if item.speedup is None:
-        return item.evidence
-    interval = f"{item.speedup:.3f}x, 95 % interval {item.speedup_low:.3f} to {item.speedup_high:.3f}"
-    when = "recorded: " if item.verdict in ("REPLAYED", "KEPT") else ""
-    return f"{when}at least {item.speedup_low:.3f}x ({interval})  {item.evidence}"
+def headline_text(item: ItemReport) -> str:
+    """The leading result and what it stands on."""
+    if not item.results:
+        return ""
+    lead = item.results[0]
+    when = "recorded: " if item.verdict in ("REPLAYED", "KEPT") and lead.evidence else ""
+    return f"{when}{headline(item.results)}  {lead.evidence}".rstrip()
+
+
+def _other_results(item: ItemReport) -> Iterator[Line]:
+    """Every result beyond the headline, what is worse first."""
+    for result in item.results[1 : 1 + _MOST_RESULTS]:
+        yield f"    {located(result, item.results)}", {"yellow": True} if result.standing == "worse" else {}
+    if (more := len(item.results) - 1 - _MOST_RESULTS) > 0:
+        yield f"    and {more} more claims: acf show {item.name}", {}
 
 
 def _item_line(item: ItemReport, width: int) -> str:
-    parts = [f"{item.name:<{width}}", item.target, f"{item.verdict:<9}", speedup_text(item) or item.message]
+    parts = [f"{item.name:<{width}}", item.target, f"{item.verdict:<9}", headline_text(item) or item.message]
     return "  ".join(part for part in parts if part).rstrip()
 
 

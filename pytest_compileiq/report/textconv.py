@@ -10,8 +10,7 @@ from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.metadata import parse
 from pytest_compileiq.model import SampleRow, sha256_hex
-from pytest_compileiq.report.artifact import claim_text
-from pytest_compileiq.rules.claims import leading_claim
+from pytest_compileiq.report.results import brief_text, results_of
 from pytest_compileiq.samples import decode_samples
 
 _BYTES_A_LINE = 16
@@ -45,8 +44,8 @@ def _metadata(data: bytes) -> Iterator[str]:
 
 
 def _headline(artifact: Artifact) -> str:
-    claim = leading_claim(artifact)
-    gain = f": {claim_text(claim)} on {claim.device}, {claim.workload}" if claim else ""
+    results = results_of(artifact.claims)
+    gain = f": {brief_text(results)}, on {results[0].device}" if results else ""
     return f"{artifact.benchmark} for {artifact.target}, {artifact.outcome}{gain}"
 
 

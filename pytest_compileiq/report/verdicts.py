@@ -8,10 +8,13 @@ from collections.abc import Iterator, Sequence
 from pytest_compileiq.report.charts import interval
 from pytest_compileiq.report.markup import Html, join, tag
 from pytest_compileiq.report.model import ItemReport, RunReport
+from pytest_compileiq.report.results import headline, located
+from pytest_compileiq.rules.words import interval_text, words_for
 
 _GOOD = frozenset({"PROVEN", "TUNED", "REPLAYED", "KEPT"})
 _PLAIN = frozenset({"BASELINE", "COMMITTED", "PROMOTED", "RETIRED"})
 _MAX_LINES = 30
+MAX_RESULTS = 30  # of an artifact; the table of its claims has them all
 _COLUMNS = ("Artifact", "Target", "Verdict", "Gain", "95 % interval", "Found")
 
 
@@ -24,14 +27,6 @@ def badge(item: ItemReport) -> Html:
     else:
         kind, mark = ("plain", "○") if item.verdict in _PLAIN else ("warn", "!")
     return tag("span", tag("span", mark, aria_hidden="true"), " ", item.verdict, class_=f"badge {kind}")
-
-
-def speedup_text(item: ItemReport) -> str:
-    """The lower bound first: what is claimed is what is surely there."""
-    return (
-        f"at least {item.speedup_low:.3f}x (estimate {item.speedup:.3f}x, "
-        f"95 % interval {item.speedup_low:.3f} to {item.speedup_high:.3f})"
-    )
 
 
 def in_order(items: Sequence[ItemReport]) -> list[ItemReport]:
@@ -66,15 +61,17 @@ def verdict_table(items: Sequence[ItemReport], idents: Sequence[str], domain: tu
 def _row(item: ItemReport, ident: str, domain: tuple[float, float]) -> Html:
     low, estimate, high = item.speedup_low, item.speedup, item.speedup_high
     if low is None or estimate is None or high is None:
-        gain, drawn, key, found = item.evidence, Html(""), "", [item.message]
+        drawn, key, found = Html(""), "", [item.message]
     else:
-        gain, key, found = f"at least {low:.3f}x", f"{low!r}", [item.evidence, item.message]
-        drawn = join([tag("span", f"{low:.3f} to {high:.3f}", class_="limits"), interval(low, estimate, high, domain)])
+        key, found = f"{low!r}", [item.evidence, item.message]
+        limits = interval_text(low, high, words_for(item.results[0].objective, item.results[0].direction))
+        drawn = join([tag("span", limits, class_="limits"), interval(low, estimate, high, domain)])
+    found += [located(one, item.results) for one in item.results[1:MAX_RESULTS]]
     name = tag("th", tag("a", item.name, href=f"#{ident}"), tag("span", item.nodeid, class_="nodeid"),
                scope="row", role="rowheader")  # fmt: skip
     return tag(
         "tr", name, tag("td", item.target, role="cell"), tag("td", badge(item), role="cell"),
-        tag("td", gain, role="cell", data_key=key, class_="number"),
+        tag("td", headline(item.results, interval=False), role="cell", data_key=key, class_="number"),
         tag("td", drawn, role="cell", data_key=key),
         tag("td", "; ".join(text for text in found if text), role="cell", class_="found"), role="row",
     )  # fmt: skip

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from pytest_compileiq.artifact import Artifact, Claim
 from pytest_compileiq.model import EXACT_OBJECTIVES, TIMED_OBJECTIVES, Direction, tail_of
+from pytest_compileiq.rules.words import Words, words_for
 
 ClaimKey = tuple[str, str, str]
+Standing = Literal["gained", "level", "worse"]
+_ORDER = {"worse": 0, "gained": 1, "level": 2}
 
 
 @dataclass(frozen=True)
@@ -27,18 +31,65 @@ def direction_of(claim: Claim) -> Direction:
     """
     if claim.direction is not None:
         return claim.direction
-    if tail_of(claim.objective)[0] in TIMED_OBJECTIVES | EXACT_OBJECTIVES or not claim.baseline or not claim.tuned:
+    if _known_to_be_minimised(claim.objective) or not claim.baseline or not claim.tuned:
         return "minimize"
     gained = claim.speedup is not None and claim.speedup > 1
     return "maximize" if gained and claim.tuned.mean > claim.baseline.mean else "minimize"
 
 
+def words_of(claim: Claim) -> Words:
+    """What the claim's gain and its loss are called."""
+    return words_for(claim.objective, direction_of(claim))
+
+
+def _known_to_be_minimised(metric: str) -> bool:
+    return tail_of(metric)[0] in TIMED_OBJECTIVES | EXACT_OBJECTIVES
+
+
+def directions(artifact: Artifact) -> dict[str, Direction]:
+    """Which way each objective of the search is better, in the marker's order; what is not on record is left out."""
+    recorded = artifact.search.objectives or {claim.objective: direction_of(claim) for claim in artifact.claims}
+    known = (name for point in artifact.front for name in point.metrics if _known_to_be_minimised(name))
+    return {**recorded, **{name: "minimize" for name in known if name not in recorded}}
+
+
+def standing(claim: Claim) -> Standing:
+    """How the metric stands against the baseline's; a loss, where no gate decided, is one that the interval shows."""
+    if claim.kind == "exact":
+        fallen = (claim.baseline_value or 0) - (claim.tuned_value or 0)
+        better = fallen if direction_of(claim) == "minimize" else -fallen
+        return "gained" if better > 0 else "worse" if better < 0 else "level"
+    if claim.kind == "gain" and (claim.speedup or 0) > 1:
+        return "gained"
+    return "worse" if (claim.speedup_high or 0) < 1 else "level"
+
+
+def in_order(claims: Iterable[Claim]) -> tuple[Claim, ...]:
+    """What speaks for the claims, then what is worse, then the other gains, then what stands level.
+
+    The first objective that gained leads, with the highest lower bound of its workloads and devices.
+    """
+    told = list(_distinct(claims))
+    gained = [one for one in told if standing(one) == "gained"]
+    rivals = [one for one in gained if one.objective == gained[0].objective] or told[:1]
+    lead = [max(rivals, key=lambda one: one.speedup_low or 0.0)] if rivals else []
+    others = [one for one in told if one is not lead[0]]
+    return (*lead, *sorted(others, key=lambda one: _ORDER[standing(one)]))
+
+
+def _distinct(claims: Iterable[Claim]) -> Iterator[Claim]:
+    """The claims, but an exact metric once: it is of the build, and the same on every workload."""
+    met = set()
+    for claim in claims:
+        build = claim.device, claim.objective, claim.baseline_value, claim.tuned_value
+        if claim.kind != "exact" or build not in met:
+            yield claim
+        met.add(build)
+
+
 def leading_claim(artifact: Artifact) -> Claim | None:
-    """The gain with the highest lower bound, else the first claim."""
-    gains = [claim for claim in artifact.claims if claim.kind == "gain"]
-    if gains:
-        return max(gains, key=lambda claim: claim.speedup_low or 0.0)
-    return artifact.claims[0] if artifact.claims else None
+    """What was gained most surely on the first objective that gained, else the first claim."""
+    return next(iter(in_order(artifact.claims)), None)
 
 
 def lead_step(before: Artifact | None, after: Artifact | None) -> ClaimStep | None:
@@ -90,12 +141,11 @@ def _by_key(artifact: Artifact | None) -> dict[ClaimKey, Claim]:
 
 
 def _worse(old: Claim | None, new: Claim) -> str:
-    if new.kind == "exact":
-        lost = old is not None and old.kind == "exact" and _exact_gain(old, new) < 0
-        return "worse than before" if lost else ""
-    if (new.speedup_high or 0) < 1:
-        return "slower than the compiler's defaults"
-    if old is None or old.kind == "exact":
+    if old is not None and old.kind == new.kind == "exact" and _exact_gain(old, new) < 0:
+        return "worse than before"
+    if standing(new) == "worse":
+        return f"{words_of(new)[1]} than the compiler's defaults"
+    if old is None or old.kind == "exact" or new.kind == "exact":
         return ""
     if (new.speedup_high or 0) < (old.speedup_low or 0):
         return "a smaller gain than before: the 95 % intervals are apart"

@@ -26,6 +26,7 @@ from pytest_compileiq.rules.stats import (
     sign_flip,
     welch_centred,
 )
+from pytest_compileiq.rules.words import interval_text, ratio_text
 
 LOOKS = (8, 16, 32)  # processes; alpha is split evenly over the looks
 QUADS = 4  # of a block; quads of one process are not independent, so more of them buy little
@@ -211,11 +212,11 @@ def judge_gain(
     ]
     if failing:
         more = _what_would_decide(evidence, math.log(thresholds.min_speedup), level)
-        return replace(decision, reason=f"{_percent(decision)}: {failing[0]}; {more}")
+        return replace(decision, reason=f"{_compared(decision)}: {failing[0]}; {more}")
     return replace(
         decision,
         verdict=Verdict.PROVEN,
-        reason=f"{_percent(decision)}, p = {decision.p_value:.2g}, d = {decision.cohens_d:.1f}",
+        reason=f"{_compared(decision)}, p = {decision.p_value:.2g}, d = {decision.cohens_d:.1f}",
     )
 
 
@@ -230,10 +231,10 @@ def judge_non_inferior(evidence: Evidence, thresholds: Thresholds, *, level: flo
     decision = replace(decision, p_value=p_value)
     margin = f"{thresholds.max_regression:.1%} worse"
     if p_value <= level:
-        return replace(decision, verdict=Verdict.PROVEN, reason=f"{_percent(decision)}: surely less than {margin}")
+        return replace(decision, verdict=Verdict.PROVEN, reason=f"{_compared(decision)}: surely less than {margin}")
     if worse <= level:
-        return replace(decision, verdict=Verdict.REFUTED, reason=f"{_percent(decision)}: surely more than {margin}")
-    return replace(decision, reason=f"{_percent(decision)}: {margin} is not ruled out")
+        return replace(decision, verdict=Verdict.REFUTED, reason=f"{_compared(decision)}: surely more than {margin}")
+    return replace(decision, reason=f"{_compared(decision)}: {margin} is not ruled out")
 
 
 def judge_replay(
@@ -251,7 +252,7 @@ def judge_replay(
     low = paired_interval(evidence.by_process, REPLAY_PROVE_TAIL).low
     high = paired_interval(evidence.by_process, REPLAY_REFUTE_TAIL).high
     decision = replace(decision, p_value=paired_p(evidence.by_process, floor))
-    shown = f"{_percent(decision)}; committed {committed_speedup:.3f}x, floor {math.exp(floor):.3f}x"
+    shown = f"{_compared(decision)}; committed {ratio_text(committed_speedup)}, floor {math.exp(floor):.3f}x"
     if low > floor:
         return replace(
             decision, verdict=Verdict.PROVEN, reason=shown, note=_drift(decision, committed_low, committed_high)
@@ -264,9 +265,9 @@ def judge_replay(
 
 def _drift(decision: Decision, committed_low: float, committed_high: float) -> str:
     if decision.speedup_high < committed_low:
-        return f"decayed: {decision.speedup:.3f}x now, {committed_low:.3f}x to {committed_high:.3f}x committed"
+        return f"decayed: {ratio_text(decision.speedup)} now, {interval_text(committed_low, committed_high)} committed"
     if decision.speedup_low > committed_high:
-        return f"faster than claimed: {decision.speedup:.3f}x now; refresh the claim with --tune-budget=0"
+        return f"more than claimed: {ratio_text(decision.speedup)} now; refresh the claim with --tune-budget=0"
     return ""
 
 
@@ -317,7 +318,7 @@ def _false_pattern(evidence: Evidence, decision: Decision) -> Decision | None:
     baseline, tuned = evidence.logs
     if np.nanmin(tuned) < np.nanmin(baseline) - 1e-12 and decision.speedup <= 1:
         verdict = Verdict.REFUTED if decision.speedup_high < 1 else Verdict.INCONCLUSIVE
-        reason = f"only the minimum is better, the mean is not: {_percent(decision)}"
+        reason = f"only the minimum is better, the mean is not: {_compared(decision)}"
         return replace(decision, verdict=verdict, reason=reason)
     ratio, error = log_spread_ratio(*evidence.costs)
     if ratio - 1.96 * error > math.log(MAX_SPREAD_RATIO):
@@ -341,8 +342,6 @@ def _flips(level: float) -> int:
     return max(4096, math.ceil(20 / level)) if level > 0 else 4096
 
 
-def _percent(decision: Decision) -> str:
-    word = "faster" if decision.speedup >= 1 else "slower"
-    size = abs(decision.speedup - 1)
-    interval = f"95 % interval {decision.speedup_low:.3f} to {decision.speedup_high:.3f}"
-    return f"{size:.1%} {word} ({decision.speedup:.3f}x, {interval})"
+def _compared(decision: Decision) -> str:
+    interval = interval_text(decision.speedup_low, decision.speedup_high)
+    return f"{ratio_text(decision.speedup)} (95 % interval {interval})"

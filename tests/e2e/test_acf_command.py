@@ -34,7 +34,8 @@ def test_show_tells_knobs_claims_code_and_provenance(here, capsys):
     for said in (
         "-funroll-loops",
         "-O3",
-        "exact: code_bytes",
+        "exact on w, of the whole build: code_bytes 10 → 8",
+        "k, this function alone: eeeeeeee",
         "gcc 12.2.0",
         "k.h dddddddd",
         "eeeeeeee → ffffffff",

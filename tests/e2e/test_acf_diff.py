@@ -106,7 +106,7 @@ def test_a_retuned_kernel_shows_both_gains_the_knobs_and_what_was_not_checked(re
     text = diff("HEAD~..HEAD")
     for said in (
         "RETUNED",
-        "1.100x, 1.050 to 1.200 → 1.500x, 1.400 to 1.600",
+        "runtime 1.100x faster, 1.050 to 1.200 → runtime 1.500x faster, 1.400 to 1.600",
         "a larger gain",
         "on        cpu, w; proven gain: p = 0.001",
         "Recorded values",
@@ -275,13 +275,14 @@ def test_the_markdown_comment_says_which_kernel_by_how_much_where_how_surely_and
     for said in (
         "`kernel`",
         f"`{TARGET}`",
-        "1.100x, 1.050 to 1.200 → 1.500x, 1.400 to 1.600",
+        "runtime 1.100x faster, 1.050 to 1.200 → runtime 1.500x faster, 1.400 to 1.600",
         "`cpu, w`",
         "proven gain: p = 0.001",
         "**worse**",
     ):
         assert said in row
-    assert "- **worse**: cpu, odd, runtime: 0.980x, 0.970 to 0.990: slower than the compiler's defaults" in comment
+    said = "cpu, odd: worse: runtime 1.020x slower, 1.010 to 1.031: slower than the compiler's defaults"
+    assert f"- **worse**: {said}" in comment
     assert "nothing was compiled, run or measured" in comment and "proven on: cpu, commit 111111111111" in comment
 
 

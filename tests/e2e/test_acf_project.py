@@ -118,7 +118,7 @@ def text(here, capsys):
 def test_metadata_becomes_a_line_for_every_value_and_hides_none(text):
     artifact = make_artifact(claims=(measured("cpu"),))
     shown = text("t.toml", render(artifact))
-    assert shown.startswith(f"test_k.py::test_k for {TARGET}, tuned: 1.100x, 1.050 to 1.200 on cpu, w\n")
+    assert shown.startswith(f"test_k.py::test_k for {TARGET}, tuned: runtime 1.100x faster, 1.050 to 1.200, on cpu\n")
     assert (
         "claim cpu / w / runtime: p_value = 0.001\n" in shown
         and f"controls sha256 = '{artifact.controls.sha256}'\n" in shown

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
 import tomllib
+from pathlib import Path
 
 import pytest
 
 from pytest_compileiq.cli import main
-from tests.e2e.conftest import Project
+from tests.e2e.conftest import Project, make_project
 from tests.e2e.test_resume import SUM_C
 
 EXACT_PY = """\
@@ -71,7 +75,7 @@ calls = itertools.count()
 
 @pytest.mark.tune(
     Cc("sum.c", flags="-O3"),
-    space={"-O": choice(["s"])},
+    space={"-O": choice([2, "s"])},
     objectives=[minimize("code_bytes"), maximize("rate")],
     max_regression=0.1,
 )
@@ -124,21 +128,69 @@ def test_a_runtime_and_a_size_are_proven_together(project):
     assert "1 proven" in output
 
 
-def test_a_claim_holds_its_direction_so_that_check_repeats_a_maximised_metric_that_is_not_worse(project, capsys):
-    made = project({"sum.c": SUM_C, "test_sum.py": RATE_PY})
-    made.pytest("--tune", "--tune-budget=1", code=0)
-    size, rate = sorted(artifact(made)["claims"], key=lambda claim: claim["objective"])
-    assert (size["kind"], size["direction"]) == ("exact", "minimize")
-    assert (rate["kind"], rate["direction"]) == ("non-inferior", "maximize")
+@pytest.fixture(scope="module")
+def _rated(tmp_path_factory) -> tuple[Path, str]:
+    made = make_project(tmp_path_factory.mktemp("rated") / "project", {"sum.c": SUM_C, "test_sum.py": RATE_PY})
+    return made.root, made.pytest("--tune", "--tune-engine=grid", code=0)
+
+
+@pytest.fixture
+def rated(tmp_path, _rated) -> Project:
+    """A project whose artifact gained on its first objective and lost on its second."""
+    shutil.copytree(_rated[0], tmp_path / "project")
+    return Project(tmp_path / "project")
+
+
+def test_a_claim_holds_its_direction_so_that_check_repeats_a_maximised_metric_that_is_not_worse(rated, capsys):
+    size, rate = artifact(rated)["claims"]
+    assert (size["objective"], size["kind"], size["direction"]) == ("code_bytes", "exact", "minimize")
+    assert (rate["objective"], rate["kind"], rate["direction"]) == ("rate", "non-inferior", "maximize")
     assert 0.9 < rate["speedup"] < 1 and rate["tuned"]["mean"] < rate["baseline"]["mean"]
     assert rate["test"]["max_regression"] == 0.1
-    assert main(["--acf-dir", str(made.root / "acf"), "check"]) == 0, capsys.readouterr().out
-    metadata = f"acf/total/{artifact(made)['target']}.toml"
-    made.edit(metadata, 'direction = "maximize"\n', "")
-    assert "1 replayed" in made.pytest("--acf-check=replay", code=0)  # as it was written before
-    made.edit(metadata, 'objective = "rate"\n', 'objective = "rate"\ndirection = "minimize"\n')
-    output = made.pytest(code=1)
+    assert main(["--acf-dir", str(rated.root / "acf"), "check"]) == 0, capsys.readouterr().out
+    metadata = f"acf/total/{artifact(rated)['target']}.toml"
+    rated.edit(metadata, 'direction = "maximize"\n', "")
+    assert "1 replayed" in rated.pytest("--acf-check=replay", code=0)  # as it was written before
+    rated.edit(metadata, 'objective = "rate"\n', 'objective = "rate"\ndirection = "minimize"\n')
+    output = rated.pytest(code=1)
     assert "CORRUPT: a claim is to minimize rate, and this test is to maximize it" in output
+
+
+def test_the_first_objective_s_best_is_committed_though_another_finalist_is_better_on_the_second(rated):
+    assert artifact(rated)["controls"]["knobs"] == {"-O": "s"}
+    assert len(artifact(rated)["front"]) == 2
+
+
+def test_what_was_gained_leads_everywhere_and_what_is_worse_is_called_worse(rated, _rated, capsys):
+    size, rate = artifact(rated)["claims"]
+    gained = f"code_bytes {size['baseline_value']} → {size['tuned_value']}"
+    worse = f"worse: rate {1 / rate['speedup']:.3f}x lower, "
+    outputs = {"TUNED": _rated[1], "REPLAYED": rated.pytest("--acf-check=replay", "--acf-html=page.html", code=0)}
+    outputs["PROVEN"] = rated.pytest("--acf-report=report.json", "--junitxml=junit.xml", code=0)
+    for verdict, output in outputs.items():
+        summary = output.partition("= acf =")[2].splitlines()
+        assert summary[1].endswith(f"{verdict:<9}  {gained}"), output
+        assert summary[2].startswith("    worse: rate 1.0")
+        assert "at least" not in output
+    (item,) = json.loads((rated.root / "report.json").read_text())["items"]
+    assert [one["standing"] for one in item["results"]] == ["gained", "worse"]
+    assert item["results"][1]["evidence"] == "measured now"
+    assert 'name="acf.worse" value="worse: rate 1.0' in (rated.root / "junit.xml").read_text()
+    page = (rated.root / "page.html").read_text()
+    assert page.count(gained) == 2  # the table of verdicts, and the artifact's part
+    assert page.count(worse) == 2
+    for verb in (["list"], ["show", "total"]):
+        assert main(["--acf-dir", str(rated.root / "acf"), *verb]) == 0
+        told = capsys.readouterr().out
+        assert gained in told and worse in told
+
+
+def test_show_calls_the_front_an_estimate_and_tells_the_build_from_its_functions(rated, capsys):
+    assert main(["--acf-dir", str(rated.root / "acf"), "show", "total"]) == 0
+    told = capsys.readouterr().out
+    assert "front      estimates of the search, not proven:" in told
+    assert re.search(r"point 0  code_bytes \d\.\d{3}x lower, worse: rate 1\.0\d\dx lower, \S+\.acf, committed", told)
+    assert "exact on default, of the whole build: code_bytes" in told and "total, this function alone: " in told
 
 
 @pytest.mark.parametrize("given", ['[minimize("runtime"), minimize("runtime")]', '[minimize(x) for x in "abcde"]'])

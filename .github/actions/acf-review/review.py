@@ -114,10 +114,13 @@ def run_row(key: Key, item: Json | None, instead: str) -> str:
 
 def speed(item: Json) -> str:
     """Whether the speed was measured in this run, and what it was."""
-    if any(check["name"] == "speed" and check["status"] == "passed" for check in item["checks"]):
-        low, high = item["speedup_low"], item["speedup_high"]
-        interval = f": {item['speedup']:.3f}x, {low:.3f} to {high:.3f}" if item["speedup"] is not None else ""
-        return f"measured in this run{interval}"
+    now = [one for one in item["results"] if one["evidence"] == "measured now"]
+    if now:
+        worded = (
+            " ".join((*(("worse:",) if one["standing"] == "worse" else ()), one["objective"], one["words"]))
+            for one in now
+        )
+        return f"measured in this run: {'; '.join(map(cell, worded))}"
     return "counted, exact" if item["verdict"] == "PROVEN" else "not measured"
 
 

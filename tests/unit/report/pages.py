@@ -20,6 +20,7 @@ from pytest_compileiq.artifact import (
 from pytest_compileiq.report.charts import Slot
 from pytest_compileiq.report.committed import Committed
 from pytest_compileiq.report.model import FAILING, Check, ItemReport, RunReport
+from pytest_compileiq.report.results import results_of
 from tests.unit.artifacts import make_artifact
 
 HOSTILE = "</script></style></title></svg><img src=x onerror=alert(1)>'\"&amp;\x1b[31m\u202e\ud800\n<b>"
@@ -60,7 +61,7 @@ def make_front(text: str = "registers") -> tuple[FrontPoint, ...]:
             controls=Controls(
                 kind="options", file=f"p{place}.acf", sha256=("b" if place == 1 else str(place)) * 64, size_bytes=9
             ),
-            metrics={"runtime": 1e-4 + 1e-5 * place, text: 64.0 - 8 * place},
+            metrics={"runtime": 0.8 + 0.1 * place, text: 1.0 + 0.25 * place},
         )
         for place in range(3)
     )
@@ -84,6 +85,7 @@ def make_committed(text: str = DEVICE, *, front: bool = False, claims: int = 1, 
             )
         },
         claims=tuple(make_claim(printable, workload=f"{printable}{place}") for place in range(claims)),
+        search=make_artifact().search.model_copy(update={"objectives": {"runtime": "minimize", printable: "maximize"}}),
         front=make_front(printable) if front else (),
         provenance=Provenance(
             commit="1" * 40, dirty=True, tool="pytest-compileiq 0.1.0", runner=printable, notice=printable
@@ -96,16 +98,19 @@ def make_item(place: int, verdict: str, text: str = "because of this") -> ItemRe
     """One item; those that fail have a remedy, those with a speed-up differ in it."""
     failing = verdict in FAILING
     gain = 1.1 + 0.05 * place
-    measured = verdict in ("PROVEN", "REPLAYED", "TUNED", "COMMITTED")
-    return ItemReport(
+    item = ItemReport(
         f"tests/test_k.py::test_{place:03}", f"kernel-{place:03}", "x86-64-v3-gcc12", verdict, text,
         remedy=f"run: pytest --tune {text}" if failing else "",
-        failed=failing, workload="decode" if measured else "",
-        speedup=gain if measured else None, speedup_low=gain - 0.03 if measured else None,
-        speedup_high=gain + 0.03 if measured else None, evidence="measured now" if measured else "",
+        failed=failing,
         checks=(Check("integrity", "passed", "sha256 3f9c1a2e"), Check("speed", "not run", text)),
         notes=("80 evaluations in 12 s", f"3 invalid (compile): {text}"), wrote=("acf/k/x.toml",),
     )  # fmt: skip
+    if verdict not in ("PROVEN", "REPLAYED", "TUNED", "COMMITTED"):
+        return item
+    numbers = {"speedup": gain, "speedup_low": gain - 0.03, "speedup_high": gain + 0.03}
+    lead = make_claim(workload="decode", **numbers)
+    worse = make_claim(workload="prefill", kind="non-inferior", speedup=0.8, speedup_low=0.75, speedup_high=0.85)
+    return item.with_results(results_of([worse, lead], measured=[worse, lead]))
 
 
 def make_run(text: str = "because of this") -> tuple[RunReport, dict[tuple[str, str], Committed]]:

@@ -11,12 +11,16 @@ from hypothesis import strategies as st
 from pytest_compileiq.report.github import MOST_ANNOTATIONS, MOST_ROWS, Outcome, annotation_lines, summary_text
 from pytest_compileiq.report.junit import properties
 from pytest_compileiq.report.model import Check, ItemReport, RunReport
+from pytest_compileiq.report.results import Result
 
 REPLAYED = ItemReport(
-    "t.py::t", "k", "x86-64-v3-gcc12", "REPLAYED", "same machine code, still correct", workload="w",
-    speedup=1.5, speedup_low=1.4, speedup_high=1.6, evidence="p = 0.001, d = 3.0, 8 processes",
+    "t.py::t", "k", "x86-64-v3-gcc12", "REPLAYED", "same machine code, still correct",
     checks=(Check("integrity", "passed"), Check("speed", "not run", "proven on H200; this is EPYC")),
-)  # fmt: skip
+).with_results([
+    Result("H200", "w", "runtime", "minimize", "gained", "1.500x faster, 1.400 to 1.600",
+           "p = 0.001, d = 3.0, 8 processes", 1.5, 1.4, 1.6),
+    Result("H200", "v", "runtime", "minimize", "worse", "1.100x slower, 1.050 to 1.150", "p", 0.909, 0.870, 0.952),
+])  # fmt: skip
 PROVEN = replace(REPLAYED, verdict="PROVEN", checks=(Check("speed", "passed", "w: 1.5x"),))
 STALE = ItemReport("t.py::t", "k", "x86", "STALE", "k.c (changed)", remedy="run: pytest --tune t.py::t", failed=True)
 
@@ -92,7 +96,8 @@ def test_the_summary_is_a_table_of_verdicts_failures_first_with_what_was_not_che
     assert [row.split("`")[1] for row in rows] == ["z", "k"]
     assert "**STALE**" in rows[0]
     assert "pytest --tune" in rows[0]
-    assert "1.400x" in rows[1]
+    assert "recorded: runtime on w at least 1.400x faster" in rows[1]
+    assert "worse: runtime on v 1.100x slower, 1.050 to 1.150" in rows[1]
     assert "proven on H200" in rows[1].split("|")[-2]
     assert "`acf/y is corrupt`" in text
     assert "`gone`" in text
@@ -121,6 +126,7 @@ def test_junit_gets_strings_alone_verdict_bounds_and_what_was_not_run():
         "acf.speedup": "1.5",
         "acf.speedup_low": "1.4",
         "acf.speedup_high": "1.6",
+        "acf.worse": "worse: runtime 1.100x slower, 1.050 to 1.150",
         "acf.workload": "w",
         "acf.evidence": "p = 0.001, d = 3.0, 8 processes",
         "acf.not_run.speed": "proven on H200; this is EPYC",

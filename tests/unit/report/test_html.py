@@ -19,6 +19,7 @@ from pytest_compileiq.store import Store
 from tests.unit.artifacts import CONTROLS, TARGET, make_artifact, make_rows
 from tests.unit.report.pages import HOSTILE, VERDICTS, make_claim, make_committed, make_item, make_run
 
+PROVEN = make_item(VERDICTS.index("PROVEN"), "PROVEN").speedup
 ENVIRONMENT = {"Python": "3.12"}
 
 
@@ -83,10 +84,11 @@ def test_every_verdict_has_a_row_a_section_its_message_and_its_remedy():
     "said",
     [
         "1 PROVEN",
-        "at least 1.520x",
-        "estimate 1.550x, 95 % interval 1.520 to 1.580",
+        f"runtime on decode at least {PROVEN - 0.03:.3f}x faster",
+        f"{PROVEN:.3f}x, 95 % interval {PROVEN - 0.03:.3f} to {PROVEN + 0.03:.3f}",
+        "worse: runtime on prefill 1.250x slower, 1.176 to 1.333",
         "3 invalid (compile): because of this",  # why candidates were invalid
-        "16 × speed: because of this",  # what was not checked
+        f"{len(VERDICTS)} × speed: because of this",  # what was not checked
         "driver 580.1, power limit 700 W",
         "12,010",
         "9,040 (-24.7%)",
@@ -94,7 +96,10 @@ def test_every_verdict_has_a_row_a_section_its_message_and_its_remedy():
         "30 evaluations in 1.5 s",
         "3 candidates: 2 compile, 1 crash",
         "Best gain over the baseline so far: 1.1 x after 2; 1.255 x after 17 evaluations.",
-        "Pareto front: because of this against runtime",
+        "Pareto front, estimated by the search: because of this against runtime",
+        "estimates of the search, not proven",
+        "runtime 1.250x faster",
+        "because of this 1.500x higher",
         "p1.acf, committed",
         "acf/x is a link",
         "old-because of this",

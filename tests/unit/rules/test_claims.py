@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_compileiq.artifact import Claim, DecisionRecord, Summary
+from pytest_compileiq.artifact import Claim, Controls, DecisionRecord, FrontPoint, Summary
 from pytest_compileiq.model import Thresholds
-from pytest_compileiq.rules.claims import direction_of
+from pytest_compileiq.rules.claims import direction_of, directions
 from pytest_compileiq.rules.recompute import recorded_thresholds
+from tests.unit.artifacts import make_artifact
 
 DECISION = DecisionRecord(alpha=0.02, level=0.003, look=1, processes=8, flips=4096, seed=1, finalists=1)
 
@@ -46,3 +47,14 @@ def test_the_thresholds_of_a_decision_are_the_recorded_ones_and_for_the_rest_a_p
     held = Thresholds(alpha=0.02, min_speedup=1.05, min_effect=0.5, max_regression=0.1)
     record = DECISION.model_copy(update={"min_speedup": 1.05, "min_effect": 0.5, "max_regression": 0.1})
     assert recorded_thresholds(measured(test=record)) == held
+
+
+def test_the_directions_of_a_search_are_on_record_or_follow_from_its_claims_and_from_known_metrics():
+    controls = Controls(kind="options", file="p.acf", sha256="0" * 64, size_bytes=1)
+    metrics = {"code_bytes": 0.5, "rate": 2.0, "unknown": 2.0}
+    front = (FrontPoint(controls=controls, metrics=metrics),)
+    older = make_artifact(claims=(measured("rate", tuned=2.0),), front=front)
+    assert directions(older) == {"rate": "maximize", "code_bytes": "minimize"}
+    recorded = {"rate": "minimize", "code_bytes": "maximize"}
+    search = older.search.model_copy(update={"objectives": recorded})
+    assert directions(older.model_copy(update={"search": search})) == recorded

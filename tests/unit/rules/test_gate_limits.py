@@ -145,7 +145,7 @@ def test_a_replay_whose_interval_touches_the_committed_one_has_neither_decayed_n
     now = judge_replay(one, committed_speedup=1.1, committed_low=1.0, committed_high=1.2, last_look=True)
     assert note(now.speedup_high, 2.0) == note(1.0, now.speedup_low) == ""
     assert note(np.nextafter(now.speedup_high, 2), 2.0).startswith("decayed")
-    assert note(1.0, np.nextafter(now.speedup_low, 0)).startswith("faster than claimed")
+    assert note(1.0, np.nextafter(now.speedup_low, 0)).startswith("more than claimed")
 
 
 # ── what is said ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -153,9 +153,13 @@ def test_a_replay_whose_interval_touches_the_committed_one_has_neither_decayed_n
 
 @pytest.mark.parametrize(
     ("tuned", "said"),
-    [(1.0, "0.0% faster (1.000x, "), (0.8, "25.0% faster (1.250x, "), (1.25, "20.0% slower (0.800x, ")],
+    [
+        (1.0, "1.000x better (95 % interval 1.000 to 1.000)"),
+        (0.8, "1.250x better (95 % interval 1.250 to 1.250)"),
+        (1.25, "1.250x worse (95 % interval 1.250 to 1.250)"),
+    ],
 )
-def test_a_decision_says_how_much_faster_or_slower(tuned, said):
+def test_a_decision_says_how_much_better_or_worse(tuned, said):
     assert judge_gain(constant(1.0, tuned), DEFAULT, level=1e-9, seed=1, flips=4096).reason.startswith(said)
 
 
