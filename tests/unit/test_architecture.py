@@ -68,6 +68,7 @@ LAYERS = (
         (
             "plugin",
             "testing",
+            "fakes",
             "cli",
             "cli_lifecycle",
             "cli_locate",

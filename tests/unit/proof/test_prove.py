@@ -1,0 +1,182 @@
+"""Fresh samples to claims, driven by a fake pool: looks, shared processes, failures, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from pytest_compileiq import minimize
+from pytest_compileiq.fakes import FakeBuilder, FakePool, by_options, fake_subject
+from pytest_compileiq.model import Candidate
+from pytest_compileiq.pool import EvaluationFailed
+from pytest_compileiq.prove import Unprovable, prove, prove_again
+from pytest_compileiq.rules.gate import LOOKS, Verdict
+
+FAST = {"-fast\n": 9e-4}
+
+
+@pytest.fixture
+def proving(tmp_path):
+    """Prove candidates on fakes; returns the proof, the pool and what was said."""
+
+    def run(pool, *texts, builder=None, against=None, seed=1, **marker):
+        subject = fake_subject(tmp_path, builder or FakeBuilder(), **marker)
+        finalists = [controls(text) for text in texts]
+        said: list[str] = []
+        proof = prove(pool, subject, finalists, against=against, seed=seed, say=said.append)
+        return proof, said
+
+    return run
+
+
+def controls(text: str):
+    knobs = {"-O": int(text[2:])} if text.startswith("-O") else {text: ""}
+    return FakeBuilder().render(Candidate(knobs))
+
+
+def blocks(pool) -> list[tuple[int, str]]:
+    return [(number, options) for what, number, options in pool.asked if what == "block"]
+
+
+# ── looks ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_true_gain_is_proven_at_the_first_look_with_its_claim_and_rows(proving):
+    pool = FakePool(seconds=by_options(FAST))
+    proof, said = proving(pool, "-fast")
+    (claim,) = proof.claims
+    assert proof.winner == controls("-fast") and not proof.lost
+    assert (claim.kind, claim.workload, claim.objective) == ("gain", "default", "runtime")
+    assert claim.speedup == pytest.approx(1 / 0.9, rel=1e-3)
+    assert (claim.test.look, claim.test.processes, claim.test.finalists) == (1, LOOKS[0], 1)
+    assert len(proof.rows) == LOOKS[0] * 4 * 4 * 5
+    assert said == ["proving 1 finalist(s): look 1, 8 processes"]
+
+
+def test_equal_arms_are_looked_at_three_times_and_not_proven(proving):
+    pool = FakePool()
+    proof, said = proving(pool, "-fast", min_speedup=1.0)
+    assert proof.winner is None and not proof.lost
+    assert len(said) == len(LOOKS)
+    assert {number for number, _ in blocks(pool)} == set(range(LOOKS[-1]))
+    assert "no finalist was proven faster by the last look" in proof.reason
+
+
+def test_what_cannot_win_any_more_ends_at_the_first_look(proving):
+    pool = FakePool(seconds=by_options({"-fast\n": 1.1e-3}))
+    proof, said = proving(pool, "-fast")
+    assert proof.winner is None and len(said) == 1
+    assert "slower" in proof.reason
+
+
+def test_workers_of_a_look_are_ready_before_its_first_sample(proving):
+    pool = FakePool()
+    proving(pool, "-fast", min_speedup=1.0)
+    kinds = [(what, number) for what, number, _ in pool.asked]
+    first, second = LOOKS[:2]
+    assert kinds[: first + 1] == [*(("prepare", number) for number in range(first)), ("block", 0)]
+    assert kinds.index(("prepare", first)) == kinds.index(("block", first - 1)) + 1
+    assert kinds.index(("block", first)) == kinds.index(("prepare", second - 1)) + 1
+
+
+def test_finalists_share_processes_in_an_order_that_a_seed_decides(proving):
+    times = by_options({"-fast\n": 9e-4, "-O3\n": 9.1e-4})
+    first, again, other = (FakePool(seconds=times) for _ in range(3))
+    proving(first, "-fast", "-O3", seed=1)
+    proving(again, "-fast", "-O3", seed=1)
+    proving(other, "-fast", "-O3", seed=2)
+    assert blocks(first) == blocks(again) != blocks(other)
+    for _, group in itertools.groupby(blocks(first), key=lambda block: block[0]):
+        assert sorted(options for _, options in group) == ["-O3\n", "-fast\n"]
+
+
+# ── what is refused ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_finalist_that_fails_is_out_and_the_other_is_proven(proving):
+    crash = {"-fast\n": EvaluationFailed("tuned", "crash", "SIGSEGV")}
+    pool = FakePool(seconds=by_options({"-O3\n": 8e-4}), failures=crash)
+    proof, _ = proving(pool, "-fast", "-O3")
+    assert proof.winner == controls("-O3")
+    assert len([block for block in blocks(pool) if block[1] == "-fast\n"]) == 1
+
+
+def test_when_every_finalist_fails_the_reason_says_how(proving):
+    pool = FakePool(failures={"-fast\n": EvaluationFailed("tuned", "wrong", "1 != 2")})
+    proof, _ = proving(pool, "-fast")
+    assert proof.winner is None and not proof.lost
+    assert proof.reason == "every finalist failed; failed in the proof (wrong): 1 != 2"
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (
+            EvaluationFailed("baseline", "crash", "SIGBUS"),
+            r"the baseline failed while it was measured \(crash\): SIGBUS",
+        ),
+        (
+            EvaluationFailed(None, "disturbed", "others compute on the GPU"),
+            "nothing can be proven while others compute",
+        ),
+    ],
+)
+def test_a_failure_that_is_nobodys_among_the_finalists_is_no_verdict_on_them(proving, failure, said):
+    with pytest.raises(Unprovable, match=said):
+        proving(FakePool(failures={"-fast\n": failure}), "-fast")
+
+
+@pytest.mark.parametrize(("dropped", "lost"), [(1, False), (2, True)])
+def test_more_than_a_quarter_of_the_quads_dropped_is_lost_evidence(proving, dropped, lost):
+    pool = FakePool(seconds=by_options(FAST), drops=lambda quad: quad < dropped)
+    proof, _ = proving(pool, "-fast")
+    assert proof.lost is lost
+    assert (proof.winner is None) is lost
+    if lost:
+        assert proof.reason == "50% of the quads were dropped, and at most 25% may be"
+
+
+def test_a_gain_on_one_workload_that_costs_another_more_than_allowed_is_refused(proving):
+    class TwoFaced(FakePool):
+        def block(self, number, subject, arms, workload, plan):
+            self.seconds = by_options({"-fast\n": 5e-4 if workload.name == "small" else 1.1e-3})
+            return super().block(number, subject, arms, workload, plan)
+
+    two = {"small": {"n": 1}, "large": {"n": 2}}
+    assert proving(TwoFaced(), "-fast", workloads=two)[0].winner is None
+    proof, _ = proving(TwoFaced(), "-fast", workloads=two, max_regression=0.2)
+    assert {claim.workload: claim.kind for claim in proof.claims} == {"small": "gain", "large": "non-inferior"}
+
+
+# ── exact objectives ─────────────────────────────────────────────────────────────────────────────────────────────
+
+SIZES = FakeBuilder(code=lambda knobs: {"kernel": "x" * (80 if "-fast" in knobs else 100)})
+
+
+def test_an_exact_metric_is_two_integers_and_no_sample(proving):
+    pool = FakePool()
+    proof, _ = proving(pool, "-fast", builder=SIZES, objectives=[minimize("code_bytes")])
+    (claim,) = proof.claims
+    assert (claim.kind, claim.baseline_value, claim.tuned_value) == ("exact", 100, 80)
+    assert not pool.asked and not proof.rows
+
+
+def test_an_exact_metric_that_is_no_better_is_no_gain(proving):
+    proof, _ = proving(FakePool(), "-O3", builder=SIZES, objectives=[minimize("code_bytes")])
+    assert proof.winner is None and proof.reason == "no better: code_bytes 100 → 100"
+
+
+# ── replay ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("now", "verdict", "processes"),
+    [(9e-4, Verdict.PROVEN, 8), (1e-3, Verdict.REFUTED, 8), (9.49e-4, Verdict.INCONCLUSIVE, 32)],
+)
+def test_a_claim_is_measured_again_until_it_is_decided(proving, tmp_path, now, verdict, processes):
+    proof, _ = proving(FakePool(seconds=by_options(FAST)), "-fast")
+    pool = FakePool(seconds=by_options({"-fast\n": now}), noise=3e-2 if verdict is Verdict.INCONCLUSIVE else 1e-3)
+    decision = prove_again(pool, fake_subject(tmp_path, FakeBuilder()), controls("-fast"), proof.claims[0], seed=2)
+    assert decision.verdict is verdict
+    assert len(blocks(pool)) == processes
