@@ -6,6 +6,7 @@ failure. What a compiler really makes, and how long it really takes, is for test
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from pytest_compileiq.builds import Builds
-from pytest_compileiq.config import Budget
+from pytest_compileiq.config import Budget, Settings
 from pytest_compileiq.errors import BuildError, MarkerError
 from pytest_compileiq.evaluate import Touched
 from pytest_compileiq.marker import read_marker
@@ -212,7 +213,8 @@ class FakePool:
     def _ask(self, what: str, number: int, controls: ControlsFile | None) -> None:
         options = controls.data.decode("latin-1") if controls else ""
         if len(self.asked) == self.interrupt_at:
-            raise KeyboardInterrupt
+            self.interrupt_at = None
+            signal.raise_signal(signal.SIGINT)
         self.asked.append((what, number, options))
         if failure := self.failures.get(options):
             raise failure
@@ -248,12 +250,24 @@ def by_options(seconds: Mapping[str, float], otherwise: float = 1e-3) -> Callabl
     return of
 
 
-def fake_subject(rootdir: Path, builder: FakeBuilder, **marker: Any) -> Subject:
+def fake_subject(rootdir: Path, builder: FakeBuilder, *, builds_in: Path | None = None, **marker: Any) -> Subject:
     """A tuned benchmark named ``kernel``; ``marker`` are the arguments of ``tune()`` behind the toolchain."""
     spec = read_marker(pytest.mark.tune(FakeToolchain(builder), **marker).mark, "test_kernel")
     exact = frozenset(objective.metric for objective in spec.objectives if objective.exact)
-    builds = Builds(builder, rootdir / "builds", spec.timeout_s, exact)
+    builds = Builds(builder, builds_in or rootdir / "builds", spec.timeout_s, exact)
     return Subject("test_kernel.py::test_kernel", spec, builder, builds, _body, (), rootdir, rootdir)
+
+
+def fake_settings(rootdir: Path, **changes: Any) -> Settings:
+    """The settings of a run in ``rootdir`` where nothing is set, but for ``changes``."""
+    values: dict[str, Any] = {
+        **dict.fromkeys(("tune", "new_only", "stale_only", "fresh"), False),
+        **dict.fromkeys(("budget", "engine", "start_from", "calibrate", "seed", "report", "html")),
+        "ini_budget": Budget(evaluations=200), "trackers": (), "ini_engine": "random", "jobs": 1, "check": "auto",
+        "stale": "fail", "missing": "fail", "orphans": "warn", "no_device": "replay", "inconclusive": "warn",
+        "acf_dir": rootdir / "acf", "rootdir": rootdir,
+    }  # fmt: skip
+    return Settings(**values | changes)
 
 
 def _body(acf: object) -> None:
@@ -261,5 +275,6 @@ def _body(acf: object) -> None:
 
 
 __all__: Sequence[str] = (
-    "FAKE_SPACE", "FakeBuilder", "FakePool", "FakeProgress", "FakeToolchain", "by_options", "fake_subject",
+    "FAKE_SPACE", "FakeBuilder", "FakePool", "FakeProgress", "FakeToolchain", "by_options", "fake_settings",
+    "fake_subject",
 )  # fmt: skip

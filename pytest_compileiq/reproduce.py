@@ -100,10 +100,10 @@ def lay_out(place: Place, files: Iterable[str], words: Iterable[str], home: Path
     directories |= {parent for directory in directories for parent in directory.parents}
     for directory in directories:
         (home / directory).mkdir(parents=True, exist_ok=True)
-        for entry in os.scandir(top / directory):
+        for entry in sorted((top / directory).iterdir()):
             path = directory / entry.name
             if path not in copies and path not in directories and entry.name != _PYTHON_WRITES_THERE:
-                (home / path).symlink_to(entry.path)
+                (home / path).symlink_to(entry)
     for file in copies:
         shutil.copy2(top / file, home / file)
     return Place(home / inside(place.test_dir), home / inside(place.rootdir))

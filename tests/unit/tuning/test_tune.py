@@ -1,0 +1,213 @@
+"""One tuned benchmark from its baseline to what is stored, driven by fakes: every way it can end."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from pytest_compileiq import choice, literal, minimize
+from pytest_compileiq.config import Budget
+from pytest_compileiq.fakes import FakeBuilder, FakePool, FakeProgress, by_options, fake_settings, fake_subject
+from pytest_compileiq.lifecycle import promote, retire
+from pytest_compileiq.pool import EvaluationFailed
+from pytest_compileiq.store import Store
+from pytest_compileiq.tune import TuneFailed, tune
+
+SPACE = {"-O": choice([2, 3], knockout_prob=0.3), "-fast": literal("", knockout_prob=0.5)}
+GAIN = {"-fast": 8e-4}
+ALONE = by_options({"-O": 2e-3, "-fast": 9e-4})
+TOGETHER = by_options({"-O3\n-fast": 6e-4, "-O": 2e-3, "-fast": 9e-4})
+FAKE = "fake-fake1"
+COUNT = itertools.count()
+
+
+class Bench:
+    """A project of one benchmark, on fakes."""
+
+    def __init__(self, root, **marker) -> None:
+        self.root = root
+        self.runs = 0
+        self.store = Store(root / "acf")
+        self.marker = {"space": SPACE, **marker}
+        self.builder = FakeBuilder()
+        (root / "kernel.src").write_text(self.builder.source)
+        self.progress = FakeProgress()
+
+    def tune(self, pool=None, *, budget=12, builder=None, **settings):
+        self.runs += 1
+        builds = self.root.parent / f"{self.root.name}-builds-{self.runs}"
+        subject = fake_subject(self.root, builder or FakeBuilder(), builds_in=builds, **self.marker)
+        return tune(
+            subject,
+            settings=fake_settings(self.root, budget=Budget(evaluations=budget), **settings),
+            store=self.store,
+            pool=pool or FakePool(seconds=by_options(GAIN)),
+            progress=self.progress,
+        )
+
+    @property
+    def stored(self):
+        return self.store.read("kernel", FAKE)
+
+    def files(self) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in sorted((self.root / "acf").rglob("*")) if path.is_file()}
+
+
+@pytest.fixture
+def bench(tmp_path) -> Bench:
+    return Bench(tmp_path)
+
+
+# ── the first search ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_proven_winner_is_stored_with_its_controls_samples_and_record(bench):
+    report = bench.tune()
+    assert report.verdict == "TUNED"
+    assert bench.stored.outcome == "tuned" and "-fast" in bench.stored.controls.knobs
+    assert len(report.wrote) == 3 == len(bench.files())
+    assert bench.stored.search.evaluations == bench.stored.search.duplicates + bench.stored.search.invalid + 5
+
+
+def test_nothing_better_is_stored_as_a_baseline_with_its_reason(bench):
+    report = bench.tune(FakePool(seconds=lambda controls: 2e-3 if controls else 1e-3))
+    assert (report.verdict, bench.stored.outcome) == ("BASELINE", "baseline")
+    assert bench.stored.reason == "no valid candidate was better than the baseline"
+    assert list(bench.files()) == [f"{FAKE}.toml"]
+
+
+FAILS = {
+    "does not build": (
+        {"builder": FakeBuilder(refusals={"": "kernel.src: no"})},
+        None,
+        "the baseline does not build: kernel.src: no",
+    ),
+    "is not correct": (
+        {},
+        FakePool(failures={"": EvaluationFailed("baseline", "wrong", "1 != 2")}),
+        r"not usable on workload 'default' \(wrong\): 1 != 2",
+    ),
+    "is not reproducible": (
+        {"builder": FakeBuilder(code=lambda knobs: {"kernel": str(next(COUNT))})},
+        None,
+        "different machine code in kernel",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", FAILS)
+def test_a_baseline_that_cannot_be_tuned_fails_and_writes_nothing(bench, what):
+    given, pool, said = FAILS[what]
+    with pytest.raises(TuneFailed, match=said):
+        bench.tune(pool, **given)
+    assert not (bench.root / "acf").exists()
+
+
+def test_lost_evidence_writes_nothing_and_the_search_is_kept(bench):
+    with pytest.raises(TuneFailed, match="nothing was written: 50% of the quads were dropped"):
+        bench.tune(FakePool(seconds=by_options(GAIN), drops=lambda quad: quad > 1))
+    assert not (bench.root / "acf").exists()
+    bench.tune()
+    assert any("resuming: " in line for line in bench.progress.said)
+
+
+def test_a_search_of_failures_alone_writes_nothing(bench):
+    builder = FakeBuilder(code=lambda knobs: {"kernel": str(knobs), "other": str(knobs)})
+    with pytest.raises(TuneFailed, match="candidates were not measured, since their controls also change other"):
+        bench.tune(builder=builder)
+    assert not (bench.root / "acf").exists()
+
+
+def test_ctrl_c_before_anything_was_measured_is_a_ctrl_c_and_later_proves_the_best_so_far(bench):
+    with pytest.raises(KeyboardInterrupt):
+        bench.tune(FakePool(interrupt_at=1))
+    assert not (bench.root / "acf").exists()
+    report = bench.tune(FakePool(seconds=by_options(GAIN), interrupt_at=4), fresh=True)
+    assert report.interrupted
+    assert any("interrupted after" in note for note in report.notes)
+
+
+# ── an incumbent ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_healthy_incumbent_is_tried_first_and_kept_when_nothing_beats_it(bench):
+    bench.tune()
+    before = bench.files()
+    pool = FakePool(seconds=by_options(GAIN))
+    report = bench.tune(pool)
+    assert report.verdict == "PROVEN"
+    assert "-fast" in next(options for what, _, options in pool.asked if what == "block" and options)
+    assert {name for name in bench.files() if name.endswith(".acf")} == {
+        name for name in before if name.endswith(".acf")
+    }
+
+
+def test_a_better_winner_takes_its_place_only_after_a_duel(bench):
+    bench.tune(FakePool(seconds=ALONE))
+    better = FakePool(seconds=TOGETHER)
+    report = bench.tune(better, budget=30)
+    assert report.verdict == "TUNED" and bench.stored.controls.knobs == {"-O": 3, "-fast": ""}
+    assert "head to head with the committed controls" in bench.progress.said
+
+
+def test_controls_that_another_device_holds_a_claim_for_are_not_replaced(bench):
+    bench.tune(FakePool(seconds=ALONE))
+    artifact = bench.stored
+    elsewhere = artifact.claims[0].model_copy(update={"device": "H100"})
+    bench.store.write(
+        "kernel", artifact.model_copy(update={"claims": (*artifact.claims, elsewhere)}), controls=[], samples=()
+    )
+    report = bench.tune(FakePool(seconds=TOGETHER), budget=30)
+    assert report.verdict == "KEPT"
+    assert "unmeasured on H100, which holds a claim" in report.message
+
+
+def test_a_stale_incumbent_is_replaced_by_a_baseline(bench):
+    bench.tune()
+    changed = FakeBuilder(code=lambda knobs: {"kernel": f"other {sorted(knobs)}"}, source="two")
+    (bench.root / "kernel.src").write_text("two")
+    report = bench.tune(FakePool(seconds=lambda controls: 2e-3 if controls else 1e-3), builder=changed)
+    assert report.verdict == "BASELINE" and bench.stored.outcome == "baseline"
+
+
+# ── --tune-budget=0 ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_budget_0_proves_what_is_committed_and_writes_the_claim(bench):
+    bench.tune()
+    report = bench.tune(budget=0)
+    assert report.verdict == "PROVEN" and bench.stored.outcome == "tuned"
+
+
+def test_budget_0_with_nothing_committed_or_withdrawn_controls_is_refused(bench):
+    with pytest.raises(TuneFailed, match="holds none: run pytest --tune"):
+        bench.tune(budget=0)
+    bench.tune()
+    retire(bench.store, "kernel", FAKE, "wrong on odd sizes")
+    with pytest.raises(TuneFailed, match=r"were withdrawn \(wrong on odd sizes\)"):
+        bench.tune(budget=0)
+
+
+def test_budget_0_of_controls_that_do_not_hold_here_writes_nothing(bench):
+    bench.tune()
+    before = bench.files()
+    with pytest.raises(TuneFailed, match="are not proven here"):
+        bench.tune(FakePool(seconds=lambda controls: 1.1e-3 if controls else 1e-3), budget=0)
+    wrong = EvaluationFailed("tuned", "wrong", "1 != 2")
+    options = next(path for path in (bench.root / "acf").rglob("*.acf")).read_text()
+    with pytest.raises(TuneFailed, match=r"not (proven here|usable)|fail on workload"):
+        bench.tune(FakePool(failures={options: wrong}), budget=0)
+    assert bench.files() == before
+
+
+def test_a_promoted_point_is_proven_by_budget_0(tmp_path):
+    sizes = FakeBuilder(code=lambda knobs: {"kernel": "x" * (100 - 10 * len(knobs))})
+    bench = Bench(tmp_path, objectives=[minimize("runtime"), minimize("code_bytes")])
+    bench.tune(builder=sizes)
+    assert bench.stored.front
+    promote(bench.store, "kernel", FAKE, 0)
+    assert bench.stored.outcome == "promoted"
+    report = bench.tune(builder=replace(sizes), budget=0)
+    assert report.verdict == "PROVEN" and bench.stored.outcome == "tuned"
