@@ -67,7 +67,7 @@ def test_what_cannot_win_any_more_ends_at_the_first_look(proving):
     pool = FakePool(seconds=by_options({"-fast\n": 1.1e-3}))
     proof, said = proving(pool, "-fast")
     assert proof.winner is None and len(said) == 1
-    assert "slower" in proof.reason
+    assert "worse" in proof.reason
 
 
 def test_workers_of_a_look_are_ready_before_its_first_sample(proving):
