@@ -1,0 +1,202 @@
+"""A normal run of one benchmark, driven by fakes: each thing that ends it, in the order of the checks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pytest_compileiq import choice, literal, minimize
+from pytest_compileiq.config import Budget
+from pytest_compileiq.errors import NoWorker
+from pytest_compileiq.fakes import FakeBuilder, FakePool, FakeProgress, by_options, fake_settings, fake_subject
+from pytest_compileiq.integrity import Integrity
+from pytest_compileiq.lifecycle import retire
+from pytest_compileiq.pool import EvaluationFailed
+from pytest_compileiq.replay import Replay
+from pytest_compileiq.samples import decode_samples
+from pytest_compileiq.store import Store
+from pytest_compileiq.tune import tune
+
+FAKE = "fake-fake1"
+SPACE = {"-O": choice([2, 3], knockout_prob=0.5), "-fast": literal("", knockout_prob=0.5)}
+GAIN = by_options({"-fast": 8e-4})
+
+
+def measuring(acf) -> None:
+    acf.build().load()
+    acf.measure(lambda: None)
+
+
+class Project:
+    """A project whose benchmark was tuned on fakes."""
+
+    def __init__(self, root, **marker) -> None:
+        self.root = root
+        self.marker = {"space": SPACE, **marker}
+        self.store = Store(root / "acf")
+        self.runs = 0
+        (root / "kernel.src").write_text(FakeBuilder().source)
+
+    def subject(self, builder=None, **marker):
+        self.runs += 1
+        builds = self.root.parent / f"{self.root.name}-builds-{self.runs}"
+        return fake_subject(self.root, builder or FakeBuilder(), builds_in=builds, **(self.marker | marker))
+
+    def tune(self, pool=None, builder=None):
+        settings = fake_settings(self.root, budget=Budget(evaluations=12))
+        pool = pool or FakePool(seconds=GAIN)
+        return tune(self.subject(builder), settings=settings, store=self.store, pool=pool, progress=FakeProgress())
+
+    def replay(self, pool=None, builder=None, *, body=measuring, marker=None, **settings):
+        subject = self.subject(builder, **(marker or {}))
+        pool = pool or FakePool(seconds=GAIN)
+        run = Replay(subject, fake_settings(self.root, **settings), Integrity(subject, self.store), body, lambda: pool)
+        return run.run()
+
+
+@pytest.fixture
+def project(tmp_path) -> Project:
+    made = Project(tmp_path)
+    made.tune()
+    return made
+
+
+def test_what_holds_is_proven_with_every_check_in_order(project):
+    report, cause = project.replay()
+    assert (report.verdict, cause) == ("PROVEN", None)
+    assert [(check.name, check.status) for check in report.checks] == [
+        (name, "passed") for name in ("integrity", "staleness", "correctness", "claim", "speed")
+    ]
+
+
+OTHER = FakeBuilder(code=lambda knobs: {"kernel": f"other {sorted(knobs.items())}"}, source="two")
+ENDS = {
+    "the gain is gone": ({"pool": FakePool(seconds=lambda controls: 1e-3)}, "REFUTED", "the gain is gone"),
+    "the tuned arm fails": ({"pool": FakePool(seconds=GAIN, failures={"-fast\n": EvaluationFailed("tuned", "crash", "SIGSEGV")})}, "REFUTED", "SIGSEGV"),
+    "the baseline fails": ({"pool": FakePool(seconds=GAIN, failures={"-fast\n": EvaluationFailed("baseline", "crash", "SIGBUS")})}, "INCONCLUSIVE", "SIGBUS"),
+    "others disturb": ({"pool": FakePool(seconds=GAIN, failures={"-fast\n": EvaluationFailed(None, "disturbed", "others")})}, "INCONCLUSIVE", "others"),
+    "too many quads are dropped": ({"pool": FakePool(seconds=GAIN, drops=lambda quad: quad > 1)}, "INCONCLUSIVE", "dropped"),
+    "no worker starts": ({"pool": FakePool(seconds=GAIN, failures={"-fast\n": NoWorker("no module named x")})}, "NO WORKER", "no module named x"),
+    "the machine code is another": ({"builder": OTHER}, "STALE", "kernel.src (changed): the machine code is another, in kernel"),
+    "the compiler refuses the controls": ({"builder": FakeBuilder(refusals={"-fast\n": "no -fast"})}, "STALE", "no longer takes the committed controls: no -fast"),
+    "the baseline does not build": ({"builder": FakeBuilder(refusals={"": "syntax"})}, "FAILED", "the baseline does not build: syntax"),
+    "another architecture is asked for": ({"builder": FakeBuilder(architecture="wide", target="wide-fake1")}, "STALE", "the test asks for wide-fake1"),
+    "another compiler's line": ({"builder": FakeBuilder(target="fake-fake2")}, "STALE", "the compiler here makes fake-fake2"),
+    "the space no longer holds the knobs": ({"marker": {"space": {"-O": choice([2, 3])}}}, "CORRUPT", "outside the space that the test declares"),
+    "an objective is gone": ({"marker": {"objectives": [minimize("code_bytes")]}}, "STALE", "benchmark"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ENDS)
+def test_each_thing_that_ends_a_replay_has_its_verdict_and_a_remedy(tmp_path, what):
+    made = Project(tmp_path)
+    made.tune(FakePool(seconds=by_options({"-O": 2e-3, "-fast": 8e-4})))
+    given, verdict, said = ENDS[what]
+    if "pool" in given:
+        given = {**given, "pool": replace(given["pool"], asked=[])}
+    report, cause = made.replay(**given, inconclusive="fail")
+    assert (report.verdict, report.failed, cause) == (verdict, True, None)
+    assert said in report.message
+    assert report.remedy
+
+
+def test_a_wrong_answer_is_the_tests_own_exception(project):
+    def wrong(acf):
+        assert acf.is_baseline, "1 != 2"
+
+    report, cause = project.replay(body=wrong)
+    assert report.verdict == "WRONG" and isinstance(cause, AssertionError)
+
+
+def test_a_missing_artifact_fails_or_runs_the_baseline(tmp_path):
+    made = Project(tmp_path)
+    report, _ = made.replay()
+    assert (report.verdict, report.failed) == ("MISSING", True)
+    ran = []
+    report, _ = made.replay(body=lambda acf: ran.append(acf.is_baseline) or measuring(acf), missing="warn")
+    assert (report.verdict, report.failed, ran) == ("MISSING", False, [True])
+
+
+def test_a_stale_artifact_that_may_warn_runs_the_baseline_only(project):
+    ran = []
+    report, _ = project.replay(
+        builder=OTHER, body=lambda acf: ran.append(acf.is_baseline) or measuring(acf), stale="warn"
+    )
+    assert (report.verdict, report.failed, ran) == ("STALE", False, [True])
+    assert [code.entry for code in report.moved] == ["kernel"]
+
+
+def test_a_comment_is_cosmetic(project):
+    report, _ = project.replay(builder=FakeBuilder(source="two"))
+    assert report.verdict == "PROVEN"
+    assert any("the machine code is the same" in note for note in report.notes)
+
+
+def test_nothing_is_measured_when_only_a_replay_is_asked_for(project):
+    pool = FakePool(seconds=GAIN)
+    report, _ = project.replay(pool, check="replay")
+    assert report.verdict == "REPLAYED" and not pool.asked
+    assert ("speed", "not run") in [(check.name, check.status) for check in report.checks]
+
+
+def test_nothing_is_read_when_checks_are_off(project):
+    (project.root / "acf" / "kernel" / f"{FAKE}.toml").write_text("not toml")
+    report, _ = project.replay(check="off")
+    assert report.verdict == "UNCHECKED"
+
+
+def test_a_claim_of_another_device_alone_is_replayed_and_with_measure_undecided(project):
+    artifact = project.store.read("kernel", FAKE)
+    moved = tuple(claim.model_copy(update={"device": "H100"}) for claim in artifact.claims)
+    data = (project.root / "acf" / "kernel" / artifact.claims[0].samples).read_text()
+    device = artifact.claims[0].device
+    rows = [replace(row, device="H100") for row in decode_samples(data.encode(), "samples") if row.device == device]
+    project.store.write("kernel", artifact.model_copy(update={"claims": moved}), controls=[], samples=rows)
+    assert project.replay()[0].verdict == "REPLAYED"
+    report, _ = project.replay(check="measure", inconclusive="fail")
+    assert report.verdict == "INCONCLUSIVE" and "only for H100" in report.message
+
+
+def test_exact_claims_are_compared_before_a_missing_device_is_told(tmp_path):
+    sizes = FakeBuilder(code=lambda knobs: {"kernel": "x" * (80 if "-fast" in knobs else 100)}, native="no such device")
+    made = Project(tmp_path, objectives=[minimize("code_bytes")])
+    made.tune(builder=sizes)
+    loads = lambda acf: acf.build().load()  # noqa: E731
+    assert made.replay(builder=sizes, body=loads)[0].verdict == "PROVEN"
+    assert made.replay(builder=sizes, body=loads, no_device="skip")[0].verdict == "NO DEVICE"
+    path = made.root / "acf" / "kernel" / f"{FAKE}.toml"
+    path.write_text(path.read_text().replace("tuned_value = 80", "tuned_value = 70"))
+    report, _ = made.replay(builder=sizes, body=loads, no_device="skip")
+    assert (report.verdict, report.failed) == ("CORRUPT", True)
+
+
+def test_retired_controls_are_never_applied(project):
+    retire(project.store, "kernel", FAKE, "wrong on odd sizes")
+    ran = []
+    report, _ = project.replay(body=lambda acf: ran.append(acf.is_baseline) or measuring(acf))
+    assert (report.verdict, report.message, ran) == ("RETIRED", "withdrawn: wrong on odd sizes", [True])
+
+
+def test_a_baseline_outcome_follows_the_same_rows_untimed(tmp_path):
+    made = Project(tmp_path)
+    made.tune(FakePool(seconds=lambda controls: 2e-3 if controls else 1e-3))
+    pool = FakePool()
+    report, _ = made.replay(pool)
+    assert report.verdict == "BASELINE" and not pool.asked
+    assert made.replay(builder=OTHER)[0].verdict == "STALE"
+
+
+def test_a_neighbour_that_the_controls_change_fails(tmp_path):
+    grown = FakeBuilder(code=lambda knobs: {"kernel": str(sorted(knobs)), "other": "x"})
+    made = Project(tmp_path)
+    made.tune(builder=grown)
+    both = FakeBuilder(code=lambda knobs: {"kernel": str(sorted(knobs)), "other": str("-fast" in knobs)})
+
+    def one_of_them(acf):
+        acf.build()
+        acf.used.add("kernel")
+        acf.measure(lambda: None)
+
+    report, _ = made.replay(builder=both, body=one_of_them)
+    assert report.verdict == "STALE" and [code.entry for code in report.moved] == ["other"]
