@@ -1,30 +1,48 @@
 """What lies on disk as ``acf/<name>/<target>.toml``: strict pydantic, schema 1.
 
-Unknown keys, wrong types and non-finite numbers are errors. Workers never read an artifact, and must start fast: what
-they work with is in ``model``, which does without pydantic.
+Unknown keys, wrong types and non-finite numbers are errors, and everything has a bound: far beyond what an honest
+artifact holds, and small enough that a hostile one costs no more time or memory. Workers never read an artifact, and
+must start fast: what they work with is in ``model``, which does without pydantic.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints, ValidationError, model_validator
 
+from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import ArchitectureFrom, Direction
 
 SCHEMA = 1
+MAX_CONTROLS_BYTES = 1 << 20
+LONGEST_TEXT = 2000
+MOST_FLIPS = 1 << 20  # of one claim's randomisation test
+MOST_FLIPPED_PROCESSES = 1 << 27  # flips times processes, of all claims together: recomputing them takes seconds
 ACF_NOTICE = "© NVIDIA Corporation, 2026."  # an ACF is drawn by CompileIQ, whose licence asks for it
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$")]
 FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,254}$")]
-Text = Annotated[str, StringConstraints(max_length=2000)]
-Count = Annotated[int, Field(ge=0)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Ratio = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Text = Annotated[str, StringConstraints(max_length=LONGEST_TEXT)]
+Symbol = Annotated[str, StringConstraints(max_length=20_000)]  # templates give long ones
+Integer = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Finite = Annotated[float, Field(ge=-1e30, le=1e30, allow_inf_nan=False)]
+Ratio = Annotated[float, Field(gt=0, le=1e30, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Level = Annotated[float, Field(ge=1e-12, le=1, allow_inf_nan=False)]
+Metrics = Annotated[dict[Text, Integer], Field(max_length=100)]
 Item = TypeVar("Item")
 Array = Annotated[tuple[Item, ...], Strict(False)]  # a list in TOML; what it holds stays strict
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first of the values that are not what they must be, and what was expected of it, in bounded length."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(map(str, first["loc"])) or "the whole"
+    return f"{where:.200} = {first['input']!r:.80}: {first['msg']:.300}"
 
 
 class Stored(BaseModel):
@@ -35,8 +53,15 @@ class Stored(BaseModel):
 
     @classmethod
     def of(cls, value: object) -> Self:
-        """The stored form of a value that has the same attributes."""
-        return cls.model_validate(value, from_attributes=True)
+        """The stored form of a value that has the same attributes.
+
+        Raises:
+            StoreError: something in it is beyond what an artifact may hold.
+        """
+        try:
+            return cls.model_validate(value, from_attributes=True)
+        except ValidationError as error:
+            raise StoreError(f"what was found cannot be stored: {first_problem(error)}") from error
 
 
 class Controls(Stored):
@@ -45,8 +70,8 @@ class Controls(Stored):
     kind: Literal["options", "blob"]
     file: FileName
     sha256: Digest
-    size_bytes: Count
-    knobs: dict[str, bool | int | Finite | str] = {}
+    size_bytes: Annotated[int, Field(ge=0, le=MAX_CONTROLS_BYTES)]
+    knobs: Annotated[dict[Text, bool | Integer | Finite | Text], Field(max_length=2000)] = {}
 
 
 class StoredCompiler(Stored):
@@ -55,7 +80,7 @@ class StoredCompiler(Stored):
     name: Text
     version: Text
     build: Text
-    command: Array[Text]
+    command: Annotated[Array[Text], Field(max_length=5000)]
     architecture_from: ArchitectureFrom = "test"
 
 
@@ -64,14 +89,14 @@ class StoredFingerprint(Stored):
 
     benchmark: Digest
     command: Digest
-    sources: dict[Text, Digest]
+    sources: Annotated[dict[Text, Digest], Field(max_length=20_000)]
 
 
 class StoredCode(Stored):
     """Digest and exact metrics of one arm of one entry function."""
 
     sha256: Digest
-    metrics: dict[str, int] = {}
+    metrics: Metrics = {}
 
 
 class CodePair(Stored):
@@ -90,12 +115,12 @@ class SearchRecord(Stored):
     """
 
     engine: Text
-    seed: int
+    seed: Count
     space: Digest
     evaluations: Count
     invalid: Count
     duplicates: Count
-    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    seconds: Seconds
     objectives: Annotated[dict[Text, Direction], Field(max_length=32)] = {}
     failures: Annotated[dict[Text, Count], Field(max_length=32)] = {}
     improvements: Annotated[Array[Annotated[tuple[Count, Ratio], Strict(False)]], Field(max_length=500)] = ()
@@ -107,13 +132,13 @@ class DecisionRecord(Stored):
     Decisions that were written before all thresholds were recorded lack some: a plain marker's are meant.
     """
 
-    alpha: Probability
-    level: Probability
-    look: Annotated[int, Field(ge=1)]
-    processes: Annotated[int, Field(ge=1)]
-    flips: Count
-    seed: int
-    finalists: Annotated[int, Field(ge=1)]
+    alpha: Level
+    level: Level
+    look: Annotated[int, Field(ge=1, le=100)]
+    processes: Annotated[int, Field(ge=1, le=1000)]
+    flips: Annotated[int, Field(ge=0, le=MOST_FLIPS)]
+    seed: Count
+    finalists: Annotated[int, Field(ge=1, le=1000)]
     min_speedup: Annotated[float, Field(ge=1, le=1000)] | None = None
     min_effect: Annotated[float, Field(ge=0, le=100)] | None = None
     max_regression: Annotated[float, Field(ge=0, le=0.5)] | None = None
@@ -147,7 +172,7 @@ class Claim(Stored):
     architecture: Text | None = None
     driver: Text | None = None
     power_limit_w: Finite | None = None
-    speedup: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    speedup: Ratio | None = None
     speedup_low: Finite | None = None
     speedup_high: Finite | None = None
     p_value: Probability | None = None
@@ -156,8 +181,8 @@ class Claim(Stored):
     samples: FileName | None = None
     baseline: Summary | None = None
     tuned: Summary | None = None
-    baseline_value: int | None = None
-    tuned_value: int | None = None
+    baseline_value: Integer | None = None
+    tuned_value: Integer | None = None
 
     @model_validator(mode="after")
     def _complete(self) -> Claim:
@@ -188,14 +213,14 @@ class FrontPoint(Stored):
     """
 
     controls: Controls
-    metrics: dict[str, Finite]
+    metrics: Annotated[dict[Text, Finite], Field(max_length=100)]
 
 
 class Withdrawn(Stored):
     """Machine code that was retired: a search never proposes it again. ``code`` is entry function → digest."""
 
     reason: Text
-    code: dict[str, Digest]
+    code: Annotated[dict[Symbol, Digest], Field(max_length=20_000)]
 
 
 class Provenance(Stored):
@@ -223,11 +248,11 @@ class Artifact(Stored):
     controls: Controls | None = None
     compiler: StoredCompiler
     fingerprint: StoredFingerprint
-    code: dict[str, CodePair]
+    code: Annotated[dict[Symbol, CodePair], Field(max_length=20_000)]
     search: SearchRecord
-    claims: Array[Claim] = ()
-    front: Array[FrontPoint] = ()
-    withdrawn: Array[Withdrawn] = ()
+    claims: Annotated[Array[Claim], Field(max_length=1000)] = ()
+    front: Annotated[Array[FrontPoint], Field(max_length=100)] = ()
+    withdrawn: Annotated[Array[Withdrawn], Field(max_length=1000)] = ()
     provenance: Provenance
 
     @model_validator(mode="after")
@@ -244,4 +269,11 @@ class Artifact(Stored):
             raise ValueError(f'outcome "{self.outcome}" needs a reason')
         if self.outcome == "tuned" and any(pair.tuned is None for pair in self.code.values()):
             raise ValueError('outcome "tuned" needs the tuned digest of every [code] entry')
+        keys = [(claim.device, claim.workload, claim.objective) for claim in self.claims]
+        if len(set(keys)) < len(keys):
+            raise ValueError("two claims are about one device, workload and objective")
+        if sum(claim.test.flips * claim.test.processes for claim in self.claims if claim.test) > MOST_FLIPPED_PROCESSES:
+            raise ValueError(
+                "the claims' randomisation tests take too many flips to be repeated: tune fewer workloads at once"
+            )
         return self

@@ -14,7 +14,8 @@ from pytest_compileiq.errors import CompileIQError, UserError
 from pytest_compileiq.printing import complain, flush, give_up_printing, harmless, say
 
 if TYPE_CHECKING:
-    from pytest_compileiq.store import Store
+    from pytest_compileiq.artifact import Claim
+    from pytest_compileiq.model import SampleRow
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -111,44 +112,27 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from pytest_compileiq.errors import StoreError
+    from pytest_compileiq.rules.claims import direction_of
+
+    recomputed = []
+
+    def hold(claim: Claim, rows: Sequence[SampleRow]) -> None:
+        from pytest_compileiq.rules.recompute import recompute, recorded_thresholds  # heavy: numpy
+
+        recompute(claim, rows, thresholds=recorded_thresholds(claim), direction=direction_of(claim))
+        recomputed.append(claim)
 
     store = open_store(options)
-    health = store.health()
-    problems = [one.problem for one in health]
-    unhealthy = {one.path for one in health}
-    artifacts = claims = 0
-    for name in store.names():
-        for target in store.targets(name):
-            artifacts += 1
-            if store.metadata_path(name, target) in unhealthy:
-                continue
-            try:
-                claims += _recompute(store, name, target)
-            except StoreError as error:
-                problems.append(f"{store.metadata_path(name, target)}: {error}")
+    problems = [one.problem for one in store.health(hold=hold)]
     say(*problems)
     said = (
-        _counted(artifacts, "artifact"),
-        _counted(claims, "claim") + " recomputed",
+        _counted(sum(len(store.targets(name)) for name in store.names()), "artifact"),
+        _counted(len(recomputed), "claim") + " recomputed",
         _counted(len(problems), "problem"),
     )
     say(", ".join(said))
     say("This proves arithmetic, not truth: pytest rebuilds them, and measures them on the device they were proven on.")
     return 1 if problems else 0
-
-
-def _recompute(store: Store, name: str, target: str) -> int:
-    """Recompute the measured claims of one artifact; returns how many."""
-    from pytest_compileiq.rules.claims import direction_of
-    from pytest_compileiq.rules.recompute import recompute, recorded_thresholds
-
-    artifact = store.read(name, target)
-    measured = [claim for claim in artifact.claims if claim.kind != "exact"]
-    for claim in measured:
-        rows = store.read_samples(name, artifact, claim)
-        recompute(claim, rows, thresholds=recorded_thresholds(claim), direction=direction_of(claim))
-    return len(measured)
 
 
 def _counted(count: int, what: str) -> str:

@@ -19,6 +19,8 @@ Messages are one sentence: the file, the value, and the command or edit that men
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 
@@ -87,3 +89,19 @@ class BuildError(CompileIQError):
         super().__init__(message)
         self.kind: Literal["compile", "timeout"] = kind
         self.log = log
+
+
+@contextmanager
+def contained(what: str, mend: str) -> Iterator[None]:
+    """Whatever else is raised while ``what``, an untrusted file, is used becomes a ``StoreError`` about it alone.
+
+    Parsers have limits of their own (recursion, digits of an integer, memory): a file that reaches one costs no other
+    file its verdict, nor the run its summary.
+    """
+    try:
+        yield
+    except CompileIQError:
+        raise
+    except Exception as error:
+        said = f"{type(error).__name__}: {error!s:.200}".removesuffix(": ")
+        raise StoreError(f"{what} cannot be used ({said}); {mend}") from error

@@ -192,8 +192,8 @@ def _budget(given: object) -> Budget | None:
 def _seed(given: object) -> int | None:
     if given is None:
         return None
-    if isinstance(given, bool) or not isinstance(given, int) or given < 0:
-        raise MarkerError(f"tune(seed={given!r}): expected an integer of at least 0")
+    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < 2**63:
+        raise MarkerError(f"tune(seed={given!r}): expected an integer from 0 to 2**63 - 1")
     return given
 
 

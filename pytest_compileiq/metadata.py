@@ -9,12 +9,11 @@ import tomli
 import tomli_w
 from pydantic import ValidationError
 
-from pytest_compileiq.artifact import SCHEMA, Artifact
-from pytest_compileiq.errors import SchemaTooNew, StoreError
+from pytest_compileiq.artifact import SCHEMA, Artifact, first_problem
+from pytest_compileiq.errors import SchemaTooNew, StoreError, contained
 from pytest_compileiq.model import sha256_hex
 
 MAX_METADATA_BYTES = 1 << 20
-MAX_CONTROLS_BYTES = 1 << 20
 MAX_SAMPLES_BYTES = 64 << 20
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
@@ -56,25 +55,26 @@ def parse(data: bytes, shown: str, mend: str) -> Artifact:
         SchemaTooNew: a later version wrote it.
         StoreError: it is not what it must be.
     """
+    with contained(shown, mend):
+        return _parse(data, shown, mend)
+
+
+def _parse(data: bytes, shown: str, mend: str) -> Artifact:
     try:
         content = tomli.loads(data.decode("utf-8"))
-    except (UnicodeDecodeError, tomli.TOMLDecodeError, RecursionError) as error:
-        raise StoreError(f"{shown} is not TOML: {error}; {mend}") from error
+    except (ValueError, RecursionError) as error:  # bytes that are no text, text that is no TOML, endless digits
+        raise StoreError(f"{shown} is not TOML: {error!s:.300}; {mend}") from error
     schema = content.get("schema")
     if type(schema) is not int:
         raise StoreError(f"{shown}: schema = {schema!r:.80}: expected a whole number; {mend}")
     if schema > SCHEMA:
         raise SchemaTooNew(
-            f"{shown} has schema {schema}, and this version reads up to {SCHEMA}: pip install -U pytest-compileiq"
+            f"{shown} has schema {schema!s:.40}, and this version reads up to {SCHEMA}: pip install -U pytest-compileiq"
         )
     try:
         return Artifact.model_validate(content)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the whole"
-        raise StoreError(f"{shown}: {where} = {first['input']!r:.80}: {first['msg']}; {mend}") from error
-    except (ValueError, RecursionError) as error:
-        raise StoreError(f"{shown} cannot be used: {error}; {mend}") from error
+        raise StoreError(f"{shown}: {first_problem(error)}; {mend}") from error
 
 
 def referenced(artifact: Artifact) -> set[str]:

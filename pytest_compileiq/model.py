@@ -190,7 +190,7 @@ class BuildResult:
 # ── what was measured ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SampleRow:
     """One raw sample, a line of the samples file. ``value`` is in the metric's unit (seconds for ``runtime``).
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pytest_compileiq.artifact import MAX_CONTROLS_BYTES
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.metadata import MAX_CONTROLS_BYTES
 from pytest_compileiq.model import Candidate, sha256_hex
 from pytest_compileiq.store import Store
 

@@ -7,9 +7,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pydantic import ValidationError
+
 from pytest_compileiq import __version__
 from pytest_compileiq.artifact import (
     ACF_NOTICE,
+    LONGEST_TEXT,
     Artifact,
     CodePair,
     Controls,
@@ -20,7 +23,9 @@ from pytest_compileiq.artifact import (
     StoredCompiler,
     StoredFingerprint,
     Withdrawn,
+    first_problem,
 )
+from pytest_compileiq.errors import StoreError
 from pytest_compileiq.metadata import controls_file_name
 from pytest_compileiq.model import BuildResult, ControlsFile
 from pytest_compileiq.prove import Proof
@@ -59,13 +64,24 @@ class Found:
 
 
 def make_artifact(subject: Subject, proof: Proof, found: Found, withdrawn: Sequence[Withdrawn]) -> Artifact:
-    """The artifact of a search: the proven winner, or that nothing beats the defaults."""
+    """The artifact of a search: the proven winner, or that nothing beats the defaults.
+
+    Raises:
+        StoreError: something in it is beyond what an artifact may hold.
+    """
+    try:
+        return _artifact(subject, proof, found, withdrawn)
+    except ValidationError as error:
+        raise StoreError(f"what was found for {subject.nodeid} cannot be stored: {first_problem(error)}") from error
+
+
+def _artifact(subject: Subject, proof: Proof, found: Found, withdrawn: Sequence[Withdrawn]) -> Artifact:
     target, winner = subject.resolved.target, proof.winner
     return Artifact(
         benchmark=subject.nodeid,
         target=target,
         outcome="tuned" if winner else "baseline",
-        reason=None if winner else proof.reason,
+        reason=None if winner else proof.reason[:LONGEST_TEXT],
         controls=controls_table(target, winner) if winner else None,
         compiler=StoredCompiler.of(subject.resolved.compiler),
         fingerprint=StoredFingerprint.of(subject.fingerprint),

@@ -203,7 +203,8 @@ class Session:
     def finish(self, *, complete: bool) -> int | None:
         """Judge what no test claimed, write the reports; returns the exit code to use, or None."""
         self.report.items = list(self._became.values())
-        problems = [one for one in self.store.health() if self._unclaimed(one.path)]
+        # Files of artifacts whose test ran fail that test instead.
+        problems = self.store.health(but={item.name for item in self.report.items})
         self.report.store_problems = [one.problem for one in problems]
         if complete and self.complete and not self.settings.tune and self.settings.orphans != "ignore":
             self.report.orphans = sorted(set(self.store.names()) - self.claimed)
@@ -245,13 +246,6 @@ class Session:
         """A path from rootdir as one from the repository's root, where GitHub says which that is."""
         path, workspace = self.settings.rootdir / file, os.environ.get("GITHUB_WORKSPACE")
         return path.relative_to(workspace).as_posix() if workspace and path.is_relative_to(workspace) else file
-
-    def _unclaimed(self, path: Path) -> bool:
-        """Files of artifacts whose test ran fail that test instead."""
-        try:
-            return path.relative_to(self.store.root).parts[0] not in {item.name for item in self.report.items}
-        except (ValueError, IndexError):
-            return True
 
 
 REPORT: pytest.StashKey[str] = pytest.StashKey()

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 
-from pytest_compileiq.artifact import Artifact, Controls
+from pytest_compileiq.artifact import MAX_CONTROLS_BYTES, Artifact, Controls
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.history import Entry, History, Snapshot, Wanted
 from pytest_compileiq.metadata import (
-    MAX_CONTROLS_BYTES,
     MAX_METADATA_BYTES,
     MAX_SAMPLES_BYTES,
     NAME,

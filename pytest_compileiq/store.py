@@ -12,14 +12,13 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_compileiq.artifact import Artifact, Claim
+from pytest_compileiq.artifact import MAX_CONTROLS_BYTES, Artifact, Claim
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.metadata import (
-    MAX_CONTROLS_BYTES,
     MAX_METADATA_BYTES,
     MAX_SAMPLES_BYTES,
     NAME,
@@ -30,7 +29,9 @@ from pytest_compileiq.metadata import (
     samples_file_name,
 )
 from pytest_compileiq.model import SampleRow, sha256_hex
-from pytest_compileiq.samples import decode_samples, encode_samples
+from pytest_compileiq.samples import Samples, decode_samples, encode_samples
+
+_LIMITS = {".acf": MAX_CONTROLS_BYTES, ".csv": MAX_SAMPLES_BYTES, ".toml": MAX_METADATA_BYTES}
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,8 @@ class Store:
 
     def targets(self, name: str) -> list[str]:
         """Targets that have metadata under ``name``, sorted."""
-        files = (entry.name for entry in self._entries(self._folder(name)))
-        return sorted(file.removesuffix(".toml") for file in files if file.endswith(".toml") and file != ".toml")
+        files = [entry.name for entry in self._entries(self._folder(name))]
+        return sorted(filter(NAME.fullmatch, (file.removesuffix(".toml") for file in files if file.endswith(".toml"))))
 
     def metadata_path(self, name: str, target: str) -> Path:
         """Where the metadata of an artifact lies."""
@@ -96,23 +97,27 @@ class Store:
             raise StoreError(f"{self._shown(path)} was changed: {found}; recorded {recorded}")
         return data
 
-    def read_samples(self, name: str, artifact: Artifact, claim: Claim) -> list[SampleRow]:
-        """The raw samples behind ``claim``: the rows of its device, workload and objective.
+    def read_samples(self, name: str, artifact: Artifact) -> Iterator[tuple[Claim, list[SampleRow]]]:
+        """Every measured claim with the raw samples behind it, file by file: each is parsed once, and one is held.
 
         Raises:
-            StoreError: the file is missing, is not the one recorded (its name bears its digest), or is no samples file.
+            StoreError: a file is missing, is not the one recorded (its name bears its digest), or is no samples file.
         """
-        if claim.samples is None:
-            return []
-        path = self._folder(name) / _checked(claim.samples)
+        claims: dict[str, list[Claim]] = {}
+        for claim in artifact.claims:
+            if claim.samples is not None:
+                claims.setdefault(claim.samples, []).append(claim)
+        for file, mine in claims.items():
+            samples = self._samples(self._folder(name) / _checked(file), artifact.target)
+            yield from ((claim, samples.rows((claim.device, claim.workload, claim.objective))) for claim in mine)
+
+    def _samples(self, path: Path, target: str) -> Samples:
         data = self.read_bytes(path, MAX_SAMPLES_BYTES)
-        if samples_file_name(artifact.target, data) != claim.samples:
+        if samples_file_name(target, data) != path.name:
             raise StoreError(
                 f"{self._shown(path)} was changed: its digest is {sha256_hex(data)[:8]}, not the one in its name"
             )
-        rows = decode_samples(data, self._shown(path))
-        key = (claim.device, claim.workload, claim.objective)
-        return [row for row in rows if (row.device, row.workload, row.objective) == key]
+        return decode_samples(data, self._shown(path))
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -127,7 +132,7 @@ class Store:
             The files written; none when nothing changed.
 
         Raises:
-            StoreError: the directory cannot be written, or something there is a link.
+            StoreError: the directory cannot be written, something there is a link, or it could not be read back.
         """
         folder = self._folder(name)
         new: list[tuple[Path, bytes]] = []
@@ -141,6 +146,7 @@ class Store:
             artifact = _naming_samples(artifact, samples, samples_file_name(artifact.target, data))
             new.append((folder / samples_file_name(artifact.target, data), data))
         new.append((self.metadata_path(name, artifact.target), render(artifact)))
+        self._check_readable(new)
         try:
             with self._lock():
                 self._make_folder(folder)
@@ -149,6 +155,15 @@ class Store:
         except OSError as error:
             raise StoreError(f"{self._shown(folder)} could not be written: {error.strerror or error}") from error
         return written
+
+    def _check_readable(self, new: Sequence[tuple[Path, bytes]]) -> None:
+        """What is written is within the bounds of what is read."""
+        for path, data in new:
+            limit = _LIMITS[path.suffix]
+            if len(data) > limit:
+                raise StoreError(f"{self._shown(path)} would have {len(data)} bytes, and at most {limit} are read back")
+        metadata, data = new[-1]
+        parse(data, self._shown(metadata), "nothing was written")
 
     def _replace(self, path: Path, data: bytes) -> bool:
         if path.is_symlink():
@@ -209,19 +224,26 @@ class Store:
 
     # ── health ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def health(self) -> list[Health]:
-        """Everything under the store that cannot be used, sorted by path; never raises."""
+    def health(
+        self, *, but: Container[str] = (), hold: Callable[[Claim, Sequence[SampleRow]], None] = lambda *_: None
+    ) -> list[Health]:
+        """Everything under the store that cannot be used, sorted by path; never raises.
+
+        Args:
+            but: artifacts, by name, that are looked at elsewhere.
+            hold: holds a measured claim against its samples, and raises a ``StoreError`` where they differ.
+        """
         problems: list[Health] = []
         if self.root.is_symlink():
             return [Health(self.root, f"{self._shown(self.root)} is a link; remove it")]
         for entry in self._entries(self.root):
             if _is_real_directory(entry):
-                problems += self._folder_health(entry)
+                problems += [] if entry.name in but else self._folder_health(entry, hold)
             else:
                 problems.append(Health(entry, f"{self._shown(entry)} is no artifact's directory; remove it"))
         return sorted(problems, key=lambda health: str(health.path))
 
-    def _folder_health(self, folder: Path) -> list[Health]:
+    def _folder_health(self, folder: Path, hold: Callable[[Claim, Sequence[SampleRow]], None]) -> list[Health]:
         problems, known = [], set()
         for target in self.targets(folder.name) if NAME.fullmatch(folder.name) else []:
             path = folder / f"{target}.toml"
@@ -231,13 +253,21 @@ class Store:
                 known |= referenced(artifact)
                 if artifact.controls is not None:
                     self.read_controls(folder.name, artifact)
-                for claim in artifact.claims:
-                    self.read_samples(folder.name, artifact, claim)
+                for claim, rows in self.read_samples(folder.name, artifact):
+                    self._held(path, hold, claim, rows)
             except StoreError as error:
                 problems.append(Health(path, str(error)))
                 known |= {entry.name for entry in self._entries(folder) if entry.name.startswith(f"{target}-")}
         stray = [entry for entry in self._entries(folder) if entry.name not in known]
         return problems + [Health(entry, f"{self._shown(entry)} belongs to no artifact; remove it") for entry in stray]
+
+    def _held(
+        self, path: Path, hold: Callable[[Claim, Sequence[SampleRow]], None], claim: Claim, rows: list[SampleRow]
+    ) -> None:
+        try:
+            hold(claim, rows)
+        except StoreError as error:
+            raise StoreError(f"{self._shown(path)}: {error}") from error
 
     # ── paths ────────────────────────────────────────────────────────────────────────────────────────────────────
 

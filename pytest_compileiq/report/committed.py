@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from pytest_compileiq.artifact import Artifact
@@ -69,14 +70,11 @@ def _corrupt(name: str, target: str, problem: str) -> ItemReport:
 
 
 def _slots_by_claim(store: Store, name: str, artifact: Artifact) -> dict[int, list[Slot]]:
-    measured = [place for place, claim in enumerate(artifact.claims) if claim.samples is not None]
-    found = {}
-    for place in measured[:MAX_CHARTED_CLAIMS]:
-        try:
-            found[place] = slots_of(store.read_samples(name, artifact, artifact.claims[place]))
-        except StoreError:
-            continue
-    return found
+    found: dict[int, list[Slot]] = {}
+    with suppress(StoreError):
+        for claim, rows in itertools.islice(store.read_samples(name, artifact), MAX_CHARTED_CLAIMS):
+            found[artifact.claims.index(claim)] = slots_of(rows)
+    return dict(sorted(found.items()))
 
 
 def slots_of(rows: Iterable[SampleRow]) -> list[Slot]:

@@ -64,16 +64,15 @@ def _flat(prefix: str, value: Any) -> Iterator[str]:
 def _samples(data: bytes) -> Iterator[str]:
     yield f"sha256 {sha256_hex(data)}, {len(data)} bytes"
     try:
-        rows = decode_samples(data, "this file")
+        samples = decode_samples(data, "this file")
     except StoreError as error:
         yield str(error)
         yield from _raw(data)
         return
-    groups: dict[tuple[str, str, str, str], list[SampleRow]] = {}
-    for row in rows:
-        groups.setdefault((row.device, row.workload, row.objective, row.arm), []).append(row)
-    for key, group in sorted(groups.items()):
-        yield f"{' / '.join(key)}: {_distribution(group)}"
+    for key in sorted(samples.measured()):
+        rows = samples.rows(key)
+        for arm in sorted({row.arm for row in rows}):
+            yield f"{' / '.join((*key, arm))}: {_distribution([row for row in rows if row.arm == arm])}"
 
 
 def _distribution(rows: list[SampleRow]) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from pytest_compileiq.artifact import Claim
-from pytest_compileiq.errors import ClaimMismatch
+from pytest_compileiq.errors import ClaimMismatch, contained
 from pytest_compileiq.model import Direction, SampleRow, Thresholds
 from pytest_compileiq.rules.gate import (
     LOOKS,
@@ -36,6 +36,13 @@ def recompute(claim: Claim, rows: Sequence[SampleRow], *, thresholds: Thresholds
         StoreError: the samples are no complete design.
     """
     where = f"the claim for workload {claim.workload!r} on {claim.device}"
+    with contained(where, "its samples are not what a proof leaves"):
+        _recompute(where, claim, rows, thresholds, direction)
+
+
+def _recompute(
+    where: str, claim: Claim, rows: Sequence[SampleRow], thresholds: Thresholds, direction: Direction
+) -> None:
     if claim.test is None:
         raise ClaimMismatch(f"{where} records no test")
     foreign = [
@@ -52,7 +59,11 @@ def recompute(claim: Claim, rows: Sequence[SampleRow], *, thresholds: Thresholds
             f"{where}: test.level = {level!r}, and alpha {thresholds.alpha:g} over {len(LOOKS)} looks allows "
             f"{thresholds.alpha / len(LOOKS):.3g}"
         )
+    if evidence.processes != claim.test.processes:  # before anything whose cost they bound
+        raise ClaimMismatch(f"{where}: test.processes = {claim.test.processes}, and it has {evidence.processes}")
     if claim.kind == "gain":
+        if not claim.test.flips:
+            raise ClaimMismatch(f"{where}: test.flips = 0, and a gain takes a randomisation test")
         decision = judge_gain(evidence, thresholds, level=level, seed=claim.test.seed, flips=claim.test.flips)
     else:
         decision = judge_non_inferior(evidence, thresholds, level=level)
@@ -69,7 +80,6 @@ def _numbers(decision: Decision, evidence: Evidence) -> list[tuple[str, float]]:
     numbers: list[tuple[str, float]] = [
         (name, getattr(decision, name)) for name in ("speedup", "speedup_low", "speedup_high", "p_value", "cohens_d")
     ]
-    numbers.append(("test.processes", evidence.processes))
     for arm, values in (("baseline", evidence.baseline), ("tuned", evidence.tuned)):
         numbers += [(f"{arm}.{key}", value) for key, value in summarise(values).model_dump().items()]
     return numbers

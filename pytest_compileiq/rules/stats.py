@@ -15,7 +15,7 @@ import scipy
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-_FLIPS_AT_ONCE = 1 << 22
+_SIGNS_AT_ONCE = 1 << 17  # what fits the caches is fastest
 _ENUMERATED_QUADS = 14
 
 
@@ -94,18 +94,18 @@ def sign_flip(differences: Floats, *, flips: int, seed: int) -> tuple[float, int
         The p-value and the number of patterns.
     """
     values = _flat(differences)
-    observed = float(values.sum())
-    slack = 1e-12 * float(np.abs(values).sum())
+    # A pattern's sum reaches the observed one where the quads that it flips do not add up to more than nothing.
+    nothing = 0.5e-12 * float(np.abs(values).sum())
     if values.size <= _ENUMERATED_QUADS:
         patterns = np.arange(1 << values.size)[:, None] >> np.arange(values.size) & 1
-        sums = (1 - 2.0 * patterns) @ values
-        return float((sums >= observed - slack).mean()), len(sums)
+        return float((patterns @ values <= nothing).mean()), len(patterns)
     rng = np.random.Generator(np.random.PCG64(seed))
-    at_once = max(1, _FLIPS_AT_ONCE // values.size)
+    # A multiple of four: the generator takes four signs from one word, and what is left of a word is lost.
+    at_once = max(1, _SIGNS_AT_ONCE // values.size // 4) * 4
     reached = 0
     for start in range(0, flips, at_once):
-        signs = rng.integers(0, 2, size=(min(at_once, flips - start), values.size), dtype=np.int8)
-        reached += int(((1 - 2.0 * signs) @ values >= observed - slack).sum())
+        flipped = rng.integers(0, 2, size=(min(at_once, flips - start), values.size), dtype=np.int8)
+        reached += int((flipped.astype(np.float64) @ values <= nothing).sum())
     return (reached + 1) / (flips + 1), flips
 
 

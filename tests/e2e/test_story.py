@@ -52,7 +52,8 @@ def claim_it(made: Project, **changes: object) -> None:
     artifact = store.read("kernel", TARGET)
     (claim,) = artifact.claims
     other = claim.model_copy(update=changes)
-    rows = [replace(row, device=other.device) for row in store.read_samples("kernel", artifact, claim)]
+    ((_, taken),) = store.read_samples("kernel", artifact)
+    rows = [replace(row, device=other.device) for row in taken]
     data = store.read_controls("kernel", artifact)
     store.write("kernel", artifact.model_copy(update={"claims": (other,)}), controls=[data], samples=rows)
 

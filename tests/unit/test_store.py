@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.artifact import Claim, DecisionRecord, Summary
+from pytest_compileiq import store as store_module
+from pytest_compileiq.artifact import MOST_FLIPS, Claim, DecisionRecord, Summary
 from pytest_compileiq.errors import SchemaTooNew, StoreError
-from pytest_compileiq.samples import decode_samples, encode_samples
+from pytest_compileiq.samples import HEADER, decode_samples, encode_samples
 from pytest_compileiq.store import Store
 from tests.unit.artifacts import CONTROLS, TARGET, make_artifact, make_rows
 
@@ -45,7 +47,7 @@ def test_what_was_written_is_read_back(store):
     artifact = store.read("k", TARGET)
     assert artifact.claims[0].samples != "unnamed.csv"
     assert store.read_controls("k", artifact) == CONTROLS
-    assert store.read_samples("k", artifact, artifact.claims[0]) == make_rows()
+    assert list(store.read_samples("k", artifact)) == [(artifact.claims[0], make_rows())]
     assert (store.names(), store.targets("k"), store.health()) == (["k"], [TARGET], [])
 
 
@@ -108,6 +110,26 @@ METADATA_ATTACKS = {
     "a directory": lambda path: (path.unlink(), path.mkdir()),
     "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
     "300 MB": lambda path: os.truncate(path, 300 << 20),
+    "a million million flips": lambda path: edit(path, "flips = 4096", "flips = 1_000_000_000_000"),
+    "a negative seed": lambda path: edit(path, "flips = 4096\nseed = 1", "flips = 4096\nseed = -1"),
+    "a level next to nothing": lambda path: edit(path, "level = 0.003", "level = 1e-300"),
+    "an endless look": lambda path: edit(path, "look = 1", "look = 1_000_000"),
+    "endless processes": lambda path: edit(path, "processes = 2", "processes = 1_000_000"),
+    "endless finalists": lambda path: edit(path, "finalists = 1", "finalists = 1_000_000"),
+    "more bytes than are read": lambda path: edit(path, "size_bytes = 19", "size_bytes = 1_048_577"),
+    "a knob beyond all": lambda path: edit(path, "-O = 3", f"-O = 1{'0' * 31}"),
+    "a metric beyond every register": lambda path: edit(path, "code_bytes = 10", "code_bytes = -9223372036854775809"),
+    "a speed-up beyond all": lambda path: edit(path, "speedup = 1.1", "speedup = 1e300"),
+    "an integer of 5,000 digits": lambda path: edit(path, "evaluations = 30", f"evaluations = {'9' * 5000}"),
+    "an integer of 50,000 hexadecimal digits": lambda path: edit(path, "evaluations = 30", f"evaluations = 0x{'f' * 50_000}"),
+    "a schema of 5,000 digits": lambda path: edit(path, "schema = 1", f"schema = {'9' * 5000}"),
+    "a schema of 50,000 hexadecimal digits": lambda path: edit(path, "schema = 1", f"schema = 0x{'f' * 50_000}"),
+    "a key of half a megabyte": lambda path: edit(path, "benchmark =", f"{'k' * (1 << 19)} = 1\nbenchmark ="),
+    "a text of half a megabyte": lambda path: edit(path, "-funroll-loops = ", f'-funroll-loops = "{"x" * (1 << 19)}"\nx = '),
+    "endless options": lambda path: edit(path, "[controls.knobs]", "[controls.knobs]\n" + "".join(f"k{n} = 1\n" for n in range(2000))),
+    "the same claim twice": lambda path: path.write_text(
+        (text := path.read_text()).replace("[[claims]]", text[text.index("[[claims]]") : text.index("[provenance]")] + "[[claims]]", 1)
+    ),
 }  # fmt: skip
 
 
@@ -120,6 +142,40 @@ def test_metadata_that_is_not_what_it_must_be_is_refused_in_one_sentence(store, 
     message = str(caught.value)
     assert "acf/k/x86-64-v3-gcc12.toml" in message and len(message) < 1000
     assert any(health.path == path for health in store.health())
+
+
+def test_claims_that_take_hours_to_recompute_together_are_refused():
+    each = measured("cpu").test.model_copy(update={"flips": MOST_FLIPS, "processes": 32})
+    several = [measured(f"cpu{n}").model_copy(update={"test": each}) for n in range(5)]
+    make_artifact(claims=several[:4])
+    with pytest.raises(ValueError, match="too many flips"):
+        make_artifact(claims=several)
+
+
+def test_whatever_a_parser_stumbles_over_is_that_files_problem(store, monkeypatch):
+    for error in (MemoryError(), RecursionError("deep"), OverflowError("long"), IndexError("x"), ZeroDivisionError()):
+
+        def fail(_, error=error):
+            raise error
+
+        with monkeypatch.context() as patched, pytest.raises(StoreError, match=r"acf/k/.*restore it with git checkout"):
+            patched.setattr("pytest_compileiq.metadata.tomli.loads", fail)
+            store.read("k", TARGET)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"reason": "x" * 2001}, "reason"),
+        ({"benchmark": "x" * 2001}, "benchmark"),
+        ({"code": {f"{'f' * 19_000}{n}": make_artifact().code["k"] for n in range(60)}}, "1048576 are read back"),
+    ],
+)
+def test_what_could_not_be_read_back_is_not_written(store, changes, told):
+    before = snapshot(store.root)
+    with pytest.raises(StoreError, match=told):
+        store.write("k", store.read("k", TARGET).model_copy(update=changes), controls=[CONTROLS], samples=())
+    assert snapshot(store.root) == before
 
 
 def test_every_truncation_is_refused(store):
@@ -154,9 +210,7 @@ def test_controls_and_samples_that_were_changed_are_refused(store, attack, suffi
     (path,) = (store.root / "k").glob(f"*{suffix}")
     FILE_ATTACKS[attack](path)
     with pytest.raises(StoreError, match=path.name):
-        store.read_controls("k", artifact) if suffix == ".acf" else store.read_samples(
-            "k", artifact, artifact.claims[0]
-        )
+        store.read_controls("k", artifact) if suffix == ".acf" else list(store.read_samples("k", artifact))
 
 
 def test_a_linked_directory_is_not_followed_for_reading_or_writing(store, tmp_path):
@@ -181,6 +235,88 @@ def test_strays_are_told_and_kept(store):
     (store.root / "k" / "notes.txt").write_text("mine")
     (store.root / "file").write_text("mine")
     assert {health.path.name for health in store.health()} == {"notes.txt", "file"}
+
+
+def test_a_samples_file_is_parsed_once_for_all_its_claims_and_one_file_is_held_at_a_time(tmp_path, monkeypatch):
+    store = Store(tmp_path / "acf")
+    claims = tuple(measured(device) for device in ("one", "two", "three"))
+    store.write(
+        "k", make_artifact(claims=claims[:2]), controls=[CONTROLS], samples=[*make_rows("one"), *make_rows("two")]
+    )
+    store.write(
+        "k",
+        make_artifact(claims=(*store.read("k", TARGET).claims, claims[2])),
+        controls=[CONTROLS],
+        samples=make_rows("three"),
+    )
+    events = []
+    decode = store_module.decode_samples
+    monkeypatch.setattr(
+        store_module, "decode_samples", lambda data, where: events.append("parsed") or decode(data, where)
+    )
+    for claim, rows in store.read_samples("k", store.read("k", TARGET)):
+        assert rows == make_rows(claim.device)
+        events.append(claim.device)
+    assert events == ["parsed", "one", "two", "parsed", "three"]
+    events.clear()
+    assert store.health(hold=lambda claim, _: events.append(claim.device)) == []
+    assert events == ["parsed", "one", "two", "parsed", "three"]
+
+
+def test_parsing_samples_takes_little_memory_beyond_the_file():
+    rows = [row for row in make_rows() for _ in range(2000)]
+    data = encode_samples(rows)
+    tracemalloc.start()
+    try:
+        samples = decode_samples(data, "x.csv")
+        held, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(samples.rows(("cpu", "w", "runtime"))) == len(rows)
+    assert held < 24 * len(rows) + 2_000_000 and peak < 40 * len(rows) + 2 * len(data)
+
+
+SAMPLE = "cpu,w,runtime,0,0,0,tuned,0,1.0,0\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("0,0,0,tuned", "1000,0,0,tuned"),
+        ("0,0,0,tuned", "0,4,0,tuned"),
+        ("0,0,0,tuned", "0,0,4,tuned"),
+        ("tuned,0", "tuned,10000"),
+        ("tuned,0", "tuned,-1"),
+        ("tuned,0", "tuned, 1"),
+        ("tuned,0", "tuned," + "9" * 5000),
+        ("1.0", "1e31"),
+        ("1.0", "nan"),
+        ("1.0", "inf"),
+        ("1.0,0", "1.0,2"),
+        ("1.0,0", "1.0"),
+        ("tuned", "other"),
+        ("cpu,", "cpu,,"),
+        ('cpu,', '"cpu,'),
+        ("cpu,", "\0,"),
+        ("cpu,", "\udcff,"),
+    ],
+)  # fmt: skip
+def test_a_sample_out_of_all_bounds_names_its_line(old, new):
+    assert old in SAMPLE
+    text = ",".join(HEADER) + "\n" + SAMPLE + SAMPLE.replace(old, new, 1)
+    if new == "\0,":
+        decode_samples(text.encode(), "x.csv")  # a text like any other
+        return
+    with pytest.raises(StoreError, match=r"x\.csv line 3 is not a sample"):
+        decode_samples(text.encode("utf-8", "surrogateescape"), "x.csv")
+
+
+def test_more_samples_or_claims_than_there_can_be_are_refused():
+    header = ",".join(HEADER) + "\n"
+    with pytest.raises(StoreError, match="more than 200000 samples"):
+        decode_samples((header + SAMPLE * 200_001).encode(), "x.csv")
+    with pytest.raises(StoreError, match="line 1002 is not a sample: more than 1000 devices"):
+        decode_samples((header + "".join(f"cpu{n}{SAMPLE[3:]}" for n in range(1001))).encode(), "x.csv")
 
 
 @pytest.mark.parametrize(
