@@ -99,7 +99,7 @@ class CubinKernel:
             raise TypeError(f"{self._name} takes {self.parameters} parameters, and {len(args)} are given")
         if shared_bytes > self._most_shared_bytes:
             self._allow(shared_bytes)
-        config = self._core.LaunchConfig(grid=_sizes(grid), block=_sizes(block), shmem_size=shared_bytes)
+        config = self._core.LaunchConfig(grid=sizes(grid), block=sizes(block), shmem_size=shared_bytes)
         stream = current_stream(self._core)
         self._core.launch(stream, config, self._kernel, *(_parameter(self._name, arg) for arg in args))
 
@@ -113,7 +113,8 @@ class CubinKernel:
         self._most_shared_bytes = shared_bytes
 
 
-def _sizes(extent: Extent) -> tuple[int, ...]:
+def sizes(extent: Extent) -> tuple[int, ...]:
+    """``extent`` as up to three numbers."""
     if isinstance(extent, Iterable):
         return tuple(index(size) for size in extent)
     return (index(extent),)

@@ -18,8 +18,9 @@ class Triton:
     Args:
         kernel: ``"file.py::function"``, the file relative to the test file.
         signature: argument → type as Triton's ahead-of-time compiler spells it: ``"*fp32"``, ``"i32"``, and
-            ``"*fp32:16"`` for a pointer or an integer that is divisible by 16, as the JIT would specialise it.
-        arch: the architecture, e.g. ``"sm_90a"``.
+            ``"*fp32:16"`` for a pointer or an integer that is divisible by 16 and ``"i32:1"`` for an integer that is 1,
+            such as a unit stride, of which the JIT makes a constant.
+        arch: the architecture, e.g. ``"sm_90a"``, which ``"sm_90"`` means too: it is what Triton compiles for.
         constexprs: the kernel's ``tl.constexpr`` arguments in the baseline; each of them can be a knob.
         num_warps: of the baseline; a knob of this name replaces it. So for ``num_stages``.
         num_stages: see ``num_warps``.

@@ -11,6 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+_LAUNCHED_BY = (
+    "name", "shared", "num_warps", "num_ctas", "global_scratch_size", "global_scratch_align", "profile_scratch_size"
+)  # fmt: skip
+
 
 def main() -> int:
     """Write ``kernel.ptx``, ``kernel.cubin`` and ``kernel.json`` into the job's directory."""
@@ -21,14 +25,58 @@ def main() -> int:
         compiled = _compile(job)
     except Exception as error:  # Triton's own errors: the parent makes a sentence of the last line
         text = " ".join(str(error).split())
-        print(f"error: {type(error).__name__}: {text[:1500]}", file=sys.stderr)
+        print(f"error: {type(error).__name__}: {text[-1500:]}", file=sys.stderr)  # the reason stands behind the source
         return 1
     (out_dir / "kernel.ptx").write_text(compiled.asm["ptx"], encoding="utf-8")
     (out_dir / "kernel.cubin").write_bytes(compiled.asm["cubin"])
-    metadata = compiled.metadata
-    described = {name: getattr(metadata, name, None) for name in ("name", "shared", "num_warps", "num_ctas")}
-    (out_dir / "kernel.json").write_text(json.dumps(described), encoding="utf-8")
+    described = {name: getattr(compiled.metadata, name, None) for name in _LAUNCHED_BY}
+    (out_dir / "kernel.json").write_text(json.dumps(described | {"arguments": job["signature"]}), encoding="utf-8")
     return 0
+
+
+def specialised(function: Any, kinds: dict[str, str], constexprs: dict[str, Any]) -> dict[str, Any]:
+    """What Triton's JIT would compile ``function`` for: the arguments of its ``ASTSource``.
+
+    Args:
+        kinds: argument → type, with ``:16`` where it is divisible by 16 and ``:1`` where it is 1.
+        constexprs: argument → value.
+
+    Raises:
+        ValueError: an argument is missing, is none of the kernel's, or is one that the JIT does not specialise so.
+    """
+    names = list(function.arg_names)
+    if unknown := sorted((kinds.keys() | constexprs.keys()) - set(names)):
+        raise ValueError(f"{function.__name__} has no argument {unknown[0]!r}; its arguments: {', '.join(names)}")
+    signature: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    attributes = {}
+    for number, parameter in enumerate(function.params):
+        name = parameter.name
+        if name not in kinds | constexprs:
+            raise ValueError(f"the argument {name!r} of {function.__name__} is in neither signature nor constexprs")
+        kind, _, hint = kinds.get(name, "constexpr").partition(":")
+        _expect_as_the_jit(parameter, kind, hint)
+        is_constant = kind == "constexpr" or hint == "1"  # as the JIT makes of an integer that is 1
+        signature[name] = "constexpr" if is_constant else kind
+        if is_constant:
+            values[name] = constexprs.get(name, 1)
+        elif hint:
+            attributes[(number,)] = [["tt.divisibility", int(hint)]]
+    return {"signature": signature, "constexprs": values, "attrs": attributes}
+
+
+def _expect_as_the_jit(parameter: Any, kind: str, hint: str) -> None:
+    """Raise ValueError where the JIT would compile for another ``parameter``, whatever is launched."""
+    name, annotated = parameter.name, parameter.annotation_type
+    if kind != "constexpr" and parameter.is_constexpr:
+        raise ValueError(f"the argument {name!r} is a tl.constexpr: name it in constexprs")
+    if kind != "constexpr" and annotated and kind != annotated:
+        raise ValueError(f"the kernel annotates {name!r} as {annotated}, and the signature says {kind}")
+    if parameter.is_const and not kind.startswith("*k"):
+        raise ValueError(f"the kernel annotates {name!r} as constant: write '*k{kind.removeprefix('*')}'")
+    never = parameter.do_not_specialize or (hint == "1" and annotated)
+    if hint and (never or (hint == "16" and parameter.do_not_specialize_on_alignment)):
+        raise ValueError(f"the JIT does not specialise {name!r}, as the kernel is declared: write {kind!r}")
 
 
 def _compile(job: dict[str, Any]) -> Any:
@@ -37,18 +85,9 @@ def _compile(job: dict[str, Any]) -> Any:
     from triton.compiler import ASTSource
 
     function = _function(Path(job["file"]), job["function"])
-    signature, attributes = {}, {}
-    for name in function.arg_names:
-        if name in job["constexprs"]:
-            signature[name] = "constexpr"
-            continue
-        if name not in job["signature"]:
-            raise ValueError(f"the argument {name!r} of {job['function']} is in neither signature nor constexprs")
-        kind, _, divisor = job["signature"][name].partition(":")
-        signature[name] = kind
-        if divisor:
-            attributes[(function.arg_names.index(name),)] = [["tt.divisibility", int(divisor)]]
-    source = ASTSource(fn=function, signature=signature, constexprs=job["constexprs"], attrs=attributes)
+    source = ASTSource(fn=function, **specialised(function, job["signature"], job["constexprs"]))
+    # Launched in the kernel's order, whatever the order of the marker's.
+    job["signature"] = {name: job["signature"][name] for name in function.arg_names if name in job["signature"]}
     target = GPUTarget("cuda", job["capability"], 32)
     options = {name: job[name] for name in ("num_warps", "num_stages")}
     if job["ptx_options"]:

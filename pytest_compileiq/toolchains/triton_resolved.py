@@ -31,11 +31,12 @@ from pytest_compileiq.toolchains.triton import Triton
 _INSTALL = "pip install 'pytest-compileiq[triton]'"
 _LAUNCH_KNOBS = ("num_warps", "num_stages")
 _TYPE = re.compile(r"\*?(?:k)?(?:[ui]\d{1,2}|i1|fp\d{1,2}[a-z0-9]*|bf16|f\d{2})(?::(?:16|1))?")
+_HINTED = re.compile(r"[^:]*|\*.*:16|[ui](?!1:)\d+:(?:16|1)")
 
 
 def resolve(triton: Triton, place: Place) -> TritonResolved:
     """What ``pytest_compileiq.toolchains.triton.Triton.resolve`` promises."""
-    arch = check_architecture(triton.arch, "Triton")
+    arch = _architecture(triton)
     file, function = _kernel(triton, place)
     _check_arguments(triton)
     try:
@@ -196,6 +197,22 @@ class TritonResolved(PtxasBacked):
             raise BuildError(message, kind="compile", log=log)
 
 
+def _architecture(triton: Triton) -> str:
+    """What Triton compiles for where it is asked for ``triton.arch``: from sm_90 on, the architecture's own features.
+
+    Raises:
+        MarkerError: that is another family than was asked for.
+    """
+    arch = check_architecture(triton.arch, "Triton")
+    major, minor = capability(arch)
+    made = f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+    if arch.removesuffix("a") != made.removesuffix("a"):
+        raise MarkerError(
+            f"Triton(arch={arch!r}): Triton compiles for {made} where it is asked for that: name {made!r}"
+        )
+    return made
+
+
 def _kernel(triton: Triton, place: Place) -> tuple[str, str]:
     file, separator, function = str(triton.kernel).partition("::")
     if not separator or not function.isidentifier():
@@ -209,6 +226,11 @@ def _check_arguments(triton: Triton) -> None:
     for name, kind in dict(triton.signature).items():
         if not isinstance(kind, str) or not _TYPE.fullmatch(kind):
             raise MarkerError(f"Triton(signature=…): {name} = {kind!r}: expected a type such as '*fp32:16' or 'i32'")
+        if not _HINTED.fullmatch(kind):
+            raise MarkerError(
+                f"Triton(signature=…): {name} = {kind!r}: ':16' is for pointers and integers that are divisible by 16, "
+                "':1' for integers that are 1"
+            )
     for name, value in dict(triton.constexprs).items():
         if not isinstance(value, bool | int | float | str):
             raise MarkerError(f"Triton(constexprs=…): {name} = {value!r}: expected a bool, a number or a string")
@@ -227,4 +249,7 @@ def _last_error(output: str) -> str:
     if crash := re.search(r"`ptxas` failed with error code -(\d+)", output):
         return f"ptxas was killed by signal {crash[1]}"
     lines = [line.strip() for line in output.splitlines() if line.startswith("error: ")]
-    return lines[-1].removeprefix("error: ")[:500] if lines else "it printed no error"
+    if not lines:
+        return "it printed no error"
+    kind, _, reason = lines[-1].removeprefix("error: ").partition(": ")
+    return f"{kind}: {reason if len(reason) <= 500 else f'…{reason[-500:]}'}"

@@ -156,25 +156,80 @@ def test_more_shared_memory_than_the_device_has_names_the_cuda_error(kernels, ca
 def triton(cubin, tmp_path):
     """A kernel as Triton leaves it: the cubin, and its launch parameters beside it."""
 
-    def described(num_ctas: int) -> TritonKernel:
+    def described(name: str = "padded", arguments: dict[str, str] | None = None, **changed: int) -> TritonKernel:
         shutil.copy(cubin, tmp_path / "kernel.cubin")
-        description = {"name": "padded", "num_warps": 4, "shared": 65_536, "num_ctas": num_ctas}
-        (tmp_path / "kernel.json").write_text(json.dumps(description))
+        description = {
+            "name": name, "num_warps": 4, "shared": 65_536, "num_ctas": 1, "arguments": arguments or {"x": "*fp32"},
+            "global_scratch_size": 0, "global_scratch_align": 1, "profile_scratch_size": 0,
+        }  # fmt: skip
+        (tmp_path / "kernel.json").write_text(json.dumps(description | changed))
         return TritonKernel(tmp_path / "kernel.cubin", set())
 
     return described
 
 
 def test_a_triton_kernel_gets_its_threads_its_shared_memory_and_its_scratch_pointers(triton, calls):
-    triton(num_ctas=1)((7, 2), 0x700)
+    triton()((7, 2), 0x700)
 
     launched = "cuLaunchKernelEx padded grid 7,2,1 block 128,1,1 shared 65536 on legacy"
     assert calls()[-1] == f"{launched}: {address_bytes(0x700)} {address_bytes(0)} {address_bytes(0)}"
 
 
-def test_a_triton_kernel_in_clusters_is_not_launched(triton):
-    with pytest.raises(BodyError, match=r"padded runs in clusters of 2: launch it by Triton's JIT"):
-        triton(num_ctas=2)
+def scratch_address(call: str) -> int:
+    (address,) = struct.unpack("<Q", bytes.fromhex(call.rpartition(": ")[2].split()[1]))
+    return address
+
+
+def test_a_triton_kernel_gets_scratch_memory_for_every_program_and_keeps_it(triton, calls):
+    kernel = triton(global_scratch_size=96, global_scratch_align=128)
+    kernel((7, 2), 0x700)
+    kernel((7, 2), 0x700)
+    kernel(3, 0x700)
+
+    asked = calls()
+    assert [one for one in asked if "Alloc" in one] == [
+        f"cuMemAllocFromPoolAsync {14 * 96 + 128} bytes on legacy",
+        f"cuMemAllocFromPoolAsync {3 * 96 + 128} bytes on legacy",
+    ]
+    addresses = [scratch_address(one) for one in asked if "Launch" in one]
+    assert addresses[0] == addresses[1] != addresses[2]
+    assert all(address and address % 128 == 0 for address in addresses)
+
+
+def test_a_triton_kernel_takes_the_arguments_of_its_signature_no_more_and_no_less(triton, calls):
+    kernel = triton(arguments={"x": "*fp32", "scratch": "*fp32"})
+    for given in ((), (1,), (1, 2, 3)):
+        with pytest.raises(TypeError, match=rf"padded takes 2 arguments \(x, scratch\), and {len(given)} are given"):
+            kernel(1, *given)
+    assert not [one for one in calls() if "Launch" in one]
+    with pytest.raises(BodyError, match=r"padded has 3 parameters for 4 arguments, .*: launch it by Triton's JIT"):
+        triton(arguments=dict.fromkeys("abcd", "i32"))(1, 1, 1, 1, 1)
+    with pytest.raises(BodyError, match=r"scale has 1 parameters for 1 arguments"):
+        triton("scale", global_scratch_size=8)(1, 0x700)
+
+
+def test_an_argument_that_is_1_is_given_and_is_no_parameter(triton, calls):
+    kernel = triton(arguments={"stride": "i32:1", "x": "*fp32:16", "n": "i32:16"})
+    kernel(1, np.int32(1), 0x700, ctypes.c_int64(32))
+
+    assert calls()[-1].endswith(f": {address_bytes(0x700)} {address_bytes(32)} {address_bytes(0)}")
+    with pytest.raises(TypeError, match=r"padded: stride is 'i32:1' in the signature, and 2 is given"):
+        kernel(1, 2, 0x700, 32)
+    with pytest.raises(TypeError, match=r"padded: n is 'i32:16' in the signature, and 17 is given"):
+        kernel(1, 1, 0x700, 17)
+    assert not [one for one in calls() if "Launch" in one]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"num_ctas": 2}, r"padded runs in clusters of 2: launch it by Triton's JIT"),
+        ({"profile_scratch_size": 64}, r"padded is instrumented and writes a profile: launch it by Triton's JIT"),
+    ],
+)
+def test_a_triton_kernel_in_clusters_or_with_a_profile_is_not_launched(triton, changed, said):
+    with pytest.raises(BodyError, match=said):
+        triton(**changed)
 
 
 @pytest.mark.parametrize("host", [np.arange(12.0).reshape(3, 4).T, np.float32(3), np.zeros((0, 4)), [1, 2, 3]])

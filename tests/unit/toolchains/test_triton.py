@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -28,7 +30,37 @@ def scale(out, x, n, BLOCK: tl.constexpr):
     tl.store(out + at, twice(tl.load(x + at, mask=at < n)), mask=at < n)
 
 plain = 3
-"""
+
+@triton.jit
+def strided(out, x, stride, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at * stride, mask=at < n), mask=at < n)
+
+@triton.jit
+def unit(out, x, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n), mask=at < n)
+
+@triton.jit
+def annotated(out, x: tl.const, n: tl.int32, BLOCK: tl.constexpr):
+    tl.store(out, tl.load(x) + n)
+
+@triton.jit(do_not_specialize=["n"], do_not_specialize_on_alignment=["m"])
+def plain_numbers(out, n, m, BLOCK: tl.constexpr):
+    tl.store(out, n + m)
+
+@triton.jit
+def tile(out, x, rows, columns, BLOCK: tl.constexpr):
+    given = tl.make_tensor_descriptor(x, [rows, columns], [columns, 1], [BLOCK, BLOCK])
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at[:, None] * BLOCK + at[None, :], given.load([0, 0]))
+
+@triton.jit
+def wrong(out, BLOCK: tl.constexpr):
+    # %s
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at, at + undefined)
+""" % ("a long way down, " * 300)
 HELPERS = """\
 import triton
 
@@ -83,6 +115,132 @@ def test_launch_parameters_and_constexprs_are_knobs(project, tmp_path):
         triton.parse("options", b"num_warps=4\n", {"num_warps": 8})
 
 
+def test_an_integer_that_is_1_is_a_constant_of_the_code_as_the_jit_makes_it(project, tmp_path):
+    def metrics(kernel: str, **stride: str) -> dict[str, int]:
+        signature = {"out": "*fp32:16", "x": "*fp32:16", **stride, "n": "i32"}
+        built = resolved(project, f"k.py::{kernel}", signature=signature)
+        return built.build(None, tmp_path / f"{kernel}-{len(stride)}-{stride}", timeout_s=ENOUGH_S).metrics
+
+    by_one = metrics("strided", stride="i32:1")
+    assert by_one == metrics("unit")
+    assert by_one["instructions"] < metrics("strided", stride="i32")["instructions"]
+
+
+JIT = """
+import importlib.util, json, sys
+sys.path.insert(0, "kernels")
+import k
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, make_backend
+from triton.runtime.jit import create_function_from_signature
+from pytest_compileiq.toolchains.triton_host import specialised
+
+class Tensor:
+    def __init__(self, address):
+        self.dtype, self.address = "fp32", address
+    def data_ptr(self):
+        return self.address
+
+backend = make_backend(GPUTarget("cuda", 90, 32))
+for name, arguments, kinds in (
+    ("strided", (16, 8, 1, 17), ("*fp32:16", "*fp32", "i32:1", "i32")),
+    ("strided", (16, 16, 1, 1), ("*fp32:16", "*fp32:16", "i32:1", "i32:1")),
+    ("strided", (16, 16, 16, 1 << 40), ("*fp32:16", "*fp32:16", "i32:16", "i64:16")),
+    ("annotated", (16, 16, 1), ("*fp32:16", "*kfp32:16", "i32")),
+    ("annotated", (16, 16, 32), ("*fp32:16", "*kfp32:16", "i32:16")),
+    ("plain_numbers", (16, 1, 16), ("*fp32:16", "i32", "i32")),
+    ("plain_numbers", (16, 16, 1), ("*fp32:16", "i32", "i32:1")),
+):
+    kernel = getattr(k, name)
+    pointers = [kind.startswith("*") for kind in kinds]
+    given = [Tensor(value) if is_pointer else value for value, is_pointer in zip(arguments, pointers)]
+    bound, found, _ = create_function_from_signature(kernel.signature, kernel.params, backend)(*given, BLOCK=64)
+    options = {"num_warps": 4, "debug": False, "instrumentation_mode": ""}
+    _, signature, constexprs, attributes = kernel._pack_args(backend, options, bound, found, {})
+    theirs = ASTSource(fn=kernel, signature=signature, constexprs=constexprs, attrs=attributes)
+    names = [parameter.name for parameter in kernel.params][:-1]
+    ours = ASTSource(fn=kernel, **specialised(kernel, dict(zip(names, kinds)), {"BLOCK": 64}))
+    shown = [
+        (one.signature, one.constants, {key: value for key, value in one.attrs.items() if value})
+        for one in (theirs, ours)
+    ]
+    print(json.dumps([name, str(shown[0]), str(shown[1])]))
+"""
+
+
+def test_every_specialisation_is_the_jit_s_own(project):
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", JIT], cwd=project, capture_output=True, text=True, check=True
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(lines) == 7
+    for name, jit, ours in lines:
+        assert ours == jit, name
+
+
+@pytest.mark.parametrize(
+    ("kernel", "signature", "said"),
+    [
+        (
+            "strided",
+            {"out": "*fp32", "x": "*fp32", "sride": "i32:1"},
+            "strided has no argument 'sride'; its arguments: out, x, stride, n, BLOCK",
+        ),
+        ("annotated", {"out": "*fp32", "x": "*kfp32", "n": "i64"}, "annotates 'n' as i32, and the signature says i64"),
+        (
+            "annotated",
+            {"out": "*fp32", "x": "*kfp32", "n": "i32:1"},
+            "the JIT does not specialise 'n', as the kernel is declared: write 'i32'",
+        ),
+        ("annotated", {"out": "*fp32", "x": "*fp32", "n": "i32"}, r"annotates 'x' as constant: write '\*kfp32'"),
+        ("plain_numbers", {"out": "*fp32", "n": "i32:16", "m": "i32"}, "the JIT does not specialise 'n'"),
+        ("plain_numbers", {"out": "*fp32", "n": "i32", "m": "i32:16"}, "the JIT does not specialise 'm'"),
+    ],
+)
+def test_what_the_jit_would_never_compile_is_refused_in_one_sentence(project, tmp_path, kernel, signature, said):
+    with pytest.raises(BuildError, match=said):
+        resolved(project, f"k.py::{kernel}", signature=signature).build(None, tmp_path / "out", timeout_s=ENOUGH_S)
+
+
+def test_a_constexpr_is_named_in_constexprs_and_an_unknown_one_names_the_kernel_s(project, tmp_path):
+    with pytest.raises(BuildError, match=r"scale has no argument 'BLOKC'; its arguments: out, x, n, BLOCK"):
+        resolved(project, constexprs={"BLOKC": 512}).build(None, tmp_path / "one", timeout_s=ENOUGH_S)
+    with pytest.raises(BuildError, match=r"the argument 'BLOCK' is a tl\.constexpr: name it in constexprs"):
+        resolved(project, signature={**SIGNATURE, "BLOCK": "i32"}, constexprs={}).build(
+            None, tmp_path / "two", timeout_s=ENOUGH_S
+        )
+
+
+def test_the_scratch_memory_that_a_kernel_wants_is_recorded_with_its_arguments_in_its_own_order(project, tmp_path):
+    signature = {"columns": "i32:16", "rows": "i32", "x": "*fp16:16", "out": "*fp16:16"}
+    triton = resolved(project, "k.py::tile", signature=signature, constexprs={"BLOCK": 64})
+    built = triton.build(None, tmp_path / "out", timeout_s=ENOUGH_S)
+    described = json.loads(built.path.with_name("kernel.json").read_text())
+    assert described["global_scratch_size"] >= 128
+    assert described["global_scratch_align"] == 128
+    assert described["profile_scratch_size"] == 0
+    assert list(described["arguments"].items()) == [
+        ("out", "*fp16:16"), ("x", "*fp16:16"), ("rows", "i32"), ("columns", "i32:16")
+    ]  # fmt: skip
+
+
+def test_triton_s_own_reason_stands_last_and_is_kept(project, tmp_path):
+    triton = resolved(project, "k.py::wrong", signature={"out": "*fp32"})
+    with pytest.raises(BuildError, match=r"CompilationError: …[^\n]*undefined is not defined"):
+        triton.build(None, tmp_path / "out", timeout_s=ENOUGH_S)
+
+
+def test_an_architecture_is_the_one_that_triton_compiles_for(project, tmp_path):
+    plain, own = resolved(project, arch="sm_90"), resolved(project, arch="sm_90a")
+    assert plain.compiler == own.compiler
+    assert plain.target == own.target
+    assert plain.build(None, tmp_path / "out", timeout_s=ENOUGH_S).metrics["registers"] > 0
+    assert resolved(project, arch="sm_80").architecture == "sm_80"
+    with pytest.raises(MarkerError, match=r"Triton compiles for sm_100a where it is asked for that: name 'sm_100a'"):
+        resolved(project, arch="sm_100f")
+
+
 def test_ptxas_options_reach_the_assembler_as_the_note_in_the_cubin_shows(project, tmp_path):
     triton = resolved(project)
     built = triton.build(triton.render(Candidate({"--maxrregcount=": 64})), tmp_path / "out", timeout_s=ENOUGH_S)
@@ -120,6 +278,9 @@ def test_a_cubin_that_another_assembler_made_is_refused(project, tmp_path, monke
         ({"kernel": "k.py"}, r"expected 'file\.py::function'"),
         ({"kernel": "none.py::scale"}, "no such file"),
         ({"signature": {"out": "float*"}}, r"expected a type such as '\*fp32:16'"),
+        ({"signature": {"out": "*fp32:1"}}, "':1' for integers that are 1"),
+        ({"signature": {"out": "fp32:16"}}, "':16' is for pointers and integers"),
+        ({"signature": {"out": "i1:1"}}, "':1' for integers that are 1"),
         ({"constexprs": {"BLOCK": [1]}}, "expected a bool, a number or a string"),
         ({"constexprs": {"num_warps": 1}}, "named twice"),
         ({"num_warps": 0}, "expected a positive integer"),
