@@ -13,12 +13,13 @@ from pathlib import Path
 
 from pytest_compileiq import __version__
 from pytest_compileiq.errors import EnvironmentFault
-from pytest_compileiq.space import SEARCH_SPACES_TAG
+from pytest_compileiq.space import SEARCH_SPACES_OF, SEARCH_SPACES_TAG
 from pytest_compileiq.timing.registry import find_device
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc_compiler import find_compiler
-from pytest_compileiq.toolchains.cuda_tools import CONTROLS_SINCE, INSTALL, installed
+from pytest_compileiq.toolchains.cuda_tools import CONTROLS_SINCE, INSTALL, installed, pinned
 
+_SPACES = "CompileIQ's search spaces"
 _EXTRAS = {
     "cuda-core": "cuda",
     "cuda-bindings": "cuda",
@@ -93,17 +94,29 @@ def _cuda_compilers() -> Iterator[Finding]:
 
 
 def _search_spaces() -> Finding:
-    name = "CompileIQ's search spaces"
     directory = os.environ.get("CIQ_SEARCH_SPACES_DIR")
     if not directory:
-        return Finding("spaces", name, f"fetched when first needed, release {SEARCH_SPACES_TAG}")
+        return _for_this_ptxas(f"fetched when first needed, release {SEARCH_SPACES_TAG}")
     try:
         manifest = json.loads((Path(directory) / "manifest.json").read_text(encoding="utf-8"))
         held = ", ".join(f"{one['compiler']} {one['compiler_version']} {one['variant']}" for one in manifest["entries"])
-        return Finding("spaces", name, f"{held} in {directory}")
+        return _for_this_ptxas(f"{held} in {directory}")
     except (OSError, ValueError, KeyError, TypeError):
         remedy = f"put manifest.json and the files of the release {SEARCH_SPACES_TAG} there, or unset the variable"
-        return Finding("spaces", name, f"CIQ_SEARCH_SPACES_DIR={directory} holds no manifest that can be read", remedy)
+        found = f"CIQ_SEARCH_SPACES_DIR={directory} holds no manifest that can be read"
+        return Finding("spaces", _SPACES, found, remedy)
+
+
+def _for_this_ptxas(found: str) -> Finding:
+    """A space's draws are refused beyond the minor version that it is for."""
+    try:
+        tool = next(installed("ptxas"), None)
+    except EnvironmentFault:
+        tool = None  # which the compilers' own lines say
+    if tool is None or tool.line == f"ptxas{SEARCH_SPACES_OF}":
+        return Finding("spaces", _SPACES, found)
+    found = f"{found}; they are for {SEARCH_SPACES_OF}, and ptxas is {tool.version}"
+    return Finding("spaces", _SPACES, found, pinned(SEARCH_SPACES_OF))
 
 
 def _devices() -> Iterator[Finding]:
@@ -129,7 +142,7 @@ def _what_works(found: list[Finding]) -> Iterator[Finding]:
         "Cc": ("gcc",),
         "Ptxas and Nvcc, public options": ("ptxas", "nvcc"),
         "ACFs: replay in CI without a GPU": ("ptxas",),
-        "ACFs: search with CompileIQ": ("ptxas", "compileiq"),
+        "ACFs: search with CompileIQ": ("ptxas", "compileiq", _SPACES),
         "Triton kernels, ahead of time": ("triton", "ptxas"),
         "GPU timing and launches": ("GPU", "cuda-core", "cuda-bindings", "nvidia-ml-py"),
     }

@@ -57,9 +57,8 @@ class Integrity:
                 f"run: pytest --tune {subject.nodeid}",
             )
         if choice.kind == "other-compiler":
-            raise Stop(
-                "STALE", choice.message + self._refusal(choice.artifact_target), f"run: pytest --tune {subject.nodeid}"
-            )
+            remedy = subject.why_no_search() or f"run: pytest --tune {subject.nodeid}"
+            raise Stop("STALE", choice.message + self._refusal(choice.artifact_target), remedy)
         if choice.kind == "other-architecture":
             raise self._other_architecture(choice)
         artifact = self._read(subject.resolved.target)

@@ -12,10 +12,23 @@ import pytest
 
 from pytest_compileiq.config import Budget, parse_budget
 from pytest_compileiq.errors import MarkerError
-from pytest_compileiq.model import CLOCKED, TAILS, Objective, Thresholds, Workload
+from pytest_compileiq.model import (
+    CLOCKED,
+    EXACT_OBJECTIVES,
+    TAILS,
+    TIMED_OBJECTIVES,
+    Objective,
+    Thresholds,
+    Workload,
+)
 from pytest_compileiq.toolchains.base import Toolchain
 
+METRICS = (
+    f"a build has {', '.join(sorted(EXACT_OBJECTIVES))}; {', '.join(sorted(TIMED_OBJECTIVES))} are timed; "
+    "any other metric is one that the body records"
+)
 _MOST_OBJECTIVES = 4
+_ALL_BUT_EQUAL = 0.85  # difflib's ratio
 _ARGUMENTS = (
     "name", "space", "workloads", "objectives", "engine", "engine_options", "budget", "seed",
     "timeout_s", "min_speedup", "min_effect", "alpha", "max_regression",
@@ -105,6 +118,16 @@ def _check_metric(metric: object) -> None:
             f"minimize({measured!r}, at={tail!r}): expected p50, p95 or p99 of {' or '.join(sorted(CLOCKED))}; "
             "a quantile of your own is a metric to record"
         )
+    if measured not in EXACT_OBJECTIVES | TIMED_OBJECTIVES:
+        _check_spelling(measured)
+
+
+def _check_spelling(recorded: str) -> None:
+    """A name of the body's own is any, but one that is all but a metric's was meant to be that."""
+    from difflib import get_close_matches  # for a name that is none of ours alone
+
+    if meant := get_close_matches(recorded, EXACT_OBJECTIVES | TIMED_OBJECTIVES, cutoff=_ALL_BUT_EQUAL):
+        raise MarkerError(f"objective {recorded!r} is no metric (did you mean {meant[0]!r}?): {METRICS}")
 
 
 def _name(given: object, item_name: str) -> str:

@@ -28,6 +28,8 @@ Point = tuple[int, ...]
 OFF = -1
 GROUP_PROBABILITY = 0.5
 SEARCH_SPACES_TAG = "search-spaces-2026.05.22"
+SEARCH_SPACES_OF = "13.3"  # the one minor version of NVIDIA's compilers that the release is for
+_VARIANTS = {"ptxas": ("default", "att"), "nvcc": ("default",)}  # of the release
 _MAX_VALUES = 100_000
 
 
@@ -136,19 +138,28 @@ class OpaqueSpace:
         """The compiler's line that takes its draws, e.g. ``ptxas13.3``."""
         return self.compiler + self.version
 
+    def why_not(self) -> str | None:
+        """Why the pinned release has no such space; None where it has, and of another release, which nobody knows."""
+        variants = _VARIANTS[self.compiler]
+        if self.tag != SEARCH_SPACES_TAG or (self.version == SEARCH_SPACES_OF and self.variant in variants):
+            return None
+        there = " and ".join(repr(variant) for variant in variants)
+        what = f"{self.compiler} {self.version} space {self.variant!r}"
+        return f"CompileIQ's release {self.tag} has no {what}: of {self.compiler} it has {SEARCH_SPACES_OF}, {there}"
+
     def __str__(self) -> str:
         return f"CompileIQ's {self.compiler} {self.version} space {self.variant!r} ({self.tag})"
 
 
 def PtxasSearchSpace(  # noqa: N802 - CompileIQ's name
-    version: str = "13.3", variant: str = "default", tag: str = SEARCH_SPACES_TAG
+    version: str = SEARCH_SPACES_OF, variant: str = "default", tag: str = SEARCH_SPACES_TAG
 ) -> OpaqueSpace:
     """CompileIQ's space of ptxas controls; ``variant="att"`` is curated for attention kernels."""
     return OpaqueSpace("ptxas", version, variant, tag)
 
 
 def NvccSearchSpace(  # noqa: N802 - CompileIQ's name
-    version: str = "13.3", variant: str = "default", tag: str = SEARCH_SPACES_TAG
+    version: str = SEARCH_SPACES_OF, variant: str = "default", tag: str = SEARCH_SPACES_TAG
 ) -> OpaqueSpace:
     """CompileIQ's space of nvcc controls, which take effect on sm_100 and newer."""
     return OpaqueSpace("nvcc", version, variant, tag)

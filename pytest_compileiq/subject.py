@@ -29,6 +29,7 @@ from pytest_compileiq.space import OpaqueSpace, Space
 from pytest_compileiq.timing.base import Device
 from pytest_compileiq.timing.registry import find_device, why_no_energy
 from pytest_compileiq.toolchains.base import Place, Resolved
+from pytest_compileiq.toolchains.cuda_tools import pinned
 
 
 @dataclass(frozen=True)
@@ -122,12 +123,24 @@ class Subject:
         parts = ["default"] if given is None else given if isinstance(given, list | tuple) else [given]
         space = Space.merge(*(self._space_part(part) for part in parts))
         if space.opaque is not None and space.opaque.line != self.resolved.acf_line:
-            takes = self.resolved.acf_line
+            takes, remedy = self.resolved.acf_line, f"{pinned(space.opaque.version)}, or search space='options'"
             raise MarkerError(
                 f"{self.nodeid}: {space.opaque} is for {space.opaque.line}, and "
-                + (f"this kernel is compiled by {takes}" if takes else f"{self.resolved.compiler.name} takes no ACF")
+                + (
+                    f"this kernel is compiled by {takes}: {remedy}"
+                    if takes
+                    else f"{self.resolved.compiler.name} takes no ACF"
+                )
             )
         return space
+
+    def why_no_search(self) -> str | None:
+        """Why the test's space cannot be searched with the compiler that is here, or None when it can."""
+        try:
+            _ = self.space
+        except MarkerError as error:
+            return str(error)
+        return None
 
     def why_outside(self, controls: ControlsFile | Candidate) -> str | None:
         """Why ``controls`` are not of the test's space, or None when they are."""
@@ -176,6 +189,8 @@ class Subject:
         if part == "options":
             return self._usable(self.resolved.option_space())
         if isinstance(part, OpaqueSpace):
+            if reason := part.why_not():
+                raise MarkerError(f"{self.nodeid}: {reason}")
             return Space((), part)
         if isinstance(part, Mapping):
             return Space.from_mapping(part)

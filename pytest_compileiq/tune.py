@@ -16,7 +16,8 @@ from pytest_compileiq.errors import BuildError
 from pytest_compileiq.finalists import choose_finalists, pareto_front
 from pytest_compileiq.incumbent import Incumbent, find_incumbent, is_healthy, starting_points, was_withdrawn
 from pytest_compileiq.journal import Journal, open_journal
-from pytest_compileiq.model import BuildResult, Candidate, ControlsFile
+from pytest_compileiq.marker import METRICS
+from pytest_compileiq.model import TIMED_OBJECTIVES, BuildResult, Candidate, ControlsFile
 from pytest_compileiq.pool import EvaluationFailed, Pool
 from pytest_compileiq.prove import Proof, Unprovable, prove
 from pytest_compileiq.record import MOST_FRONT_POINTS, Found, make_artifact, provenance_of, search_record, stored_code
@@ -30,6 +31,8 @@ from pytest_compileiq.store import Store
 from pytest_compileiq.subject import Subject
 from pytest_compileiq.timing.sampler import BlockPlan
 from pytest_compileiq.trackers import Trackers, make_tracker
+
+_NO_SPEED = "its speed cannot be measured on this machine"
 
 
 class TuneFailed(Exception):
@@ -148,10 +151,10 @@ def _baseline(subject: Subject, pool: Pool) -> tuple[BuildResult, frozenset[str]
 
     Also the entry functions that this used, and what of the build could not be checked.
     """
-    if subject.resolved.native is not None and subject.needs_device:
-        raise TuneFailed(
-            f"{subject.nodeid}: {subject.resolved.native}, so its speed cannot be measured on this machine"
-        )
+    if subject.needs_device and subject.resolved.native is not None:
+        recorded = [one.metric for one in subject.timed_objectives if one.measured not in TIMED_OBJECTIVES]
+        what = f"nothing can record {recorded[0]!r} ({METRICS})" if recorded else _NO_SPEED
+        raise TuneFailed(f"{subject.nodeid}: {subject.resolved.native}, so {what}")
     try:
         built = subject.builds.get(None)
         unchecked = check_reproducible(subject, built)

@@ -99,6 +99,11 @@ def needs_controls(tool: CudaTool) -> EnvironmentFault:
     return EnvironmentFault(f"an ACF needs {tool.name} {since} or later; found {tool}: {INSTALL}")
 
 
+def pinned(minor_version: str) -> str:
+    """The command that brings ``minor_version`` (``13.3``) of nvcc, ptxas and what they need."""
+    return f"pip install 'pytest-compileiq[cuda]' 'nvidia-cuda-nvcc=={minor_version}.*'"
+
+
 def check_architecture(arch: object, where: str) -> str:
     """``arch``, when it names one architecture such as ``sm_90a``.
 
