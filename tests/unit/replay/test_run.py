@@ -14,7 +14,6 @@ from pytest_compileiq.integrity import Integrity
 from pytest_compileiq.lifecycle import retire
 from pytest_compileiq.pool import EvaluationFailed
 from pytest_compileiq.replay import Replay
-from pytest_compileiq.samples import decode_samples
 from pytest_compileiq.store import Store
 from pytest_compileiq.tune import tune
 
@@ -149,9 +148,7 @@ def test_nothing_is_read_when_checks_are_off(project):
 def test_a_claim_of_another_device_alone_is_replayed_and_with_measure_undecided(project):
     artifact = project.store.read("kernel", FAKE)
     moved = tuple(claim.model_copy(update={"device": "H100"}) for claim in artifact.claims)
-    data = (project.root / "acf" / "kernel" / artifact.claims[0].samples).read_text()
-    device = artifact.claims[0].device
-    rows = [replace(row, device="H100") for row in decode_samples(data.encode(), "samples") if row.device == device]
+    rows = [replace(row, device="H100") for _, taken in project.store.read_samples("kernel", artifact) for row in taken]
     project.store.write("kernel", artifact.model_copy(update={"claims": moved}), controls=[], samples=rows)
     assert project.replay()[0].verdict == "REPLAYED"
     report, _ = project.replay(check="measure", inconclusive="fail")
