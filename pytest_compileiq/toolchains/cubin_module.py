@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from importlib import import_module
 from operator import index
@@ -22,18 +22,20 @@ class CubinModule:
     Args:
         path: the cubin.
         used: the names of kernels taken are added to it, as a build names its entries: without module ids.
+        suffixes: what a build of several architectures appends to them, ``@sm_90a``.
 
     Raises:
         EnvironmentFault: no driver, no visible device (both ``NoDevice``), or no cuda-core.
         BuildError: it is no cubin.
     """
 
-    def __init__(self, path: Path, used: set[str]) -> None:
+    def __init__(self, path: Path, used: set[str], suffixes: Sequence[str] = ("",)) -> None:
         self._core = cuda_core()
         self._gpu = visible_gpu(self._core)
         self._gpu.set_current()
         self._path = path
         self._used = used
+        self._suffixes = tuple(suffixes)
         self._symbols = read_cubin(path).symbols
         self._code = self._core.ObjectCode.from_cubin(path.read_bytes())
         self._kernels: dict[str, CubinKernel] = {}
@@ -56,7 +58,7 @@ class CubinModule:
         if key not in self._kernels:
             kernel = self._code.get_kernel(self._symbols[key])
             self._kernels[key] = CubinKernel(self._core, self._gpu, key, kernel)
-        self._used.add(key)
+        self._used.update(f"{key}{suffix}" for suffix in self._suffixes)
         return self._kernels[key]
 
     def __dir__(self) -> list[str]:

@@ -179,6 +179,8 @@ class NvccResolved:
     def load(self, built: BuildResult, used: set[str]) -> Any:
         """A cubin's kernels by name, a library as ``ctypes.CDLL``, a program's path.
 
+        Of several architectures the kernels are the ones that run here; taken is a kernel in every architecture.
+
         Raises:
             BuildError: the library cannot be loaded here.
         """
@@ -189,7 +191,11 @@ class NvccResolved:
             return load_library(built, set())
         from pytest_compileiq.toolchains.cubin_module import CubinModule  # heavy: the CUDA driver
 
-        return CubinModule(built.path, used)
+        if len(self.architectures) == 1:
+            return CubinModule(built.path, used)
+        here = next((arch for arch in self.architectures if why_not_here(self.clock, arch) is None), None)
+        kept = self._cubin(built.path.parent, here or self.architectures[0])
+        return CubinModule(kept, used, [f"@{arch}" for arch in self.architectures])
 
     def _seed(self) -> list[str]:
         """Without a seed, what nvcc calls the private names of a file with nothing but templates changes each time."""
@@ -215,17 +221,20 @@ class NvccResolved:
     def _code(self, out_dir: Path, made: Path, log: str) -> dict[str, CodeDigest]:
         """Entry → digest, ``kernel@sm_90a`` where there are several architectures; the host's code as one entry."""
         several = len(self.architectures) > 1
-        stem = Path(self.source).stem
         code: dict[str, CodeDigest] = {}
         for arch in self.architectures:
-            # What --keep calls them; a single cubin is the output itself.
-            kept = f"{stem}.{arch.replace('sm_', 'compute_')}.cubin" if several else f"{stem}.cubin"
-            cubin = read_cubin(made if self.output == "cubin" and not several else out_dir / kept)
+            is_output = self.output == "cubin" and not several
+            cubin = read_cubin(made if is_output else self._cubin(out_dir, arch))
             entries = entries_of(cubin, log, arch, self.source)
             code |= {f"{name}@{arch}" if several else name: digest for name, digest in entries.items()}
         if self.output != "cubin":
-            code["host"] = machine_code([out_dir / f"{stem}.o"]).program
+            code["host"] = machine_code([out_dir / f"{Path(self.source).stem}.o"]).program
         return code
+
+    def _cubin(self, out_dir: Path, arch: str) -> Path:
+        """What ``--keep`` calls the cubin for ``arch``, where that is not the output itself."""
+        of_several = f".{arch.replace('sm_', 'compute_')}" if len(self.architectures) > 1 else ""
+        return out_dir / f"{Path(self.source).stem}{of_several}.cubin"
 
 
 def _architectures(nvcc: Nvcc) -> tuple[str, ...]:

@@ -14,9 +14,12 @@ import pytest
 
 from pytest_compileiq.errors import BodyError
 from pytest_compileiq.timing.cuda_context import cuda_core, visible_gpu
+from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cubin_module import CubinModule
 from pytest_compileiq.toolchains.device_array import DeviceArray
+from pytest_compileiq.toolchains.nvcc import Nvcc
 from pytest_compileiq.toolchains.triton_kernel import TritonKernel
+from tests import needs
 
 PRIVATE = "_ZN38_GLOBAL__N__00000000_7_anon_cu__Z2goPf5innerEPf"
 
@@ -51,6 +54,18 @@ def test_a_kernel_private_to_its_file_is_taken_by_its_name_here_and_by_its_name_
     assert module[PRIVATE] is module[here] is getattr(module, here)
     assert used == {PRIVATE}
     assert calls()[-1].startswith(f"cuLaunchKernelEx {here} grid 1,1,1")
+
+
+@needs.nvcc
+def test_of_several_architectures_the_kernel_that_runs_here_is_launched_and_all_of_them_are_taken(tmp_path, calls):
+    (tmp_path / "k.cu").write_text('extern "C" __global__ void set(float *x) { *x = 1; }')
+    nvcc = Nvcc("k.cu", arch=["sm_80", "sm_90a"]).resolve(Place(tmp_path, tmp_path))
+    built = nvcc.build(None, tmp_path / "out", timeout_s=200)
+    used: set[str] = set()
+    nvcc.load(built, used).set(1, 1, 0x700)
+
+    assert used == set(built.code) == {"set@sm_80", "set@sm_90a"}
+    assert calls()[-1].startswith("cuLaunchKernelEx set grid 1,1,1")
 
 
 def test_an_unknown_kernel_names_those_that_exist(cubin):
