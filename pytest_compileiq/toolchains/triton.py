@@ -21,7 +21,8 @@ class Triton:
             ``"*fp32:16"`` for a pointer or an integer that is divisible by 16 and ``"i32:1"`` for an integer that is 1,
             such as a unit stride, of which the JIT makes a constant.
         arch: the architecture, e.g. ``"sm_90a"``, which ``"sm_90"`` means too: it is what Triton compiles for.
-        constexprs: the kernel's ``tl.constexpr`` arguments in the baseline; each of them can be a knob.
+        constexprs: the kernel's ``tl.constexpr`` arguments in the baseline, each of which can be a knob; also any
+            argument that is None, of which the JIT makes a constant too.
         num_warps: of the baseline; a knob of this name replaces it. So for ``num_stages``.
         num_stages: see ``num_warps``.
         compiler: the ``ptxas`` that Triton shall call, as for ``Ptxas``; never one that Triton bundles, since a 13.3

@@ -39,7 +39,7 @@ def specialised(function: Any, kinds: dict[str, str], constexprs: dict[str, Any]
 
     Args:
         kinds: argument → type, with ``:16`` where it is divisible by 16 and ``:1`` where it is 1.
-        constexprs: argument → value.
+        constexprs: argument → value; None is one for any argument.
 
     Raises:
         ValueError: an argument is missing, is none of the kernel's, or is one that the JIT does not specialise so.
@@ -55,6 +55,10 @@ def specialised(function: Any, kinds: dict[str, str], constexprs: dict[str, Any]
         if name not in kinds | constexprs:
             raise ValueError(f"the argument {name!r} of {function.__name__} is in neither signature nor constexprs")
         kind, _, hint = kinds.get(name, "constexpr").partition(":")
+        if kind == "constexpr" and not parameter.is_constexpr and constexprs[name] is not None:
+            raise ValueError(
+                f"the argument {name!r} is no tl.constexpr: give its type in signature, 'i32:1' where it is 1"
+            )
         _expect_as_the_jit(parameter, kind, hint)
         is_constant = kind == "constexpr" or hint == "1"  # as the JIT makes of an integer that is 1
         signature[name] = "constexpr" if is_constant else kind
@@ -72,7 +76,7 @@ def _expect_as_the_jit(parameter: Any, kind: str, hint: str) -> None:
         raise ValueError(f"the argument {name!r} is a tl.constexpr: name it in constexprs")
     if kind != "constexpr" and annotated and kind != annotated:
         raise ValueError(f"the kernel annotates {name!r} as {annotated}, and the signature says {kind}")
-    if parameter.is_const and not kind.startswith("*k"):
+    if kind != "constexpr" and parameter.is_const and not kind.startswith("*k"):
         raise ValueError(f"the kernel annotates {name!r} as constant: write '*k{kind.removeprefix('*')}'")
     never = parameter.do_not_specialize or (hint == "1" and annotated)
     if hint and (never or (hint == "16" and parameter.do_not_specialize_on_alignment)):

@@ -44,7 +44,9 @@ def resolve(triton: Triton, place: Place) -> TritonResolved:
     except importlib.metadata.PackageNotFoundError as error:
         raise EnvironmentFault(f"Triton is not installed: {_INSTALL}") from error
     tool = find_tool("ptxas", triton.compiler, place)
-    baseline: dict[str, KnobValue] = {name: getattr(triton, name) for name in _LAUNCH_KNOBS} | dict(triton.constexprs)
+    baseline: dict[str, KnobValue | None] = {name: getattr(triton, name) for name in _LAUNCH_KNOBS} | dict(
+        triton.constexprs
+    )
     signature = [f"{name}:{kind}" for name, kind in triton.signature.items()]
     values = [f"{name}={value}" for name, value in baseline.items()]
     line = ".".join(version.split(".")[:2])
@@ -74,7 +76,7 @@ class TritonResolved(PtxasBacked):
     file: str
     function: str
     signature: Mapping[str, str]
-    baseline: Mapping[str, KnobValue]
+    baseline: Mapping[str, KnobValue | None]
     constexprs: tuple[str, ...]
     place: Place
 
@@ -232,8 +234,8 @@ def _check_arguments(triton: Triton) -> None:
                 "':1' for integers that are 1"
             )
     for name, value in dict(triton.constexprs).items():
-        if not isinstance(value, bool | int | float | str):
-            raise MarkerError(f"Triton(constexprs=…): {name} = {value!r}: expected a bool, a number or a string")
+        if not isinstance(value, bool | int | float | str | None):
+            raise MarkerError(f"Triton(constexprs=…): {name} = {value!r}: expected a bool, a number, a string or None")
     for name in _LAUNCH_KNOBS:
         value = getattr(triton, name)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:

@@ -50,6 +50,11 @@ def plain_numbers(out, n, m, BLOCK: tl.constexpr):
     tl.store(out, n + m)
 
 @triton.jit
+def optional(out, bias, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at, at if bias is None else at + tl.load(bias + at))
+
+@triton.jit
 def tile(out, x, rows, columns, BLOCK: tl.constexpr):
     given = tl.make_tensor_descriptor(x, [rows, columns], [columns, 1], [BLOCK, BLOCK])
     at = tl.arange(0, BLOCK)
@@ -151,16 +156,19 @@ for name, arguments, kinds in (
     ("annotated", (16, 16, 32), ("*fp32:16", "*kfp32:16", "i32:16")),
     ("plain_numbers", (16, 1, 16), ("*fp32:16", "i32", "i32")),
     ("plain_numbers", (16, 16, 1), ("*fp32:16", "i32", "i32:1")),
+    ("optional", (16, None, 17), ("*fp32:16", None, "i32")),
 ):
     kernel = getattr(k, name)
-    pointers = [kind.startswith("*") for kind in kinds]
+    pointers = [bool(kind) and kind.startswith("*") for kind in kinds]
     given = [Tensor(value) if is_pointer else value for value, is_pointer in zip(arguments, pointers)]
     bound, found, _ = create_function_from_signature(kernel.signature, kernel.params, backend)(*given, BLOCK=64)
     options = {"num_warps": 4, "debug": False, "instrumentation_mode": ""}
     _, signature, constexprs, attributes = kernel._pack_args(backend, options, bound, found, {})
     theirs = ASTSource(fn=kernel, signature=signature, constexprs=constexprs, attrs=attributes)
     names = [parameter.name for parameter in kernel.params][:-1]
-    ours = ASTSource(fn=kernel, **specialised(kernel, dict(zip(names, kinds)), {"BLOCK": 64}))
+    typed = {name: kind for name, kind in zip(names, kinds) if kind}
+    constants = {"BLOCK": 64} | {name: None for name in names if name not in typed}
+    ours = ASTSource(fn=kernel, **specialised(kernel, typed, constants))
     shown = [
         (one.signature, one.constants, {key: value for key, value in one.attrs.items() if value})
         for one in (theirs, ours)
@@ -174,7 +182,7 @@ def test_every_specialisation_is_the_jit_s_own(project):
         [sys.executable, "-W", "ignore", "-c", JIT], cwd=project, capture_output=True, text=True, check=True
     )
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(lines) == 7
+    assert len(lines) == 8
     for name, jit, ours in lines:
         assert ours == jit, name
 
@@ -209,6 +217,11 @@ def test_a_constexpr_is_named_in_constexprs_and_an_unknown_one_names_the_kernel_
     with pytest.raises(BuildError, match=r"the argument 'BLOCK' is a tl\.constexpr: name it in constexprs"):
         resolved(project, signature={**SIGNATURE, "BLOCK": "i32"}, constexprs={}).build(
             None, tmp_path / "two", timeout_s=ENOUGH_S
+        )
+    pointers = {"out": "*fp32", "x": "*fp32"}
+    with pytest.raises(BuildError, match=r"the argument 'n' is no tl\.constexpr: give its type in signature"):
+        resolved(project, signature=pointers, constexprs={"BLOCK": 512, "n": 1024}).build(
+            None, tmp_path / "three", timeout_s=ENOUGH_S
         )
 
 
@@ -281,7 +294,7 @@ def test_a_cubin_that_another_assembler_made_is_refused(project, tmp_path, monke
         ({"signature": {"out": "*fp32:1"}}, "':1' for integers that are 1"),
         ({"signature": {"out": "fp32:16"}}, "':16' is for pointers and integers"),
         ({"signature": {"out": "i1:1"}}, "':1' for integers that are 1"),
-        ({"constexprs": {"BLOCK": [1]}}, "expected a bool, a number or a string"),
+        ({"constexprs": {"BLOCK": [1]}}, "expected a bool, a number, a string or None"),
         ({"constexprs": {"num_warps": 1}}, "named twice"),
         ({"num_warps": 0}, "expected a positive integer"),
         ({"arch": "90"}, "expected an architecture"),
