@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 class Nvcc:
     """Kernels in CUDA C++, compiled by nvcc.
 
+    It is given a ``-frandom-seed`` of the source's path, unless ``flags`` hold one: without, what is private to a file
+    of nothing but templates has another name each time.
+
     Args:
         source: the ``.cu`` file, relative to the test file.
         arch: an architecture, or several, e.g. ``"sm_90a"``; controls reach every one of them.

@@ -61,7 +61,7 @@ def test_an_acf_s_space_that_the_compiler_here_cannot_take_names_the_pin_and_the
 
 
 def test_after_an_upgrade_the_remedy_is_the_pin_where_nothing_can_be_searched_and_tuning_where_it_can(ptx):
-    ptx.pytest("--tune", "--tune-budget=2", code=0)
+    assert "whether another checkout" not in ptx.pytest("--tune", "--tune-budget=2", code=0)
     ptx.edit("test_k.py", 'arch="sm_90a"', 'arch="sm_90a", compiler="later/bin/ptxas"')
     said = "STALE: the artifact is for sm_90a-ptxas13.3, and the compiler here makes sm_90a-ptxas13.4"
     output = ptx.pytest(code=1)
