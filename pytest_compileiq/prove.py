@@ -56,7 +56,8 @@ class Proof:
         winner: the proven controls, or None.
         claims: the winner's claims, ``samples`` still to be named by the store.
         rows: the winner's raw samples.
-        reason: why there is a winner, or none, in words.
+        reason: why there is a winner, or none, in words that are as true on another day: it is stored.
+        advice: what disturbed the samples, and what to do about it now; never stored.
         lost: too much evidence was dropped to judge a finalist, so that nothing may be written.
     """
 
@@ -64,7 +65,13 @@ class Proof:
     claims: tuple[Claim, ...]
     rows: tuple[SampleRow, ...]
     reason: str
+    advice: tuple[str, ...] = ()
     lost: bool = False
+
+    @property
+    def told(self) -> str:
+        """The reason with the advice, for a message of this run."""
+        return "; ".join((self.reason, *self.advice))
 
 
 Judged = tuple[Finalist, Objective, Workload, Evidence]
@@ -125,7 +132,8 @@ def prove(
             return verdict
     if reason := _lost_evidence(subject, field_):
         return Proof(None, (), (), reason, lost=True)
-    return Proof(None, (), (), _why_none(field_, _undecided(subject, field_[0])))
+    reason = _why_none(field_, "no finalist was proven faster by the last look")
+    return Proof(None, (), (), reason, advice=_disturbances(subject, field_[0]))
 
 
 def _lost_evidence(subject: Subject, field_: Sequence[Finalist]) -> str | None:
@@ -297,14 +305,12 @@ def _log_gain(claim: Claim) -> float:
     return math.log(before / after) if claim.direction == "minimize" else math.log(after / before)
 
 
-def _undecided(subject: Subject, finalist: Finalist) -> str:
-    """Why the last look left it open, by the noise in the best finalist's samples."""
+def _disturbances(subject: Subject, finalist: Finalist) -> tuple[str, ...]:
+    """What disturbed the best finalist's samples, as far as they and the machine show it today."""
     objective, workload = subject.timed_objectives[0], subject.timed_workloads[0]
-    said = "no finalist was proven faster by the last look"
     if not (rows := finalist.of(objective.metric, workload)):
-        return said
-    noise = _noise(subject, objective.metric, gather(rows, objective.direction))
-    return f"{said}: {noise}" if noise else said
+        return ()
+    return _noise(subject, objective.metric, gather(rows, objective.direction))
 
 
 def _why_none(field_: Sequence[Finalist], otherwise: str) -> str:
@@ -345,10 +351,9 @@ def prove_again(pool: Pool, subject: Subject, controls: ControlsFile, claim: Cla
         )
         if decision.verdict is not Verdict.INCONCLUSIVE:
             return decision
-    return replace(decision, note=_noise(subject, claim.objective, evidence))
+    return replace(decision, note="; ".join(_noise(subject, claim.objective, evidence)))
 
 
-def _noise(subject: Subject, metric: str, evidence: Evidence) -> str:
-    """What disturbed the samples, as far as they and the machine show it."""
+def _noise(subject: Subject, metric: str, evidence: Evidence) -> tuple[str, ...]:
     conditions = cpu_conditions() if subject.device_kind(metric) == "cpu" else []
-    return "; ".join([*advice(evidence), *conditions])
+    return (*advice(evidence), *conditions)

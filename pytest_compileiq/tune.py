@@ -97,7 +97,8 @@ def tune(subject: Subject, *, settings: Settings, store: Store, pool: Pool, prog
         if not search.interrupted:
             journal.clear()
     early = (f"interrupted after {search.tally.evaluations}: the same command goes on",) if search.interrupted else ()
-    notes = (*report.notes, *early, *note, *dropped, *_search_notes(search), *unchecked, *_unchecked(subject))
+    searched = (*_search_notes(search), *proof.advice)
+    notes = (*report.notes, *early, *note, *dropped, *searched, *unchecked, *_unchecked(subject))
     return replace(report, notes=notes, interrupted=search.interrupted)
 
 
@@ -255,7 +256,7 @@ def _refuse(
     return (
         None
         if duel.winner
-        else f"the committed controls stay: the winner was not proven better than they are ({duel.reason})"
+        else f"the committed controls stay: the winner was not proven better than they are ({duel.told})"
     )
 
 
@@ -286,7 +287,7 @@ def _prove_committed(
         raise TuneFailed(f"{subject.nodeid}: {error}") from error
     if proof.winner is None:
         raise TuneFailed(
-            f"{subject.nodeid}: the committed controls are not proven here: {proof.reason}; "
+            f"{subject.nodeid}: the committed controls are not proven here: {proof.told}; "
             "nothing was written; run pytest --tune"
         )
     return _store_claims(subject, store, incumbent.artifact, proof)

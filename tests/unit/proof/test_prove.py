@@ -63,6 +63,14 @@ def test_equal_arms_are_looked_at_three_times_and_not_proven(proving):
     assert "no finalist was proven faster by the last look" in proof.reason
 
 
+def test_why_nothing_was_proven_is_as_true_on_another_day_and_what_disturbed_this_one_is_advice(proving, monkeypatch):
+    busy = "the load average is 6.3 on 2 cores: stop what else runs"
+    monkeypatch.setattr("pytest_compileiq.prove.cpu_conditions", lambda: [busy])
+    proof, _ = proving(FakePool(), "-fast", min_speedup=1.0)
+    assert proof.reason == "no finalist was proven faster by the last look"
+    assert proof.advice[-1] == busy and proof.told.endswith(busy)
+
+
 def test_what_cannot_win_any_more_ends_at_the_first_look(proving):
     pool = FakePool(seconds=by_options({"-fast\n": 1.1e-3}))
     proof, said = proving(pool, "-fast")

@@ -78,6 +78,15 @@ def test_nothing_better_is_stored_as_a_baseline_with_its_reason(bench):
     assert list(bench.files()) == [f"{FAKE}.toml"]
 
 
+def test_a_stored_baseline_does_not_repeat_what_the_machine_was_like_that_day(bench, monkeypatch):
+    busy = "the load average is 6.3 on 2 cores: stop what else runs"
+    monkeypatch.setattr("pytest_compileiq.prove.cpu_conditions", lambda: [busy])
+    report = bench.tune(FakePool(noise=0.2))
+    assert report.verdict == "BASELINE"
+    assert any(busy in note for note in report.notes)
+    assert bench.stored.reason == "no finalist was proven faster by the last look" == report.message
+
+
 FAILS = {
     "does not build": (
         {"builder": FakeBuilder(refusals={"": "kernel.src: no"})},
