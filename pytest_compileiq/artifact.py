@@ -85,11 +85,12 @@ class StoredCompiler(Stored):
 
 
 class StoredFingerprint(Stored):
-    """A ``Fingerprint`` on disk."""
+    """A ``Fingerprint`` on disk. Older ones have no ``parts``."""
 
     benchmark: Digest
     command: Digest
     sources: Annotated[dict[Text, Digest], Field(max_length=20_000)]
+    parts: Annotated[dict[Text, Digest], Field(max_length=20_000)] = {}
 
 
 class StoredCode(Stored):

@@ -16,20 +16,34 @@ from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.errors import MarkerError
-from pytest_compileiq.rules.fingerprint import canonical_text, digest, undecorated
+from pytest_compileiq.rules.fingerprint import definition_digest, definitions, digest, statements, targets, undecorated
 
 _FOREIGN = ("site-packages", "dist-packages", ".venv", "venv", ".tox", ".nox")
 
 
-def benchmark_digest(
+@dataclass(frozen=True)
+class Benchmark:
+    """Everything that a benchmark means, as digests; equal on every supported Python.
+
+    Attributes:
+        sha256: of all of it.
+        parts: ``test FILE::NAME``, ``fixture FILE::NAME``, ``helper FILE::NAME``, ``workload NAME`` and ``objectives``,
+            to say which of them changed.
+    """
+
+    sha256: str
+    parts: Mapping[str, str]
+
+
+def digest_benchmark(
     function: Callable[..., Any],
     *,
     fixtures: Sequence[Callable[..., Any]],
     rootdir: Path,
     workloads: Mapping[str, tuple[Mapping[str, Any], float]],
     objectives: Sequence[tuple[str, str]],
-) -> str:
-    """SHA-256 of everything that the benchmark means; equal on every supported Python.
+) -> Benchmark:
+    """The digests of a test, of what it uses, of its workloads and its objectives.
 
     Args:
         fixtures: the functions of the fixtures it requests; those outside ``rootdir`` are passed over.
@@ -39,54 +53,53 @@ def benchmark_digest(
     Raises:
         MarkerError: a workload's value has no text of its own, e.g. an object shown by its address.
     """
-    parts = benchmark_parts(function, fixtures=fixtures, rootdir=rootdir)
-    workload_texts = [
-        f"{name} weight={float(weight)!r} {_values_text(name, values)}" for name, (values, weight) in workloads.items()
-    ]
-    objective_texts = [f"{metric} {direction}" for metric, direction in objectives]
-    part_texts = [f"{name} {sha}" for name, sha in sorted(parts.items())]
-    return digest([*part_texts, "workloads", *workload_texts, "objectives", *objective_texts])
-
-
-def benchmark_parts(
-    function: Callable[..., Any], *, fixtures: Sequence[Callable[..., Any]], rootdir: Path
-) -> dict[str, str]:
-    """What the digest includes: ``file::name`` → digest of that definition's canonical source."""
     closure = _Closure(rootdir.resolve())
-    closure.add_object(function)
-    for fixture in fixtures:
-        closure.add_object(fixture)
-    return closure.parts
+    tests, requested = {closure.add_object(function)}, set(map(closure.add_object, fixtures))
+    workload_texts = {
+        name: f"{name} weight={float(weight)!r} {_values_text(name, values)}"
+        for name, (values, weight) in workloads.items()
+    }
+    objective_texts = [f"{metric} {direction}" for metric, direction in objectives]
+    definition_texts = [f"{place} {sha}" for place, sha in sorted(closure.parts.items())]
+    sha256 = digest([*definition_texts, "workloads", *workload_texts.values(), "objectives", *objective_texts])
+    parts = {
+        f"{'test' if place in tests else 'fixture' if place in requested else 'helper'} {place}": sha
+        for place, sha in sorted(closure.parts.items())
+    }
+    parts |= {f"workload {name}": digest([text]) for name, text in workload_texts.items()}
+    return Benchmark(sha256, {**parts, "objectives": digest(objective_texts)})
 
 
 @dataclass
 class _Closure:
-    """Definitions reached so far, by file and name."""
+    """Definitions reached so far: ``FILE::NAME`` → the digest of its canonical source."""
 
     rootdir: Path
     parts: dict[str, str] = field(default_factory=dict)
     _trees: dict[Path, ast.Module] = field(default_factory=dict)
 
-    def add_object(self, thing: object) -> None:
-        """Add a function or class, and what its source names."""
+    def add_object(self, thing: object) -> str | None:
+        """Add a function or class, and what its source names; returns its key, where it is the project's own."""
         plain = _unwrap(thing)
         if not isinstance(plain, types.FunctionType | type):
-            return
+            return None
         module = sys.modules.get(plain.__module__ or "")
         path = self._project_file(plain)
         namespace = plain.__globals__ if isinstance(plain, types.FunctionType) else vars(module) if module else {}
-        if path is not None:
-            self._add(path, plain.__qualname__.replace(".<locals>", ""), namespace, _free_variables(plain))
+        if path is None:
+            return None
+        return self._add(path, plain.__qualname__.replace(".<locals>", ""), namespace, _free_variables(plain))
 
-    def _add(self, path: Path, qualname: str, namespace: Mapping[str, Any], free: Mapping[str, Any]) -> None:
+    def _add(self, path: Path, qualname: str, namespace: Mapping[str, Any], free: Mapping[str, Any]) -> str:
         key = f"{path.relative_to(self.rootdir).as_posix()}::{qualname}"
-        nodes = list(_definitions(self._tree(path), qualname.split(".")))
-        if key in self.parts or not nodes:
-            return
-        self.parts[key] = digest([canonical_text(undecorated(node)) for node in nodes])
-        for node in nodes:
+        sha256 = definition_digest(self._tree(path), qualname)
+        if key in self.parts or sha256 is None:
+            return key
+        self.parts[key] = sha256
+        for node in definitions(self._tree(path), qualname.split(".")):
             for chain in sorted(set(_chains(undecorated(node)))):
                 self._follow(path, chain, namespace, free)
+        return key
 
     def _follow(
         self, path: Path, chain: tuple[str, ...], namespace: Mapping[str, Any], free: Mapping[str, Any]
@@ -94,21 +107,24 @@ class _Closure:
         """Resolve a dotted name: through project modules to the definition it ends at."""
         head, *rest = chain
         if head in free:
-            return self.add_object(free[head])
+            self.add_object(free[head])
+            return
         if head not in namespace:
-            return None
+            return
         value = namespace[head]
         while isinstance(value, types.ModuleType) and rest:
             home = self._project_path(getattr(value, "__file__", None))
             name, *rest = rest
             if home is not None and _assigned(self._tree(home), name):
-                return self._add(home, name, vars(value), {})
+                self._add(home, name, vars(value), {})
+                return
             value = getattr(value, name, None)
         if isinstance(_unwrap(value), types.FunctionType | type):
-            return self.add_object(value)
-        if _assigned(self._tree(path), head):
-            return self._add(path, head, namespace, {})
-        return self._follow_import(path, head)
+            self.add_object(value)
+        elif _assigned(self._tree(path), head):
+            self._add(path, head, namespace, {})
+        else:
+            self._follow_import(path, head)
 
     def _follow_import(self, path: Path, name: str) -> None:
         """A constant that came by ``from module import name``: include its assignment there."""
@@ -173,35 +189,8 @@ def _is_filled(cell: types.CellType) -> bool:
         return False
 
 
-def _definitions(tree: ast.AST, path: Sequence[str]) -> Iterator[ast.AST]:
-    """Every definition or assignment of the dotted name ``path`` (a name may be defined under several ifs)."""
-    head, *rest = path
-    for node in _statements(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == head:
-            yield from _definitions(node, rest) if rest else [node]
-        elif not rest and head in _targets(node):
-            yield node
-
-
-def _statements(tree: ast.AST) -> Iterator[ast.stmt]:
-    """Statements of this scope, inside ``if``, ``try``, ``with`` and loops too, but not of inner scopes."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.stmt):
-            yield node
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            yield from _statements(node)
-
-
-def _targets(node: ast.stmt) -> set[str]:
-    if isinstance(node, ast.Assign):
-        return {name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)}
-    if isinstance(node, ast.AnnAssign | ast.AugAssign) and isinstance(node.target, ast.Name):
-        return {node.target.id}
-    return set()
-
-
 def _assigned(tree: ast.Module, name: str) -> bool:
-    return any(name in _targets(node) for node in _statements(tree))
+    return any(name in targets(node) for node in statements(tree))
 
 
 def _chains(node: ast.AST) -> Iterator[tuple[str, ...]]:

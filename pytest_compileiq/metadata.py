@@ -36,6 +36,7 @@ def render(artifact: Artifact) -> bytes:
 def _trimmed(content: dict[str, Any]) -> dict[str, Any]:
     if content["compiler"]["architecture_from"] == "test":
         del content["compiler"]["architecture_from"]
+    content["fingerprint"] = _without_empty(content["fingerprint"], "parts")
     content["search"] = _without_empty(content["search"], "objectives", "failures", "improvements")
     return _without_empty(content, "claims", "front", "withdrawn")
 

@@ -145,11 +145,15 @@ class Compiler:
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """Digests of everything a result depends on. ``sources`` maps rootdir-relative paths to content digests."""
+    """Digests of everything a result depends on. ``sources`` maps rootdir-relative paths to content digests.
+
+    ``parts`` are those of the benchmark, by name: they tell what of it changed, and decide nothing.
+    """
 
     benchmark: str
     command: str
     sources: Mapping[str, str]
+    parts: Mapping[str, str] = field(default_factory=dict)
 
 
 # ── what it made ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 Body = Callable[[Acf], None]
 _PROVE = "prove it: pytest --tune --tune-budget=0 {nodeid}"
-_REPROVE = "if the controls are still wanted, run: pytest --tune --tune-budget=0 {nodeid}"
+_REPROVE = (
+    "if the change is meant, prove the committed controls anew: pytest --tune --tune-budget=0 {nodeid}; "
+    "or search anew: pytest --tune {nodeid}"
+)
 
 
 @dataclass
@@ -110,10 +113,7 @@ class Replay:
         stale = [finding for finding in findings if finding.effect is Effect.STALE]
         self.notes += [finding.message for finding in findings if finding.effect is not Effect.STALE]
         if stale:
-            only_benchmark = all(finding.field == "benchmark" for finding in stale)
-            remedy = (_REPROVE if only_benchmark and artifact.outcome == "tuned" else RETUNE).format(
-                nodeid=self.subject.nodeid
-            )
+            remedy = (RETUNE if tuned is None else _REPROVE).format(nodeid=self.subject.nodeid)
             raise Stop(
                 "STALE",
                 "; ".join(finding.message + self._since(artifact, finding) for finding in stale),

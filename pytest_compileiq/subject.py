@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_compileiq.benchmark import benchmark_digest
+from pytest_compileiq.benchmark import digest_benchmark
 from pytest_compileiq.builds import Builds
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.marker import TuneSpec, read_marker
@@ -156,11 +156,16 @@ class Subject:
         """Digests of the benchmark, the command and the sources as they are now."""
         workloads = {workload.name: (workload.values, workload.weight) for workload in self.spec.workloads}
         objectives = [(objective.metric, objective.direction) for objective in self.spec.objectives]
-        benchmark = benchmark_digest(
+        benchmark = digest_benchmark(
             self.function, fixtures=self.fixtures, rootdir=self.rootdir, workloads=workloads, objectives=objectives
         )
         command = sha256_hex("\0".join(self.resolved.compiler.command).encode())
-        return Fingerprint(benchmark=benchmark, command=command, sources=dict(self.resolved.sources()))
+        return Fingerprint(
+            benchmark=benchmark.sha256,
+            command=command,
+            sources=dict(self.resolved.sources()),
+            parts=dict(benchmark.parts),
+        )
 
     def found(self, baseline: BuildResult | None, tuned: BuildResult | None) -> Found:
         """What stands here now, for the staleness rules."""

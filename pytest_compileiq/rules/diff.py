@@ -9,6 +9,7 @@ from enum import StrEnum
 from pytest_compileiq.artifact import Artifact, CodePair, StoredCode, StoredCompiler
 from pytest_compileiq.model import KnobValue
 from pytest_compileiq.rules.claims import ClaimStep, claim_steps, devices_only, lead_step, leading_claim, trend
+from pytest_compileiq.rules.fingerprint import changed_text
 
 
 class Kind(StrEnum):
@@ -271,7 +272,7 @@ def _described(compiler: StoredCompiler) -> dict[str, KnobValue]:
 def _inputs(before: Artifact, after: Artifact) -> Iterator[str]:
     old, new = before.fingerprint, after.fingerprint
     if old.benchmark != new.benchmark:
-        yield "the benchmark changed: the test's code, a helper it uses, a workload or an objective"
+        yield f"the benchmark changed: {changed_text(old.parts, new.parts)}"
     for path in sorted(old.sources.keys() | new.sources.keys()):
         if path not in old.sources:
             yield f"{path}: now read by the compiler"

@@ -1,11 +1,11 @@
-"""Canonical text of Python source: the same on every supported Python, blind to comments and formatting."""
+"""What a benchmark is, as digests: of Python source the same on every supported Python, blind to its formatting."""
 
 from __future__ import annotations
 
 import ast
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 # Fields that say where, how it was written, or what only some Pythons have.
 _IGNORED = frozenset(
@@ -32,6 +32,80 @@ def undecorated(node: ast.AST) -> ast.AST:
         fields = {name: value for name, value in ast.iter_fields(node) if name != "decorator_list"}
         return type(node)(**fields, decorator_list=[])
     return node
+
+
+# ── definitions in a file ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def definition_digest(tree: ast.Module, qualname: str, *, decorated: bool = False) -> str | None:
+    """The digest of what the dotted name is in ``tree``; None where it is nothing.
+
+    Args:
+        decorated: with the decorators of functions and classes, which the digest of a benchmark leaves out.
+    """
+    nodes = list(definitions(tree, qualname.split(".")))
+    return digest([canonical_text(node if decorated else undecorated(node)) for node in nodes]) if nodes else None
+
+
+def definitions(tree: ast.AST, path: Sequence[str]) -> Iterator[ast.AST]:
+    """Every definition or assignment of the dotted name ``path`` (a name may be defined under several ifs)."""
+    head, *rest = path
+    for node in statements(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == head:
+            yield from definitions(node, rest) if rest else [node]
+        elif not rest and head in targets(node):
+            yield node
+
+
+def statements(tree: ast.AST) -> Iterator[ast.stmt]:
+    """Statements of this scope, inside ``if``, ``try``, ``with`` and loops too, but not of inner scopes."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.stmt):
+            yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            yield from statements(node)
+
+
+def targets(node: ast.stmt) -> set[str]:
+    """The names that an assignment binds."""
+    if isinstance(node, ast.Assign):
+        return {name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+    if isinstance(node, ast.AnnAssign | ast.AugAssign) and isinstance(node.target, ast.Name):
+        return {node.target.id}
+    return set()
+
+
+# ── the parts of a benchmark ─────────────────────────────────────────────────────────────────────────────────────
+
+_IN_FILES = ("test", "fixture", "helper")  # named FILE::NAME
+_MOST_NAMED = 5
+
+
+def part_place(name: str) -> tuple[str, str] | None:
+    """The file and the dotted name of a part that stands in a file; None of a workload and of the objectives."""
+    role, _, place = name.partition(" ")
+    file, _, qualname = place.partition("::")
+    return (file, qualname) if role in _IN_FILES else None
+
+
+def changed_parts(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The names of the parts that differ or stand on one side only."""
+    return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+
+
+def changed_text(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """Which parts of a benchmark changed, in words; older records do not tell the parts apart."""
+    if not before or not now:
+        return "the test's code, a fixture or helper it uses, a workload or an objective"
+    names = changed_parts(before, now)
+    shown = [
+        name + (" (added)" if name not in before else "" if name in now else " (gone)") for name in names[:_MOST_NAMED]
+    ]
+    more = [f"and {len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
+    return ", ".join([*shown, *more]) or "the order of its workloads"
+
+
+# ── canonical text ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _plain(value: object) -> object:

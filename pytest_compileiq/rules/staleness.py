@@ -10,10 +10,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
 from pytest_compileiq.model import ArchitectureFrom, Arm, CodeDigest, Compiler, Fingerprint
+from pytest_compileiq.rules.fingerprint import changed_parts, changed_text, part_place
 
 if TYPE_CHECKING:
     from pytest_compileiq.artifact import Artifact, StoredCode
 
+_LINKS = ("-l", "-L", "-Wl,", "-Xlinker", "-static", "-rdynamic")
 MOST_NAMED = 5  # files, or entry functions, in one sentence; a toolkit that moved is hundreds
 _ENTRY_AT = re.compile(r"(?P<entry>.+)@(?P<architecture>sm_\w+)", re.DOTALL)  # where a build is for several
 
@@ -115,7 +117,7 @@ def judge(artifact: Artifact, found: Found, *, outcome: str) -> list[Finding]:
         for finding in (
             _benchmark(artifact, found),
             _sources(artifact, found, moved),
-            _command(artifact, found),
+            _command(artifact, found, moved),
             _compiler(artifact, found, moved),
         )
         if finding is not None
@@ -156,12 +158,12 @@ def _names(moved: Sequence[MovedCode]) -> str:
 
 
 def _benchmark(artifact: Artifact, found: Found) -> Finding | None:
-    before, now = artifact.fingerprint.benchmark, found.fingerprint.benchmark
-    if before == now:
+    before, now = artifact.fingerprint, found.fingerprint
+    if before.benchmark == now.benchmark:
         return None
-    what = "the test's code, a fixture or helper it uses, a workload or an objective"
-    message = f"the benchmark changed ({before[:8]} → {now[:8]}): {what}"
-    return Finding("benchmark", Effect.STALE, message)
+    changed = [part_place(name) for name in changed_parts(before.parts, now.parts) if name in now.parts]
+    files = tuple(sorted({place[0] for place in changed if place is not None}))
+    return Finding("benchmark", Effect.STALE, f"the benchmark changed: {changed_text(before.parts, now.parts)}", files)
 
 
 def _sources(artifact: Artifact, found: Found, moved: Sequence[MovedCode]) -> Finding | None:
@@ -182,7 +184,7 @@ def _kind_of_change(name: str, before: Mapping[str, str], now: Mapping[str, str]
     return "changed" if name in now else "no longer read"
 
 
-def _command(artifact: Artifact, found: Found) -> Finding | None:
+def _command(artifact: Artifact, found: Found, moved: Sequence[MovedCode]) -> Finding | None:
     if artifact.fingerprint.command == found.fingerprint.command:
         return None
     before, now = artifact.compiler.command, found.compiler.command
@@ -191,7 +193,17 @@ def _command(artifact: Artifact, found: Found) -> Finding | None:
     detail = "; ".join(
         part for part in (f"gone: {' '.join(gone)}" if gone else "", f"new: {' '.join(new)}" if new else "") if part
     )
-    return Finding("command", Effect.STALE, f"the compiler's command changed ({detail or 'another order'})")
+    what = f"the compiler's command changed ({detail or 'another order'})"
+    if moved:
+        return Finding("command", Effect.STALE, f"{what}: the machine code is another, in {_names(moved)}")
+    if _linked(before) != _linked(now):
+        return Finding("command", Effect.STALE, f"{what}: something else is linked, which the machine code cannot show")
+    return Finding("command", Effect.COSMETIC, f"{what}: the machine code is the same")
+
+
+def _linked(command: Sequence[str]) -> list[str]:
+    """The words that are about what is linked to the kernel, in order."""
+    return [word for word in command if word.startswith(_LINKS)]
 
 
 def _compiler(artifact: Artifact, found: Found, moved: Sequence[MovedCode]) -> Finding | None:

@@ -47,27 +47,51 @@ def test_formatting_and_comments_of_the_test_are_fresh(tuned):
     tuned.pytest("--acf-check=replay", code=0)
 
 
+COSMETIC_FLAGS = {
+    "a warning": ("-O1 -march", "-Wall -O1 -march", "(new: -Wall)"),
+    "a debugger's": ("-O1 -march", "-g -O1 -march", "(new: -g -g)"),  # it goes to the link, too
+    "another order": ("-O1 -march=x86-64-v3", "-march=x86-64-v3 -O1", "(another order)"),
+}
+
+
+@pytest.mark.parametrize("what", COSMETIC_FLAGS)
+def test_flags_that_change_no_machine_code_are_fresh_and_noted(tuned, what):
+    old, new, said = COSMETIC_FLAGS[what]
+    tuned.edit("test_kernel.py", old, new)
+    output = tuned.pytest("--acf-check=replay", code=0)
+    assert f"    the compiler's command changed {said}: the machine code is the same" in output
+
+
 STALE = {
     "a constant in an included header": ("kernel.h", "2.0f", "2.0001f", "kernel.h"),
-    "a flag": ("test_kernel.py", "-O1 -march", "-O1 -fwrapv -march", "command"),
-    "a workload's value": ("test_kernel.py", "dict(n=16384)", "dict(n=16380)", "benchmark"),
-    "one character of the test's logic": ("test_kernel.py", "rtol=1e-5", "rtol=1e-4", "benchmark"),
-    "a helper that the test uses": ("test_kernel.py", "return 2.0 *", "return 2 *", "benchmark"),
+    "a flag": ("test_kernel.py", "-O1 -march", "-O2 -march", "command changed (gone: -O1 -O1; new: -O2 -O2): the machine code is another, in kernel"),
+    "a library to link": ("test_kernel.py", "-O1 -march", "-lm -O1 -march", "command changed (new: -lm): something else is linked"),
+    "a workload's value": ("test_kernel.py", "dict(n=16384)", "dict(n=16380)", "the benchmark changed: workload whole"),
+    "a workload's name": ("test_kernel.py", '"odd"', '"uneven"', "the benchmark changed: workload odd (gone), workload uneven (added)"),
+    "an objective": ("test_kernel.py", 'workloads={"whole"', 'objectives=[minimize("runtime", at="p95")], workloads={"whole"', "the benchmark changed: objectives"),
+    "one character of the test's logic": ("test_kernel.py", "rtol=1e-5", "rtol=1e-4", "the benchmark changed: test test_kernel.py::test_kernel"),
+    "a fixture": ("test_kernel.py", "linspace(-3, 3", "linspace(-3, 4", "the benchmark changed: fixture test_kernel.py::buffers"),
+    "a helper that the test uses": ("test_kernel.py", "return 2.0 *", "return 2 *", "the benchmark changed: helper test_kernel.py::expected"),
     "a lower architecture level": ("test_kernel.py", "x86-64-v3", "x86-64-v2", "the test asks for x86-64-v2-gcc"),
     "a higher architecture level": ("test_kernel.py", "x86-64-v3", "x86-64-v4", "the test asks for x86-64-v4-gcc"),
     "a processor": ("test_kernel.py", "x86-64-v3", "znver3", "the test asks for znver3-gcc"),
     "no architecture": ("test_kernel.py", " -march=x86-64-v3", "", "the test asks for x86-64-gcc"),
     "whatever this machine is": ("test_kernel.py", "x86-64-v3", "native", "the artifact is for x86-64-v3-gcc"),
-}
+}  # fmt: skip
+STILL_APPLY = ("header", "flag", "library", "workload", "objective", "logic", "fixture", "helper")
 
 
 @pytest.mark.parametrize("what", STALE)
 def test_a_change_that_matters_fails_the_test_with_a_remedy(tuned, what):
     name, old, new, said = STALE[what]
     tuned.edit(name, old, new)
+    if "minimize" in new:
+        tuned.edit(name, "literal\n", "literal, minimize\n")
     output = tuned.pytest("--acf-check=replay", code=1)
     assert "STALE" in output and said in output
-    assert "pytest --tune" in output
+    assert "pytest --tune test_kernel.py::test_kernel" in output
+    proving = "prove the committed controls anew: pytest --tune --tune-budget=0 test_kernel.py::test_kernel"
+    assert (proving in output) is any(word in what for word in STILL_APPLY)
     assert "1 failed" in output
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.benchmark import benchmark_digest, benchmark_parts
+from pytest_compileiq.benchmark import digest_benchmark
 from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.rules.fingerprint import changed_text
 
 HELPER = """\
 SCALE = 2
@@ -48,6 +49,7 @@ def test_it(acf, n=3):
     assert reference(n) < LIMIT[0] and f"{{n}}-{{n!r}}"
     return Box().get()
 """
+GOLDEN_BENCHMARK = "2172523bd2fc8f483a771e4a45bf75f11b95d72c238e84dccf2218cffd1c95e2"
 GOLDEN = "38dc066c88dfc8c8c091a3480144b859e5cf4b5931921cc645d17557737e4e1d"
 
 
@@ -60,7 +62,7 @@ def load(path: Path, name: str):
 
 
 @pytest.fixture
-def digest(tmp_path, request):
+def benchmark_of(tmp_path):
     """Write the two modules with replacements, and digest the test; each call has modules of its own."""
     made = []
 
@@ -79,13 +81,18 @@ def digest(tmp_path, request):
         made.append(loaded)
         functions = [loaded.fixture_buffers] if fixtures else []
         chosen = workloads or {"default": ({}, 1.0)}
-        return benchmark_digest(
+        return digest_benchmark(
             loaded.test_it, fixtures=functions, rootdir=home, workloads=chosen, objectives=objectives
         )
 
     yield make
     for name in ("helper_x", "test_x"):
         sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def digest(benchmark_of):
+    return lambda *edits, **given: benchmark_of(*edits, **given).sha256
 
 
 SEEN = {
@@ -134,8 +141,56 @@ def test_it_names_what_it_includes_relative_to_the_project(tmp_path):
     (tmp_path / "test_y.py").write_text("def helper():\n    return 1\n\ndef test_it():\n    helper()\n")
     loaded = load(tmp_path / "test_y.py", "test_y")
     wrapped = functools.wraps(loaded.test_it)(loaded.test_it)
-    assert set(benchmark_parts(wrapped, fixtures=(), rootdir=tmp_path)) == {"test_y.py::helper", "test_y.py::test_it"}
+    made = digest_benchmark(wrapped, fixtures=(), rootdir=tmp_path, workloads={"small": ({}, 1.0)}, objectives=())
+    assert set(made.parts) == {"helper test_y.py::helper", "test test_y.py::test_it", "workload small", "objectives"}
     sys.modules.pop("test_y")
+
+
+TWO = {"default": ({}, 1.0), "big": ({"n": 3}, 2.0)}
+
+
+def test_a_benchmark_has_the_digest_that_stored_artifacts_hold(benchmark_of):
+    made = benchmark_of(workloads=TWO)
+    assert made.sha256 == GOLDEN_BENCHMARK
+    assert list(made.parts) == [
+        "helper helper_x.py::SCALE", "helper helper_x.py::UNUSED", "helper helper_x.py::inner",
+        "helper helper_x.py::reference", "helper test_x.py::Box", "helper test_x.py::LIMIT",
+        "fixture test_x.py::fixture_buffers", "test test_x.py::test_it", "workload default", "workload big", "objectives",
+    ]  # fmt: skip
+
+
+CHANGES = {
+    "the test": ({"edits": [("< LIMIT[0]", "<= LIMIT[0]")]}, "test test_x.py::test_it"),
+    "a fixture": ({"edits": [("return helper.UNUSED", "return -helper.UNUSED")]}, "fixture test_x.py::fixture_buffers"),
+    "a helper": ({"edits": [("x + 1", "x + 2")]}, "helper helper_x.py::inner"),
+    "two": (
+        {"edits": [("x + 1", "x + 2"), ("LIMIT = [1, 2]", "LIMIT = [1, 3]")]},
+        "helper helper_x.py::inner, helper test_x.py::LIMIT",
+    ),
+    "a helper that is used no more": ({"edits": [("* SCALE", "* 2")]}, "helper helper_x.py::SCALE (gone), helper helper_x.py::reference"),
+    "a workload's value": ({"workloads": {**TWO, "big": ({"n": 4}, 2.0)}}, "workload big"),
+    "a workload's weight": ({"workloads": {**TWO, "big": ({"n": 3}, 1.0)}}, "workload big"),
+    "another workload": ({"workloads": {**TWO, "small": ({}, 1.0)}}, "workload small (added)"),
+    "the order of workloads": ({"workloads": dict(reversed(TWO.items()))}, "the order of its workloads"),
+    "the objectives": ({"objectives": (("runtime", "maximize"),)}, "objectives"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_changed_of_it_is_named(benchmark_of, what):
+    given, said = CHANGES[what]
+    before = benchmark_of(workloads=TWO)
+    now = benchmark_of(
+        *given.get("edits", ()), **{"workloads": TWO, **{k: v for k, v in given.items() if k != "edits"}}
+    )
+    assert now.sha256 != before.sha256
+    assert changed_text(before.parts, now.parts) == said
+
+
+def test_many_changes_are_counted_and_a_record_without_parts_says_what_it_may_be():
+    many = {f"helper h.py::f{number}": "0" for number in range(8)}
+    assert changed_text({"objectives": "0"}, many).endswith("helper h.py::f4 (added), and 4 more")
+    assert changed_text({}, many) == "the test's code, a fixture or helper it uses, a workload or an objective"
 
 
 def other_pythons():

@@ -32,13 +32,20 @@ def compiler(**changes):
     return ARTIFACT.compiler.model_copy(update=changes)
 
 
+def command(*words, **changes):
+    return replace(SAME, fingerprint=fingerprint(command="1" * 64), compiler=compiler(command=words), **changes)
+
+
 ROWS = {
     "nothing differs": (SAME, []),
     "a source, same code": (replace(SAME, fingerprint=sources(k_c="1" * 64)), [("sources", Effect.COSMETIC, "k.c (changed)")]),
     "a source, other code": (replace(SAME, fingerprint=sources(k_c="1" * 64), tuned=OTHER_CODE), [("sources", Effect.STALE, "k.c (changed)")]),
     "a source added": (replace(SAME, fingerprint=sources(n_h="1" * 64)), [("sources", Effect.COSMETIC, "n.h (added)")]),
     "a source gone": (replace(SAME, fingerprint=fingerprint(sources={"k.c": "c" * 64})), [("sources", Effect.COSMETIC, "k.h (no longer read)")]),
-    "the command": (replace(SAME, fingerprint=fingerprint(command="1" * 64), compiler=compiler(command=("gcc", "-O1", "k.c"))), [("command", Effect.STALE, "gone: -O2; new: -O1")]),
+    "the command, same code": (command("gcc", "-O1", "k.c"), [("command", Effect.COSMETIC, "(gone: -O2; new: -O1): the machine code is the same")]),
+    "the command, other code": (command("gcc", "-O1", "k.c", tuned=OTHER_CODE), [("command", Effect.STALE, "(gone: -O2; new: -O1): the machine code is another, in k (tuned arm)")]),
+    "the command's order": (command("gcc", "k.c", "-O2"), [("command", Effect.COSMETIC, "(another order)")]),
+    "what is linked": (command("gcc", "-O2", "k.c", "-lm"), [("command", Effect.STALE, "(new: -lm): something else is linked")]),
     "the compiler's build, same code": (replace(SAME, compiler=compiler(version="12.3.0")), [("compiler", Effect.NOTED, "12.3.0")]),
     "the compiler's build, other code": (replace(SAME, compiler=compiler(version="12.3.0"), baseline=OTHER_CODE), [("compiler", Effect.STALE, "12.3.0")]),
     "the benchmark": (replace(SAME, fingerprint=fingerprint(benchmark="1" * 64)), [("benchmark", Effect.STALE, "the benchmark changed")]),
@@ -66,6 +73,18 @@ def test_a_difference_has_its_effect(row):
     ]
     for finding, (_, _, said) in zip(findings, expected, strict=True):
         assert said in finding.message
+
+
+def test_the_parts_of_a_benchmark_that_changed_are_named_with_the_files_that_still_hold_them():
+    before = {"test t.py::t": "0", "helper gone.py::h": "0", "helper /etc/passwd::h": "0", "workload w": "0"}
+    now = {"test t.py::t": "1", "fixture conftest.py::f": "1", "workload w": "1"}
+    artifact = make_artifact(fingerprint=fingerprint(parts={name: sha * 64 for name, sha in before.items()}))
+    (finding,) = judge(artifact, replace(SAME, fingerprint=fingerprint(benchmark="1" * 64, parts=now)), outcome="tuned")
+    assert finding.message == (
+        "the benchmark changed: fixture conftest.py::f (added), helper /etc/passwd::h (gone), "
+        "helper gone.py::h (gone), test t.py::t, workload w"
+    )
+    assert finding.files == ("conftest.py", "t.py")
 
 
 def test_a_baseline_outcome_has_no_tuned_arm_to_compare():
