@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_compileiq.errors import StoreError
+from pytest_compileiq.files import replace
 from pytest_compileiq.journal import DIRECTORY, local_directory
 from pytest_compileiq.pool import EvaluationFailed, Pool
 from pytest_compileiq.prove import Unprovable, prove
@@ -86,9 +87,7 @@ def _add(rootdir: Path, device: str, more: Calibration) -> Calibration:
     content = {name: vars(one) for name, one in sorted(held.items())}
     path = local_directory(rootdir) / _FILE
     try:
-        partial = path.with_suffix(".tmp")
-        partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        partial.replace(path)
+        replace(path, f"{json.dumps(content, indent=1)}\n".encode())
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error.strerror}") from error
     return more

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_compileiq.errors import UserError
+from pytest_compileiq.files import PROJECT_FILES
 
 if TYPE_CHECKING:
     from pytest_compileiq.store import Store
-
-_PROJECT_FILES = ("pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 
 
 def open_store(options: argparse.Namespace) -> Store:
@@ -47,7 +46,7 @@ def find_project(start: Path) -> Path:
 
 def acf_dir(directory: Path) -> str | None:
     """The ini key ``acf_dir`` of a project, or None where it is not set."""
-    for name in _PROJECT_FILES:
+    for name in PROJECT_FILES:
         value = (_ini(directory / name) or {}).get("acf_dir")
         if isinstance(value, str) and value:
             return value
@@ -56,11 +55,11 @@ def acf_dir(directory: Path) -> str | None:
 
 def configures_pytest(directory: Path) -> bool:
     """Whether pytest finds settings of its own in ``directory``."""
-    return (directory / "pytest.ini").is_file() or any(_ini(directory / name) for name in _PROJECT_FILES)
+    return (directory / "pytest.ini").is_file() or any(_ini(directory / name) for name in PROJECT_FILES)
 
 
 def _configured(directory: Path) -> bool:
-    return any((directory / name).is_file() for name in _PROJECT_FILES)
+    return any((directory / name).is_file() for name in PROJECT_FILES)
 
 
 def _ini(path: Path) -> dict[str, Any] | None:

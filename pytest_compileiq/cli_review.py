@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 
 from pytest_compileiq.cli_locate import store_root
+from pytest_compileiq.errors import UserError
+from pytest_compileiq.files import Unfit, read_regular
 from pytest_compileiq.printing import say
 
 
@@ -46,7 +48,13 @@ def _diff(options: argparse.Namespace) -> int:
 
 
 def _textconv(options: argparse.Namespace) -> int:
+    from pytest_compileiq.metadata import MAX_SAMPLES_BYTES
     from pytest_compileiq.report.textconv import text_lines
 
-    say(*text_lines(options.file.name, options.file.read_bytes()))
+    try:
+        data = read_regular(options.file.resolve(), MAX_SAMPLES_BYTES)
+    except Unfit as why:
+        raise UserError(f"{options.file} {why}") from why
+    for line in text_lines(options.file.name, data):
+        say(line)
     return 0

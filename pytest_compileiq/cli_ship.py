@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pytest_compileiq.cli_locate import open_store
 from pytest_compileiq.errors import UserError
+from pytest_compileiq.files import write_output
 from pytest_compileiq.printing import complain, say
 
 REFUSED = 3
@@ -67,10 +68,10 @@ def _flags(options: argparse.Namespace) -> int:
         if options.on_stale == "fail":
             return REFUSED
     if options.depfile is not None:
-        options.depfile.write_text(depfile(str(wanted), answer.reads), encoding="utf-8")
+        write_output(options.depfile, depfile(str(wanted), answer.reads))
     lines = [shlex.join(answer.words)] if answer.words else []
     if options.output is not None:
-        options.output.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        write_output(options.output, "".join(f"{line}\n" for line in lines))
     else:
         say(*lines)
     return 0

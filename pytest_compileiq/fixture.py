@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Literal
 
 from pytest_compileiq.builds import Builds
 from pytest_compileiq.errors import BodyError, NoDevice
+from pytest_compileiq.files import replace
 from pytest_compileiq.model import Arm, BuildResult, ControlsFile, KnobValue, Workload
 
 Measurer = Callable[["Acf", Callable[[], object]], object]
@@ -246,7 +246,5 @@ def cached_controls(controls: ControlsFile) -> Path:
     path = home / f"{controls.sha256}.acf"
     if not path.is_file() or path.read_bytes() != controls.data:
         home.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=home, delete=False) as partial:
-            partial.write(controls.data)
-        Path(partial.name).replace(path)
+        replace(path, controls.data)
     return path

@@ -6,14 +6,17 @@ the compiler says of itself. What is left, the command and the machine code, is 
 
 from __future__ import annotations
 
+import functools
+import itertools
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_compileiq.artifact import Artifact, Controls
 from pytest_compileiq.errors import EnvironmentFault, UserError
+from pytest_compileiq.files import PROJECT_FILES, Unfit, inside, read_regular
 from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.printing import harmless
 from pytest_compileiq.store import Store
@@ -24,6 +27,8 @@ from pytest_compileiq.toolchains.cuda_options import NVCC, PTXAS
 from pytest_compileiq.toolchains.cuda_tools import ask, identify
 
 _PLAIN_PATH = re.compile(r"[\w@+=./~-]+")  # what neither make, ninja, a shell nor nvcc would split or change
+_MOST_SOURCE_BYTES = 64 << 20
+_MOST_TRIED = 100  # recorded paths: one that is there tells the root
 _BY_NVIDIA = re.compile(r"^(nvcc|ptxas): NVIDIA", re.MULTILINE)
 
 
@@ -126,10 +131,28 @@ def depfile(target: str, reads: Sequence[Path]) -> str:
 
 
 def rootdir_of(store: Store, artifact: Artifact) -> Path:
-    """The directory that recorded paths are relative to: the nearest above the store that holds one of them."""
-    recorded = (artifact.benchmark.partition("::")[0], *artifact.fingerprint.sources)
-    fitting = (root for root in store.root.parents if any((root / path).is_file() for path in recorded))
+    """The directory that recorded paths are relative to: the nearest above the store that holds one of them.
+
+    It is looked for up to the repository's root, or else up to the first directory with a file of settings.
+    """
+    recorded = (artifact.benchmark.partition("::")[0], *itertools.islice(artifact.fingerprint.sources, _MOST_TRIED))
+    fitting = (root for root in _possible_roots(store) if any(_holds(root, path) for path in recorded))
     return next(fitting, store.root.parent)
+
+
+def _possible_roots(store: Store) -> list[Path]:
+    above = store.root.absolute().parents
+    repository = next((root for root in above if (root / ".git").exists()), None)
+    configured = (root for root in above if any((root / name).is_file() for name in PROJECT_FILES))
+    last = repository or next(configured, above[0])
+    return list(above[: above.index(last) + 1])
+
+
+def _holds(root: Path, path: str) -> bool:
+    try:
+        return inside(root, path).is_file()
+    except (Unfit, OSError):
+        return False
 
 
 def why_unproven(name: str, artifact: Artifact) -> str | None:
@@ -144,10 +167,11 @@ def why_unproven(name: str, artifact: Artifact) -> str | None:
 
 def why_stale(name: str, artifact: Artifact, root: Path) -> str | None:
     """The sentence for sources that are not what was proven, or None. Nothing is compiled."""
+    read = functools.cache(_digest)  # many names may lead to one file
     changed = [
-        f"{path} ({'is gone' if now is None else 'changed'})"
+        f"{path} ({why})"
         for path, proven in sorted(artifact.fingerprint.sources.items())
-        if (now := _digest(root / path)) != proven
+        if (why := _why_changed(root, path, proven, read))
     ]
     if not changed:
         return None
@@ -268,8 +292,22 @@ def _controls(artifact: Artifact) -> Controls:
     return artifact.controls
 
 
-def _digest(path: Path) -> str | None:
+def read_source(path: Path) -> bytes:
+    """A source's content.
+
+    Raises:
+        Unfit: it is no regular file of bounded size.
+    """
+    return read_regular(path, _MOST_SOURCE_BYTES)
+
+
+def _why_changed(root: Path, path: str, proven: str, digest: Callable[[Path], str]) -> str:
+    """Why a source is not what was proven; empty where it is."""
     try:
-        return sha256_hex(path.read_bytes())
-    except OSError:
-        return None
+        return "" if digest(inside(root, path)) == proven else "changed"
+    except Unfit as why:
+        return str(why)
+
+
+def _digest(path: Path) -> str:
+    return sha256_hex(read_source(path))

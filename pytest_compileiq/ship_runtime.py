@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +11,9 @@ from typing import Any
 from pytest_compileiq import __version__, acf_runtime
 from pytest_compileiq.artifact import ACF_NOTICE, Artifact
 from pytest_compileiq.errors import BuildError, StoreError, UserError
+from pytest_compileiq.files import Unfit, inside, replace
 from pytest_compileiq.model import sha256_hex
-from pytest_compileiq.ship import architectures_of, plain, rootdir_of, why_stale, why_unproven, words_of
+from pytest_compileiq.ship import architectures_of, plain, read_source, rootdir_of, why_stale, why_unproven, words_of
 from pytest_compileiq.store import Store
 from pytest_compileiq.toolchains.cubin import read_cubin
 
@@ -117,7 +116,7 @@ def _entry(
 def _ptx_of(artifact: Artifact, root: Path, proven: Mapping[str, set[str]]) -> set[str]:
     """Digests of the PTX that is known to give this artifact's machine code."""
     if artifact.compiler.name == "ptxas":
-        return {_ptx_digest(root / source) for source in artifact.fingerprint.sources}
+        return {_ptx_digest(inside(root, source)) for source in artifact.fingerprint.sources}
     launch_alone = artifact.controls is not None and all(knob.startswith("-") for knob in artifact.controls.knobs)
     known: set[str] = set()
     for pair in artifact.code.values():
@@ -146,8 +145,8 @@ def _ptx_beside_cubins(cache: Path) -> dict[str, set[str]]:
 
 def _ptx_digest(path: Path) -> str:
     try:
-        return acf_runtime.ptx_sha256(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+        return acf_runtime.ptx_sha256(read_source(path).decode("utf-8"))
+    except (Unfit, UnicodeDecodeError) as error:
         raise StoreError(f"{path} is no PTX that can be read: {error}") from error
 
 
@@ -155,20 +154,12 @@ def _write(directory: Path, entries: Sequence[Mapping[str, Any]], files: Mapping
     """Controls first and the manifest last, so that whoever reads meanwhile finds what it names."""
     (directory / "acfs").mkdir(parents=True, exist_ok=True)
     for digest, data in files.items():
-        _replace(directory / "acfs" / f"{digest}.acf", data)
-    _replace(directory / "acf_runtime.py", Path(acf_runtime.__file__).read_bytes())
+        replace(directory / "acfs" / f"{digest}.acf", data)
+    replace(directory / "acf_runtime.py", Path(acf_runtime.__file__).read_bytes())
     manifest = {
         "schema": acf_runtime.SCHEMA,
         "tool": f"pytest-compileiq {__version__}",
         "notice": ACF_NOTICE,
         "artifacts": list(entries),
     }
-    _replace(directory / "manifest.json", (json.dumps(manifest, indent=1, ensure_ascii=False) + "\n").encode())
-
-
-def _replace(path: Path, data: bytes) -> None:
-    descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=".partial-")
-    with os.fdopen(descriptor, "wb") as handle:
-        handle.write(data)
-    Path(partial).chmod(0o644)
-    Path(partial).replace(path)
+    replace(directory / "manifest.json", (json.dumps(manifest, indent=1, ensure_ascii=False) + "\n").encode())

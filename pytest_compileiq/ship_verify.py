@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.errors import BuildError, UserError
+from pytest_compileiq.files import Unfit, read_regular
 from pytest_compileiq.ship import architectures_of
 from pytest_compileiq.store import Store
 from pytest_compileiq.toolchains.cubin import read_cubin
@@ -215,15 +216,15 @@ def _key_in(artifact: Artifact, kernel: Kernel) -> str | None:
 
 def _contents(path: Path) -> Contents:
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            return Contents((), (f"{path} has more than {_MOST_BYTES} bytes, and no more are read",))
-        data = path.read_bytes()
+        data = read_regular(path.resolve(), _MOST_BYTES)
         if _is_cubin(data):
             return Contents(tuple(_kernels(path, path)))
         fatbin = fatbin_of(data, path)
         return _host_object(path, data) if fatbin is None else _device_code(path, fatbin)
     except OSError as error:
         return Contents((), (f"{path} cannot be read: {error.strerror or error}",))
+    except Unfit as why:
+        return Contents((), (f"{path} {why}",))
     except BuildError as error:
         return Contents((), (str(error),))
     except _FROM_A_DAMAGED_ELF as error:

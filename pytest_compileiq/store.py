@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import os
 import re
-import stat
 import tempfile
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from pytest_compileiq.artifact import MAX_CONTROLS_BYTES, Artifact, Claim
 from pytest_compileiq.errors import StoreError
+from pytest_compileiq.files import Unfit, read_regular, replace
 from pytest_compileiq.metadata import (
     MAX_METADATA_BYTES,
     MAX_SAMPLES_BYTES,
@@ -170,17 +170,7 @@ class Store:
             raise StoreError(f"{self._shown(path)} is a link; remove it")
         if path.exists() and path.read_bytes() == data:
             return False
-        descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=".partial-")
-        try:
-            with os.fdopen(descriptor, "wb") as handle:
-                handle.write(data)
-                handle.flush()
-                os.fsync(handle.fileno())
-            Path(partial).chmod(0o644)
-            Path(partial).replace(path)
-        except BaseException:
-            Path(partial).unlink(missing_ok=True)
-            raise
+        replace(path, data)
         return True
 
     def _make_folder(self, folder: Path) -> None:
@@ -291,29 +281,13 @@ class Store:
             StoreError: it is missing, a link, too large, or no regular file.
         """
         shown = self._shown(path)
-        mend = f"restore it with git checkout -- {shown}"
         for directory in (self.root, path.parent):
             if directory.is_symlink():
                 raise StoreError(f"{self._shown(directory)} is a link, and nothing behind a link is read; remove it")
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except FileNotFoundError as error:
-            raise StoreError(f"{shown} is missing; {mend}") from error
-        except OSError as error:
-            why = (
-                "is a link, and nothing behind a link is read"
-                if path.is_symlink()
-                else f"cannot be read: {error.strerror}"
-            )
-            raise StoreError(f"{shown} {why}; {mend}") from error
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            os.close(descriptor)
-            raise StoreError(f"{shown} is not a regular file; {mend}")
-        with os.fdopen(descriptor, "rb") as handle:
-            if status.st_size > limit:
-                raise StoreError(f"{shown} has {status.st_size} bytes, and at most {limit} are read; {mend}")
-            return handle.read(status.st_size)
+            return read_regular(path, limit)
+        except Unfit as why:
+            raise StoreError(f"{shown} {why}; restore it with git checkout -- {shown}") from why
 
 
 def _naming_samples(artifact: Artifact, samples: Sequence[SampleRow], file_name: str) -> Artifact:

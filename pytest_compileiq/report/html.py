@@ -10,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 
 from pytest_compileiq import __version__
+from pytest_compileiq.files import write_output
 from pytest_compileiq.report.charts import interval_domain
 from pytest_compileiq.report.committed import Committed, Key, read_committed
 from pytest_compileiq.report.markup import Html, tag
@@ -29,7 +30,7 @@ def write_html(report: RunReport, store: Store, path: Path, *, title: str) -> No
     committed = read_committed(store, {(item.name, item.target) for item in report.items if item.name and item.target})
     page = render_page(report, committed, environment_of(store.root), title=title)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, encoding="utf-8")
+    write_output(path, page)
 
 
 def environment_of(root: Path) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pytest_compileiq.files import write_output
 from pytest_compileiq.printing import json_text
 from pytest_compileiq.report.model import RunReport
 
@@ -11,4 +12,4 @@ from pytest_compileiq.report.model import RunReport
 def write_json(report: RunReport, path: Path) -> None:
     """Write the versioned report to ``path``, making its directory."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json_text(report.as_dict()) + "\n", encoding="utf-8")
+    write_output(path, json_text(report.as_dict()) + "\n")

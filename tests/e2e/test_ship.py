@@ -187,7 +187,7 @@ def test_a_wrong_call_is_a_sentence(flags, c_project, capsys):
     ):
         assert main(arguments) == 2
         assert sentence in capsys.readouterr().err
-    for file, sentence in (("kernel.c", "neither a cubin"), ("nowhere.so", "No such file"), (".", "Is a directory")):
+    for file, sentence in (("kernel.c", "neither a cubin"), ("nowhere.so", "is missing"), (".", "is no regular file")):
         assert main(["verify-binary", file]) == 2
         assert sentence in capsys.readouterr().out
 

@@ -18,6 +18,7 @@ LAYERS = (
         (
             "process",
             "watchdog",
+            "files",
             "journal",
             "metadata",
             "store",

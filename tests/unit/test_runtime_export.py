@@ -181,7 +181,7 @@ def test_stale_artifacts_stop_an_export_or_are_left_out_with_the_reason(store, t
     assert "softmax" in capsys.readouterr().err and not (tmp_path / "out").exists()
     assert main(["export", "--runtime", "out", "--on-stale", "omit"]) == 0
     found = load(tmp_path / "out").resolve("softmax", "sm_90a")
-    assert found.path is None and "is stale: k.py (is gone)" in found.reason
+    assert found.path is None and "is stale: k.py (is missing)" in found.reason
 
 
 def test_a_baseline_a_retired_and_a_foreign_artifact_are_left_out_and_stop_nothing(store, tmp_path, capsys):
