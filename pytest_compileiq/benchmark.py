@@ -10,7 +10,7 @@ import functools
 import re
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ def digest_benchmark(
     Raises:
         MarkerError: a workload's value has no text of its own, e.g. an object shown by its address.
     """
-    closure = _Closure(rootdir.resolve())
+    closure = Closure(rootdir.resolve())
     tests, requested = {closure.add_object(function)}, set(map(closure.add_object, fixtures))
     workload_texts = {
         name: f"{name} weight={float(weight)!r} {_values_text(name, values)}"
@@ -71,16 +71,17 @@ def digest_benchmark(
 
 
 @dataclass
-class _Closure:
-    """Definitions reached so far: ``FILE::NAME`` → the digest of its canonical source."""
+class Closure:
+    """Definitions of the project reached so far, and by ``FILE::NAME`` the digest of the canonical source of each."""
 
     rootdir: Path
     parts: dict[str, str] = field(default_factory=dict)
+    nodes: list[ast.AST] = field(default_factory=list)
     _trees: dict[Path, ast.Module] = field(default_factory=dict)
 
     def add_object(self, thing: object) -> str | None:
         """Add a function or class, and what its source names; returns its key, where it is the project's own."""
-        plain = _unwrap(thing)
+        plain = unwrapped(thing)
         if not isinstance(plain, types.FunctionType | type):
             return None
         module = sys.modules.get(plain.__module__ or "")
@@ -88,7 +89,18 @@ class _Closure:
         namespace = plain.__globals__ if isinstance(plain, types.FunctionType) else vars(module) if module else {}
         if path is None:
             return None
-        return self._add(path, plain.__qualname__.replace(".<locals>", ""), namespace, _free_variables(plain))
+        return self._add(path, _path_to(plain), namespace, _free_variables(plain))
+
+    def add_names(self, function: types.FunctionType, nodes: Iterable[ast.AST]) -> None:
+        """Add what ``nodes`` of the function's source name, each by itself."""
+        if (path := self._project_file(function)) is not None:
+            for chain in sorted({chain for node in nodes if (chain := chain_of(node))}):
+                self._follow(path, chain, function.__globals__, _free_variables(function))
+
+    def definition(self, function: types.FunctionType) -> ast.AST | None:
+        """The function's own source, None where it cannot be read."""
+        path = self._project_file(function)
+        return None if path is None else next(definitions(self._tree(path), _path_to(function).split(".")), None)
 
     def _add(self, path: Path, qualname: str, namespace: Mapping[str, Any], free: Mapping[str, Any]) -> str:
         key = f"{path.relative_to(self.rootdir).as_posix()}::{qualname}"
@@ -97,6 +109,7 @@ class _Closure:
             return key
         self.parts[key] = sha256
         for node in definitions(self._tree(path), qualname.split(".")):
+            self.nodes.append(node)
             for chain in sorted(set(_chains(undecorated(node)))):
                 self._follow(path, chain, namespace, free)
         return key
@@ -119,7 +132,7 @@ class _Closure:
                 self._add(home, name, vars(value), {})
                 return
             value = getattr(value, name, None)
-        if isinstance(_unwrap(value), types.FunctionType | type):
+        if isinstance(unwrapped(value), types.FunctionType | type):
             self.add_object(value)
         elif _assigned(self._tree(path), head):
             self._add(path, head, namespace, {})
@@ -155,11 +168,17 @@ class _Closure:
 
     def _tree(self, path: Path) -> ast.Module:
         if path not in self._trees:
-            self._trees[path] = ast.parse(path.read_bytes())
+            self._trees[path] = _parsed(path.read_bytes())
         return self._trees[path]
 
 
-def _unwrap(thing: object) -> object:
+@functools.lru_cache(maxsize=64)
+def _parsed(source: bytes) -> ast.Module:
+    """The syntax tree of a file's content: many tests share a file."""
+    return ast.parse(source)
+
+
+def unwrapped(thing: object) -> object:
     """The plain function under fixtures, partials, methods and ``functools.wraps``."""
     for _ in range(50):
         if isinstance(thing, functools.partial):
@@ -173,6 +192,11 @@ def _unwrap(thing: object) -> object:
         else:
             return thing
     return thing
+
+
+def _path_to(plain: types.FunctionType | type) -> str:
+    """The dotted name of a definition within its file."""
+    return plain.__qualname__.replace(".<locals>", "")
 
 
 def _free_variables(plain: types.FunctionType | type) -> dict[str, Any]:
@@ -195,17 +219,18 @@ def _assigned(tree: ast.Module, name: str) -> bool:
 
 def _chains(node: ast.AST) -> Iterator[tuple[str, ...]]:
     """Dotted names that are read: ``helpers.reference`` gives ``("helpers", "reference")``, and its head alone."""
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
-            yield (inner.id,)
-        elif isinstance(inner, ast.Attribute):
-            names = [inner.attr]
-            base = inner.value
-            while isinstance(base, ast.Attribute):
-                names.append(base.attr)
-                base = base.value
-            if isinstance(base, ast.Name):
-                yield (base.id, *reversed(names))
+    return filter(None, map(chain_of, ast.walk(node)))
+
+
+def chain_of(node: ast.AST) -> tuple[str, ...] | None:
+    """The dotted name that ``node`` itself reads: ``("np", "testing", "assert_equal")``; None for anything else."""
+    names = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    if isinstance(node, ast.Name) and (names or isinstance(node.ctx, ast.Load)):
+        return (node.id, *reversed(names))
+    return None
 
 
 def _values_text(workload: str, values: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from pytest_compileiq import advice
 from pytest_compileiq.artifact import Artifact, Claim
 from pytest_compileiq.builds import changed_beyond
 from pytest_compileiq.config import Settings
@@ -83,6 +84,7 @@ class Replay:
         baseline, tuned = self._rebuild(artifact, controls)
         self._judge_staleness(artifact, baseline, tuned)
         self._correct(controls, baseline, tuned)
+        self.notes += advice.of_the_body(self.subject)
         if controls is None or tuned is None:
             self._expect_the_body_to_have_run()
             return self._report("BASELINE", artifact.reason or "nothing was found to beat the defaults", artifact)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+from pytest_compileiq import advice
 from pytest_compileiq.artifact import Artifact, StoredCompiler, StoredFingerprint
 from pytest_compileiq.config import Settings
 from pytest_compileiq.engines.base import Brief
@@ -99,7 +100,7 @@ def tune(subject: Subject, *, settings: Settings, store: Store, pool: Pool, prog
     early = (f"interrupted after {search.tally.evaluations}: the same command goes on",) if search.interrupted else ()
     searched = (*_search_notes(search), *proof.advice)
     notes = (*report.notes, *early, *note, *dropped, *searched, *unchecked, *_unchecked(subject))
-    return replace(report, notes=notes, interrupted=search.interrupted)
+    return replace(report, notes=(*notes, *advice.of_the_body(subject)), interrupted=search.interrupted)
 
 
 def _search(
@@ -290,7 +291,8 @@ def _prove_committed(
             f"{subject.nodeid}: the committed controls are not proven here: {proof.told}; "
             "nothing was written; run pytest --tune"
         )
-    return _store_claims(subject, store, incumbent.artifact, proof)
+    report = _store_claims(subject, store, incumbent.artifact, proof)
+    return replace(report, notes=(*report.notes, *advice.of_the_body(subject)))
 
 
 def _store_claims(subject: Subject, store: Store, artifact: Artifact, proof: Proof) -> ItemReport:

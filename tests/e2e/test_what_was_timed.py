@@ -1,13 +1,15 @@
-"""What is timed is what is checked: real kernels whose arms share memory, or whose later calls are not like the first."""
+"""What is timed is what is checked, and what is told of it: real kernels whose later calls are not like the first."""
 
 from __future__ import annotations
+
+import json
 
 HEAD = """\
 import ctypes
 
 import numpy as np
 import pytest
-from pytest_compileiq import Cc, literal
+from pytest_compileiq import Cc, choice, literal
 
 
 @pytest.fixture(scope="module")
@@ -55,3 +57,44 @@ def test_a_candidate_that_is_right_in_its_first_call_alone_is_wrong(project):
     output = made.pytest("--tune", "--tune-budget=2")
     assert "(wrong)" in output and "assert np.int32(2) == 1" in output
     assert not list(made.root.glob("acf/*/*.acf"))
+
+
+# ── advice ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+SQUARES_C = """\
+unsigned squares(const unsigned *x, int n) {
+    unsigned sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += x[i] * x[i];
+    return sum;
+}
+"""
+SQUARES_PY = f"""\
+{HEAD}
+@pytest.mark.tune(Cc("squares.c", flags="-O1"), space={{"-O": choice([0])}})
+def test_squares(acf, shared):
+    squares, place = acf.build().load().squares, shared.ctypes.data_as(ctypes.c_void_p)
+    assert squares(place, 1) == 0
+    acf.measure(lambda: squares(place, 1))
+"""
+UNCHECKED = "no assertion stands after acf.measure"
+
+
+def notes_of(made, *arguments: str) -> list[str]:
+    made.pytest(*arguments, "--acf-report=report.json", code=0)
+    (item,) = json.loads((made.root / "report.json").read_text())["items"]
+    return [note for note in item["notes"] if UNCHECKED in note]
+
+
+def test_a_body_that_asserts_nothing_after_measure_is_told_so_when_tuned_and_when_replayed(project):
+    made = project({"squares.c": SQUARES_C, "test_squares.py": SQUARES_PY})
+    (said,) = notes_of(made, "--tune", "--tune-budget=1")
+    assert "assert on the output there too" in said and "acf.compare" in said
+    assert notes_of(made) == [said]
+    assert made.pytest("--acf-check=replay").count(UNCHECKED) == 1
+
+
+def test_one_that_asserts_there_or_compares_is_not(project):
+    made = project({"squares.c": SQUARES_C, "test_squares.py": SQUARES_PY})
+    made.edit("test_squares.py", "    assert squares(place, 1) == 0\n", "    acf.compare('sum', [squares(place, 1)])\n")
+    assert notes_of(made, "--tune", "--tune-budget=1") == notes_of(made) == []

@@ -28,6 +28,7 @@ LAYERS = (
             "packs",
             "vcs",
             "benchmark",
+            "assertions",
             "worker",
             "worker_config",
             "inside",
@@ -37,7 +38,19 @@ LAYERS = (
     ("families", ("toolchains", "engines", "timing", "report")),
     (
         "evaluation",
-        ("marker", "builds", "fixture", "frameworks", "subject", "evaluate", "pool", "scoring", "finalists", "exact"),
+        (
+            "marker",
+            "builds",
+            "fixture",
+            "frameworks",
+            "subject",
+            "evaluate",
+            "pool",
+            "advice",
+            "scoring",
+            "finalists",
+            "exact",
+        ),
     ),
     (
         "use cases",
