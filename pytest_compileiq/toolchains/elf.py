@@ -24,8 +24,8 @@ _FUNCTION_TYPES = frozenset({"STT_FUNC", "STT_LOOS"})  # STT_LOOS is GNU's indir
 _NAMED_TYPES = _FUNCTION_TYPES | {"STT_OBJECT"}
 _VISIBLE = frozenset({"STV_DEFAULT", "STV_PROTECTED"})
 # Notes hold property bits and build ids; unwind tables repeat what the code already says; device code embedded by nvcc
-# is digested from its cubins.
-_SKIPPED_SECTIONS = (".note", ".eh_frame", ".nv_fatbin")
+# is digested from its cubins, and the module id holds the source's place.
+_SKIPPED_SECTIONS = (".note", ".eh_frame", ".nv_fatbin", "__nv_relfatbin", "__nv_module_id")
 
 
 @dataclass(frozen=True)

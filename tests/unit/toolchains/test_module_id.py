@@ -82,10 +82,12 @@ def test_what_is_private_to_a_file_gives_equal_code_in_two_checkouts(tmp_path, t
 
 @needs.nvcc
 @pytest.mark.parametrize(
-    ("text", "output"), [(STATIC, "executable"), (ANONYMOUS, "library")], ids=["static", "anonymous"]
+    ("text", "output", "flags"),
+    [(STATIC, "executable", "-O3"), (ANONYMOUS, "library", "-O3"), (STATIC, "library", "-O3 -rdc=true")],
+    ids=["static", "anonymous", "relocatable"],
 )
-def test_the_host_code_that_names_private_kernels_is_equal_in_two_checkouts(tmp_path, text, output):
-    one, other = (build(tmp_path / place, text, output) for place in ("one", "another/deeper"))
+def test_the_host_code_that_names_private_kernels_is_equal_in_two_checkouts(tmp_path, text, output, flags):
+    one, other = (build(tmp_path / place, text, output, flags) for place in ("one", "another/deeper"))
     assert one.code == other.code
     assert "host" in one.code
 
