@@ -61,9 +61,14 @@ class Scorer:
     def settled(self, one: Scored) -> Scored:
         """The scores with those of timed objectives taken anew, the median of several rounds.
 
+        Before them the body runs with these controls alone: beside the baseline, in buffers that both share, a kernel
+        that writes nothing passes for the baseline's output.
+
         Raises:
             EvaluationFailed: as ``score``.
         """
+        for workload in self.subject.timed_workloads:
+            self.pool.check(0, self.subject, one.controls, workload)
         rounds = [self._timed(one.controls).scores for _ in range(ROUNDS)]
         scores = tuple(
             score if objective.exact else statistics.median(taken[objective.metric] for taken in rounds)

@@ -274,7 +274,7 @@ def _prove_committed(
         raise TuneFailed(
             f"{subject.nodeid}: the committed controls were withdrawn ({incumbent.artifact.reason}): run pytest --tune"
         )
-    for workload in subject.checked_workloads:
+    for workload in subject.spec.workloads:
         try:
             pool.check(0, subject, incumbent.controls, workload)
         except EvaluationFailed as failure:

@@ -59,6 +59,15 @@ def test_a_candidate_that_is_right_in_its_first_call_alone_is_wrong(project):
     assert not list(made.root.glob("acf/*/*.acf"))
 
 
+def test_a_candidate_that_writes_nothing_is_not_taken_for_the_baseline_whose_output_it_leaves(project):
+    code = MARK_C.replace("*out = %s;", "").replace("*out = 1;", "for (volatile int i = 0; i < 20000; i++) ; *out = 1;")
+    test = MARK_PY.replace("    mark(out)\n    assert shared[0] == EXPECTED\n", "").replace("EXPECTED", "1")
+    made = project({"mark.c": code, "test_mark.py": test})
+    output = made.pytest("--tune", "--tune-budget=2")
+    assert "1 invalid (wrong): AssertionError: assert np.int32(0) == 1" in output
+    assert not list(made.root.glob("acf/*/*.acf"))
+
+
 # ── advice ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 SQUARES_C = """\
