@@ -225,7 +225,7 @@ class Withdrawn(Stored):
 
 
 class Provenance(Stored):
-    """Where the artifact came from. ``dirty`` looks at the fingerprinted files only."""
+    """Where the artifact came from. ``dirty``: something that the fingerprint covers was not as in ``commit``."""
 
     commit: Text | None = None
     dirty: bool | None = None

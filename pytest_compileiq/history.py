@@ -6,11 +6,12 @@ Nothing is checked out, no filter or textconv of the repository runs, and a shal
 from __future__ import annotations
 
 import os
+import posixpath
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pytest_compileiq.errors import EnvironmentFault, StoreError, UserError
@@ -33,10 +34,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """``acf/`` at one end. ``files`` maps paths below it, ``kernel/sm_90a-ptxas13.3.toml``, to what lies there."""
+    """``acf/`` at one end. ``files`` maps paths below it, ``kernel/sm_90a-ptxas13.3.toml``, to what lies there.
+
+    ``commit`` is None for the work tree.
+    """
 
     label: str
     files: Mapping[str, Entry]
+    commit: str | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,20 @@ class History:
         if stored:
             yield from self._of_objects(stored)
 
+    def places(self, snapshot: Snapshot, path: str, limit: int) -> list[Wanted | None]:
+        """Where a file of the project lies at one end, for each directory that ``path`` may be relative to.
+
+        The store's parent stands first, the repository's root last. None: it would lie outside the repository.
+        """
+        return [self._place(snapshot, home, path, limit) for home in PurePosixPath(self.folder).parents]
+
+    def _place(self, snapshot: Snapshot, home: PurePosixPath, path: str, limit: int) -> Wanted | None:
+        place = posixpath.normpath(home / path)
+        if place.startswith(("/", "../")) or place == ".." or not place.isprintable():
+            return None
+        oid = f"{snapshot.commit}:{place}" if snapshot.commit else None
+        return Wanted(posixpath.relpath(place, self.folder), Entry("100644", oid), limit)
+
     # ── commits ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _commit(self, text: str) -> str:
@@ -138,7 +157,7 @@ class History:
             facts, _, path = line.partition("\t")
             mode, _, oid = facts.split(" ")
             files[self._below(path)] = Entry(mode, oid)
-        return Snapshot(f"{name} ({commit[:10]})", files)
+        return Snapshot(f"{name} ({commit[:10]})", files, commit)
 
     def _in_work_tree(self, commit: str, base: Mapping[str, Entry]) -> Mapping[str, Entry]:
         """The base's files, with what the work tree has otherwise; git's index knows which without reading them all."""
@@ -181,6 +200,8 @@ class History:
             return self._store.read_bytes(self._store.root / wanted.path, wanted.limit)
         except StoreError as error:
             return error
+        except OSError as error:  # a name that no file system takes
+            return StoreError(f"{self._shown(wanted):.200} cannot be read: {error.strerror}")
 
     def _of_objects(self, wanted: list[Wanted]) -> Iterator[tuple[str, bytes | StoreError]]:
         """One ``git cat-file`` for all, read as it comes: no more than one file is in memory."""
@@ -198,7 +219,7 @@ class History:
 
     def _next_object(self, stream: Any, wanted: Wanted) -> bytes | StoreError:
         header = stream.readline().split()
-        if len(header) != 3 or header[1] != b"blob":
+        if len(header) != 3 or header[1] != b"blob" or not header[2].isdigit():
             return StoreError(f"{self._shown(wanted)} cannot be read from git's objects; git fsck says why")
         size = int(header[2])
         if size > wanted.limit:

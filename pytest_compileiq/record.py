@@ -30,9 +30,10 @@ from pytest_compileiq.metadata import controls_file_name
 from pytest_compileiq.model import BuildResult, ControlsFile
 from pytest_compileiq.prove import Proof
 from pytest_compileiq.report.progress import Tally
+from pytest_compileiq.rules.fingerprint import covered_files, defined_in, holds
 from pytest_compileiq.scoring import Scored
 from pytest_compileiq.subject import Subject
-from pytest_compileiq.vcs import revision
+from pytest_compileiq.vcs import content_at, revision
 
 
 def search_record(subject: Subject, tally: Tally, engine: str, seed: int) -> SearchRecord:
@@ -130,12 +131,29 @@ def stored_code(baseline: BuildResult, tuned: BuildResult | None) -> dict[str, C
 
 def provenance_of(subject: Subject, winner: ControlsFile | None) -> Provenance:
     """Where the artifact comes from: commit, tool, CI run, and the notice that an ACF carries."""
-    files = [subject.nodeid.partition("::")[0], *subject.fingerprint.sources]
-    now = revision(subject.rootdir, files)
+    now = revision(subject.rootdir, covered_files(subject.fingerprint.sources, subject.fingerprint.parts))
+    commit, changed = now.commit, now.changed or ()
     return Provenance(
-        commit=now.commit,
-        dirty=now.dirty,
+        commit=commit,
+        dirty=any(_is_uncommitted(subject, commit, file) for file in changed) if commit else None,
         tool=f"pytest-compileiq {__version__}",
         runner=os.environ.get("GITHUB_RUN_ID"),
         notice=ACF_NOTICE if winner is not None and winner.kind == "blob" else None,
     )
+
+
+def _is_uncommitted(subject: Subject, commit: str, file: str) -> bool:
+    """Whether a file that differs from the commit does so in what the fingerprint covers.
+
+    Of a marker, whose flags, workloads and objectives it covers, every change counts.
+    """
+    sources, parts = subject.fingerprint.sources, subject.fingerprint.parts
+    before = content_at(subject.rootdir, commit, file)
+    if before is None or not holds(before, file, sources, parts):
+        return True
+    tests = [name.removeprefix(f"test {file}::") for name in parts if name.startswith(f"test {file}::")]
+    try:
+        now = (subject.rootdir / file).read_bytes()
+    except OSError:
+        return True
+    return defined_in(before, tests, decorated=True) != defined_in(now, tests, decorated=True)

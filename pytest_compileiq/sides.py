@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from pytest_compileiq.artifact import MAX_CONTROLS_BYTES, Artifact, Controls
@@ -17,7 +17,9 @@ from pytest_compileiq.metadata import (
 )
 from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.rules.diff import Side
+from pytest_compileiq.rules.fingerprint import covered_files, holds
 
+_MOST_TRACED = 500  # files of one artifact
 Place = tuple[str, str]  # name and target
 Found = tuple[str, int] | StoreError  # a file's digest and size, or why it cannot be read
 
@@ -38,7 +40,8 @@ def read_sides(history: History, snapshot: Snapshot, folders: Set[str], *, thoro
     ]
     paths = {path for side in sides for path in (files_of(side) if thorough else _controls_of(side))}
     found = _look_at(history, snapshot.files, paths)
-    return {(side.name, side.target): _checked(history.folder, side, found, thorough) for side in sides}
+    checked = [_checked(history.folder, side, found, thorough) for side in sides]
+    return {(side.name, side.target): side for side in (_traced(history, snapshot, checked) if thorough else checked)}
 
 
 def folder_of(path: str) -> str:
@@ -94,6 +97,37 @@ def _checked(root: str, side: Side, found: Mapping[str, Found], thorough: bool) 
     problem = _controls_problem(root, side, side.artifact.controls, found) if side.artifact.controls else ""
     warnings = tuple(_warnings(root, side, side.artifact, found)) if thorough else ()
     return replace(side, problem=problem, warnings=warnings)
+
+
+def _traced(history: History, snapshot: Snapshot, sides: Sequence[Side]) -> Iterator[Side]:
+    """The sides with what is not here as it was tuned, where the recorded commit does not hold that."""
+    asked = {path for side in sides for path in _uncommitted(side)}
+    places = {path: history.places(snapshot, path, MAX_CONTROLS_BYTES) for path in asked}
+    wanted = {one.path: one for found in places.values() for one in found if one is not None}
+    read = {path: data for path, data in history.contents(wanted.values()) if isinstance(data, bytes)}
+    for side in sides:
+        yield replace(side, untraced=_untraced(side, places, read)) if side.artifact else side
+
+
+def _untraced(side: Side, places: Mapping[str, Sequence[Wanted | None]], read: Mapping[str, bytes]) -> tuple[str, ...]:
+    """Files inside the repository that hold something else than was tuned."""
+    files = [path for path in _uncommitted(side) if any(places[path])]
+    if side.artifact is None or not files:
+        return ()
+    sources, parts = side.artifact.fingerprint.sources, side.artifact.fingerprint.parts
+    # Recorded paths are relative to one directory: the nearest that holds any of them.
+    levels = zip(*(places[path] for path in files), strict=True)
+    here = [{path: read[one.path] for path, one in zip(files, level, strict=True) if one and one.path in read}
+            for level in levels]  # fmt: skip
+    held = next(filter(None, here), {})
+    return tuple(path for path in files if not holds(held.get(path), path, sources, parts))
+
+
+def _uncommitted(side: Side) -> list[str]:
+    """The files that the fingerprint covers, where some of them were tuned before they were committed."""
+    if side.artifact is None or not side.artifact.provenance.dirty:
+        return []
+    return covered_files(side.artifact.fingerprint.sources, side.artifact.fingerprint.parts)[:_MOST_TRACED]
 
 
 def _controls_problem(root: str, side: Side, controls: Controls, found: Mapping[str, Found]) -> str:

@@ -18,24 +18,47 @@ _TIMEOUT_S = 20
 
 @dataclass(frozen=True)
 class Revision:
-    """Where the work tree stands; None where there is no repository, or no commit yet."""
+    """Where the work tree stands, and which files differ from it; None where there is no repository, or no commit."""
 
     commit: str | None
-    dirty: bool | None
+    changed: tuple[str, ...] | None
 
 
 def revision(rootdir: Path, files: Sequence[str]) -> Revision:
-    """The commit of ``rootdir`` and whether any of ``files`` (relative to it) differs from it or is untracked."""
+    """The commit of ``rootdir``, and what of ``files`` (relative to it) differs from it or is untracked.
+
+    A directory among ``files`` stands for what is below it; what lies outside the repository is passed over.
+    """
     repository = open_repository(rootdir)
-    if repository is None:
+    if repository is None or repository.working_tree_dir is None:
         return Revision(None, None)
+    top, here = Path(repository.working_tree_dir).resolve(), rootdir.resolve()
+    inside = [path for path in _here(here, files) if path.startswith(f"{top}{os.sep}")]
     with repository:
         try:
             commit = repository.head.commit.hexsha
-            status = repository.git.status("--porcelain", "--", *_here(rootdir, files), kill_after_timeout=_TIMEOUT_S)
+            status = inside and repository.git.status(
+                "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--", *inside,
+                kill_after_timeout=_TIMEOUT_S,
+            )  # fmt: skip
         except Exception:  # GitPython raises ValueError, GitCommandError and more for an unborn or a broken HEAD
             return Revision(None, None)
-    return Revision(commit, bool(status))
+    changed = (os.path.relpath(top / entry[3:], here) for entry in str(status or "").split("\0") if entry)
+    return Revision(commit, tuple(sorted(Path(name).as_posix() for name in changed)))
+
+
+def content_at(rootdir: Path, commit: str, file: str) -> bytes | None:
+    """What ``file`` (relative to ``rootdir``) held at ``commit``; None where it was not there."""
+    repository = open_repository(rootdir)
+    if repository is None or repository.working_tree_dir is None:
+        return None
+    with repository:
+        try:
+            path = os.path.relpath(rootdir.resolve() / file, Path(repository.working_tree_dir).resolve())
+            content: bytes = repository.commit(commit).tree.join(Path(path).as_posix()).data_stream.read()
+        except Exception:  # GitPython raises KeyError, ValueError and more for what is not there
+            return None
+    return content
 
 
 def commits_touching(rootdir: Path, files: Sequence[str], since: str | None, limit: int = 5) -> list[str]:
@@ -69,4 +92,4 @@ def open_repository(rootdir: Path) -> Repo | None:
 
 
 def _here(rootdir: Path, files: Sequence[str]) -> list[str]:
-    return [str(rootdir / name) for name in files]
+    return [os.path.normpath(rootdir / name) for name in files]

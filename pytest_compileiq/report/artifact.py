@@ -62,8 +62,8 @@ def artifact_lines(name: str, artifact: Artifact) -> Iterator[str]:
     spent = f"{search.evaluations} evaluations, {invalid}, {search.duplicates} duplicates"
     yield f"  search     {search.engine}, seed {search.seed}: {spent}, {search.seconds:g} s"
     provenance = artifact.provenance
-    dirty = {True: ", dirty", False: "", None: ""}[provenance.dirty]
-    yield f"  made by    {provenance.tool} at commit {(provenance.commit or 'unknown')[:12]}{dirty}"
+    where = "on top of" if provenance.dirty else "at"
+    yield f"  made by    {provenance.tool} {where} commit {(provenance.commit or 'unknown')[:12]}"
     if provenance.notice:
         yield f"  notice     {provenance.notice}"
 

@@ -36,7 +36,7 @@ def write_html(report: RunReport, store: Store, path: Path, *, title: str) -> No
 def environment_of(root: Path) -> dict[str, str]:
     """Where the page was made: versions, system, and the commit with whether ``root`` differs from it."""
     now = revision(root.parent, [root.name])
-    dirty = f", {root.name}/ has changes that are not committed" if now.dirty else ""
+    dirty = f", {root.name}/ has changes that are not committed" if now.changed else ""
     return {
         "pytest-compileiq": __version__,
         "Python": platform.python_version(),

@@ -212,7 +212,7 @@ def _environment(artifact: Artifact) -> Iterator[tuple[str, str]]:
     yield "proven on", "; ".join(list(devices)[:MAX_ROWS])
     provenance = artifact.provenance
     yield "made by", provenance.tool
-    yield "commit", f"{provenance.commit or 'unknown'}{', with changes' if provenance.dirty else ''}"
+    yield "commit", f"{'on top of ' if provenance.dirty else ''}{provenance.commit or 'unknown'}"
     yield "CI run", provenance.runner or ""
     yield "notice", provenance.notice or ""
 

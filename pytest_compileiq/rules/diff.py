@@ -10,6 +10,7 @@ from pytest_compileiq.artifact import Artifact, CodePair, StoredCode, StoredComp
 from pytest_compileiq.model import KnobValue
 from pytest_compileiq.rules.claims import ClaimStep, claim_steps, devices_only, lead_step, leading_claim, trend
 from pytest_compileiq.rules.fingerprint import changed_text
+from pytest_compileiq.rules.staleness import MOST_NAMED
 
 
 class Kind(StrEnum):
@@ -42,6 +43,7 @@ class Side:
         artifact: what its metadata says; None where that cannot be read.
         problem: why it cannot be used, in a sentence; empty where it can.
         warnings: what is wrong with it and does not keep it from being used.
+        untraced: files that were tuned with uncommitted changes and are not here as the fingerprint knows them.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Side:
     artifact: Artifact | None
     problem: str = ""
     warnings: tuple[str, ...] = ()
+    untraced: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -292,8 +295,10 @@ def _warnings(new: Side | None, before: Artifact | None, after: Artifact | None)
     yield from new.warnings
     if after is None:
         return
-    if after.provenance.dirty:
-        yield "tuned with uncommitted changes in files that it depends on: the recorded commit is not what was tuned"
+    if new.untraced:
+        more = f" and {len(new.untraced) - MOST_NAMED} more" if len(new.untraced) > MOST_NAMED else ""
+        named = ", ".join(new.untraced[:MOST_NAMED]) + more
+        yield f"tuned with uncommitted changes, and not here as it was tuned: {named}"
     if before is None or after.outcome != "tuned":
         return
     withdrawn = {_digest(pair, "tuned") for pair in before.code.values()} - {None}

@@ -105,6 +105,32 @@ def changed_text(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     return ", ".join([*shown, *more]) or "the order of its workloads"
 
 
+# ── what a fingerprint covers of a file ──────────────────────────────────────────────────────────────────────────
+
+
+def covered_files(sources: Iterable[str], parts: Iterable[str]) -> list[str]:
+    """The files that a fingerprint looks into, sorted: sources as a whole, definitions of the others."""
+    places = map(part_place, parts)
+    return sorted({*sources, *(place[0] for place in places if place is not None)})
+
+
+def holds(content: bytes | None, file: str, sources: Mapping[str, str], parts: Mapping[str, str]) -> bool:
+    """Whether ``content`` (None: there is no such file) is all that a fingerprint covers of ``file``."""
+    if content is None or (file in sources and hashlib.sha256(content).hexdigest() != sources[file]):
+        return False
+    defined = {place[1]: sha for name, sha in parts.items() if (place := part_place(name)) and place[0] == file}
+    return not defined or defined == defined_in(content, defined)
+
+
+def defined_in(content: bytes, names: Iterable[str], *, decorated: bool = False) -> dict[str, str | None]:
+    """The digests of definitions in a Python file, None for what it does not define or where it is no Python."""
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return dict.fromkeys(names)
+    return {name: definition_digest(tree, name, decorated=decorated) for name in names}
+
+
 # ── canonical text ───────────────────────────────────────────────────────────────────────────────────────────────
 
 

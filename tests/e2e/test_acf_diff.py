@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,10 @@ from pytest_compileiq import review
 from pytest_compileiq.cli import main
 from pytest_compileiq.metadata import controls_file_name, render
 from pytest_compileiq.model import sha256_hex
+from pytest_compileiq.rules.fingerprint import definition_digest
 from pytest_compileiq.store import Store
+from tests.e2e.test_resume import SUM_C
+from tests.e2e.test_several_objectives import EXACT_PY
 from tests.unit.artifacts import CONTROLS, TARGET, make_artifact, make_rows
 from tests.unit.test_store import measured
 
@@ -328,6 +333,120 @@ def test_a_store_below_the_repository_s_root_is_found_in_every_commit(repository
     monkeypatch.chdir(inner)
     text = diff("HEAD~..HEAD")
     assert "1 added" in text and "stray" not in text
+
+
+# ── tuned before it was committed ────────────────────────────────────────────────────────────────────────────────
+
+SOURCES = {"k.c": "int k(void) { return 1; }\n", "../common/k.h": "#define K 1\n"}
+TEST = "import helper\n\ndef other():\n    pass\n\ndef test_k(acf):\n    helper.check(acf.build())\n"
+HELPER = "def check(built):\n    assert built\n"
+
+
+@pytest.fixture
+def edited(repository, tmp_path, monkeypatch):
+    """A project below the repository's root, edited and then tuned: nothing of it is committed yet."""
+    home = tmp_path / "project"
+    files = {**SOURCES, "tests/test_k.py": TEST, "helper.py": HELPER}
+    for name, text in files.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).resolve().write_text(text)
+    (home / "pytest.ini").write_text("[pytest]\nacf_dir = tuned/acf\n")
+    digests = {name: sha256_hex(text.encode()) for name, text in SOURCES.items()}
+    parts = {
+        "test tests/test_k.py::test_k": definition_digest(ast.parse(TEST), "test_k"),
+        "helper helper.py::check": definition_digest(ast.parse(HELPER), "check"),
+        "objectives": "0" * 64,
+    }
+    covered = make_artifact().fingerprint.model_copy(update={"sources": digests, "parts": parts})
+    made = Repository(repository.home)
+    made.store = Store(home / "tuned" / "acf")
+    made.home = home
+    dirty = make_artifact().provenance.model_copy(update={"dirty": True})
+    made.tune("edited", fingerprint=covered, provenance=dirty)
+    monkeypatch.chdir(home)
+    return made
+
+
+def test_edit_tune_commit_is_nothing_to_warn_of(edited, told):
+    assert told("HEAD")["warnings"] == []
+    edited.commit()
+    assert told("HEAD~..HEAD")["warnings"] == []
+
+
+ELSEWHERE = {
+    "a source": ("k.c", "return 1", "return 2"),
+    "a header beside the project": ("../common/k.h", "K 1", "K 2"),
+    "a helper": ("helper.py", "assert built", "assert built is not None"),
+    "the test": ("tests/test_k.py", "helper.check(", "helper.check(0 or "),
+    "a test that is no Python any more": ("tests/test_k.py", "def test_k(", "def test_k(("),
+}
+
+
+@pytest.mark.parametrize("what", ELSEWHERE)
+def test_what_is_committed_otherwise_than_it_was_tuned_is_a_warning(edited, told, what):
+    name, old, new = ELSEWHERE[what]
+    path = edited.home / name
+    path.write_text(path.read_text().replace(old, new))
+    said = [f"tuned with uncommitted changes, and not here as it was tuned: {name}"]
+    assert told("HEAD")["warnings"] == said
+    edited.commit()
+    assert told("HEAD~..HEAD")["warnings"] == said
+
+
+def test_what_was_left_out_of_the_commit_is_a_warning(edited, told):
+    git(edited.home, "add", "tuned", "pytest.ini", "tests")
+    git(edited.home, "commit", "-qm", "x")
+    (warning,) = told("HEAD~..HEAD")["warnings"]
+    assert warning.endswith("not here as it was tuned: ../common/k.h, helper.py, k.c")
+    assert told("HEAD~")["warnings"] == []  # the work tree still has them
+
+
+def test_what_the_fingerprint_does_not_cover_is_no_warning(edited, told):
+    path = edited.home / "tests" / "test_k.py"
+    path.write_text(path.read_text().replace("def other():\n    pass", "def other():  # anew\n    return 1"))
+    edited.commit()
+    assert told("HEAD~..HEAD")["warnings"] == []
+
+
+def test_a_fingerprint_that_names_what_no_project_has_reads_nothing_and_fails_nothing(edited, told):
+    artifact = edited.store.read("edited", TARGET)
+    names = ("/etc/passwd", "../../../../etc/passwd", "k blob", "a\nb", "..", "tuned", "x" * 1500)
+    covered = artifact.fingerprint.model_copy(update={"sources": dict.fromkeys(names, "1" * 64), "parts": {}})
+    hostile = artifact.model_copy(update={"fingerprint": covered})
+    edited.store.metadata_path("edited", TARGET).write_bytes(render(hostile))
+    edited.commit()
+    for span in ("HEAD~", "HEAD~..HEAD"):
+        (warning,) = told(span)["warnings"]
+        assert "k blob" in warning and "passwd" not in warning
+
+
+def test_a_tuning_looks_at_what_the_fingerprint_covers_and_the_natural_order_leaves_nothing_to_warn_of(
+    project, monkeypatch, diff, capsys
+):
+    made = project({"sum.c": SUM_C, "test_sum.py": EXACT_PY, ".gitignore": ".compileiq\n__pycache__\n"})
+    monkeypatch.chdir(made.root)
+    git(made.root, "init", "-q", "-b", "main")
+
+    def commit() -> None:
+        git(made.root, "add", "-A")
+        git(made.root, "commit", "-qm", "x")
+
+    def tuned_dirty(name: str, old: str, new: str) -> bool:
+        made.edit(name, old, new)
+        made.pytest("--tune", "--tune-engine=random", "--tune-budget=3", code=0)
+        return tomllib.loads(made.one("acf/total/*.toml").read_text())["provenance"]["dirty"]
+
+    commit()
+    assert not tuned_dirty("test_sum.py", "import pytest\n", "import pytest  # anew\n\ndef test_other():\n    pass\n")
+    commit()
+    assert tuned_dirty("test_sum.py", "-O1 -funroll-loops", "-O1")  # a flag, in the marker
+    commit()
+    assert tuned_dirty("sum.c", "sum += x", "sum -= x")
+    commit()
+    assert "uncommitted" not in diff("HEAD~..HEAD")
+    assert main(["show", "total"]) == 0
+    shown = capsys.readouterr().out
+    assert f"on top of commit {git(made.root, 'rev-parse', 'HEAD~')[:12]}" in shown and "dirty" not in shown
 
 
 def test_textconv_makes_plain_git_diff_readable(repository):

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from pytest_compileiq.vcs import Revision, commits_touching, revision
+from pytest_compileiq.vcs import Revision, commits_touching, content_at, revision
 
 
 def git(home, *arguments) -> str:
@@ -29,10 +29,30 @@ def repository(tmp_path):
 def test_dirty_looks_at_the_given_files_only(repository):
     head = git(repository, "rev-parse", "HEAD")
     (repository / "other.c").write_text("2")
-    assert revision(repository, ["k.c"]) == Revision(head, False)
-    assert revision(repository, ["k.c", "other.c"]) == Revision(head, True)
+    assert revision(repository, ["k.c"]) == Revision(head, ())
+    assert revision(repository, ["k.c", "other.c"]) == Revision(head, ("other.c",))
     (repository / "new.c").write_text("1")
-    assert revision(repository, ["new.c"]).dirty is True
+    assert revision(repository, ["new.c"]).changed == ("new.c",)
+
+
+def test_names_are_relative_to_rootdir_wherever_the_repository_s_root_is(repository):
+    home = repository / "deep" / "project with spaces"
+    home.mkdir(parents=True)
+    (home / "k ü.c").write_text("1")
+    (repository / "other.c").write_text("2")
+    found = revision(home, ["k ü.c", "../../other.c", "/usr/include/stdio.h", "../../../outside.h"])
+    assert found.changed == ("../../other.c", "k ü.c")
+    assert revision(home, ["/usr/include/stdio.h"]).changed == ()
+
+
+def test_a_file_s_content_is_that_of_the_commit(repository):
+    head = git(repository, "rev-parse", "HEAD")
+    (repository / "k.c").write_text("2")
+    (repository / "inner").mkdir()
+    assert content_at(repository, head, "k.c") == content_at(repository / "inner", head, "../k.c") == b"1"
+    assert content_at(repository, head, "new.c") is None
+    assert content_at(repository, "0" * 40, "k.c") is None
+    assert content_at(repository, head, "../outside.c") is None
 
 
 def test_commits_since_are_told_with_their_author(repository):

@@ -28,8 +28,8 @@ def counted(tuned: int, baseline: int = 10, direction="minimize") -> Claim:
     )  # fmt: skip
 
 
-def side(name="k", target=TARGET, problem="", warnings=(), **changes) -> Side:
-    return Side(name, target, make_artifact(target=target, **changes), problem, warnings)
+def side(name="k", target=TARGET, problem="", warnings=(), untraced=(), **changes) -> Side:
+    return Side(name, target, make_artifact(target=target, **changes), problem, warnings, untraced)
 
 
 def told(**changes):
@@ -202,11 +202,14 @@ def test_entries_whose_machine_code_changed_are_named_arm_by_arm():
     assert [step.what for step in compare(side(), side(code=code)).code] == ["b (baseline)", "b (tuned)", "k (tuned)"]
 
 
-def test_a_dirty_tree_and_a_side_s_own_warnings_reach_the_reviewer():
+def test_what_is_not_here_as_it_was_tuned_and_a_side_s_own_warnings_reach_the_reviewer():
     dirty = Provenance(commit="1" * 40, dirty=True, tool="x")
-    warnings = compare(None, side(provenance=dirty, warnings=("samples",))).warnings
-    assert warnings[0] == "samples" and "uncommitted" in warnings[1]
-    assert compare(None, side()).warnings == ()
+    assert compare(None, side(provenance=dirty)).warnings == ()
+    files = tuple(f"k{number}.c" for number in range(7))
+    warnings = compare(None, side(provenance=dirty, warnings=("samples",), untraced=files)).warnings
+    assert warnings[0] == "samples"
+    said = "tuned with uncommitted changes, and not here as it was tuned: "
+    assert warnings[1] == said + "k0.c, k1.c, k2.c, k3.c, k4.c and 2 more"
 
 
 def test_bringing_back_retired_machine_code_is_a_warning():
