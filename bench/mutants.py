@@ -33,6 +33,7 @@ LIMIT_S = 60  # for a mutant that does not end
 
 # The tests of each module, the quickest and most telling first: the run of a mutant ends with the first failure.
 TESTS = {
+    "calls": ("test_calls.py",),
     "claims": ("test_diff.py",),
     "diff": ("test_diff.py",),
     "fingerprint": ("test_fingerprint.py",),

@@ -17,6 +17,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from pytest_compileiq.fixture import Acf, Measurer, OutputMismatch, Outputs
 from pytest_compileiq.inside import Inside
 from pytest_compileiq.model import CLOCKED, Arm, ControlsFile, FailureKind, Workload
 from pytest_compileiq.subject import Subject, make_subject
+from pytest_compileiq.timed_call import look
 from pytest_compileiq.timing.base import Clock
 from pytest_compileiq.timing.registry import is_poisoned, make_clock, waiting_clock
 from pytest_compileiq.timing.sampler import ArmError, BlockPlan, Slot, call_again, sample_calls, sample_values
@@ -317,7 +319,7 @@ def converse(inside: Inside, item: pytest.Function) -> None:
 def serve(
     subject: Subject, item: pytest.Function, task: Mapping[str, Any], tick: Callable[[], object]
 ) -> dict[str, Any]:
-    """Do one task that the parent sent: a ``block`` to sample or a ``check`` of correctness."""
+    """Do one task that the parent sent: a ``block`` to sample, a ``check`` of correctness, a ``look`` at a call."""
     arms: Arms = {"baseline": unpack_controls(task["baseline"]), "tuned": unpack_controls(task["tuned"])}
     workload = next(one for one in subject.spec.workloads if one.name == task["workload"])
     body = body_of(item)
@@ -326,15 +328,12 @@ def serve(
         if task["task"] == "check":
             checked = check_body(subject, body, arms, workload)
             answer: dict[str, Any] = {"ok": True, **_packed(checked.touched), "slots": {}}
+        elif task["task"] == "look":
+            times = look(partial(_run_arm, subject, body, arms["tuned"], "tuned", workload, Outputs()), tick)
+            answer = {"ok": True, "times": asdict(times) if times else None}
         else:
-            block = run_block(
-                subject,
-                body,
-                arms,
-                workload,
-                BlockPlan(**{**task["plan"], "quads": tuple(task["plan"]["quads"])}),
-                tick,
-            )
+            plan = BlockPlan(**{**task["plan"], "quads": tuple(task["plan"]["quads"])})
+            block = run_block(subject, body, arms, workload, plan, tick)
             answer = {
                 "ok": True,
                 **_packed(block.touched["tuned"]),

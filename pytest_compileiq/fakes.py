@@ -34,6 +34,7 @@ from pytest_compileiq.model import (
 )
 from pytest_compileiq.pool import EvaluationFailed
 from pytest_compileiq.report.progress import Tally
+from pytest_compileiq.rules.calls import CallTimes
 from pytest_compileiq.space import Space, choice, literal
 from pytest_compileiq.subject import Subject
 from pytest_compileiq.timing.sampler import ARMS, BlockPlan
@@ -160,7 +161,8 @@ class FakePool:
         failures: rendered options → the failure of every check and block with them; ``""`` is the baseline.
         drops: quad's number → whether the device was disturbed in it.
         noise: relative standard deviation between slots.
-        asked: ``(what, worker, options)`` in order: ``prepare``, ``check`` and ``block``.
+        times: the number of a look and its worker's → what it finds of the measured call.
+        asked: ``(what, worker, options)`` in order: ``prepare``, ``check``, ``block`` and ``look``.
         interrupt_at: the number of ``asked`` at which a Ctrl-C arrives, or None.
         touched: what every body takes from ``load()`` and reads of ``acf.params``.
     """
@@ -169,6 +171,7 @@ class FakePool:
     failures: Mapping[str, EvaluationFailed] = field(default_factory=dict)
     drops: Callable[[int], bool] = lambda quad: False
     noise: float = 1e-3
+    times: Callable[[int, int], CallTimes | None] = lambda look, worker: None
     asked: list[tuple[str, int, str]] = field(default_factory=list)
     interrupt_at: int | None = None
     touched: Touched = _TOUCHED
@@ -206,6 +209,13 @@ class FakePool:
             for sample in range(plan.of(objective.metric).samples)
         ]  # fmt: skip
         return rows, self.touched
+
+    def look(
+        self, number: int, subject: Subject, controls: ControlsFile | None, workload: Workload
+    ) -> CallTimes | None:
+        """What ``times`` says, or the failure that stands in ``failures``."""
+        self._ask("look", number, controls)
+        return self.times(sum(what == "look" for what, _, _ in self.asked) - 1, number)
 
     def close(self) -> None:
         """Nothing was started."""

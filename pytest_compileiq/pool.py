@@ -17,6 +17,7 @@ from pytest_compileiq.errors import NoWorker
 from pytest_compileiq.evaluate import Touched, pack_controls, pack_resolved
 from pytest_compileiq.model import Arm, ControlsFile, FailureKind, SampleRow, Workload, sha256_hex
 from pytest_compileiq.process import Guard
+from pytest_compileiq.rules.calls import CallTimes
 from pytest_compileiq.subject import Subject
 from pytest_compileiq.timing.registry import lock_name
 from pytest_compileiq.timing.sampler import BlockPlan
@@ -90,11 +91,7 @@ class Pool:
             "tuned": pack_controls(arms["tuned"]),
             "plan": {"outer": plan.outer, "quads": list(plan.quads), "samples": plan.samples},
         }  # fmt: skip
-        kinds = sorted({subject.device_kind(objective.metric) for objective in subject.timed_objectives})
-        with ExitStack() as locks:
-            for kind in kinds:
-                locks.enter_context(_device_lock(lock_name(kind)))
-            answer = self._ask(number, subject, task)
+        answer = self._ask_alone(number, subject, task)
         rows = [
             SampleRow(
                 subject.device(metric).name, workload.name, metric, number, slot["quad"], slot["slot"], slot["arm"],
@@ -106,6 +103,18 @@ class Pool:
         ]  # fmt: skip
         return rows, _touched(answer)
 
+    def look(
+        self, number: int, subject: Subject, controls: ControlsFile | None, workload: Workload
+    ) -> CallTimes | None:
+        """Look in worker ``number`` at the call that the body measures; None where it measures none.
+
+        Raises:
+            EvaluationFailed: the body failed, or the worker did not survive it.
+        """
+        task = {"task": "look", "workload": workload.name, "baseline": None, "tuned": pack_controls(controls)}
+        times = self._ask_alone(number, subject, task)["times"]
+        return None if times is None else CallTimes(**times)
+
     def close(self) -> None:
         """End every worker and whatever they left behind."""
         for worker in self._workers.values():
@@ -114,6 +123,14 @@ class Pool:
             worker.close()
         self._workers.clear()
         self.guard.sweep()
+
+    def _ask_alone(self, number: int, subject: Subject, task: Mapping[str, Any]) -> Mapping[str, Any]:
+        """As ``_ask``, while nobody else measures on the devices of the subject's objectives."""
+        kinds = sorted({subject.device_kind(objective.metric) for objective in subject.timed_objectives})
+        with ExitStack() as locks:
+            for kind in kinds:
+                locks.enter_context(_device_lock(lock_name(kind)))
+            return self._ask(number, subject, task)
 
     def _ask(self, number: int, subject: Subject, task: Mapping[str, Any]) -> Mapping[str, Any]:
         worker = self._entered(number, subject)

@@ -187,6 +187,7 @@ class Replay:
             return replace(report, checks=tuple(self.checks))
         from pytest_compileiq.calibration import warning  # heavy: numpy
 
+        self.notes += advice.of_the_call(self.pool(), self.subject, controls)
         decisions = [self._gate_claim(claim, controls) for claim in here]
         results = results_of(artifact.claims, measured=list(map(_as_measured, here, decisions)))
         said = [warning(self.subject.rootdir, here[0].device), *sorted(set(map(self._other_driver, here)))]

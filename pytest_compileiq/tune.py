@@ -100,7 +100,8 @@ def tune(subject: Subject, *, settings: Settings, store: Store, pool: Pool, prog
     early = (f"interrupted after {search.tally.evaluations}: the same command goes on",) if search.interrupted else ()
     searched = (*_search_notes(search), *proof.advice)
     notes = (*report.notes, *early, *note, *dropped, *searched, *unchecked, *_unchecked(subject))
-    return replace(report, notes=(*notes, *advice.of_the_body(subject)), interrupted=search.interrupted)
+    notes += _advice(subject, pool, proof.winner)
+    return replace(report, notes=notes, interrupted=search.interrupted)
 
 
 def _search(
@@ -292,7 +293,11 @@ def _prove_committed(
             "nothing was written; run pytest --tune"
         )
     report = _store_claims(subject, store, incumbent.artifact, proof)
-    return replace(report, notes=(*report.notes, *advice.of_the_body(subject)))
+    return replace(report, notes=(*report.notes, *_advice(subject, pool, proof.winner)))
+
+
+def _advice(subject: Subject, pool: Pool, controls: ControlsFile | None) -> tuple[str, ...]:
+    return (*advice.of_the_body(subject), *advice.of_the_call(pool, subject, controls))
 
 
 def _store_claims(subject: Subject, store: Store, artifact: Artifact, proof: Proof) -> ItemReport:

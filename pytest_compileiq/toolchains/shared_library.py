@@ -3,21 +3,86 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult
 
+_NUMBERS = frozenset("?bBhHiIlLqQfdg")  # ctypes' codes of simple types without characters and addresses
+
 
 class SharedLibrary(ctypes.CDLL):
-    """A ``ctypes.CDLL`` whose functions, once taken, are in ``used``."""
+    """A ``ctypes.CDLL`` whose functions, once taken, are in ``used``, and of which a call may be watched or emptied.
+
+    Neither costs a call anything while it is not on.
+    """
 
     used: set[str]
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._taken: list[Any] = []
 
     def __getitem__(self, name_or_ordinal: Any) -> Any:
         function = super().__getitem__(name_or_ordinal)
         self.used.add(str(name_or_ordinal))
+        self._taken.append(function)
         return function
+
+    def watch(self, around: Around) -> None:
+        """Hand every call of the library's functions to ``around`` instead, until ``unwatch``."""
+        plain: Any = self._FuncPtr.__call__
+
+        def handed(function: Any, *arguments: Any, **named: Any) -> Any:
+            return around(function.__name__, arguments, lambda: plain(function, *arguments, **named))
+
+        setattr(self._FuncPtr, "__call__", handed)  # noqa: B010 - of this library alone: each has a class of its own
+
+    def unwatch(self) -> None:
+        """Call the functions directly again, as fast as if nothing had been."""
+        delattr(self._FuncPtr, "__call__")
+
+    @contextmanager
+    def emptied(self, names: Collection[str]) -> Iterator[None]:
+        """Let the functions of these names lead to one that does nothing and returns 0.
+
+        Raises:
+            ValueError: one of them returns an address, which somebody would follow.
+            AttributeError: there is no such function in this process.
+        """
+        functions = [function for function in self._taken if function.__name__ in names]
+        returned = {function.restype for function in functions} - {None}
+        if any(getattr(kind, "_type_", "") not in _NUMBERS for kind in returned):
+            raise ValueError(f"{self._name}: a function of it returns something else than a number")
+        nothing = ctypes.cast(ctypes.CDLL(None).fegetround, ctypes.c_void_p).value  # 0: to nearest, as everywhere
+        places = [ctypes.c_void_p.from_buffer(function) for function in functions]
+        before = [place.value for place in places]
+        try:
+            for place in places:
+                place.value = nothing
+            yield
+        finally:
+            for place, value in zip(places, before, strict=True):
+                place.value = value
+
+
+Around = Callable[[str, tuple[Any, ...], Callable[[], Any]], Any]
+"""What a watched call is handed to: the function's name, its arguments, and the call itself."""
+
+_announced: ContextVar[Callable[[SharedLibrary], object]] = ContextVar("announced")
+
+
+@contextmanager
+def announcing(to: Callable[[SharedLibrary], object]) -> Iterator[None]:
+    """Tell ``to`` of every library that is loaded meanwhile."""
+    token = _announced.set(to)
+    try:
+        yield
+    finally:
+        _announced.reset(token)
 
 
 def load_library(built: BuildResult, used: set[str]) -> SharedLibrary:
@@ -31,4 +96,9 @@ def load_library(built: BuildResult, used: set[str]) -> SharedLibrary:
     except OSError as error:
         raise BuildError(f"the built library cannot be loaded: {error}", kind="compile", log=built.log) from error
     library.used = used
+    _announced.get(_no_one)(library)
     return library
+
+
+def _no_one(_library: SharedLibrary) -> None:
+    pass

@@ -44,6 +44,7 @@ LAYERS = (
             "fixture",
             "frameworks",
             "subject",
+            "timed_call",
             "evaluate",
             "pool",
             "advice",
