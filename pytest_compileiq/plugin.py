@@ -165,7 +165,8 @@ def pytest_terminal_summary(config: pytest.Config) -> None:
     from pytest_compileiq.report.terminal import summary_lines
 
     terminal = Terminal(config)
-    lines = list(summary_lines(session.report))
+    shown = config.option.tbstyle not in ("no", "line")  # a failure in one line is cut off
+    lines = list(summary_lines(session.report, failures_shown=shown))
     if lines:
         terminal.section("acf")
     for text, markup in lines:

@@ -1,4 +1,7 @@
-"""The terminal summary: one line an artifact, what was not checked, then the remedies. Values in, lines out."""
+"""The terminal summary: one line an artifact, what was not checked, then the remedies. Values in, lines out.
+
+What pytest has told as a test's failure is counted, and not told again.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,16 @@ _MOST_RESULTS = 8  # of an artifact, beyond its headline
 _GREEN = frozenset({"PROVEN", "TUNED", "REPLAYED", "KEPT"})
 
 
-def summary_lines(report: RunReport) -> Iterator[Line]:
-    """Lines with pytest's markup."""
+def summary_lines(report: RunReport, *, failures_shown: bool) -> Iterator[Line]:
+    """Lines with pytest's markup.
+
+    Args:
+        failures_shown: pytest has printed the tests' failures, which say all of what failed here and what mends it.
+    """
     items = sorted(report.items, key=lambda item: item.name)
-    width = max((len(item.name) for item in items), default=0)
-    for item in items:
+    untold = [item for item in items if not (failures_shown and _says_all(item))]
+    width = max((len(item.name) for item in untold), default=0)
+    for item in untold:
         yield _item_line(item, width), _colour(item)
         yield from _other_results(item)
         if item.verdict == "KEPT" and item.results:
@@ -26,7 +34,7 @@ def summary_lines(report: RunReport) -> Iterator[Line]:
         yield from ((f"    wrote {path}", {}) for path in item.wrote)
     if items:
         yield _count_line(items), {}
-    yield from _remedies(items)
+    yield from _remedies(untold)
     for problem in report.store_problems:
         yield f"unhealthy: {problem}", {"red": True}
     if report.orphans:
@@ -34,6 +42,11 @@ def summary_lines(report: RunReport) -> Iterator[Line]:
             f"orphaned, no test claims them: {', '.join(report.orphans)}; delete them, or bring the tests back",
             {"yellow": True},
         )
+
+
+def _says_all(item: ItemReport) -> bool:
+    """Whether the test's failure is this report's text; that of a wrong answer is the test's own exception."""
+    return item.failed and item.verdict != "WRONG"
 
 
 def headline_text(item: ItemReport) -> str:

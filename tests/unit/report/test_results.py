@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pytest_compileiq.artifact import Claim, Controls, FrontPoint
@@ -85,7 +87,7 @@ def test_what_was_gained_leads_its_lower_bound_first(claims, said):
 
 
 def lines(item: ItemReport) -> list[str]:
-    return [text for text, _ in summary_lines(RunReport([item]))]
+    return [text for text, _ in summary_lines(RunReport([item]), failures_shown=True)]
 
 
 def tuned(*claims: Claim, verdict="TUNED", measured=()) -> ItemReport:
@@ -101,7 +103,9 @@ def test_the_summary_has_a_line_for_every_result_beyond_the_headline_what_is_wor
         "    code_bytes 100 → 85",  # of the build, and so the same on every workload
         "    runtime on prefill no clear difference, 1.015x slower to 1.025x faster",
     ]
-    (worse,) = [markup for text, markup in summary_lines(RunReport([item])) if text.startswith("    worse")]
+    (worse,) = [
+        markup for text, markup in summary_lines(RunReport([item]), failures_shown=True) if text.startswith("    worse")
+    ]
     assert worse == {"yellow": True}
 
 
@@ -139,6 +143,24 @@ def test_a_line_holds_every_objective_and_every_loss_and_counts_the_rest():
         "code_bytes 100 → 85; and 2 more"
     )
     assert brief_text(()) == ""
+
+
+STALE = ItemReport("t.py::t", "old", "gcc12", "STALE", "k.c (changed)", remedy="run: pytest --tune", failed=True)
+
+
+def summary(*items: ItemReport, failures_shown=True) -> list[str]:
+    return [text for text, _ in summary_lines(RunReport(list(items)), failures_shown=failures_shown)]
+
+
+def test_what_pytest_told_as_a_failure_is_counted_and_not_told_again():
+    proven = tuned(counted("code_bytes", 100, 85), verdict="PROVEN")
+    assert summary(STALE, proven) == ["k  gcc12  PROVEN     code_bytes 100 → 85", "1 proven, 1 stale"]
+    whole = ["old  gcc12  STALE      k.c (changed)", "1 stale", "old: run: pytest --tune"]
+    assert summary(STALE, failures_shown=False) == whole
+    lenient = replace(STALE, failed=False)
+    assert summary(lenient) == whole
+    wrong = replace(STALE, verdict="WRONG", message="the test fails with the committed controls", remedy="")
+    assert summary(wrong)[0] == "old  gcc12  WRONG      the test fails with the committed controls"
 
 
 def test_a_report_comes_back_from_its_line_of_json():
