@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from machine import describe
+from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.ship_runtime import export_runtime
 from pytest_compileiq.store import Store
 
@@ -24,7 +25,7 @@ def main() -> None:
     options = parser.parse_args()
     print(describe())
     with tempfile.TemporaryDirectory() as home:
-        export_runtime(Store(ACF), Path(home), (), omit_stale=True, triton_cache=None)
+        export_runtime(Store(ACF), Path(home), (), omit_stale=True, triton_cache=None, named=NamedOptions())
         resolve = load(Path(home) / "acf_runtime.py").resolve
         question = ("triton-softmax", "sm_90a", "NVIDIA H200", BUILD)
         start = time.perf_counter()

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from pytest_compileiq import __version__, cli_lifecycle, cli_project, cli_report, cli_review, cli_ship
-from pytest_compileiq.cli_locate import open_store
-from pytest_compileiq.errors import CompileIQError, UserError
+from pytest_compileiq.cli_locate import named_options, open_store
+from pytest_compileiq.errors import CompileIQError, StoreError, UserError
 from pytest_compileiq.printing import complain, flush, give_up_printing, harmless, say
 
 if TYPE_CHECKING:
     from pytest_compileiq.artifact import Claim
     from pytest_compileiq.model import SampleRow
+    from pytest_compileiq.named_options import NamedOptions
+    from pytest_compileiq.store import Store
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -122,8 +124,9 @@ def _check(options: argparse.Namespace) -> int:
         recompute(claim, rows, thresholds=recorded_thresholds(claim), direction=direction_of(claim))
         recomputed.append(claim)
 
-    store = open_store(options)
-    problems = [one.problem for one in store.health(hold=hold)]
+    store, named = open_store(options), named_options(options)
+    health = store.health(hold=hold)
+    problems = [*(one.problem for one in health), *_foreign_options(store, named, {one.path for one in health})]
     say(*problems)
     said = (
         _counted(sum(len(store.targets(name)) for name in store.names()), "artifact"),
@@ -133,6 +136,22 @@ def _check(options: argparse.Namespace) -> int:
     say(", ".join(said))
     say("This proves arithmetic, not truth: pytest rebuilds them, and measures them on the device they were proven on.")
     return 1 if problems else 0
+
+
+def _foreign_options(store: Store, named: NamedOptions, unhealthy: Container[Path]) -> Iterator[str]:
+    """What stands in healthy artifacts that may not be committed."""
+    from pytest_compileiq.ship import held_controls
+
+    for name in store.names():
+        for target in store.targets(name):
+            if store.metadata_path(name, target) in unhealthy:
+                continue
+            artifact = store.read(name, target)
+            try:
+                if artifact.controls is not None:
+                    held_controls(store, name, artifact, named)
+            except StoreError as error:
+                yield str(error)
 
 
 def _counted(count: int, what: str) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import configparser
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_compileiq.errors import UserError
-from pytest_compileiq.files import PROJECT_FILES
+from pytest_compileiq.named_options import NamedOptions
+from pytest_compileiq.project_settings import FILES, settings_of
 
 if TYPE_CHECKING:
     from pytest_compileiq.store import Store
@@ -46,35 +46,26 @@ def find_project(start: Path) -> Path:
 
 def acf_dir(directory: Path) -> str | None:
     """The ini key ``acf_dir`` of a project, or None where it is not set."""
-    for name in PROJECT_FILES:
-        value = (_ini(directory / name) or {}).get("acf_dir")
-        if isinstance(value, str) and value:
-            return value
-    return None
+    settings = settings_of(directory)
+    value = settings.values.get("acf_dir") if settings else None
+    return value if isinstance(value, str) and value else None
+
+
+def named_options(options: argparse.Namespace) -> NamedOptions:
+    """What the settings of the project that the store belongs to let into controls files.
+
+    Raises:
+        UserError: they name what is no option.
+    """
+    start = find_project(Path.cwd()) if options.acf_dir is None else store_root(options).parent
+    settings = next(filter(None, map(settings_of, (start, *start.parents))), None)
+    return settings.named_options() if settings else NamedOptions()
 
 
 def configures_pytest(directory: Path) -> bool:
     """Whether pytest finds settings of its own in ``directory``."""
-    return (directory / "pytest.ini").is_file() or any(_ini(directory / name) for name in PROJECT_FILES)
+    return settings_of(directory) is not None
 
 
 def _configured(directory: Path) -> bool:
-    return any((directory / name).is_file() for name in PROJECT_FILES)
-
-
-def _ini(path: Path) -> dict[str, Any] | None:
-    """pytest's settings in one file, or None; a file that pytest itself cannot read says so when pytest runs."""
-    if not path.is_file():
-        return None
-    try:
-        if path.suffix == ".toml":
-            import tomli
-
-            options = tomli.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("pytest", {})
-            return dict(options.get("ini_options", options))
-        parser = configparser.ConfigParser(interpolation=None)
-        parser.read(path, encoding="utf-8")
-        section = "tool:pytest" if path.name == "setup.cfg" else "pytest"
-        return dict(parser[section]) if parser.has_section(section) else None
-    except (OSError, ValueError, TypeError, configparser.Error, AttributeError):
-        return None
+    return any((directory / name).is_file() for name in FILES)

@@ -6,7 +6,7 @@ import argparse
 import shlex
 from pathlib import Path
 
-from pytest_compileiq.cli_locate import open_store
+from pytest_compileiq.cli_locate import named_options, open_store
 from pytest_compileiq.errors import UserError
 from pytest_compileiq.files import write_output
 from pytest_compileiq.printing import complain, say
@@ -59,6 +59,7 @@ def _flags(options: argparse.Namespace) -> int:
         options.name,
         compiler=options.compiler,
         target=options.target,
+        named=named_options(options),
         architectures=options.arch,
     )
     for note in answer.notes:
@@ -87,6 +88,7 @@ def _export(options: argparse.Namespace) -> int:
         options.names,
         omit_stale=omit,
         triton_cache=options.triton_cache,
+        named=named_options(options),
     )
     for sentence in (*exported.left_out, *exported.stale):
         complain(f"left out: {sentence}" if omit or sentence not in exported.stale else sentence)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_compileiq.named_options import KEY, why_no_entries
 from pytest_compileiq.printing import wrong_usage
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -69,6 +70,8 @@ class Settings:
     no_device: str
     inconclusive: str
     acf_dir: Path
+    options: tuple[str, ...]
+    ini_file: Path | None
     report: Path | None
     html: Path | None
     rootdir: Path
@@ -114,6 +117,9 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption("--acf-report", metavar="FILE", help="write the JSON report")
     group.addoption("--acf-html", metavar="FILE", help="write the report for a person: one HTML file, no network")
     parser.addini("acf_dir", "directory of the artifacts, relative to rootdir", default="acf")
+    parser.addini(
+        KEY, "compiler options that controls files may hold beyond those that this tool knows", type="args", default=[]
+    )
     parser.addini("tune_budget", "default of --tune-budget", default=str(DEFAULT_BUDGET))
     parser.addini("tune_engine", "default of --tune-engine", default="auto")
     parser.addini("tune_jobs", "default of --tune-jobs", default="")
@@ -157,6 +163,8 @@ def read_settings(config: pytest.Config) -> Settings:
         no_device=chosen["acf_no_device"],
         inconclusive=chosen["acf_inconclusive"],
         acf_dir=_store_dir(config),
+        options=_options(config),
+        ini_file=config.inipath,
         report=Path(config.invocation_params.dir, option.acf_report) if option.acf_report else None,
         html=Path(config.invocation_params.dir, option.acf_html) if option.acf_html else None,
         rootdir=config.rootpath,
@@ -191,6 +199,13 @@ def _integer(text: str | None, where: str, *, minimum: int) -> int | None:
     if not re.fullmatch(r"\d{1,18}", str(text)) or int(text) < minimum:
         raise wrong_usage(f"{where}={text!r}: expected an integer of at least {minimum}")
     return int(text)
+
+
+def _options(config: pytest.Config) -> tuple[str, ...]:
+    entries = tuple(config.getini(KEY))
+    if reason := why_no_entries(entries):
+        raise wrong_usage(f"{config.inipath or 'ini'}: {KEY}: {reason}")
+    return entries
 
 
 def _store_dir(config: pytest.Config) -> Path:

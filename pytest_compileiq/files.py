@@ -7,7 +7,6 @@ import os
 import stat
 from pathlib import Path
 
-PROJECT_FILES = ("pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")  # that pytest reads settings from
 PARTIAL = ".partial-"  # how a file is called until it is whole
 
 

@@ -147,6 +147,8 @@ class Integrity:
                 return ""
             data = self.store.read_controls(self.subject.name, artifact)
             controls = self.subject.resolved.parse(artifact.controls.kind, data, artifact.controls.knobs)
+            if self.subject.why_outside(controls):
+                return ""
             self.subject.builds.get(controls)
         except StoreError:
             return ""

@@ -17,6 +17,7 @@ from pytest_compileiq.marker import read_marker
 from pytest_compileiq.pool import Pool
 from pytest_compileiq.printing import Terminal, failure, skipped
 from pytest_compileiq.process import Guard
+from pytest_compileiq.project_settings import named_options
 from pytest_compileiq.replay import Body, Replay
 from pytest_compileiq.report import github, junit
 from pytest_compileiq.report.html import write_html
@@ -146,7 +147,9 @@ class Session:
 
     def _subject(self, item: pytest.Item) -> Subject:
         try:
-            return make_subject(item, rootdir=self.settings.rootdir, build_dir=self._get_build_dir())
+            subject = make_subject(item, rootdir=self.settings.rootdir, build_dir=self._get_build_dir())
+            subject.check_options(named_options(self.settings.options, self.settings.ini_file))
+            return subject
         except CompileIQError as error:
             raise failure(f"{item.nodeid}: {error}") from None
 

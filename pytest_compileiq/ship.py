@@ -15,14 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_compileiq.artifact import Artifact, Controls
-from pytest_compileiq.errors import EnvironmentFault, UserError
-from pytest_compileiq.files import PROJECT_FILES, Unfit, inside, read_regular
+from pytest_compileiq.errors import EnvironmentFault, StoreError, UserError
+from pytest_compileiq.files import Unfit, inside, read_regular
 from pytest_compileiq.model import sha256_hex
+from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.printing import harmless
+from pytest_compileiq.project_settings import FILES
 from pytest_compileiq.store import Store
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc_compiler import find_compiler
-from pytest_compileiq.toolchains.cc_options import parse_options
+from pytest_compileiq.toolchains.committed_options import check_committed, option_list
 from pytest_compileiq.toolchains.cuda_options import NVCC, PTXAS
 from pytest_compileiq.toolchains.cuda_tools import ask, identify
 
@@ -60,13 +62,20 @@ class _Here:
 
 
 def fragment(
-    store: Store, name: str, *, compiler: str, target: str | None, architectures: Sequence[str] = ()
+    store: Store,
+    name: str,
+    *,
+    compiler: str,
+    target: str | None,
+    named: NamedOptions,
+    architectures: Sequence[str] = (),
 ) -> Fragment:
     """What a command by ``compiler`` is told to apply the controls of ``name``.
 
     Args:
         compiler: a program on ``PATH``, or a path.
         target: which artifact, where there are several; None for the one of this compiler's line.
+        named: what the project's settings let into controls files.
         architectures: all that the command compiles for, as artifacts spell them; () leaves them unchecked.
 
     Raises:
@@ -94,25 +103,40 @@ def fragment(
     path = str(reads[1])
     if harmless(path) != path:
         raise EnvironmentFault(f"{path!r} has a character that cannot be printed for a build: move it elsewhere")
-    words = words_of(name, artifact, store.read_controls(name, artifact), path)
-    return Fragment(words, None, _notes(name, artifact, here, architectures), reads)
+    held_controls(store, name, artifact, named)
+    return Fragment(words_of(name, artifact, path), None, _notes(name, artifact, here, architectures), reads)
 
 
-def words_of(name: str, artifact: Artifact, data: bytes, path: str) -> tuple[str, ...]:
-    """The options of ``artifact``'s compiler that apply its controls, which are ``data`` and lie at ``path``.
+def held_controls(store: Store, name: str, artifact: Artifact, named: NamedOptions) -> bytes:
+    """The committed controls, held to the line that pytest holds them to, as far as it is seen without the test.
+
+    Of what only the test's own command takes, the digest alone is checked here.
 
     Raises:
-        StoreError: an options file is not what the recorded knobs give.
-        UserError: a knob is no option that may stand there, or the compiler is none whose options are known.
+        StoreError: they are not what the metadata and the recorded knobs say, or an option may not be committed.
+    """
+    data, controls, compiler = store.read_controls(name, artifact), _controls(artifact), artifact.compiler
+    if option_list(compiler.name, compiler.command) is not None:
+        try:
+            check_committed(compiler.name, controls.kind, data, controls.knobs, named)
+        except StoreError as error:
+            raise StoreError(f"{name} ({artifact.target}): {error}") from error
+    return data
+
+
+def words_of(name: str, artifact: Artifact, path: str) -> tuple[str, ...]:
+    """The options of ``artifact``'s compiler that apply its controls, which are ``held_controls`` and lie at ``path``.
+
+    Raises:
+        UserError: the compiler is none whose options are known.
     """
     controls, compiler = _controls(artifact), artifact.compiler
-    if compiler.name in ("gcc", "clang"):
-        parse_options(data, controls.knobs)
-        return (f"@{path}",)
-    if compiler.name not in ("nvcc", "ptxas", "triton"):
+    if option_list(compiler.name, compiler.command) is None:
         raise UserError(
             f"{name} is made by {compiler.name}: its knobs are in acf show {name}, for its own command line"
         )
+    if compiler.name in ("gcc", "clang"):
+        return (f"@{path}",)
     by_nvcc = compiler.name == "nvcc"
     before = "-Xptxas=" if by_nvcc and "--controls=nvcc" not in compiler.command else ""
     applied = (f"{before}--apply-controls={path}",) if controls.kind == "blob" else ()
@@ -143,7 +167,7 @@ def rootdir_of(store: Store, artifact: Artifact) -> Path:
 def _possible_roots(store: Store) -> list[Path]:
     above = store.root.absolute().parents
     repository = next((root for root in above if (root / ".git").exists()), None)
-    configured = (root for root in above if any((root / name).is_file() for name in PROJECT_FILES))
+    configured = (root for root in above if any((root / name).is_file() for name in FILES))
     last = repository or next(configured, above[0])
     return list(above[: above.index(last) + 1])
 

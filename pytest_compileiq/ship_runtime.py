@@ -13,7 +13,17 @@ from pytest_compileiq.artifact import ACF_NOTICE, Artifact
 from pytest_compileiq.errors import BuildError, StoreError, UserError
 from pytest_compileiq.files import Unfit, inside, replace
 from pytest_compileiq.model import sha256_hex
-from pytest_compileiq.ship import architectures_of, plain, read_source, rootdir_of, why_stale, why_unproven, words_of
+from pytest_compileiq.named_options import NamedOptions
+from pytest_compileiq.ship import (
+    architectures_of,
+    held_controls,
+    plain,
+    read_source,
+    rootdir_of,
+    why_stale,
+    why_unproven,
+    words_of,
+)
 from pytest_compileiq.store import Store
 from pytest_compileiq.toolchains.cubin import read_cubin
 
@@ -34,7 +44,13 @@ class Exported:
 
 
 def export_runtime(
-    store: Store, directory: Path, names: Sequence[str], *, omit_stale: bool, triton_cache: Path | None
+    store: Store,
+    directory: Path,
+    names: Sequence[str],
+    *,
+    omit_stale: bool,
+    triton_cache: Path | None,
+    named: NamedOptions,
 ) -> Exported:
     """Write ``manifest.json``, ``acf_runtime.py`` and ``acfs/<sha256>.acf`` into ``directory``.
 
@@ -44,6 +60,7 @@ def export_runtime(
         names: which artifacts; all of the store when empty.
         triton_cache: a JIT cache; the PTX beside a cubin that is, digest by digest, an artifact's own is what
             ``resolve`` will compare production's PTX with.
+        named: what the project's settings let into controls files.
 
     Raises:
         UserError: there is no such artifact.
@@ -59,6 +76,7 @@ def export_runtime(
         for target in store.targets(name):
             artifact = store.read(name, target)
             root = rootdir_of(store, artifact)
+            data = held_controls(store, name, artifact, named) if artifact.controls else b""
             if reason := _why_baseline(name, artifact):
                 left_out.append(reason)
                 entries.append(_entry(name, artifact, reason=reason))
@@ -68,10 +86,9 @@ def export_runtime(
             elif artifact.compiler.name not in ("nvcc", "ptxas", "triton"):
                 left_out.append(f"{name} ({target}): no JIT compiles with {artifact.compiler.name}; see acf flags")
             else:
-                data = store.read_controls(name, artifact)
                 files[sha256_hex(data)] = data
                 ptx = _ptx_of(artifact, root, proven_ptx)
-                entries.append(_entry(name, artifact, options=words_of(name, artifact, data, "{path}"), ptx=ptx))
+                entries.append(_entry(name, artifact, options=words_of(name, artifact, "{path}"), ptx=ptx))
                 applied.append(f"{name} ({target})")
     if omit_stale or not stale:
         _write(directory, entries, files)

@@ -24,12 +24,16 @@ from pytest_compileiq.model import (
     Workload,
     sha256_hex,
 )
+from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.rules.staleness import Found
 from pytest_compileiq.space import OpaqueSpace, Space
 from pytest_compileiq.timing.base import Device
 from pytest_compileiq.timing.registry import find_device, why_no_energy
 from pytest_compileiq.toolchains.base import Place, Resolved
+from pytest_compileiq.toolchains.committed_options import option_list
 from pytest_compileiq.toolchains.cuda_tools import pinned
+
+_MOST_VALUES = 100_000
 
 
 @dataclass(frozen=True)
@@ -119,9 +123,7 @@ class Subject:
         Raises:
             MarkerError: the marker's space is not usable, or there is none.
         """
-        given = self.spec.space
-        parts = ["default"] if given is None else given if isinstance(given, list | tuple) else [given]
-        space = Space.merge(*(self._space_part(part) for part in parts))
+        space = Space.merge(*(self._space_part(part) for part in self._space_parts))
         if space.opaque is not None and space.opaque.line != self.resolved.acf_line:
             takes, remedy = self.resolved.acf_line, f"{pinned(space.opaque.version)}, or search space='options'"
             raise MarkerError(
@@ -141,6 +143,24 @@ class Subject:
         except MarkerError as error:
             return str(error)
         return None
+
+    def check_options(self, named: NamedOptions) -> None:
+        """Hold the options of the marker's space to what may be committed: what is found there could never ship.
+
+        Raises:
+            MarkerError: one is neither known nor named in the project's settings, or the space is not usable.
+        """
+        compiler = self.resolved.compiler
+        known = option_list(compiler.name, compiler.command)
+        if known is None:
+            return
+        own = [Space.from_mapping(part) for part in self._space_parts if isinstance(part, Mapping)]
+        for gene in (gene for space in own for gene in space.genes if gene.name.startswith("-")):
+            # Of a range too long to be looked through, the last number has too many digits for any option.
+            values = gene.values if len(gene.values) <= _MOST_VALUES else gene.values[-1:]
+            for value in values:
+                if reason := known.why_not(gene.name, value, named):
+                    raise MarkerError(f"space: {reason}")
 
     def why_outside(self, controls: ControlsFile | Candidate) -> str | None:
         """Why ``controls`` are not of the test's space, or None when they are."""
@@ -177,6 +197,11 @@ class Subject:
             target=self.resolved.target,
             architecture=self.resolved.architecture,
         )
+
+    @property
+    def _space_parts(self) -> Sequence[object]:
+        given = self.spec.space
+        return ["default"] if given is None else given if isinstance(given, list | tuple) else [given]
 
     def _default_space(self) -> Space:
         return self._usable(self.resolved.default_space())

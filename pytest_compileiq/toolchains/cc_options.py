@@ -1,7 +1,8 @@
-"""The controls of gcc and clang: an options file, one option a line, and which options may stand in one.
+"""The controls of gcc and clang: an options file, one option a line, and which options may never stand in one.
 
-A committed options file is untrusted, and a compiler's options can run programs and write files. So an option needs a
-plain spelling, one of four beginnings, and a place on no list of those that do more than choose how code is generated.
+A compiler's options can run programs and write files. So an option needs a plain spelling, one of four beginnings, and
+a place on no list of those that do more than choose how code is generated. Which of the others may be committed is
+``pytest_compileiq.toolchains.option_list``'s to say.
 """
 
 from __future__ import annotations
@@ -16,20 +17,23 @@ _MOST_OPTIONS = 1000
 _LONGEST_OPTION = 200
 
 # No slash, colon, bar, quote, blank or backslash: a value cannot be a path, a program or a second option.
-_PLAIN = re.compile(r"-(?:O(?:[0-3sgz]|fast)?|[fm][A-Za-z0-9][A-Za-z0-9_=.,+-]*|-param=[A-Za-z0-9][A-Za-z0-9_=.,+-]*)")
-
-_DOES_MORE = re.compile(
+_PLAIN = r"-(?:O(?:[0-3sgz]|fast)?|[fm][A-Za-z0-9][A-Za-z0-9_=.,+-]*|-param=[A-Za-z0-9][A-Za-z0-9_=.,+-]*)"
+_DOES_MORE = (
     r"-f(?:no-)?(?:"
-    r"plugin|pass-plugin|module|pch|load|"  # run or read other files
-    r"dump|opt-info|stack-usage|callgraph-info|save-|time-trace|diagnostics|crash-diagnostics|mem-report|"  # write some
-    r"profile|auto-profile|branch-probabilities|test-coverage|coverage|cs-profile|memory-profile|instrument|sanitize|xray|"
-    r"lto|whole-program|wpa|ltrans|thinlto|embed|use-ld|linker|resolution|"  # reach the link
+    r"plugin|pass-plugin|module|pch|load|integrated|"  # run other programs, or read other files
+    r"dump|opt-info|stack-usage|callgraph-info|save-|time-trace|diagnostics|crash-diagnostics|mem-report|proc-stat|"
+    r"deps-|profile|auto-profile|branch-probabilities|test-coverage|coverage|cs-profile|memory-profile|instrument|"
+    r"sanitize|xray|self-test|report-bug|"  # write some
+    r"lto|whole-program|wpa|ltrans|thin-?lto|embed|use-ld|linker|resolution|"  # reach the link
     r"syntax-only|preprocessed|directives|working-directory|(?:file|macro|debug)-prefix|debug-compilation-dir|"
     r"(?:input|exec|wide-exec)-charset|random-seed|compare-debug|dbg-cnt|"
-    r"PIC|PIE|pic|pie|visibility|common|short-|pack-struct|abi|signed-char|unsigned-char|openmp(?!-simd)|openacc|permissive"
+    r"PIC|PIE|pic|pie|visibility|common|short-|pack-struct|abi|signed-char|unsigned-char|openmp(?!-simd)|openacc|permissive|"
+    # What is named after a file takes one; so does a value behind a second "=".
+    r"[a-z-]*(?:file|dir|path|list|report|record|index|map|cache|bitcode)[a-z-]*=|[a-z-]+=[A-Za-z0-9_.,+-]*="
     r")"
     r"|-m(?:arch=|cpu=|llvm|abi|32|64|x32|16|fentry|record-mcount|nop-mcount|instrument|cmodel|code-model|no-red-zone)"
 )
+NAMEABLE = re.compile(f"(?!{_DOES_MORE}){_PLAIN}")
 
 
 def render_options(candidate: Candidate) -> ControlsFile:
@@ -62,12 +66,12 @@ def _option(name: str, value: KnobValue) -> str:
             f"knob {name!r} = {value}: a compiler option takes no boolean; use literal('', knockout_prob=…)"
         )
     option = f"{name}{value}"
-    if len(option) > _LONGEST_OPTION or not _PLAIN.fullmatch(option):
+    if len(option) > _LONGEST_OPTION or not re.fullmatch(_PLAIN, option):
         raise MarkerError(
             f"knob {name!r} = {value!r}: {option[:_LONGEST_OPTION]!r} is not an option that a controls file may hold; "
             "expected -f…, -m…, -O… or --param=… in letters, digits and _=.,+-"
         )
-    if _DOES_MORE.match(option):
+    if not NAMEABLE.fullmatch(option):
         raise MarkerError(
             f"knob {name!r} = {value!r}: {option!r} does more than choose how code is generated; "
             "put it in the toolchain's flags, where it applies to both arms"

@@ -94,6 +94,11 @@ def option_words(knobs: Knobs) -> tuple[str, ...]:
     return tuple(sorted(f"{name}{value}" for name, value in knobs.items() if name.startswith("-")))
 
 
+def is_recorded_template(command: Sequence[str]) -> bool:
+    """Whether a recorded baseline is one of templates, in which places are left open."""
+    return any("{out}" in word for word in command)
+
+
 def _split(step: str) -> Step:
     try:
         words = tuple(shlex.split(step))

@@ -28,6 +28,20 @@ def parse_rendered(data: bytes, knobs: Knobs, render: Render) -> ControlsFile:
     return rendered
 
 
+def parse_controls(kind: str, data: bytes, knobs: Knobs, render: Render) -> ControlsFile:
+    """Check committed controls. Of an ACF the store has checked the digest: its knobs are all that is left to check.
+
+    Raises:
+        StoreError: an options file is not what its knobs render to, or a knob may not stand where it does.
+    """
+    if kind == "options":
+        return parse_rendered(data, knobs, render)
+    try:
+        return render(Candidate(knobs, data))
+    except MarkerError as error:
+        raise StoreError(f"recorded knobs cannot stand beside an ACF: {error}; run pytest --tune again") from error
+
+
 def _first_difference(found: bytes, expected: bytes) -> str:
     have, want = found.splitlines(keepends=True), expected.splitlines(keepends=True)
     for number, (one, other) in enumerate(zip(have, want, strict=False), start=1):

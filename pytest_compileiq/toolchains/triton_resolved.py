@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, StoreError
+from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError
 from pytest_compileiq.model import BuildResult, Candidate, Compiler, ControlsFile, Knobs, KnobValue, sha256_hex
 from pytest_compileiq.timing.base import capability
 from pytest_compileiq.toolchains import triton_host
@@ -23,7 +23,7 @@ from pytest_compileiq.toolchains.cubin import Cubin, read_cubin
 from pytest_compileiq.toolchains.cuda_base import PtxasBacked, entries_of
 from pytest_compileiq.toolchains.cuda_options import PTXAS
 from pytest_compileiq.toolchains.cuda_tools import check_architecture, find_tool, needs_controls
-from pytest_compileiq.toolchains.options_file import parse_rendered
+from pytest_compileiq.toolchains.options_file import parse_controls
 from pytest_compileiq.toolchains.project_imports import project_imports
 from pytest_compileiq.toolchains.ptxas_log import totals
 from pytest_compileiq.toolchains.triton import Triton
@@ -91,15 +91,10 @@ class TritonResolved(PtxasBacked):
         Raises:
             MarkerError: a knob is neither a launch parameter, a constexpr of the marker, nor a ptxas option.
         """
-        options = PTXAS.text(candidate.knobs).splitlines()
-        own = {name: value for name, value in candidate.knobs.items() if not name.startswith("-")}
-        if unknown := sorted(set(own) - set(self.baseline)):
+        if unknown := sorted(name for name in set(candidate.knobs) - set(self.baseline) if not name.startswith("-")):
             known = ", ".join(self.baseline)
             raise MarkerError(f"knob {unknown[0]!r}: {self.function} has {known}; name constexprs in the marker first")
-        if candidate.blob is not None:
-            return ControlsFile("blob", candidate.blob, dict(candidate.knobs))
-        lines = sorted([*options, *(f"{name}={value}" for name, value in own.items())])
-        return ControlsFile("options", "".join(f"{line}\n" for line in lines).encode(), dict(candidate.knobs))
+        return PTXAS.render_launch(candidate)
 
     def parse(self, kind: str, data: bytes, knobs: Knobs) -> ControlsFile:
         """Check committed controls.
@@ -107,12 +102,7 @@ class TritonResolved(PtxasBacked):
         Raises:
             StoreError: an options file is not what ``knobs`` render to, or a knob is none of this kernel's.
         """
-        if kind == "options":
-            return parse_rendered(data, knobs, self.render)
-        try:
-            return self.render(Candidate(knobs, data))
-        except MarkerError as error:
-            raise StoreError(f"recorded knobs cannot stand beside an ACF: {error}; run pytest --tune again") from error
+        return parse_controls(kind, data, knobs, self.render)
 
     def sources(self) -> Mapping[str, str]:
         """The kernel's file and the project's modules that it imports."""

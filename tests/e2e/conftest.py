@@ -102,6 +102,11 @@ def make_project(root: Path, files: dict[str, str]) -> Project:
     return Project(root)
 
 
+def naming(*options: str) -> dict[str, str]:
+    """The settings of a project whose maintainers let ``options`` into controls files."""
+    return {"pytest.ini": f"[pytest]\nacf_options = {' '.join(options)}\n"}
+
+
 @pytest.fixture(scope="session")
 def _tuned_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     project = make_project(

@@ -10,6 +10,7 @@ from pytest_compileiq.cli import main
 from pytest_compileiq.report.html import render_page
 from pytest_compileiq.report.model import RunReport
 from tests.e2e.browser import find_browser, open_browser
+from tests.e2e.conftest import naming
 from tests.unit.report.pages import HOSTILE, VERDICTS, make_committed, make_item, make_run
 
 needs_browser = pytest.mark.skipif(
@@ -217,6 +218,7 @@ def test_a_search_writes_why_candidates_were_invalid(project):
     )
     made = project(
         {"k.c": "int k(const int *x, int n) { int s = 0; while (n--) s += x[n]; return s; }\n", "test_k.py": source}
+        | naming("-fno-such-option", "-fno-such-option=")
     )
     made.pytest("--tune", "--tune-engine=grid", "--acf-html=run.html", code=0)
     assert "invalid (compile)" in (made.root / "run.html").read_text(encoding="utf-8")

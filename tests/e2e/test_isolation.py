@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.watchdog import of_each_process
+from tests.e2e.conftest import naming
 
 KERNEL_C = """\
 #include <signal.h>
@@ -29,6 +30,7 @@ int kernel(int x) {
     return x + 1;
 }
 """
+NAMED = naming("-ffast-math")
 TEST_PY = """\
 import pytest
 from pytest_compileiq import Cc, literal
@@ -65,7 +67,7 @@ def carriers() -> set[int]:
 @pytest.mark.parametrize("what", HOSTILE)
 def test_a_hostile_candidate_is_one_typed_invalid_evaluation(project, what):
     code, kind, said = HOSTILE[what]
-    made = project({"kernel.c": KERNEL_C % code, "test_kernel.py": TEST_PY})
+    made = project(NAMED | {"kernel.c": KERNEL_C % code, "test_kernel.py": TEST_PY})
     output = made.pytest("--tune", "--tune-budget=4", "--tune-engine=random", code=0)
     assert f"invalid ({kind})" in output and said in output
     metadata = tomllib.loads(made.one("acf/kernel/*.toml").read_text())
@@ -90,7 +92,7 @@ def server():
 def test_what_a_fixture_started_is_not_left_behind_by_a_candidate(project):
     test = TEST_PY.replace("def test_kernel(acf):", "def test_kernel(acf, server):\n    assert server.poll() is None")
     code = KERNEL_C % HOSTILE["forks a daemon"][0]
-    made = project({"kernel.c": code, "test_kernel.py": test, "conftest.py": SERVER_PY})
+    made = project(NAMED | {"kernel.c": code, "test_kernel.py": test, "conftest.py": SERVER_PY})
     output = made.pytest("--tune", "--tune-budget=4", "--tune-engine=random", code=0)
     assert "invalid (crash)" in output and "behind" in output
     assert tomllib.loads(made.one("acf/kernel/*.toml").read_text())["search"]["invalid"] == 1
@@ -114,14 +116,18 @@ def pytest_pyfunc_call(pyfuncitem):
 
 def test_a_test_that_ends_within_its_task_is_one_typed_failure_with_its_reason(project):
     test = TEST_PY.replace('space={"-ffast-math": literal("", knockout_prob=0.5)}, ', "")
-    made = project({"kernel.c": KERNEL_C % "", "test_kernel.py": test, "conftest.py": CONFTEST_PY})
+    made = project(NAMED | {"kernel.c": KERNEL_C % "", "test_kernel.py": test, "conftest.py": CONFTEST_PY})
     output = made.pytest("--tune", "--tune-budget=4", code=1)
     assert "the test ended within its task" in output and "ZeroDivisionError" in output
 
 
 def test_kill_9_of_pytest_leaves_nothing_running(project):
     made = project(
-        {"kernel.c": KERNEL_C % "for (;;) sleep(1);", "test_kernel.py": TEST_PY.replace("timeout_s=2", "timeout_s=600")}
+        NAMED
+        | {
+            "kernel.c": KERNEL_C % "for (;;) sleep(1);",
+            "test_kernel.py": TEST_PY.replace("timeout_s=2", "timeout_s=600"),
+        }
     )
     environment = dict(os.environ)
     environment.pop("PYTEST_COMPILEIQ_RUN", None)
@@ -146,7 +152,7 @@ exec gcc "$@"
 
 def test_kill_9_while_the_compiler_is_asked_what_it_is_leaves_neither_it_nor_a_folder(project, tmp_path):
     test = TEST_PY.replace('Cc("kernel.c")', 'Cc("kernel.c", compiler="./compiler")')
-    made = project({"kernel.c": KERNEL_C % "", "test_kernel.py": test, "compiler": SILENT_COMPILER})
+    made = project(NAMED | {"kernel.c": KERNEL_C % "", "test_kernel.py": test, "compiler": SILENT_COMPILER})
     (made.root / "compiler").chmod(0o755)
     temporary = tmp_path / "temporary"
     temporary.mkdir()

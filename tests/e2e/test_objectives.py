@@ -8,7 +8,7 @@ import tomllib
 
 import pytest
 
-from tests.e2e.conftest import Project
+from tests.e2e.conftest import Project, naming
 
 SQUARES_C = """\
 unsigned squares(const unsigned *x, int n) {
@@ -218,7 +218,7 @@ def test_clang_is_tuned_and_replayed_like_gcc(project):
 
 
 def blend_project(project, x: str, test_py: str = COMPARE_PY) -> Project:
-    return project({"blend.c": BLEND_C, "x.txt": x, "test_blend.py": test_py})
+    return project(naming("-ffast-math") | {"blend.c": BLEND_C, "x.txt": x, "test_blend.py": test_py})
 
 
 def correctness(item: dict) -> str:

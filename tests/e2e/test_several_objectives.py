@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.cli import main
-from tests.e2e.conftest import Project, make_project
+from tests.e2e.conftest import Project, make_project, naming
 from tests.e2e.test_resume import SUM_C
 
+NAMED = naming("-fno-unroll-loops")
 EXACT_PY = """\
 import pytest
 from pytest_compileiq import Cc, choice, literal, minimize
@@ -90,7 +91,7 @@ def artifact(made: Project) -> dict:
 
 
 def test_exact_objectives_keep_a_front_and_commit_the_first_s_best_that_worsens_no_other(project):
-    made = project({"sum.c": SUM_C, "test_sum.py": EXACT_PY})
+    made = project(NAMED | {"sum.c": SUM_C, "test_sum.py": EXACT_PY})
     made.pytest("--tune", "--tune-engine=random", "--tune-budget=40", code=0)
     stored = artifact(made)
     claims = {claim["objective"]: (claim["baseline_value"], claim["tuned_value"]) for claim in stored["claims"]}
@@ -110,7 +111,9 @@ def test_exact_objectives_keep_a_front_and_commit_the_first_s_best_that_worsens_
 
 
 def test_an_objective_that_cannot_be_measured_here_is_left_out_and_said_so(project):
-    made = project({"sum.c": SUM_C, "test_sum.py": EXACT_PY.replace('minimize("instructions")', 'minimize("energy")')})
+    made = project(
+        NAMED | {"sum.c": SUM_C, "test_sum.py": EXACT_PY.replace('minimize("instructions")', 'minimize("energy")')}
+    )
     output = made.pytest("--tune", "--tune-budget=6", code=0)
     assert "energy was left out: no counter of this processor's energy is read" in output
     assert {claim["objective"] for claim in artifact(made)["claims"]} == {"code_bytes"}
@@ -196,7 +199,8 @@ def test_show_calls_the_front_an_estimate_and_tells_the_build_from_its_functions
 @pytest.mark.parametrize("given", ['[minimize("runtime"), minimize("runtime")]', '[minimize(x) for x in "abcde"]'])
 def test_objectives_are_few_and_different(project, given):
     made = project(
-        {"sum.c": SUM_C, "test_sum.py": EXACT_PY.replace('[minimize("code_bytes"), minimize("instructions")]', given)}
+        NAMED
+        | {"sum.c": SUM_C, "test_sum.py": EXACT_PY.replace('[minimize("code_bytes"), minimize("instructions")]', given)}
     )
     assert "expected up to 4 different metrics" in made.pytest(code=1)
 

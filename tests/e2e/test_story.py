@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.store import Store
-from tests.e2e.conftest import KERNEL_C, KERNEL_H, TEST_PY, Project
+from tests.e2e.conftest import KERNEL_C, KERNEL_H, TEST_PY, Project, naming
 
 AWAY = "NVIDIA H200"
 TARGET = "x86-64-v3-gcc12"
@@ -81,6 +81,7 @@ def test_who_refactors_without_the_device_retires_and_who_has_it_tunes_anew(tune
 def test_a_second_device_s_better_controls_do_not_overturn_the_first_one_s_claim(project):
     made = project(
         {"kernel.c": KERNEL_C, "kernel.h": KERNEL_H, "test_kernel.py": TEST_PY.replace("choice([2, 3])", "choice([1])")}
+        | naming("-ffast-math")
     )
     made.edit("test_kernel.py", "-O1 -march", "-O0 -march")
     made.pytest("--tune", "--tune-budget=2", code=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 
-from tests.e2e.conftest import KERNEL_C, KERNEL_H, TEST_PY
+from tests.e2e.conftest import KERNEL_C, KERNEL_H, TEST_PY, naming
 
 SIZE_PY = """\
 import pytest
@@ -42,7 +42,8 @@ def test_local_state_stays_out_of_the_repository(tuned):
 
 
 def test_a_space_that_cannot_help_commits_no_speed_up(project):
-    made = project({"kernel.c": KERNEL_C, "kernel.h": KERNEL_H, "test_kernel.py": HOPELESS_PY})
+    settings = naming("-fno-ident", "-fno-stack-clash-protection")
+    made = project({"kernel.c": KERNEL_C, "kernel.h": KERNEL_H, "test_kernel.py": HOPELESS_PY} | settings)
     output = made.pytest("--tune", "--tune-budget=4", code=0)
     metadata = tomllib.loads(made.one("acf/kernel/*.toml").read_text())
     assert metadata["outcome"] == "baseline"

@@ -11,7 +11,10 @@ import pytest_compileiq
 
 PACKAGE = Path(pytest_compileiq.__file__).parent
 LAYERS = (
-    ("values", ("model", "artifact", "space", "errors", "config", "printing", "acf_runtime", "__init__")),
+    (
+        "values",
+        ("model", "artifact", "space", "errors", "config", "named_options", "printing", "acf_runtime", "__init__"),
+    ),
     ("rules", ("rules",)),
     (
         "world",
@@ -26,6 +29,7 @@ LAYERS = (
             "parallel",
             "samples",
             "packs",
+            "project_settings",
             "vcs",
             "benchmark",
             "assertions",

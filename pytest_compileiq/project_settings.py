@@ -1,0 +1,101 @@
+"""pytest's settings in a project's files, read as pytest reads them and without it: a build pays for every import."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_compileiq.errors import UserError
+from pytest_compileiq.named_options import KEY, NamedOptions, why_no_entries
+
+FILES = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
+_OWN = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini")  # pytest's even when they are empty
+
+
+@dataclass(frozen=True)
+class ProjectSettings:
+    """The settings of one file.
+
+    Attributes:
+        file: where they are.
+        section: which part of it, as it is written: ``[pytest]``.
+        values: texts, or TOML's own types.
+        is_native: whether a value has its own type there, and no text stands for a list.
+    """
+
+    file: Path
+    section: str
+    values: Mapping[str, Any]
+    is_native: bool = False
+
+    def named_options(self) -> NamedOptions:
+        """What ``acf_options`` lets into controls files.
+
+        Raises:
+            UserError: an entry is no option.
+        """
+        value = self.values.get(KEY, [])
+        try:
+            entries = shlex.split(value) if isinstance(value, str) and not self.is_native else value
+        except ValueError as error:
+            raise UserError(f"{self.file}: {KEY} = {value!r}: {error}") from error
+        if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
+            raise UserError(f'{self.file}: {KEY} = {value!r}: expected a list of options, as in ["-fno-tree-ter"]')
+        if reason := why_no_entries(entries):
+            raise UserError(f"{self.file}: {KEY}: {reason}")
+        return self.naming(tuple(entries))
+
+    def naming(self, entries: tuple[str, ...]) -> NamedOptions:
+        """``entries`` as of this file."""
+        return NamedOptions(entries, f"{self.section} of {self.file.name}", self.file.suffix == ".toml")
+
+
+def named_options(entries: tuple[str, ...], file: Path | None) -> NamedOptions:
+    """``entries``, which pytest has read, and the place in its ``file`` where others are to be written."""
+    settings = settings_in(file) if file else None
+    if settings is None and file is not None and file.suffix == ".toml":
+        settings = ProjectSettings(file, "[tool.pytest.ini_options]", {})
+    return settings.naming(entries) if settings else NamedOptions(entries)
+
+
+def settings_of(directory: Path) -> ProjectSettings | None:
+    """The settings in ``directory``: those of the first file that holds any, as pytest chooses."""
+    return next(filter(None, (settings_in(directory / name) for name in FILES)), None)
+
+
+def settings_in(path: Path) -> ProjectSettings | None:
+    """The settings in one file, or None; a file that pytest itself cannot read says so when pytest runs."""
+    if not path.is_file():
+        return None
+    try:
+        return _of_toml(path) if path.suffix == ".toml" else _of_ini(path)
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None
+
+
+def _of_toml(path: Path) -> ProjectSettings | None:
+    import tomli
+
+    content = tomli.loads(path.read_text(encoding="utf-8"))
+    if path.name in _OWN:
+        return ProjectSettings(path, "[pytest]", dict(content.get("pytest", {})), is_native=True)
+    table = dict(content.get("tool", {}).get("pytest", {}))
+    if "ini_options" in table:
+        return ProjectSettings(path, "[tool.pytest.ini_options]", dict(table["ini_options"]))
+    return ProjectSettings(path, "[tool.pytest]", table, is_native=True) if table else None
+
+
+def _of_ini(path: Path) -> ProjectSettings | None:
+    import iniconfig
+
+    section = "tool:pytest" if path.name == "setup.cfg" else "pytest"
+    try:
+        content = iniconfig.IniConfig(str(path))
+    except iniconfig.ParseError:
+        return None
+    if section not in content and path.name not in _OWN:
+        return None
+    return ProjectSettings(path, f"[{section}]", dict(content[section].items()) if section in content else {})

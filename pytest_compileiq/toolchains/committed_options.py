@@ -1,0 +1,43 @@
+"""The line that committed options are held to wherever they are read, whether or not the test is there to be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pytest_compileiq.errors import StoreError
+from pytest_compileiq.model import Knobs
+from pytest_compileiq.named_options import NamedOptions
+from pytest_compileiq.toolchains.cc_list import CLANG, GCC
+from pytest_compileiq.toolchains.cc_options import render_options
+from pytest_compileiq.toolchains.command_template import is_recorded_template
+from pytest_compileiq.toolchains.cuda_options import NVCC, PTXAS
+from pytest_compileiq.toolchains.option_list import OptionList
+from pytest_compileiq.toolchains.options_file import Render, parse_controls
+
+_LISTS: Mapping[str, tuple[OptionList, Render]] = {
+    "gcc": (GCC, render_options),
+    "clang": (CLANG, render_options),
+    "ptxas": (PTXAS, PTXAS.render),
+    "nvcc": (NVCC, NVCC.render),
+    "triton": (PTXAS, PTXAS.render_launch),
+}
+
+
+def option_list(compiler: str, command: Sequence[str]) -> OptionList | None:
+    """What is known of the options of ``compiler``, whose baseline is ``command``.
+
+    None where only the test knows what its command takes: ``Command``, or a toolchain of others.
+    """
+    return None if compiler not in _LISTS or is_recorded_template(command) else _LISTS[compiler][0]
+
+
+def check_committed(compiler: str, kind: str, data: bytes, knobs: Knobs, named: NamedOptions) -> None:
+    """Hold committed controls of a compiler with an ``option_list`` to it.
+
+    Raises:
+        StoreError: ``data`` are not what ``knobs`` render to, or an option may not be committed.
+    """
+    known, render = _LISTS[compiler]
+    if reason := known.why_any_not(knobs, named):
+        raise StoreError(reason)
+    parse_controls(kind, data, knobs, render)
