@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pytest_compileiq.model import BuildResult
@@ -17,7 +17,7 @@ from pytest_compileiq.rules.staleness import MOST_NAMED
 from pytest_compileiq.subject import Subject
 from pytest_compileiq.toolchains.base import Place
 
-_UPWARDS = re.compile(r"(?:\.\./)*\.\.(?=/|$)")
+_UPWARDS = re.compile(r"\.\.(?=/|$)")
 _PYTHON_WRITES_THERE = "__pycache__"
 
 
@@ -40,13 +40,13 @@ def check_reproducible(subject: Subject, built: BuildResult) -> tuple[str, ...]:
         BuildError: the baseline does not build a second time.
     """
     elsewhere: BuildResult | None = None
-    unchecked: tuple[str, ...] = ()
+    unchecked = tuple(_of_this_checkout(subject))
     try:
         elsewhere = _build_elsewhere(subject)
     except _NotMovable as error:
-        unchecked = (f"whether another checkout gives the same machine code was not checked: {error}",)
+        unchecked += (f"whether another checkout gives the same machine code was not checked: {error}",)
     if elsewhere is not None and elsewhere.digest == built.digest:
-        return ()
+        return unchecked
     again = subject.resolved.build(None, _home(subject, "baseline-again"), timeout_s=subject.spec.timeout_s)
     if again.digest != built.digest:
         raise NotReproducible(
@@ -63,13 +63,22 @@ def check_reproducible(subject: Subject, built: BuildResult) -> tuple[str, ...]:
     return unchecked
 
 
+def _of_this_checkout(subject: Subject) -> Iterator[str]:
+    """What the marker made of the test file's place: a copy of the project is asked with the same marker."""
+    place = str(subject.rootdir)
+    for word in subject.resolved.compiler.command:
+        if f"{place}{os.sep}" in word or word.endswith(place):
+            yield f"the compiler's command names this checkout ({word}): another one is stale where it names itself"
+            return
+
+
 def _build_elsewhere(subject: Subject) -> BuildResult:
     here, sources = Place(subject.test_dir, subject.rootdir), subject.fingerprint.sources
     try:
         there = lay_out(here, sources, subject.resolved.compiler.command, _home(subject, "elsewhere"))
         moved = subject.spec.toolchain.resolve(there)
         if others := sorted(dict(moved.sources()).items() ^ sources.items()):
-            raise _NotMovable(f"a copy of the project reads {others[0][0]}, and not only what lies in it")
+            raise _NotMovable(f"a copy of the project reads {others[0][0]} too: name files relative to the test file")
         return moved.build(None, _home(subject, "baseline-elsewhere"), timeout_s=subject.spec.timeout_s)
     except _NotMovable:
         raise
@@ -112,9 +121,9 @@ def lay_out(place: Place, files: Iterable[str], words: Iterable[str], home: Path
 def _top(place: Place, paths: Iterable[str]) -> Path:
     """The directory that holds everything which is named relative to rootdir."""
     named = (os.path.relpath(place.test_dir, place.rootdir), *paths)
-    most: int = max(found.count("..") for name in named for found in ("", *_UPWARDS.findall(name)))
-    above: list[Path] = [place.rootdir, *place.rootdir.parents]
-    return above[min(most, len(above) - 1)]
+    upwards = max(len(_UPWARDS.findall(name)) for name in named)
+    above = [place.rootdir, *place.rootdir.parents]
+    return above[min(upwards, len(above) - 1)]
 
 
 def _where(one: BuildResult, other: BuildResult) -> str:

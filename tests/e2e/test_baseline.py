@@ -194,6 +194,13 @@ def test_a_build_that_cannot_be_had_elsewhere_is_tuned_and_says_that_it_was_not_
     assert NOT_CHECKED in made.pytest("--tune", "--tune-budget=0", code=0)
 
 
+def test_a_command_that_names_the_checkout_is_said_to(project):
+    by_place = COMMAND_PY.format(toolchain="""Cc("kernel.c", flags=f"-O3 -DHERE='{HERE}/data'")""")
+    made = project({"kernel.c": KERNEL_C, "test_kernel.py": by_place})
+    output = made.pytest("--tune", "--tune-budget=2", code=0)
+    assert f"the compiler's command names this checkout (-DHERE={made.root}/data)" in output
+
+
 def with_text(project, macro: str) -> Project:
     """A project whose library holds what ``macro`` expands to."""
     body = "library = acf.build().load()\n    assert library.kernel(3) == 9 and library.text"
