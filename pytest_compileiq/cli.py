@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from pytest_compileiq import __version__, cli_lifecycle, cli_project, cli_report, cli_review, cli_ship
 from pytest_compileiq.cli_locate import named_options, open_store
-from pytest_compileiq.errors import CompileIQError, StoreError, UserError
+from pytest_compileiq.errors import CompileIQError, StoreError, UserError, fault_of
 from pytest_compileiq.printing import complain, flush, give_up_printing, harmless, say
 
 if TYPE_CHECKING:
@@ -29,8 +29,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         give_up_printing()
         return 1
-    except (CompileIQError, OSError) as error:
+    except CompileIQError as error:
         complain(str(error))
+        return 2
+    except OSError as error:
+        complain(fault_of(error))
         return 2
     except KeyboardInterrupt:
         return 130
@@ -125,6 +128,7 @@ def _check(options: argparse.Namespace) -> int:
         recomputed.append(claim)
 
     store, named = open_store(options), named_options(options)
+    store.clear_partial()
     health = store.health(hold=hold)
     problems = [*(one.problem for one in health), *_foreign_options(store, named, {one.path for one in health})]
     say(*problems)

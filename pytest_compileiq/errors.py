@@ -19,6 +19,7 @@ Messages are one sentence: the file, the value, and the command or edit that men
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
@@ -89,6 +90,16 @@ class BuildError(CompileIQError):
         super().__init__(message)
         self.kind: Literal["compile", "timeout"] = kind
         self.log = log
+
+
+def fault_of(error: OSError) -> str:
+    """What the machine refused, in a sentence with what mends it."""
+    where = f" ({error.filename})" if error.filename else ""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return f"too many files are open{where}: raise the limit, ulimit -n 4096"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return f"{error.strerror}{where}: free some space, or name another directory in TMPDIR"
+    return f"{error.strerror or error}{where}"
 
 
 @contextmanager

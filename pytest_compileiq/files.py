@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import hashlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
+
+from pytest_compileiq.errors import EnvironmentFault
 
 PARTIAL = ".partial-"  # how a file is called until it is whole
 
@@ -93,3 +98,78 @@ def write_output(path: Path, text: str) -> None:
             stream.write(text)
     else:
         replace(path.resolve(), text.encode())
+
+
+# ── locks ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def machine_lock(what: str) -> Path:
+    """The lock file of ``what`` for every user of this machine, in a directory that is theirs in common.
+
+    Not in ``TMPDIR``, which a user or a batch job may have for itself.
+    """
+    import tempfile
+
+    places = [Path("/run/lock"), Path("/tmp")]
+    home = next((place for place in places if _is_for_everybody(place)), Path(tempfile.gettempdir()))
+    return home / f"pytest-compileiq-{hashlib.sha256(what.encode(errors='surrogateescape')).hexdigest()[:16]}.lock"
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Hold the lock of ``path``, which is made where it is missing and never removed; it ends with the process.
+
+    Raises:
+        BlockingIOError: another process holds it, and ``wait`` is not wanted.
+        EnvironmentFault: what lies there is a link, no regular file, or another user's own; it is not touched.
+    """
+    import fcntl
+
+    descriptor = _open_lock(path)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_for_everybody(directory: Path) -> bool:
+    """Whether every user may make files there, and none may remove another's."""
+    try:
+        mode = directory.stat().st_mode
+    except OSError:
+        return False
+    return bool(mode & stat.S_ISVTX and mode & stat.S_IWOTH)
+
+
+def _open_lock(path: Path) -> int:
+    try:
+        descriptor = _open_or_make(path)
+    except OSError as error:
+        why = "is a link" if error.errno == errno.ELOOP else f"cannot be opened ({error.strerror})"
+        raise EnvironmentFault(f"the lock {path} {why}: whose it is must remove it") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise EnvironmentFault(f"the lock {path} is no regular file: whose it is must remove it")
+    return descriptor
+
+
+def _open_or_make(path: Path) -> int:
+    flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        # Not to be made at once: the kernel refuses that for another user's file in a directory for everybody.
+        return _open_for_any(path, flags)
+    except FileNotFoundError:
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | flags, 0o644)
+        except FileExistsError:  # made meanwhile
+            return _open_for_any(path, flags)
+        os.fchmod(descriptor, 0o644)  # whatever the umask: others need to read it to lock it
+        return descriptor
+
+
+def _open_for_any(path: Path, flags: int) -> int:
+    try:
+        return os.open(path, os.O_RDWR | flags)  # NFS locks only what may be written
+    except PermissionError:
+        return os.open(path, os.O_RDONLY | flags)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import fcntl
 import json
 import os
 import sqlite3
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.errors import StoreError
+from pytest_compileiq.files import locked
 from pytest_compileiq.model import Candidate, FailureKind, sha256_hex
 
 DIRECTORY = ".compileiq"
@@ -174,14 +174,10 @@ def open_journal(rootdir: Path, benchmark: str, target: str) -> Iterator[Journal
         StoreError: another process searches it, or the journal cannot be read or written.
     """
     home = local_directory(rootdir)
-    try:
-        lock = (home / f"{sha256_hex(f'{benchmark} {target}'.encode())[:16]}.lock").open("w")
-    except OSError as error:
-        raise StoreError(f"{home} cannot be written, so the search would not survive: {error.strerror}") from error
-    with lock:
+    with contextlib.ExitStack() as held:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+            held.enter_context(locked(home / f"{sha256_hex(f'{benchmark} {target}'.encode())[:16]}.lock", wait=False))
+        except BlockingIOError as error:
             raise StoreError(
                 f"{benchmark} is being searched by another pytest --tune: wait for it, or stop it"
             ) from error

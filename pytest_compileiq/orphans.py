@@ -19,7 +19,7 @@ from pytest_compileiq.subject import find_marker
 _COLLECTED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED, pytest.ExitCode.INTERRUPTED)
 
 
-@dataclass
+@dataclass(eq=False)  # pytest keeps its plugins in sets
 class Claims:
     """What a collection found; as a pytest plugin, it finds it.
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import TypeVar
 
+from pytest_compileiq.errors import EnvironmentFault
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -19,6 +21,9 @@ def spread(work: Callable[[Sequence[Item]], Result], items: Sequence[Item], *, l
     Args:
         work: what to do with one share; its result goes through a pipe, pickled.
         least: items below which a share is not worth a process.
+
+    Raises:
+        EnvironmentFault: a process was killed before it answered.
     """
     gc.freeze()  # the collector need neither go through all that is imported, nor touch what the processes share
     try:
@@ -38,7 +43,14 @@ def _spread(work: Callable[[Sequence[Item]], Result], shares: Sequence[Sequence[
         running.append((process, mine))
     results = [work(shares[0])]
     for process, mine in running:
-        result, error = mine.recv()
+        try:
+            result, error = mine.recv()
+        except EOFError as end:
+            process.join()
+            raise EnvironmentFault(
+                f"a process that shared the work was killed (exit code {process.exitcode}), by a person or for want of "
+                "memory: run the same again"
+            ) from end
         process.join()
         if error is not None:
             raise error

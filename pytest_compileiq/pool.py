@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_compileiq.errors import NoWorker
+from pytest_compileiq.errors import NoWorker, fault_of
 from pytest_compileiq.evaluate import Touched, pack_controls, pack_resolved
-from pytest_compileiq.model import Arm, ControlsFile, FailureKind, SampleRow, Workload, sha256_hex
+from pytest_compileiq.files import locked, machine_lock
+from pytest_compileiq.model import Arm, ControlsFile, FailureKind, SampleRow, Workload
 from pytest_compileiq.process import Guard
 from pytest_compileiq.rules.calls import CallTimes
 from pytest_compileiq.subject import Subject
@@ -125,11 +123,11 @@ class Pool:
         self.guard.sweep()
 
     def _ask_alone(self, number: int, subject: Subject, task: Mapping[str, Any]) -> Mapping[str, Any]:
-        """As ``_ask``, while nobody else measures on the devices of the subject's objectives."""
+        """As ``_ask``, while no process and no user of this machine measures on the devices of the objectives."""
         kinds = sorted({subject.device_kind(objective.metric) for objective in subject.timed_objectives})
         with ExitStack() as locks:
             for kind in kinds:
-                locks.enter_context(_device_lock(lock_name(kind)))
+                locks.enter_context(locked(machine_lock(f"device {lock_name(kind)}")))
             return self._ask(number, subject, task)
 
     def _ask(self, number: int, subject: Subject, task: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -170,7 +168,7 @@ class Pool:
             try:
                 self._workers[number] = Worker(self.config, self.nodeids, self.guard.environment(), extra)
             except (WorkerDied, OSError) as error:
-                raise NoWorker(str(error)) from error
+                raise NoWorker(fault_of(error) if isinstance(error, OSError) else str(error)) from error
         return self._workers[number]
 
     def _discard(self, number: int) -> None:
@@ -181,12 +179,3 @@ class Pool:
 
 def _touched(answer: Mapping[str, Any]) -> Touched:
     return Touched(frozenset(answer["used"]), frozenset(answer["read"]))
-
-
-@contextmanager
-def _device_lock(device: str) -> Iterator[None]:
-    """One measurement per device at a time, across processes and users of this machine."""
-    path = Path(tempfile.gettempdir()) / f"pytest-compileiq-{os.getuid()}-{sha256_hex(device.encode())[:16]}.lock"
-    with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield

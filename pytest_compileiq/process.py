@@ -7,6 +7,7 @@ left over, even when pytest itself dies by ``kill -9``.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import selectors
@@ -22,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 
 from pytest_compileiq import watchdog
-from pytest_compileiq.errors import EnvironmentFault
+from pytest_compileiq.errors import EnvironmentFault, fault_of
 from pytest_compileiq.watchdog import RUN_TOKEN_VARIABLE
 
 __all__ = ["RUN_TOKEN_VARIABLE", "TAIL_BYTES", "Finished", "Guard", "run"]
@@ -103,7 +104,9 @@ def _with_token(env: Mapping[str, str]) -> Mapping[str, str]:
 def _cannot_start(program: str, cwd: Path | None, error: OSError) -> str:
     if cwd is not None and not cwd.is_dir():
         return f"cannot run {program!r}: its working directory {cwd} is not a directory"
-    return f"cannot run {program!r}: {error.strerror}; install it, or name one that exists"
+    if error.errno in (errno.ENOENT, errno.EACCES, errno.ENOEXEC):
+        return f"cannot run {program!r}: {error.strerror}; install it, or name one that exists"
+    return f"cannot run {program!r}: {fault_of(OSError(error.errno, error.strerror))}"
 
 
 class _Tail:
@@ -163,14 +166,16 @@ class Guard:
     That is everything started by ``run`` or with ``environment``, and whatever these start; a server that a
     user's fixture starts from this process is not ours. A tiny watchdog in a session of its own holds the other end of
     a pipe; when the pipe closes, because the guard was closed or because this process died in whatever way, it kills
-    every carrier of the token, and then removes ``folder`` with all that they left there. Double forks and ``setsid``
-    do not escape it; a program that starts another with an emptied environment does.
+    every carrier of the token, and then removes ``folder`` with all that they left there. It watches before ``folder``
+    is made, so that no death leaves one. Double forks and ``setsid`` do not escape it; a program that starts another
+    with an emptied environment does.
 
     Carriers are found in ``/proc``. Elsewhere than on Linux there is none to find, and what remains is ``run``'s
     killing of process groups.
     """
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.token = secrets.token_hex(16)
         # An empty environment: a guard around this process must not take the watchdog for one of its own carriers.
         self._watchdog = subprocess.Popen(
@@ -182,6 +187,11 @@ class Guard:
             start_new_session=True,
         )
         _open_tokens.append(self.token)
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError:
+            self.close()
+            raise
 
     def environment(self) -> dict[str, str]:
         """This process's environment with the token in it."""

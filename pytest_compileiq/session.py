@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
+import secrets
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from pytest_compileiq.config import Settings
-from pytest_compileiq.errors import CompileIQError
+from pytest_compileiq.errors import CompileIQError, StoreError, fault_of
 from pytest_compileiq.evaluate import body_of
 from pytest_compileiq.integrity import Integrity
 from pytest_compileiq.marker import read_marker
@@ -44,7 +46,6 @@ class Session:
         self._items: list[pytest.Item] = []
         self._became: dict[str, ItemReport] = {}
         self._owners: dict[str, list[str]] = {}
-        self._build_dir: Path | None = None
         self._guard: Guard | None = None
         self._pool: Pool | None = None
 
@@ -82,13 +83,11 @@ class Session:
 
     def replay(self, item: pytest.Function) -> ItemReport:
         """The normal run of one item; raises pytest's outcomes."""
-        subject = self._subject(item)
-        if self.settings.calibrate:
-            return self._calibrate(item, subject, self.settings.calibrate)
-        try:
+        with _told(item.nodeid):
+            subject = self._subject(item)
+            if self.settings.calibrate:
+                return self._calibrate(item, subject, self.settings.calibrate)
             report, cause = self._replay_of(subject, body_of(item)).run()
-        except CompileIQError as error:
-            raise failure(f"{item.nodeid}: {error}") from None
         self._keep(item, report)
         if cause is not None:
             raise cause
@@ -104,19 +103,21 @@ class Session:
         from pytest_compileiq.tune import TuneFailed, tune  # heavy: the engines and their linear algebra
 
         self.set_up(item)
-        pool = self._get_pool()  # first of all: its guard ends and clears away what a killed run leaves
-        subject = self._subject(item)
-        if self.settings.new_only and subject.resolved.target in self.store.targets(subject.name):
-            raise skipped(f"--tune-new-only: {subject.name} has an artifact for {subject.resolved.target}")
-        if self.settings.stale_only and (why := self._why_current(subject)):
-            raise skipped(f"--tune-stale-only: {why}")
-        progress = self._progress(subject.name)
-        try:
-            report = tune(subject, settings=self.settings, store=self.store, pool=pool, progress=progress)
-        except (TuneFailed, CompileIQError) as error:
-            raise failure(str(error)) from None
-        finally:
-            progress.done()
+        with _told(item.nodeid):
+            subject = self._subject(item)
+            if self.settings.new_only and subject.resolved.target in self.store.targets(subject.name):
+                raise skipped(f"--tune-new-only: {subject.name} has an artifact for {subject.resolved.target}")
+            if self.settings.stale_only and (why := self._why_current(subject)):
+                raise skipped(f"--tune-stale-only: {why}")
+            progress = self._progress(subject.name)
+            try:
+                report = tune(
+                    subject, settings=self.settings, store=self.store, pool=self._get_pool(), progress=progress
+                )
+            except TuneFailed as error:
+                raise failure(str(error)) from None
+            finally:
+                progress.done()
         self._keep(item, report)
         if report.interrupted:
             item.session.shouldstop = "interrupted: the same command goes on with the search"
@@ -129,8 +130,6 @@ class Session:
         seed = self.settings.seed or 0
         try:
             report = calibrate(subject, self._get_pool(), trials, seed=seed, say=progress.say)
-        except CompileIQError as error:
-            raise failure(f"{item.nodeid}: {error}") from None
         finally:
             progress.done()
         self._keep(item, report)
@@ -146,12 +145,9 @@ class Session:
         return Replay(subject, self.settings, Integrity(subject, self.store), body, self._get_pool)
 
     def _subject(self, item: pytest.Item) -> Subject:
-        try:
-            subject = make_subject(item, rootdir=self.settings.rootdir, build_dir=self._get_build_dir())
-            subject.check_options(named_options(self.settings.options, self.settings.ini_file))
-            return subject
-        except CompileIQError as error:
-            raise failure(f"{item.nodeid}: {error}") from None
+        subject = make_subject(item, rootdir=self.settings.rootdir, build_dir=self._get_guard().folder)
+        subject.check_options(named_options(self.settings.options, self.settings.ini_file))
+        return subject
 
     def _keep(self, item: pytest.Item, report: ItemReport) -> None:
         item.stash[REPORT] = report.to_json()
@@ -165,16 +161,16 @@ class Session:
 
     # ── resources ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _get_build_dir(self) -> Path:
-        if self._build_dir is None:
-            self._build_dir = Path(tempfile.mkdtemp(prefix="compileiq-"))
-        return self._build_dir
+    def _get_guard(self) -> Guard:
+        """The guard of the run and of its own directory, which no end of the run leaves behind."""
+        if self._guard is None:
+            self._guard = Guard(Path(tempfile.gettempdir()) / f"compileiq-{secrets.token_hex(8)}")
+        return self._guard
 
     def _get_pool(self) -> Pool:
         if self._pool is None:
-            self._guard = Guard(self._get_build_dir())
-            nodeids = [item.nodeid for item in self._items]
-            self._pool = Pool(self.config, nodeids, self._guard, self._get_build_dir())
+            guard = self._get_guard()
+            self._pool = Pool(self.config, [item.nodeid for item in self._items], guard, guard.folder)
         return self._pool
 
     def close(self) -> None:
@@ -183,9 +179,7 @@ class Session:
             self._pool.close()
         if self._guard is not None:
             self._guard.close()
-        elif self._build_dir is not None:
-            shutil.rmtree(self._build_dir, ignore_errors=True)
-        self._pool = self._guard = self._build_dir = None
+        self._pool = self._guard = None
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -210,7 +204,8 @@ class Session:
         problems = self.store.health(but={item.name for item in self.report.items})
         self.report.store_problems = [one.problem for one in problems]
         if complete and self.complete and not self.settings.tune and self.settings.orphans != "ignore":
-            self.report.orphans = sorted(set(self.store.names()) - self.claimed)
+            with suppress(StoreError):  # which is one of the problems
+                self.report.orphans = sorted(set(self.store.names()) - self.claimed)
         written = self._write_reports()
         if os.environ.get("GITHUB_ACTIONS") == "true":
             self._tell_github()
@@ -249,6 +244,16 @@ class Session:
         """A path from rootdir as one from the repository's root, where GitHub says which that is."""
         path, workspace = self.settings.rootdir / file, os.environ.get("GITHUB_WORKSPACE")
         return path.relative_to(workspace).as_posix() if workspace and path.is_relative_to(workspace) else file
+
+
+@contextmanager
+def _told(nodeid: str) -> Iterator[None]:
+    """What this package raises on purpose, and what the machine refuses it, is a failure in one sentence."""
+    try:
+        yield
+    except (CompileIQError, OSError) as error:
+        said = fault_of(error) if isinstance(error, OSError) else str(error)
+        raise failure(said if nodeid in said else f"{nodeid}: {said}") from None
 
 
 REPORT: pytest.StashKey[str] = pytest.StashKey()

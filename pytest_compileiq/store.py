@@ -7,17 +7,16 @@ is replaced atomically, then superseded files of the same artifact are removed.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
-import tempfile
 from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_compileiq.artifact import MAX_CONTROLS_BYTES, Artifact, Claim
-from pytest_compileiq.errors import StoreError
-from pytest_compileiq.files import Unfit, read_regular, replace
+from pytest_compileiq.errors import CompileIQError, StoreError, fault_of
+from pytest_compileiq.files import PARTIAL, Unfit, locked, machine_lock, read_regular, replace
 from pytest_compileiq.metadata import (
     MAX_METADATA_BYTES,
     MAX_SAMPLES_BYTES,
@@ -49,18 +48,23 @@ class Store:
         self.root = root
 
     def names(self) -> list[str]:
-        """Artifact names, sorted; what is no such directory is passed over here and told by ``health``."""
+        """Artifact names, sorted; what is no such directory is passed over here and told by ``health``.
+
+        Raises:
+            StoreError: the store is there and cannot be read.
+        """
         if self.root.is_symlink():
             return []
-        try:
-            with os.scandir(self.root) as entries:
-                real = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-        except OSError:
-            return []
-        return sorted(filter(NAME.fullmatch, real))
+        with self._reading(self.root), os.scandir(self.root) as entries:
+            return sorted(filter(NAME.fullmatch, (one.name for one in entries if one.is_dir(follow_symlinks=False))))
+        return []
 
     def targets(self, name: str) -> list[str]:
-        """Targets that have metadata under ``name``, sorted."""
+        """Targets that have metadata under ``name``, sorted.
+
+        Raises:
+            StoreError: the artifact's directory is there and cannot be read.
+        """
         files = [entry.name for entry in self._entries(self._folder(name))]
         return sorted(filter(NAME.fullmatch, (file.removesuffix(".toml") for file in files if file.endswith(".toml"))))
 
@@ -150,6 +154,7 @@ class Store:
         try:
             with self._lock():
                 self._make_folder(folder)
+                self._clear_partial(folder)
                 written = [path for path, data in new if self._replace(path, data)]
                 self._remove_superseded(folder, artifact)
         except OSError as error:
@@ -186,14 +191,20 @@ class Store:
             if own.fullmatch(path.name) and path.name not in kept:
                 path.unlink()
 
-    @contextlib.contextmanager
-    def _lock(self) -> Iterator[None]:
+    def clear_partial(self) -> None:
+        """Remove what killed writers left half written, unless a writer is at work, or nothing can be removed."""
+        with contextlib.suppress(OSError, CompileIQError), self._lock(wait=False):
+            for name in self.names():
+                self._clear_partial(self._folder(name))
+
+    def _clear_partial(self, folder: Path) -> None:
+        """Under the lock nobody writes, so that what is partial stays so."""
+        for path in filter(_is_partial, self._entries(folder)):
+            path.unlink(missing_ok=True)
+
+    def _lock(self, *, wait: bool = True) -> AbstractContextManager[None]:
         """One writer at a time; the lock lies outside ``acf/``, which holds artifacts only."""
-        key = sha256_hex(str(self.root.resolve()).encode())[:16]
-        path = Path(tempfile.gettempdir()) / f"pytest-compileiq-{os.getuid()}-store-{key}.lock"
-        with path.open("w") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
+        return locked(machine_lock(f"store {self.root.resolve()}"), wait=wait)
 
     def remove(self, name: str) -> None:
         """Remove an artifact with all its targets and files.
@@ -223,15 +234,22 @@ class Store:
             but: artifacts, by name, that are looked at elsewhere.
             hold: holds a measured claim against its samples, and raises a ``StoreError`` where they differ.
         """
-        problems: list[Health] = []
         if self.root.is_symlink():
             return [Health(self.root, f"{self._shown(self.root)} is a link; remove it")]
-        for entry in self._entries(self.root):
-            if _is_real_directory(entry):
-                problems += [] if entry.name in but else self._folder_health(entry, hold)
-            else:
-                problems.append(Health(entry, f"{self._shown(entry)} is no artifact's directory; remove it"))
+        try:
+            entries = [entry for entry in self._entries(self.root) if entry.name not in but]
+        except StoreError as error:
+            return [Health(self.root, str(error))]
+        problems = [problem for entry in entries for problem in self._entry_health(entry, hold)]
         return sorted(problems, key=lambda health: str(health.path))
+
+    def _entry_health(self, entry: Path, hold: Callable[[Claim, Sequence[SampleRow]], None]) -> list[Health]:
+        if not _is_real_directory(entry):
+            return [Health(entry, f"{self._shown(entry)} is no artifact's directory; remove it")]
+        try:
+            return self._folder_health(entry, hold)
+        except StoreError as error:  # it cannot be listed
+            return [Health(entry, str(error))]
 
     def _folder_health(self, folder: Path, hold: Callable[[Claim, Sequence[SampleRow]], None]) -> list[Health]:
         problems, known = [], set()
@@ -248,7 +266,7 @@ class Store:
             except StoreError as error:
                 problems.append(Health(path, str(error)))
                 known |= {entry.name for entry in self._entries(folder) if entry.name.startswith(f"{target}-")}
-        stray = [entry for entry in self._entries(folder) if entry.name not in known]
+        stray = [entry for entry in self._entries(folder) if entry.name not in known and not _is_partial(entry)]
         return problems + [Health(entry, f"{self._shown(entry)} belongs to no artifact; remove it") for entry in stray]
 
     def _held(
@@ -269,10 +287,21 @@ class Store:
         return str(path).removeprefix(f"{self.root.parent}{os.sep}")
 
     def _entries(self, folder: Path) -> list[Path]:
-        try:
-            return [] if folder.is_symlink() else sorted(folder.iterdir(), key=str)
-        except OSError:
+        if folder.is_symlink():
             return []
+        with self._reading(folder):
+            return sorted(folder.iterdir(), key=str)
+        return []
+
+    @contextlib.contextmanager
+    def _reading(self, folder: Path) -> Iterator[None]:
+        """A directory that is not there holds nothing; one that cannot be read is told."""
+        try:
+            yield
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise StoreError(f"{self._shown(folder)} cannot be read: {fault_of(error)}") from error
 
     def read_bytes(self, path: Path, limit: int) -> bytes:
         """A regular file's content, through no link and within the limit.
@@ -303,6 +332,11 @@ def _naming_samples(artifact: Artifact, samples: Sequence[SampleRow], file_name:
 
 def _is_real_directory(entry: Path) -> bool:
     return entry.is_dir() and not entry.is_symlink() and NAME.fullmatch(entry.name) is not None
+
+
+def _is_partial(entry: Path) -> bool:
+    """Whether a writer is making it, or was killed when it did."""
+    return entry.name.startswith(PARTIAL) and entry.is_file() and not entry.is_symlink()
 
 
 def _checked(name: str) -> str:

@@ -95,7 +95,8 @@ class Worker:
         self._drain = _Drain()
         self.inside: str | None = None
         with tempfile.TemporaryFile() as progress:
-            progress.truncate(8)
+            progress.write(bytes(8))  # a hole would end whoever writes to it, where the disk is full
+            progress.flush()
             down_read, down_write = os.pipe()
             up_read, up_write = os.pipe()
             passed = (down_read, up_write, progress.fileno())

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_compileiq.errors import BuildError
+from pytest_compileiq.errors import BuildError, EnvironmentFault
 from pytest_compileiq.process import TAIL_BYTES, run
+
+_NO_SPACE = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)))
 
 
 def english() -> dict[str, str]:
@@ -47,6 +50,7 @@ class Commands:
 
         Raises:
             BuildError: it refused, was killed by a signal (kind ``compile``), or ran out of time (kind ``timeout``).
+            EnvironmentFault: it had no space to write to, which says nothing about what it compiles.
         """
         left_s = max(0.0, self.timeout_s - self.seconds)
         env = {**english(), "TMPDIR": str(self.out_dir.absolute()), **self.environment}
@@ -55,6 +59,9 @@ class Commands:
         if finished.timed_out:
             message = f"{self.name} did not finish {what} within {self.timeout_s:g} s and was killed; see timeout_s"
             raise BuildError(message, kind="timeout", log=self.log)
+        if finished.returncode and any(reason in finished.output for reason in _NO_SPACE):
+            mend = "free some, or name another directory in TMPDIR"
+            raise EnvironmentFault(f"{self.name} has no space left for {what} in {self.out_dir}: {mend}")
         if finished.returncode < 0:
             message = f"{self.name} was killed by signal {-finished.returncode} at {what}"
             raise BuildError(message, kind="compile", log=self.log)

@@ -82,6 +82,16 @@ def test_prune_lists_what_no_test_claims_and_removes_it_when_told(store, capsys)
     assert store.names() == ["k-1", "k-2"]
 
 
+def test_prune_collects_where_a_directory_below_has_a_conftest(store, here, capsys):
+    (here / "below").mkdir()
+    (here / "below" / "conftest.py").write_text("import pytest\n")
+    (here / "below" / "test_more.py").write_text(
+        BENCHMARKS.replace("test_k", "test_lost").replace('("k.c")', '("k.c"), name="lost"').replace("[1, 2]", "[1]")
+    )
+    assert main(["prune"]) == 0
+    assert capsys.readouterr().out.startswith(f"gone: {TARGET}\nnothing removed")
+
+
 def test_prune_refuses_what_a_test_claims_and_what_is_not_there(store, capsys):
     assert main(["prune", "gone", "k-1"]) == main(["prune", "nothing"]) == 2
     said = capsys.readouterr().err

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 
-from pytest_compileiq.errors import StoreError
+from pytest_compileiq.errors import EnvironmentFault, StoreError
 from pytest_compileiq.parallel import spread
 
 
@@ -25,6 +26,21 @@ def test_shares_are_worked_on_in_as_many_processes_as_there_are_cores(cores):
 def test_few_items_are_worked_on_here(cores):
     assert spread(lambda share: (list(share), os.getpid()), [1, 2], least=2) == [([1, 2], os.getpid())]
     assert spread(list, [], least=1) == [[]]
+
+
+def test_a_process_that_is_killed_is_a_sentence(cores):
+    parent = os.getpid()
+
+    def work(share):
+        if os.getpid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return list(share)
+
+    if cores == 1:
+        assert spread(work, range(10), least=1) == [list(range(10))]
+        return
+    with pytest.raises(EnvironmentFault, match=r"was killed \(exit code -9\).*run the same again"):
+        spread(work, range(10), least=1)
 
 
 def test_what_a_share_raises_is_raised_here(cores):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -11,7 +14,9 @@ import pytest
 
 from pytest_compileiq import store as store_module
 from pytest_compileiq.artifact import MOST_FLIPS, Claim, DecisionRecord, Summary
+from pytest_compileiq.cli import main
 from pytest_compileiq.errors import SchemaTooNew, StoreError
+from pytest_compileiq.lifecycle import retire
 from pytest_compileiq.samples import HEADER, decode_samples, encode_samples
 from pytest_compileiq.store import Store
 from tests.unit.artifacts import CONTROLS, TARGET, make_artifact, make_rows
@@ -229,6 +234,75 @@ def test_a_linked_directory_is_not_followed_for_reading_or_writing(store, tmp_pa
 def test_a_name_is_never_a_path(store, name):
     with pytest.raises(StoreError, match="not a name"):
         store.read(name, TARGET)
+
+
+WRITER = """
+import os, sys
+from pathlib import Path
+from pytest_compileiq.lifecycle import retire
+from pytest_compileiq.store import Store
+os.fsync = lambda _: (print("half", flush=True), sys.stdin.read(), os.kill(os.getpid(), 9))
+retire(Store(Path(sys.argv[1])), "k", sys.argv[2], "wrong")
+"""
+
+
+@pytest.fixture
+def half_written(store):
+    """A writer that stands still in the middle of its write; when it is told, it is killed."""
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(store.root), TARGET], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )  # fmt: skip
+    assert writer.stdout.readline() == "half\n"
+    yield writer
+    writer.communicate()
+
+
+def partial_files(store):
+    return list(store.root.rglob(".partial-*"))
+
+
+def test_what_a_writer_is_making_is_no_stray_and_stays(store, half_written, monkeypatch, capsys):
+    monkeypatch.chdir(store.root.parent)
+    assert store.health() == [] and main(["check"]) == 1  # the claim's numbers are made up
+    assert "partial" not in capsys.readouterr().out and len(partial_files(store)) == 1
+
+
+def test_what_a_killed_writer_left_is_cleared_by_check(store, half_written, monkeypatch, capsys):
+    half_written.communicate()
+    monkeypatch.chdir(store.root.parent)
+    assert len(partial_files(store)) == 1 and store.health() == []
+    main(["check"])
+    assert partial_files(store) == [] and "partial" not in capsys.readouterr().out
+
+
+def test_what_a_killed_writer_left_is_cleared_by_the_next(store, half_written):
+    half_written.communicate()
+    retire(store, "k", TARGET, "wrong")
+    assert partial_files(store) == [] and store.read("k", TARGET).outcome == "retired"
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root reads everything")
+def test_a_directory_that_cannot_be_read_is_told_and_never_taken_for_an_empty_one(store):
+    (store.root / "k").chmod(0)
+    try:
+        with pytest.raises(StoreError, match="acf/k cannot be read: Permission denied"):
+            store.targets("k")
+        assert [health.path for health in store.health()] == [store.root / "k"]
+    finally:
+        (store.root / "k").chmod(0o755)
+
+
+def test_a_store_that_cannot_be_listed_is_told_and_never_taken_for_an_empty_one(store, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    monkeypatch.setattr(os, "listdir", refuse)
+    with pytest.raises(StoreError, match="acf cannot be read: too many files are open: raise the limit"):
+        store.names()
+    with pytest.raises(StoreError, match="acf/k cannot be read: too many files are open"):
+        store.targets("k")
+    assert [health.path for health in store.health()] == [store.root]
 
 
 def test_strays_are_told_and_kept(store):
