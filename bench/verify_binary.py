@@ -16,7 +16,7 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 
 from machine import describe
-from pytest_compileiq.ship_verify import Verdict, verdict, verify_file
+from pytest_compileiq.ship_verify import Verdict, verdict, verify_files
 from pytest_compileiq.store import Store
 from pytest_compileiq.toolchains.cuda_tools import installed
 
@@ -45,7 +45,7 @@ def main() -> None:
             truth = "right" if text_of(made, directory) == proven else "wrong"
             if sum(count for (one, _), count in told.items() if one == truth) == wanted[truth]:
                 continue  # other words, same code
-            told[truth, verdict(verify_file(store, made, ("cuda-attention",))).name] += 1
+            told[truth, verdict(verify_files(store, [made], ("cuda-attention",))).name] += 1
             if sum(told.values()) == sum(wanted.values()):
                 break
     for (truth, said), count in sorted(told.items()):

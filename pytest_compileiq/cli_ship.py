@@ -36,9 +36,18 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     _add_on_stale(export, "of a stale artifact: exit with 3 and write nothing, or leave it out")
     export.set_defaults(verb=_export)
 
-    verify = verbs.add_parser("verify-binary", help="whether the machine code in a built file is what was proven")
+    verify = verbs.add_parser(
+        "verify-binary",
+        help="whether the machine code in built files is what was proven",
+        description="Whether the machine code in built files is what was proven. Of C and C++ give the object files: "
+        "linking rewrites their code, so that a linked library cannot be compared. Exits with 0 where all of it is "
+        "right, with 1 where something differs, and with 2 where it cannot tell.",
+    )
     what = verify.add_mutually_exclusive_group(required=True)
-    what.add_argument("file", nargs="?", type=Path, metavar="FILE", help="a cubin, fatbin, library, program or object")
+    what.add_argument(
+        "files", nargs="*", default=[], type=Path, metavar="FILE",
+        help="a cubin, a fat binary, a library or program that holds device code, or the object files of a library",
+    )  # fmt: skip
     what.add_argument("--triton-cache", type=Path, metavar="DIR", help="Triton's cache directory")
     verify.add_argument("--name", action="append", default=[], help="an artifact that must be in it (default: any)")
     verify.set_defaults(verb=_verify)
@@ -100,13 +109,13 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from pytest_compileiq.ship_verify import verdict, verify_file, verify_triton_cache
+    from pytest_compileiq.ship_verify import verdict, verify_files, verify_triton_cache
 
     store = open_store(options)
     if options.triton_cache is not None:
         lines = verify_triton_cache(store, options.triton_cache, options.name)
     else:
-        lines = verify_file(store, options.file, options.name)
+        lines = verify_files(store, options.files, options.name)
     for line in lines:
         say(f"{line.verdict.name.lower().replace('_', ' ')}: {line.message}")
     return verdict(lines).value

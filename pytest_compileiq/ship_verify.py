@@ -1,35 +1,22 @@
-"""Whether what is shipped is what was proven: machine code in a built file against the artifacts' digests.
+"""Whether what is shipped is what was proven: machine code in built files against the artifacts' digests.
 
-Every entry function that an artifact names is compared, in every architecture of it that the file holds. Code that was
-linked on the host cannot be compared with what its compiler made, so of host code only objects are.
+Every entry function that an artifact names is compared, in every architecture of it that the files hold.
 """
 
 from __future__ import annotations
 
-import re
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
 from pytest_compileiq.artifact import Artifact
-from pytest_compileiq.errors import BuildError, UserError
-from pytest_compileiq.files import Unfit, read_regular
+from pytest_compileiq.binaries import HOST, UNKNOWN, Contents, Kernel, Linked, read_binaries
+from pytest_compileiq.errors import UserError
 from pytest_compileiq.ship import architectures_of
 from pytest_compileiq.store import Store
-from pytest_compileiq.toolchains.cubin import read_cubin
-from pytest_compileiq.toolchains.elf import machine_code
-from pytest_compileiq.toolchains.fatbin import extract_with_cuobjdump, fatbin_of, members
 
-_MOST_BYTES = 1 << 32
-_ARCHITECTURE = re.compile(r"-arch[= ](sm_\w+)")
-HOST, UNKNOWN = "host", "unknown"
-_ELF = b"\x7fELF"
-_MACHINE, _EM_CUDA = slice(18, 20), 190
-# What pyelftools stumbles over in a file whose tables point anywhere, beside its own errors.
-_FROM_A_DAMAGED_ELF = (ArithmeticError, LookupError, AttributeError, TypeError, ValueError, MemoryError)
-_TYPE, _ET_REL = slice(16, 18), 1
+MOST_NAMED = 10  # functions in one sentence
 
 
 class Verdict(IntEnum):
@@ -42,48 +29,24 @@ class Verdict(IntEnum):
 
 @dataclass(frozen=True)
 class Line:
-    """One entry function of one file, or one reason, in a sentence."""
+    """What became of an artifact's functions, or one reason, in a sentence."""
 
     verdict: Verdict
     message: str
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """One entry function.
-
-    Attributes:
-        path: the file that it is in.
-        architecture: ``sm_90a``; ``HOST``; or ``UNKNOWN`` for a cubin that does not say.
-        entry: its name.
-        sha256: the digest of its machine code, as at tuning.
-    """
-
-    path: Path
-    architecture: str
-    entry: str
-    sha256: str
-
-
-@dataclass(frozen=True)
-class Contents:
-    """The machine code in a file: what could be read, and in sentences why the rest could not."""
-
-    kernels: tuple[Kernel, ...]
-    unreadable: tuple[str, ...] = ()
-
-
-def verify_file(store: Store, path: Path, names: Sequence[str]) -> list[Line]:
-    """Compare the cubin, fat binary, host library, program or object at ``path``.
+def verify_files(store: Store, paths: Sequence[Path], names: Sequence[str]) -> list[Line]:
+    """Compare cubins, fat binaries, libraries and programs with device code, and host objects, as one whole.
 
     Args:
-        names: the artifacts that it must hold; () compares with all that name one of its entries.
+        names: the artifacts that they must hold; () compares with all that name one of their entries.
 
     Raises:
         UserError: there is no such artifact.
         StoreError: the metadata of one cannot be used.
     """
-    return _verify(_contents(path), _artifacts(store, names), path, bool(names))
+    artifacts = _artifacts(store, names)
+    return _verify(read_binaries(paths), artifacts, ", ".join(map(str, paths)), bool(names))
 
 
 def verify_triton_cache(store: Store, cache: Path, names: Sequence[str]) -> list[Line]:
@@ -95,17 +58,14 @@ def verify_triton_cache(store: Store, cache: Path, names: Sequence[str]) -> list
     """
     if not cache.is_dir():
         raise UserError(f"--triton-cache: there is no directory {cache}")
-    found = [_contents(path) for path in sorted(cache.rglob("*.cubin"))]
-    kernels = tuple(kernel for one in found for kernel in one.kernels)
-    unreadable = tuple(reason for one in found for reason in one.unreadable)
-    if not found:
-        unreadable = (f"{cache} holds no cubin",)
+    paths = sorted(cache.rglob("*.cubin"))
+    contents = read_binaries(paths) if paths else Contents(unreadable=(f"{cache} holds no cubin",))
     artifacts = {
         key: artifact
         for key, artifact in _artifacts(store, names).items()
         if artifact.compiler.name in ("triton", "ptxas")
     }
-    return _verify(Contents(kernels, unreadable), artifacts, cache, bool(names))
+    return _verify(contents, artifacts, str(cache), bool(names))
 
 
 def verdict(lines: Sequence[Line]) -> Verdict:
@@ -118,7 +78,20 @@ def verdict(lines: Sequence[Line]) -> Verdict:
 
 # ── comparing ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_Artifacts = Mapping[tuple[str, str], Artifact]
+_Key = tuple[str, str]  # name and target
+_Artifacts = Mapping[_Key, Artifact]
+
+
+@dataclass(frozen=True)
+class _Finding:
+    """One entry function: where it is, what it is of which artifact, and with what digests where that matters."""
+
+    verdict: Verdict
+    path: str
+    entry: str
+    architecture: str
+    what: str
+    digests: str = ""
 
 
 def _artifacts(store: Store, names: Sequence[str]) -> _Artifacts:
@@ -131,9 +104,10 @@ def _artifacts(store: Store, names: Sequence[str]) -> _Artifacts:
     }
 
 
-def _verify(contents: Contents, artifacts: _Artifacts, path: Path, named: bool) -> list[Line]:
+def _verify(contents: Contents, artifacts: _Artifacts, shown: str, named: bool) -> list[Line]:
     lines = [Line(Verdict.CANNOT_TELL, reason) for reason in contents.unreadable]
-    met: set[tuple[str, str]] = set()
+    findings: list[_Finding] = []
+    met: set[_Key] = set()
     for kernel in contents.kernels:
         if kernel.architecture == UNKNOWN and any(kernel.entry in one.code for one in artifacts.values()):
             message = f"{kernel.path}: {kernel.entry} is in a cubin that does not say which architecture it is for"
@@ -141,33 +115,46 @@ def _verify(contents: Contents, artifacts: _Artifacts, path: Path, named: bool) 
         rivals = {key: one for key, one in artifacts.items() if _key_in(one, kernel) is not None}
         if rivals:
             met |= rivals.keys()
-            lines.append(_compare(kernel, rivals))
-    lines += _missing(contents, artifacts, met, path, named)
+            findings.append(_compare(kernel, rivals))
+    findings += _missing(contents, artifacts, met, shown)
+    lines += _sentences(findings)
+    for linked in contents.linked:
+        concerned = {key: one for key, one in artifacts.items() if _functions_in(linked, one)}
+        met |= concerned.keys()
+        lines += _of_linked(linked, concerned)
+    for name in sorted({name for name, _ in artifacts} - {name for name, _ in met}) if named else ():
+        lines.append(Line(Verdict.CANNOT_TELL, f"{shown} holds no entry function of {name}"))
     if not lines:
-        held = ", ".join(sorted({kernel.entry for kernel in contents.kernels})) or "no entry function"
-        lines.append(Line(Verdict.CANNOT_TELL, f"{path} holds {held}, which no artifact is for"))
+        held = _named(sorted({kernel.entry for kernel in contents.kernels})) or "no entry function"
+        lines.append(Line(Verdict.CANNOT_TELL, f"{shown} holds {held}, which no artifact is for"))
     return lines
 
 
-def _compare(kernel: Kernel, rivals: _Artifacts) -> Line:
+def _compare(kernel: Kernel, rivals: _Artifacts) -> _Finding:
     """One entry against the artifacts that name it; of several, one that proved this very code is enough."""
-    where = f"{kernel.path}: {kernel.entry}" + (f" ({kernel.architecture})" if kernel.architecture != HOST else "")
+
+    def found(verdict: Verdict, what: str, digests: str = "") -> _Finding:
+        return _Finding(verdict, str(kernel.path), kernel.entry, kernel.architecture, what, digests)
+
+    mine = {kernel.sha256, kernel.together}
     baselines, expected = [], []
-    for (name, target), artifact in rivals.items():
+    for key, artifact in rivals.items():
         pair = artifact.code[_key_in(artifact, kernel) or ""]
         proven = pair.tuned if artifact.outcome == "tuned" and pair.tuned else pair.baseline
-        if proven.sha256 == kernel.sha256:
-            return Line(Verdict.RIGHT, f"{where} is {_arm(artifact)} of {name} ({target})")
-        expected.append(f"{proven.sha256[:8]}… of {name} ({target})")
-        if pair.baseline.sha256 == kernel.sha256:
-            baselines.append(f"{name} ({target})")
+        if proven.sha256 in mine:
+            return found(Verdict.RIGHT, f"{_arm(artifact)} of {_label(key)}")
+        expected.append((proven.sha256[:8], _label(key)))
+        if pair.baseline.sha256 in mine:
+            baselines.append(_label(key))
     if baselines:
-        return Line(
-            Verdict.DIFFERS, f"{where} is the baseline of {', '.join(baselines)}: its controls were not applied"
-        )
-    return Line(
-        Verdict.DIFFERS, f"{where} is neither arm of what was proven: {kernel.sha256[:8]}…, not {', '.join(expected)}"
-    )
+        return found(Verdict.DIFFERS, f"the baseline of {', '.join(baselines)}: its controls were not applied")
+    wanted = ", ".join(f"{sha}…" for sha, _ in expected)
+    labels = ", ".join(label for _, label in expected)
+    return found(Verdict.DIFFERS, f"neither arm of what was proven of {labels}", f"{kernel.sha256[:8]}…, not {wanted}")
+
+
+def _label(key: _Key) -> str:
+    return f"{key[0]} ({key[1]})"
 
 
 def _arm(artifact: Artifact) -> str:
@@ -178,12 +165,10 @@ def _arm(artifact: Artifact) -> str:
     }.get(artifact.outcome, "the baseline, which was not beaten,")
 
 
-def _missing(
-    contents: Contents, artifacts: _Artifacts, met: set[tuple[str, str]], path: Path, named: bool
-) -> Iterator[Line]:
-    """Entries of an artifact that is there in part; and a named artifact that is not there at all."""
+def _missing(contents: Contents, artifacts: _Artifacts, met: set[_Key], shown: str) -> Iterator[_Finding]:
+    """Entries of an artifact that is there in part."""
     held = {(kernel.entry, kernel.architecture) for kernel in contents.kernels}
-    proven = {kernel.sha256 for kernel in contents.kernels}
+    proven = {sha for kernel in contents.kernels for sha in (kernel.sha256, kernel.together)}
     for key in sorted(met):
         artifact = artifacts[key]
         codes = {code.sha256 for pair in artifact.code.values() for code in (pair.baseline, pair.tuned) if code}
@@ -193,16 +178,28 @@ def _missing(
             name, _, architecture = entry.partition("@")
             wanted = (architecture,) if architecture else (*architectures_of(artifact.target), HOST)
             if name != "host" and not any((name, one) in held for one in wanted):
-                yield Line(Verdict.DIFFERS, f"{path}: {entry} of {key[0]} ({key[1]}) is not in it")
-    for name in sorted({name for name, _ in artifacts} - {name for name, _ in met}) if named else ():
-        yield Line(Verdict.CANNOT_TELL, f"{path} holds no entry function of {name}")
+                yield _Finding(Verdict.DIFFERS, shown, name, architecture or HOST, f"missing of those of {_label(key)}")
+
+
+def _of_linked(linked: Linked, concerned: _Artifacts) -> Iterator[Line]:
+    """What to give in the place of linked host code, for each artifact that it has functions of."""
+    why = f"{linked.path} is linked, which rewrites what the compiler made"
+    for key, artifact in concerned.items():
+        sources = ", ".join(word for word in artifact.compiler.command if word in artifact.fingerprint.sources)
+        count = _counted(len(_functions_in(linked, artifact)))
+        yield Line(Verdict.CANNOT_TELL, f"{why}: give the object file of {sources} for the {count} of {_label(key)}")
+    if not concerned:
+        yield Line(Verdict.CANNOT_TELL, f"{why}, and holds no device code: give the object files")
+
+
+def _functions_in(linked: Linked, artifact: Artifact) -> frozenset[str]:
+    return linked.functions & artifact.code.keys() if _is_host_library(artifact) else frozenset()
 
 
 def _key_in(artifact: Artifact, kernel: Kernel) -> str | None:
     """How ``artifact`` names ``kernel``, or None when it is not for it."""
     if kernel.architecture == HOST:
-        # Of a program the recorded digest is of all its code together.
-        fits = artifact.compiler.name in ("gcc", "clang") and "-shared" in artifact.compiler.command
+        fits = _is_host_library(artifact)
     else:
         fits = kernel.architecture in architectures_of(artifact.target)
     if not fits:
@@ -211,61 +208,37 @@ def _key_in(artifact: Artifact, kernel: Kernel) -> str | None:
     return next((key for key in keys if key in artifact.code), None)
 
 
-# ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────
+def _is_host_library(artifact: Artifact) -> bool:
+    """Whether digests of single host functions are on record; of a program one digest is, of all its code together."""
+    return artifact.compiler.name in ("gcc", "clang") and "-shared" in artifact.compiler.command
 
 
-def _contents(path: Path) -> Contents:
-    try:
-        data = read_regular(path.resolve(), _MOST_BYTES)
-        if _is_cubin(data):
-            return Contents(tuple(_kernels(path, path)))
-        fatbin = fatbin_of(data, path)
-        return _host_object(path, data) if fatbin is None else _device_code(path, fatbin)
-    except OSError as error:
-        return Contents((), (f"{path} cannot be read: {error.strerror or error}",))
-    except Unfit as why:
-        return Contents((), (f"{path} {why}",))
-    except BuildError as error:
-        return Contents((), (str(error),))
-    except _FROM_A_DAMAGED_ELF as error:
-        return Contents((), (f"{path} is damaged: {type(error).__name__}: {error}",))
+# ── sentences ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _device_code(path: Path, fatbin: bytes) -> Contents:
-    held = list(members(fatbin, path))
-    cubins = [one.data for one in held if one.is_cubin]
-    if not cubins:
-        return Contents((), (f"{path} holds PTX alone, which the driver compiles where it runs",))
-    with tempfile.TemporaryDirectory() as home:
-        directory = Path(home)
-        if None in cubins:
-            extracted = extract_with_cuobjdump(path, directory)
-            if extracted is None:
-                reason = f"{path}: its device code is compressed, and there is no cuobjdump to take it out"
-                return Contents((), (f"{reason}: pip install nvidia-cuda-cuobjdump",))
+def _sentences(findings: Sequence[_Finding]) -> Iterator[Line]:
+    """One for all functions of which the same is to be said; only what differs is named where it is several."""
+    groups: dict[tuple[Verdict, str], list[_Finding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.verdict, finding.what), []).append(finding)
+    for (verdict, what), group in groups.items():
+        paths = sorted({finding.path for finding in group})
+        where = paths[0] if len(paths) == 1 else f"{len(paths)} files"
+        architectures = sorted({finding.architecture for finding in group} - {HOST})
+        on = f" ({', '.join(architectures)})" if architectures else ""
+        if len(group) == 1:
+            details = f": {group[0].digests}" if group[0].digests else ""
+            yield Line(verdict, f"{where}: {group[0].entry}{on} is {what}{details}")
         else:
-            extracted = [directory / f"{number}.cubin" for number in range(len(cubins))]
-            for file, data in zip(extracted, cubins, strict=True):
-                file.write_bytes(data or b"")
-        linked = [file for file in extracted if file.read_bytes()[_TYPE] != _ET_REL.to_bytes(2, "little")]
-        return Contents(tuple(kernel for file in linked for kernel in _kernels(file, path)))
+            differing = [f"{one.entry}{f' ({one.digests})' if one.digests else ''}" for one in group]
+            details = f": {_named(differing)}" if verdict is not Verdict.RIGHT else ""
+            yield Line(verdict, f"{where}: {_counted(len(group))}{on} are {what}{details}")
 
 
-def _host_object(path: Path, data: bytes) -> Contents:
-    if data[_TYPE] != _ET_REL.to_bytes(2, "little"):
-        why = "linked host code, which is no more what the compiler made: give the object file"
-        return Contents((), (f"{path} holds no device code but {why}",))
-    entries = machine_code([path]).entries
-    return Contents(tuple(Kernel(path, HOST, name, code.sha256) for name, code in entries.items()))
+def _named(names: Sequence[str]) -> str:
+    more = [f"and {len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else []
+    return ", ".join([*names[:MOST_NAMED], *more])
 
 
-def _kernels(cubin: Path, path: Path) -> Iterator[Kernel]:
-    """The entry functions of ``cubin``, which was found in ``path``."""
-    read = read_cubin(cubin)
-    named = _ARCHITECTURE.search(read.command)
-    for entry, code in read.entries.items():
-        yield Kernel(path, named[1] if named else UNKNOWN, entry, code.sha256)
-
-
-def _is_cubin(data: bytes) -> bool:
-    return data.startswith(_ELF) and int.from_bytes(data[_MACHINE], "little") == _EM_CUDA
+def _counted(count: int) -> str:
+    return f"{count} function{'' if count == 1 else 's'}"

@@ -67,6 +67,27 @@ def machine_code(objects: Sequence[Path]) -> MachineCode:
     return MachineCode(_entries(read), program)
 
 
+def defined_functions(path: Path) -> frozenset[str]:
+    """The functions that a linked file defines for others, by name.
+
+    Raises:
+        BuildError: it is not an ELF file.
+    """
+    try:
+        with path.open("rb") as stream:
+            tables = [one for one in ELFFile(stream).iter_sections() if isinstance(one, SymbolTableSection)]
+            return frozenset(
+                symbol.name
+                for table in tables
+                for symbol in table.iter_symbols()
+                if symbol["st_info"]["type"] in _FUNCTION_TYPES
+                and symbol["st_info"]["bind"] != "STB_LOCAL"
+                and symbol["st_shndx"] != "SHN_UNDEF"
+            )
+    except (OSError, ELFError) as error:
+        raise BuildError(f"{path}: not an ELF file that can be read: {error}", kind="compile") from error
+
+
 def _entries(read: Sequence[_Object]) -> Mapping[str, CodeDigest]:
     # An object without an entry of its own is there for the others.
     common = _digest(part for each in read for part in (*each.hidden, *([] if each.exported else each.shared)))

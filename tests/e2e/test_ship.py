@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -111,8 +112,63 @@ def test_what_the_build_made_is_what_was_proven(c_project, capsys):
     c_project.run("gcc", "-O1", "-fPIC", "-c", "kernel.c", "-o", "kernel.o")
     assert main(verify) == 1
     assert "is neither arm of what was proven" in capsys.readouterr().out
-    assert main([*verify[:-1], str(c_project.root / "libkernel.so")]) == 2
-    assert "give the object file" in capsys.readouterr().out
+
+
+def test_of_linked_host_code_the_objects_to_give_are_named(c_project, capsys):
+    c_project.run("make")
+    verify = ["--acf-dir", str(c_project.root / "acf"), "verify-binary"]
+    library = c_project.root / "libkernel.so"
+    said = f"cannot tell: {library} is linked, which rewrites what the compiler made: give the object file"
+    for name in ([], ["--name", "kernel"]):
+        assert main([*verify, str(library), *name]) == 2
+        target = Store(c_project.root / "acf").targets("kernel")[0]
+        assert capsys.readouterr().out == f"{said} of kernel.c for the 1 function of kernel ({target})\n"
+    c_project.run("gcc", "-shared", "plain.o", "-o", "libplain.so")
+    assert main([*verify, str(c_project.root / "libplain.so")]) == 2
+    assert "is linked, which rewrites what the compiler made, and holds no device code" in capsys.readouterr().out
+    assert main([*verify, str(library), str(c_project.root / "kernel.o")]) == 2
+    assert "right: " in capsys.readouterr().out
+
+
+SEVERAL = {
+    "a.c": "".join(f"int f{n}(int x) {{ return x * {n + 3} + hidden(x); }}\n" for n in range(12)),
+    "b.c": '__attribute__((visibility("hidden"))) int hidden(int x) { return x / 7; }\n',
+}
+
+
+@pytest.fixture
+def several(tmp_path) -> Build:
+    """A library of two objects, of which one hides a function that the other's twelve call."""
+    build = Build(tmp_path, os.environ["PATH"])
+    head = '__attribute__((visibility("hidden"))) int hidden(int x);\n'
+    (tmp_path / "a.c").write_text(head + SEVERAL["a.c"])
+    (tmp_path / "b.c").write_text(SEVERAL["b.c"])
+    prove(tmp_path, "several", Cc("a.c", "b.c", flags="-O0"), {"-O": 2})
+    return build
+
+
+def test_the_objects_of_a_library_are_compared_as_one_whole_in_a_line_of_their_artifact(several, capsys):
+    def verified(level: str) -> int:
+        for name in ("a", "b"):
+            several.run("gcc", level, "-fPIC", "-fno-gnu-unique", "-c", f"{name}.c", "-o", f"{name}.o")
+        objects = [str(several.root / name) for name in ("a.o", "b.o")]
+        return main(["--acf-dir", str(several.root / "acf"), "verify-binary", *objects])
+
+    target = Store(several.root / "acf").targets("several")[0]
+    a_o, a_c, b_c = (several.root / name for name in ("a.o", "a.c", "b.c"))
+    assert verified("-O2") == 0
+    assert capsys.readouterr().out == f"right: {a_o}: 12 functions are the proven code of several ({target})\n"
+    assert verified("-O0") == 1
+    names = "f0, f1, f10, f11, f2, f3, f4, f5, f6, f7, and 2 more"
+    said = f"12 functions are the baseline of several ({target}): its controls were not applied: {names}"
+    assert capsys.readouterr().out == f"differs: {a_o}: {said}\n"
+    a_c.write_text(a_c.read_text().replace("int f11(", "__attribute__((weak)) int g11("))
+    assert verified("-O2") == 1
+    assert f"f11 is missing of those of several ({target})" in capsys.readouterr().out
+    b_c.write_text(b_c.read_text().replace("x / 7", "x / 9"))  # what one object hides is part of the other's functions
+    assert verified("-O2") == 1
+    (line,) = capsys.readouterr().out.splitlines()
+    assert f"11 functions are neither arm of what was proven of several ({target}): f0 (" in line
 
 
 def test_a_damaged_binary_is_a_sentence_wherever_the_damage_is(c_project, capsys):

@@ -78,6 +78,7 @@ LAYERS = (
             "starter",
             "ship",
             "ship_runtime",
+            "binaries",
             "ship_verify",
         ),
     ),
