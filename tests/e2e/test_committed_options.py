@@ -178,11 +178,14 @@ SETTINGS = {
     "pyproject.toml": (
         '[tool.pytest.ini_options]\nacf_options = ["{}", "{}"]\n', "[tool.pytest.ini_options] of pyproject.toml",
     ),
+    "pytest.toml": ('[pytest]\nacf_options = ["{}", "{}"]\n', "[pytest] of pytest.toml"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("file", SETTINGS)
 def test_the_settings_are_read_from_the_file_that_pytest_reads(sized, faces, shipped, file):
+    if file == "pytest.toml" and pytest.version_tuple < (9,):
+        pytest.skip("this pytest knows no pytest.toml")
     template, where = SETTINGS[file]
     commit(sized.root, {"-O": "s", "-fno-ident": ""})
     declare(sized, "-fno-ident", "")
@@ -232,3 +235,31 @@ def test_options_of_ptxas_beyond_its_space_take_the_maintainers_word(project):
     assert "in [pytest] of pytest.ini: acf_options = -Xptxas=--return-at-end" in output
     made.edit("pytest.ini", "[pytest]\n", "[pytest]\nacf_options = -Xptxas=--return-at-end\n")
     assert "BASELINE" in made.pytest("--tune", "--tune-budget=2", code=0)
+
+
+COMMAND_PY = """\
+import pytest
+
+from pytest_compileiq import Command, choice, minimize
+
+
+@pytest.mark.tune(
+    Command(
+        ["gcc -O3 -fPIC {options} -c {source} -o {out_dir}/kernel.o", "gcc -shared {out_dir}/kernel.o -o {out}"],
+        sources=["kernel.c"],
+    ),
+    space={"-O": choice(["s"]), "-DSTEP=": choice([1, 2])},
+    objectives=[minimize("code_bytes")],
+)
+def test_kernel(acf):
+    acf.build()
+"""
+
+
+def test_a_command_s_own_options_are_its_test_s_to_vouch_for_and_go_to_no_build(project, acf):
+    made = project({"kernel.c": KERNEL_C, "test_kernel.py": COMMAND_PY})
+    assert "TUNED" in made.pytest("--tune", "--tune-engine=grid", code=0)
+    made.pytest(code=0)
+    assert acf(made, "check")[0] == 0
+    code, output = acf(made, "flags", "kernel", "--compiler", "gcc")
+    assert code == 2 and "is made by gcc: its knobs are in acf show kernel, for its own command line" in output
