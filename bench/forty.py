@@ -38,8 +38,8 @@ def test_{number}(acf):
     squares = acf.build().load().squares
     arguments = X.ctypes.data_as(ctypes.c_void_p), ctypes.c_int(X.size)
     squares.restype = ctypes.c_uint32
-    assert squares(*arguments) == ({number} + int((X * X).sum(dtype=np.uint32))) % 2**32
     acf.measure(lambda: squares(*arguments))
+    assert squares(*arguments) == ({number} + int((X * X).sum(dtype=np.uint32))) % 2**32
 """
 # Timed where the controller waits for a block: the bodies of both arms, warm-up and samples.
 CONFTEST = """

@@ -32,3 +32,4 @@ def test_nearest_centroid(acf, clusters):
     np.testing.assert_array_equal(nearest, squared.argmin(axis=1))
     np.testing.assert_allclose(inertia, squared.min(axis=1).sum(), rtol=1e-4)
     acf.measure(lambda: kernel(*arguments))
+    np.testing.assert_array_equal(nearest, squared.argmin(axis=1))

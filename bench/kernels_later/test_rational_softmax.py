@@ -28,3 +28,4 @@ def test_rational_softmax(acf, values):
     np.testing.assert_allclose(total, expected.sum(), rtol=1e-4)
     np.testing.assert_allclose(y, expected / expected.sum(), rtol=1e-4)
     acf.measure(lambda: kernel(*arguments))
+    np.testing.assert_allclose(y, expected / expected.sum(), rtol=1e-4)
