@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+from tests.e2e.conftest import naming
+
+FAST = naming("-ffast-math")
 HEAD = """\
 import ctypes
 
@@ -46,14 +49,14 @@ def test_mark(acf, shared):
 
 def test_after_measure_each_arm_sees_its_own_output_in_shared_memory(project):
     made = project(
-        {"mark.c": MARK_C % "2", "test_mark.py": MARK_PY.replace("EXPECTED", "(1 if acf.is_baseline else 2)")}
+        {**FAST, "mark.c": MARK_C % "2", "test_mark.py": MARK_PY.replace("EXPECTED", "(1 if acf.is_baseline else 2)")}
     )
     output = made.pytest("--tune", "--tune-budget=2", code=0)
     assert "invalid" not in output
 
 
 def test_a_candidate_that_is_right_in_its_first_call_alone_is_wrong(project):
-    made = project({"mark.c": MARK_C % "calls < 2 ? 1 : 2", "test_mark.py": MARK_PY.replace("EXPECTED", "1")})
+    made = project({**FAST, "mark.c": MARK_C % "calls < 2 ? 1 : 2", "test_mark.py": MARK_PY.replace("EXPECTED", "1")})
     output = made.pytest("--tune", "--tune-budget=2")
     assert "(wrong)" in output and "assert np.int32(2) == 1" in output
     assert not list(made.root.glob("acf/*/*.acf"))
@@ -62,7 +65,7 @@ def test_a_candidate_that_is_right_in_its_first_call_alone_is_wrong(project):
 def test_a_candidate_that_writes_nothing_is_not_taken_for_the_baseline_whose_output_it_leaves(project):
     code = MARK_C.replace("*out = %s;", "").replace("*out = 1;", "for (volatile int i = 0; i < 20000; i++) ; *out = 1;")
     test = MARK_PY.replace("    mark(out)\n    assert shared[0] == EXPECTED\n", "").replace("EXPECTED", "1")
-    made = project({"mark.c": code, "test_mark.py": test})
+    made = project({**FAST, "mark.c": code, "test_mark.py": test})
     output = made.pytest("--tune", "--tune-budget=2")
     assert "1 invalid (wrong): AssertionError: assert np.int32(0) == 1" in output
     assert not list(made.root.glob("acf/*/*.acf"))
