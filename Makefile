@@ -16,7 +16,7 @@ export OPENBLAS_NUM_THREADS = 1
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test suite kernels lint types property mutants gpu bench site docs
+.PHONY: help demo test suite kernels lint types property fuzz mutants gpu bench site docs
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -47,6 +47,9 @@ types: $(READY)  ## mypy --strict
 
 property: $(READY)  ## the hypothesis tests alone
 	$(BIN)/pytest tests/property $(ARGS)
+
+fuzz: $(WITH_EXTRAS)  ## hostile stores through every verb and pytest, e.g. ARGS="--cases 10000 --pytest 500 --seed 2"
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 mutants: $(READY)  ## every comparison and sign of rules/ changed, one at a time: does a test fail?
 	$(BIN)/python bench/mutants.py $(ARGS)

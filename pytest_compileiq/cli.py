@@ -111,9 +111,14 @@ def _show(options: argparse.Namespace) -> int:
         raise UserError(f"there is no artifact {options.name!r} in {store.root}: {_known(options.name, store.names())}")
     if options.target is not None and options.target not in targets:
         raise UserError(f"{options.name} has no target {options.target!r}: {_known(options.target, targets)}")
-    for target in [options.target] if options.target else targets:
-        say(*artifact_lines(options.name, store.read(options.name, target)))
-    return 0
+    broken = False
+    for target in [options.target] if options.target else targets:  # what one file does costs no other its lines
+        try:
+            say(*artifact_lines(options.name, store.read(options.name, target)))
+        except StoreError as error:
+            complain(str(error))
+            broken = True
+    return 2 if broken else 0
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -133,7 +138,7 @@ def _check(options: argparse.Namespace) -> int:
     problems = [*(one.problem for one in health), *_foreign_options(store, named, {one.path for one in health})]
     say(*problems)
     said = (
-        _counted(sum(len(store.targets(name)) for name in store.names()), "artifact"),
+        _counted(sum(1 for _ in store.artifacts()), "artifact"),
         _counted(len(recomputed), "claim") + " recomputed",
         _counted(len(problems), "problem"),
     )
@@ -146,16 +151,15 @@ def _foreign_options(store: Store, named: NamedOptions, unhealthy: Container[Pat
     """What stands in healthy artifacts that may not be committed."""
     from pytest_compileiq.ship import held_controls
 
-    for name in store.names():
-        for target in store.targets(name):
-            if store.metadata_path(name, target) in unhealthy:
-                continue
+    for name, target in store.artifacts():
+        if store.metadata_path(name, target) in unhealthy:
+            continue
+        try:
             artifact = store.read(name, target)
-            try:
-                if artifact.controls is not None:
-                    held_controls(store, name, artifact, named)
-            except StoreError as error:
-                yield str(error)
+            if artifact.controls is not None:
+                held_controls(store, name, artifact, named)
+        except StoreError as error:
+            yield str(error)
 
 
 def _counted(count: int, what: str) -> str:

@@ -33,7 +33,12 @@ def list_artifacts(store: Store) -> Listing:
 def _list(store: Store, names: Sequence[str]) -> Listing:
     listing = Listing()
     for name in names:
-        for target in store.targets(name):
+        try:
+            targets = store.targets(name)
+        except StoreError as error:
+            listing.broken.append(str(error))
+            continue
+        for target in targets:
             try:
                 listing.rows.append(_row(name, target, store.read(name, target)))
             except StoreError as error:

@@ -68,6 +68,13 @@ class Store:
         files = [entry.name for entry in self._entries(self._folder(name))]
         return sorted(filter(NAME.fullmatch, (file.removesuffix(".toml") for file in files if file.endswith(".toml"))))
 
+    def artifacts(self) -> Iterator[tuple[str, str]]:
+        """Name and target of every artifact; what cannot be listed has none here, and is told by ``health``."""
+        with contextlib.suppress(StoreError):
+            for name in self.names():
+                with contextlib.suppress(StoreError):
+                    yield from ((name, target) for target in self.targets(name))
+
     def metadata_path(self, name: str, target: str) -> Path:
         """Where the metadata of an artifact lies."""
         return self._folder(name) / f"{_checked(target)}.toml"

@@ -51,10 +51,9 @@ def report_of_store(store: Store) -> RunReport:
     """Every artifact as committed: nothing is rebuilt or measured, and each item says so."""
     unhealthy = {one.path: one.problem for one in store.health()}
     items = []
-    for name in store.names():
-        for target in store.targets(name):
-            problem = unhealthy.pop(store.metadata_path(name, target), None)
-            items.append(_corrupt(name, target, problem) if problem else _as_committed(store, name, target))
+    for name, target in store.artifacts():
+        problem = unhealthy.pop(store.metadata_path(name, target), None)
+        items.append(_corrupt(name, target, problem) if problem else _as_committed(store, name, target))
     return RunReport(items, store_problems=list(unhealthy.values()))
 
 

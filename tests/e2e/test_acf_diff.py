@@ -19,7 +19,7 @@ from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.rules.fingerprint import definition_digest
 from pytest_compileiq.store import Store
 from tests.e2e.test_resume import SUM_C
-from tests.e2e.test_several_objectives import EXACT_PY
+from tests.e2e.test_several_objectives import EXACT_PY, NAMED
 from tests.unit.artifacts import CONTROLS, TARGET, make_artifact, make_rows
 from tests.unit.test_store import measured
 
@@ -423,7 +423,7 @@ def test_a_fingerprint_that_names_what_no_project_has_reads_nothing_and_fails_no
 def test_a_tuning_looks_at_what_the_fingerprint_covers_and_the_natural_order_leaves_nothing_to_warn_of(
     project, monkeypatch, diff, capsys
 ):
-    made = project({"sum.c": SUM_C, "test_sum.py": EXACT_PY, ".gitignore": ".compileiq\n__pycache__\n"})
+    made = project(NAMED | {"sum.c": SUM_C, "test_sum.py": EXACT_PY, ".gitignore": ".compileiq\n__pycache__\n"})
     monkeypatch.chdir(made.root)
     git(made.root, "init", "-q", "-b", "main")
 

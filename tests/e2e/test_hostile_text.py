@@ -109,7 +109,7 @@ def hostile(tmp_path):
         outcome="retired",
         reason=EVIL,
         compiler=made.compiler.model_copy(update={"version": EVIL, "build": EVIL, "command": (EVIL,)}),
-        controls=made.controls.model_copy(update={"knobs": {EVIL: EVIL}}),
+        controls=made.controls.model_copy(update={"knobs": {**made.controls.knobs, EVIL: EVIL}}),
         claims=(made.claims[0].model_copy(update={"device": EVIL, "workload": EVIL, "objective": EVIL}),),
         fingerprint=StoredFingerprint(benchmark="a" * 64, command="b" * 64, sources={EVIL: "c" * 64}),
         code={EVIL: CodePair(baseline=StoredCode(sha256="e" * 64, metrics={EVIL: 1}))},
@@ -146,7 +146,4 @@ def test_acf_shows_what_an_artifact_says_and_nobody_obeys_it(hostile, verb, enco
     )  # fmt: skip
     output = (done.stdout + done.stderr).decode(encoding)
     assert "Traceback" not in output and done.returncode in (0, 1, 2, 3), output
-    if verb == "export":  # refuses the controls before it shows a text of the artifact
-        assert OBEYED.search(output) is None and "is not what its recorded knobs give" in output, output
-    else:
-        assert is_harmless(output), output
+    assert is_harmless(output), output

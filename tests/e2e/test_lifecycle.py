@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.conftest import Project
 from tests.e2e.test_resume import SUM_C
-from tests.e2e.test_several_objectives import EXACT_PY
+from tests.e2e.test_several_objectives import EXACT_PY, NAMED
 
 
 def acf(made: Project, *arguments: str, code: int = 0) -> str:
@@ -32,7 +32,7 @@ def artifact(made: Project) -> dict:
 
 @pytest.fixture
 def two_objectives(project) -> Project:
-    made = project({"sum.c": SUM_C, "test_sum.py": EXACT_PY})
+    made = project(NAMED | {"sum.c": SUM_C, "test_sum.py": EXACT_PY})
     made.pytest("--tune", "--tune-engine=random", "--tune-budget=40", code=0)
     return made
 

@@ -305,6 +305,34 @@ def test_a_store_that_cannot_be_listed_is_told_and_never_taken_for_an_empty_one(
     assert [health.path for health in store.health()] == [store.root]
 
 
+def test_a_directory_that_cannot_be_listed_costs_no_other_artifact_its_lines(store, monkeypatch, capsys):
+    store.write("other", make_artifact(), controls=[CONTROLS], samples=[])
+    listed = Store._entries
+    refused = store.root / "k"
+
+    def entries(self, folder):
+        if folder == refused:
+            raise StoreError("acf/k cannot be read: Input/output error")
+        return listed(self, folder)
+
+    monkeypatch.setattr(Store, "_entries", entries)
+    monkeypatch.chdir(store.root.parent)
+    (store.root.parent / "pytest.ini").write_text("[pytest]\n")
+    assert list(store.artifacts()) == [("other", TARGET)]
+    for verb in ("list", "check"):
+        assert main([verb]) == 1
+        assert "Input/output error" in "".join(capsys.readouterr())
+    assert main(["list"]) == 1 and "other" in capsys.readouterr().out
+
+
+def test_a_broken_target_costs_the_other_targets_of_its_name_no_line(store, monkeypatch, capsys):
+    (store.root / "k" / "a-broken-one.toml").write_text("schema = 1\n")
+    monkeypatch.chdir(store.root.parent)
+    assert main(["show", "k"]) == 2
+    shown = capsys.readouterr()
+    assert TARGET in shown.out and "a-broken-one.toml" in shown.err
+
+
 def test_strays_are_told_and_kept(store):
     (store.root / "k" / "notes.txt").write_text("mine")
     (store.root / "file").write_text("mine")
