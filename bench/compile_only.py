@@ -20,7 +20,7 @@ from pathlib import Path
 
 from machine import describe
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.cuda_tools import find_tool
+from pytest_compileiq.toolchains.nvidia.tools import find_tool
 
 SOURCE = Path(__file__).parents[1] / "tests" / "kernels" / "cuda" / "attention.cu"
 TEST = """\

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from machine import describe
 from pytest_compileiq.artifact import Artifact
-from pytest_compileiq.metadata import controls_file_name, render, samples_file_name
 from pytest_compileiq.model import sha256_hex
-from pytest_compileiq.store import Store
+from pytest_compileiq.store.metadata import controls_file_name, render, samples_file_name
+from pytest_compileiq.store.store import Store
 
 OWN = Path(__file__).parents[1] / "acf"
 Copy = tuple[Artifact, bytes, bytes | None]

@@ -44,7 +44,7 @@ def test_{number}(acf):
 # Timed where the controller waits for a block: the bodies of both arms, warm-up and samples.
 CONFTEST = """
 import time
-from pytest_compileiq.pool import Pool
+from pytest_compileiq.workers.pool import Pool
 
 spent, original = [], Pool.block
 

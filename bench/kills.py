@@ -19,7 +19,7 @@ import tomllib
 from pathlib import Path
 
 from machine import describe
-from pytest_compileiq.watchdog import of_each_process
+from pytest_compileiq.system.watchdog import of_each_process
 
 KERNEL = Path(__file__).parents[1] / "tests" / "kernels" / "wire.c"
 TEST = """\

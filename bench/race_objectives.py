@@ -17,12 +17,12 @@ from pytest_compileiq.errors import BuildError, EnvironmentFault
 from pytest_compileiq.model import Candidate, ControlsFile, sha256_hex
 from pytest_compileiq.space import Space
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.cc import Cc
-from pytest_compileiq.toolchains.cc_resolved import CcResolved
-from pytest_compileiq.toolchains.cc_resolved import resolve as resolve_cc
-from pytest_compileiq.toolchains.cuda_tools import find_tool
-from pytest_compileiq.toolchains.elf import machine_code
-from pytest_compileiq.toolchains.ptxas import Ptxas
+from pytest_compileiq.toolchains.cc.builder import CcResolved
+from pytest_compileiq.toolchains.cc.builder import resolve as resolve_cc
+from pytest_compileiq.toolchains.cc.marker import Cc
+from pytest_compileiq.toolchains.machine_code.elf import machine_code
+from pytest_compileiq.toolchains.nvidia.ptxas import Ptxas
+from pytest_compileiq.toolchains.nvidia.tools import find_tool
 
 BENCH = Path(__file__).parent
 KERNELS = BENCH.parent / "tests" / "kernels"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from machine import describe
 from pytest_compileiq.named_options import NamedOptions
-from pytest_compileiq.ship_runtime import export_runtime
-from pytest_compileiq.store import Store
+from pytest_compileiq.ship.export import export_runtime
+from pytest_compileiq.store.store import Store
 
 ACF = Path(__file__).parents[1] / "acf"
 BUILD = "cuda_13.3.r13.3/compiler.38244171_0"

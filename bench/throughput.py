@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from machine import describe
-from pytest_compileiq.toolchains.cuda_tools import installed
+from pytest_compileiq.toolchains.nvidia.tools import installed
 
 KERNELS = Path(__file__).parents[1] / "tests" / "kernels"
 TEST = """\

@@ -16,9 +16,9 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 
 from machine import describe
-from pytest_compileiq.ship_verify import Verdict, verdict, verify_files
-from pytest_compileiq.store import Store
-from pytest_compileiq.toolchains.cuda_tools import installed
+from pytest_compileiq.ship.verify import Verdict, verdict, verify_files
+from pytest_compileiq.store.store import Store
+from pytest_compileiq.toolchains.nvidia.tools import installed
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "tests" / "kernels" / "cuda" / "attention.cu"

@@ -11,41 +11,41 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytest_compileiq.fixture import Acf as Acf
-    from pytest_compileiq.fixture import Build as Build
-    from pytest_compileiq.marker import maximize as maximize
-    from pytest_compileiq.marker import minimize as minimize
+    from pytest_compileiq.benchmark.fixture import Acf as Acf
+    from pytest_compileiq.benchmark.fixture import Build as Build
+    from pytest_compileiq.benchmark.marker import maximize as maximize
+    from pytest_compileiq.benchmark.marker import minimize as minimize
     from pytest_compileiq.space import NvccSearchSpace as NvccSearchSpace
     from pytest_compileiq.space import PtxasSearchSpace as PtxasSearchSpace
     from pytest_compileiq.space import choice as choice
     from pytest_compileiq.space import literal as literal
     from pytest_compileiq.space import log_sampling as log_sampling
     from pytest_compileiq.space import range as range  # CompileIQ's name
-    from pytest_compileiq.toolchains.cc import Cc as Cc
-    from pytest_compileiq.toolchains.command import Command as Command
-    from pytest_compileiq.toolchains.device_array import DeviceArray as DeviceArray
-    from pytest_compileiq.toolchains.nvcc import Nvcc as Nvcc
-    from pytest_compileiq.toolchains.ptxas import Ptxas as Ptxas
-    from pytest_compileiq.toolchains.triton import Triton as Triton
+    from pytest_compileiq.toolchains.cc.marker import Cc as Cc
+    from pytest_compileiq.toolchains.command.marker import Command as Command
+    from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray as DeviceArray
+    from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc as Nvcc
+    from pytest_compileiq.toolchains.nvidia.ptxas import Ptxas as Ptxas
+    from pytest_compileiq.toolchains.triton.marker import Triton as Triton
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Acf": "fixture",
-    "Build": "fixture",
-    "Cc": "toolchains.cc",
-    "Command": "toolchains.command",
-    "DeviceArray": "toolchains.device_array",
-    "Nvcc": "toolchains.nvcc",
+    "Acf": "benchmark.fixture",
+    "Build": "benchmark.fixture",
+    "Cc": "toolchains.cc.marker",
+    "Command": "toolchains.command.marker",
+    "DeviceArray": "toolchains.nvidia.device_array",
+    "Nvcc": "toolchains.nvidia.nvcc",
     "NvccSearchSpace": "space",
-    "Ptxas": "toolchains.ptxas",
+    "Ptxas": "toolchains.nvidia.ptxas",
     "PtxasSearchSpace": "space",
-    "Triton": "toolchains.triton",
+    "Triton": "toolchains.triton.marker",
     "choice": "space",
     "literal": "space",
     "log_sampling": "space",
-    "maximize": "marker",
-    "minimize": "marker",
+    "maximize": "benchmark.marker",
+    "minimize": "benchmark.marker",
     "range": "space",
 }
 

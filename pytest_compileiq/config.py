@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.named_options import KEY, why_no_entries
-from pytest_compileiq.printing import wrong_usage
+from pytest_compileiq.system.printing import wrong_usage
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "acf_check": ("auto", "replay", "measure", "off"),

@@ -9,8 +9,8 @@ import pytest
 
 if TYPE_CHECKING:
     from pytest_compileiq.config import Settings
-    from pytest_compileiq.inside import Inside
     from pytest_compileiq.session import Session
+    from pytest_compileiq.workers.inside import Inside
 
 _SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
 _SESSION: pytest.StashKey[Session] = pytest.StashKey()
@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def acf() -> Any:
     """The controls under evaluation: build(), measure(), record(), compare(), workload, params, path, options."""
-    from pytest_compileiq.fixture import Unusable
+    from pytest_compileiq.benchmark.fixture import Unusable
 
     return Unusable()
 
@@ -103,7 +103,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if inside is None:
         _session(pyfuncitem.config).replay(pyfuncitem)
         return True
-    from pytest_compileiq.evaluate import converse
+    from pytest_compileiq.benchmark.body import converse
 
     converse(inside, pyfuncitem)
     return True
@@ -161,8 +161,8 @@ def pytest_terminal_summary(config: pytest.Config) -> None:
     session = config.stash.get(_SESSION, None)
     if session is None:
         return
-    from pytest_compileiq.printing import Terminal
     from pytest_compileiq.report.terminal import summary_lines
+    from pytest_compileiq.system.printing import Terminal
 
     terminal = Terminal(config)
     shown = config.option.tbstyle not in ("no", "line")  # a failure in one line is cut off

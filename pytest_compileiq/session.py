@@ -11,23 +11,23 @@ from pathlib import Path
 
 import pytest
 
+from pytest_compileiq.benchmark.benchmark import Subject, find_marker, make_subject
+from pytest_compileiq.benchmark.body import body_of
+from pytest_compileiq.benchmark.marker import read_marker
 from pytest_compileiq.config import Settings
 from pytest_compileiq.errors import CompileIQError, StoreError, fault_of
-from pytest_compileiq.evaluate import body_of
-from pytest_compileiq.integrity import Integrity
-from pytest_compileiq.marker import read_marker
-from pytest_compileiq.pool import Pool
-from pytest_compileiq.printing import Terminal, failure, skipped
-from pytest_compileiq.process import Guard
-from pytest_compileiq.project_settings import named_options
-from pytest_compileiq.replay import Body, Replay
+from pytest_compileiq.outcome import ItemReport, RunReport
+from pytest_compileiq.replay.committed import Integrity
+from pytest_compileiq.replay.run import Body, Replay
 from pytest_compileiq.report import github, junit
-from pytest_compileiq.report.html import write_html
+from pytest_compileiq.report.html.page import write_html
 from pytest_compileiq.report.json import write_json
-from pytest_compileiq.report.model import ItemReport, RunReport
 from pytest_compileiq.report.progress import LineProgress
-from pytest_compileiq.store import Store
-from pytest_compileiq.subject import Subject, find_marker, make_subject
+from pytest_compileiq.store.store import Store
+from pytest_compileiq.system.printing import Terminal, failure, skipped
+from pytest_compileiq.system.process import Guard
+from pytest_compileiq.system.project_settings import named_options
+from pytest_compileiq.workers.pool import Pool
 
 UNHEALTHY = 11
 
@@ -100,7 +100,7 @@ class Session:
 
     def tune(self, item: pytest.Item) -> ItemReport:
         """The search of one item; raises pytest's outcomes."""
-        from pytest_compileiq.tune import TuneFailed, tune  # heavy: the engines and their linear algebra
+        from pytest_compileiq.tuning.tune import TuneFailed, tune  # heavy: the engines and their linear algebra
 
         self.set_up(item)
         with _told(item.nodeid):
@@ -124,7 +124,7 @@ class Session:
         return report
 
     def _calibrate(self, item: pytest.Item, subject: Subject, trials: int) -> ItemReport:
-        from pytest_compileiq.calibration import calibrate  # heavy: numpy
+        from pytest_compileiq.proof.calibration import calibrate  # heavy: numpy
 
         progress = self._progress(subject.name)
         seed = self.settings.seed or 0

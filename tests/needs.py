@@ -8,7 +8,7 @@ import os
 import pytest
 
 from pytest_compileiq.errors import EnvironmentFault
-from pytest_compileiq.toolchains.cuda_tools import installed
+from pytest_compileiq.toolchains.nvidia.tools import installed
 
 
 def _takes_controls(name: str) -> bool:

@@ -7,9 +7,9 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 
 from pytest_compileiq.artifact import Artifact, Claim, CodePair
-from pytest_compileiq.printing import harmless
 from pytest_compileiq.report.results import claim_text, estimate_texts, evidence_text
 from pytest_compileiq.rules.claims import directions
+from pytest_compileiq.system.printing import harmless
 
 
 def setting_text(knob: str, value: object) -> str:

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from pydantic_core import to_jsonable_python
 
 from pytest_compileiq.artifact import Claim
-from pytest_compileiq.printing import json_text
 from pytest_compileiq.report.results import claim_text, evidence_text
 from pytest_compileiq.rules.claims import ClaimStep, standing
 from pytest_compileiq.rules.diff import Change, Kind, Step
+from pytest_compileiq.system.printing import json_text
 
 DIFF_SCHEMA = 1
 NOT_CHECKED = (

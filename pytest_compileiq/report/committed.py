@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import SampleRow
-from pytest_compileiq.report.charts import Slot
-from pytest_compileiq.report.model import Check, ItemReport, RunReport
+from pytest_compileiq.outcome import Check, ItemReport, RunReport
+from pytest_compileiq.report.html.charts import Slot
 from pytest_compileiq.rules.slots import slot_value
-from pytest_compileiq.store import Store
+from pytest_compileiq.store.store import Store
 
 MAX_CHARTED_CLAIMS = 8  # an artifact; the rest stands in the table of claims
 Key = tuple[str, str]

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from pytest_compileiq.outcome import ItemReport, RunReport
 from pytest_compileiq.report.markdown import code, prose
-from pytest_compileiq.report.model import ItemReport, RunReport
 from pytest_compileiq.report.results import located
 from pytest_compileiq.report.terminal import headline_text
 

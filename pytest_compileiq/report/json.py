@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_compileiq.files import write_output
-from pytest_compileiq.printing import json_text
-from pytest_compileiq.report.model import RunReport
+from pytest_compileiq.outcome import RunReport
+from pytest_compileiq.system.files import write_output
+from pytest_compileiq.system.printing import json_text
 
 
 def write_json(report: RunReport, path: Path) -> None:

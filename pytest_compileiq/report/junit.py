@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_compileiq.printing import harmless
-from pytest_compileiq.report.model import ItemReport
+from pytest_compileiq.outcome import ItemReport
+from pytest_compileiq.system.printing import harmless
 
 PREFIX = "acf."
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from pytest_compileiq.printing import harmless
 from pytest_compileiq.report.change import NOT_CHECKED, Fact, counts_text, facts, gain_text, sure_text
 from pytest_compileiq.rules.diff import Change
+from pytest_compileiq.system.printing import harmless
 
 MOST_CHARACTERS = 60_000  # a comment on GitHub holds 65,536
 _PLAIN = re.compile(r"(?!.*(?:www\.|://))(?:[A-Za-z0-9 ,.;:()%'/+=→-]|(?<=[a-z])_(?=[a-z]))*", re.IGNORECASE)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from pytest_compileiq.report.model import ItemReport, RunReport
+from pytest_compileiq.outcome import ItemReport, RunReport
 from pytest_compileiq.report.results import headline, located
 
 Line = tuple[str, dict[str, bool]]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault
-from pytest_compileiq.process import TAIL_BYTES, run
+from pytest_compileiq.system.process import TAIL_BYTES, run
 
 _NO_SPACE = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)))
 

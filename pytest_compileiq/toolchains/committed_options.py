@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import Knobs
 from pytest_compileiq.named_options import NamedOptions
-from pytest_compileiq.toolchains.cc_list import CLANG, GCC
-from pytest_compileiq.toolchains.cc_options import render_options
-from pytest_compileiq.toolchains.command_template import is_recorded_template
-from pytest_compileiq.toolchains.cuda_options import NVCC, PTXAS
+from pytest_compileiq.toolchains.cc.known_options import CLANG, GCC
+from pytest_compileiq.toolchains.cc.options import render_options
+from pytest_compileiq.toolchains.command.template import is_recorded_template
+from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS
 from pytest_compileiq.toolchains.option_list import OptionList
 from pytest_compileiq.toolchains.options_file import Render, parse_controls
 

@@ -15,10 +15,10 @@ import pytest
 from pytest_compileiq.errors import BodyError
 from pytest_compileiq.timing.cuda_context import cuda_core, visible_gpu
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.cubin_module import CubinModule
-from pytest_compileiq.toolchains.device_array import DeviceArray
-from pytest_compileiq.toolchains.nvcc import Nvcc
-from pytest_compileiq.toolchains.triton_kernel import TritonKernel
+from pytest_compileiq.toolchains.nvidia.cubin_module import CubinModule
+from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray
+from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
+from pytest_compileiq.toolchains.triton.kernel import TritonKernel
 from tests import needs
 
 PRIVATE = "_ZN38_GLOBAL__N__00000000_7_anon_cu__Z2goPf5innerEPf"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.toolchains.cubin_module import CubinModule
-from pytest_compileiq.toolchains.cuda_tools import CudaTool, installed
+from pytest_compileiq.toolchains.nvidia.cubin_module import CubinModule
+from pytest_compileiq.toolchains.nvidia.tools import CudaTool, installed
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

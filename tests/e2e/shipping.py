@@ -20,9 +20,9 @@ from pytest_compileiq.artifact import (
     StoredCompiler,
     StoredFingerprint,
 )
-from pytest_compileiq.metadata import controls_file_name
 from pytest_compileiq.model import Candidate
-from pytest_compileiq.store import Store
+from pytest_compileiq.store.metadata import controls_file_name
+from pytest_compileiq.store.store import Store
 from pytest_compileiq.toolchains.base import Place, Toolchain
 
 REPOSITORY = Path(__file__).parents[2]
@@ -105,6 +105,6 @@ def make_build(example: str, root: Path, directories: list[str] | None = None) -
     shutil.copytree(EXAMPLES / example, root / "project")
     shim = root / "bin" / "acf"
     shim.parent.mkdir()
-    shim.write_text(f'#!/bin/sh\nexec {sys.executable} -m pytest_compileiq.cli "$@"\n')
+    shim.write_text(f'#!/bin/sh\nexec {sys.executable} -m pytest_compileiq.cli.main "$@"\n')
     shim.chmod(0o755)
     return Build(root / "project", os.pathsep.join([str(shim.parent), *(directories or []), os.environ["PATH"]]))

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from pytest_compileiq.cli import main
-from pytest_compileiq.store import Store
+from pytest_compileiq.cli.main import main
+from pytest_compileiq.store.store import Store
 from tests.unit.artifacts import CONTROLS, TARGET, make_artifact
 
 
@@ -87,9 +87,7 @@ def test_a_missing_store_and_a_corrupt_artifact_are_sentences(here, capsys, tmp_
 
 
 def test_help_and_version_load_nothing_heavy():
-    code = (
-        "import sys\nfrom pytest_compileiq.cli import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
-    )
+    code = "import sys\nfrom pytest_compileiq.cli.main import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
     code += "print([name for name in ('numpy', 'pydantic', 'rich', 'scipy', 'git') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip().endswith("[]")

@@ -12,16 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq import review
-from pytest_compileiq.cli import main
-from pytest_compileiq.metadata import controls_file_name, render
+from pytest_compileiq.cli.main import main
 from pytest_compileiq.model import sha256_hex
+from pytest_compileiq.review import compare as review
 from pytest_compileiq.rules.fingerprint import definition_digest
-from pytest_compileiq.store import Store
+from pytest_compileiq.store.metadata import controls_file_name, render
+from pytest_compileiq.store.store import Store
 from tests.e2e.test_resume import SUM_C
 from tests.e2e.test_several_objectives import EXACT_PY, NAMED
-from tests.unit.artifacts import CONTROLS, TARGET, make_artifact, make_rows
-from tests.unit.test_store import measured
+from tests.unit.artifacts import CONTROLS, TARGET, make_artifact, make_rows, measured_claim
 
 OTHER = b"-O2\n"
 
@@ -56,7 +55,7 @@ class Repository:
                 "size_bytes": len(controls),
             }
         )
-        artifact = make_artifact(**{"controls": told, "target": target, "claims": (measured("cpu"),), **changes})
+        artifact = make_artifact(**{"controls": told, "target": target, "claims": (measured_claim("cpu"),), **changes})
         self.store.write(name, artifact, controls=[controls], samples=make_rows())
 
     def one(self, pattern: str) -> Path:
@@ -98,7 +97,7 @@ def told(diff):
 
 
 def faster():
-    return measured("cpu").model_copy(update={"speedup": 1.5, "speedup_low": 1.4, "speedup_high": 1.6})
+    return measured_claim("cpu").model_copy(update={"speedup": 1.5, "speedup_low": 1.4, "speedup_high": 1.6})
 
 
 def test_nothing_changed_is_said_and_ends_with_0(repository, diff):
@@ -270,7 +269,7 @@ def test_the_markdown_comment_says_which_kernel_by_how_much_where_how_surely_and
         controls=OTHER,
         claims=(
             faster(),
-            measured("cpu").model_copy(
+            measured_claim("cpu").model_copy(
                 update={"workload": "odd", "speedup": 0.98, "speedup_low": 0.97, "speedup_high": 0.99}
             ),
         ),

@@ -7,12 +7,11 @@ import sys
 
 import pytest
 
-from pytest_compileiq.cli import main
-from pytest_compileiq.metadata import render
-from pytest_compileiq.store import Store
+from pytest_compileiq.cli.main import main
+from pytest_compileiq.store.metadata import render
+from pytest_compileiq.store.store import Store
 from tests.e2e.conftest import Project
-from tests.unit.artifacts import CONTROLS, TARGET, make_artifact, make_rows
-from tests.unit.test_store import measured
+from tests.unit.artifacts import CONTROLS, TARGET, make_artifact, make_rows, measured_claim
 
 ACF = shlex.join([sys.executable, "-m", "pytest_compileiq.cli"])
 
@@ -126,7 +125,7 @@ def text(here, capsys):
 
 
 def test_metadata_becomes_a_line_for_every_value_and_hides_none(text):
-    artifact = make_artifact(claims=(measured("cpu"),))
+    artifact = make_artifact(claims=(measured_claim("cpu"),))
     shown = text("t.toml", render(artifact))
     assert shown.startswith(f"test_k.py::test_k for {TARGET}, tuned: runtime 1.100x faster, 1.050 to 1.200, on cpu\n")
     assert (
@@ -146,7 +145,7 @@ def test_options_are_shown_as_they_are_and_a_blob_in_hexadecimal(text):
 
 
 def test_samples_become_distributions_and_the_digest_of_the_whole(text):
-    from pytest_compileiq.samples import encode_samples
+    from pytest_compileiq.store.samples import encode_samples
 
     shown = text("t.csv", encode_samples(make_rows()))
     assert "cpu / w / runtime / tuned: 8 samples of 2 processes, 0 dropped, median 0.000102" in shown

@@ -14,8 +14,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from pytest_compileiq.metadata import render
-from pytest_compileiq.store import Store
+from pytest_compileiq.store.metadata import render
+from pytest_compileiq.store.store import Store
 
 SCRIPT = Path(__file__).parents[2] / ".github" / "actions" / "acf-review" / "review.py"
 MARKER = "<!-- acf-review acf -->"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.cc_compiler import find_compiler
+from pytest_compileiq.toolchains.cc.compiler import find_compiler
 from tests.e2e.conftest import Project, make_project
 
 FOREIGN = ("bdver4", "knl", "sapphirerapids")

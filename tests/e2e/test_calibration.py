@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from pytest_compileiq.calibration import warning
+from pytest_compileiq.proof.calibration import warning
 from tests.e2e.conftest import Project
 
 

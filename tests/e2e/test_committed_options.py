@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.artifact import Artifact, Controls
-from pytest_compileiq.cli import main
-from pytest_compileiq.metadata import controls_file_name
+from pytest_compileiq.cli.main import main
 from pytest_compileiq.model import sha256_hex
-from pytest_compileiq.store import Store
+from pytest_compileiq.store.metadata import controls_file_name
+from pytest_compileiq.store.store import Store
 from tests import needs
 from tests.e2e.conftest import Project, make_project
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.cli import main
-from pytest_compileiq.toolchains.cuda_tools import installed
+from pytest_compileiq.cli.main import main
+from pytest_compileiq.toolchains.nvidia.tools import installed
 from tests import needs
 from tests.e2e.conftest import Project, make_project
 
@@ -242,8 +242,8 @@ def test_the_real_compileiq_improves_an_exact_metric_and_its_acf_is_replayed_and
 def test_acfs_that_never_reach_the_compiler_stop_the_search_at_once(tmp_path):
     project = attention(tmp_path / "project", OPAQUE_PY)
     deaf = "\n".join((
-        "from pytest_compileiq.toolchains import nvcc_resolved",
-        "nvcc_resolved.NvccResolved._fragment = lambda self, controls, out_dir: []",
+        "from pytest_compileiq.toolchains.nvidia import nvcc_builder",
+        "nvcc_builder.NvccResolved._fragment = lambda self, controls, out_dir: []",
     ))  # fmt: skip
     (project.root / "conftest.py").write_text(deaf)
     output = project.pytest("--tune", "--tune-budget=100", code=1)

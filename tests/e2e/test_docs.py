@@ -21,13 +21,13 @@ from unittest.mock import MagicMock, patch
 
 import pytest
 
+from pytest_compileiq.benchmark.fixture import Acf, Outputs, cached_controls
+from pytest_compileiq.benchmark.marker import read_marker
 from pytest_compileiq.errors import EnvironmentFault
-from pytest_compileiq.fixture import Acf, Outputs, cached_controls
 from pytest_compileiq.frameworks import inductor_environment, torch_extension_flags, triton_options
-from pytest_compileiq.marker import read_marker
 from pytest_compileiq.model import ControlsFile, Workload
-from pytest_compileiq.toolchains.cubin import read_cubin
-from pytest_compileiq.toolchains.cuda_tools import installed
+from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
+from pytest_compileiq.toolchains.nvidia.tools import installed
 from tests import needs
 
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "how-to").glob("*.md"))

@@ -13,10 +13,10 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from pytest_compileiq.cli import _parser
+from pytest_compileiq.benchmark.marker import _ARGUMENTS
+from pytest_compileiq.cli.main import _parser
 from pytest_compileiq.config import add_options
 from pytest_compileiq.engines.registry import BUILT_IN
-from pytest_compileiq.marker import _ARGUMENTS
 from tests.e2e.documents import ROOT, Page, compare, normal, perform, read_page
 
 DOCS = ROOT / "docs"

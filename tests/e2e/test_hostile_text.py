@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from pytest_compileiq.artifact import CodePair, StoredCode, StoredFingerprint
-from pytest_compileiq.metadata import render
-from pytest_compileiq.store import Store
+from pytest_compileiq.store.metadata import render
+from pytest_compileiq.store.store import Store
 from tests.unit.artifacts import CONTROLS, TARGET, make_artifact
 
 EVIL = "zz\n::stop-commands::zz\r\x1b[2J\x9b1m\u202e##[error]pwn\x07"

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from pytest_compileiq.cli import main
-from pytest_compileiq.report.html import render_page
-from pytest_compileiq.report.model import RunReport
+from pytest_compileiq.cli.main import main
+from pytest_compileiq.outcome import RunReport
+from pytest_compileiq.report.html.page import render_page
 from tests.e2e.browser import find_browser, open_browser
 from tests.e2e.conftest import naming
 from tests.unit.report.pages import HOSTILE, VERDICTS, make_committed, make_item, make_run

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.watchdog import of_each_process
+from pytest_compileiq.system.watchdog import of_each_process
 from tests.e2e.conftest import naming
 
 KERNEL_C = """\

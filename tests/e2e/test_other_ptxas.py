@@ -9,9 +9,9 @@ import shutil
 
 import pytest
 
-from pytest_compileiq.doctor import examine
-from pytest_compileiq.toolchains import cuda_tools
-from pytest_compileiq.toolchains.cuda_tools import installed
+from pytest_compileiq.cli.doctor import examine
+from pytest_compileiq.toolchains.nvidia import tools
+from pytest_compileiq.toolchains.nvidia.tools import installed
 from tests import needs
 from tests.e2e.conftest import Project, make_project
 
@@ -77,7 +77,7 @@ def test_doctor_does_not_promise_a_search_of_acfs_for_another_line(ptx, monkeypa
         return {one.name: (one.found, one.remedy) for one in examine() if one.section == "works"}
 
     assert works()["ACFs: search with CompileIQ"] == ("yes", "")
-    monkeypatch.setattr(cuda_tools, "_extra_directories", list)
+    monkeypatch.setattr(tools, "_extra_directories", list)
     monkeypatch.setenv("CUDA_HOME", str(ptx.root / "later"))
     found, remedy = works()["ACFs: search with CompileIQ"]
     assert (found, remedy) == ("", f"CompileIQ's search spaces: {PIN}")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.cli import main
+from pytest_compileiq.cli.main import main
 from tests.e2e.conftest import Project, make_project, naming
 from tests.e2e.test_resume import SUM_C
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq import Cc, Nvcc, Ptxas
-from pytest_compileiq.cli import main
-from pytest_compileiq.store import Store
-from pytest_compileiq.toolchains.cuda_tools import installed
+from pytest_compileiq.cli.main import main
+from pytest_compileiq.store.store import Store
+from pytest_compileiq.toolchains.nvidia.tools import installed
 from tests import needs
 from tests.e2e.shipping import REPOSITORY, Build, committed_acf, make_build, prove
 
@@ -395,7 +395,7 @@ def test_compressed_device_code_is_taken_out_by_cuobjdump_or_cannot_be_told(cuda
     if next(installed("cuobjdump"), None) is not None:
         assert verify("made.fatbin") == 1
         assert "is the baseline of cuda-attention" in capsys.readouterr().out
-    monkeypatch.setattr("pytest_compileiq.toolchains.fatbin.installed", lambda name: iter(()))
+    monkeypatch.setattr("pytest_compileiq.toolchains.machine_code.fatbin.installed", lambda name: iter(()))
     assert verify("made.fatbin") == 2
     assert "its device code is compressed, and there is no cuobjdump" in capsys.readouterr().out
 

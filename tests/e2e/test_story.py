@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.store import Store
+from pytest_compileiq.store.store import Store
 from tests.e2e.conftest import KERNEL_C, KERNEL_H, TEST_PY, Project, naming
 
 AWAY = "NVIDIA H200"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import tomli
 
-from pytest_compileiq.metadata import samples_file_name
-from pytest_compileiq.samples import decode_samples
+from pytest_compileiq.store.metadata import samples_file_name
+from pytest_compileiq.store.samples import decode_samples
 from tests.e2e.conftest import KERNEL_C, KERNEL_H, TEST_PY, make_project
 from tests.fuzz import stores
 from tests.fuzz.drafts import Draft, finished

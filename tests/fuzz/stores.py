@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from pytest_compileiq.metadata import controls_file_name
-from pytest_compileiq.samples import HEADER
+from pytest_compileiq.store.metadata import controls_file_name
+from pytest_compileiq.store.samples import HEADER
 from tests.fuzz.drafts import BASES, BLOB, Content, Draft, finished
 from tests.fuzz.trees import DIRECTORY, PIPE, SPARSE, Link, Tree
 

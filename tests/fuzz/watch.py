@@ -250,7 +250,7 @@ def _serve(answers: Connection, room: Room, numbers: Iterable[int], make: Callab
 
 def _remember_claims() -> None:
     """What the room's tests claim never changes: pytest collects them once, not for every store."""
-    from pytest_compileiq import orphans
+    from pytest_compileiq.cli import orphans
 
     collect, found = orphans.collect_claims, {}
     orphans.collect_claims = lambda project: found.get(project) or found.setdefault(project, collect(project))
@@ -258,13 +258,13 @@ def _remember_claims() -> None:
 
 def _remember_the_parser() -> None:
     """Half of a quick verb's time is argparse's making of its parser, which no store changes."""
-    from pytest_compileiq import cli
+    from pytest_compileiq.cli import main as cli
 
     cli._parser = functools.cache(cli._parser)
 
 
 def _called(argv: list[str], watch: _Watch) -> Call:
-    from pytest_compileiq.cli import main
+    from pytest_compileiq.cli.main import main
 
     streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2)]
     watch.touched = []
@@ -289,7 +289,7 @@ def _called(argv: list[str], watch: _Watch) -> Call:
 _ALONE = """
 import re, sys
 from pathlib import Path
-from pytest_compileiq.cli import main
+from pytest_compileiq.cli.main import main
 try:
     main(sys.argv[1:])
 finally:

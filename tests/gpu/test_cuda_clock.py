@@ -19,8 +19,8 @@ from pytest_compileiq.timing.base import Device
 from pytest_compileiq.timing.cuda import CudaClock, cuda_device
 from pytest_compileiq.timing.cuda_context import cuda_core, launching_on, visible_gpu
 from pytest_compileiq.timing.nvml import device_lock_name, energy_joules, snapshot
-from pytest_compileiq.toolchains.cubin_module import CubinModule
-from pytest_compileiq.toolchains.cuda_tools import installed
+from pytest_compileiq.toolchains.nvidia.cubin_module import CubinModule
+from pytest_compileiq.toolchains.nvidia.tools import installed
 
 SPIN_NS = 2_000_000
 # The GPU's timer may tick only every microsecond.
@@ -215,7 +215,7 @@ def test_a_faulting_kernel_names_the_cuda_error_and_poisons_the_context(cubin):
     script = (
         "import sys, pathlib\n"
         "from pytest_compileiq.timing.cuda import CudaClock, context_is_poisoned\n"
-        "from pytest_compileiq.toolchains.cubin_module import CubinModule\n"
+        "from pytest_compileiq.toolchains.nvidia.cubin_module import CubinModule\n"
         "print(context_is_poisoned())\n"
         "fault = CubinModule(pathlib.Path(sys.argv[1]), set()).fault\n"
         "try:\n"

@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.metadata import render
 from pytest_compileiq.model import SampleRow
-from pytest_compileiq.samples import decode_samples, encode_samples
 from pytest_compileiq.space import OFF, Space, choice, literal, log_sampling
 from pytest_compileiq.space import range as steps
-from pytest_compileiq.store import Store
+from pytest_compileiq.store.metadata import render
+from pytest_compileiq.store.samples import decode_samples, encode_samples
+from pytest_compileiq.store.store import Store
 from tests.unit.artifacts import CONTROLS, TARGET, make_artifact
 
 QUICK = settings(

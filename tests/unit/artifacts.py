@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from pytest_compileiq.artifact import (
     Artifact,
+    Claim,
     CodePair,
     Controls,
+    DecisionRecord,
     Provenance,
     SearchRecord,
     StoredCode,
     StoredCompiler,
     StoredFingerprint,
+    Summary,
 )
-from pytest_compileiq.metadata import controls_file_name
 from pytest_compileiq.model import SampleRow, sha256_hex
+from pytest_compileiq.store.metadata import controls_file_name
 
 TARGET = "x86-64-v3-gcc12"
 CONTROLS = b"-O3\n-funroll-loops\n"
@@ -21,8 +24,6 @@ CONTROLS = b"-O3\n-funroll-loops\n"
 
 def make_artifact(**changes) -> Artifact:
     """A small tuned artifact with one exact claim; ``changes`` replace fields."""
-    from pytest_compileiq.artifact import Claim
-
     values = {
         "benchmark": "test_k.py::test_k",
         "target": TARGET,
@@ -72,3 +73,13 @@ def make_rows(device: str = "cpu") -> list[SampleRow]:
         for slot, arm in enumerate(("baseline", "tuned", "tuned", "baseline"))
         for sample in range(2)
     ]
+
+
+def measured_claim(device: str) -> Claim:
+    """A gain of 1.1 in the time of ``device``, for the samples of ``make_rows``."""
+    numbers = Summary(n=4, mean=1e-4, std=1e-6, p5=1e-4, p50=1e-4, p95=1e-4, p99=1e-4)
+    test = DecisionRecord(alpha=0.01, level=0.003, look=1, processes=2, flips=4096, seed=1, finalists=1)
+    return Claim(
+        device=device, workload="w", objective="runtime", kind="gain", speedup=1.1, speedup_low=1.05, speedup_high=1.2, p_value=0.001,
+        cohens_d=2.0, samples="unnamed.csv", test=test, baseline=numbers, tuned=numbers,
+    )  # fmt: skip

@@ -7,11 +7,11 @@ import itertools
 import pytest
 
 from pytest_compileiq import minimize
-from pytest_compileiq.fakes import FakeBuilder, FakePool, by_options, fake_subject
 from pytest_compileiq.model import Candidate
-from pytest_compileiq.pool import EvaluationFailed
-from pytest_compileiq.prove import Unprovable, prove, prove_again
+from pytest_compileiq.proof.prove import Unprovable, prove, prove_again
 from pytest_compileiq.rules.gate import LOOKS, Verdict
+from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, by_options, fake_subject
+from pytest_compileiq.workers.pool import EvaluationFailed
 
 FAST = {"-fast\n": 9e-4}
 
@@ -65,7 +65,7 @@ def test_equal_arms_are_looked_at_three_times_and_not_proven(proving):
 
 def test_why_nothing_was_proven_is_as_true_on_another_day_and_what_disturbed_this_one_is_advice(proving, monkeypatch):
     busy = "the load average is 6.3 on 2 cores: stop what else runs"
-    monkeypatch.setattr("pytest_compileiq.prove.cpu_conditions", lambda: [busy])
+    monkeypatch.setattr("pytest_compileiq.proof.prove.cpu_conditions", lambda: [busy])
     proof, _ = proving(FakePool(), "-fast", min_speedup=1.0)
     assert proof.reason == "no finalist was proven faster by the last look"
     assert proof.advice[-1] == busy and proof.told.endswith(busy)

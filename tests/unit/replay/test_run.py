@@ -9,13 +9,13 @@ import pytest
 from pytest_compileiq import choice, literal, minimize
 from pytest_compileiq.config import Budget
 from pytest_compileiq.errors import NoWorker
-from pytest_compileiq.fakes import FakeBuilder, FakePool, FakeProgress, by_options, fake_settings, fake_subject
-from pytest_compileiq.integrity import Integrity
-from pytest_compileiq.lifecycle import retire
-from pytest_compileiq.pool import EvaluationFailed
-from pytest_compileiq.replay import Replay
-from pytest_compileiq.store import Store
-from pytest_compileiq.tune import tune
+from pytest_compileiq.replay.committed import Integrity
+from pytest_compileiq.replay.run import Replay
+from pytest_compileiq.store.lifecycle import retire
+from pytest_compileiq.store.store import Store
+from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, FakeProgress, by_options, fake_settings, fake_subject
+from pytest_compileiq.tuning.tune import tune
+from pytest_compileiq.workers.pool import EvaluationFailed
 
 FAKE = "fake-fake1"
 SPACE = {"-O": choice([2, 3], knockout_prob=0.5), "-fast": literal("", knockout_prob=0.5)}

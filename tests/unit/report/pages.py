@@ -17,9 +17,9 @@ from pytest_compileiq.artifact import (
     StoredFingerprint,
     Summary,
 )
-from pytest_compileiq.report.charts import Slot
+from pytest_compileiq.outcome import FAILING, Check, ItemReport, RunReport
 from pytest_compileiq.report.committed import Committed
-from pytest_compileiq.report.model import FAILING, Check, ItemReport, RunReport
+from pytest_compileiq.report.html.charts import Slot
 from pytest_compileiq.report.results import results_of
 from tests.unit.artifacts import make_artifact
 

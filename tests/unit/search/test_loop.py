@@ -13,13 +13,13 @@ from pytest_compileiq.artifact import Withdrawn
 from pytest_compileiq.config import Budget
 from pytest_compileiq.engines.base import Brief, Told
 from pytest_compileiq.engines.random import RandomSearch
-from pytest_compileiq.fakes import FAKE_SPACE, FakeBuilder, FakePool, FakeProgress, by_options, fake_subject
-from pytest_compileiq.journal import open_journal
 from pytest_compileiq.model import Candidate
-from pytest_compileiq.pool import EvaluationFailed
-from pytest_compileiq.scoring import Scorer
-from pytest_compileiq.search import CannotResume, NothingJudged, NotInjected, Search
-from pytest_compileiq.trackers import Trackers
+from pytest_compileiq.search.journal import open_journal
+from pytest_compileiq.search.loop import CannotResume, NothingJudged, NotInjected, Search
+from pytest_compileiq.search.scoring import Scorer
+from pytest_compileiq.search.trackers import Trackers
+from pytest_compileiq.testing.fakes import FAKE_SPACE, FakeBuilder, FakePool, FakeProgress, by_options, fake_subject
+from pytest_compileiq.workers.pool import EvaluationFailed
 
 RUNTIME = by_options({"-fast": 5e-4, "-O3": 8e-4})
 

@@ -9,11 +9,11 @@ import pytest
 
 from pytest_compileiq import choice, literal, minimize
 from pytest_compileiq.config import Budget
-from pytest_compileiq.fakes import FakeBuilder, FakePool, FakeProgress, by_options, fake_settings, fake_subject
-from pytest_compileiq.lifecycle import promote, retire
-from pytest_compileiq.pool import EvaluationFailed
-from pytest_compileiq.store import Store
-from pytest_compileiq.tune import TuneFailed, tune
+from pytest_compileiq.store.lifecycle import promote, retire
+from pytest_compileiq.store.store import Store
+from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, FakeProgress, by_options, fake_settings, fake_subject
+from pytest_compileiq.tuning.tune import TuneFailed, tune
+from pytest_compileiq.workers.pool import EvaluationFailed
 
 SPACE = {"-O": choice([2, 3], knockout_prob=0.3), "-fast": literal("", knockout_prob=0.5)}
 GAIN = {"-fast": 8e-4}
@@ -80,7 +80,7 @@ def test_nothing_better_is_stored_as_a_baseline_with_its_reason(bench):
 
 def test_a_stored_baseline_does_not_repeat_what_the_machine_was_like_that_day(bench, monkeypatch):
     busy = "the load average is 6.3 on 2 cores: stop what else runs"
-    monkeypatch.setattr("pytest_compileiq.prove.cpu_conditions", lambda: [busy])
+    monkeypatch.setattr("pytest_compileiq.proof.prove.cpu_conditions", lambda: [busy])
     report = bench.tune(FakePool(noise=0.2))
     assert report.verdict == "BASELINE"
     assert any(busy in note for note in report.notes)

@@ -1,0 +1,141 @@
+"""Whether a test's body checks what it times: what stands at and after ``acf.measure``, read from the source.
+
+Generous, since it only advises: whatever may be a check is one, and a source that cannot be read says nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import types
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_compileiq.benchmark.digest import Closure, chain_of, unwrapped
+
+_WORDS = ("assert", "check", "compare", "fail", "raise", "valid", "verify")
+_UNCHECKED_AFTER = (
+    "no assertion stands after acf.measure, so a kernel that is wrong in some of the timed calls passes: assert on the "
+    "output there too, which is then of this arm's last call, or use acf.compare"
+)
+_UNCHECKED = (
+    "the body records what it timed and asserts nothing, so a kernel that is wrong passes: assert on the output of the "
+    "timed call, or use acf.compare"
+)
+
+
+def advice(function: Callable[..., Any], *, fixtures: Sequence[Callable[..., Any]], rootdir: Path) -> str | None:
+    """What to say of a body that times a kernel and checks nothing of what was timed; None where it does.
+
+    Args:
+        function: the test.
+        fixtures: the functions of the fixtures it requests, which may give it what it checks with.
+        rootdir: sources outside are not read.
+    """
+    test = unwrapped(function)
+    body = Closure(rootdir.resolve()).definition(test) if isinstance(test, types.FunctionType) else None
+    if body is None or not isinstance(test, types.FunctionType):
+        return None
+    reader = _Reader(test, body, fixtures, rootdir.resolve())
+    later = reader.from_measure_on()
+    if later is not None:
+        return None if reader.checks(later) or reader.uses("compare") else _UNCHECKED_AFTER
+    if not reader.uses("record"):
+        return None
+    return None if reader.checks([*ast.walk(body)]) else _UNCHECKED
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """One test, its definition, and what it reaches in the project."""
+
+    test: types.FunctionType
+    body: ast.AST
+    fixtures: Sequence[Callable[..., Any]]
+    rootdir: Path
+
+    def from_measure_on(self) -> list[ast.AST] | None:
+        """All nodes that run at or after ``measure``, which a helper may call; None where it is not seen."""
+        if call := _call_of(self.body, "measure"):
+            return _from(self.body, call)
+        for helper in self._reached(list(ast.walk(self.body))):
+            if isinstance(helper, ast.FunctionDef) and (call := _call_of(helper, "measure")):
+                handed = _call_of(self.body, helper.name)
+                return _from(helper, call) + (_from(self.body, handed) if handed else [])
+        return None
+
+    def uses(self, method: str) -> bool:
+        """Whether anything that the body reaches takes this attribute of anything."""
+        nodes = list(ast.walk(self.body))
+        return any(isinstance(node, ast.Attribute) and node.attr == method for node in [*nodes, *self._reached(nodes)])
+
+    def checks(self, nodes: Sequence[ast.AST]) -> bool:
+        """Whether ``nodes``, or what they name in the project, hold a check."""
+        return any(map(self._is_check, nodes)) or any(map(self._is_check, self._reached(nodes)))
+
+    def _is_check(self, node: ast.AST) -> bool:
+        if not isinstance(node, ast.Call):
+            return isinstance(node, ast.Assert | ast.Raise)
+        called = getattr(self._value(chain_of(node.func) or ("",)), "__name__", "")  # what an import has renamed
+        return any(word in name.lower() for word in _WORDS for name in (_name(node.func), str(called)))
+
+    def _value(self, chain: Sequence[str]) -> object:
+        """What a dotted name stands for in the test's module, as far as it goes through modules and classes."""
+        value: object = self.test.__globals__.get(chain[0])
+        for name in chain[1:]:
+            value = getattr(value, name, None) if isinstance(value, types.ModuleType | type) else None
+        return value
+
+    def _reached(self, nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
+        """All nodes of the definitions that ``nodes`` name: of the project, of the test's class, of its fixtures."""
+        closure = Closure(self.rootdir)
+        closure.add_names(self.test, nodes)
+        named = set(map(_name, nodes))
+        for fixture in self.fixtures:
+            if getattr(unwrapped(fixture), "__name__", None) in named:
+                closure.add_object(fixture)
+        owner = self._value(self.test.__qualname__.split(".")[:-1] or ("",))
+        for name in named if isinstance(owner, type) else ():
+            closure.add_object(getattr(owner, name, None))
+        for definition in closure.nodes:
+            yield from ast.walk(definition)
+
+
+def _name(node: ast.AST) -> str:
+    """The last part of the name that a node reads: ``assert_equal`` of ``np.testing.assert_equal``."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _call_of(definition: ast.AST, name: str) -> ast.Call | None:
+    """The first call of a function or method of that name."""
+    calls = [node for node in ast.walk(definition) if isinstance(node, ast.Call) and _name(node.func) == name]
+    return min(calls, key=_place, default=None)
+
+
+def _from(definition: ast.AST, call: ast.Call) -> list[ast.AST]:
+    """What of ``definition`` runs at or after ``call``: its arguments, the managers around it, all that stands later.
+
+    With the functions defined before it that are named there.
+    """
+    nodes = [node for node in ast.walk(definition) if _place(node) >= _place(call)]
+    managed = [node for node in ast.walk(definition) if isinstance(node, ast.With) and call in ast.walk(node)]
+    nodes += [inner for node in managed for item in node.items for inner in ast.walk(item)]
+    local = {name: node for node in ast.walk(definition) if node is not definition for name in _functions(node)}
+    while named := {node.id for node in nodes if isinstance(node, ast.Name)} & local.keys():
+        nodes += [inner for name in named for inner in ast.walk(local.pop(name))]
+    return nodes
+
+
+def _functions(node: ast.AST) -> list[str]:
+    """The names that a statement gives to a function."""
+    if isinstance(node, ast.FunctionDef):
+        return [node.name]
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
+        return [target.id for target in node.targets if isinstance(target, ast.Name)]
+    return []
+
+
+def _place(node: ast.AST) -> tuple[int, int]:
+    """Where it stands: line, column; before everything where it has no place of its own."""
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)

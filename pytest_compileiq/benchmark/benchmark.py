@@ -1,0 +1,261 @@
+"""A tuned test on this machine: its marker read, its compiler found, its inputs digested."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_compileiq.benchmark.builds import Builds
+from pytest_compileiq.benchmark.digest import digest_benchmark
+from pytest_compileiq.benchmark.marker import TuneSpec, read_marker
+from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.model import (
+    BuildResult,
+    Candidate,
+    ControlsFile,
+    Direction,
+    Fingerprint,
+    Objective,
+    Workload,
+    sha256_hex,
+)
+from pytest_compileiq.named_options import NamedOptions
+from pytest_compileiq.rules.staleness import Found
+from pytest_compileiq.space import OpaqueSpace, Space
+from pytest_compileiq.timing.base import Device
+from pytest_compileiq.timing.registry import find_device, why_no_energy
+from pytest_compileiq.toolchains.base import Place, Resolved
+from pytest_compileiq.toolchains.committed_options import option_list
+from pytest_compileiq.toolchains.nvidia.tools import pinned
+
+_MOST_VALUES = 100_000
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One tuned test, resolved.
+
+    Attributes:
+        nodeid: pytest's name of the test, recorded as the artifact's benchmark.
+        spec: the checked marker.
+        resolved: the compiler on the kernel.
+        builds: the builds of this run.
+        function: the test function.
+        fixtures: the fixture functions that it requests.
+        test_dir: the test file's directory, which the toolchain's paths are relative to.
+    """
+
+    nodeid: str
+    spec: TuneSpec
+    resolved: Resolved
+    builds: Builds
+    function: Callable[..., Any]
+    fixtures: tuple[Callable[..., Any], ...]
+    rootdir: Path
+    test_dir: Path
+
+    @property
+    def name(self) -> str:
+        """The artifact's name."""
+        return self.spec.name
+
+    @cached_property
+    def objectives(self) -> tuple[Objective, ...]:
+        """The objectives that this machine can take: ``energy`` may be absent, and then ``absent`` says why."""
+        return tuple(one for one in self.spec.objectives if one.measured != "energy" or self.absent is None)
+
+    @cached_property
+    def absent(self) -> str | None:
+        """Why the energy that the marker asks for is not measured here, or None."""
+        asked = any(one.measured == "energy" for one in self.spec.objectives)
+        return why_no_energy(self.resolved.clock) if asked else None
+
+    @property
+    def timed_objectives(self) -> tuple[Objective, ...]:
+        """Objectives that are sampled."""
+        return tuple(one for one in self.objectives if not one.exact)
+
+    @property
+    def exact_objectives(self) -> tuple[Objective, ...]:
+        """Objectives that are read from the build."""
+        return tuple(one for one in self.objectives if one.exact)
+
+    @property
+    def needs_device(self) -> bool:
+        """Whether the kernel has to run for some objective."""
+        return any(one.needs_device for one in self.objectives)
+
+    def direction(self, metric: str) -> Direction:
+        """Which way ``metric`` is better."""
+        return next(one.direction for one in self.spec.objectives if one.metric == metric)
+
+    @property
+    def timed_workloads(self) -> tuple[Workload, ...]:
+        """Workloads that count in the score."""
+        return tuple(workload for workload in self.spec.workloads if workload.weight > 0)
+
+    @property
+    def checked_workloads(self) -> tuple[Workload, ...]:
+        """Workloads that are checked for correctness only."""
+        return tuple(workload for workload in self.spec.workloads if workload.weight == 0)
+
+    def device(self, metric: str) -> Device:
+        """The device that this machine would take ``metric`` on.
+
+        Raises:
+            EnvironmentFault: it has none of the kind.
+        """
+        return find_device(self.device_kind(metric))
+
+    def device_kind(self, metric: str) -> str:
+        """Which kind of device is measured: a compilation runs on the processor, whatever it compiles for."""
+        return "cpu" if metric == "compile_time" else self.resolved.clock
+
+    @cached_property
+    def space(self) -> Space:
+        """What the search may vary: the marker's space, else the compiler's own.
+
+        Raises:
+            MarkerError: the marker's space is not usable, or there is none.
+        """
+        space = Space.merge(*(self._space_part(part) for part in self._space_parts))
+        if space.opaque is not None and space.opaque.line != self.resolved.acf_line:
+            takes, remedy = self.resolved.acf_line, f"{pinned(space.opaque.version)}, or search space='options'"
+            raise MarkerError(
+                f"{self.nodeid}: {space.opaque} is for {space.opaque.line}, and "
+                + (
+                    f"this kernel is compiled by {takes}: {remedy}"
+                    if takes
+                    else f"{self.resolved.compiler.name} takes no ACF"
+                )
+            )
+        return space
+
+    def why_no_search(self) -> str | None:
+        """Why the test's space cannot be searched with the compiler that is here, or None when it can."""
+        try:
+            _ = self.space
+        except MarkerError as error:
+            return str(error)
+        return None
+
+    def check_options(self, named: NamedOptions) -> None:
+        """Hold the options of the marker's space to what may be committed: what is found there could never ship.
+
+        Raises:
+            MarkerError: one is neither known nor named in the project's settings, or the space is not usable.
+        """
+        compiler = self.resolved.compiler
+        known = option_list(compiler.name, compiler.command)
+        if known is None:
+            return
+        own = [Space.from_mapping(part) for part in self._space_parts if isinstance(part, Mapping)]
+        for gene in (gene for space in own for gene in space.genes if gene.name.startswith("-")):
+            # Of a range too long to be looked through, the last number has too many digits for any option.
+            values = gene.values if len(gene.values) <= _MOST_VALUES else gene.values[-1:]
+            for value in values:
+                if reason := known.why_not(gene.name, value, named):
+                    raise MarkerError(f"space: {reason}")
+
+    def why_outside(self, controls: ControlsFile | Candidate) -> str | None:
+        """Why ``controls`` are not of the test's space, or None when they are."""
+        is_acf = controls.blob is not None if isinstance(controls, Candidate) else controls.kind == "blob"
+        if is_acf and self.space.opaque is None:
+            return "they hold an ACF, and the space has named knobs only"
+        if not is_acf and self.space.opaque is not None and not self.space.genes:
+            return f"they hold no ACF, and the space is {self.space.opaque}"
+        return self.space.why_not(controls.knobs)
+
+    @cached_property
+    def fingerprint(self) -> Fingerprint:
+        """Digests of the benchmark, the command and the sources as they are now."""
+        workloads = {workload.name: (workload.values, workload.weight) for workload in self.spec.workloads}
+        objectives = [(objective.metric, objective.direction) for objective in self.spec.objectives]
+        benchmark = digest_benchmark(
+            self.function, fixtures=self.fixtures, rootdir=self.rootdir, workloads=workloads, objectives=objectives
+        )
+        command = sha256_hex("\0".join(self.resolved.compiler.command).encode())
+        return Fingerprint(
+            benchmark=benchmark.sha256,
+            command=command,
+            sources=dict(self.resolved.sources()),
+            parts=dict(benchmark.parts),
+        )
+
+    def found(self, baseline: BuildResult | None, tuned: BuildResult | None) -> Found:
+        """What stands here now, for the staleness rules."""
+        return Found(
+            compiler=self.resolved.compiler,
+            fingerprint=self.fingerprint,
+            baseline=baseline.code if baseline else None,
+            tuned=tuned.code if tuned else None,
+            target=self.resolved.target,
+            architecture=self.resolved.architecture,
+        )
+
+    @property
+    def _space_parts(self) -> Sequence[object]:
+        given = self.spec.space
+        return ["default"] if given is None else given if isinstance(given, list | tuple) else [given]
+
+    def _default_space(self) -> Space:
+        return self._usable(self.resolved.default_space())
+
+    def _usable(self, space: Space | None) -> Space:
+        if space is None or not (space.genes or space.opaque):
+            raise MarkerError(
+                f"{self.nodeid}: {self.resolved.compiler.name} has no space of its own: give the marker space={{…}}"
+            )
+        return space
+
+    def _space_part(self, part: object) -> Space:
+        if part == "default":
+            return self._default_space()
+        if part == "options":
+            return self._usable(self.resolved.option_space())
+        if isinstance(part, OpaqueSpace):
+            if reason := part.why_not():
+                raise MarkerError(f"{self.nodeid}: {reason}")
+            return Space((), part)
+        if isinstance(part, Mapping):
+            return Space.from_mapping(part)
+        raise MarkerError(
+            f"{self.nodeid}: space={part!r}: expected a dict of knobs, 'default', 'options', "
+            "PtxasSearchSpace(), NvccSearchSpace(), or a list of these"
+        )
+
+
+def find_marker(item: pytest.Item) -> pytest.Mark | None:
+    """The test's ``tune`` marker, or None."""
+    return item.get_closest_marker("tune")
+
+
+def make_subject(item: pytest.Item, *, rootdir: Path, build_dir: Path, resolved: Resolved | None = None) -> Subject:
+    """``item`` on this machine; its compiler is found here unless ``resolved`` is it.
+
+    Raises:
+        MarkerError: the marker is not usable, or the test cannot be tuned.
+        EnvironmentFault: the compiler is missing.
+    """
+    mark = find_marker(item)
+    if mark is None or not isinstance(item, pytest.Function):
+        raise MarkerError(f"{item.nodeid}: @pytest.mark.tune marks a test function; this is {type(item).__name__}")
+    spec = read_marker(mark, item.name)
+    if "acf" not in item.fixturenames:
+        raise MarkerError(f"{item.nodeid}: a tuned test takes the acf fixture: def {item.originalname}(acf): …")
+    if resolved is None:
+        resolved = spec.toolchain.resolve(Place(item.path.parent, rootdir))
+    exact = frozenset(objective.metric for objective in spec.objectives if objective.exact)
+    builds = Builds(resolved, build_dir / sha256_hex(item.nodeid.encode())[:16], spec.timeout_s, exact)
+    return Subject(item.nodeid, spec, resolved, builds, item.function, _fixtures(item), rootdir, item.path.parent)
+
+
+def _fixtures(item: pytest.Function) -> tuple[Callable[..., Any], ...]:
+    definitions: Mapping[str, Sequence[Any]] = item._fixtureinfo.name2fixturedefs
+    chosen = (definitions[name][-1].func for name in sorted(definitions) if name != "acf")
+    return tuple(chosen)

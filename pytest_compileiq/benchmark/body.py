@@ -1,0 +1,395 @@
+"""Running a test's body as one arm or as two nested ones: in a worker for measuring, in-process for correctness.
+
+In a block both arms are alive: the outer arm's ``measure`` calls the body again for the inner arm, and inside the
+nested ``measure`` both callables are sampled. Each ``measure`` then calls its own arm's callable once more, since the
+arms may share buffers: the statements after it look at their own arm's output. What failed within a ``measure`` is kept
+past any ``except`` of the bodies around it.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import os
+import pickle
+import tempfile
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_compileiq.benchmark.benchmark import Subject, make_subject
+from pytest_compileiq.benchmark.fixture import Acf, Measurer, OutputMismatch, Outputs
+from pytest_compileiq.benchmark.timed_call import look
+from pytest_compileiq.errors import BodyError, BuildError, NoDevice
+from pytest_compileiq.model import CLOCKED, Arm, ControlsFile, FailureKind, Workload
+from pytest_compileiq.system.watchdog import of_each_process
+from pytest_compileiq.timing.base import Clock
+from pytest_compileiq.timing.registry import is_poisoned, make_clock, waiting_clock
+from pytest_compileiq.timing.sampler import ArmError, BlockPlan, Slot, call_again, sample_calls, sample_values
+from pytest_compileiq.timing.watch import intruders, slowdown_of
+from pytest_compileiq.toolchains.base import Resolved
+from pytest_compileiq.workers.inside import Inside
+
+Arms = Mapping[Arm, ControlsFile | None]
+
+
+@dataclass(frozen=True)
+class Touched:
+    """What one arm's body touched: entry functions that it took from ``load()``, parameters that it read."""
+
+    used: frozenset[str]
+    read: frozenset[str]
+
+    @classmethod
+    def by(cls, acf: Acf) -> Touched:
+        """What the body of ``acf`` touched."""
+        return cls(frozenset(acf.used), frozenset(acf.read))
+
+
+@dataclass(frozen=True)
+class Block:
+    """What one block gave: the slots of each timed metric, and what each arm touched."""
+
+    slots: Mapping[str, tuple[Slot[float], ...]]
+    touched: Mapping[Arm, Touched]
+
+
+class ArmFailure(Exception):
+    """A body failed: which arm's (None: neither is to blame), what kind of failure, and why, in words."""
+
+    def __init__(self, arm: Arm | None, kind: FailureKind, reason: str) -> None:
+        super().__init__(reason)
+        self.arm: Arm | None = arm
+        self.kind: FailureKind = kind
+        self.reason = reason
+
+
+class _FailedWithin(BaseException):
+    """Unwinds the bodies once a failure within ``measure`` is on record; no ``except Exception`` can hold it."""
+
+
+def body_of(item: pytest.Function) -> Callable[[Acf], None]:
+    """The test function as a callable of ``acf``, on pytest's fixtures and a fresh copy of its instance."""
+    fixtures = {name: item.funcargs[name] for name in item._fixtureinfo.argnames if name != "acf"}
+
+    def run(acf: Acf) -> None:
+        function = item.obj
+        if isinstance(function, types.MethodType):
+            function = types.MethodType(function.__func__, copy.copy(function.__self__))
+        if function(acf=acf, **fixtures) is not None:
+            raise BodyError(f"{item.nodeid} returned a value: a tuned test is a plain function that returns nothing")
+
+    return run
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A correct body: what it touched, how outputs were compared, and why it was not run to its end."""
+
+    touched: Touched
+    compared: Mapping[str, str]
+    not_run: str | None
+
+
+def check_body(subject: Subject, body: Callable[[Acf], None], arms: Arms, workload: Workload) -> Checked:
+    """Run the tuned arm's body once for correctness, the baseline's too when the body compares outputs.
+
+    A body of an exact objective that loads its kernel where no device runs it ends there, correct so far.
+
+    Raises:
+        ArmFailure: the body failed.
+    """
+    outputs = Outputs()
+
+    def call_once(_: Acf, call: Callable[[], object]) -> None:
+        waiting_clock(subject.resolved.clock).seconds(call, 1)
+
+    acf = _run_arm(subject, body, arms["tuned"], "tuned", workload, outputs, call_once)
+    _expect_objectives(subject, acf)
+    if outputs.how and acf.not_run is None:
+        _run_arm(subject, body, arms["baseline"], "baseline", workload, outputs, call_once)
+    return Checked(Touched.by(acf), outputs.how, acf.not_run)
+
+
+def run_block(
+    subject: Subject,
+    body: Callable[[Acf], None],
+    arms: Arms,
+    workload: Workload,
+    plan: BlockPlan,
+    tick: Callable[[], object],
+) -> Block:
+    """Sample both arms of ``subject`` on ``workload`` in one process.
+
+    Raises:
+        ArmFailure: an arm's body or callable failed, or handed over no objective.
+    """
+    return _BlockRun(subject, body, arms, workload, plan, tick).run()
+
+
+class _BlockRun:
+    """One block under way."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        body: Callable[[Acf], None],
+        arms: Arms,
+        workload: Workload,
+        plan: BlockPlan,
+        tick: Callable[[], object],
+    ) -> None:
+        self.subject = subject
+        self.body = body
+        self.arms = arms
+        self.workload = workload
+        self.plan = plan
+        self.tick = tick
+        self.outputs = Outputs()
+        self.calls: dict[Arm, Callable[[], object]] = {}
+        self.touched: dict[Arm, Touched] = {}
+        self.slots: dict[str, list[Slot[float]]] = {}
+        self.clock: Clock | None = None
+        self.failure: ArmFailure | None = None
+
+    def run(self) -> Block:
+        outer = self._arm(self.plan.outer, self._nest)
+        if not outer.measured:
+            _expect_objectives(self.subject, outer)
+            self._arm(self.plan.inner, self._nest)
+        timed = [objective.metric for objective in self.subject.timed_objectives]
+        if recorded := [metric for metric in timed if metric in outer.recorded]:
+            self.slots |= _by_metric(sample_values(self.plan, lambda arm: self._recorded(arm, recorded)), recorded)
+        if "compile_time" in timed:
+            self.slots["compile_time"] = sample_values(self.plan, self._compile_seconds)
+        if any(metric not in self.slots for metric in timed):
+            raise ArmFailure(self.plan.outer, "wrong", "the body measured in one arm only")
+        return Block({metric: tuple(slots) for metric, slots in self.slots.items()}, self.touched)
+
+    def _arm(self, arm: Arm, measurer: Measurer) -> Acf:
+        self.tick()
+        acf = _run_arm(self.subject, self.body, self.arms[arm], arm, self.workload, self.outputs, measurer, self)
+        self.touched[arm] = Touched.by(acf)
+        return acf
+
+    def _nest(self, acf: Acf, call: Callable[[], object]) -> None:
+        """The outer ``measure``: run the inner arm's body inside it."""
+        self.calls[self.plan.outer] = call
+        with self._keeping_failures():
+            inner = self._arm(self.plan.inner, self._sample)
+            if not inner.measured:
+                raise ArmFailure(self.plan.inner, "wrong", "the body did not measure in this arm")
+            self._call_again(self.plan.outer)
+
+    def _sample(self, acf: Acf, call: Callable[[], object]) -> None:
+        """The inner ``measure``: both arms are alive here."""
+        self.calls[self.plan.inner] = call
+        kind = self.subject.resolved.clock
+        with self._keeping_failures():
+            if others := intruders(kind):
+                raise ArmFailure(None, "disturbed", others)
+            for objective in self.subject.timed_objectives:
+                if objective.measured in CLOCKED:
+                    self.clock = make_clock(kind, objective.measured, l2=acf.l2, graph=acf.graph)
+                    plan = self.plan.of(objective.metric)
+                    slots = sample_calls(plan, self.calls, self.clock, self.tick, slowdown_of(kind))
+                    self.slots[objective.metric] = slots
+            self._call_again(self.plan.inner)
+
+    def _call_again(self, arm: Arm) -> None:
+        """What stands after ``measure`` in the arm's body looks at this arm's output, by the clock that timed it."""
+        call_again(arm, self.calls[arm], self.clock or waiting_clock(self.subject.resolved.clock), self.tick)
+
+    @contextmanager
+    def _keeping_failures(self) -> Iterator[None]:
+        try:
+            yield
+        except ArmError as error:
+            reason = f"the measured callable raised {_describe(error.__cause__)}"
+            self.failure = ArmFailure(error.arm, "wrong", reason)
+            raise _FailedWithin from error
+        except ArmFailure as failure:
+            self.failure = failure
+            raise _FailedWithin from failure
+
+    def _recorded(self, arm: Arm, metrics: Sequence[str]) -> tuple[float, ...]:
+        acf = self._arm(arm, self._nest)
+        if missing := [metric for metric in metrics if metric not in acf.recorded]:
+            raise ArmFailure(arm, "wrong", f"the body did not record {missing[0]!r} this time")
+        return tuple(acf.recorded[metric] for metric in metrics)
+
+    def _compile_seconds(self, arm: Arm) -> float:
+        self.tick()
+        with tempfile.TemporaryDirectory(dir=self.subject.builds.directory) as home:
+            try:
+                return self.subject.resolved.build(
+                    self.arms[arm], Path(home), timeout_s=self.subject.spec.timeout_s
+                ).seconds
+            except BuildError as error:
+                raise _as_failure(arm, error) from error
+
+
+def _run_arm(
+    subject: Subject,
+    body: Callable[[Acf], None],
+    controls: ControlsFile | None,
+    arm: Arm,
+    workload: Workload,
+    outputs: Outputs,
+    measurer: Measurer,
+    block: _BlockRun | None = None,
+) -> Acf:
+    """One run of the body as one arm; everything it raises becomes that arm's ``ArmFailure``."""
+    acf = Acf(subject.builds, controls, workload, arm=arm, measurer=measurer, outputs=outputs)
+    process = os.getpid()
+    try:
+        body(acf)
+    except KeyboardInterrupt:
+        raise
+    except NoDevice as error:
+        acf.not_run = str(error)
+    except BaseException as error:
+        _leave_if_forked(process)
+        if block is not None and block.failure is not None:
+            raise block.failure from None
+        raise _as_failure(arm, error) from error
+    _leave_if_forked(process)
+    if block is not None and block.failure is not None:
+        raise block.failure
+    return acf
+
+
+def _as_failure(arm: Arm, error: BaseException) -> ArmFailure:
+    if isinstance(error, ArmFailure):
+        return error
+    if isinstance(error, OutputMismatch):
+        return ArmFailure("tuned", "wrong", str(error))
+    if isinstance(error, BuildError):
+        return ArmFailure(arm, error.kind, str(error))
+    return ArmFailure(arm, "wrong", _describe(error))
+
+
+def _describe(error: BaseException | None) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:400]}" if text else type(error).__name__
+
+
+def _by_metric(slots: Sequence[Slot[tuple[float, ...]]], metrics: Sequence[str]) -> dict[str, list[Slot[float]]]:
+    """Slots of several metrics recorded together, as slots of each."""
+    return {
+        metric: [Slot(one.quad, one.slot, one.arm, tuple(value[number] for value in one.values)) for one in slots]
+        for number, metric in enumerate(metrics)
+    }
+
+
+def _expect_objectives(subject: Subject, acf: Acf) -> None:
+    handed = {"compile_time", *acf.recorded, *(CLOCKED if acf.measured else ())}
+    for objective in subject.timed_objectives:
+        if objective.measured not in handed and acf.not_run is None:
+            metric = objective.measured
+            given = f"it recorded {', '.join(acf.recorded)}" if acf.recorded else "it called neither"
+            wanted = f"acf.measure(fn) or acf.record({metric}=…)" if metric in CLOCKED else f"acf.record({metric}=…)"
+            given = "it called acf.measure" if acf.measured else given
+            reason = f"the objective is {metric}, so the body calls {wanted} once; {given}"
+            raise ArmFailure(acf.arm, "wrong", reason)
+
+
+def _leave_if_forked(process: int) -> None:
+    """A kernel that forked comes back here twice; its copy must not speak for the worker."""
+    if os.getpid() != process:
+        os._exit(1)
+
+
+# ── the worker's side of a conversation ──────────────────────────────────────────────────────────────────────────
+
+
+def converse(inside: Inside, item: pytest.Function) -> None:
+    """In a worker, within a test whose fixtures are up: do the parent's tasks until it leaves the test."""
+    build_dir, resolved = Path(inside.extra["build_dir"]), unpack_resolved(inside.given)
+    subject = make_subject(item, rootdir=item.config.rootpath, build_dir=build_dir, resolved=resolved)
+    inside.converse(lambda task, tick: serve(subject, item, task, tick))
+
+
+def serve(
+    subject: Subject, item: pytest.Function, task: Mapping[str, Any], tick: Callable[[], object]
+) -> dict[str, Any]:
+    """Do one task that the parent sent: a ``block`` to sample, a ``check`` of correctness, a ``look`` at a call."""
+    arms: Arms = {"baseline": unpack_controls(task["baseline"]), "tuned": unpack_controls(task["tuned"])}
+    workload = next(one for one in subject.spec.workloads if one.name == task["workload"])
+    body = body_of(item)
+    children = _children()
+    try:
+        if task["task"] == "check":
+            checked = check_body(subject, body, arms, workload)
+            answer: dict[str, Any] = {"ok": True, **_packed(checked.touched), "slots": {}}
+        elif task["task"] == "look":
+            times = look(partial(_run_arm, subject, body, arms["tuned"], "tuned", workload, Outputs()), tick)
+            answer = {"ok": True, "times": asdict(times) if times else None}
+        else:
+            plan = BlockPlan(**{**task["plan"], "quads": tuple(task["plan"]["quads"])})
+            block = run_block(subject, body, arms, workload, plan, tick)
+            answer = {
+                "ok": True,
+                **_packed(block.touched["tuned"]),
+                "slots": {metric: [asdict(slot) for slot in slots] for metric, slots in block.slots.items()},
+            }
+    except ArmFailure as failure:
+        poisoned = is_poisoned(subject.resolved.clock)
+        answer = {
+            "ok": False, "arm": failure.arm, "kind": failure.kind, "reason": failure.reason, "poisoned": poisoned,
+        }  # fmt: skip
+    if left := _children() - children:
+        reason = f"left {len(left)} process(es) behind"
+        return {"ok": False, "arm": "tuned", "kind": "crash", "reason": reason, "poisoned": True}
+    return answer
+
+
+def _packed(touched: Touched) -> dict[str, Any]:
+    return {"used": sorted(touched.used), "read": sorted(touched.read)}
+
+
+def pack_resolved(resolved: Resolved) -> dict[str, Any]:
+    """The compiler as JSON, so that a worker need not ask it for its name again; empty where it cannot be pickled."""
+    try:
+        return {"resolved": base64.b64encode(pickle.dumps(resolved)).decode()}
+    except Exception:  # whatever a toolchain of others raises
+        return {}
+
+
+def unpack_resolved(packed: Mapping[str, Any]) -> Resolved | None:
+    """The inverse of ``pack_resolved``; None where there is nothing, or where this process cannot rebuild it."""
+    try:
+        resolved: Resolved = pickle.loads(base64.b64decode(packed["resolved"]))
+    except Exception:
+        return None
+    return resolved
+
+
+def pack_controls(controls: ControlsFile | None) -> dict[str, Any] | None:
+    """Controls as JSON."""
+    if controls is None:
+        return None
+    return {"kind": controls.kind, "data": base64.b64encode(controls.data).decode(), "knobs": dict(controls.knobs)}
+
+
+def unpack_controls(packed: Mapping[str, Any] | None) -> ControlsFile | None:
+    """The inverse of ``pack_controls``."""
+    if packed is None:
+        return None
+    return ControlsFile(packed["kind"], base64.b64decode(packed["data"]), packed["knobs"])
+
+
+def _children() -> set[int]:
+    """Processes whose parent is this one, orphans that it adopted and zombies too; empty where /proc is not."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:  # as of most bodies: there is no need to look at every process
+        return set()
+    me = os.getpid()
+    return {pid for pid, stat in of_each_process("stat") if int(stat.rpartition(b")")[2].split()[1]) == me}

@@ -1,0 +1,246 @@
+"""The digest of a benchmark: the test, its fixtures, the same-project code they use, its workloads and objectives.
+
+Source files are read and parsed; nothing is executed, and pytest's assertion rewriting does not matter.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import sys
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.rules.fingerprint import definition_digest, definitions, digest, statements, targets, undecorated
+
+_FOREIGN = ("site-packages", "dist-packages", ".venv", "venv", ".tox", ".nox")
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Everything that a benchmark means, as digests; equal on every supported Python.
+
+    Attributes:
+        sha256: of all of it.
+        parts: ``test FILE::NAME``, ``fixture FILE::NAME``, ``helper FILE::NAME``, ``workload NAME`` and ``objectives``,
+            to say which of them changed.
+    """
+
+    sha256: str
+    parts: Mapping[str, str]
+
+
+def digest_benchmark(
+    function: Callable[..., Any],
+    *,
+    fixtures: Sequence[Callable[..., Any]],
+    rootdir: Path,
+    workloads: Mapping[str, tuple[Mapping[str, Any], float]],
+    objectives: Sequence[tuple[str, str]],
+) -> Benchmark:
+    """The digests of a test, of what it uses, of its workloads and its objectives.
+
+    Args:
+        fixtures: the functions of the fixtures it requests; those outside ``rootdir`` are passed over.
+        workloads: name → (values, weight).
+        objectives: (metric, direction) pairs.
+
+    Raises:
+        MarkerError: a workload's value has no text of its own, e.g. an object shown by its address.
+    """
+    closure = Closure(rootdir.resolve())
+    tests, requested = {closure.add_object(function)}, set(map(closure.add_object, fixtures))
+    workload_texts = {
+        name: f"{name} weight={float(weight)!r} {_values_text(name, values)}"
+        for name, (values, weight) in workloads.items()
+    }
+    objective_texts = [f"{metric} {direction}" for metric, direction in objectives]
+    definition_texts = [f"{place} {sha}" for place, sha in sorted(closure.parts.items())]
+    sha256 = digest([*definition_texts, "workloads", *workload_texts.values(), "objectives", *objective_texts])
+    parts = {
+        f"{'test' if place in tests else 'fixture' if place in requested else 'helper'} {place}": sha
+        for place, sha in sorted(closure.parts.items())
+    }
+    parts |= {f"workload {name}": digest([text]) for name, text in workload_texts.items()}
+    return Benchmark(sha256, {**parts, "objectives": digest(objective_texts)})
+
+
+@dataclass
+class Closure:
+    """Definitions of the project reached so far, and by ``FILE::NAME`` the digest of the canonical source of each."""
+
+    rootdir: Path
+    parts: dict[str, str] = field(default_factory=dict)
+    nodes: list[ast.AST] = field(default_factory=list)
+    _trees: dict[Path, ast.Module] = field(default_factory=dict)
+
+    def add_object(self, thing: object) -> str | None:
+        """Add a function or class, and what its source names; returns its key, where it is the project's own."""
+        plain = unwrapped(thing)
+        if not isinstance(plain, types.FunctionType | type):
+            return None
+        module = sys.modules.get(plain.__module__ or "")
+        path = self._project_file(plain)
+        namespace = plain.__globals__ if isinstance(plain, types.FunctionType) else vars(module) if module else {}
+        if path is None:
+            return None
+        return self._add(path, _path_to(plain), namespace, _free_variables(plain))
+
+    def add_names(self, function: types.FunctionType, nodes: Iterable[ast.AST]) -> None:
+        """Add what ``nodes`` of the function's source name, each by itself."""
+        if (path := self._project_file(function)) is not None:
+            for chain in sorted({chain for node in nodes if (chain := chain_of(node))}):
+                self._follow(path, chain, function.__globals__, _free_variables(function))
+
+    def definition(self, function: types.FunctionType) -> ast.AST | None:
+        """The function's own source, None where it cannot be read."""
+        path = self._project_file(function)
+        return None if path is None else next(definitions(self._tree(path), _path_to(function).split(".")), None)
+
+    def _add(self, path: Path, qualname: str, namespace: Mapping[str, Any], free: Mapping[str, Any]) -> str:
+        key = f"{path.relative_to(self.rootdir).as_posix()}::{qualname}"
+        sha256 = definition_digest(self._tree(path), qualname)
+        if key in self.parts or sha256 is None:
+            return key
+        self.parts[key] = sha256
+        for node in definitions(self._tree(path), qualname.split(".")):
+            self.nodes.append(node)
+            for chain in sorted(set(_chains(undecorated(node)))):
+                self._follow(path, chain, namespace, free)
+        return key
+
+    def _follow(
+        self, path: Path, chain: tuple[str, ...], namespace: Mapping[str, Any], free: Mapping[str, Any]
+    ) -> None:
+        """Resolve a dotted name: through project modules to the definition it ends at."""
+        head, *rest = chain
+        if head in free:
+            self.add_object(free[head])
+            return
+        if head not in namespace:
+            return
+        value = namespace[head]
+        while isinstance(value, types.ModuleType) and rest:
+            home = self._project_path(getattr(value, "__file__", None))
+            name, *rest = rest
+            if home is not None and _assigned(self._tree(home), name):
+                self._add(home, name, vars(value), {})
+                return
+            value = getattr(value, name, None)
+        if isinstance(unwrapped(value), types.FunctionType | type):
+            self.add_object(value)
+        elif _assigned(self._tree(path), head):
+            self._add(path, head, namespace, {})
+        else:
+            self._follow_import(path, head)
+
+    def _follow_import(self, path: Path, name: str) -> None:
+        """A constant that came by ``from module import name``: include its assignment there."""
+        for node in ast.walk(self._tree(path)):
+            if not isinstance(node, ast.ImportFrom) or not node.module:
+                continue
+            for alias in node.names:
+                module = sys.modules.get(node.module)
+                home = self._project_path(getattr(module, "__file__", None))
+                if (alias.asname or alias.name) == name and home is not None and module is not None:
+                    self._add(home, alias.name, vars(module), {})
+
+    def _project_file(self, plain: types.FunctionType | type) -> Path | None:
+        if isinstance(plain, types.FunctionType):
+            return self._project_path(plain.__code__.co_filename)
+        return self._project_path(getattr(sys.modules.get(plain.__module__), "__file__", None))
+
+    def _project_path(self, name: str | None) -> Path | None:
+        """The source file, when it is the project's own."""
+        if not name or not name.endswith(".py"):
+            return None
+        path = Path(name).resolve()
+        package = Path(__file__).resolve().parents[1]
+        if not path.is_relative_to(self.rootdir) or path.is_relative_to(package) or not path.is_file():
+            return None
+        inside = path.relative_to(self.rootdir).parts
+        return None if any(part in _FOREIGN for part in inside) else path
+
+    def _tree(self, path: Path) -> ast.Module:
+        if path not in self._trees:
+            self._trees[path] = _parsed(path.read_bytes())
+        return self._trees[path]
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(source: bytes) -> ast.Module:
+    """The syntax tree of a file's content: many tests share a file."""
+    return ast.parse(source)
+
+
+def unwrapped(thing: object) -> object:
+    """The plain function under fixtures, partials, methods and ``functools.wraps``."""
+    for _ in range(50):
+        if isinstance(thing, functools.partial):
+            thing = thing.func
+        elif isinstance(thing, types.MethodType):
+            thing = thing.__func__
+        elif hasattr(thing, "_get_wrapped_function"):
+            thing = thing._get_wrapped_function()
+        elif hasattr(thing, "__wrapped__") and not isinstance(thing, type):
+            thing = thing.__wrapped__
+        else:
+            return thing
+    return thing
+
+
+def _path_to(plain: types.FunctionType | type) -> str:
+    """The dotted name of a definition within its file."""
+    return plain.__qualname__.replace(".<locals>", "")
+
+
+def _free_variables(plain: types.FunctionType | type) -> dict[str, Any]:
+    if not isinstance(plain, types.FunctionType) or not plain.__closure__:
+        return {}
+    cells = zip(plain.__code__.co_freevars, plain.__closure__, strict=True)
+    return {name: cell.cell_contents for name, cell in cells if _is_filled(cell)}
+
+
+def _is_filled(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
+def _assigned(tree: ast.Module, name: str) -> bool:
+    return any(name in targets(node) for node in statements(tree))
+
+
+def _chains(node: ast.AST) -> Iterator[tuple[str, ...]]:
+    """Dotted names that are read: ``helpers.reference`` gives ``("helpers", "reference")``, and its head alone."""
+    return filter(None, map(chain_of, ast.walk(node)))
+
+
+def chain_of(node: ast.AST) -> tuple[str, ...] | None:
+    """The dotted name that ``node`` itself reads: ``("np", "testing", "assert_equal")``; None for anything else."""
+    names = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    if isinstance(node, ast.Name) and (names or isinstance(node.ctx, ast.Load)):
+        return (node.id, *reversed(names))
+    return None
+
+
+def _values_text(workload: str, values: Mapping[str, Any]) -> str:
+    texts = []
+    for key, value in sorted(values.items()):
+        text = f"{type(value).__name__} {value!r}"
+        if re.search(r"\bat 0x[0-9a-fA-F]+", text):
+            raise MarkerError(
+                f"workload {workload!r}: {key}={value!r} has no text of its own, "
+                "so a change of it could not be seen; give a plain value"
+            )
+        texts.append(f"{key}={text}")
+    return " ".join(texts)

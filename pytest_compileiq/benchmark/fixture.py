@@ -1,0 +1,250 @@
+"""The ``acf`` fixture: what a test body holds while it runs as one arm on one workload."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pytest_compileiq.benchmark.builds import Builds
+from pytest_compileiq.errors import BodyError, NoDevice
+from pytest_compileiq.model import Arm, BuildResult, ControlsFile, KnobValue, Workload
+from pytest_compileiq.system.files import replace
+
+Measurer = Callable[["Acf", Callable[[], object]], object]
+"""What ``acf.measure`` does with a callable: call it once, or sample it against the other arm."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """What ``acf.build()`` made.
+
+    Attributes:
+        path: the library or executable.
+        metrics: exact metrics: ``code_bytes``, ``registers``, …; ``instructions`` of C code when an objective names it.
+        log: what the compiler printed.
+    """
+
+    path: Path
+    metrics: Mapping[str, int]
+    log: str
+    _load: Callable[[], Any]
+
+    def load(self) -> Any:
+        """The kernel, loaded: a ``ctypes.CDLL`` for a C library, the path itself for an executable."""
+        return self._load()
+
+
+class Parameters(dict[str, KnobValue]):
+    """A dict that notes in ``read`` which of its keys a body asked for, whether they are there or not."""
+
+    def __init__(self, values: Mapping[str, KnobValue], read: set[str]) -> None:
+        super().__init__(values)
+        self._read = read
+
+    def __getitem__(self, name: str) -> KnobValue:
+        self._read.add(name)
+        return super().__getitem__(name)
+
+    def __contains__(self, name: object) -> bool:
+        self._read.add(str(name))
+        return super().__contains__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """As ``dict.get``."""
+        self._read.add(name)
+        return super().get(name, default)
+
+    def __iter__(self) -> Iterator[str]:
+        self._read.update(super().keys())
+        return super().__iter__()
+
+    def keys(self) -> Any:
+        """As ``dict.keys``: whoever asks for all of them may use all of them."""
+        self._read.update(super().keys())
+        return super().keys()
+
+    def values(self) -> Any:
+        """As ``dict.values``."""
+        self._read.update(super().keys())
+        return super().values()
+
+    def items(self) -> Any:
+        """As ``dict.items``."""
+        self._read.update(super().keys())
+        return super().items()
+
+
+@dataclass
+class Outputs:
+    """What ``acf.compare`` collected: the first arm stores, the second compares."""
+
+    arrays: dict[str, Any] = field(default_factory=dict)
+    how: dict[str, str] = field(default_factory=dict)
+
+
+class OutputMismatch(AssertionError):
+    """The arms' outputs differ; whichever arm noticed, the tuned one is judged."""
+
+
+class Acf:
+    """One arm of a tuned benchmark on one workload."""
+
+    def __init__(
+        self,
+        builds: Builds,
+        controls: ControlsFile | None,
+        workload: Workload,
+        *,
+        arm: Arm,
+        measurer: Measurer,
+        outputs: Outputs,
+    ) -> None:
+        self._builds = builds
+        self._controls = controls
+        self._measurer = measurer
+        self._outputs = outputs
+        self.arm: Arm = arm
+        self.workload = workload
+        self.measured = 0
+        self.recorded: dict[str, float] = {}
+        self.used: set[str] = set()
+        self.read: set[str] = set()
+        self.l2: Literal["flush", "warm"] = "flush"
+        self.graph = False
+        self.not_run: str | None = None
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether this arm is the build with no controls."""
+        return self._controls is None
+
+    @property
+    def params(self) -> Mapping[str, KnobValue]:
+        """The knobs that the kernel or its launcher reads, those not beginning with ``-``; empty in the baseline."""
+        knobs = self._controls.knobs if self._controls else {}
+        return Parameters({name: value for name, value in knobs.items() if not name.startswith("-")}, self.read)
+
+    @property
+    def path(self) -> Path | None:
+        """The controls file at a content-addressed path in the user cache directory; None in the baseline."""
+        return None if self._controls is None else cached_controls(self._controls)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The command-line fragment that applies the controls; empty in the baseline."""
+        if self._controls is None:
+            return ()
+        return self._builds.resolved.options(self._controls, cached_controls(self._controls))
+
+    def build(self) -> Build:
+        """Compile this arm's kernel, or take what the run has compiled already."""
+        built = self._builds.get(self._controls)
+        return Build(built.path, built.metrics, built.log, lambda: self._load(built))
+
+    def measure(
+        self, call: Callable[[], object], *, l2: Literal["flush", "warm"] = "flush", graph: bool = False
+    ) -> None:
+        """Hand over the callable whose runtime is the objective. ``l2`` and ``graph`` are for GPU kernels.
+
+        Before it returns, ``call`` has run once more in this arm, and a GPU has finished it: assert on the output after
+        ``measure``, so that what was timed is what is checked.
+
+        Raises:
+            BodyError: ``call`` is not callable, or this body has measured or recorded already.
+        """
+        if not callable(call):
+            raise BodyError(f"acf.measure({call!r}): expected a callable, e.g. acf.measure(lambda: run(kernel))")
+        if l2 not in ("flush", "warm") or not isinstance(graph, bool):
+            raise BodyError(f"acf.measure(l2={l2!r}, graph={graph!r}): expected l2='flush' or 'warm' and a bool")
+        self.measured += 1
+        self.l2, self.graph = l2, graph
+        if self.measured > 1 or self.recorded:
+            raise BodyError(
+                "acf.measure was called twice, or after acf.record: a body has one objective, measured once"
+            )
+        self._measurer(self, call)
+
+    def record(self, **metrics: float) -> None:
+        """Give metrics that the body took itself, e.g. ``acf.record(runtime=seconds)``.
+
+        Raises:
+            BodyError: nothing given, a value that is not a positive finite number, or ``measure`` was called too.
+        """
+        if not metrics:
+            raise BodyError("acf.record() needs a metric, e.g. acf.record(runtime=seconds)")
+        for name, value in metrics.items():
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+                raise BodyError(f"acf.record({name}={value!r}): expected a positive finite number")
+        if self.measured:
+            raise BodyError("acf.record was called after acf.measure: a body does one or the other")
+        self.recorded |= {name: float(value) for name, value in metrics.items()}
+
+    def compare(self, name: str, array: Any, *, rtol: float = 0, atol: float = 0) -> None:
+        """Check the tuned arm's output against the baseline's, bit for bit unless a tolerance is given.
+
+        Raises:
+            BodyError: ``name`` is no name, or ``array`` holds something else than numbers.
+            OutputMismatch: they differ; an ``AssertionError``.
+        """
+        import numpy as np
+
+        if not isinstance(name, str):
+            raise BodyError(
+                f"acf.compare({type(name).__name__}, …): expected a name first, e.g. acf.compare('out', out)"
+            )
+        now = np.array(array, copy=True)
+        if now.dtype.hasobject:
+            raise BodyError(f"acf.compare({name!r}, {type(array).__name__}): expected an array of numbers")
+        exact = not (rtol or atol)
+        self._outputs.how[name] = "bit for bit" if exact else f"rtol={rtol:g}, atol={atol:g}"
+        if name not in self._outputs.arrays:
+            self._outputs.arrays[name] = now
+            return
+        before = self._outputs.arrays.pop(name)
+        if (now.shape, now.dtype) != (before.shape, before.dtype):
+            raise OutputMismatch(
+                f"output {name!r}: one arm gave {before.dtype}{before.shape}, the other {now.dtype}{now.shape}"
+            )
+        tuned, baseline = (now, before) if not self.is_baseline else (before, now)
+        if exact:
+            differ = (_bytes(tuned) != _bytes(baseline)).any(axis=1)
+        else:
+            differ = ~np.isclose(tuned, baseline, rtol=rtol, atol=atol, equal_nan=True)
+        if differ.any():
+            count = f"{int(differ.sum())} of {differ.size} values differ"
+            raise OutputMismatch(f"output {name!r}: {count} from the baseline's ({self._outputs.how[name]})")
+
+    def _load(self, built: BuildResult) -> Any:
+        if (reason := self._builds.resolved.native) is not None:
+            raise NoDevice(reason)
+        return self._builds.resolved.load(built, self.used)
+
+
+def _bytes(array: Any) -> Any:
+    """The bytes of each element, shape (elements, itemsize): NaNs and signed zeros count."""
+    import numpy as np
+
+    return np.frombuffer(array.tobytes(), dtype=np.uint8).reshape(array.size, -1)
+
+
+class Unusable:
+    """What pytest hands to fixtures that request ``acf``: it works in the test's own body only."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise BodyError(
+            f"acf.{name} was used outside the test's body (in a fixture): "
+            "a fixture lives for many builds, so use acf in the body"
+        )
+
+
+def cached_controls(controls: ControlsFile) -> Path:
+    """Write ``controls`` under its digest in the user cache directory, once, and give the path."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pytest-compileiq" / "acf"
+    path = home / f"{controls.sha256}.acf"
+    if not path.is_file() or path.read_bytes() != controls.data:
+        home.mkdir(parents=True, exist_ok=True)
+        replace(path, controls.data)
+    return path

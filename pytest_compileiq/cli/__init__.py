@@ -1,0 +1,1 @@
+"""The ``acf`` command: one verb, or a family of verbs, a file."""

@@ -1,0 +1,158 @@
+"""What this machine has, what works with it, and the one command for each thing missing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_compileiq import __version__
+from pytest_compileiq.errors import EnvironmentFault
+from pytest_compileiq.space import SEARCH_SPACES_OF, SEARCH_SPACES_TAG
+from pytest_compileiq.timing.registry import find_device
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc.compiler import find_compiler
+from pytest_compileiq.toolchains.nvidia.tools import CONTROLS_SINCE, INSTALL, installed, pinned
+
+_SPACES = "CompileIQ's search spaces"
+_EXTRAS = {
+    "cuda-core": "cuda",
+    "cuda-bindings": "cuda",
+    "nvidia-ml-py": "cuda",
+    "compileiq": "compileiq",
+    "triton": "triton",
+    "optuna": "optuna",
+    "mlflow": "mlflow",
+    "matplotlib": "report",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked for.
+
+    Attributes:
+        section: the kind of thing: ``compiler``, ``spaces``, ``device``, ``package`` or ``works``.
+        name: what was looked for.
+        found: what was found, in words; empty when nothing was.
+        remedy: the command that brings it, or ""; also given where what was found is too old.
+    """
+
+    section: str
+    name: str
+    found: str
+    remedy: str = ""
+
+
+def examine() -> list[Finding]:
+    """Look for everything this package can use; never raises for what is missing."""
+    found = [
+        *_host(),
+        *_c_compilers(),
+        *_cuda_compilers(),
+        _search_spaces(),
+        *_devices(),
+        *(_package(name, extra) for name, extra in _EXTRAS.items()),
+    ]
+    return [*found, *_what_works(found)]
+
+
+def _host() -> Iterator[Finding]:
+    yield Finding("host", "pytest-compileiq", f"{__version__}, Python {platform.python_version()}, {sys.executable}")
+
+
+def _c_compilers() -> Iterator[Finding]:
+    for name in ("gcc", "clang"):
+        try:
+            compiler = find_compiler(name, Place(Path.cwd(), Path.cwd()))
+            yield Finding("compiler", name, f"{compiler.version} at {compiler.program}")
+        except EnvironmentFault:
+            yield Finding("compiler", name, "", f"install {name} with your system's package manager")
+
+
+def _cuda_compilers() -> Iterator[Finding]:
+    for name in ("ptxas", "nvcc"):
+        try:
+            tools = list(installed(name))
+        except EnvironmentFault as error:
+            yield Finding("compiler", name, str(error), INSTALL)
+            continue
+        for tool in tools[:1]:
+            since = ".".join(map(str, CONTROLS_SINCE))
+            remark = "takes ACFs" if tool.takes_controls else f"takes no ACF, which needs {since}"
+            found = f"{tool.version} at {tool.program} ({tool.origin}): {remark}"
+            yield Finding("compiler", name, found, "" if tool.takes_controls else INSTALL)
+        for tool in tools[1:]:
+            yield Finding("compiler", name, f"{tool.version} at {tool.program} ({tool.origin}): not the one taken")
+        if not tools:
+            yield Finding("compiler", name, "", INSTALL)
+
+
+def _search_spaces() -> Finding:
+    directory = os.environ.get("CIQ_SEARCH_SPACES_DIR")
+    if not directory:
+        return _for_this_ptxas(f"fetched when first needed, release {SEARCH_SPACES_TAG}")
+    try:
+        manifest = json.loads((Path(directory) / "manifest.json").read_text(encoding="utf-8"))
+        held = ", ".join(f"{one['compiler']} {one['compiler_version']} {one['variant']}" for one in manifest["entries"])
+        return _for_this_ptxas(f"{held} in {directory}")
+    except (OSError, ValueError, KeyError, TypeError):
+        remedy = f"put manifest.json and the files of the release {SEARCH_SPACES_TAG} there, or unset the variable"
+        found = f"CIQ_SEARCH_SPACES_DIR={directory} holds no manifest that can be read"
+        return Finding("spaces", _SPACES, found, remedy)
+
+
+def _for_this_ptxas(found: str) -> Finding:
+    """A space's draws are refused beyond the minor version that it is for."""
+    try:
+        tool = next(installed("ptxas"), None)
+    except EnvironmentFault:
+        tool = None  # which the compilers' own lines say
+    if tool is None or tool.line == f"ptxas{SEARCH_SPACES_OF}":
+        return Finding("spaces", _SPACES, found)
+    found = f"{found}; they are for {SEARCH_SPACES_OF}, and ptxas is {tool.version}"
+    return Finding("spaces", _SPACES, found, pinned(SEARCH_SPACES_OF))
+
+
+def _devices() -> Iterator[Finding]:
+    yield Finding("device", "processor", find_device("cpu").name)
+    try:
+        gpu = find_device("cuda")
+        limit = f", {gpu.power_limit_w:g} W" if gpu.power_limit_w else ""
+        yield Finding("device", "GPU", f"{gpu.name} ({gpu.architecture}), driver {gpu.driver}{limit}")
+    except EnvironmentFault as error:
+        yield Finding("device", "GPU", "", str(error))
+
+
+def _package(name: str, extra: str) -> Finding:
+    try:
+        return Finding("package", name, importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Finding("package", name, "", f"pip install 'pytest-compileiq[{extra}]'")
+
+
+def _what_works(found: list[Finding]) -> Iterator[Finding]:
+    """The surface, each part with the first thing that it lacks."""
+    needs: dict[str, tuple[str, ...]] = {
+        "Cc": ("gcc",),
+        "Ptxas and Nvcc, public options": ("ptxas", "nvcc"),
+        "ACFs: replay in CI without a GPU": ("ptxas",),
+        "ACFs: search with CompileIQ": ("ptxas", "compileiq", _SPACES),
+        "Triton kernels, ahead of time": ("triton", "ptxas"),
+        "GPU timing and launches": ("GPU", "cuda-core", "cuda-bindings", "nvidia-ml-py"),
+    }
+    by_name = {finding.name: finding for finding in reversed(found)}
+    for what, names in needs.items():
+        acf = what.startswith("ACFs")
+        lacking = next(
+            (by_name[name] for name in names if not by_name[name].found or (acf and by_name[name].remedy)), None
+        )
+        if lacking is None:
+            yield Finding("works", what, "yes")
+        else:
+            yield Finding("works", what, "", f"{lacking.name}: {lacking.remedy}")

@@ -1,0 +1,55 @@
+"""``acf retire`` and ``acf promote``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from pytest_compileiq.system.printing import say
+
+
+def add_verbs(verbs: Any) -> None:
+    """Declare the verbs."""
+    retire = verbs.add_parser(
+        "retire", help="withdraw an artifact: builds take the baseline, it is never proposed again"
+    )
+    retire.add_argument("name")
+    retire.add_argument("--reason", required=True, help="why, for those who come after")
+    retire.add_argument("--target", help="one target (default: the only one)")
+    retire.set_defaults(verb=_retire)
+    promote = verbs.add_parser("promote", help="put another point of the Pareto front in place, to be proven")
+    promote.add_argument("name")
+    promote.add_argument("--point", required=True, type=int, metavar="K", help="its number in acf show, from 0")
+    promote.add_argument("--target", help="one target (default: the only one)")
+    promote.set_defaults(verb=_promote)
+
+
+def _retire(options: argparse.Namespace) -> int:
+    from pytest_compileiq.store.lifecycle import retire
+
+    store, target = _located(options)
+    retire(store, options.name, target, options.reason)
+    say(f"{options.name} for {target} is retired; pytest --tune --tune-stale-only searches for another")
+    return 0
+
+
+def _promote(options: argparse.Namespace) -> int:
+    from pytest_compileiq.store.lifecycle import promote
+
+    store, target = _located(options)
+    promote(store, options.name, target, options.point)
+    say(f"{options.name} for {target} holds point {options.point}, unproven: run pytest --tune --tune-budget=0")
+    return 0
+
+
+def _located(options: argparse.Namespace) -> tuple[Any, str]:
+    from pytest_compileiq.cli.locate import open_store
+    from pytest_compileiq.errors import UserError
+
+    store = open_store(options)
+    targets = store.targets(options.name) if options.name in store.names() else []
+    chosen = [target for target in targets if options.target in (None, target)]
+    if len(chosen) != 1:
+        held = ", ".join(targets) or "no artifact"
+        raise UserError(f"{options.name} has {held}: name one with --target")
+    return store, chosen[0]

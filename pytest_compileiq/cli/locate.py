@@ -1,0 +1,71 @@
+"""Which project, and which store, an ``acf`` call is about. Imports nothing heavy: ``acf --help`` pays for it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_compileiq.errors import UserError
+from pytest_compileiq.named_options import NamedOptions
+from pytest_compileiq.system.project_settings import FILES, settings_of
+
+if TYPE_CHECKING:
+    from pytest_compileiq.store.store import Store
+
+
+def open_store(options: argparse.Namespace) -> Store:
+    """The store that the parsed options name, or this project's.
+
+    Raises:
+        UserError: there is no such directory.
+    """
+    from pytest_compileiq.store.store import Store
+
+    root = store_root(options)
+    if not root.is_dir():
+        raise UserError(f"there is no directory {root}: run pytest --tune, or name it with --acf-dir")
+    return Store(root)
+
+
+def store_root(options: argparse.Namespace) -> Path:
+    """Where the store lies, whether it is there or not."""
+    if options.acf_dir is not None:
+        return Path(options.acf_dir).absolute()
+    project = find_project(Path.cwd())
+    return project / (acf_dir(project) or "acf")
+
+
+def find_project(start: Path) -> Path:
+    """The nearest directory above ``start`` whose files configure a store, or that holds one; else ``start``."""
+    for directory in (start, *start.parents):
+        if acf_dir(directory) or (_configured(directory) and (directory / "acf").is_dir()):
+            return directory
+    return start
+
+
+def acf_dir(directory: Path) -> str | None:
+    """The ini key ``acf_dir`` of a project, or None where it is not set."""
+    settings = settings_of(directory)
+    value = settings.values.get("acf_dir") if settings else None
+    return value if isinstance(value, str) and value else None
+
+
+def named_options(options: argparse.Namespace) -> NamedOptions:
+    """What the settings of the project that the store belongs to let into controls files.
+
+    Raises:
+        UserError: they name what is no option.
+    """
+    start = find_project(Path.cwd()) if options.acf_dir is None else store_root(options).parent
+    settings = next(filter(None, map(settings_of, (start, *start.parents))), None)
+    return settings.named_options() if settings else NamedOptions()
+
+
+def configures_pytest(directory: Path) -> bool:
+    """Whether pytest finds settings of its own in ``directory``."""
+    return settings_of(directory) is not None
+
+
+def _configured(directory: Path) -> bool:
+    return any((directory / name).is_file() for name in FILES)

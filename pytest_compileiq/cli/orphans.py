@@ -1,0 +1,81 @@
+"""Which artifacts the tests of a project claim: pytest collects them in a process of its own, and nothing runs."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import subprocess
+import sys
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import pytest
+
+from pytest_compileiq.benchmark.benchmark import find_marker
+from pytest_compileiq.benchmark.marker import read_marker
+from pytest_compileiq.errors import CompileIQError, UserError
+
+_COLLECTED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED, pytest.ExitCode.INTERRUPTED)
+
+
+@dataclass(eq=False)  # pytest keeps its plugins in sets
+class Claims:
+    """What a collection found; as a pytest plugin, it finds it.
+
+    Attributes:
+        tests: artifact name → the test that claims it; deselected tests count.
+        left_out: modules and tests whose claims are not known.
+        refusal: why pytest could not collect at all, or empty.
+    """
+
+    tests: dict[str, str] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+    refusal: str = ""
+
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        """Note what a test claims."""
+        mark = find_marker(item)
+        if mark is None:
+            return
+        try:
+            self.tests[read_marker(mark, item.name).name] = item.nodeid
+        except CompileIQError:
+            self.left_out.append(item.nodeid)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note a module that failed or was skipped."""
+        if report.outcome != "passed":
+            self.left_out.append(report.nodeid)
+
+
+def collect_claims(project: Path) -> Claims:
+    """What the tests of ``project`` claim.
+
+    Raises:
+        UserError: pytest could not collect at all.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest_compileiq.cli.orphans"], cwd=project, capture_output=True, text=True, check=False
+    )
+    try:
+        claims = Claims(**json.loads(done.stdout.splitlines()[-1]))
+    except (ValueError, TypeError, IndexError):
+        claims = Claims(refusal=done.stderr)
+    if claims.refusal:
+        raise UserError(f"pytest could not collect the tests of {project}: {claims.refusal.strip()[-300:]}")
+    return claims
+
+
+def _main() -> None:
+    """Collect here, and print the claims as one line of JSON."""
+    claims, printed = Claims(), io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        code = pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider"], plugins=[claims])
+    if code not in _COLLECTED:
+        claims.refusal = printed.getvalue()
+    print(json.dumps(asdict(claims)))
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,61 @@
+"""``acf init`` and ``acf prune``: what a project needs to begin with, and what it no longer needs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pytest_compileiq.cli.locate import acf_dir, configures_pytest, find_project, open_store
+from pytest_compileiq.errors import UserError
+from pytest_compileiq.system.printing import say
+
+
+def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the verbs to the ``acf`` command."""
+    init = verbs.add_parser("init", help="set up this directory: git attributes, settings, a first benchmark")
+    init.set_defaults(verb=_init)
+    prune = verbs.add_parser(
+        "prune",
+        help="remove artifacts that no test claims",
+        description="Lists the artifacts that no test claims. Removes those that are named; all of them with --yes.",
+    )
+    prune.add_argument("names", nargs="*", metavar="NAME")
+    prune.add_argument("--yes", action="store_true", help="remove every one that is listed")
+    prune.set_defaults(verb=_prune)
+
+
+def _init(options: argparse.Namespace) -> int:
+    from pytest_compileiq.cli.starter import TEXTCONV, set_up
+
+    here = Path.cwd()
+    for done in set_up(here, acf_dir(here) or "acf", with_ini=not configures_pytest(here)):
+        say(f"{done.path.relative_to(here)}: {done.what}")
+    say("", "Once in every clone, so that git diff shows artifacts as text:", f"  {TEXTCONV}")
+    say("Next:", "  pytest --tune")
+    return 0
+
+
+def _prune(options: argparse.Namespace) -> int:
+    from pytest_compileiq.cli.orphans import collect_claims
+
+    store = open_store(options)
+    if unknown := [name for name in options.names if name not in store.names()]:
+        raise UserError(f"there is no artifact {unknown[0]!r} in {store.root}: acf list shows all of them")
+    claims = collect_claims(find_project(Path.cwd()))
+    if claimed := [name for name in options.names if name in claims.tests]:
+        raise UserError(f"{claimed[0]} is no orphan: {claims.tests[claimed[0]]} claims it")
+    orphans = options.names or [name for name in store.names() if name not in claims.tests]
+    for name in orphans:
+        say(f"{name}: {', '.join(store.targets(name)) or 'no targets'}")
+    if not orphans:
+        say("no artifact is orphaned")
+    elif not options.names and claims.left_out:
+        missing = ", ".join(claims.left_out[:3])
+        raise UserError(f"{missing} could not be collected, and may claim these: mend that, or name what is to go")
+    elif options.names or options.yes:
+        for name in orphans:
+            store.remove(name)
+        say(f"{len(orphans)} removed; git checkout brings them back")
+    else:
+        say("nothing removed: add --yes, or name what is to go")
+    return 0

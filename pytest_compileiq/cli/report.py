@@ -1,0 +1,30 @@
+"""``acf report FILE``: the store as one HTML page. Nothing is rebuilt or measured, and the page says so."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_compileiq.system.printing import say
+
+if TYPE_CHECKING:
+    from pytest_compileiq.store.store import Store
+
+
+def add_verbs(verbs: Any, open_store: Callable[[argparse.Namespace], Store]) -> None:
+    """Add ``report`` to the ``acf`` command's ``verbs``; ``open_store`` finds the store that the options name."""
+    report = verbs.add_parser("report", help="every artifact as one HTML page, from the files alone")
+    report.add_argument("file", type=Path, metavar="FILE")
+    report.set_defaults(verb=lambda options: _report(open_store(options), options.file))
+
+
+def _report(store: Store, path: Path) -> int:
+    from pytest_compileiq.report.committed import report_of_store
+    from pytest_compileiq.report.html.page import write_html
+
+    report = report_of_store(store)
+    write_html(report, store, path, title="Compiler controls as committed")
+    say(f"{path}: {len(report.items)} artifacts, as committed; pytest --acf-html writes what a run found")
+    return 1 if report.store_problems or any(item.failed for item in report.items) else 0

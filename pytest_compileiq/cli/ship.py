@@ -1,0 +1,121 @@
+"""``acf flags``, ``acf export`` and ``acf verify-binary``: what takes an artifact into production."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+
+from pytest_compileiq.cli.locate import named_options, open_store
+from pytest_compileiq.errors import UserError
+from pytest_compileiq.system.files import write_output
+from pytest_compileiq.system.printing import complain, say
+
+REFUSED = 3
+
+
+def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the three to the ``acf`` command's ``verbs``."""
+    flags = verbs.add_parser("flags", help="the compiler options that apply an artifact's controls, for a build system")
+    flags.add_argument("name")
+    flags.add_argument("--compiler", required=True, metavar="PATH", help="the compiler that is to be given them")
+    flags.add_argument("--target", help="one target, where there are several, e.g. sm_90a-nvcc13.3")
+    flags.add_argument(
+        "--arch", action="extend", nargs="+", default=[], help="every architecture that the command compiles for"
+    )
+    _add_on_stale(flags, "what has to be refused: exit with 3, or print nothing and exit with 0")
+    flags.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the options there, and only on success")
+    flags.add_argument("--depfile", type=Path, metavar="FILE", help="write a rule for make and ninja on what was read")
+    flags.add_argument("--depfile-target", metavar="OUT", help="what that rule makes again (default: --output's file)")
+    flags.set_defaults(verb=_flags)
+
+    export = verbs.add_parser("export", help="the proven controls, and a module that says which apply, for a JIT")
+    export.add_argument("names", nargs="*", metavar="NAME", help="which artifacts (default: all)")
+    export.add_argument("--runtime", type=Path, required=True, metavar="DIR", help="where to write them")
+    export.add_argument("--triton-cache", type=Path, metavar="DIR", help="a JIT cache to take the proven PTX from")
+    _add_on_stale(export, "of a stale artifact: exit with 3 and write nothing, or leave it out")
+    export.set_defaults(verb=_export)
+
+    verify = verbs.add_parser(
+        "verify-binary",
+        help="whether the machine code in built files is what was proven",
+        description="Whether the machine code in built files is what was proven. Of C and C++ give the object files: "
+        "linking rewrites their code, so that a linked library cannot be compared. Exits with 0 where all of it is "
+        "right, with 1 where something differs, and with 2 where it cannot tell.",
+    )
+    what = verify.add_mutually_exclusive_group(required=True)
+    what.add_argument(
+        "files", nargs="*", default=[], type=Path, metavar="FILE",
+        help="a cubin, a fat binary, a library or program that holds device code, or the object files of a library",
+    )  # fmt: skip
+    what.add_argument("--triton-cache", type=Path, metavar="DIR", help="Triton's cache directory")
+    verify.add_argument("--name", action="append", default=[], help="an artifact that must be in it (default: any)")
+    verify.set_defaults(verb=_verify)
+
+
+def _add_on_stale(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("--on-stale", choices=("fail", "omit"), default="fail", help=f"{what} (default: fail)")
+
+
+def _flags(options: argparse.Namespace) -> int:
+    from pytest_compileiq.ship.flags import depfile, fragment
+
+    wanted = options.depfile_target or options.output
+    if options.depfile is not None and wanted is None:
+        raise UserError("--depfile needs --depfile-target OUT, the file that is to be made again, or --output")
+    answer = fragment(
+        open_store(options),
+        options.name,
+        compiler=options.compiler,
+        target=options.target,
+        named=named_options(options),
+        architectures=options.arch,
+    )
+    for note in answer.notes:
+        complain(note)
+    if answer.refusal is not None:
+        complain(answer.refusal if options.on_stale == "fail" else f"omitted: {answer.refusal}")
+        if options.on_stale == "fail":
+            return REFUSED
+    if options.depfile is not None:
+        write_output(options.depfile, depfile(str(wanted), answer.reads))
+    lines = [shlex.join(answer.words)] if answer.words else []
+    if options.output is not None:
+        write_output(options.output, "".join(f"{line}\n" for line in lines))
+    else:
+        say(*lines)
+    return 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    from pytest_compileiq.ship.export import export_runtime
+
+    omit = options.on_stale == "omit"
+    exported = export_runtime(
+        open_store(options),
+        options.runtime,
+        options.names,
+        omit_stale=omit,
+        triton_cache=options.triton_cache,
+        named=named_options(options),
+    )
+    for sentence in (*exported.left_out, *exported.stale):
+        complain(f"left out: {sentence}" if omit or sentence not in exported.stale else sentence)
+    if exported.stale and not omit:
+        return REFUSED
+    for one in exported.applied:
+        say(one)
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from pytest_compileiq.ship.verify import verdict, verify_files, verify_triton_cache
+
+    store = open_store(options)
+    if options.triton_cache is not None:
+        lines = verify_triton_cache(store, options.triton_cache, options.name)
+    else:
+        lines = verify_files(store, options.files, options.name)
+    for line in lines:
+        say(f"{line.verdict.name.lower().replace('_', ' ')}: {line.message}")
+    return verdict(lines).value

@@ -1,0 +1,1 @@
+"""Fresh samples to claims: the gate applied."""

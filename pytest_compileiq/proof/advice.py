@@ -1,0 +1,68 @@
+"""What to tell of a measurement besides its verdict: whether the test checks it, and what the measured call does.
+
+Advice in the notes of a report, never a failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pytest_compileiq.benchmark import assertions
+from pytest_compileiq.benchmark.benchmark import Subject
+from pytest_compileiq.errors import NoWorker
+from pytest_compileiq.model import ControlsFile, Workload
+from pytest_compileiq.rules.calls import FRESH_RATIO, RATIO, CallTimes, of_first_calls, of_the_way
+from pytest_compileiq.workers.pool import EvaluationFailed, Pool
+
+_FRESH = 100  # the first number of workers that take no samples, so that the state of a test's fixtures is new to them
+_LOOKS = 3  # that have to agree
+
+
+def of_the_body(subject: Subject) -> list[str]:
+    """What to say of a body that checks nothing of what it times."""
+    said = subject.needs_device and assertions.advice(
+        subject.function, fixtures=subject.fixtures, rootdir=subject.rootdir
+    )
+    return [said] if said else []
+
+
+def of_the_call(pool: Pool, subject: Subject, controls: ControlsFile | None) -> list[str]:
+    """What a look at the measured call finds on the workloads that are timed on this processor, each thing once."""
+    if subject.resolved.clock != "cpu" or all(one.measured != "runtime" for one in subject.timed_objectives):
+        return []
+    several = len(subject.timed_workloads) > 1
+    by_workload = [
+        [f"{workload.name}: {said}" if said and several else said for said in _found(pool, subject, controls, workload)]
+        for workload in subject.timed_workloads
+    ]
+    return [said for kind in zip(*by_workload, strict=True) if (said := next(filter(None, kind), None))]
+
+
+def _found(
+    pool: Pool, subject: Subject, controls: ControlsFile | None, workload: Workload
+) -> tuple[str | None, str | None]:
+    """What to say of the first call, and of the way to the kernel."""
+
+    def look(number: int) -> CallTimes | None:
+        return pool.look(number, subject, controls, workload)
+
+    try:
+        if (fresh := look(_FRESH)) is None or (again := look(_FRESH)) is None:  # the body records instead
+            return None, None
+        # In the second run of a body nothing is new but what the body has set up anew.
+        first = _agreed(again, lambda _: look(_FRESH), RATIO) or _agreed(
+            fresh, lambda more: look(_FRESH + more), FRESH_RATIO
+        )
+        return first, of_the_way([fresh, again])
+    except (EvaluationFailed, NoWorker) as failure:
+        return f"the measured call could not be looked at: {failure}", None
+
+
+def _agreed(first: CallTimes, look: Callable[[int], CallTimes | None], ratio: float) -> str | None:
+    """What one look says of first calls, if as many more as it takes say the same."""
+    looks = [first]
+    while (said := of_first_calls(looks, ratio=ratio)) and len(looks) < _LOOKS:
+        if (another := look(len(looks))) is None:
+            return None
+        looks.append(another)
+    return said

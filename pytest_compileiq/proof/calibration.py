@@ -1,0 +1,102 @@
+"""How often this machine's gate says PROVEN of equal arms: the baseline against itself, through the whole gate.
+
+The counts lie in ``.compileiq/`` by device: they belong to one machine and its neighbours, and are never committed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_compileiq.benchmark.benchmark import Subject
+from pytest_compileiq.errors import StoreError
+from pytest_compileiq.outcome import ItemReport
+from pytest_compileiq.proof.prove import Unprovable, prove
+from pytest_compileiq.rules.stats import binomial_interval
+from pytest_compileiq.search.journal import DIRECTORY, local_directory
+from pytest_compileiq.system.files import replace
+from pytest_compileiq.workers.pool import EvaluationFailed, Pool
+
+_FILE = "calibration.json"
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Trials of equal arms on one device, and how many of them were called a gain."""
+
+    trials: int
+    proven: int
+    alpha: float
+
+    def __str__(self) -> str:
+        low, high = binomial_interval(self.proven, self.trials)
+        return (
+            f"{self.proven} of {self.trials} equal pairs were called faster "
+            f"({self.proven / self.trials:.1%}, exact 95 % interval {low:.1%} to {high:.1%}); alpha is {self.alpha:.1%}"
+        )
+
+    @property
+    def too_often(self) -> bool:
+        """Whether the rate is surely above alpha."""
+        return binomial_interval(self.proven, self.trials)[0] > self.alpha
+
+
+def calibrate(subject: Subject, pool: Pool, trials: int, *, seed: int, say: Callable[[str], None]) -> ItemReport:
+    """Run the gate ``trials`` times on the baseline against itself, each in fresh processes, and add up the counts.
+
+    Raises:
+        StoreError: the counts cannot be written.
+    """
+
+    def report(verdict: str, message: str) -> ItemReport:
+        return ItemReport.of(subject.nodeid, subject.name, subject.resolved.target, verdict, message, None)
+
+    if not subject.timed_objectives:
+        return report("UNCHECKED", "nothing to calibrate: its objectives are exact")
+    if subject.resolved.native is not None and subject.needs_device:
+        return report("NO DEVICE", subject.resolved.native)
+    proven = 0
+    for trial in range(trials):
+        say(f"calibrating {subject.name}: {trial + 1} of {trials}, {proven} called faster so far")
+        try:
+            proven += bool(prove(pool, subject, [None], against=None, seed=seed + trial, say=lambda _: None).claims)
+        except (Unprovable, EvaluationFailed) as failure:
+            return report("INCONCLUSIVE", f"the baseline could not be measured: {failure}")
+        pool.close()  # the next trial's processes are fresh ones, as a proof's are
+    device = subject.device(subject.timed_objectives[0].metric).name
+    total = _add(subject.rootdir, device, Calibration(trials, proven, subject.spec.thresholds.alpha))
+    return report("CALIBRATED", f"{total}, on {device}")
+
+
+def warning(rootdir: Path, device: str) -> str | None:
+    """What to say of a gate on ``device`` that has been found wanting, or None."""
+    found = _read(rootdir).get(device)
+    if found is None or not found.too_often:
+        return None
+    return f"do not trust this machine's gate: {found}; calibrate again on a quiet one: pytest --acf-calibrate=100"
+
+
+def _add(rootdir: Path, device: str, more: Calibration) -> Calibration:
+    held = _read(rootdir)
+    before = held.get(device)
+    if before is not None and before.alpha == more.alpha:
+        more = Calibration(before.trials + more.trials, before.proven + more.proven, more.alpha)
+    held[device] = more
+    content = {name: vars(one) for name, one in sorted(held.items())}
+    path = local_directory(rootdir) / _FILE
+    try:
+        replace(path, f"{json.dumps(content, indent=1)}\n".encode())
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}") from error
+    return more
+
+
+def _read(rootdir: Path) -> dict[str, Calibration]:
+    """What was counted before; a file that cannot be read counts for nothing."""
+    try:
+        content = json.loads((rootdir / DIRECTORY / _FILE).read_text(encoding="utf-8"))
+        return {name: Calibration(**one) for name, one in content.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}

@@ -1,0 +1,59 @@
+"""What the exact metrics of a build are worth as evidence: two integers, no samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pytest_compileiq.artifact import Claim
+from pytest_compileiq.benchmark.benchmark import Subject
+from pytest_compileiq.model import BuildResult, ControlsFile, Objective
+
+
+@dataclass(frozen=True)
+class Exact:
+    """What the exact metrics say of a finalist: two integers are a claim, on every workload, and need no samples.
+
+    Attributes:
+        claims: against the baseline.
+        losses: how much worse than its rival, as a share, for each metric; negative is better.
+    """
+
+    claims: tuple[Claim, ...]
+    losses: Mapping[str, float]
+
+    def worst(self) -> float:
+        """The largest loss, 0 without exact metrics."""
+        return max(self.losses.values(), default=0.0)
+
+    def gained(self) -> bool:
+        """Whether some metric is better than the rival's."""
+        return min(self.losses.values(), default=0.0) < 0
+
+
+def judge_exact(subject: Subject, against: ControlsFile | None, controls: ControlsFile | None) -> Exact:
+    """The exact metrics of ``controls`` against the baseline, and against a rival."""
+    base, other, built = (subject.builds.get(one) for one in (None, against, controls))
+    claims: list[Claim] = []
+    for objective in subject.exact_objectives:
+        claims += [
+            Claim(
+                device=subject.resolved.architecture,
+                workload=workload.name,
+                objective=objective.metric,
+                direction=objective.direction,
+                kind="exact",
+                baseline_value=base.metrics[objective.metric],
+                tuned_value=built.metrics[objective.metric],
+            )
+            for workload in subject.timed_workloads
+        ]
+    losses = {objective.metric: exact_loss(objective, other, built) for objective in subject.exact_objectives}
+    return Exact(tuple(claims), losses)
+
+
+def exact_loss(objective: Objective, old: BuildResult, new: BuildResult) -> float:
+    """How much worse ``new`` is, as a share of ``old``; negative when it is better."""
+    before, after = old.metrics[objective.metric], new.metrics[objective.metric]
+    worse = after - before if objective.direction == "minimize" else before - after
+    return worse / max(before, 0.5)

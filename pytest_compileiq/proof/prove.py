@@ -1,0 +1,359 @@
+"""Samples from fresh workers → the gate → claims. Tuning and replay share it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from random import Random
+
+from pytest_compileiq.artifact import Claim, DecisionRecord
+from pytest_compileiq.benchmark.benchmark import Subject
+from pytest_compileiq.model import Arm, ControlsFile, Objective, SampleRow, Workload
+from pytest_compileiq.proof.exact import Exact, judge_exact
+from pytest_compileiq.rules.gate import (
+    LOOKS,
+    QUADS,
+    SAMPLES,
+    Decision,
+    Evidence,
+    Verdict,
+    gather,
+    judge_gain,
+    judge_non_inferior,
+    judge_replay,
+    levels_by_holm,
+    overall_p,
+    summarise,
+    why_lost,
+)
+from pytest_compileiq.rules.noise import advice
+from pytest_compileiq.timing.conditions import cpu_conditions
+from pytest_compileiq.timing.sampler import plan_block
+from pytest_compileiq.workers.pool import EvaluationFailed, Pool
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Finalist:
+    """One set of controls under proof: its rows, and why it is out, if it is."""
+
+    controls: ControlsFile | None
+    rows: list[SampleRow] = field(default_factory=list)
+    out: str | None = None
+
+    def of(self, metric: str, workload: Workload) -> list[SampleRow]:
+        """The rows of one metric on one workload."""
+        return [row for row in self.rows if (row.objective, row.workload) == (metric, workload.name)]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What the gate decided over all finalists.
+
+    Attributes:
+        winner: the proven controls, or None.
+        claims: the winner's claims, ``samples`` still to be named by the store.
+        rows: the winner's raw samples.
+        reason: why there is a winner, or none, in words that are as true on another day: it is stored.
+        advice: what disturbed the samples, and what to do about it now; never stored.
+        lost: too much evidence was dropped to judge a finalist, so that nothing may be written.
+    """
+
+    winner: ControlsFile | None
+    claims: tuple[Claim, ...]
+    rows: tuple[SampleRow, ...]
+    reason: str
+    advice: tuple[str, ...] = ()
+    lost: bool = False
+
+    @property
+    def told(self) -> str:
+        """The reason with the advice, for a message of this run."""
+        return "; ".join((self.reason, *self.advice))
+
+
+Judged = tuple[Finalist, Objective, Workload, Evidence]
+
+
+class Unprovable(Exception):
+    """The baseline itself failed while it was measured, or others disturb every measurement."""
+
+
+def sample_process(
+    pool: Pool,
+    number: int,
+    subject: Subject,
+    arms: Mapping[Arm, ControlsFile | None],
+    workload: Workload,
+    random: Random,
+) -> list[SampleRow]:
+    """One block of ``subject`` in worker ``number``, by the gate's plan."""
+    # A compilation is long and steady: its median of several is not worth several times the wait.
+    samples = 1 if {objective.metric for objective in subject.timed_objectives} == {"compile_time"} else SAMPLES
+    rows, _ = pool.block(number, subject, arms, workload, plan_block(random, quads=QUADS, samples=samples))
+    return rows
+
+
+def prove(
+    pool: Pool,
+    subject: Subject,
+    finalists: Sequence[ControlsFile | None],
+    *,
+    against: ControlsFile | None,
+    seed: int,
+    say: Say,
+) -> Proof:
+    """Prove the best of ``finalists`` better than ``against`` (None: the baseline) on fresh samples.
+
+    A finalist of None is the baseline too: proven against itself, the gate can be held to what it promises.
+
+    All finalists share processes; Holm's correction is over finalists × workloads, alpha split over the looks.
+
+    Raises:
+        Unprovable: the baseline arm failed, or others compute on the device.
+        NoWorker: a worker process did not get ready.
+    """
+    if not subject.timed_objectives:
+        return _prove_exact(subject, finalists[0], against)
+    random = Random(seed)
+    field_ = [Finalist(controls) for controls in finalists]
+    done = 0
+    for look, processes in enumerate(LOOKS, start=1):
+        say(f"proving {len(field_)} finalist(s): look {look}, {processes} processes")
+        pool.prepare(range(done, processes), subject)
+        for number in range(done, processes):
+            for finalist in random.sample(field_, len(field_)):
+                _sample_finalist(pool, number, subject, finalist, against, random)
+        done = processes
+        verdict = _judge(subject, field_, against, look=look, seed=seed)
+        if verdict is not None:
+            return verdict
+    if reason := _lost_evidence(subject, field_):
+        return Proof(None, (), (), reason, lost=True)
+    reason = _why_none(field_, "no finalist was proven faster by the last look")
+    return Proof(None, (), (), reason, advice=_disturbances(subject, field_[0]))
+
+
+def _lost_evidence(subject: Subject, field_: Sequence[Finalist]) -> str | None:
+    """Why one of the finalists was not judged at all, or None when each of them was."""
+    judged = _evidence(subject, [finalist for finalist in field_ if not finalist.out])
+    return next((reason for *_, evidence in judged if (reason := why_lost(evidence))), None)
+
+
+def _evidence(subject: Subject, finalists: Sequence[Finalist]) -> list[Judged]:
+    return [
+        (finalist, objective, workload, gather(finalist.of(objective.metric, workload), objective.direction))
+        for finalist in finalists
+        for objective in subject.timed_objectives
+        for workload in subject.timed_workloads
+    ]
+
+
+def _sample_finalist(
+    pool: Pool, number: int, subject: Subject, finalist: Finalist, against: ControlsFile | None, random: Random
+) -> None:
+    for workload in subject.timed_workloads:
+        if finalist.out:
+            return
+        try:
+            finalist.rows += sample_process(
+                pool, number, subject, {"baseline": against, "tuned": finalist.controls}, workload, random
+            )
+        except EvaluationFailed as failure:
+            if failure.arm == "baseline":
+                raise Unprovable(
+                    f"the baseline failed while it was measured ({failure.kind}): {failure.reason}"
+                ) from failure
+            if failure.kind == "disturbed":
+                raise Unprovable(f"nothing can be proven while {failure.reason}") from failure
+            finalist.out = f"failed in the proof ({failure.kind}): {failure.reason}"
+
+
+def _judge(
+    subject: Subject, field_: Sequence[Finalist], against: ControlsFile | None, *, look: int, seed: int
+) -> Proof | None:
+    """A winner; no winner when nothing can win any more; None while undecided."""
+    thresholds = subject.spec.thresholds
+    level = thresholds.alpha / len(LOOKS)
+    alive = [finalist for finalist in field_ if not finalist.out]
+    if not alive:
+        return Proof(None, (), (), _why_none(field_, "every finalist failed"))
+    evidence = _evidence(subject, alive)
+    p_values = [overall_p(one[3], thresholds, seed=seed, level=level) for one in evidence]
+    levels = levels_by_holm(p_values, level)
+    gains = [judge_gain(one[3], thresholds, level=at, seed=seed) for one, at in zip(evidence, levels, strict=True)]
+    proven = []
+    for finalist in alive:
+        mine = [(one, gain) for one, gain in zip(evidence, gains, strict=True) if one[0] is finalist]
+        exact = judge_exact(subject, against, finalist.controls)
+        claims = _claims(subject, mine, exact, look=look, seed=seed, finalists=len(field_))
+        if claims is not None:
+            proven.append((_score(subject, claims), finalist, claims))
+    if proven:
+        _, best, claims = max(proven, key=lambda entry: entry[0])
+        return Proof(best.controls, claims, tuple(best.rows), f"proven at look {look}")
+    hopeless = all(gain.speedup_high < thresholds.min_speedup for gain in gains)
+    if hopeless and not subject.exact_objectives:
+        return Proof(None, (), (), _why_none(alive, max(gains, key=lambda gain: gain.speedup_high).reason))
+    return None
+
+
+def _prove_exact(subject: Subject, controls: ControlsFile | None, against: ControlsFile | None) -> Proof:
+    exact = judge_exact(subject, against, controls)
+    rival, built = subject.builds.get(against), subject.builds.get(controls)
+    change = ", ".join(f"{metric} {rival.metrics[metric]} → {built.metrics[metric]}" for metric in exact.losses)
+    if exact.worst() > subject.spec.thresholds.max_regression:
+        return Proof(None, (), (), f"something is worse: {change}")
+    return Proof(controls, exact.claims, (), change) if exact.gained() else Proof(None, (), (), f"no better: {change}")
+
+
+def _claims(
+    subject: Subject,
+    judged: Sequence[tuple[Judged, Decision]],
+    exact: Exact,
+    *,
+    look: int,
+    seed: int,
+    finalists: int,
+) -> tuple[Claim, ...] | None:
+    """The finalist's claims when one gain is proven and nothing else got worse, else None."""
+    thresholds = subject.spec.thresholds
+    if exact.worst() > thresholds.max_regression:
+        return None
+    if not any(gain.verdict is Verdict.PROVEN for _, gain in judged) and not exact.gained():
+        return None
+    claims = []
+    for (_, objective, workload, evidence), gain in judged:
+        kind, decision = "gain", gain
+        if gain.verdict is not Verdict.PROVEN:
+            kind, decision = (
+                "non-inferior",
+                judge_non_inferior(evidence, thresholds, level=thresholds.alpha / len(LOOKS)),
+            )
+        if decision.verdict is not Verdict.PROVEN:
+            return None
+        claims.append(
+            _claim(
+                subject, objective, workload.name, evidence, decision, kind, look=look, seed=seed, finalists=finalists
+            )
+        )
+    metrics = [objective.metric for objective in subject.objectives]
+    return tuple(sorted((*claims, *exact.claims), key=lambda claim: metrics.index(claim.objective)))
+
+
+def _claim(
+    subject: Subject,
+    objective: Objective,
+    workload: str,
+    evidence: Evidence,
+    decision: Decision,
+    kind: str,
+    *,
+    look: int,
+    seed: int,
+    finalists: int,
+) -> Claim:
+    device = subject.device(objective.metric)
+    return Claim(
+        device=device.name,
+        workload=workload,
+        objective=objective.metric,
+        direction=objective.direction,
+        kind="gain" if kind == "gain" else "non-inferior",
+        architecture=device.architecture,
+        driver=device.driver,
+        power_limit_w=device.power_limit_w,
+        speedup=decision.speedup,
+        speedup_low=decision.speedup_low,
+        speedup_high=decision.speedup_high,
+        p_value=decision.p_value,
+        cohens_d=decision.cohens_d,
+        test=DecisionRecord(
+            **asdict(subject.spec.thresholds),
+            level=decision.level,
+            look=look,
+            processes=evidence.processes,
+            flips=decision.flips,
+            seed=seed,
+            finalists=finalists,
+        ),
+        samples="unnamed.csv",
+        baseline=summarise(evidence.baseline.ravel()),
+        tuned=summarise(evidence.tuned.ravel()),
+    )
+
+
+def _score(subject: Subject, claims: Sequence[Claim]) -> tuple[float, ...]:
+    """For each objective, the first of which counts first, the weighted mean over workloads of its log gain.
+
+    Of a measured gain the lower bound counts.
+    """
+    weights = {workload.name: workload.weight for workload in subject.timed_workloads}
+    return tuple(
+        sum(weights[claim.workload] * _log_gain(claim) for claim in claims if claim.objective == objective.metric)
+        / sum(weights.values())
+        for objective in subject.objectives
+    )
+
+
+def _log_gain(claim: Claim) -> float:
+    if claim.kind != "exact":
+        return math.log(max(claim.speedup_low or 0.0, 1e-9))
+    before, after = (max(value or 0, 0.5) for value in (claim.baseline_value, claim.tuned_value))
+    return math.log(before / after) if claim.direction == "minimize" else math.log(after / before)
+
+
+def _disturbances(subject: Subject, finalist: Finalist) -> tuple[str, ...]:
+    """What disturbed the best finalist's samples, as far as they and the machine show it today."""
+    objective, workload = subject.timed_objectives[0], subject.timed_workloads[0]
+    if not (rows := finalist.of(objective.metric, workload)):
+        return ()
+    return _noise(subject, objective.metric, gather(rows, objective.direction))
+
+
+def _why_none(field_: Sequence[Finalist], otherwise: str) -> str:
+    failed = [finalist.out for finalist in field_ if finalist.out]
+    return f"{otherwise}; {failed[0]}" if failed else otherwise
+
+
+def prove_again(pool: Pool, subject: Subject, controls: ControlsFile, claim: Claim, *, seed: int) -> Decision:
+    """Replay one claim: does its gain still stand on this device?
+
+    Raises:
+        EvaluationFailed: an arm failed.
+        NoWorker: a worker process did not get ready.
+    """
+    random = Random(seed)
+    workload = next(one for one in subject.spec.workloads if one.name == claim.workload)
+    if claim.speedup is None or claim.speedup_low is None or claim.speedup_high is None:
+        raise ValueError("an exact claim is compared exactly, not measured")
+    rows: list[SampleRow] = []
+    done = 0
+    for processes in LOOKS:
+        pool.prepare(range(done, processes), subject)
+        for number in range(done, processes):
+            rows += sample_process(pool, number, subject, {"baseline": None, "tuned": controls}, workload, random)
+        done = processes
+        own = [row for row in rows if row.objective == claim.objective]
+        evidence = gather(own, subject.direction(claim.objective))
+        decision = (
+            judge_replay(
+                evidence,
+                committed_speedup=claim.speedup,
+                committed_low=claim.speedup_low,
+                committed_high=claim.speedup_high,
+                last_look=processes == LOOKS[-1],
+            )
+            if claim.kind == "gain"
+            else judge_non_inferior(evidence, subject.spec.thresholds, level=subject.spec.thresholds.alpha / len(LOOKS))
+        )
+        if decision.verdict is not Verdict.INCONCLUSIVE:
+            return decision
+    return replace(decision, note="; ".join(_noise(subject, claim.objective, evidence)))
+
+
+def _noise(subject: Subject, metric: str, evidence: Evidence) -> tuple[str, ...]:
+    conditions = cpu_conditions() if subject.device_kind(metric) == "cpu" else []
+    return (*advice(evidence), *conditions)

@@ -1,0 +1,1 @@
+"""A normal run of one tuned benchmark."""

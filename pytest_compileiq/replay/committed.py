@@ -1,0 +1,179 @@
+"""What the store holds for one benchmark, read and checked: the artifact, its controls, its claims."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytest_compileiq.artifact import Artifact
+from pytest_compileiq.benchmark.benchmark import Subject
+from pytest_compileiq.errors import BuildError, EnvironmentFault, SchemaTooNew, StoreError
+from pytest_compileiq.model import BuildResult, ControlsFile
+from pytest_compileiq.rules.claims import standing
+from pytest_compileiq.rules.staleness import Choice, MovedCode, are_elsewhere, choose
+from pytest_compileiq.store.store import Store
+
+RETUNE = "if the change is meant, run: pytest --tune {nodeid}"
+
+
+class Stop(Exception):
+    """Ends the replay with a verdict that is not a pass."""
+
+    def __init__(
+        self,
+        verdict: str,
+        message: str,
+        remedy: str,
+        *,
+        cause: BaseException | None = None,
+        moved: tuple[MovedCode, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.verdict = verdict
+        self.message = message
+        self.remedy = remedy
+        self.cause = cause
+        self.moved = moved
+
+
+@dataclass(frozen=True)
+class Integrity:
+    """Reads ``store`` for ``subject``, and trusts nothing of it."""
+
+    subject: Subject
+    store: Store
+
+    def read(self) -> Artifact:
+        """The artifact for this compiler and architecture.
+
+        Raises:
+            Stop: there is none, it is another's, or it cannot be read.
+        """
+        subject = self.subject
+        choice = choose(self.store.targets(subject.name), subject.resolved.target, subject.resolved.architecture)
+        if choice.kind == "missing":
+            raise Stop(
+                "MISSING",
+                f"{self.store.root.name}/{subject.name}/ holds no artifact: {choice.message}",
+                f"run: pytest --tune {subject.nodeid}",
+            )
+        if choice.kind == "other-compiler":
+            remedy = subject.why_no_search() or f"run: pytest --tune {subject.nodeid}"
+            raise Stop("STALE", choice.message + self._refusal(choice.artifact_target), remedy)
+        if choice.kind == "other-architecture":
+            raise self._other_architecture(choice)
+        artifact = self._read(subject.resolved.target)
+        if artifact.target != subject.resolved.target:
+            raise self._corrupt(
+                f"{self.store.metadata_path(subject.name, subject.resolved.target)} says target {artifact.target!r}"
+            )
+        if artifact.benchmark != subject.nodeid:
+            raise Stop(
+                "STALE",
+                f"the artifact {subject.name!r} was made for {artifact.benchmark}, and this test is {subject.nodeid}",
+                RETUNE.format(nodeid=subject.nodeid),
+            )
+        return artifact
+
+    def controls(self, artifact: Artifact) -> ControlsFile | None:
+        """The controls, checked byte for byte; None where there are none.
+
+        Raises:
+            Stop: they are not what the metadata says, or lie outside the space that the test declares.
+        """
+        if artifact.outcome != "tuned" or artifact.controls is None:
+            return None
+        try:
+            data = self.store.read_controls(self.subject.name, artifact)
+            controls = self.subject.resolved.parse(artifact.controls.kind, data, artifact.controls.knobs)
+        except StoreError as error:
+            raise self._corrupt(error) from error
+        if reason := self.subject.why_outside(controls):
+            where = self.store.metadata_path(self.subject.name, artifact.target)
+            raise Stop(
+                "CORRUPT",
+                f"{where}: the committed controls are outside the space that the test declares: {reason}",
+                RETUNE.format(nodeid=self.subject.nodeid),
+            )
+        return controls
+
+    def recompute_claims(self, artifact: Artifact, baseline: BuildResult, tuned: BuildResult) -> None:
+        """Compute every claim again from the committed samples, and the exact ones from the builds.
+
+        Raises:
+            Stop: a claim is not what they give.
+        """
+        if not any(standing(claim) == "gained" for claim in artifact.claims):
+            raise self._corrupt(f"{self.store.metadata_path(self.subject.name, artifact.target)} claims no gain")
+        known = {workload.name for workload in self.subject.spec.workloads}
+        metrics = {objective.metric for objective in self.subject.spec.objectives}
+        for claim in artifact.claims:
+            if claim.workload not in known or claim.objective not in metrics:
+                raise self._corrupt(
+                    f"a claim is about {claim.workload}/{claim.objective}, which this test does not have"
+                )
+            wanted = self.subject.direction(claim.objective)
+            if claim.direction not in (wanted, None):
+                said = f"a claim is to {claim.direction} {claim.objective}"
+                raise self._corrupt(f"{said}, and this test is to {wanted} it")
+        try:
+            self._recompute(artifact, baseline, tuned)
+        except StoreError as error:
+            raise self._corrupt(error) from error
+
+    def _read(self, target: str) -> Artifact:
+        try:
+            return self.store.read(self.subject.name, target)
+        except SchemaTooNew as error:
+            raise Stop("CORRUPT", str(error), "pip install -U pytest-compileiq") from error
+        except StoreError as error:
+            raise self._corrupt(error) from error
+
+    def _other_architecture(self, choice: Choice) -> Stop:
+        """Another machine's artifacts are no reason to fail; ones that the test no longer asks for are."""
+        subject, compiler = self.subject, self.subject.resolved.compiler
+        stored = {target: self._read(target).compiler.architecture_from for target in self.store.targets(subject.name)}
+        runs_here = subject.resolved.native is None
+        if runs_here and are_elsewhere(stored, subject.resolved.target, compiler.architecture_from):
+            remedy = f"run on that architecture, or tune for this one: pytest --tune {subject.nodeid}"
+            return Stop("NO DEVICE", choice.message, remedy)
+        message = f"the test asks for {subject.resolved.target}, and the artifact is for {', '.join(stored)}"
+        return Stop("STALE", message, RETUNE.format(nodeid=subject.nodeid))
+
+    def _refusal(self, target: str | None) -> str:
+        """What this compiler says of controls that were made for another line of it."""
+        try:
+            artifact = self.store.read(self.subject.name, target or "")
+            if artifact.controls is None:
+                return ""
+            data = self.store.read_controls(self.subject.name, artifact)
+            controls = self.subject.resolved.parse(artifact.controls.kind, data, artifact.controls.knobs)
+            if self.subject.why_outside(controls):
+                return ""
+            self.subject.builds.get(controls)
+        except StoreError:
+            return ""
+        except (BuildError, EnvironmentFault) as error:
+            return f"; {error}"
+        return "; it takes the committed controls, and nothing is proven of what it makes of them"
+
+    def _recompute(self, artifact: Artifact, baseline: BuildResult, tuned: BuildResult) -> None:
+        for claim in artifact.claims:
+            found = baseline.metrics.get(claim.objective), tuned.metrics.get(claim.objective)
+            if claim.kind == "exact" and found != (claim.baseline_value, claim.tuned_value):
+                raise StoreError(
+                    f"the claim says {claim.objective} {claim.baseline_value} → {claim.tuned_value}; "
+                    f"the builds give {found[0]} → {found[1]}"
+                )
+        for claim, rows in self.store.read_samples(self.subject.name, artifact):
+            from pytest_compileiq.rules.recompute import recompute  # heavy: numpy, which exact claims do without
+
+            direction = self.subject.direction(claim.objective)
+            recompute(claim, rows, thresholds=self.subject.spec.thresholds, direction=direction)
+
+    def _corrupt(self, error: object) -> Stop:
+        folder = f"{self.store.root.name}/{self.subject.name}"
+        return Stop(
+            "CORRUPT",
+            str(error),
+            f"restore it with git checkout -- {folder}, or tune anew: pytest --tune {self.subject.nodeid}",
+        )

@@ -1,0 +1,301 @@
+"""A normal run of one benchmark: store → staleness → rebuild → correctness → claim → gate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from pytest_compileiq.artifact import Artifact, Claim
+from pytest_compileiq.benchmark.benchmark import Subject
+from pytest_compileiq.benchmark.body import ArmFailure, check_body
+from pytest_compileiq.benchmark.builds import changed_beyond
+from pytest_compileiq.benchmark.fixture import Acf
+from pytest_compileiq.config import Settings
+from pytest_compileiq.errors import BuildError, NoWorker
+from pytest_compileiq.model import BuildResult, ControlsFile
+from pytest_compileiq.outcome import Check, ItemReport
+from pytest_compileiq.proof import advice
+from pytest_compileiq.replay.committed import RETUNE, Integrity, Stop
+from pytest_compileiq.report.results import claim_text, results_of
+from pytest_compileiq.rules.staleness import Effect, Finding, judge, moved_code
+from pytest_compileiq.system.vcs import commits_touching
+from pytest_compileiq.timing.registry import find_device_or_none
+from pytest_compileiq.workers.pool import EvaluationFailed, Pool
+
+if TYPE_CHECKING:
+    from pytest_compileiq.rules.gate import Decision
+
+Body = Callable[[Acf], None]
+_PROVE = "prove it: pytest --tune --tune-budget=0 {nodeid}"
+_REPROVE = (
+    "if the change is meant, prove the committed controls anew: pytest --tune --tune-budget=0 {nodeid}; "
+    "or search anew: pytest --tune {nodeid}"
+)
+
+
+@dataclass
+class Replay:
+    """One benchmark's normal run. ``run`` never raises for what it finds: it reports."""
+
+    subject: Subject
+    settings: Settings
+    integrity: Integrity
+    body: Body
+    pool: Callable[[], Pool]
+    checks: list[Check] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def run(self) -> tuple[ItemReport, BaseException | None]:
+        """The report, and the exception of the user's own body when that is what failed."""
+        if self.settings.check == "off":
+            return self._baseline_only("UNCHECKED", "nothing was read: --acf-check=off")
+        try:
+            artifact = self.integrity.read()
+            if artifact.outcome in ("promoted", "retired"):  # they claim nothing, so nothing of them can be stale
+                return self._unproven(artifact)
+            return self._replay(artifact), None
+        except Stop as stop:
+            return self._stopped(stop)
+
+    def why_current(self) -> str | None:
+        """Why no new search is needed: the artifact is read, built and compared; None when it is stale or withdrawn."""
+        try:
+            artifact = self.integrity.read()
+            if artifact.outcome in ("promoted", "retired"):
+                return None
+            controls = self.integrity.controls(artifact)
+            self._judge_staleness(artifact, *self._rebuild(artifact, controls))
+        except Stop as stop:
+            return stop.message if stop.verdict == "NO DEVICE" else None
+        return f"{self.subject.name} still holds for {artifact.target}"
+
+    def _unproven(self, artifact: Artifact) -> tuple[ItemReport, BaseException | None]:
+        """Controls that may not be applied: withdrawn ones, and ones that wait for their proof."""
+        if artifact.outcome == "retired":
+            return self._baseline_only("RETIRED", f"withdrawn: {artifact.reason}")
+        report, cause = self._baseline_only("PROMOTED", artifact.reason or "")
+        return replace(report, remedy=report.remedy or _PROVE.format(nodeid=self.subject.nodeid)), cause
+
+    def _replay(self, artifact: Artifact) -> ItemReport:
+        controls = self.integrity.controls(artifact)
+        if controls is not None:
+            self._passed("integrity", f"sha256 {controls.sha256[:8]}")
+        baseline, tuned = self._rebuild(artifact, controls)
+        self._judge_staleness(artifact, baseline, tuned)
+        self._correct(controls, baseline, tuned)
+        self.notes += advice.of_the_body(self.subject)
+        if controls is None or tuned is None:
+            self._expect_the_body_to_have_run()
+            return self._report("BASELINE", artifact.reason or "nothing was found to beat the defaults", artifact)
+        self.integrity.recompute_claims(artifact, baseline, tuned)
+        self._passed("claim", f"{len(artifact.claims)} recomputed from the committed samples")
+        self._expect_the_body_to_have_run()  # only now: no device is needed to compare what is exact
+        return self._gate(artifact, controls)
+
+    # ── rebuild and compare ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _rebuild(self, artifact: Artifact, controls: ControlsFile | None) -> tuple[BuildResult, BuildResult | None]:
+        try:
+            baseline = self.subject.builds.get(None)
+        except BuildError as error:
+            raise Stop("FAILED", f"the baseline does not build: {error}", "mend the source or the flags") from error
+        try:
+            return baseline, self.subject.builds.get(controls) if controls else None
+        except BuildError as error:
+            raise Stop(
+                "STALE",
+                f"the compiler no longer takes the committed controls: {error}",
+                RETUNE.format(nodeid=self.subject.nodeid),
+            ) from error
+
+    def _judge_staleness(self, artifact: Artifact, baseline: BuildResult, tuned: BuildResult | None) -> None:
+        found = self.subject.found(baseline, tuned)
+        findings = judge(artifact, found, outcome=artifact.outcome)
+        stale = [finding for finding in findings if finding.effect is Effect.STALE]
+        self.notes += [finding.message for finding in findings if finding.effect is not Effect.STALE]
+        if stale:
+            remedy = (RETUNE if tuned is None else _REPROVE).format(nodeid=self.subject.nodeid)
+            raise Stop(
+                "STALE",
+                "; ".join(finding.message + self._since(artifact, finding) for finding in stale),
+                remedy,
+                moved=moved_code(artifact, found, outcome=artifact.outcome),
+            )
+        self._passed("staleness", "same inputs, same machine code" if not findings else "same machine code")
+
+    def _since(self, artifact: Artifact, finding: Finding) -> str:
+        files = finding.files or ((self.subject.nodeid.partition("::")[0],) if finding.field == "benchmark" else ())
+        commits = commits_touching(self.subject.rootdir, files, artifact.provenance.commit) if files else []
+        return f" (since then: {'; '.join(commits)})" if commits else ""
+
+    # ── correct before fast ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _correct(self, controls: ControlsFile | None, baseline: BuildResult, tuned: BuildResult | None) -> None:
+        subject = self.subject
+        if subject.resolved.native is not None and subject.needs_device:
+            self._not_run(subject.resolved.native)
+            return
+        used: set[str] = set()
+        compared: dict[str, str] = {}
+        for workload in subject.spec.workloads:
+            try:
+                checked = check_body(subject, self.body, {"baseline": None, "tuned": controls}, workload)
+            except ArmFailure as failure:
+                arm = "with the committed controls" if controls else "with the baseline"
+                raise Stop(
+                    "WRONG",
+                    f"the test fails {arm} on workload {workload.name!r}: {failure.reason}",
+                    "the traceback above is the test's own",
+                    cause=failure.__cause__,
+                ) from failure
+            if checked.not_run is not None:
+                self._not_run(checked.not_run)
+                return
+            used |= checked.touched.used
+            compared |= checked.compared
+        self._passed("correctness", "; ".join(f"{name} compared {how}" for name, how in compared.items()))
+        if tuned is not None:
+            self._blast_radius(baseline, tuned, used)
+
+    def _not_run(self, reason: str) -> None:
+        self.checks.append(Check("correctness", "not run", reason))
+
+    def _expect_the_body_to_have_run(self) -> None:
+        missed = next((check.detail for check in self.checks if check.status == "not run"), None)
+        if missed is not None and self.settings.no_device != "replay":
+            raise Stop("NO DEVICE", missed, "run on a machine that can run the kernel")
+
+    def _blast_radius(self, baseline: BuildResult, tuned: BuildResult, used: set[str]) -> None:
+        if beyond := changed_beyond(baseline, tuned, used):
+            raise Stop(
+                "FAILED",
+                f"the controls also change {', '.join(beyond)}, which the test does not take from load()",
+                "call it in the test too, or move it to a file of its own",
+            )
+
+    # ── claims and the gate ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _gate(self, artifact: Artifact, controls: ControlsFile) -> ItemReport:
+        claims = [claim for claim in artifact.claims if claim.kind != "exact"]
+        report = self._report("REPLAYED", "same machine code, still correct", artifact)
+        if not claims:
+            return replace(report, verdict="PROVEN", message="exact metrics compared exactly")
+        here = [claim for claim in claims if claim.device == self._device_name(claim.objective)]
+        if reason := self._why_not_measured(here, claims):
+            self.checks.append(Check("speed", "not run", reason))
+            return replace(report, checks=tuple(self.checks))
+        from pytest_compileiq.proof.calibration import warning  # heavy: numpy
+
+        self.notes += advice.of_the_call(self.pool(), self.subject, controls)
+        decisions = [self._gate_claim(claim, controls) for claim in here]
+        results = results_of(artifact.claims, measured=list(map(_as_measured, here, decisions)))
+        said = [warning(self.subject.rootdir, here[0].device), *sorted(set(map(self._other_driver, here)))]
+        self.notes += filter(None, said)
+        lead = results[0].workload, results[0].objective
+        reasons = {(claim.workload, claim.objective): one.reason for claim, one in zip(here, decisions, strict=True)}
+        report = self._report("PROVEN", reasons.get(lead, "exact metrics compared exactly"), artifact)
+        return report.with_results(results)
+
+    def _other_driver(self, claim: Claim) -> str:
+        device = find_device_or_none(self.subject.device_kind(claim.objective))
+        if device is None or device.driver == claim.driver:
+            return ""
+        before, now = claim.driver or "unknown", device.driver or "unknown"
+        return f"proven under driver {before}, measured now under {now}; --tune-budget=0 claims it for this one"
+
+    def _why_not_measured(self, here: list[Claim], claims: list[Claim]) -> str | None:
+        if self.settings.check == "replay":
+            return "--acf-check=replay"
+        native = self.subject.resolved.native if self.subject.needs_device else None
+        if native is not None or here:
+            return native
+        others = ", ".join(sorted({claim.device for claim in claims}))
+        if self.settings.check == "measure":
+            raise Stop(
+                "INCONCLUSIVE",
+                f"nothing is claimed for {self._device_name(claims[0].objective)}, only for {others}",
+                f"claim it: pytest --tune --tune-budget=0 {self.subject.nodeid}",
+            )
+        return f"proven on {others}; this is {self._device_name(claims[0].objective)}"
+
+    def _device_name(self, metric: str) -> str | None:
+        device = find_device_or_none(self.subject.device_kind(metric))
+        return device.name if device else None
+
+    def _gate_claim(self, claim: Claim, controls: ControlsFile) -> Decision:
+        from pytest_compileiq.proof.prove import prove_again  # heavy: numpy
+        from pytest_compileiq.rules.gate import Verdict
+
+        nodeid = self.subject.nodeid
+        try:
+            decision = prove_again(
+                self.pool(), self.subject, controls, claim, seed=claim.test.seed + 1 if claim.test else 1
+            )
+        except NoWorker as fault:
+            raise Stop("NO WORKER", fault.message, fault.remedy) from fault
+        except EvaluationFailed as failure:
+            lost = failure.arm == "baseline" or failure.kind == "disturbed"
+            verdict = "INCONCLUSIVE" if lost else "REFUTED"
+            raise Stop(
+                verdict,
+                f"the {failure.arm or 'measured'} arm failed while it was measured ({failure.kind}): {failure.reason}",
+                RETUNE.format(nodeid=nodeid),
+            ) from failure
+        if decision.verdict is not Verdict.PROVEN:
+            remedy = (
+                f"measure again on a quiet machine, or tune anew: pytest --tune {nodeid}"
+                if decision.verdict is Verdict.INCONCLUSIVE
+                else f"tune anew: pytest --tune {nodeid}"
+            )
+            raise Stop(
+                decision.verdict.value,
+                f"workload {claim.workload!r}, claimed {claim_text(claim)}: {decision.reason}"
+                + (f"; {decision.note}" if decision.note else ""),
+                remedy,
+            )
+        self._passed("speed", f"{claim.workload}: {decision.reason}")
+        if decision.note:
+            self.notes.append(f"{claim.workload}: {decision.note}")
+        return decision
+
+    # ── reports ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _passed(self, name: str, detail: str) -> None:
+        self.checks.append(Check(name, "passed", detail))
+
+    def _report(self, verdict: str, message: str, artifact: Artifact | None) -> ItemReport:
+        subject = self.subject
+        report = ItemReport.of(subject.nodeid, subject.name, subject.resolved.target, verdict, message, artifact)
+        return replace(report, checks=tuple(self.checks), notes=tuple(self.notes))
+
+    def _stopped(self, stop: Stop) -> tuple[ItemReport, BaseException | None]:
+        told = replace(self._report(stop.verdict, stop.message, None), remedy=stop.remedy, moved=stop.moved)
+        if not self._is_lenient(stop.verdict):
+            return replace(told, failed=True), stop.cause
+        body_had_its_turn = any(check.name == "correctness" for check in self.checks)
+        if body_had_its_turn or self.subject.resolved.native is not None:
+            return told, None
+        report, cause = self._baseline_only(stop.verdict, stop.message)
+        return replace(report, remedy=report.remedy or stop.remedy, moved=stop.moved), cause
+
+    def _is_lenient(self, verdict: str) -> bool:
+        settings = self.settings
+        asked = {"STALE": settings.stale, "MISSING": settings.missing, "INCONCLUSIVE": settings.inconclusive}
+        return asked.get(verdict) == "warn" or (verdict == "NO DEVICE" and settings.no_device != "fail")
+
+    def _baseline_only(self, verdict: str, message: str) -> tuple[ItemReport, BaseException | None]:
+        """The body with no controls, so that the test still tests something."""
+        try:
+            self._correct(None, self.subject.builds.get(None), None)
+        except BuildError as error:
+            return replace(self._report("FAILED", f"the baseline does not build: {error}", None), failed=True), None
+        except Stop as stop:
+            return replace(self._report(stop.verdict, stop.message, None), failed=True), stop.cause
+        return self._report(verdict, message, None), None
+
+
+def _as_measured(claim: Claim, decision: Decision) -> Claim:
+    """The claim with the numbers of this run."""
+    numbers = {name: getattr(decision, name) for name in ("speedup", "speedup_low", "speedup_high")}
+    return claim.model_copy(update=numbers)

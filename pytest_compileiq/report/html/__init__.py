@@ -1,0 +1,1 @@
+"""The page for a person, one file without network."""

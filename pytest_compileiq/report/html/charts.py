@@ -1,0 +1,293 @@
+"""Charts as inline SVG: numbers in, markup out. Each says in words what it shows, for those who do not see it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pytest_compileiq.model import Arm
+from pytest_compileiq.report.html.markup import Html, join, tag
+from pytest_compileiq.report.html.scale import (
+    DRAWABLE,
+    Scale,
+    Unit,
+    drawable,
+    limits_by_fences,
+    limits_within,
+    padded,
+    unit_for,
+)
+from pytest_compileiq.rules.slots import quantile
+
+ARMS: tuple[Arm, ...] = ("baseline", "tuned")
+MAX_POINTS = 300  # a chart; beyond it every n-th slot is drawn, and the note says so
+WIDTH = 400
+_LEFT, _RIGHT = 52.0, 10.0
+_GOLDEN = 0.6180339887
+Block = list[tuple[int, "Slot"]]  # one process: each slot with its place in the run
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One slot of the measurement: the median of its samples, or the tail that is claimed, in the metric's unit."""
+
+    process: int
+    arm: Arm
+    value: float
+    dropped: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """The drawing, and what it leaves out in words (empty when it shows everything)."""
+
+    svg: Html
+    note: str = ""
+
+
+def distribution(slots: Sequence[Slot], objective: str, ident: str) -> Chart | None:
+    """Both arms' slots as a strip each, with p5, p25, p50, p75 and p95; None when there is nothing to draw."""
+    kept = _kept(slots)
+    if not _drawable(kept):
+        return None
+    scale = Scale(*limits_within(list(kept.values()), tail=0.01), 12, WIDTH - 12)
+    unit = _unit(kept, objective)
+    drawn = _thinned(slots)
+    rows = [
+        _strip(arm, sorted(kept[arm]), _kept(drawn)[arm], scale, unit, top=6 + 62 * row) for row, arm in enumerate(ARMS)
+    ]
+    described = "; ".join(_in_words(arm, sorted(kept[arm]), unit) for arm in ARMS)
+    axis = _x_axis(scale, unit, objective, y=134)
+    svg = _svg(ident, 170, "Distribution of the slots", f"{described}.", *rows, axis)
+    return Chart(svg, _left_out(slots, drawn, sum(scale.beyond(values) for values in kept.values())))
+
+
+def run_order(slots: Sequence[Slot], objective: str, ident: str) -> Chart | None:
+    """Every slot in the order it was measured, in per cent of its arm's median, with each process's median.
+
+    Each arm has a panel, so that drift shows as a slope however far apart the arms are; both have one scale, so that
+    their spreads compare.
+    """
+    kept = _kept(slots)
+    if not _drawable(kept):
+        return None
+    middles = {arm: quantile(sorted(kept[arm]), 0.5) for arm in ARMS}
+    limits = limits_by_fences([[_percent(value, middles[arm]) for value in kept[arm]] for arm in ARMS])
+    drawn = _thinned(slots)
+    unit = _unit(kept, objective)
+    places = Scale(0, max(len(drawn) - 1, 1), _LEFT + 6, WIDTH - _RIGHT - 6)
+    blocks = [list(block) for _, block in itertools.groupby(enumerate(drawn), key=lambda pair: pair[1].process)]
+    panels, beyond = [], 0
+    for row, arm in enumerate(ARMS):
+        scale = Scale(*limits, 88 + 94 * row, 22 + 94 * row)
+        beyond += scale.beyond([_percent(value, middles[arm]) for value in kept[arm]])
+        panels.append(_panel(arm, blocks, places, scale, middles[arm], unit))
+    svg = _svg(
+        ident, 206, "Slots in the order they were measured", _drift_in_words(slots, unit), *panels,
+        _label(WIDTH / 2, 200, f"{len(blocks)} processes, in the order they ran", "middle"),
+    )  # fmt: skip
+    return Chart(svg, _left_out(slots, drawn, beyond))
+
+
+def interval(low: float, estimate: float, high: float, domain: tuple[float, float]) -> Html:
+    """A speed-up and its interval on a logarithmic axis, beside the same numbers as text: hidden from screen readers.
+
+    Args:
+        domain: the lowest and highest ratio shown, around 1, which has a line of its own.
+    """
+    scale = Scale(math.log(domain[0]), math.log(domain[1]), 6, 154)
+    left, middle, right = (_short(scale(math.log(max(value, domain[0])))) for value in (low, estimate, high))
+    one = _short(scale(0.0))
+    return tag(
+        "svg", tag("path", class_="one", d=f"M{one} 1V21"),
+        tag("path", class_="whisker tuned", d=f"M{left} 11H{right}"),
+        tag("path", class_="estimate tuned", d=f"M{middle} 3V19"),
+        class_="interval", viewBox="0 0 160 22", aria_hidden="true", focusable="false",
+    )  # fmt: skip
+
+
+def interval_domain(ratios: Sequence[float]) -> tuple[float, float]:
+    """One axis for all intervals of a page; a ratio below 1/20 or above 20 stays at the edge."""
+    usable = [min(max(one, 0.05), 20.0) for one in ratios]
+    return min([0.98, *usable]) / 1.02, max([1.05, *usable]) * 1.02
+
+
+def front(points: Sequence[tuple[float, float, bool]], names: tuple[str, str], ident: str) -> Chart | None:
+    """Pareto points as (x, y, is committed), gains in two metrics; None when there is nothing to draw."""
+    xs, ys = [x for x, _, _ in points], [y for _, y, _ in points]
+    if not drawable(xs) or not drawable(ys):
+        return None
+    times = Unit(1.0, "x")
+    across = Scale(*padded(min(xs), max(xs)), _LEFT + 8, WIDTH - _RIGHT - 8)
+    up = Scale(*padded(min(ys), max(ys)), 150, 22)
+    series = [
+        tag("path", class_=f"dots big {arm}", d=_dots((across(x), up(y)) for x, y, chosen in points if chosen is own))
+        for arm, own in (("baseline", False), ("tuned", True))
+    ]
+    listed = "; ".join(
+        f"{times.text(x)}, {times.text(y)}{' (committed)' if chosen else ''}" for x, y, chosen in points[:20]
+    )
+    svg = _svg(
+        ident, 192, f"Pareto front: {names[1]} against {names[0]}", f"{len(points)} points: {listed}.",
+        _y_axis(up, times), _x_axis(across, times, names[0], y=156), join(series),
+        _label(_LEFT, 12, _named(names[1], times), "start"),
+    )  # fmt: skip
+    return Chart(svg)
+
+
+def convergence(improvements: Sequence[tuple[int, float]], evaluations: int, ident: str) -> Chart | None:
+    """The best gain found so far after each evaluation, as a step line; None when there is nothing to draw."""
+    gains = [1.0, *(gain for _, gain in improvements)]
+    if not improvements or not drawable(gains):
+        return None
+    times = Unit(1.0, "x")
+    across = Scale(0, max(evaluations, improvements[-1][0], 1), _LEFT, WIDTH - _RIGHT - 8)
+    up = Scale(*padded(min(gains), max(gains)), 150, 22)
+    steps = "".join(f"H{_short(across(number))}V{_short(up(gain))}" for number, gain in improvements)
+    line = f"M{_short(across(0))} {_short(up(1.0))}{steps}H{_short(across(evaluations))}"
+    listed = "; ".join(f"{times.text(gain)} after {number}" for number, gain in improvements[-20:])
+    svg = _svg(
+        ident, 192, "Convergence of the search", f"Best gain over the baseline so far: {listed} evaluations.",
+        _y_axis(up, times), _x_axis(across, Unit(1.0, ""), "evaluations", y=156),
+        tag("path", class_="median tuned", d=line),
+        _label(_LEFT, 12, "best gain over the baseline so far", "start"),
+    )  # fmt: skip
+    return Chart(svg)
+
+
+# ── parts ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _svg(ident: str, height: int, title: str, description: str, *parts: str) -> Html:
+    return tag(
+        "svg", tag("title", title, id=f"{ident}-t"), tag("desc", description, id=f"{ident}-d"), *parts,
+        class_="chart", viewBox=f"0 0 {WIDTH} {height}", role="img", aria_labelledby=f"{ident}-t",
+        aria_describedby=f"{ident}-d",
+    )  # fmt: skip
+
+
+def _strip(
+    arm: Arm, ordered: Sequence[float], values: Sequence[float], scale: Scale, unit: Unit, *, top: float
+) -> Html:
+    p5, p25, p50, p75, p95 = (_short(scale(quantile(ordered, share))) for share in (0.05, 0.25, 0.5, 0.75, 0.95))
+    y = top + 34
+    # Jitter by multiples of the golden ratio: spread evenly, and the same on every run.
+    dots = _dots((scale(value), y + 13 * ((index * _GOLDEN) % 1) + 2) for index, value in enumerate(values))
+    box = f"M{p5} {y - 8}H{p25}M{p75} {y - 8}H{p95}M{p25} {y - 14}H{p75}V{y - 2}H{p25}Z"
+    return join([
+        tag("path", class_=f"dots small {arm}", d=dots),
+        tag("path", class_=f"box {arm}", d=box),
+        tag("path", class_=f"median {arm}", d=f"M{p50} {y - 16}V{y}"),
+        _label(12, top + 12, f"{arm}, median {unit.text(quantile(ordered, 0.5))}", "start"),
+    ])  # fmt: skip
+
+
+def _panel(arm: Arm, blocks: Sequence[Block], places: Scale, scale: Scale, middle: float, unit: Unit) -> Html:
+    """One arm's slots in run order; every second process is shaded."""
+    bands, medians, dots, lost = "", "", [], []
+    for number, block in enumerate(blocks):
+        left, right = _short(places(block[0][0] - 0.5)), _short(places(block[-1][0] + 0.5))
+        if number % 2:
+            bands += f"M{left} {_short(scale.end)}H{right}V{_short(scale.start)}H{left}Z"
+        mine = [(places(index), scale(_percent(slot.value, middle)), slot) for index, slot in block if slot.arm == arm]
+        dots += [(x, y) for x, y, slot in mine if not slot.dropped]
+        lost += [(x, y) for x, y, slot in mine if slot.dropped]
+        if ordered := sorted(slot.value for _, _, slot in mine if not slot.dropped):
+            medians += f"M{left} {_short(scale(_percent(quantile(ordered, 0.5), middle)))}H{right}"
+    return join([
+        tag("path", class_="band", d=bands), _y_axis(scale, Unit(1.0, "%")),
+        tag("path", class_=f"dots {arm}", d=_dots(dots)), tag("path", class_="lost", d=_dots(lost)),
+        tag("path", class_=f"median {arm}", d=medians),
+        _label(_LEFT, scale.end - 6, f"{arm}, against its median of {unit.text(middle)}", "start"),
+    ])  # fmt: skip
+
+
+def _x_axis(scale: Scale, unit: Unit, name: str, *, y: float) -> Html:
+    ticks = scale.ticks(5, unit)
+    marks = tag("path", class_="axis", d=f"M{scale.start} {y}H{scale.end}" + "".join(
+        f"M{_short(scale(at))} {y}v4" for at, _ in ticks))  # fmt: skip
+    texts = [_label(scale(at), y + 15, text, "middle") for at, text in ticks]
+    return join([marks, *texts, _label(WIDTH / 2, y + 29, _named(name, unit), "middle")])
+
+
+def _y_axis(scale: Scale, unit: Unit) -> Html:
+    ticks = scale.ticks(3, unit)
+    lines = tag("path", class_="grid", d="".join(f"M{_LEFT} {_short(scale(at))}H{WIDTH - _RIGHT}" for at, _ in ticks))
+    texts = [_label(_LEFT - 5, scale(at) + 4, f"{text} {unit.name}".rstrip(), "end") for at, text in ticks]
+    return join([lines, *texts])
+
+
+def _label(x: float, y: float, text: str, anchor: str) -> Html:
+    return tag("text", text, x=_short(x), y=_short(y), text_anchor=anchor)
+
+
+def _dots(points: Iterable[tuple[float, float]]) -> str:
+    """Points as subpaths of no length, which line caps make visible: the smallest markup there is for them."""
+    return "".join(f"M{_short(x)} {_short(y)}h0" for x, y in points)
+
+
+def _short(number: float) -> str:
+    return f"{number:.1f}".removesuffix(".0")
+
+
+# ── words ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _in_words(arm: Arm, ordered: Sequence[float], unit: Unit) -> str:
+    p5, p50, p95 = (unit.text(quantile(ordered, share)) for share in (0.05, 0.5, 0.95))
+    return f"{arm}: median {p50}, 5 % to 95 % from {p5} to {p95}, {len(ordered)} slots"
+
+
+def _drift_in_words(slots: Sequence[Slot], unit: Unit) -> str:
+    """Each arm's median in the first and in the last process."""
+    ends = []
+    for arm in ARMS:
+        first, last = (
+            sorted(slot.value for slot in slots if slot.process == process and _is(slot, arm))
+            for process in (slots[0].process, slots[-1].process)
+        )
+        if first and last:
+            middles = unit.text(quantile(first, 0.5)), unit.text(quantile(last, 0.5))
+            ends.append(f"{arm}: median {middles[0]} in the first process, {middles[1]} in the last")
+    return f"{'; '.join(ends)}."
+
+
+def _left_out(slots: Sequence[Slot], drawn: Sequence[Slot], beyond: int) -> str:
+    dropped = sum(slot.dropped for slot in slots)
+    parts = [
+        f"{beyond} beyond the axis, drawn at its edge" if beyond else "",
+        f"{dropped} dropped" if dropped else "",
+        f"{len(drawn)} of {len(slots)} slots drawn" if len(drawn) < len(slots) else "",
+    ]
+    return "; ".join(part for part in parts if part)
+
+
+def _named(name: str, unit: Unit) -> str:
+    return f"{name}, {unit.name}" if unit.name else name
+
+
+def _unit(kept: dict[Arm, list[float]], objective: str) -> Unit:
+    return unit_for(objective, quantile(sorted(kept["tuned"]), 0.5))
+
+
+def _kept(slots: Sequence[Slot]) -> dict[Arm, list[float]]:
+    return {arm: [slot.value for slot in slots if _is(slot, arm)] for arm in ARMS}
+
+
+def _drawable(kept: dict[Arm, list[float]]) -> bool:
+    return all(drawable(values) and min(values) > 1 / DRAWABLE for values in kept.values())
+
+
+def _percent(value: float, middle: float) -> float:
+    return 100 * (value - middle) / middle
+
+
+def _is(slot: Slot, arm: Arm) -> bool:
+    return slot.arm == arm and not slot.dropped
+
+
+def _thinned(slots: Sequence[Slot]) -> Sequence[Slot]:
+    stride = math.ceil(len(slots) / MAX_POINTS)
+    return slots[:: stride | 1]  # odd: an even one could pick the same arm of every quad

@@ -1,0 +1,1 @@
+"""What a change to ``acf/`` means: git range to snapshots to changes."""

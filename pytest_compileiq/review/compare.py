@@ -1,0 +1,85 @@
+"""What a change to ``acf/`` means: git range → both sides → pairs → changes. Recorded values; nothing is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from pytest_compileiq.review.read import files_of, folder_of, read_sides
+from pytest_compileiq.review.snapshots import History
+from pytest_compileiq.rules.diff import Change, Kind, Side, compare
+from pytest_compileiq.rules.renames import pair_renamed
+from pytest_compileiq.store.store import Store
+from pytest_compileiq.system.parallel import spread
+
+_LEAST_FOLDERS = 100  # a process of its own pays from here on
+_ORDER = list(Kind)
+
+
+@dataclass(frozen=True)
+class Review:
+    """What became of the artifacts that differ.
+
+    Attributes:
+        base, head: what was compared, as a person would say it.
+        changes: sorted by kind, then name and target.
+        strays: files that came or changed and belong to no artifact, as paths below ``acf/``.
+    """
+
+    base: str
+    head: str
+    changes: tuple[Change, ...]
+    strays: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Study:
+    """What became of some of the folders; what stands on one side only may have come from another folder."""
+
+    changes: Sequence[Change]
+    removed: Sequence[Side]
+    added: Sequence[Side]
+    strays: Sequence[str]
+
+
+def review(store: Store, span: str | None) -> Review:
+    """Compare ``acf/`` at both ends of ``span``: ``BASE..HEAD``, or ``BASE`` and the work tree.
+
+    Raises:
+        UserError: ``span`` names no commit that is here.
+        EnvironmentFault: there is no git repository.
+    """
+    history = History(store)
+    base, head = history.sides(span)
+    different = {path for path in base.files.keys() | head.files.keys() if base.files.get(path) != head.files.get(path)}
+
+    def study(folders: Sequence[str]) -> _Study:
+        mine = frozenset(folders)
+        old = read_sides(history, base, mine, thorough=False)
+        new = read_sides(history, head, mine, thorough=True)
+        stayed = [(side, compare(old[place], side)) for place, side in new.items() if place in old]
+        return _Study(
+            changes=[one for side, one in stayed if one.kind is not Kind.UNCHANGED or different & files_of(side)],
+            removed=[side for place, side in old.items() if place not in new],
+            added=[side for place, side in new.items() if place not in old],
+            strays=_strays([path for path in different & head.files.keys() if folder_of(path) in mine], new.values()),
+        )
+
+    studies = spread(study, sorted({folder_of(path) for path in different}), least=_LEAST_FOLDERS)
+    removed, added = [side for one in studies for side in one.removed], [side for one in studies for side in one.added]
+    changes = [change for one in studies for change in one.changes]
+    changes += [compare(*pair) for pair in pair_renamed(removed, added)]
+    return Review(
+        base.label,
+        head.label,
+        tuple(sorted(changes, key=lambda one: (_ORDER.index(one.kind), one.name, one.target))),
+        tuple(sorted(path for one in studies for path in one.strays)),
+    )
+
+
+def _strays(paths: Sequence[str], sides: Collection[Side]) -> list[str]:
+    known = {path for side in sides for path in files_of(side)}
+    known |= {f"{side.name}/{side.target}.toml" for side in sides}
+    # What an unreadable artifact names is not known.
+    unknown = tuple(f"{side.name}/{side.target}-" for side in sides if side.artifact is None)
+    return [path for path in paths if path not in known and not path.startswith(unknown)]

@@ -1,0 +1,159 @@
+"""The artifacts at one end of a comparison, strictly read, their files held against what they record. Untrusted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
+
+from pytest_compileiq.artifact import MAX_CONTROLS_BYTES, Artifact, Controls
+from pytest_compileiq.errors import StoreError
+from pytest_compileiq.model import sha256_hex
+from pytest_compileiq.review.snapshots import Entry, History, Snapshot, Wanted
+from pytest_compileiq.rules.diff import Side
+from pytest_compileiq.rules.fingerprint import covered_files, holds
+from pytest_compileiq.store.metadata import (
+    MAX_METADATA_BYTES,
+    MAX_SAMPLES_BYTES,
+    NAME,
+    parse,
+    referenced,
+)
+
+_MOST_TRACED = 500  # files of one artifact
+Place = tuple[str, str]  # name and target
+Found = tuple[str, int] | StoreError  # a file's digest and size, or why it cannot be read
+
+
+def read_sides(history: History, snapshot: Snapshot, folders: Set[str], *, thorough: bool) -> dict[Place, Side]:
+    """Every artifact that lies in ``folders``; its controls are held against the digest recorded.
+
+    Args:
+        thorough: hold its samples and the controls of its front against what is recorded too.
+    """
+    wanted = [
+        Wanted(path, entry, MAX_METADATA_BYTES)
+        for path, entry in snapshot.files.items()
+        if folder_of(path) in folders and _place(path)
+    ]
+    sides = [
+        side for path, data in history.contents(wanted) for side in _parsed(history.folder, path, data, snapshot.label)
+    ]
+    paths = {path for side in sides for path in (files_of(side) if thorough else _controls_of(side))}
+    found = _look_at(history, snapshot.files, paths)
+    checked = [_checked(history.folder, side, found, thorough) for side in sides]
+    return {(side.name, side.target): side for side in (_traced(history, snapshot, checked) if thorough else checked)}
+
+
+def folder_of(path: str) -> str:
+    """The artifact's name in a path below ``acf/``."""
+    return path.partition("/")[0]
+
+
+def files_of(side: Side) -> set[str]:
+    """Paths below ``acf/`` of the files that an artifact names."""
+    return {f"{side.name}/{file}" for file in referenced(side.artifact)} if side.artifact else set()
+
+
+def _controls_of(side: Side) -> set[str]:
+    controls = side.artifact.controls if side.artifact else None
+    return {f"{side.name}/{controls.file}"} if controls else set()
+
+
+def _place(path: str) -> Place | None:
+    """The artifact whose metadata lies at ``path``, where it is one."""
+    name, _, file = path.partition("/")
+    target = file.removesuffix(".toml")
+    return (name, target) if target != file and NAME.fullmatch(name) and NAME.fullmatch(target) else None
+
+
+def _parsed(root: str, path: str, data: bytes | StoreError, label: str) -> Iterator[Side]:
+    place = _place(path)
+    if place is None:
+        return
+    try:
+        if isinstance(data, StoreError):
+            raise data
+        yield Side(*place, parse(data, f"{root}/{path}", f"it stands so in {label}"))
+    except StoreError as error:
+        yield Side(*place, None, str(error))
+
+
+def _look_at(history: History, files: Mapping[str, Entry], paths: set[str]) -> dict[str, Found]:
+    """What each file really is; missing ones are left out."""
+    wanted = [Wanted(path, files[path], _limit(path)) for path in sorted(paths) if path in files]
+    return {
+        path: data if isinstance(data, StoreError) else (sha256_hex(data), len(data))
+        for path, data in history.contents(wanted)
+    }
+
+
+def _limit(path: str) -> int:
+    return MAX_SAMPLES_BYTES if path.endswith(".csv") else MAX_CONTROLS_BYTES
+
+
+def _checked(root: str, side: Side, found: Mapping[str, Found], thorough: bool) -> Side:
+    if side.artifact is None:
+        return side
+    problem = _controls_problem(root, side, side.artifact.controls, found) if side.artifact.controls else ""
+    warnings = tuple(_warnings(root, side, side.artifact, found)) if thorough else ()
+    return replace(side, problem=problem, warnings=warnings)
+
+
+def _traced(history: History, snapshot: Snapshot, sides: Sequence[Side]) -> Iterator[Side]:
+    """The sides with what is not here as it was tuned, where the recorded commit does not hold that."""
+    asked = {path for side in sides for path in _uncommitted(side)}
+    places = {path: history.places(snapshot, path, MAX_CONTROLS_BYTES) for path in asked}
+    wanted = {one.path: one for found in places.values() for one in found if one is not None}
+    read = {path: data for path, data in history.contents(wanted.values()) if isinstance(data, bytes)}
+    for side in sides:
+        yield replace(side, untraced=_untraced(side, places, read)) if side.artifact else side
+
+
+def _untraced(side: Side, places: Mapping[str, Sequence[Wanted | None]], read: Mapping[str, bytes]) -> tuple[str, ...]:
+    """Files inside the repository that hold something else than was tuned."""
+    files = [path for path in _uncommitted(side) if any(places[path])]
+    if side.artifact is None or not files:
+        return ()
+    sources, parts = side.artifact.fingerprint.sources, side.artifact.fingerprint.parts
+    # Recorded paths are relative to one directory: the nearest that holds any of them.
+    levels = zip(*(places[path] for path in files), strict=True)
+    here = [{path: read[one.path] for path, one in zip(files, level, strict=True) if one and one.path in read}
+            for level in levels]  # fmt: skip
+    held = next(filter(None, here), {})
+    return tuple(path for path in files if not holds(held.get(path), path, sources, parts))
+
+
+def _uncommitted(side: Side) -> list[str]:
+    """The files that the fingerprint covers, where some of them were tuned before they were committed."""
+    if side.artifact is None or not side.artifact.provenance.dirty:
+        return []
+    return covered_files(side.artifact.fingerprint.sources, side.artifact.fingerprint.parts)[:_MOST_TRACED]
+
+
+def _controls_problem(root: str, side: Side, controls: Controls, found: Mapping[str, Found]) -> str:
+    path = f"{side.name}/{controls.file}"
+    facts = found.get(path)
+    if facts is None:
+        return f"{root}/{path}, its controls, is missing"
+    if isinstance(facts, StoreError):
+        return str(facts)
+    if facts == (controls.sha256, controls.size_bytes):
+        return ""
+    recorded = f"recorded {controls.sha256[:8]}…, {controls.size_bytes} bytes"
+    return f"{root}/{path} is not the controls recorded: it has sha256 {facts[0][:8]}…, {facts[1]} bytes; {recorded}"
+
+
+def _warnings(root: str, side: Side, artifact: Artifact, found: Mapping[str, Found]) -> Iterator[str]:
+    if artifact.target != side.target:
+        yield f"{root}/{side.name}/{side.target}.toml says that its target is {artifact.target}"
+    for file in sorted({claim.samples for claim in artifact.claims if claim.samples}):
+        facts = found.get(f"{side.name}/{file}")
+        if facts is None:
+            yield f"{root}/{side.name}/{file}, the samples behind a claim, is missing: the claim cannot be recomputed"
+        elif isinstance(facts, StoreError):
+            yield f"the samples behind a claim cannot be read: {facts}"
+        elif file != f"{artifact.target}-{facts[0][:8]}.csv":
+            yield f"{root}/{side.name}/{file} is not the samples file recorded: its digest is {facts[0][:8]}"
+    for point in artifact.front:
+        if problem := _controls_problem(root, side, point.controls, found):
+            yield f"a point of the front cannot be promoted: {problem}"

@@ -1,0 +1,235 @@
+"""``acf/`` as it stood at a commit, from git objects alone, or as it stands in the work tree. Read-only, untrusted.
+
+Nothing is checked out, no filter or textconv of the repository runs, and a shallow clone that has both commits will do.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pytest_compileiq.errors import EnvironmentFault, StoreError, UserError
+from pytest_compileiq.store.store import Store
+from pytest_compileiq.system.vcs import open_repository
+
+WORK_TREE = "the work tree"
+_REGULAR = ("100644", "100755")
+_DEFAULTS = ("main", "master", "origin/main", "origin/master")
+_CHUNK = 1 << 16
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file: its git mode and its object; None where only the work tree holds it."""
+
+    mode: str
+    oid: str | None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """``acf/`` at one end. ``files`` maps paths below it, ``kernel/sm_90a-ptxas13.3.toml``, to what lies there.
+
+    ``commit`` is None for the work tree.
+    """
+
+    label: str
+    files: Mapping[str, Entry]
+    commit: str | None = None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One file to read: its path below ``acf/``, what lies there, and how many bytes are read at most."""
+
+    path: str
+    entry: Entry
+    limit: int
+
+
+class History:
+    """The repository around a store.
+
+    Attributes:
+        folder: the store, from the repository's root.
+
+    Raises:
+        EnvironmentFault: there is no git, or no repository, around the store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        repository = open_repository(store.root.parent)
+        if repository is None or repository.working_tree_dir is None:
+            raise EnvironmentFault(f"{store.root} is in no git repository that can be read; acf diff compares commits")
+        self._repository = repository  # its git lives as long as it does
+        self._git: Any = repository.git
+        root = store.root.parent.resolve() / store.root.name
+        self.folder = root.relative_to(Path(repository.working_tree_dir).resolve()).as_posix()
+
+    def sides(self, span: str | None) -> tuple[Snapshot, Snapshot]:
+        """Both ends of ``BASE..HEAD``, or of ``BASE`` and the work tree.
+
+        Without ``span`` the base is where this branch left main or master, or on these the commit before HEAD.
+
+        Raises:
+            UserError: ``span`` names no commit that is here.
+        """
+        base_text, dots, head_text = (span or "").partition("..")
+        if head_text.startswith("."):
+            raise UserError(f"{span}: expected BASE or BASE..HEAD; git merge-base finds where two branches parted")
+        if dots and not base_text:
+            raise UserError(f"{span}: expected BASE or BASE..HEAD, e.g. main..HEAD")
+        name, commit = (base_text, self._commit(base_text)) if base_text else self._default_base()
+        base = self._at(name, commit)
+        if dots:
+            head_text = head_text or "HEAD"
+            return base, self._at(head_text, self._commit(head_text))
+        return base, Snapshot(WORK_TREE, self._in_work_tree(commit, base.files))
+
+    def contents(self, wanted: Iterable[Wanted]) -> Iterator[tuple[str, bytes | StoreError]]:
+        """What each file holds, in another order; the reason where it cannot be read."""
+        stored: list[Wanted] = []
+        for one in wanted:
+            if one.entry.mode not in _REGULAR:
+                yield one.path, StoreError(f"{self._shown(one)} is a link or no regular file, and only files are read")
+            elif one.entry.oid is None:
+                yield one.path, self._of_work_tree(one)
+            else:
+                stored.append(one)
+        if stored:
+            yield from self._of_objects(stored)
+
+    def places(self, snapshot: Snapshot, path: str, limit: int) -> list[Wanted | None]:
+        """Where a file of the project lies at one end, for each directory that ``path`` may be relative to.
+
+        The store's parent stands first, the repository's root last. None: it would lie outside the repository.
+        """
+        return [self._place(snapshot, home, path, limit) for home in PurePosixPath(self.folder).parents]
+
+    def _place(self, snapshot: Snapshot, home: PurePosixPath, path: str, limit: int) -> Wanted | None:
+        place = posixpath.normpath(home / path)
+        if place.startswith(("/", "../")) or place == ".." or not place.isprintable():
+            return None
+        oid = f"{snapshot.commit}:{place}" if snapshot.commit else None
+        return Wanted(posixpath.relpath(place, self.folder), Entry("100644", oid), limit)
+
+    # ── commits ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _commit(self, text: str) -> str:
+        commit = self._ask("rev_parse", "--verify", "--quiet", "--end-of-options", f"{text}^{{commit}}")
+        if commit is None:
+            shallow = self._ask("rev_parse", "--is-shallow-repository") == "true"
+            why = "this clone is shallow: git fetch --depth=1 origin" if shallow else "fetch it: git fetch origin"
+            raise UserError(f"{text!r} is no commit that is here; {why} {text}")
+        return commit
+
+    def _default_base(self) -> tuple[str, str]:
+        head = self._commit("HEAD")
+        for name in _DEFAULTS:
+            tip = self._ask("rev_parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+            left = self._ask("merge_base", tip, head) if tip and tip != head else None
+            if left is not None and left != head:
+                return f"where this branch left {name}", left
+            if tip is not None:
+                break
+        before = self._ask("rev_parse", "--verify", "--quiet", "HEAD~^{commit}")
+        return ("HEAD~", before) if before else ("HEAD", head)
+
+    def _ask(self, command: str, *arguments: str) -> str | None:
+        """What git answers, or None where it refuses."""
+        with suppress(Exception):  # GitPython raises GitCommandError and more; all of it means that there is no answer
+            return str(getattr(self._git, command)(*arguments)) or None
+        return None
+
+    # ── files ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _at(self, name: str, commit: str) -> Snapshot:
+        listed = self._paths("ls_tree", "-r", "-z", "--full-tree", commit, "--", f"{self.folder}/")
+        files = {}
+        for line in listed:
+            facts, _, path = line.partition("\t")
+            mode, _, oid = facts.split(" ")
+            files[self._below(path)] = Entry(mode, oid)
+        return Snapshot(f"{name} ({commit[:10]})", files, commit)
+
+    def _in_work_tree(self, commit: str, base: Mapping[str, Entry]) -> Mapping[str, Entry]:
+        """The base's files, with what the work tree has otherwise; git's index knows which without reading them all."""
+        # Two lists: what git tracks and finds changed, and what it does not track.
+        changed = self._paths("diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", commit, "--", self.folder)
+        changed += self._paths("ls_files", "--others", "-z", "--", self.folder)
+        files = dict(base)
+        for path in map(self._below, changed):
+            place = self._store.root / path
+            if place.is_symlink():
+                files[path] = Entry("120000", None)
+            elif place.exists():
+                files[path] = Entry("100644", None)
+            else:
+                files.pop(path, None)
+        return files
+
+    def _paths(self, command: str, *arguments: str) -> list[str]:
+        # Pathspecs are literal, and relative to the repository's root, where GitPython runs git.
+        with self._git.custom_environment(GIT_LITERAL_PATHSPECS="1", GIT_OPTIONAL_LOCKS="0"):
+            try:
+                output: bytes = getattr(self._git, command)(
+                    *arguments, stdout_as_string=False, strip_newline_in_stdout=False
+                )
+            except Exception as error:
+                failed = f"git {command.replace('_', '-')} failed on {self.folder}"
+                raise EnvironmentFault(f"{failed}: {error!s:.300}") from error
+        return [os.fsdecode(line) for line in output.split(b"\0") if line]
+
+    def _below(self, path: str) -> str:
+        return path.removeprefix(f"{self.folder}/")
+
+    # ── contents ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _shown(self, wanted: Wanted) -> str:
+        return f"{self.folder}/{wanted.path}"
+
+    def _of_work_tree(self, wanted: Wanted) -> bytes | StoreError:
+        try:
+            return self._store.read_bytes(self._store.root / wanted.path, wanted.limit)
+        except StoreError as error:
+            return error
+        except OSError as error:  # a name that no file system takes
+            return StoreError(f"{self._shown(wanted):.200} cannot be read: {error.strerror}")
+
+    def _of_objects(self, wanted: list[Wanted]) -> Iterator[tuple[str, bytes | StoreError]]:
+        """One ``git cat-file`` for all, read as it comes: no more than one file is in memory."""
+        with tempfile.TemporaryFile() as asked:
+            asked.write("".join(f"{one.entry.oid}\n" for one in wanted).encode())
+            asked.seek(0)
+            process = self._git.cat_file("--batch", istream=asked, as_process=True)
+            try:
+                for one in wanted:
+                    yield one.path, self._next_object(process.stdout, one)
+            finally:
+                process.stdout.close()
+                with suppress(Exception):  # stopped half-way: git finds nobody listening
+                    process.wait()
+
+    def _next_object(self, stream: Any, wanted: Wanted) -> bytes | StoreError:
+        header = stream.readline().split()
+        if len(header) != 3 or header[1] != b"blob" or not header[2].isdigit():
+            return StoreError(f"{self._shown(wanted)} cannot be read from git's objects; git fsck says why")
+        size = int(header[2])
+        if size > wanted.limit:
+            _skip(stream, size + 1)
+            return StoreError(f"{self._shown(wanted)} has {size} bytes, and at most {wanted.limit} are read")
+        data: bytes = stream.read(size)
+        stream.read(1)
+        return data
+
+
+def _skip(stream: Any, size: int) -> None:
+    while size > 0 and (chunk := stream.read(min(size, _CHUNK))):
+        size -= len(chunk)

@@ -1,0 +1,1 @@
+"""The search loop: what is asked, built, scored, kept."""

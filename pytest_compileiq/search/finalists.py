@@ -1,0 +1,65 @@
+"""Which candidates of a search are worth a proof, and for several objectives which none of them beats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+
+from pytest_compileiq.model import ControlsFile
+from pytest_compileiq.report.progress import Progress, Tally
+from pytest_compileiq.search.scoring import Scored, Scorer
+from pytest_compileiq.workers.pool import EvaluationFailed
+
+PLAYOFF = 8
+FINALISTS = 3
+
+
+def choose_finalists(
+    scored: Collection[Scored], scorer: Scorer, tally: Tally, progress: Progress
+) -> list[ControlsFile]:
+    """The first objective's best that worsen no other beyond the margin, best first, at most three.
+
+    With timed objectives the best few are measured again before: the luckiest sample is not the best code.
+
+    Raises:
+        EvaluationFailed: the device is disturbed, so that none of them can be judged.
+    """
+    margin = math.log1p(scorer.subject.spec.thresholds.max_regression)
+    better = _better(scored, margin)
+    if not scorer.subject.timed_objectives:
+        return [one.controls for one in better[:1]]
+    if better:
+        progress.say(f"play-off of the best {len(better[:PLAYOFF])}")
+    settled = []
+    for one in better[:PLAYOFF]:
+        try:
+            settled.append(scorer.settled(one))
+        except EvaluationFailed as failure:
+            if failure.kind == "disturbed":  # no statement about this candidate, which may be the best
+                raise
+            tally.fail(failure.kind, failure.reason)
+    return [one.controls for one in _better(settled, margin)[:FINALISTS]]
+
+
+def pareto_front(scored: Collection[Scored]) -> list[Scored]:
+    """What neither the baseline nor another candidate dominates or equals, by the first objective.
+
+    Empty where there is only one objective.
+    """
+    if not scored or len(next(iter(scored)).scores) == 1:
+        return []
+    better = {one.scores: one for one in reversed(list(scored)) if min(one.scores) < 0}  # of equals, the first found
+    return _ranked(one for one in better.values() if not any(dominates(other, one.scores) for other in better))
+
+
+def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether ``one`` is nowhere worse (higher) than ``other`` and somewhere better."""
+    return all(a <= b for a, b in zip(one, other, strict=True)) and tuple(one) != tuple(other)
+
+
+def _better(scored: Iterable[Scored], margin: float) -> list[Scored]:
+    return _ranked(one for one in scored if min(one.scores) < 0 and max(one.scores) <= margin)
+
+
+def _ranked(scored: Iterable[Scored]) -> list[Scored]:
+    return sorted(scored, key=lambda one: one.scores)

@@ -1,0 +1,221 @@
+"""Every evaluation of a search under way, on disk before the next one is asked for: what a killed search goes on from.
+
+SQLite in ``.compileiq/`` of the project, in write-ahead mode, so that searches of several benchmarks share it. A search
+is identified by all that it depends on; another benchmark, space, engine, seed or compiler is another search.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_compileiq.errors import StoreError
+from pytest_compileiq.model import Candidate, FailureKind, sha256_hex
+from pytest_compileiq.system.files import locked
+
+DIRECTORY = ".compileiq"
+_BUSY_S = 30.0
+_TABLES = """
+CREATE TABLE IF NOT EXISTS search (
+    benchmark TEXT, target TEXT, identity TEXT, seeds TEXT, PRIMARY KEY (benchmark, target));
+CREATE TABLE IF NOT EXISTS batch (
+    benchmark TEXT, target TEXT, number INTEGER, wanted INTEGER, candidates TEXT, state BLOB,
+    PRIMARY KEY (benchmark, target, number));
+CREATE TABLE IF NOT EXISTS evaluation (
+    benchmark TEXT, target TEXT, number INTEGER, batch INTEGER, place INTEGER, scores TEXT, failure TEXT, reason TEXT,
+    duplicate INTEGER, digest TEXT, samples TEXT, seconds REAL, PRIMARY KEY (benchmark, target, number));
+"""
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """One finished evaluation.
+
+    Attributes:
+        scores: a log-ratio for each objective; empty when it failed.
+        reason: why it failed, in words.
+        digest: of the machine code, or "" where nothing was built.
+        samples: the raw samples behind the scores, as JSON-able rows.
+        seconds: since the search began, earlier runs included.
+    """
+
+    scores: tuple[float, ...]
+    failure: FailureKind | None
+    reason: str
+    duplicate: bool
+    digest: str
+    samples: Sequence[Any]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one ask gave and what became of it; ``done`` is shorter than ``candidates`` when the search was killed.
+
+    Attributes:
+        wanted: how many were asked for.
+        state: the engine's checkpoint from before the ask, or None where the engine is replayed.
+    """
+
+    wanted: int
+    candidates: tuple[Candidate, ...]
+    done: tuple[Evaluated, ...]
+    state: bytes | None
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What a search begins with.
+
+    Attributes:
+        seeds: the candidates to try first: those of the run that began the search.
+        batches: what that run and those after it left; empty for a search that begins now.
+        changed: what an earlier search depended on and is another thing now, so that it cannot go on; None otherwise.
+    """
+
+    seeds: tuple[Candidate, ...]
+    batches: tuple[Batch, ...] = ()
+    changed: str | None = None
+
+
+class Journal:
+    """The journal of one search; made by ``open_journal``."""
+
+    def __init__(self, connection: sqlite3.Connection, key: tuple[str, str]) -> None:
+        self._connection = connection
+        self._key = key
+        self._batch = -1
+        self._number = 0
+
+    def begin(self, identity: Mapping[str, str], seeds: Sequence[Candidate]) -> Earlier:
+        """Go on with the search of ``identity``, or begin it anew with ``seeds``."""
+        row = self._connection.execute(
+            "SELECT identity, seeds FROM search WHERE benchmark = ? AND target = ?", self._key
+        ).fetchone()
+        before = json.loads(row[0]) if row else {}
+        if row and before == dict(identity):
+            return Earlier(tuple(map(_unpacked, json.loads(row[1]))), tuple(self._batches()))
+        self.clear()
+        packed = json.dumps([_packed(seed) for seed in seeds])
+        with self._connection:
+            values = (*self._key, json.dumps(dict(identity)), packed)
+            self._connection.execute("INSERT INTO search VALUES (?, ?, ?, ?)", values)
+        changed = sorted(name for name in {*identity, *before} if before.get(name) != identity.get(name))
+        return Earlier(tuple(seeds), changed=", ".join(changed) if row else None)
+
+    def asked(self, wanted: int, candidates: Sequence[Candidate], state: bytes | None) -> int:
+        """Record a batch before it is evaluated; returns its number."""
+        self._batch += 1
+        packed = json.dumps([_packed(candidate) for candidate in candidates])
+        with self._connection:
+            self._connection.execute(
+                "INSERT INTO batch VALUES (?, ?, ?, ?, ?, ?)", (*self._key, self._batch, wanted, packed, state)
+            )
+        return self._batch
+
+    def finished(self, batch: int, place: int, one: Evaluated) -> None:
+        """Record one evaluation, of the candidate at ``place`` of a batch."""
+        with self._connection:
+            self._connection.execute(
+                "INSERT INTO evaluation VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    *self._key, self._number, batch, place, json.dumps(one.scores), one.failure, one.reason,
+                    int(one.duplicate), one.digest, json.dumps(one.samples), one.seconds,
+                ),
+            )  # fmt: skip
+        self._number += 1
+
+    def taken_up(self, batch: Batch) -> int:
+        """Count a batch of the earlier run as this run's, so that what follows is recorded behind it; its number."""
+        self._batch += 1
+        self._number += len(batch.done)
+        return self._batch
+
+    def clear(self) -> None:
+        """Forget the search: it ended, or cannot go on."""
+        with self._connection:
+            for table in ("search", "batch", "evaluation"):
+                self._connection.execute(f"DELETE FROM {table} WHERE benchmark = ? AND target = ?", self._key)
+        self._batch, self._number = -1, 0
+
+    def _batches(self) -> list[Batch]:
+        done: dict[int, list[Evaluated]] = {}
+        rows = self._connection.execute(
+            "SELECT batch, scores, failure, reason, duplicate, digest, samples, seconds FROM evaluation "
+            "WHERE benchmark = ? AND target = ? ORDER BY number", self._key,
+        )  # fmt: skip
+        for batch, scores, failure, reason, duplicate, digest, samples, seconds in rows:
+            one = Evaluated(
+                tuple(json.loads(scores)), failure, reason, bool(duplicate), digest, json.loads(samples), seconds
+            )
+            done.setdefault(batch, []).append(one)
+        rows = self._connection.execute(
+            "SELECT number, wanted, candidates, state FROM batch WHERE benchmark = ? AND target = ? ORDER BY number",
+            self._key,
+        )
+        return [
+            Batch(wanted, tuple(map(_unpacked, json.loads(candidates))), tuple(done.get(number, ())), state)
+            for number, wanted, candidates, state in rows
+        ]
+
+
+@contextlib.contextmanager
+def open_journal(rootdir: Path, benchmark: str, target: str) -> Iterator[Journal]:
+    """The journal of one benchmark's search, locked against a second search of the same.
+
+    Raises:
+        StoreError: another process searches it, or the journal cannot be read or written.
+    """
+    home = local_directory(rootdir)
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(locked(home / f"{sha256_hex(f'{benchmark} {target}'.encode())[:16]}.lock", wait=False))
+        except BlockingIOError as error:
+            raise StoreError(
+                f"{benchmark} is being searched by another pytest --tune: wait for it, or stop it"
+            ) from error
+        path = home / "journal.sqlite3"
+        try:
+            connection = sqlite3.connect(path, timeout=_BUSY_S)
+            with contextlib.closing(connection):
+                connection.execute("PRAGMA journal_mode = WAL")
+                # A killed process loses nothing; a power cut may cost the last evaluations, and tears nothing either.
+                connection.execute("PRAGMA synchronous = NORMAL")
+                connection.executescript(_TABLES)
+                yield Journal(connection, (benchmark, target))
+        except sqlite3.Error as error:
+            remedy = "remove it, and the search starts anew" if os.access(path, os.W_OK) else "make it writable"
+            raise StoreError(f"{path} cannot be used ({error}): {remedy}") from error
+
+
+def local_directory(rootdir: Path) -> Path:
+    """``.compileiq/`` of a project, made with a ``.gitignore`` of its own.
+
+    Raises:
+        StoreError: it cannot be made.
+    """
+    home = rootdir / DIRECTORY
+    try:
+        home.mkdir(exist_ok=True)
+        if not (home / ".gitignore").exists():
+            (home / ".gitignore").write_text("*\n", encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"{home} cannot be made: {error.strerror}; this machine's own state lies there") from error
+    return home
+
+
+def _packed(candidate: Candidate) -> list[Any]:
+    blob = None if candidate.blob is None else base64.b64encode(candidate.blob).decode()
+    return [dict(candidate.knobs), blob, candidate.origin]
+
+
+def _unpacked(packed: Sequence[Any]) -> Candidate:
+    knobs, blob, origin = packed
+    return Candidate(knobs, None if blob is None else base64.b64decode(blob), origin)

@@ -1,0 +1,363 @@
+"""The search: ask → build (parallel, ahead where nothing is timed) → drop duplicates → measure → journal → tell."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from types import FrameType
+
+from threadpoolctl import ThreadpoolController
+
+from pytest_compileiq.artifact import Withdrawn
+from pytest_compileiq.benchmark.benchmark import Subject
+from pytest_compileiq.benchmark.builds import BuildQueue, changed_beyond
+from pytest_compileiq.config import Budget
+from pytest_compileiq.engines.base import Checkpointed, Engine, Told
+from pytest_compileiq.errors import BuildError
+from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, FailureKind
+from pytest_compileiq.report.progress import Progress, Tally
+from pytest_compileiq.rules.judged import NEIGHBOUR, READ_BY_NOBODY, unread_knobs, unread_text, why_unjudged
+from pytest_compileiq.search.journal import Batch, Evaluated, Journal
+from pytest_compileiq.search.scoring import Scored, Scorer
+from pytest_compileiq.search.trackers import Trackers
+from pytest_compileiq.toolchains.base import TakesKnobs
+from pytest_compileiq.workers.pool import EvaluationFailed
+
+BATCH = 4
+FEWEST_BATCHES = 8
+GENERATION_A_JOB = 8
+CANARIES = 6
+MOST_NAMED = 5  # functions in one sentence
+# A debug pack's ACF that turns optimisation off: it changes every kernel, or it was not read.
+_NO_OPTIMISATION = re.compile(r"(?<![A-Za-z0-9])O0(?![A-Za-z0-9])")
+
+Key = tuple[str, tuple[tuple[str, object], ...]]
+
+
+class NotInjected(Exception):
+    """The controls do not reach the compiler: drawn one after the other, they change no machine code."""
+
+
+class NothingJudged(Exception):
+    """Nearly no candidate can be measured, or none differs from the baseline: a verdict would be about nothing."""
+
+
+class CannotResume(Exception):
+    """The engine, told what the journal holds, asks for something else than it did."""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A batch under way: ``done`` is what an earlier run finished of it, ``rendered`` are the controls of the rest."""
+
+    number: int
+    candidates: Sequence[Candidate]
+    done: Sequence[Evaluated]
+    rendered: Sequence[ControlsFile]
+    builds: Sequence[Future[BuildResult | BuildError]]
+
+
+@dataclass
+class Search:
+    """One search of one subject: spends the budget, and leaves what was scored.
+
+    Attributes:
+        used: entry functions that the test takes from ``load()``: a candidate may change no other.
+        withdrawn: machine code that was retired, and is never proposed again.
+        scored: the valid candidates, one for each machine code and set of parameters.
+        offered: knobs of the candidates whose bodies have run, and
+        read: the parameters that these bodies asked for.
+        interrupted: Ctrl-C ended it early.
+    """
+
+    subject: Subject
+    engine: Engine
+    scorer: Scorer
+    journal: Journal
+    budget: Budget
+    jobs: int
+    progress: Progress
+    used: frozenset[str]
+    trackers: Trackers
+    withdrawn: Sequence[Withdrawn] = ()
+    tally: Tally = field(default_factory=Tally)
+    scored: dict[Key, Scored] = field(default_factory=dict)
+    offered: set[str] = field(default_factory=set)
+    read: set[str] = field(default_factory=set)
+    interrupted: bool = False
+    _seen: dict[Key, Told] = field(default_factory=dict)
+    _baseline: str = ""
+    _begun: int = 0
+    _inert: int = 0
+    _bodies: int = 0
+    _injected: bool = False
+
+    def run(self, baseline: BuildResult, earlier: Sequence[Batch]) -> None:
+        """Go through what an earlier run left, then spend the rest of the budget. Ctrl-C ends it, with what there is.
+
+        Raises:
+            NotInjected: the first ACFs drawn leave the machine code as it is.
+            NothingJudged: it goes on without measuring anything.
+            CannotResume: the engine does not go on from ``earlier``.
+        """
+        with suppress(KeyboardInterrupt), _noting_interrupts(self):
+            self._run(baseline, earlier)
+
+    def _run(self, baseline: BuildResult, earlier: Sequence[Batch]) -> None:
+        self._baseline = baseline.digest
+        self._seen[(baseline.digest, ())] = Told(Candidate({}), (0.0,) * len(self.subject.objectives))
+        again = self._restored(earlier)
+        builds = BuildQueue(self.subject.builds, self.jobs)
+        waiting: deque[_Asked] = deque()
+        try:
+            while True:
+                while len(waiting) <= self._ahead and (asked := self._ask(again, builds)):
+                    waiting.append(asked)
+                if not waiting:
+                    break
+                told = self._evaluate(waiting.popleft())
+                if reason := self.why_unjudged(at_the_end=False):
+                    raise NothingJudged(reason)
+                with _one_thread():
+                    self.engine.tell(told)
+        finally:
+            builds.close()
+
+    def why_unjudged(self, *, at_the_end: bool) -> str | None:
+        """Why what was evaluated allows no verdict on the controls, or None when it does, or may yet."""
+        knobs = [gene.name for gene in self.subject.space.genes if gene.kind != "switch"]
+        enough = self._bodies >= READ_BY_NOBODY or (at_the_end and self._bodies)
+        if enough and self.subject.space.opaque is None and set(self.unread) == self.offered and len(knobs):
+            return f"{unread_text(self.unread)}, so that every candidate is the baseline"
+        return why_unjudged(
+            len(self.scored), self.tally.valid, self.tally.invalid, self.tally.first_reason, at_the_end=at_the_end
+        )
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """Parameters that candidates varied and that nothing read."""
+        resolved = self.subject.resolved
+        return unread_knobs(self.offered, self.read, resolved.knobs_taken if isinstance(resolved, TakesKnobs) else None)
+
+    @property
+    def _ahead(self) -> int:
+        """How many batches are asked for and being built while one is evaluated.
+
+        None where anything is timed: a compiler beside a measurement would disturb it. None for an engine with
+        generations, which does not ask before it is told.
+        """
+        return 0 if self.subject.timed_objectives or isinstance(self.engine, Checkpointed) else 1
+
+    def _ask(self, again: deque[Batch], builds: BuildQueue) -> _Asked | None:
+        """The next batch, its builds begun: one of the earlier run's while there is one; None when all is asked."""
+        if again:
+            batch = again.popleft()
+            with _one_thread():
+                asked = self.engine.ask(batch.wanted)
+            if tuple(asked) != batch.candidates:
+                raise CannotResume
+            number, done = self.journal.taken_up(batch), batch.done
+        else:
+            wanted = 0 if self._spent() else self._wanted()
+            state = self.engine.checkpoint() if isinstance(self.engine, Checkpointed) else None
+            with _one_thread():
+                asked = self.engine.ask(wanted) if wanted else []
+            if not asked:
+                return None
+            number, done = self.journal.asked(wanted, asked, state), ()
+        self._begun += len(asked)
+        rendered = [self.subject.resolved.render(candidate) for candidate in asked[len(done) :]]
+        return _Asked(number, asked, done, rendered, [builds.begin(controls) for controls in rendered])
+
+    def _spent(self) -> bool:
+        if self.interrupted:
+            return True
+        if self.budget.evaluations is not None:
+            return self._begun >= self.budget.evaluations
+        return self.tally.seconds >= (self.budget.seconds or 0.0)
+
+    def _wanted(self) -> int:
+        """How many to ask for: a build for every job, but in so many batches that an engine learns between them.
+
+        One with generations learns nothing within them, so that builds of unequal length may keep every job busy. An
+        engine may give fewer.
+        """
+        if self.budget.evaluations is None:
+            return BATCH
+        left = self.budget.evaluations - self._begun
+        if isinstance(self.engine, Checkpointed):
+            return min(max(BATCH, GENERATION_A_JOB * self.jobs), left)
+        return min(max(BATCH, min(self.jobs, self.budget.evaluations // FEWEST_BATCHES)), left)
+
+    # ── going on ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _restored(self, earlier: Sequence[Batch]) -> deque[Batch]:
+        """The batches by which the engine is brought to where it was, asked and told again in the same order.
+
+        One that is restored from its checkpoint needs the last alone, which may not have been finished.
+        """
+        if not (isinstance(self.engine, Checkpointed) and earlier and earlier[-1].state is not None):
+            return deque(earlier)
+        self.engine.restore(earlier[-1].state)
+        for batch in earlier[:-1]:
+            self._remember(batch.candidates, batch.done)
+            self._begun += len(batch.candidates)
+            self.journal.taken_up(batch)
+        return deque(earlier[-1:])
+
+    def _remember(self, asked: Sequence[Candidate], done: Sequence[Evaluated]) -> list[Told]:
+        """Count finished evaluations as if they had been made now."""
+        return [self._count(candidate, one) for candidate, one in zip(asked, done, strict=False)]
+
+    def _count(self, candidate: Candidate, one: Evaluated) -> Told:
+        told = Told(candidate, one.scores, one.failure, one.duplicate)
+        self.tally.earlier_s = max(self.tally.earlier_s, one.seconds)
+        self.tally.valid += bool(one.scores)
+        if one.failure is not None and not one.duplicate:
+            self.tally.fail(one.failure, one.reason)
+        if one.duplicate:
+            self.tally.duplicates += 1
+        elif one.digest:
+            controls = self.subject.resolved.render(candidate)
+            self._keep(self._key(candidate, controls, one.digest), told, Scored(one.scores, controls))
+        self._injected = self._injected or (candidate.blob is not None and one.digest not in ("", self._baseline))
+        self.tally.evaluations += 1
+        return told
+
+    # ── one batch ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _evaluate(self, asked: _Asked) -> list[Told]:
+        told = self._remember(asked.candidates, asked.done)
+        rest = asked.candidates[len(asked.done) :]
+        built = [build.result() for build in asked.builds]
+        self._expect_injection(rest, built)
+        for place, (candidate, controls, build) in enumerate(zip(rest, asked.rendered, built, strict=True), len(told)):
+            one = self._judge(candidate, controls, build)
+            self.tally.valid += bool(one.scores)
+            self.journal.finished(asked.number, place, one)
+            self.trackers.evaluated(self.tally.evaluations, candidate, one)
+            told.append(Told(candidate, one.scores, one.failure, one.duplicate))
+            self.tally.evaluations += 1
+            self.progress.evaluated(self.tally, self.budget)
+        return told
+
+    def _expect_injection(self, asked: Sequence[Candidate], built: Sequence[BuildResult | BuildError]) -> None:
+        """The canary: an ACF hardly ever changes nothing, so several in a row that do nothing were never read."""
+        inert = []
+        for candidate, build in zip(asked, built, strict=True):
+            if candidate.blob is not None and isinstance(build, BuildResult):
+                changed = build.digest != self._baseline
+                self._injected = self._injected or changed
+                inert += [] if changed else [candidate.origin]
+        self._inert += len(inert)
+        telling = [origin for origin in inert if _NO_OPTIMISATION.search(origin)]
+        if not self._injected and (telling or self._inert >= CANARIES):
+            what = f"{telling[0]} changes" if telling else f"{self._inert} ACFs in a row change"
+            raise NotInjected(
+                f"{what} no machine code, so controls do not reach the compiler: check that "
+                f"the command is the one that compiles the kernel: {' '.join(self.subject.resolved.compiler.command)}"
+            )
+
+    def _judge(self, candidate: Candidate, controls: ControlsFile, build: BuildResult | BuildError) -> Evaluated:
+        if isinstance(build, BuildError):
+            self._fail(build.kind, str(build))
+            return self._evaluated(Told(candidate, failure=build.kind), str(build))
+        key = self._key(candidate, controls, build.digest)
+        if key in self._seen:
+            self.tally.duplicates += 1
+            before = self._seen[key]
+            return self._evaluated(Told(candidate, before.scores, before.failure, duplicate=True), "", build.digest)
+        if never := self._why_never(build):
+            kind, reason = never
+            self._fail(kind, reason)
+            return self._evaluated(Told(candidate, failure=kind), reason, build.digest)
+        try:
+            scored = self.scorer.score(controls, build)
+        except EvaluationFailed as failure:
+            self._fail(failure.kind, failure.reason)
+            told = Told(candidate, failure=failure.kind)
+            self._keep(key, told, Scored((), controls))
+            return self._evaluated(told, failure.reason, build.digest)
+        self._bodies += 1
+        self.offered |= candidate.knobs.keys()
+        self.read |= scored.read
+        told = Told(candidate, scored.scores)
+        self._keep(key, told, scored)
+        return self._evaluated(told, "", build.digest, scored)
+
+    def _fail(self, kind: FailureKind, reason: str) -> None:
+        """Count a failure; the first of its kind is told at once, since a search of failures alone is no search."""
+        if kind not in self.tally.invalid:
+            self.progress.say(f"the first invalid candidate ({kind}): {reason}")
+        self.tally.fail(kind, reason)
+
+    def _why_never(self, build: BuildResult) -> tuple[FailureKind, str] | None:
+        """Why this machine code may not be proposed, whatever its scores would be: the kind of failure, and words."""
+        code = {entry: one.sha256 for entry, one in build.code.items()}
+        if retired := next((one for one in self.withdrawn if one.code == code), None):
+            return "wrong", f"withdrawn before: {retired.reason}"
+        beyond = changed_beyond(self.subject.builds.get(None), build, self.used)
+        if not beyond:
+            return None
+        named = ", ".join(beyond[:MOST_NAMED]) + (
+            f" and {len(beyond) - MOST_NAMED} more" if beyond[MOST_NAMED:] else ""
+        )
+        return NEIGHBOUR, f"also change {named}, which the test does not take from load()"
+
+    def _keep(self, key: Key, told: Told, scored: Scored) -> None:
+        self._seen[key] = told
+        if told.scores:
+            self.scored[key] = scored
+            self.tally.score(told.scores[0])
+
+    def _key(self, candidate: Candidate, controls: ControlsFile, digest: str) -> Key:
+        """What makes two candidates one measurement: equal machine code and equal parameters."""
+        params = tuple(sorted((name, value) for name, value in candidate.knobs.items() if not name.startswith("-")))
+        # Equal code may take another time to make.
+        compiling = any(objective.metric == "compile_time" for objective in self.subject.objectives)
+        return (controls.key if compiling else digest, params)
+
+    def _evaluated(self, told: Told, reason: str, digest: str = "", scored: Scored | None = None) -> Evaluated:
+        samples = [list(asdict(row).values()) for row in scored.samples] if scored else []
+        return Evaluated(told.scores, told.failure, reason, told.duplicate, digest, samples, self.tally.seconds)
+
+
+def _one_thread() -> AbstractContextManager[object]:
+    """An engine's linear algebra on one thread: its small matrices gain little from more, which wait by spinning.
+
+    Beside compilers on every core that took as long as the compilers.
+    """
+    limited: AbstractContextManager[object] = _libraries(len(sys.modules)).limit(limits=1, user_api="blas")
+    return limited
+
+
+@lru_cache(maxsize=1)
+def _libraries(_modules: int) -> ThreadpoolController:
+    """The libraries that have threads of their own: dear to look for, and only an import brings one more."""
+    return ThreadpoolController()
+
+
+@contextmanager
+def _noting_interrupts(search: Search) -> Iterator[None]:
+    """Note a Ctrl-C besides raising it: raised within a destructor, an exception is lost."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        search.interrupted = True
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # no other may set a handler
+        yield
+        return
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,1 @@
+"""What takes an artifact into production."""

@@ -1,0 +1,337 @@
+"""What a build is told: the fragment that applies an artifact's controls, or why it may not have them.
+
+Nothing is compiled, so staleness is decided by what can be read: the sources' content against the fingerprint, and what
+the compiler says of itself. What is left, the command and the machine code, is for pytest and ``acf verify-binary``.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_compileiq.artifact import Artifact, Controls
+from pytest_compileiq.errors import EnvironmentFault, StoreError, UserError
+from pytest_compileiq.model import sha256_hex
+from pytest_compileiq.named_options import NamedOptions
+from pytest_compileiq.store.store import Store
+from pytest_compileiq.system.files import Unfit, inside, read_regular
+from pytest_compileiq.system.printing import harmless
+from pytest_compileiq.system.project_settings import FILES
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc.compiler import find_compiler
+from pytest_compileiq.toolchains.committed_options import check_committed, option_list
+from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS
+from pytest_compileiq.toolchains.nvidia.tools import ask, identify
+
+_PLAIN_PATH = re.compile(r"[\w@+=./~-]+")  # what neither make, ninja, a shell nor nvcc would split or change
+_MOST_SOURCE_BYTES = 64 << 20
+_MOST_TRIED = 100  # recorded paths: one that is there tells the root
+_BY_NVIDIA = re.compile(r"^(nvcc|ptxas): NVIDIA", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """What a command is to be told.
+
+    Attributes:
+        words: the options that apply the controls; none when there is nothing to apply.
+        refusal: why the artifact may not be applied, or None.
+        notes: what was checked and what was not, in sentences.
+        reads: the files that the answer was made from: metadata, controls, sources.
+    """
+
+    words: tuple[str, ...]
+    refusal: str | None
+    notes: tuple[str, ...]
+    reads: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class _Here:
+    """The compiler that is to take the controls: ``line`` is e.g. ``nvcc13.3``."""
+
+    program: str
+    version: str
+    build: str
+    line: str
+
+
+def fragment(
+    store: Store,
+    name: str,
+    *,
+    compiler: str,
+    target: str | None,
+    named: NamedOptions,
+    architectures: Sequence[str] = (),
+) -> Fragment:
+    """What a command by ``compiler`` is told to apply the controls of ``name``.
+
+    Args:
+        compiler: a program on ``PATH``, or a path.
+        target: which artifact, where there are several; None for the one of this compiler's line.
+        named: what the project's settings let into controls files.
+        architectures: all that the command compiles for, as artifacts spell them; () leaves them unchecked.
+
+    Raises:
+        UserError: there is no such artifact, several fit, or it is none that a command can be told.
+        EnvironmentFault: the compiler is not there or unknown, or the store's path cannot be printed for a build.
+        StoreError: the metadata or the controls are not what they must be.
+    """
+    here = _identify(compiler)
+    artifact = store.read(name, _pick(name, store.targets(name), target, here.line, architectures))
+    root = rootdir_of(store, artifact)
+    reads = _reads(store, name, artifact, root)
+    if artifact.compiler.name == "triton":
+        raise UserError(f"{name} is compiled by Triton, which takes its controls at launch: acf export --runtime DIR")
+    if artifact.outcome == "baseline":
+        note = f"{name} ({artifact.target}): nothing to apply, the compiler's defaults were not beaten"
+        return Fragment((), None, (note,), reads)
+    refusal = (
+        why_unproven(name, artifact)
+        or _another_line(name, artifact, here)
+        or _other_architectures(name, artifact, architectures)
+        or why_stale(name, artifact, root)
+    )
+    if refusal or artifact.controls is None:
+        return Fragment((), refusal, (), reads)
+    path = str(reads[1])
+    if harmless(path) != path:
+        raise EnvironmentFault(f"{path!r} has a character that cannot be printed for a build: move it elsewhere")
+    held_controls(store, name, artifact, named)
+    return Fragment(words_of(name, artifact, path), None, _notes(name, artifact, here, architectures), reads)
+
+
+def held_controls(store: Store, name: str, artifact: Artifact, named: NamedOptions) -> bytes:
+    """The committed controls, held to the line that pytest holds them to, as far as it is seen without the test.
+
+    Of what only the test's own command takes, the digest alone is checked here.
+
+    Raises:
+        StoreError: they are not what the metadata and the recorded knobs say, or an option may not be committed.
+    """
+    data, controls, compiler = store.read_controls(name, artifact), _controls(artifact), artifact.compiler
+    if option_list(compiler.name, compiler.command) is not None:
+        try:
+            check_committed(compiler.name, controls.kind, data, controls.knobs, named)
+        except StoreError as error:
+            raise StoreError(f"{name} ({artifact.target}): {error}") from error
+    return data
+
+
+def words_of(name: str, artifact: Artifact, path: str) -> tuple[str, ...]:
+    """The options of ``artifact``'s compiler that apply its controls, which are ``held_controls`` and lie at ``path``.
+
+    Raises:
+        UserError: the compiler is none whose options are known.
+    """
+    controls, compiler = _controls(artifact), artifact.compiler
+    if option_list(compiler.name, compiler.command) is None:
+        raise UserError(
+            f"{name} is made by {compiler.name}: its knobs are in acf show {name}, for its own command line"
+        )
+    if compiler.name in ("gcc", "clang"):
+        return (f"@{path}",)
+    by_nvcc = compiler.name == "nvcc"
+    before = "-Xptxas=" if by_nvcc and "--controls=nvcc" not in compiler.command else ""
+    applied = (f"{before}--apply-controls={path}",) if controls.kind == "blob" else ()
+    return (*applied, *(NVCC if by_nvcc else PTXAS).text(controls.knobs).splitlines())
+
+
+def depfile(target: str, reads: Sequence[Path]) -> str:
+    """A rule for make and ninja by which ``target`` is made again when one of ``reads`` changes or goes.
+
+    Raises:
+        EnvironmentFault: a name has a character that they would split at.
+    """
+    names = [plain(str(path)) for path in reads]
+    # A file that is gone (another ACF has another name) means out of date, not "no rule to make it".
+    return f"{plain(target)}: {' '.join(names)}\n" + "".join(f"{name}:\n" for name in names)
+
+
+def rootdir_of(store: Store, artifact: Artifact) -> Path:
+    """The directory that recorded paths are relative to: the nearest above the store that holds one of them.
+
+    It is looked for up to the repository's root, or else up to the first directory with a file of settings.
+    """
+    recorded = (artifact.benchmark.partition("::")[0], *itertools.islice(artifact.fingerprint.sources, _MOST_TRIED))
+    fitting = (root for root in _possible_roots(store) if any(_holds(root, path) for path in recorded))
+    return next(fitting, store.root.parent)
+
+
+def _possible_roots(store: Store) -> list[Path]:
+    above = store.root.absolute().parents
+    repository = next((root for root in above if (root / ".git").exists()), None)
+    configured = (root for root in above if any((root / name).is_file() for name in FILES))
+    last = repository or next(configured, above[0])
+    return list(above[: above.index(last) + 1])
+
+
+def _holds(root: Path, path: str) -> bool:
+    try:
+        return inside(root, path).is_file()
+    except (Unfit, OSError):
+        return False
+
+
+def why_unproven(name: str, artifact: Artifact) -> str | None:
+    """The sentence for controls that were withdrawn, or that were promoted and wait for their proof; else None."""
+    here = f"{name} ({artifact.target})"
+    if artifact.outcome == "retired":
+        return f"{here} was retired: {artifact.reason}; find another: pytest --tune {artifact.benchmark}"
+    if artifact.outcome == "promoted":
+        return f"{here} holds {artifact.reason}: run pytest --tune --tune-budget=0 {artifact.benchmark}"
+    return None
+
+
+def why_stale(name: str, artifact: Artifact, root: Path) -> str | None:
+    """The sentence for sources that are not what was proven, or None. Nothing is compiled."""
+    read = functools.cache(_digest)  # many names may lead to one file
+    changed = [
+        f"{path} ({why})"
+        for path, proven in sorted(artifact.fingerprint.sources.items())
+        if (why := _why_changed(root, path, proven, read))
+    ]
+    if not changed:
+        return None
+    return (
+        f"{name} ({artifact.target}) is stale: {', '.join(changed)} since it was proven, by content and without a "
+        f"compile; if pytest {artifact.benchmark} finds the machine code the same, --tune --tune-budget=0 "
+        "refreshes it, else --tune finds another"
+    )
+
+
+def plain(path: str) -> str:
+    """``path``, when nothing on its way to the compiler would split or change it.
+
+    Raises:
+        EnvironmentFault: it has a blank, a comma, or another such character.
+    """
+    if not _PLAIN_PATH.fullmatch(path):
+        raise EnvironmentFault(f"{path!r} has a character that make, a shell or nvcc would split at: move it elsewhere")
+    return path
+
+
+def architectures_of(target: str) -> tuple[str, ...]:
+    """The architectures of a target: ``sm_90a.sm_100a-nvcc13.3`` is for two, ``x86-64-v3-gcc12`` for one."""
+    architecture = target.rpartition("-")[0]
+    return tuple(architecture.split(".")) if architecture.startswith("sm_") else (architecture,)
+
+
+def line_of(target: str) -> str:
+    """The compiler line of a target, e.g. ``nvcc13.3``."""
+    return target.rpartition("-")[2]
+
+
+def _identify(compiler: str) -> _Here:
+    program = shutil.which(compiler)
+    if program is None:
+        raise EnvironmentFault(f"no compiler {compiler!r}: --compiler takes a program on PATH, or a path")
+    program = str(Path(program).absolute())
+    if by_nvidia := _BY_NVIDIA.search(ask([program, "--version"]).output):
+        tool = identify(by_nvidia[1], program, "named by --compiler")
+        return _Here(program, tool.version, tool.build, tool.line)
+    cc = find_compiler(program, Place(Path.cwd(), Path.cwd()))
+    return _Here(program, cc.version, cc.build, cc.line)
+
+
+def _pick(name: str, targets: Sequence[str], wanted: str | None, line: str, architectures: Sequence[str]) -> str:
+    if not targets:
+        raise UserError(f"there is no artifact {name!r}: acf list shows them all")
+    if wanted is not None:
+        if wanted not in targets:
+            raise UserError(f"{name} has no target {wanted!r}: there is {', '.join(targets)}")
+        return wanted
+    fitting = [target for target in targets if line_of(target) == line]
+    if not fitting:
+        return targets[-1]  # for the sentence that names its line
+    if architectures:
+        asked = set(architectures)
+        fitting = [one for one in fitting if asked & set(architectures_of(one))] or fitting
+    elif len(fitting) > 1:
+        raise UserError(f"{name} has {', '.join(fitting)}: choose one with --target, or say --arch")
+    return fitting[0]
+
+
+def _another_line(name: str, artifact: Artifact, here: _Here) -> str | None:
+    if line_of(artifact.target) == here.line:
+        return None
+    return (
+        f"{name} is for {line_of(artifact.target)} and {here.program} is {here.line} ({here.version}): compile with "
+        f"{line_of(artifact.target)}, or tune with this one: pytest --tune {artifact.benchmark}"
+    )
+
+
+def _other_architectures(name: str, artifact: Artifact, asked: Sequence[str]) -> str | None:
+    proven = architectures_of(artifact.target)
+    foreign = [architecture for architecture in asked if architecture not in proven]
+    if not foreign:
+        return None
+    mine, theirs = ", ".join(proven), ", ".join(foreign)
+    if len(foreign) == len(asked):
+        return f"{name} was proven for {mine} and the command compiles for {theirs}: leave it out there, or tune for it"
+    return (
+        f"{name} was proven for {mine}, and controls reach every architecture of a command, {theirs} too: compile that "
+        "by a command of its own"
+    )
+
+
+def _reads(store: Store, name: str, artifact: Artifact, root: Path) -> tuple[Path, ...]:
+    metadata = store.metadata_path(name, artifact.target)
+    controls = (metadata.with_name(artifact.controls.file),) if artifact.controls else ()
+    return (metadata, *controls, *(root / path for path in sorted(artifact.fingerprint.sources)))
+
+
+def _notes(name: str, artifact: Artifact, here: _Here, architectures: Sequence[str]) -> tuple[str, ...]:
+    count = len(artifact.fingerprint.sources)
+    sources = "1 source has" if count == 1 else f"{count} sources have"
+    notes = [
+        f"{name} ({artifact.target}) applies: {sources} the content that was proven; nothing was compiled "
+        "to compare machine code, which pytest and acf verify-binary do"
+    ]
+    proven = artifact.compiler
+    if _without_name(proven.build) != _without_name(here.build):
+        notes.append(f"{name} was proven with {proven.version} ({proven.build}), this is {here.version} ({here.build})")
+    if line_of(artifact.target).startswith("nvcc") and not architectures:
+        notes.append(f"{name}: --arch was not given, so that the command compiles for nothing else was not checked")
+    if apart := {knob: value for knob, value in _controls(artifact).knobs.items() if not knob.startswith("-")}:
+        listed = ", ".join(f"{knob} = {value}" for knob, value in apart.items())
+        notes.append(f"{name} was proven with {listed}, which no compiler option gives: the caller must")
+    return tuple(notes)
+
+
+def _without_name(build: str) -> str:
+    """gcc says first by which name it was called, ``gcc`` or ``cc``."""
+    return build.partition(" ")[2] or build
+
+
+def _controls(artifact: Artifact) -> Controls:
+    if artifact.controls is None:
+        raise UserError(f"the artifact of {artifact.benchmark} has no controls to apply")
+    return artifact.controls
+
+
+def read_source(path: Path) -> bytes:
+    """A source's content.
+
+    Raises:
+        Unfit: it is no regular file of bounded size.
+    """
+    return read_regular(path, _MOST_SOURCE_BYTES)
+
+
+def _why_changed(root: Path, path: str, proven: str, digest: Callable[[Path], str]) -> str:
+    """Why a source is not what was proven; empty where it is."""
+    try:
+        return "" if digest(inside(root, path)) == proven else "changed"
+    except Unfit as why:
+        return str(why)
+
+
+def _digest(path: Path) -> str:
+    return sha256_hex(read_source(path))

@@ -1,0 +1,244 @@
+"""Whether what is shipped is what was proven: machine code in built files against the artifacts' digests.
+
+Every entry function that an artifact names is compared, in every architecture of it that the files hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+from pytest_compileiq.artifact import Artifact
+from pytest_compileiq.errors import UserError
+from pytest_compileiq.ship.flags import architectures_of
+from pytest_compileiq.store.store import Store
+from pytest_compileiq.toolchains.machine_code.binaries import HOST, UNKNOWN, Contents, Kernel, Linked, read_binaries
+
+MOST_NAMED = 10  # functions in one sentence
+
+
+class Verdict(IntEnum):
+    """The command's exit code."""
+
+    RIGHT = 0
+    DIFFERS = 1
+    CANNOT_TELL = 2
+
+
+@dataclass(frozen=True)
+class Line:
+    """What became of an artifact's functions, or one reason, in a sentence."""
+
+    verdict: Verdict
+    message: str
+
+
+def verify_files(store: Store, paths: Sequence[Path], names: Sequence[str]) -> list[Line]:
+    """Compare cubins, fat binaries, libraries and programs with device code, and host objects, as one whole.
+
+    Args:
+        names: the artifacts that they must hold; () compares with all that name one of their entries.
+
+    Raises:
+        UserError: there is no such artifact.
+        StoreError: the metadata of one cannot be used.
+    """
+    artifacts = _artifacts(store, names)
+    return _verify(read_binaries(paths), artifacts, ", ".join(map(str, paths)), bool(names))
+
+
+def verify_triton_cache(store: Store, cache: Path, names: Sequence[str]) -> list[Line]:
+    """Compare every cubin in Triton's cache directory with the artifacts of Triton and ptxas kernels.
+
+    Raises:
+        UserError: there is no such artifact or directory.
+        StoreError: the metadata of one cannot be used.
+    """
+    if not cache.is_dir():
+        raise UserError(f"--triton-cache: there is no directory {cache}")
+    paths = sorted(cache.rglob("*.cubin"))
+    contents = read_binaries(paths) if paths else Contents(unreadable=(f"{cache} holds no cubin",))
+    artifacts = {
+        key: artifact
+        for key, artifact in _artifacts(store, names).items()
+        if artifact.compiler.name in ("triton", "ptxas")
+    }
+    return _verify(contents, artifacts, str(cache), bool(names))
+
+
+def verdict(lines: Sequence[Line]) -> Verdict:
+    """One wrong entry decides; then one that could not be compared."""
+    for worst in (Verdict.DIFFERS, Verdict.CANNOT_TELL):
+        if any(line.verdict is worst for line in lines):
+            return worst
+    return Verdict.RIGHT
+
+
+# ── comparing ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_Key = tuple[str, str]  # name and target
+_Artifacts = Mapping[_Key, Artifact]
+
+
+@dataclass(frozen=True)
+class _Finding:
+    """One entry function: where it is, what it is of which artifact, and with what digests where that matters."""
+
+    verdict: Verdict
+    path: str
+    entry: str
+    architecture: str
+    what: str
+    digests: str = ""
+
+
+def _artifacts(store: Store, names: Sequence[str]) -> _Artifacts:
+    if unknown := sorted(set(names) - set(store.names())):
+        raise UserError(f"there is no artifact {unknown[0]!r} in {store.root}: acf list shows them all")
+    return {
+        (name, target): store.read(name, target)
+        for name in sorted(names or store.names())
+        for target in store.targets(name)
+    }
+
+
+def _verify(contents: Contents, artifacts: _Artifacts, shown: str, named: bool) -> list[Line]:
+    lines = [Line(Verdict.CANNOT_TELL, reason) for reason in contents.unreadable]
+    findings: list[_Finding] = []
+    met: set[_Key] = set()
+    for kernel in contents.kernels:
+        if kernel.architecture == UNKNOWN and any(kernel.entry in one.code for one in artifacts.values()):
+            message = f"{kernel.path}: {kernel.entry} is in a cubin that does not say which architecture it is for"
+            lines.append(Line(Verdict.CANNOT_TELL, message))
+        rivals = {key: one for key, one in artifacts.items() if _key_in(one, kernel) is not None}
+        if rivals:
+            met |= rivals.keys()
+            findings.append(_compare(kernel, rivals))
+    findings += _missing(contents, artifacts, met, shown)
+    lines += _sentences(findings)
+    for linked in contents.linked:
+        concerned = {key: one for key, one in artifacts.items() if _functions_in(linked, one)}
+        met |= concerned.keys()
+        lines += _of_linked(linked, concerned)
+    for name in sorted({name for name, _ in artifacts} - {name for name, _ in met}) if named else ():
+        lines.append(Line(Verdict.CANNOT_TELL, f"{shown} holds no entry function of {name}"))
+    if not lines:
+        held = _named(sorted({kernel.entry for kernel in contents.kernels})) or "no entry function"
+        lines.append(Line(Verdict.CANNOT_TELL, f"{shown} holds {held}, which no artifact is for"))
+    return lines
+
+
+def _compare(kernel: Kernel, rivals: _Artifacts) -> _Finding:
+    """One entry against the artifacts that name it; of several, one that proved this very code is enough."""
+
+    def found(verdict: Verdict, what: str, digests: str = "") -> _Finding:
+        return _Finding(verdict, str(kernel.path), kernel.entry, kernel.architecture, what, digests)
+
+    mine = {kernel.sha256, kernel.together}
+    baselines, expected = [], []
+    for key, artifact in rivals.items():
+        pair = artifact.code[_key_in(artifact, kernel) or ""]
+        proven = pair.tuned if artifact.outcome == "tuned" and pair.tuned else pair.baseline
+        if proven.sha256 in mine:
+            return found(Verdict.RIGHT, f"{_arm(artifact)} of {_label(key)}")
+        expected.append((proven.sha256[:8], _label(key)))
+        if pair.baseline.sha256 in mine:
+            baselines.append(_label(key))
+    if baselines:
+        return found(Verdict.DIFFERS, f"the baseline of {', '.join(baselines)}: its controls were not applied")
+    wanted = ", ".join(f"{sha}…" for sha, _ in expected)
+    labels = ", ".join(label for _, label in expected)
+    return found(Verdict.DIFFERS, f"neither arm of what was proven of {labels}", f"{kernel.sha256[:8]}…, not {wanted}")
+
+
+def _label(key: _Key) -> str:
+    return f"{key[0]} ({key[1]})"
+
+
+def _arm(artifact: Artifact) -> str:
+    return {
+        "tuned": "the proven code",
+        "retired": "the baseline, as is right for a retired artifact,",
+        "promoted": "the baseline, as is right until the promoted point is proven,",
+    }.get(artifact.outcome, "the baseline, which was not beaten,")
+
+
+def _missing(contents: Contents, artifacts: _Artifacts, met: set[_Key], shown: str) -> Iterator[_Finding]:
+    """Entries of an artifact that is there in part."""
+    held = {(kernel.entry, kernel.architecture) for kernel in contents.kernels}
+    proven = {sha for kernel in contents.kernels for sha in (kernel.sha256, kernel.together)}
+    for key in sorted(met):
+        artifact = artifacts[key]
+        codes = {code.sha256 for pair in artifact.code.values() for code in (pair.baseline, pair.tuned) if code}
+        if not codes & proven:
+            continue  # another artifact's namesake
+        for entry in sorted(artifact.code):
+            name, _, architecture = entry.partition("@")
+            wanted = (architecture,) if architecture else (*architectures_of(artifact.target), HOST)
+            if name != "host" and not any((name, one) in held for one in wanted):
+                yield _Finding(Verdict.DIFFERS, shown, name, architecture or HOST, f"missing of those of {_label(key)}")
+
+
+def _of_linked(linked: Linked, concerned: _Artifacts) -> Iterator[Line]:
+    """What to give in the place of linked host code, for each artifact that it has functions of."""
+    why = f"{linked.path} is linked, which rewrites what the compiler made"
+    for key, artifact in concerned.items():
+        sources = ", ".join(word for word in artifact.compiler.command if word in artifact.fingerprint.sources)
+        count = _counted(len(_functions_in(linked, artifact)))
+        yield Line(Verdict.CANNOT_TELL, f"{why}: give the object file of {sources} for the {count} of {_label(key)}")
+    if not concerned:
+        yield Line(Verdict.CANNOT_TELL, f"{why}, and holds no device code: give the object files")
+
+
+def _functions_in(linked: Linked, artifact: Artifact) -> frozenset[str]:
+    return linked.functions & artifact.code.keys() if _is_host_library(artifact) else frozenset()
+
+
+def _key_in(artifact: Artifact, kernel: Kernel) -> str | None:
+    """How ``artifact`` names ``kernel``, or None when it is not for it."""
+    if kernel.architecture == HOST:
+        fits = _is_host_library(artifact)
+    else:
+        fits = kernel.architecture in architectures_of(artifact.target)
+    if not fits:
+        return None
+    keys = (kernel.entry, f"{kernel.entry}@{kernel.architecture}")
+    return next((key for key in keys if key in artifact.code), None)
+
+
+def _is_host_library(artifact: Artifact) -> bool:
+    """Whether digests of single host functions are on record; of a program one digest is, of all its code together."""
+    return artifact.compiler.name in ("gcc", "clang") and "-shared" in artifact.compiler.command
+
+
+# ── sentences ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _sentences(findings: Sequence[_Finding]) -> Iterator[Line]:
+    """One for all functions of which the same is to be said; only what differs is named where it is several."""
+    groups: dict[tuple[Verdict, str], list[_Finding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.verdict, finding.what), []).append(finding)
+    for (verdict, what), group in groups.items():
+        paths = sorted({finding.path for finding in group})
+        where = paths[0] if len(paths) == 1 else f"{len(paths)} files"
+        architectures = sorted({finding.architecture for finding in group} - {HOST})
+        on = f" ({', '.join(architectures)})" if architectures else ""
+        if len(group) == 1:
+            details = f": {group[0].digests}" if group[0].digests else ""
+            yield Line(verdict, f"{where}: {group[0].entry}{on} is {what}{details}")
+        else:
+            differing = [f"{one.entry}{f' ({one.digests})' if one.digests else ''}" for one in group]
+            details = f": {_named(differing)}" if verdict is not Verdict.RIGHT else ""
+            yield Line(verdict, f"{where}: {_counted(len(group))}{on} are {what}{details}")
+
+
+def _named(names: Sequence[str]) -> str:
+    more = [f"and {len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else []
+    return ", ".join([*names[:MOST_NAMED], *more])
+
+
+def _counted(count: int) -> str:
+    return f"{count} function{'' if count == 1 else 's'}"

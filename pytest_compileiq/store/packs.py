@@ -1,0 +1,134 @@
+"""Controls that come from elsewhere: a directory of ACFs, a booster pack, another artifact. All of it is untrusted.
+
+A booster pack is a zip (or its directory) with one ``booster-pack-manifest.json`` that lists every ``.acf`` beside it
+with its digest and size. Nothing is unpacked to disk: members are read, checked, and become candidates.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_compileiq.artifact import MAX_CONTROLS_BYTES
+from pytest_compileiq.errors import StoreError
+from pytest_compileiq.model import Candidate, sha256_hex
+from pytest_compileiq.store.store import Store
+
+MANIFEST = "booster-pack-manifest.json"
+MOST_MEMBERS = 10_000
+_MAX_MANIFEST_BYTES = 16 << 20
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}\.acf")
+
+
+def read_candidates(path: Path) -> list[Candidate]:
+    """The candidates that ``path`` holds, by name: a pack, a directory of ``.acf`` files, one of them, or an artifact.
+
+    A debug pack's ``O0`` comes first: it shows at once whether controls reach the compiler.
+
+    Raises:
+        StoreError: it is none of these, or something in it is not what its manifest says.
+    """
+    return sorted(_read(path), key=lambda candidate: "O0" not in candidate.origin)
+
+
+def _read(path: Path) -> list[Candidate]:
+    if path.suffix == ".toml":
+        return [_artifact_candidate(path)]
+    if path.suffix == ".acf":
+        return [_named(path.name, _read_file(path))]
+    if path.suffix == ".zip":
+        return _from_zip(path)
+    if path.is_dir() and (path / MANIFEST).exists():
+        return _members(_read_file(path / MANIFEST, _MAX_MANIFEST_BYTES), lambda name: _read_file(path / name), path)
+    if path.is_dir():
+        found = [_named(one.name, _read_file(one)) for one in sorted(path.glob("*.acf"))]
+        if found:
+            return found
+    raise StoreError(
+        f"{path}: expected a directory of .acf files, a booster pack (.zip), an .acf or an artifact's .toml"
+    )
+
+
+def _from_zip(path: Path) -> list[Candidate]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [info.filename for info in archive.infolist()]
+            manifests = [name for name in names if name.rpartition("/")[2] == MANIFEST]
+            if len(manifests) != 1:
+                raise StoreError(f"{path}: holds {len(manifests)} files called {MANIFEST}; a booster pack holds one")
+            folder = manifests[0].removesuffix(MANIFEST)
+
+            def read(name: str, limit: int = MAX_CONTROLS_BYTES) -> bytes:
+                if names.count(folder + name) != 1:
+                    raise StoreError(f"{path}: holds {names.count(folder + name)} files called {name}; expected one")
+                with archive.open(folder + name) as member:  # bounded: a header may lie about the size
+                    return _within(member.read(limit + 1), limit, f"{path}: {name}")
+
+            return _members(read(MANIFEST, _MAX_MANIFEST_BYTES), read, path)
+    except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+        raise StoreError(f"{path}: not a zip that can be read: {error}") from error
+
+
+def _members(manifest: bytes, read: Callable[[str], bytes], path: Path) -> list[Candidate]:
+    """Every member that the manifest lists, checked; nothing is taken when one of them is wrong."""
+    try:
+        listed = json.loads(manifest)["acfs"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise StoreError(f"{path}: {MANIFEST} is not a booster pack's manifest: {error!r:.200}") from error
+    if not isinstance(listed, list) or not 0 < len(listed) <= MOST_MEMBERS:
+        raise StoreError(f"{path}: {MANIFEST}: acfs: expected a list of 1 to {MOST_MEMBERS} members")
+    names = [entry.get("filename") if isinstance(entry, Mapping) else None for entry in listed]
+    if len(set(map(str, names))) < len(names):
+        raise StoreError(f"{path}: {MANIFEST} lists a member twice")
+    return [_checked(entry, read, path) for entry in listed]
+
+
+def _checked(entry: Any, read: Callable[[str], bytes], path: Path) -> Candidate:
+    name = entry.get("filename") if isinstance(entry, Mapping) else None
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise StoreError(f"{path}: {MANIFEST}: filename = {name!r:.80}: expected a plain name ending in .acf")
+    data = read(name)
+    if sha256_hex(data) != entry.get("sha256") or len(data) != entry.get("size_bytes"):
+        raise StoreError(
+            f"{path}: {name} is not what {MANIFEST} says: {len(data)} bytes, sha256 {sha256_hex(data)[:8]}…; "
+            f"listed: {entry.get('size_bytes')!r:.20} bytes, {entry.get('sha256')!r:.12}"
+        )
+    return _named(name, data)
+
+
+def _named(name: str, data: bytes) -> Candidate:
+    """The candidate of one file: a text of options is knobs' business, so only blobs are taken."""
+    return Candidate({}, data, origin=name)
+
+
+def _artifact_candidate(path: Path) -> Candidate:
+    store = Store(path.absolute().parent.parent)
+    name = path.absolute().parent.name
+    artifact = store.read(name, path.stem)
+    if artifact.controls is None:
+        raise StoreError(f"{path}: its outcome is {artifact.outcome!r}, so it has no controls to start from")
+    data = store.read_controls(name, artifact)
+    blob = data if artifact.controls.kind == "blob" else None
+    return Candidate(dict(artifact.controls.knobs), blob, origin=f"{name}/{path.stem}")
+
+
+def _read_file(path: Path, limit: int = MAX_CONTROLS_BYTES) -> bytes:
+    if path.is_symlink() or not path.is_file():
+        raise StoreError(f"{path}: not a regular file")
+    try:
+        with path.open("rb") as handle:
+            return _within(handle.read(limit + 1), limit, str(path))
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _within(data: bytes, limit: int, what: str) -> bytes:
+    if len(data) > limit:
+        raise StoreError(f"{what}: more than {limit} bytes")
+    if not data:
+        raise StoreError(f"{what}: is empty")
+    return data

@@ -1,0 +1,352 @@
+"""The artifacts on disk: ``acf/<name>/<target>.toml`` and the files it names. Everything read is untrusted.
+
+The metadata is the commit point: controls and samples are written first under digest-bearing names, then the metadata
+is replaced atomically, then superseded files of the same artifact are removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_compileiq.artifact import MAX_CONTROLS_BYTES, Artifact, Claim
+from pytest_compileiq.errors import CompileIQError, StoreError, fault_of
+from pytest_compileiq.model import SampleRow, sha256_hex
+from pytest_compileiq.store.metadata import (
+    MAX_METADATA_BYTES,
+    MAX_SAMPLES_BYTES,
+    NAME,
+    controls_file_name,
+    parse,
+    referenced,
+    render,
+    samples_file_name,
+)
+from pytest_compileiq.store.samples import Samples, decode_samples, encode_samples
+from pytest_compileiq.system.files import PARTIAL, Unfit, locked, machine_lock, read_regular, replace
+
+_LIMITS = {".acf": MAX_CONTROLS_BYTES, ".csv": MAX_SAMPLES_BYTES, ".toml": MAX_METADATA_BYTES}
+
+
+@dataclass(frozen=True)
+class Health:
+    """One thing wrong under ``acf/``, in a sentence."""
+
+    path: Path
+    problem: str
+
+
+class Store:
+    """The directory of artifacts; it may not exist yet."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def names(self) -> list[str]:
+        """Artifact names, sorted; what is no such directory is passed over here and told by ``health``.
+
+        Raises:
+            StoreError: the store is there and cannot be read.
+        """
+        if self.root.is_symlink():
+            return []
+        with self._reading(self.root), os.scandir(self.root) as entries:
+            return sorted(filter(NAME.fullmatch, (one.name for one in entries if one.is_dir(follow_symlinks=False))))
+        return []
+
+    def targets(self, name: str) -> list[str]:
+        """Targets that have metadata under ``name``, sorted.
+
+        Raises:
+            StoreError: the artifact's directory is there and cannot be read.
+        """
+        files = [entry.name for entry in self._entries(self._folder(name))]
+        return sorted(filter(NAME.fullmatch, (file.removesuffix(".toml") for file in files if file.endswith(".toml"))))
+
+    def artifacts(self) -> Iterator[tuple[str, str]]:
+        """Name and target of every artifact; what cannot be listed has none here, and is told by ``health``."""
+        with contextlib.suppress(StoreError):
+            for name in self.names():
+                with contextlib.suppress(StoreError):
+                    yield from ((name, target) for target in self.targets(name))
+
+    def metadata_path(self, name: str, target: str) -> Path:
+        """Where the metadata of an artifact lies."""
+        return self._folder(name) / f"{_checked(target)}.toml"
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def read(self, name: str, target: str) -> Artifact:
+        """The metadata, strictly.
+
+        Raises:
+            SchemaTooNew: a later version wrote it.
+            StoreError: it cannot be read or is not what it must be.
+        """
+        path = self.metadata_path(name, target)
+        shown = self._shown(path)
+        return parse(self.read_bytes(path, MAX_METADATA_BYTES), shown, f"restore it with git checkout -- {shown}")
+
+    def read_controls(self, name: str, artifact: Artifact) -> bytes:
+        """The controls file, when it is what the metadata says.
+
+        Raises:
+            StoreError: it is missing, a link, too large, or has another digest.
+        """
+        if artifact.controls is None:
+            raise StoreError(f"{self._shown(self.metadata_path(name, artifact.target))} has no [controls]")
+        path = self._folder(name) / _checked(artifact.controls.file)
+        data = self.read_bytes(path, MAX_CONTROLS_BYTES)
+        if sha256_hex(data) != artifact.controls.sha256 or len(data) != artifact.controls.size_bytes:
+            found = f"sha256 {sha256_hex(data)[:8]}…, {len(data)} bytes"
+            recorded = f"{artifact.controls.sha256[:8]}…, {artifact.controls.size_bytes} bytes"
+            raise StoreError(f"{self._shown(path)} was changed: {found}; recorded {recorded}")
+        return data
+
+    def read_samples(self, name: str, artifact: Artifact) -> Iterator[tuple[Claim, list[SampleRow]]]:
+        """Every measured claim with the raw samples behind it, file by file: each is parsed once, and one is held.
+
+        Raises:
+            StoreError: a file is missing, is not the one recorded (its name bears its digest), or is no samples file.
+        """
+        claims: dict[str, list[Claim]] = {}
+        for claim in artifact.claims:
+            if claim.samples is not None:
+                claims.setdefault(claim.samples, []).append(claim)
+        for file, mine in claims.items():
+            samples = self._samples(self._folder(name) / _checked(file), artifact.target)
+            yield from ((claim, samples.rows((claim.device, claim.workload, claim.objective))) for claim in mine)
+
+    def _samples(self, path: Path, target: str) -> Samples:
+        data = self.read_bytes(path, MAX_SAMPLES_BYTES)
+        if samples_file_name(target, data) != path.name:
+            raise StoreError(
+                f"{self._shown(path)} was changed: its digest is {sha256_hex(data)[:8]}, not the one in its name"
+            )
+        return decode_samples(data, self._shown(path))
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def write(
+        self, name: str, artifact: Artifact, *, controls: Sequence[bytes], samples: Sequence[SampleRow]
+    ) -> list[Path]:
+        """Write an artifact; new samples go to a file of their own, older ones that a claim still names stay.
+
+        Claims whose device, workload and objective stand in ``samples`` are made to name the new file.
+
+        Returns:
+            The files written; none when nothing changed.
+
+        Raises:
+            StoreError: the directory cannot be written, something there is a link, or it could not be read back.
+        """
+        folder = self._folder(name)
+        new: list[tuple[Path, bytes]] = []
+        named = referenced(artifact)
+        for data in controls:
+            file = controls_file_name(artifact.target, data)
+            if file in named:
+                new.append((folder / file, data))
+        if samples:
+            data = encode_samples(samples)
+            artifact = _naming_samples(artifact, samples, samples_file_name(artifact.target, data))
+            new.append((folder / samples_file_name(artifact.target, data), data))
+        new.append((self.metadata_path(name, artifact.target), render(artifact)))
+        self._check_readable(new)
+        try:
+            with self._lock():
+                self._make_folder(folder)
+                self._clear_partial(folder)
+                written = [path for path, data in new if self._replace(path, data)]
+                self._remove_superseded(folder, artifact)
+        except OSError as error:
+            raise StoreError(f"{self._shown(folder)} could not be written: {error.strerror or error}") from error
+        return written
+
+    def _check_readable(self, new: Sequence[tuple[Path, bytes]]) -> None:
+        """What is written is within the bounds of what is read."""
+        for path, data in new:
+            limit = _LIMITS[path.suffix]
+            if len(data) > limit:
+                raise StoreError(f"{self._shown(path)} would have {len(data)} bytes, and at most {limit} are read back")
+        metadata, data = new[-1]
+        parse(data, self._shown(metadata), "nothing was written")
+
+    def _replace(self, path: Path, data: bytes) -> bool:
+        if path.is_symlink():
+            raise StoreError(f"{self._shown(path)} is a link; remove it")
+        if path.exists() and path.read_bytes() == data:
+            return False
+        replace(path, data)
+        return True
+
+    def _make_folder(self, folder: Path) -> None:
+        for directory in (self.root, folder):
+            if directory.is_symlink():
+                raise StoreError(f"{self._shown(directory)} is a link; remove it")
+            directory.mkdir(parents=True, exist_ok=True)
+
+    def _remove_superseded(self, folder: Path, artifact: Artifact) -> None:
+        own = re.compile(re.escape(artifact.target) + r"-[0-9a-f]{8}\.(acf|csv)")
+        kept = referenced(artifact)
+        for path in self._entries(folder):
+            if own.fullmatch(path.name) and path.name not in kept:
+                path.unlink()
+
+    def clear_partial(self) -> None:
+        """Remove what killed writers left half written, unless a writer is at work, or nothing can be removed."""
+        with contextlib.suppress(OSError, CompileIQError), self._lock(wait=False):
+            for name in self.names():
+                self._clear_partial(self._folder(name))
+
+    def _clear_partial(self, folder: Path) -> None:
+        """Under the lock nobody writes, so that what is partial stays so."""
+        for path in filter(_is_partial, self._entries(folder)):
+            path.unlink(missing_ok=True)
+
+    def _lock(self, *, wait: bool = True) -> AbstractContextManager[None]:
+        """One writer at a time; the lock lies outside ``acf/``, which holds artifacts only."""
+        return locked(machine_lock(f"store {self.root.resolve()}"), wait=wait)
+
+    def remove(self, name: str) -> None:
+        """Remove an artifact with all its targets and files.
+
+        Raises:
+            StoreError: something there is no file of an artifact, or cannot be removed.
+        """
+        folder = self._folder(name)
+        if folder.is_symlink():
+            raise StoreError(f"{self._shown(folder)} is a link; remove it")
+        try:
+            with self._lock():
+                for path in self._entries(folder):
+                    path.unlink()
+                folder.rmdir()
+        except OSError as error:
+            raise StoreError(f"{self._shown(folder)} could not be removed: {error.strerror or error}") from error
+
+    # ── health ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def health(
+        self, *, but: Container[str] = (), hold: Callable[[Claim, Sequence[SampleRow]], None] = lambda *_: None
+    ) -> list[Health]:
+        """Everything under the store that cannot be used, sorted by path; never raises.
+
+        Args:
+            but: artifacts, by name, that are looked at elsewhere.
+            hold: holds a measured claim against its samples, and raises a ``StoreError`` where they differ.
+        """
+        if self.root.is_symlink():
+            return [Health(self.root, f"{self._shown(self.root)} is a link; remove it")]
+        try:
+            entries = [entry for entry in self._entries(self.root) if entry.name not in but]
+        except StoreError as error:
+            return [Health(self.root, str(error))]
+        problems = [problem for entry in entries for problem in self._entry_health(entry, hold)]
+        return sorted(problems, key=lambda health: str(health.path))
+
+    def _entry_health(self, entry: Path, hold: Callable[[Claim, Sequence[SampleRow]], None]) -> list[Health]:
+        if not _is_real_directory(entry):
+            return [Health(entry, f"{self._shown(entry)} is no artifact's directory; remove it")]
+        try:
+            return self._folder_health(entry, hold)
+        except StoreError as error:  # it cannot be listed
+            return [Health(entry, str(error))]
+
+    def _folder_health(self, folder: Path, hold: Callable[[Claim, Sequence[SampleRow]], None]) -> list[Health]:
+        problems, known = [], set()
+        for target in self.targets(folder.name) if NAME.fullmatch(folder.name) else []:
+            path = folder / f"{target}.toml"
+            known.add(path.name)
+            try:
+                artifact = self.read(folder.name, target)
+                known |= referenced(artifact)
+                if artifact.controls is not None:
+                    self.read_controls(folder.name, artifact)
+                for claim, rows in self.read_samples(folder.name, artifact):
+                    self._held(path, hold, claim, rows)
+            except StoreError as error:
+                problems.append(Health(path, str(error)))
+                known |= {entry.name for entry in self._entries(folder) if entry.name.startswith(f"{target}-")}
+        stray = [entry for entry in self._entries(folder) if entry.name not in known and not _is_partial(entry)]
+        return problems + [Health(entry, f"{self._shown(entry)} belongs to no artifact; remove it") for entry in stray]
+
+    def _held(
+        self, path: Path, hold: Callable[[Claim, Sequence[SampleRow]], None], claim: Claim, rows: list[SampleRow]
+    ) -> None:
+        try:
+            hold(claim, rows)
+        except StoreError as error:
+            raise StoreError(f"{self._shown(path)}: {error}") from error
+
+    # ── paths ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _folder(self, name: str) -> Path:
+        return self.root / _checked(name)
+
+    def _shown(self, path: Path) -> str:
+        """The path as a user of the project would type it."""
+        return str(path).removeprefix(f"{self.root.parent}{os.sep}")
+
+    def _entries(self, folder: Path) -> list[Path]:
+        if folder.is_symlink():
+            return []
+        with self._reading(folder):
+            return sorted(folder.iterdir(), key=str)
+        return []
+
+    @contextlib.contextmanager
+    def _reading(self, folder: Path) -> Iterator[None]:
+        """A directory that is not there holds nothing; one that cannot be read is told."""
+        try:
+            yield
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise StoreError(f"{self._shown(folder)} cannot be read: {fault_of(error)}") from error
+
+    def read_bytes(self, path: Path, limit: int) -> bytes:
+        """A regular file's content, through no link and within the limit.
+
+        Raises:
+            StoreError: it is missing, a link, too large, or no regular file.
+        """
+        shown = self._shown(path)
+        for directory in (self.root, path.parent):
+            if directory.is_symlink():
+                raise StoreError(f"{self._shown(directory)} is a link, and nothing behind a link is read; remove it")
+        try:
+            return read_regular(path, limit)
+        except Unfit as why:
+            raise StoreError(f"{shown} {why}; restore it with git checkout -- {shown}") from why
+
+
+def _naming_samples(artifact: Artifact, samples: Sequence[SampleRow], file_name: str) -> Artifact:
+    measured = {(row.device, row.workload, row.objective) for row in samples}
+    claims = tuple(
+        claim.model_copy(update={"samples": file_name})
+        if claim.kind != "exact" and (claim.device, claim.workload, claim.objective) in measured
+        else claim
+        for claim in artifact.claims
+    )
+    return artifact.model_copy(update={"claims": claims})
+
+
+def _is_real_directory(entry: Path) -> bool:
+    return entry.is_dir() and not entry.is_symlink() and NAME.fullmatch(entry.name) is not None
+
+
+def _is_partial(entry: Path) -> bool:
+    """Whether a writer is making it, or was killed when it did."""
+    return entry.name.startswith(PARTIAL) and entry.is_file() and not entry.is_symlink()
+
+
+def _checked(name: str) -> str:
+    if not NAME.fullmatch(name):
+        raise StoreError(f"{name!r} is not a name: expected letters, digits, '.', '_' and '-'")
+    return name

@@ -1,0 +1,1 @@
+"""One concern of the world a file: processes, files, git, the machine."""

@@ -1,0 +1,219 @@
+"""Subprocesses that cannot outlive, outgrow or outlast their welcome.
+
+``run`` runs one program to its end. ``Guard`` makes sure that nothing started during a search or a gate is
+left over, even when pytest itself dies by ``kill -9``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from pytest_compileiq.errors import EnvironmentFault, fault_of
+from pytest_compileiq.system import watchdog
+from pytest_compileiq.system.watchdog import RUN_TOKEN_VARIABLE
+
+__all__ = ["RUN_TOKEN_VARIABLE", "TAIL_BYTES", "Finished", "Guard", "run"]
+
+TAIL_BYTES = 64 * 1024
+
+_CHUNK_BYTES = 64 * 1024
+_SHORTEST_PAUSE_S = 0.0005
+_LONGEST_PAUSE_S = 0.05
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a program ended.
+
+    Attributes:
+        returncode: negative for a signal, as in ``subprocess``.
+        output: the tail of standard output and standard error, in the order of writing; undecodable bytes replaced.
+        timed_out: it was killed because it took longer than it was given.
+        seconds: wall time.
+    """
+
+    returncode: int
+    output: str
+    timed_out: bool
+    seconds: float
+
+
+def run(
+    argv: Sequence[str | os.PathLike[str]],
+    *,
+    timeout_s: float,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    tail_bytes: int = TAIL_BYTES,
+) -> Finished:
+    """Run ``argv`` in a session of its own and kill what is left of its process group when it ends or runs out of time.
+
+    Standard input is empty. Output beyond the last ``tail_bytes`` is read and dropped, so a program that never stops
+    printing costs no memory. ``env`` of None is this process's environment; an open guard's token is added to either.
+
+    Raises:
+        EnvironmentFault: there is no such program, or it cannot be executed.
+    """
+    started = time.monotonic()
+    try:
+        with _starting:
+            process = subprocess.Popen(
+                argv,
+                cwd=cwd,
+                env=_with_token(os.environ if env is None else env),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            _running.add(process.pid)
+    except OSError as error:
+        raise EnvironmentFault(_cannot_start(str(argv[0]), cwd, error)) from error
+    tail = _Tail(tail_bytes)
+    with process:
+        try:
+            timed_out = not _drain(process, tail, deadline=started + timeout_s)
+        finally:
+            # The leader has not been reaped yet, so that its number still means this group and no other.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            _running.discard(process.pid)
+    return Finished(process.returncode, tail.text(), timed_out, time.monotonic() - started)
+
+
+def _with_token(env: Mapping[str, str]) -> Mapping[str, str]:
+    token = _open_tokens[-1] if _open_tokens else os.environ.get(RUN_TOKEN_VARIABLE)
+    return env if token is None else {**env, RUN_TOKEN_VARIABLE: token}
+
+
+def _cannot_start(program: str, cwd: Path | None, error: OSError) -> str:
+    if cwd is not None and not cwd.is_dir():
+        return f"cannot run {program!r}: its working directory {cwd} is not a directory"
+    if error.errno in (errno.ENOENT, errno.EACCES, errno.ENOEXEC):
+        return f"cannot run {program!r}: {error.strerror}; install it, or name one that exists"
+    return f"cannot run {program!r}: {fault_of(OSError(error.errno, error.strerror))}"
+
+
+class _Tail:
+    """The last ``limit`` bytes of a stream, in memory of about that size."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._chunks: deque[bytes] = deque()
+        self._held = 0
+
+    def add(self, chunk: bytes) -> None:
+        self._chunks.append(chunk)
+        self._held += len(chunk)
+        while self._held - len(self._chunks[0]) >= self._limit:
+            self._held -= len(self._chunks.popleft())
+
+    def text(self) -> str:
+        return b"".join(self._chunks)[-self._limit :].decode(errors="replace")
+
+
+def _drain(process: subprocess.Popen[bytes], tail: _Tail, *, deadline: float) -> bool:
+    """Read ``process`` until it has ended; False when the deadline came first. The process is left unreaped."""
+    assert process.stdout is not None
+    pipe = process.stdout.fileno()
+    pause_s = _SHORTEST_PAUSE_S
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while (remaining_s := deadline - time.monotonic()) > 0:
+            if selector.get_map() and selector.select(min(remaining_s, _LONGEST_PAUSE_S)):
+                if chunk := os.read(pipe, _CHUNK_BYTES):
+                    tail.add(chunk)
+                else:
+                    selector.unregister(pipe)
+            elif _has_ended(process.pid):  # even with the pipe open: a daemon left behind may hold it for ever
+                return True
+            elif not selector.get_map():  # it closed its output: most end within a millisecond, some live on
+                time.sleep(min(remaining_s, pause_s))
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+    return False
+
+
+def _has_ended(pid: int) -> bool:
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+# Sessions that run() has under way: a sweep spares another thread's builds, of which none starts meanwhile.
+_running: set[int] = set()
+_starting = threading.Lock()
+
+# The tokens of this process's open guards, innermost last: builds run on threads, far from whoever holds the guard.
+_open_tokens: list[str] = []
+
+
+class Guard:
+    """While open, what this process starts for a run carries a random token, and dies with this process at the latest.
+
+    That is everything started by ``run`` or with ``environment``, and whatever these start; a server that a
+    user's fixture starts from this process is not ours. A tiny watchdog in a session of its own holds the other end of
+    a pipe; when the pipe closes, because the guard was closed or because this process died in whatever way, it kills
+    every carrier of the token, and then removes ``folder`` with all that they left there. It watches before ``folder``
+    is made, so that no death leaves one. Double forks and ``setsid`` do not escape it; a program that starts another
+    with an emptied environment does.
+
+    Carriers are found in ``/proc``. Elsewhere than on Linux there is none to find, and what remains is ``run``'s
+    killing of process groups.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.token = secrets.token_hex(16)
+        # An empty environment: a guard around this process must not take the watchdog for one of its own carriers.
+        self._watchdog = subprocess.Popen(
+            [sys.executable, "-I", "-S", watchdog.__file__, self.token, str(os.getpid()), str(folder)],
+            env={},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        _open_tokens.append(self.token)
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError:
+            self.close()
+            raise
+
+    def environment(self) -> dict[str, str]:
+        """This process's environment with the token in it."""
+        return {**os.environ, RUN_TOKEN_VARIABLE: self.token}
+
+    def sweep(self, sessions: Collection[int] = frozenset()) -> list[int]:
+        """Kill what was started under this guard, but ``sessions`` and what ``run`` has under way; return the ids."""
+        with _starting:
+            return watchdog.kill_carriers(self.token, {os.getpid()}, {*_running, *sessions})
+
+    def close(self) -> None:
+        """Sweep, have the folder removed, and end the watchdog. Closing twice does nothing more."""
+        if self.token not in _open_tokens:
+            return
+        _open_tokens.remove(self.token)
+        self.sweep()
+        self._watchdog.communicate()
+
+    def __enter__(self) -> Guard:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,1 @@
+"""What other people's code is tested with: conformance suites, and fakes."""

@@ -1,0 +1,339 @@
+"""Conformance suites for engines and toolchains of third parties: subclass one, and pytest runs its tests on yours.
+
+::
+
+    from pytest_compileiq.testing.conformance import EngineConformance, ToolchainConformance
+
+    class TestMyEngine(EngineConformance):
+        def make(self, brief):
+            return MyEngine(brief)
+
+    class TestMyCompiler(ToolchainConformance):
+        files = {"kernels/k.src": "…"}
+        test_dir = "kernels"
+        knobs = ({"-O": 2}, {"-fast": ""})
+
+        def make(self):
+            return MyCompiler("k.src")
+
+Each test is one promise of ``pytest_compileiq.engines.base.Engine`` or
+``pytest_compileiq.toolchains.base.Resolved``, and says which.
+"""
+
+# ruff: noqa: D102 - a test's name is its sentence
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, get_args
+
+import numpy as np
+import pytest
+from pydantic import TypeAdapter
+
+from pytest_compileiq.artifact import Name
+from pytest_compileiq.engines.base import Brief, Engine, Told
+from pytest_compileiq.errors import BuildError, StoreError
+from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, FailureKind, Knobs, sha256_hex
+from pytest_compileiq.space import Space, choice, literal, log_sampling
+from pytest_compileiq.space import range as steps
+from pytest_compileiq.toolchains.base import Place, Resolved, Toolchain
+
+SMALL_SPACE = Space.from_mapping(
+    {"-O": choice([1, 2, 3]), "-funroll-loops": literal("", 0.5), "group": {"-g": choice(["a", "b"])}}
+)
+LARGE_SPACE = Space.from_mapping(
+    {f"-f{number}": literal("", 0.6) for number in range(12)}
+    | {"-O": choice(["1", "s", "3"]), "-p=": choice([1, 2, 4, 8], 0.5), "n": steps(0, 100, 5, 0.5)}
+    | {"l": log_sampling(1, 4096), "group": {"-g": literal("", 0.5), "inner": {"-h=": steps(0, 3)}}}
+)
+GROUP_SPACE = Space.from_mapping({"group": {"-a": literal("", 0.5), "-b": literal("", 0.5)}})
+
+Judge = Callable[[Candidate], Told]
+
+
+def digest_of(candidate: Candidate) -> int:
+    """A number that depends on the knobs alone, for objectives that cost nothing."""
+    text = repr(sorted(candidate.knobs.items())).encode() + (candidate.blob or b"")
+    return int.from_bytes(hashlib.sha256(text).digest()[:4], "big")
+
+
+class EngineConformance:
+    """What every engine promises.
+
+    Attributes:
+        space: a large space that the engine searches.
+        small_space: one that it comes to the end of.
+        evaluations: how many a test spends on the large space.
+        objectives: how many it takes at most.
+        deterministic: whether equal briefs and results give equal candidates.
+        batch: how many candidates are asked for at a time.
+    """
+
+    space: ClassVar[Space] = LARGE_SPACE
+    small_space: ClassVar[Space] = SMALL_SPACE
+    evaluations: ClassVar[int] = 40
+    objectives: ClassVar[int] = 1
+    deterministic: ClassVar[bool] = True
+    batch: ClassVar[int] = 4
+
+    def make(self, brief: Brief) -> Engine:
+        """The engine under test."""
+        raise NotImplementedError(f"{type(self).__name__}.make(brief): give your engine")
+
+    def brief(
+        self, space: Space | None = None, seed: int = 1, objectives: int = 1, seeds: Sequence[Candidate] = ()
+    ) -> Brief:
+        """A brief of the large space, or of another."""
+        return Brief(space or self.space, seed, objectives, self.evaluations, seeds)
+
+    def search(self, engine: Engine, judge: Judge, evaluations: int | None = None) -> list[Candidate]:
+        """Ask and tell in batches; the candidates in the order that they were asked."""
+        asked: list[Candidate] = []
+        limit = evaluations or self.evaluations
+        while len(asked) < limit and (batch := engine.ask(min(self.batch, limit - len(asked)))):
+            asked += batch
+            engine.tell([judge(candidate) for candidate in batch])
+        return asked
+
+    def scored(self, candidate: Candidate) -> Told:
+        """A score that depends on the knobs alone."""
+        return Told(candidate, (digest_of(candidate) / 2**32 - 0.5,))
+
+    def check_candidates(self, asked: Sequence[Candidate], space: Space) -> None:
+        """They lie in the space and are distinct."""
+        for candidate in asked:
+            assert space.why_not(candidate.knobs) is None, f"{dict(candidate.knobs)}: {space.why_not(candidate.knobs)}"
+        distinct = {(space.point(candidate.knobs), candidate.blob) for candidate in asked}
+        assert len(distinct) == len(asked), f"{len(asked) - len(distinct)} candidates were asked more than once"
+
+    def test_no_more_candidates_are_given_than_asked_for(self) -> None:
+        engine = self.make(self.brief())
+        for n in (1, 3, 7, 2):
+            batch = engine.ask(n)
+            assert 1 <= len(batch) <= n, f"ask({n}) gave {len(batch)} candidates of a space that is not exhausted"
+            engine.tell([self.scored(candidate) for candidate in batch])
+
+    def test_candidates_lie_in_the_space_and_are_distinct(self) -> None:
+        asked = self.search(self.make(self.brief()), self.scored)
+        assert len(asked) == min(self.evaluations, self.space.size), "the search ended early"
+        self.check_candidates(asked, self.space)
+
+    def test_a_small_space_is_searched_to_its_end_and_no_further(self) -> None:
+        engine = self.make(self.brief(self.small_space))
+        asked = self.search(engine, self.scored, self.small_space.size + self.batch)
+        self.check_candidates(asked, self.small_space)
+        assert engine.ask(self.batch) == [], "after its end a search has begun again"
+
+    def test_a_group_that_is_on_with_nothing_inside_is_the_group_that_is_off(self) -> None:
+        asked = self.search(self.make(self.brief(GROUP_SPACE)), self.scored, 20)
+        self.check_candidates(asked, GROUP_SPACE)
+
+    @pytest.mark.parametrize("kind", get_args(FailureKind))
+    def test_a_search_in_which_everything_fails_goes_on(self, kind: FailureKind) -> None:
+        asked = self.search(self.make(self.brief()), lambda candidate: Told(candidate, failure=kind))
+        assert len(asked) == min(self.evaluations, self.space.size), "the search ended early"
+        self.check_candidates(asked, self.space)
+
+    def test_some_failures_and_equal_scores_are_taken(self) -> None:
+        def judge(candidate: Candidate) -> Told:
+            return Told(candidate, failure="crash") if digest_of(candidate) % 3 == 0 else Told(candidate, (0.0,))
+
+        self.check_candidates(self.search(self.make(self.brief()), judge), self.space)
+
+    def test_results_are_taken_late_one_by_one_and_in_another_order(self) -> None:
+        engine = self.make(self.brief())
+        asked: list[Candidate] = []
+        for _ in range(3):
+            batch = [candidate for _ in range(3) for candidate in engine.ask(2)]
+            for candidate in reversed(batch):
+                engine.tell([self.scored(candidate)])
+            asked += batch
+        self.check_candidates(asked, self.space)
+
+    def test_duplicates_by_machine_code_are_taken(self) -> None:
+        asked = self.search(self.make(self.brief()), lambda candidate: Told(candidate, (0.5,), duplicate=True))
+        assert len(asked) == min(self.evaluations, self.space.size), "the search ended early"
+
+    def test_equal_seeds_and_results_give_equal_searches(self) -> None:
+        if not self.deterministic:
+            pytest.skip("declared not to be deterministic")
+        first, again = (self.search(self.make(self.brief(seed=7)), self.scored) for _ in range(2))
+        assert [one.knobs for one in first] == [one.knobs for one in again]
+
+    def test_given_seeds_are_tried_first_and_what_lies_outside_the_space_is_not(self) -> None:
+        rng = np.random.default_rng(5)
+        points = list(dict.fromkeys(self.space.sample(rng) for _ in range(3)))
+        foreign = Candidate({"-no-such-knob": 1})
+        seeds = [foreign, *(Candidate(self.space.knobs(point)) for point in points)]
+        asked = self.search(self.make(self.brief(seeds=seeds)), self.scored, 8)
+        self.check_candidates(asked, self.space)
+        early = {self.space.point(candidate.knobs) for candidate in asked[: len(points) + 1]}  # one may be the baseline
+        assert set(points) <= early, "a seed was not among the first candidates"
+
+    def test_several_objectives_are_taken(self) -> None:
+        if self.objectives < 2:
+            pytest.skip("declared to take one objective")
+
+        def judge(candidate: Candidate) -> Told:
+            number = digest_of(candidate)
+            scores = tuple(float(number >> 8 * index & 255) for index in range(self.objectives))
+            return Told(candidate, scores) if number % 5 else Told(candidate, failure="wrong")
+
+        asked = self.search(self.make(self.brief(objectives=self.objectives)), judge)
+        assert len(asked) == min(self.evaluations, self.space.size), "the search ended early"
+        self.check_candidates(asked, self.space)
+
+
+class ToolchainConformance:
+    """What every toolchain promises, on one small kernel.
+
+    Attributes:
+        files: the project: path relative to its root → text.
+        test_dir: the directory of the test file in it, which toolchain paths are relative to.
+        knobs: sets of knobs that the compiler takes; one of them at least changes the machine code.
+        broken: as ``files``, laid over them: with these the baseline does not compile. By default every source is
+            overwritten by what no compiler takes.
+        timeout_s: enough for one build.
+    """
+
+    files: ClassVar[Mapping[str, str]]
+    test_dir: ClassVar[str] = "."
+    knobs: ClassVar[Sequence[Knobs]]
+    broken: ClassVar[Mapping[str, str] | None] = None
+    timeout_s: ClassVar[float] = 120.0
+
+    def make(self) -> Toolchain:
+        """The toolchain under test, with the same arguments each time."""
+        raise NotImplementedError(f"{type(self).__name__}.make(): give your toolchain")
+
+    def place(self, root: Path) -> Place:
+        """The project, written under ``root``."""
+        _write(root, self.files)
+        return Place((root / self.test_dir).resolve(), root.resolve())
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def resolved(cls, tmp_path_factory: pytest.TempPathFactory) -> Resolved:
+        """The toolchain, found, on a copy of the project."""
+        return cls().make().resolve(cls().place(tmp_path_factory.mktemp("project") / "checkout"))
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def baseline(cls, resolved: Resolved, tmp_path_factory: pytest.TempPathFactory) -> BuildResult:
+        """The baseline's build, which the tests share."""
+        return resolved.build(None, tmp_path_factory.mktemp("baseline"), timeout_s=cls.timeout_s)
+
+    def controls(self, resolved: Resolved) -> list[ControlsFile]:
+        """The controls of every set of knobs."""
+        return [resolved.render(Candidate(knobs)) for knobs in self.knobs]
+
+    def test_equal_arguments_give_equal_toolchains(self) -> None:
+        assert isinstance(self.make(), Toolchain)
+        assert self.make() == self.make()
+
+    def test_the_target_names_the_architecture_and_can_name_a_file(self, resolved: Resolved) -> None:
+        TypeAdapter(Name).validate_python(resolved.target)
+        assert resolved.target.startswith(f"{resolved.architecture}-"), "expected ARCHITECTURE-COMPILERLINE"
+        assert resolved.clock, "the target is timed by a clock"
+        assert resolved.native is None or resolved.native.strip(), "a reason in words, or None"
+
+    def test_the_recorded_command_holds_no_place_of_a_checkout(self, resolved: Resolved, tmp_path: Path) -> None:
+        other = self.make().resolve(self.place(tmp_path / "other place"))
+        assert resolved.compiler == other.compiler
+        assert not [word for word in other.compiler.command if str(tmp_path) in word]
+
+    def test_sources_are_files_under_rootdir_with_their_digests(self, resolved: Resolved, tmp_path: Path) -> None:
+        place = self.place(tmp_path / "elsewhere")
+        sources = self.make().resolve(place).sources()
+        assert sources == resolved.sources(), "sources differ between two checkouts"
+        assert sources, "a kernel has a source"
+        for name, digest in sources.items():
+            assert not Path(name).is_absolute() and ".." not in Path(name).parts, f"{name}: relative to rootdir"
+            assert digest == sha256_hex((place.rootdir / name).read_bytes()), f"{name}: not its SHA-256"
+
+    def test_the_baseline_has_equal_machine_code_in_two_checkouts(self, baseline: BuildResult, tmp_path: Path) -> None:
+        out_dir = tmp_path / "not" / "made yet"
+        elsewhere = self.make().resolve(self.place(tmp_path / "elsewhere"))
+        again = elsewhere.build(None, out_dir, timeout_s=self.timeout_s)
+        assert again.digest == baseline.digest
+        assert again.metrics == baseline.metrics
+        assert again.path.is_file() and again.path.resolve().is_relative_to(out_dir.resolve())
+
+    def test_a_build_says_what_it_made(self, baseline: BuildResult) -> None:
+        assert baseline.code, "a kernel has an entry function"
+        every = [baseline.metrics, *(code.metrics for code in baseline.code.values())]
+        assert all(type(value) is int and value >= 0 for metrics in every for value in metrics.values())
+        assert baseline.seconds > 0
+
+    def test_controls_reach_the_compiler(self, resolved: Resolved, baseline: BuildResult, tmp_path: Path) -> None:
+        built = [
+            resolved.build(controls, tmp_path / str(number), timeout_s=self.timeout_s)
+            for number, controls in enumerate(self.controls(resolved))
+        ]
+        assert all(one.code.keys() == baseline.code.keys() for one in built)
+        assert any(one.digest != baseline.digest for one in built), "no set of knobs changes the machine code"
+
+    def test_controls_are_read_back_as_they_were_written(self, resolved: Resolved) -> None:
+        for knobs, controls in zip(self.knobs, self.controls(resolved), strict=True):
+            assert controls == resolved.render(Candidate(dict(reversed(list(knobs.items()))))), (
+                "the order of knobs counts"
+            )
+            assert dict(controls.knobs) == dict(knobs)
+            assert resolved.parse(controls.kind, controls.data, controls.knobs) == controls
+
+    @pytest.mark.parametrize("foreign", [b"\n", b"-o /tmp/elsewhere\n", b"\xff\xfe\x00"])
+    def test_foreign_bytes_are_refused(self, resolved: Resolved, foreign: bytes) -> None:
+        for controls in self.controls(resolved):
+            for data in (controls.data + foreign, foreign + controls.data, foreign):
+                with pytest.raises(StoreError):
+                    resolved.parse("options", data, controls.knobs)
+
+    def test_an_opaque_file_is_taken_where_the_compiler_applies_one_and_refused_elsewhere(
+        self, resolved: Resolved
+    ) -> None:
+        blob = ControlsFile("blob", b"controls", {})
+        if resolved.acf_line is None:
+            with pytest.raises(StoreError):
+                resolved.parse("blob", blob.data, {})
+        else:
+            assert resolved.parse("blob", blob.data, {}) == blob == resolved.render(Candidate({}, blob.data))
+            assert any("k.acf" in word for word in resolved.options(blob, Path("k.acf"))), "nothing applies the file"
+
+    def test_options_apply_the_controls_for_others(self, resolved: Resolved) -> None:
+        for controls in self.controls(resolved):
+            fragment = resolved.options(controls, Path("k.acf"))
+            assert isinstance(fragment, tuple) and all(isinstance(word, str) and word for word in fragment)
+            told = any(name.startswith("-") for name in controls.knobs)
+            assert not told or fragment, f"{dict(controls.knobs)}: no option applies them"
+
+    def test_its_own_spaces_hold_what_it_can_render(self, resolved: Resolved) -> None:
+        rng = np.random.default_rng(3)
+        for space in (resolved.default_space(), resolved.option_space()):
+            for _ in range(20 if space is not None and space.genes else 0):
+                assert space is not None
+                controls = resolved.render(Candidate(space.knobs(space.sample(rng))))
+                assert resolved.parse(controls.kind, controls.data, controls.knobs) == controls
+
+    def test_a_broken_source_is_a_compile_error_in_one_line(self, tmp_path: Path) -> None:
+        place = self.place(tmp_path / "broken")
+        toolchain = self.make().resolve(place)
+        _write(place.rootdir, self.broken or dict.fromkeys(toolchain.sources(), "} no compiler takes this {\n"))
+        with pytest.raises(BuildError) as refused:
+            self.make().resolve(place).build(None, tmp_path / "out", timeout_s=self.timeout_s)
+        assert refused.value.kind == "compile"
+        assert len(str(refused.value).splitlines()) == 1, "expected one sentence; the rest belongs into the log"
+
+    def test_a_build_that_takes_too_long_is_a_timeout(self, resolved: Resolved, tmp_path: Path) -> None:
+        with pytest.raises(BuildError) as late:
+            resolved.build(None, tmp_path / "out", timeout_s=1e-6)
+        assert late.value.kind == "timeout"
+
+
+def _write(root: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")

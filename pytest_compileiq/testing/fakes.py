@@ -1,0 +1,290 @@
+"""Fakes for tests of order and failure: a compiler that compiles nothing, workers that run nothing.
+
+They stand in for ``Resolved`` and ``Pool`` where a test is about what is asked, in what order, and what becomes of a
+failure. What a compiler really makes, and how long it really takes, is for tests with real ones.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from pytest_compileiq.benchmark.benchmark import Subject
+from pytest_compileiq.benchmark.body import Touched
+from pytest_compileiq.benchmark.builds import Builds
+from pytest_compileiq.benchmark.marker import read_marker
+from pytest_compileiq.config import Budget, Settings
+from pytest_compileiq.errors import BuildError, MarkerError
+from pytest_compileiq.model import (
+    Arm,
+    BuildResult,
+    Candidate,
+    CodeDigest,
+    Compiler,
+    ControlsFile,
+    Knobs,
+    SampleRow,
+    Workload,
+    sha256_hex,
+)
+from pytest_compileiq.report.progress import Tally
+from pytest_compileiq.rules.calls import CallTimes
+from pytest_compileiq.space import Space, choice, literal
+from pytest_compileiq.timing.sampler import ARMS, BlockPlan
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.options_file import parse_rendered
+from pytest_compileiq.workers.pool import EvaluationFailed
+
+FAKE_SPACE = Space.from_mapping({"-O": choice([1, 2, 3], knockout_prob=0.5), "-fast": literal("", knockout_prob=0.5)})
+
+
+_COMPILER = Compiler("fake", "1.0.0", "fake 1.0.0", ("fake", "kernel.src"))
+_TOUCHED = Touched(frozenset({"kernel"}), frozenset())
+
+
+def _code_of(knobs: Knobs) -> Mapping[str, str]:
+    return {"kernel": repr(sorted(knobs.items()))}
+
+
+@dataclass(frozen=True)
+class FakeBuilder:
+    """A ``Resolved`` whose machine code is whatever ``code`` says.
+
+    Attributes:
+        code: knobs → entry function → the text that stands for its machine code; its length is its ``code_bytes``.
+        refusals: rendered options → why the compiler refuses them.
+        built: the rendered options of every build, in order; ``""`` is the baseline.
+        source: what the one source file holds.
+    """
+
+    code: Callable[[Knobs], Mapping[str, str]] = _code_of
+    refusals: Mapping[str, str] = field(default_factory=dict)
+    built: list[str] = field(default_factory=list)
+    source: str = "one"
+    compiler: Compiler = _COMPILER
+    architecture: str = "fake"
+    target: str = "fake-fake1"
+    clock: str = "cpu"
+    acf_line: str | None = None
+    native: str | None = None
+    knobs_taken: frozenset[str] = frozenset()
+
+    def default_space(self) -> Space:
+        """``FAKE_SPACE``."""
+        return FAKE_SPACE
+
+    def option_space(self) -> Space:
+        """``FAKE_SPACE``."""
+        return FAKE_SPACE
+
+    def render(self, candidate: Candidate) -> ControlsFile:
+        """The blob, or the knobs beginning with ``-``, name and value joined, one a line.
+
+        Raises:
+            MarkerError: a value is a boolean.
+        """
+        if any(isinstance(value, bool) for value in candidate.knobs.values()):
+            raise MarkerError("a fake compiler's knob is no boolean")
+        if candidate.blob is not None:
+            return ControlsFile("blob", candidate.blob, dict(candidate.knobs))
+        options = sorted(f"{name}{value}\n" for name, value in candidate.knobs.items() if name.startswith("-"))
+        return ControlsFile("options", "".join(options).encode(), dict(candidate.knobs))
+
+    def parse(self, kind: str, data: bytes, knobs: Knobs) -> ControlsFile:
+        """Check committed controls.
+
+        Raises:
+            StoreError: an options file is not what ``knobs`` render to.
+        """
+        if kind == "blob":
+            return ControlsFile("blob", data, dict(knobs))
+        return parse_rendered(data, knobs, self.render)
+
+    def sources(self) -> Mapping[str, str]:
+        """The digest of ``source``."""
+        return {"kernel.src": sha256_hex(self.source.encode())}
+
+    def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
+        """What ``code`` makes of the knobs.
+
+        Raises:
+            BuildError: these options are refused.
+        """
+        text = controls.data.decode("latin-1") if controls else ""
+        self.built.append(text)
+        if reason := self.refusals.get(text):
+            raise BuildError(reason, kind="compile")
+        entries = self.code({**controls.knobs, **_blob_of(controls)} if controls else {})
+        code = {
+            name: CodeDigest(sha256_hex(body.encode()), {"code_bytes": len(body)}) for name, body in entries.items()
+        }
+        total = sum(digest.metrics["code_bytes"] for digest in code.values())
+        return BuildResult(out_dir / "kernel", code, {"code_bytes": total}, "", 0.001)
+
+    def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
+        """``@file``."""
+        return (f"@{path}",)
+
+    def load(self, built: BuildResult, used: set[str]) -> Any:
+        """The path of what was built; every entry counts as taken."""
+        used |= built.code.keys()
+        return built.path
+
+
+def _blob_of(controls: ControlsFile) -> dict[str, str]:
+    return {"blob": controls.data.decode("latin-1")} if controls.kind == "blob" else {}
+
+
+@dataclass(frozen=True)
+class FakeToolchain:
+    """A marker's toolchain that resolves to ``builder``."""
+
+    builder: FakeBuilder
+
+    def resolve(self, place: Place) -> FakeBuilder:
+        """The builder, wherever it is asked for."""
+        return self.builder
+
+
+@dataclass
+class FakePool:
+    """A ``Pool`` whose runtimes are what ``seconds`` says, with a little noise that is the same in every run.
+
+    Attributes:
+        seconds: controls (None: the baseline) → seconds of one call.
+        failures: rendered options → the failure of every check and block with them; ``""`` is the baseline.
+        drops: quad's number → whether the device was disturbed in it.
+        noise: relative standard deviation between slots.
+        times: the number of a look and its worker's → what it finds of the measured call.
+        asked: ``(what, worker, options)`` in order: ``prepare``, ``check``, ``block`` and ``look``.
+        interrupt_at: the number of ``asked`` at which a Ctrl-C arrives, or None.
+        touched: what every body takes from ``load()`` and reads of ``acf.params``.
+    """
+
+    seconds: Callable[[ControlsFile | None], float] = lambda controls: 1e-3
+    failures: Mapping[str, EvaluationFailed] = field(default_factory=dict)
+    drops: Callable[[int], bool] = lambda quad: False
+    noise: float = 1e-3
+    times: Callable[[int, int], CallTimes | None] = lambda look, worker: None
+    asked: list[tuple[str, int, str]] = field(default_factory=list)
+    interrupt_at: int | None = None
+    touched: Touched = _TOUCHED
+    _random: Random = field(default_factory=lambda: Random(0))
+
+    def prepare(self, numbers: range, subject: Subject) -> None:
+        """Note which workers were started."""
+        for number in numbers:
+            self.asked.append(("prepare", number, ""))
+
+    def check(self, number: int, subject: Subject, controls: ControlsFile | None, workload: Workload) -> Touched:
+        """One correct body, or the failure that stands in ``failures``."""
+        self._ask("check", number, controls)
+        return self.touched
+
+    def block(
+        self,
+        number: int,
+        subject: Subject,
+        arms: Mapping[Arm, ControlsFile | None],
+        workload: Workload,
+        plan: BlockPlan,
+    ) -> tuple[list[SampleRow], Touched]:
+        """The rows of one block, in the plan's order."""
+        self._ask("block", number, arms["tuned"])
+        device = {objective.metric: subject.device(objective.metric).name for objective in subject.timed_objectives}
+        rows = [
+            SampleRow(
+                device[objective.metric], workload.name, objective.metric, number, quad, slot, ARMS[letter], sample,
+                self._seconds_of(arms[ARMS[letter]]), self.drops(quad),
+            )
+            for objective in subject.timed_objectives
+            for quad, order in enumerate(plan.quads)
+            for slot, letter in enumerate(order)
+            for sample in range(plan.of(objective.metric).samples)
+        ]  # fmt: skip
+        return rows, self.touched
+
+    def look(
+        self, number: int, subject: Subject, controls: ControlsFile | None, workload: Workload
+    ) -> CallTimes | None:
+        """What ``times`` says, or the failure that stands in ``failures``."""
+        self._ask("look", number, controls)
+        return self.times(sum(what == "look" for what, _, _ in self.asked) - 1, number)
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+    def _ask(self, what: str, number: int, controls: ControlsFile | None) -> None:
+        options = controls.data.decode("latin-1") if controls else ""
+        if len(self.asked) == self.interrupt_at:
+            self.interrupt_at = None
+            signal.raise_signal(signal.SIGINT)
+        self.asked.append((what, number, options))
+        if failure := self.failures.get(options):
+            raise failure
+
+    def _seconds_of(self, controls: ControlsFile | None) -> float:
+        return self.seconds(controls) * (1 + self._random.gauss(0, self.noise))
+
+
+@dataclass
+class FakeProgress:
+    """Keeps what was said."""
+
+    said: list[str] = field(default_factory=list)
+
+    def evaluated(self, tally: Tally, budget: Budget) -> None:
+        """Nothing to show."""
+
+    def say(self, text: str) -> None:
+        """Keep one line."""
+        self.said.append(text)
+
+    def done(self) -> None:
+        """Nothing to clear."""
+
+
+def by_options(seconds: Mapping[str, float], otherwise: float = 1e-3) -> Callable[[ControlsFile | None], float]:
+    """Seconds by a part of the rendered options: ``{"-fast": 5e-4}``."""
+
+    def of(controls: ControlsFile | None) -> float:
+        text = controls.data.decode("latin-1") if controls else ""
+        return next((value for part, value in seconds.items() if part in text), otherwise)
+
+    return of
+
+
+def fake_subject(rootdir: Path, builder: FakeBuilder, *, builds_in: Path | None = None, **marker: Any) -> Subject:
+    """A tuned benchmark named ``kernel``; ``marker`` are the arguments of ``tune()`` behind the toolchain."""
+    spec = read_marker(pytest.mark.tune(FakeToolchain(builder), **marker).mark, "test_kernel")
+    exact = frozenset(objective.metric for objective in spec.objectives if objective.exact)
+    builds = Builds(builder, builds_in or rootdir / "builds", spec.timeout_s, exact)
+    return Subject("test_kernel.py::test_kernel", spec, builder, builds, _body, (), rootdir, rootdir)
+
+
+def fake_settings(rootdir: Path, **changes: Any) -> Settings:
+    """The settings of a run in ``rootdir`` where nothing is set, but for ``changes``."""
+    values: dict[str, Any] = {
+        **dict.fromkeys(("tune", "new_only", "stale_only", "fresh"), False),
+        **dict.fromkeys(("budget", "engine", "start_from", "calibrate", "seed", "report", "html")),
+        "ini_budget": Budget(evaluations=200), "trackers": (), "ini_engine": "random", "jobs": 1, "check": "auto",
+        "stale": "fail", "missing": "fail", "orphans": "warn", "no_device": "replay", "inconclusive": "warn",
+        "acf_dir": rootdir / "acf", "options": (), "ini_file": None, "rootdir": rootdir,
+    }  # fmt: skip
+    return Settings(**values | changes)
+
+
+def _body(acf: object) -> None:
+    """Stands for the test function, which fakes never call."""
+
+
+__all__: Sequence[str] = (
+    "FAKE_SPACE", "FakeBuilder", "FakePool", "FakeProgress", "FakeToolchain", "by_options", "fake_settings",
+    "fake_subject",
+)  # fmt: skip

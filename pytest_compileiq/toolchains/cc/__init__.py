@@ -1,0 +1,1 @@
+"""gcc and clang."""

@@ -1,0 +1,240 @@
+"""gcc and clang at work: one found compiler on one kernel, its inputs, its builds and what they hold."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, StoreError
+from pytest_compileiq.model import BuildResult, Candidate, CodeDigest, Compiler, ControlsFile, Knobs, sha256_hex
+from pytest_compileiq.space import Space
+from pytest_compileiq.system.process import TAIL_BYTES
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc.compiler import CcCompiler, ask, find_compiler, first_error
+from pytest_compileiq.toolchains.cc.flags import Flags, relative_to_rootdir, split_flags, who_chooses
+from pytest_compileiq.toolchains.cc.marker import Cc
+from pytest_compileiq.toolchains.cc.options import parse_options, render_options
+from pytest_compileiq.toolchains.cc.space import cc_space
+from pytest_compileiq.toolchains.commands import Commands
+from pytest_compileiq.toolchains.machine_code.shared_library import load_library
+from pytest_compileiq.toolchains.make_rules import prerequisites
+
+if TYPE_CHECKING:
+    from pytest_compileiq.toolchains.machine_code.elf import MachineCode
+
+_LISTING_BYTES = 64 * 2**20
+# What holds the date or the time it was built at could never be replayed.
+_NO_DATES = "-Werror=date-time"
+_INSTRUCTION = re.compile(r"^ +[0-9a-f]+:\t", re.MULTILINE)
+
+
+def resolve(cc: Cc, place: Place) -> CcResolved:
+    """What ``pytest_compileiq.toolchains.cc.marker.Cc.resolve`` promises."""
+    _check_arguments(cc)
+    sources = tuple(_find_source(source, place) for source in cc.sources)
+    program = find_compiler(cc.compiler, place)
+    flags = split_flags(cc.flags, place)
+    architecture_from = who_chooses(flags.compile)
+    flags = Flags(program.without_native(flags.compile), program.without_native(flags.link), flags.libraries)
+    if cc.output == "library":
+        # A unique symbol is one per process: the two arms would share the static data of inline functions.
+        separate = ("-fno-gnu-unique",) if program.name == "gcc" else ()
+        flags = Flags((*flags.compile, "-fPIC", *separate), ("-shared", *flags.link), flags.libraries)
+    architecture = program.architecture(flags.compile)
+    return CcResolved(
+        compiler=Compiler(
+            name=program.name,
+            version=program.version,
+            build=program.build,
+            command=(Path(program.program).name, *flags.compile, *sources, "--link", *flags.link, *flags.libraries),
+            architecture_from=architecture_from,
+        ),
+        architecture=architecture,
+        target=f"{architecture}-{program.line}",
+        native=program.unrunnable(flags.compile),
+        program=program,
+        flags=flags,
+        source_paths=sources,
+        output=cc.output,
+        rootdir=place.rootdir,
+    )
+
+
+@dataclass(frozen=True)
+class CcResolved:
+    """A ``pytest_compileiq.toolchains.base.Resolved``. The compiler runs in ``rootdir`` on relative paths.
+
+    So neither ``__FILE__`` nor a diagnostic holds the place of a checkout.
+    """
+
+    compiler: Compiler
+    architecture: str
+    target: str
+    native: str | None
+    program: CcCompiler
+    flags: Flags
+    source_paths: tuple[str, ...]
+    output: Literal["library", "executable"]
+    rootdir: Path
+    clock: str = "cpu"
+    acf_line: str | None = None
+    knobs_taken: frozenset[str] = frozenset()
+
+    def default_space(self) -> Space:
+        """The options of this compiler that matter, as far as the installed one knows them."""
+        return cc_space(self.program)
+
+    def option_space(self) -> Space:
+        """The same: all of a C compiler's controls are public options."""
+        return cc_space(self.program)
+
+    def render(self, candidate: Candidate) -> ControlsFile:
+        """The options file of ``candidate``.
+
+        Raises:
+            MarkerError: a knob does not give an option that a controls file may hold.
+        """
+        return render_options(candidate)
+
+    def parse(self, kind: str, data: bytes, knobs: Knobs) -> ControlsFile:
+        """Check committed ``data`` against what ``knobs`` render to, byte for byte.
+
+        Raises:
+            StoreError: they differ, an option is not one that a controls file may hold, or it is an opaque blob.
+        """
+        if kind != "options":
+            raise StoreError(
+                f"{self.compiler.name} reads an options file, and this is a {kind}; run pytest --tune again"
+            )
+        return parse_options(data, knobs)
+
+    def sources(self) -> Mapping[str, str]:
+        """Path → SHA-256 of every file the compiler reads, but for system headers outside rootdir.
+
+        Paths are relative to rootdir; a header outside is named as the compiler names it.
+
+        Raises:
+            BuildError: the preprocessor refuses a source, or a file cannot be read.
+        """
+        everything = self._dependencies("-M")
+        not_system = self._dependencies("-MM")
+        inside = {name for name in map(self._inside_rootdir, everything) if name is not None}
+        outside = {name for name in not_system if self._inside_rootdir(name) is None}
+        try:
+            return {name: sha256_hex((self.rootdir / name).read_bytes()) for name in sorted(inside | outside)}
+        except OSError as error:
+            raise BuildError(f"{error.filename}: cannot be read: {error.strerror}", kind="compile") from error
+
+    def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
+        """Compile and link into ``out_dir``; ``None`` builds the baseline. ``timeout_s`` bounds the whole build.
+
+        Metrics: ``code_bytes`` of all objects; ``count`` tells ``instructions``.
+
+        Raises:
+            BuildError: the compiler refused or crashed (kind ``compile``), or was killed (kind ``timeout``), or a
+                library exports no function.
+        """
+        from pytest_compileiq.toolchains.machine_code.elf import (
+            machine_code,  # heavy: elftools, and workers find their builds made
+        )
+
+        out_dir = out_dir.absolute()
+        out_dir.mkdir(parents=True, exist_ok=True)
+        commands = Commands(self.compiler.name, self.rootdir, out_dir, timeout_s, first_error)
+        objects = self._compile(commands, controls, out_dir)
+        made = out_dir / ("kernel.so" if self.output == "library" else "program")
+        link = [self.program.program, *self.flags.link, *map(str, objects), *self.flags.libraries, "-o", str(made)]
+        commands.run(link, "the link")
+        seconds = commands.seconds
+        held = machine_code(objects)
+        return BuildResult(made, self._entries(held), held.program.metrics, commands.log, seconds)
+
+    def count(self, built: BuildResult) -> Mapping[str, int]:
+        """``instructions`` of all objects, where ``objdump`` can read them."""
+        instructions = _count_instructions(sorted(built.path.parent.glob("*.o")))
+        return {} if instructions is None else {"instructions": instructions}
+
+    def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
+        """``@file``."""
+        return (f"@{path}",)
+
+    def load(self, built: BuildResult, used: set[str]) -> Any:
+        """The library as ``ctypes.CDLL``, which adds the functions taken from it to ``used``; a program's path.
+
+        Raises:
+            BuildError: the library cannot be loaded here.
+        """
+        if self.output == "executable":
+            used.add("main")
+            return built.path
+        return load_library(built, used)
+
+    def _compile(self, commands: Commands, controls: ControlsFile | None, out_dir: Path) -> list[Path]:
+        response: tuple[str, ...] = ()
+        if controls is not None:
+            options_file = out_dir / "controls.rsp"
+            options_file.write_bytes(controls.data)
+            response = self.options(controls, options_file)
+        objects = []
+        for number, source in enumerate(self.source_paths):
+            made = out_dir / f"{number}-{Path(source).stem}.o"
+            argv = [self.program.program, *self.flags.compile, _NO_DATES, *response, "-c", source, "-o", str(made)]
+            commands.run(argv, source)
+            objects.append(made)
+        return objects
+
+    def _entries(self, held: MachineCode) -> Mapping[str, CodeDigest]:
+        if self.output == "executable":
+            return {"main": held.program}
+        if not held.entries:
+            names = ", ".join(self.source_paths)
+            raise BuildError(f"{names}: exports no function; a kernel is neither static nor hidden", kind="compile")
+        return held.entries
+
+    def _dependencies(self, option: Literal["-M", "-MM"]) -> set[str]:
+        finished = ask([self.program.program, *self.flags.compile, option, *self.source_paths], cwd=self.rootdir)
+        if finished.returncode != 0:
+            raise BuildError(
+                f"{self.compiler.name} cannot read the sources: {first_error(finished.output)}",
+                kind="compile",
+                log=finished.output[-TAIL_BYTES:],
+            )
+        return prerequisites(finished.output)
+
+    def _inside_rootdir(self, name: str) -> str | None:
+        relative = os.path.relpath(self.rootdir / name, self.rootdir)
+        return None if relative.startswith("..") else Path(relative).as_posix()
+
+
+def _check_arguments(cc: Cc) -> None:
+    if not cc.sources or not all(isinstance(source, str) and source for source in cc.sources):
+        raise MarkerError(f"Cc{cc.sources!r}: expected the paths of one or more sources, as in Cc('kernel.c')")
+    if not isinstance(cc.flags, str):
+        raise MarkerError(f"Cc(flags={cc.flags!r}): expected one string, as in flags='-O3 -march=native'")
+    if not isinstance(cc.compiler, str) or not cc.compiler:
+        raise MarkerError(f"Cc(compiler={cc.compiler!r}): expected a program or a path, as in compiler='clang'")
+    if cc.output not in ("library", "executable"):
+        raise MarkerError(f"Cc(output={cc.output!r}): expected 'library' or 'executable'")
+
+
+def _find_source(source: str, place: Place) -> str:
+    path = place.test_dir / source
+    if not path.is_file():
+        raise MarkerError(f"Cc({source!r}): no such file: {path}; a source is named relative to the test file")
+    return relative_to_rootdir(Path(source), place)
+
+
+def _count_instructions(objects: Sequence[Path]) -> int | None:
+    """Instructions of ``objects`` as ``objdump`` decodes them, padding included; None where it cannot."""
+    argv = ["objdump", "--disassemble", "--no-show-raw-insn", *map(str, objects)]
+    try:
+        listing = ask(argv, tail_bytes=_LISTING_BYTES)
+    except EnvironmentFault:
+        return None
+    if listing.returncode != 0 or len(listing.output) >= _LISTING_BYTES:
+        return None
+    return len(_INSTRUCTION.findall(listing.output))

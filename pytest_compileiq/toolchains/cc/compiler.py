@@ -1,0 +1,198 @@
+"""One installed gcc or clang: which it is, what ``native`` means to it here, and what its machine flags need."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from pytest_compileiq.errors import EnvironmentFault, MarkerError
+from pytest_compileiq.system.process import Finished, run
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc.flags import CHOOSE_THE_ARCHITECTURE
+from pytest_compileiq.toolchains.commands import english
+
+_ANSWER_S = 30.0
+_EMPTY_FILE = ("-x", "c", os.devnull)
+
+# Instruction sets that a compiler uses of its own accord. Others (SGX, XSAVE, …) come and go between virtual machines
+# of one processor and change no code.
+_INSTRUCTION_SET = re.compile(
+    r"#define __(S?SSE[0-9A_]*|AVX[0-9A-Z]*|FMA4?|BMI2?|POPCNT|LZCNT|MOVBE|F16C|"
+    r"GFNI|V?AES|V?PCLMUL(?:QDQ)?|SHA|ADX|XOP|TBM)__ 1"
+)
+_NAMES_IN_CPUINFO = {"SSE3": "pni", "LZCNT": "abm", "BMI": "bmi1", "PCLMUL": "pclmulqdq", "SHA": "shani"}
+_X86_LEVELS = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
+_NATIVE = re.compile(r"-m(arch|tune|cpu)=native")
+
+
+@dataclass(frozen=True)
+class CcCompiler:
+    """An installed compiler.
+
+    Attributes:
+        program: its path.
+        name: ``gcc`` or ``clang``.
+        version: ``12.2.0``.
+        build: the first line of ``--version``.
+        machine: the family of processors it compiles for by default, e.g. ``x86-64``.
+    """
+
+    program: str
+    name: str
+    version: str
+    build: str
+    machine: str
+
+    @property
+    def line(self) -> str:
+        """Name and major version: what an upgrade must not change in silence."""
+        return self.name + self.version.partition(".")[0]
+
+    def architecture(self, flags: Sequence[str]) -> str:
+        """The processor that ``flags`` choose, as an artifact's target spells it."""
+        chosen = [flag.partition("=")[2] for flag in flags if flag.startswith(CHOOSE_THE_ARCHITECTURE)]
+        return re.sub(r"[^A-Za-z0-9._-]", "_", chosen[-1]) if chosen else self.machine
+
+    def without_native(self, flags: Sequence[str]) -> tuple[str, ...]:
+        """``flags`` with every ``native`` replaced by the processor's name, and the instruction sets it adds or lacks.
+
+        Cache sizes, which the compiler would take from this host too, are left out: they differ by virtual machine.
+
+        Raises:
+            MarkerError: the compiler has no ``native`` here.
+        """
+        resolved: list[str] = []
+        for flag in flags:
+            native = _NATIVE.fullmatch(flag)
+            resolved += self._resolve_native(native[1]) if native else [flag]
+        return tuple(resolved)
+
+    def unrunnable(self, flags: Sequence[str]) -> str | None:
+        """Why this machine cannot run what ``flags`` compile for, or None when it can."""
+        here = platform.machine().replace("_", "-")
+        if here != self.machine:
+            return f"it is compiled for {self.machine}; this machine is {here}"
+        if self.machine != "x86-64":
+            return None
+        present = _cpuinfo_flags()
+        missing = sorted(
+            name for name in self.instruction_sets(flags) if _NAMES_IN_CPUINFO.get(name, _squeezed(name)) not in present
+        )
+        return f"it needs {', '.join(missing)}, which this processor lacks" if present and missing else None
+
+    def instruction_sets(self, flags: Sequence[str]) -> frozenset[str]:
+        """Instruction sets that ``flags`` turn on, named as in the compiler's macros (``AVX2``).
+
+        Raises:
+            MarkerError: the compiler refuses one of ``flags``.
+        """
+        return _instruction_sets(self.program, tuple(flag for flag in flags if flag.startswith("-m")))
+
+    def _resolve_native(self, kind: str) -> list[str]:
+        shown = ask([self.program, f"-m{kind}=native", "-###", "-E", *_EMPTY_FILE]).output
+        by_clang = "tune" if kind == "tune" else "target"
+        pattern = rf'"-{by_clang}-cpu" "(?!native)([^"]+)"|[\s"]-m{kind}=(?!native)([\w.+-]+)'
+        names = [first or second for first, second in re.findall(pattern, shown)]
+        if not names:
+            raise MarkerError(f"{self.name} does not say what -m{kind}=native means here: name the processor instead")
+        if kind != "arch" or self.machine != "x86-64":
+            return [f"-m{kind}={names[-1]}"]
+        return self._spelled_out(names[-1])
+
+    def _spelled_out(self, name: str) -> list[str]:
+        native = self.instruction_sets(["-march=native"])
+        if name == "x86-64":  # it does not know this processor: the best level that fits
+            fitting = (level for level in _X86_LEVELS if self.instruction_sets([f"-march={level}"]) <= native)
+            name = next(fitting, name)
+        named = self.instruction_sets([f"-march={name}"])
+        surplus = [f"-m{_as_option(each)}" for each in sorted(native - named)]
+        lacking = [f"-mno-{_as_option(each)}" for each in sorted(named - native)]
+        return [f"-march={name}", *surplus, *lacking]
+
+
+def find_compiler(compiler: str, place: Place) -> CcCompiler:
+    """Find ``compiler``, a program on ``PATH`` or a path relative to the test file.
+
+    Raises:
+        EnvironmentFault: it is not there, does not answer, or is neither gcc nor clang.
+    """
+    if os.sep in compiler:
+        wanted = str(place.test_dir / compiler)
+        found = shutil.which(wanted)
+        where = f"at {wanted}"
+    else:
+        found = shutil.which(compiler)
+        where = f"on PATH ({os.environ.get('PATH', '')})"
+    if found is None:
+        raise EnvironmentFault(
+            f"no compiler {compiler!r} {where}; install it, or name another: Cc(…, compiler='clang')"
+        )
+    return _identify(str(Path(found).absolute()))
+
+
+def ask(argv: Sequence[str], *, cwd: Path | None = None, tail_bytes: int = 4 * 2**20) -> Finished:
+    """Run a compiler for its answer, in English and with room for a long one.
+
+    Raises:
+        EnvironmentFault: it did not answer in time.
+    """
+    finished = run(argv, timeout_s=_ANSWER_S, cwd=cwd, env=english(), tail_bytes=tail_bytes)
+    if finished.timed_out:
+        raise EnvironmentFault(
+            f"{' '.join(argv)} did not answer within {_ANSWER_S:g} s: the compiler or its wrapper hangs"
+        )
+    return finished
+
+
+def first_error(output: str) -> str:
+    """The line of a compiler's or linker's output that says what is wrong."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    telling = (line for line in lines if re.search(r"error:|undefined reference|cannot find|fatal", line))
+    return next(telling, lines[-1] if lines else "it printed nothing")[:500]
+
+
+@lru_cache(maxsize=64)
+def _identify(program: str) -> CcCompiler:
+    build = ask([program, "--version"]).output.partition("\n")[0].strip()
+    macros = ask([program, "-dM", "-E", *_EMPTY_FILE]).output
+    for name, parts in {
+        "clang": ("__clang_major__", "__clang_minor__", "__clang_patchlevel__"),
+        "gcc": ("__GNUC__", "__GNUC_MINOR__", "__GNUC_PATCHLEVEL__"),
+    }.items():
+        numbers = [re.search(rf"^#define {part} (\d+)$", macros, re.MULTILINE) for part in parts]
+        if all(numbers):
+            version = ".".join(number[1] for number in numbers if number)
+            machine = ask([program, "-dumpmachine"]).output.partition("-")[0].strip().replace("_", "-")
+            return CcCompiler(program, name, version, build, machine)
+    raise EnvironmentFault(f"{program} is neither gcc nor clang: it says {build!r}; give Cc one of these")
+
+
+@lru_cache(maxsize=256)
+def _instruction_sets(program: str, machine_flags: tuple[str, ...]) -> frozenset[str]:
+    answer = ask([program, *machine_flags, "-dM", "-E", *_EMPTY_FILE])
+    if answer.returncode != 0:
+        raise MarkerError(f"flags {' '.join(machine_flags)!r}: {first_error(answer.output)}")
+    return frozenset(_INSTRUCTION_SET.findall(answer.output)) - {"SSE_MATH", "SSE2_MATH"}
+
+
+def _cpuinfo_flags() -> frozenset[str]:
+    """Features of the first processor, without underscores; empty where ``/proc/cpuinfo`` does not say."""
+    try:
+        found = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        return frozenset()
+    return frozenset(_squeezed(flag) for flag in found[1].split()) if found else frozenset()
+
+
+def _squeezed(name: str) -> str:
+    return name.lower().replace("_", "")
+
+
+def _as_option(instruction_set: str) -> str:
+    return instruction_set.lower().replace("_", ".")

@@ -1,0 +1,53 @@
+"""The marker's words for gcc and clang; what they do is in ``pytest_compileiq.toolchains.cc.builder``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+# Every tuned test file imports this module, in runs that tune nothing too: it must cost nothing.
+if TYPE_CHECKING:
+    from pytest_compileiq.toolchains.base import Place, Resolved
+
+
+@dataclass(frozen=True, init=False)
+class Cc:
+    """A kernel in C, or whatever else ``compiler`` compiles, built by gcc or clang.
+
+    Args:
+        sources: paths relative to the test file.
+        flags: the baseline's flags, split as a shell would. Relative ``-I``, ``-L`` and ``-include`` are relative to
+            the test file. ``-l…``, ``-L…`` and ``-Wl,…`` only link; what relaxes maths only compiles, since linking
+            with it would set flush-to-zero for the whole process. ``-march=native`` is replaced by what it means here.
+        compiler: a program on ``PATH``, or a path; ``gcc`` by default. The variable ``CC`` is not consulted, because
+            an artifact belongs to one compiler and the environment must not choose another.
+        output: ``"library"`` is loaded with ``ctypes.CDLL``; of an ``"executable"`` the path is given.
+    """
+
+    sources: tuple[str, ...]
+    flags: str
+    compiler: str
+    output: Literal["library", "executable"]
+
+    def __init__(
+        self,
+        *sources: str,
+        flags: str = "-O2",
+        compiler: str | None = None,
+        output: Literal["library", "executable"] = "library",
+    ) -> None:
+        object.__setattr__(self, "sources", sources)
+        object.__setattr__(self, "flags", flags)
+        object.__setattr__(self, "compiler", "gcc" if compiler is None else compiler)
+        object.__setattr__(self, "output", output)
+
+    def resolve(self, place: Place) -> Resolved:
+        """Find the compiler and fix everything that depends on this host.
+
+        Raises:
+            EnvironmentFault: the compiler is not installed or does not answer.
+            MarkerError: a source is missing or a flag cannot be used.
+        """
+        from pytest_compileiq.toolchains.cc.builder import resolve  # heavy, and collecting does without
+
+        return resolve(self, place)

@@ -1,0 +1,53 @@
+"""The default search spaces of gcc and clang: what the tool knows of each, as far as the installed one knows it too."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from pytest_compileiq.space import Space, choice
+from pytest_compileiq.toolchains.cc.compiler import CcCompiler, ask
+from pytest_compileiq.toolchains.cc.known_options import CLANG, GCC, RELAXED_MATHS
+
+_LISTS = {"gcc": GCC, "clang": CLANG}
+
+# Where relaxed maths pays, it often takes all of it at once, which a draw of one option at a time seldom meets.
+_PRESETS: Sequence[Mapping[str, int | str]] = (
+    {"-O": 3},
+    {"-O": "s"},
+    {"-O": 3, "-funroll-loops": "", **dict.fromkeys(RELAXED_MATHS, "")},
+)
+
+# Without these gcc warns that -fassociative-math has no effect, and the trial takes a warning for a refusal.
+_COMPANIONS = ("-fno-signed-zeros", "-fno-trapping-math")
+
+
+@lru_cache(maxsize=16)
+def cc_space(compiler: CcCompiler) -> Space:
+    """The default space of ``compiler``, without what the installed one refuses or ignores."""
+    options = _LISTS[compiler.name].known
+    known = set(
+        _accepted(compiler.program, [f"{option.name}{value}" for option in options for value in option.drawn.values])
+    )
+    knobs = {
+        option.name: choice(accepted, knockout_prob=option.drawn.knockout_prob)
+        for option in options
+        if (accepted := [value for value in option.drawn.values if f"{option.name}{value}" in known])
+    }
+    presets = ({name: value for name, value in preset.items() if f"{name}{value}" in known} for preset in _PRESETS)
+    return replace(Space.from_mapping(knobs), presets=tuple(filter(None, presets)))
+
+
+def _accepted(program: str, options: Sequence[str]) -> list[str]:
+    """Those of ``options`` that the compiler takes without a warning: one run when it takes all, else by halving."""
+    if not options:
+        return []
+    trial = [program, "-Werror", "-O2", *_COMPANIONS, *options, "-S", "-x", "c", os.devnull, "-o", "-"]
+    if ask(trial).returncode == 0:
+        return list(options)
+    if len(options) == 1:
+        return []
+    half = len(options) // 2
+    return _accepted(program, options[:half]) + _accepted(program, options[half:])

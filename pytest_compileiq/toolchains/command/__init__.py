@@ -1,0 +1,1 @@
+"""Any compiler, by a template of commands."""

@@ -1,0 +1,270 @@
+"""Any compiler at work: the programs of a command template, found, on one kernel."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shlex
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, StoreError
+from pytest_compileiq.model import BuildResult, Candidate, Compiler, ControlsFile, Knobs, sha256_hex
+from pytest_compileiq.space import Space
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc.compiler import ask
+from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
+from pytest_compileiq.toolchains.command.marker import Command
+from pytest_compileiq.toolchains.command.output import WHOLE, Output, code_of
+from pytest_compileiq.toolchains.command.template import OPTIONS, Template, option_words, read_template
+from pytest_compileiq.toolchains.commands import Commands
+from pytest_compileiq.toolchains.machine_code.shared_library import load_library
+from pytest_compileiq.toolchains.options_file import parse_rendered
+
+_OUTPUTS = {"library": "kernel.so", "executable": "program", "file": "output"}
+_RECORDED_CHARACTERS = 1500  # of a word; the metadata has room for 2000
+
+_VERSION = re.compile(r"\d+(?:\.\d+)+")
+_ARCHITECTURE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+# What says most comes first. Many tools write no "error:", and LLVM's end with a guess at what was meant.
+_TELLING = (re.compile(r"(?i)error:|fatal|undefined reference|cannot find"), re.compile(r"(?i)unknown|invalid|cannot"))
+
+
+def resolve(command: Command, place: Place) -> CommandResolved:
+    """What ``pytest_compileiq.toolchains.command.marker.Command.resolve`` promises."""
+    _check_arguments(command)
+    sources = tuple(_find_file(name, "sources", place) for name in command.sources)
+    depends = tuple(_find_file(name, "depends", place) for name in command.depends)
+    template = read_template(command.steps, dict(command.defaults), len(sources))
+    programs = tuple(_find_program(step[0], place) for step in template.steps)
+    asked = _version_command(command, place) or (programs[0], "--version")
+    name = re.sub(r"-\d[\d.]*$", "", Path(asked[0]).name)  # opt-14 is opt
+    version, build = _identify(asked, place.rootdir)
+    here = platform.machine().replace("_", "-")
+    architecture = command.target or here
+    line = re.sub(r"[^A-Za-z0-9.]", "_", name) + version.partition(".")[0]
+    return CommandResolved(
+        compiler=Compiler(
+            name=name,
+            version=version,
+            build=build,
+            command=_recorded(template, sources),
+            architecture_from="test" if command.target else "machine",
+        ),
+        architecture=architecture,
+        target=f"{architecture}-{line}",
+        native=_why_not_here(architecture, here),
+        template=template,
+        programs=programs,
+        source_paths=sources,
+        depends=depends,
+        output=command.output,
+        objects=command.objects,
+        rootdir=place.rootdir,
+    )
+
+
+@dataclass(frozen=True)
+class CommandResolved:
+    """A ``pytest_compileiq.toolchains.base.Resolved``. The steps run in ``rootdir`` on relative sources."""
+
+    compiler: Compiler
+    architecture: str
+    target: str
+    native: str | None
+    template: Template
+    programs: tuple[str, ...]
+    source_paths: tuple[str, ...]
+    depends: tuple[str, ...]
+    output: Output
+    objects: str
+    rootdir: Path
+    clock: str = "cpu"
+    acf_line: str | None = None
+
+    @property
+    def knobs_taken(self) -> frozenset[str]:
+        """The knobs that have a place in the steps."""
+        return frozenset(self.template.defaults)
+
+    def default_space(self) -> Space | None:
+        """None: what a compiler nobody has met may vary is the marker's to say."""
+        return None
+
+    def option_space(self) -> Space | None:
+        """None."""
+        return None
+
+    def render(self, candidate: Candidate) -> ControlsFile:
+        """The controls file of ``candidate``: one option or ``name=value`` a line, sorted.
+
+        Raises:
+            MarkerError: a knob has no place in the steps, or its value may not stand in one.
+        """
+        return self.template.render(candidate)
+
+    def parse(self, kind: str, data: bytes, knobs: Knobs) -> ControlsFile:
+        """Check committed ``data`` against what ``knobs`` render to, byte for byte.
+
+        Raises:
+            StoreError: they differ, a value may not stand in its place, or it is an opaque blob.
+        """
+        if kind != "options":
+            raise StoreError(
+                f"{self.compiler.name} is given named knobs, and this is a {kind}; run pytest --tune again"
+            )
+        return parse_rendered(data, knobs, self.render)
+
+    def sources(self) -> Mapping[str, str]:
+        """Rootdir-relative path → SHA-256 of the sources and of what the steps are said to depend on.
+
+        Raises:
+            BuildError: one cannot be read.
+        """
+        try:
+            names = sorted({*self.source_paths, *self.depends})
+            return {name: sha256_hex((self.rootdir / name).read_bytes()) for name in names}
+        except OSError as error:
+            raise BuildError(f"{error.filename}: cannot be read: {error.strerror}", kind="compile") from error
+
+    def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
+        """Run the steps; ``None`` builds the baseline. ``timeout_s`` bounds all of them together.
+
+        Metrics: ``code_bytes`` of all objects, or the size of an output that holds no ELF code.
+
+        Raises:
+            BuildError: a step refused or crashed (kind ``compile``), was killed (kind ``timeout``), or made nothing.
+            EnvironmentFault: a program is no longer there.
+        """
+        out_dir = out_dir.absolute()
+        out_dir.mkdir(parents=True, exist_ok=True)
+        made = out_dir / _OUTPUTS[self.output]
+        places = {**_source_places(self.source_paths), "out_dir": (str(out_dir),), "out": (str(made),)}
+        steps = self.template.words(controls.knobs if controls else {}, places)
+        commands = Commands(self.compiler.name, self.rootdir, out_dir, timeout_s, _first_error)
+        for number, (program, words) in enumerate(zip(self.programs, steps, strict=True), start=1):
+            commands.name = Path(program).name
+            commands.run([program, *words[1:]], f"step {number}")
+        seconds = commands.seconds
+        if not made.is_file():
+            raise BuildError(f"the steps end well and make no {{out}}: {made}", kind="compile", log=commands.log)
+        held = code_of(made, self.output, self.objects)
+        return BuildResult(made, held.entries, held.program.metrics, commands.log, seconds)
+
+    def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
+        """The words of ``{options}``; other knobs are in ``acf.params``."""
+        return option_words(controls.knobs)
+
+    def load(self, built: BuildResult, used: set[str]) -> Any:
+        """A library as ``ctypes.CDLL``, which adds the functions taken from it to ``used``; else the path.
+
+        Raises:
+            BuildError: the library cannot be loaded here.
+        """
+        if self.output != "library" or set(built.code) == {WHOLE}:
+            used.update(built.code)
+        return load_library(built, used) if self.output == "library" else built.path
+
+
+def _check_arguments(command: Command) -> None:
+    for key, least in (("steps", 1), ("sources", 1), ("depends", 0)):
+        value = getattr(command, key)
+        if not isinstance(value, tuple) or len(value) < least or not all(isinstance(one, str) and one for one in value):
+            raise MarkerError(f"Command({key}={value!r}): expected a text or a list of texts")
+    pairs = command.defaults if isinstance(command.defaults, tuple) else (command.defaults,)
+    if not all(isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs):
+        raise MarkerError(f"Command(defaults={pairs!r}): expected a dict, as in {{'pipeline': 'default<O2>'}}")
+    if command.output not in tuple(_OUTPUTS):
+        raise MarkerError(f"Command(output={command.output!r}): expected 'library', 'executable' or 'file'")
+    if not isinstance(command.objects, str) or "/" in command.objects:
+        raise MarkerError(f"Command(objects={command.objects!r}): expected a pattern of names in {{out_dir}}: '*.o'")
+    target = command.target
+    if target is not None and (not isinstance(target, str) or not _ARCHITECTURE.fullmatch(target)):
+        raise MarkerError(f"Command(target={target!r}): expected an architecture, as in 'x86-64-v3'")
+
+
+def _find_file(name: str, argument: str, place: Place) -> str:
+    path = place.test_dir / name
+    if not path.is_file():
+        raise MarkerError(f"Command({argument}={name!r}): no such file: {path}; it is named relative to the test file")
+    return relative_to_rootdir(Path(name), place)
+
+
+def _find_program(program: str, place: Place) -> str:
+    """The path of ``program``: a name on ``PATH``, or a path relative to the test file.
+
+    Raises:
+        EnvironmentFault: it is not there.
+    """
+    is_path = os.sep in program
+    found = shutil.which(str(place.test_dir / program) if is_path else program)
+    if found is None:
+        where = f"at {place.test_dir / program}" if is_path else f"on PATH ({os.environ.get('PATH', '')})"
+        raise EnvironmentFault(
+            f"no program {program!r} {where}; install it (Debian has opt and llc in the package llvm), "
+            "or name another in Command's steps"
+        )
+    return str(Path(found).absolute())
+
+
+def _version_command(command: Command, place: Place) -> tuple[str, ...] | None:
+    if command.version is None:
+        return None
+    try:
+        words = shlex.split(command.version) if isinstance(command.version, str) else []
+    except ValueError:
+        words = []
+    if not words:
+        raise MarkerError(f"Command(version={command.version!r}): expected a command, as in 'opt --version'")
+    return (_find_program(words[0], place), *words[1:])
+
+
+@lru_cache(maxsize=64)
+def _identify(argv: tuple[str, ...], rootdir: Path) -> tuple[str, str]:
+    """Version and build: the first number with a dot that ``argv`` prints, and the line that it stands in."""
+    answer = ask(argv, cwd=rootdir)
+    lines = (line.strip() for line in answer.output.splitlines())
+    build = next((line for line in lines if _VERSION.search(line)), "")
+    version = _VERSION.search(build)
+    if answer.returncode != 0 or version is None:
+        said = _first_error(answer.output)
+        raise EnvironmentFault(
+            f"{shlex.join(argv)} does not say a version: it says {said!r}; give Command(version='PROGRAM --version')"
+        )
+    return version[0], build[:_RECORDED_CHARACTERS]
+
+
+def _recorded(template: Template, sources: tuple[str, ...]) -> tuple[str, ...]:
+    """The baseline's steps as the metadata holds them; what each build fills in anew is left open."""
+    still_open = {name: (f"{{{name}}}",) for name in ("out_dir", "out", OPTIONS)}
+    words: list[str] = []
+    for step in template.words({}, {**_source_places(sources), **still_open}):
+        words += [*(("&&",) if words else ()), Path(step[0]).name, *step[1:]]
+    return tuple(word if len(word) <= _RECORDED_CHARACTERS else _shortened(word) for word in words)
+
+
+def _shortened(word: str) -> str:
+    """A whole pass pipeline may be longer than a word of the metadata; its digest keeps two of them apart."""
+    return f"{word[:_RECORDED_CHARACTERS]}… (sha256 {sha256_hex(word.encode())})"
+
+
+def _source_places(sources: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    return {"source": sources[:1], "sources": sources}
+
+
+def _why_not_here(architecture: str, here: str) -> str | None:
+    if architecture == here or architecture.startswith(f"{here}-"):
+        return None
+    return f"it is compiled for {architecture}; this machine is {here}"
+
+
+def _first_error(output: str) -> str:
+    """The line that says what is wrong."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    telling = (line for pattern in _TELLING for line in lines if pattern.search(line))
+    return next(telling, lines[-1] if lines else "it printed nothing")[:500]

@@ -1,0 +1,1 @@
+"""Machine code out of what compilers write: digests and exact metrics."""

@@ -1,0 +1,148 @@
+"""The machine code in built files: of cubins and fat binaries every kernel, of host code what objects hold.
+
+Linking rewrites host code: it fills in addresses and relaxes instructions. So of a linked file only names are read.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pytest_compileiq.errors import BuildError
+from pytest_compileiq.system.files import Unfit, read_regular
+from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
+from pytest_compileiq.toolchains.machine_code.elf import defined_functions, machine_code
+from pytest_compileiq.toolchains.machine_code.fatbin import extract_with_cuobjdump, fatbin_of, members
+
+HOST, UNKNOWN = "host", "unknown"
+_MOST_BYTES = 1 << 32
+_ARCHITECTURE = re.compile(r"-arch[= ](sm_\w+)")
+_ELF = b"\x7fELF"
+_MACHINE, _EM_CUDA = slice(18, 20), 190
+# What pyelftools stumbles over in a file whose tables point anywhere, beside its own errors.
+_FROM_A_DAMAGED_ELF = (ArithmeticError, LookupError, AttributeError, TypeError, ValueError, MemoryError)
+_TYPE, _ET_REL = slice(16, 18), 1
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One entry function.
+
+    Attributes:
+        path: the file that it is in.
+        architecture: ``sm_90a``; ``HOST``; or ``UNKNOWN`` for a cubin that does not say.
+        entry: its name.
+        sha256: the digest of its machine code, as at tuning.
+        together: of host code, the digest in a build of all objects given: it covers what they hide from others.
+    """
+
+    path: Path
+    architecture: str
+    entry: str
+    sha256: str
+    together: str = ""
+
+
+@dataclass(frozen=True)
+class Linked:
+    """Linked host code: which functions it defines."""
+
+    path: Path
+    functions: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The machine code in files: what can be compared, what is linked, and in sentences what could not be read.
+
+    ``objects`` are the files of host code that can be compared.
+    """
+
+    kernels: tuple[Kernel, ...] = ()
+    objects: tuple[Path, ...] = ()
+    linked: tuple[Linked, ...] = ()
+    unreadable: tuple[str, ...] = ()
+
+
+def read_binaries(paths: Sequence[Path]) -> Contents:
+    """What cubins, fat binaries, host libraries, programs and objects hold."""
+    found = [_contents(path) for path in paths]
+    objects = tuple(path for one in found for path in one.objects)
+    kernels = (kernel for one in found for kernel in one.kernels)
+    return Contents(
+        tuple(kernels if len(objects) < 2 else _together(kernels, objects)),
+        objects,
+        tuple(linked for one in found for linked in one.linked),
+        tuple(reason for one in found for reason in one.unreadable),
+    )
+
+
+def _together(kernels: Iterable[Kernel], objects: Sequence[Path]) -> Iterator[Kernel]:
+    """The kernels, those of host objects with their digests in one build of these."""
+    entries = machine_code(objects).entries
+    for kernel in kernels:
+        is_host = kernel.architecture == HOST
+        yield replace(kernel, together=entries[kernel.entry].sha256) if is_host else kernel
+
+
+def _contents(path: Path) -> Contents:
+    try:
+        data = read_regular(path.resolve(), _MOST_BYTES)
+        if _is_cubin(data):
+            return Contents(tuple(_kernels(path, path)))
+        fatbin = fatbin_of(data, path)
+        return _host_code(path, data) if fatbin is None else _device_code(path, fatbin)
+    except OSError as error:
+        return _unreadable(f"{path} cannot be read: {error.strerror or error}")
+    except Unfit as why:
+        return _unreadable(f"{path} {why}")
+    except BuildError as error:
+        return _unreadable(str(error))
+    except _FROM_A_DAMAGED_ELF as error:
+        return _unreadable(f"{path} is damaged: {type(error).__name__}: {error}")
+
+
+def _unreadable(reason: str) -> Contents:
+    return Contents(unreadable=(reason,))
+
+
+def _device_code(path: Path, fatbin: bytes) -> Contents:
+    held = list(members(fatbin, path))
+    cubins = [one.data for one in held if one.is_cubin]
+    if not cubins:
+        return _unreadable(f"{path} holds PTX alone, which the driver compiles where it runs")
+    with tempfile.TemporaryDirectory() as home:
+        directory = Path(home)
+        if None in cubins:
+            extracted = extract_with_cuobjdump(path, directory)
+            if extracted is None:
+                reason = f"{path}: its device code is compressed, and there is no cuobjdump to take it out"
+                return _unreadable(f"{reason}: pip install nvidia-cuda-cuobjdump")
+        else:
+            extracted = [directory / f"{number}.cubin" for number in range(len(cubins))]
+            for file, data in zip(extracted, cubins, strict=True):
+                file.write_bytes(data or b"")
+        linked = [file for file in extracted if file.read_bytes()[_TYPE] != _ET_REL.to_bytes(2, "little")]
+        return Contents(tuple(kernel for file in linked for kernel in _kernels(file, path)))
+
+
+def _host_code(path: Path, data: bytes) -> Contents:
+    if data[_TYPE] != _ET_REL.to_bytes(2, "little"):
+        return Contents(linked=(Linked(path, defined_functions(path)),))
+    entries = machine_code([path]).entries
+    return Contents(tuple(Kernel(path, HOST, name, code.sha256) for name, code in entries.items()), (path,))
+
+
+def _kernels(cubin: Path, path: Path) -> Iterator[Kernel]:
+    """The entry functions of ``cubin``, which was found in ``path``."""
+    read = read_cubin(cubin)
+    named = _ARCHITECTURE.search(read.command)
+    for entry, code in read.entries.items():
+        yield Kernel(path, named[1] if named else UNKNOWN, entry, code.sha256)
+
+
+def _is_cubin(data: bytes) -> bool:
+    return data.startswith(_ELF) and int.from_bytes(data[_MACHINE], "little") == _EM_CUDA

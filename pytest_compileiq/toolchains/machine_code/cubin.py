@@ -1,0 +1,183 @@
+"""Machine code out of cubins: what each entry function is, whatever the paths and command lines recorded around it.
+
+A cubin embeds the assembler's command line (``.note.nv.tkinfo``), so the file differs where the code does not. Digested
+are code, constants, shared and global memory, and the attributes that the driver launches by (``.nv.info``: registers,
+frame sizes, parameters). Names are compared without what nvcc puts of the source's place into them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
+from elftools.elf.relocation import RelocationSection
+from elftools.elf.sections import Section, SymbolTableSection
+
+from pytest_compileiq.errors import BuildError
+from pytest_compileiq.model import CodeDigest
+from pytest_compileiq.toolchains.nvidia.module_id import without_module_id
+
+_MOST_BYTES = 1 << 28
+_ENTRY = 0x10  # STO_CUDA_ENTRY, in st_other
+_OTHER_OFFSET = 5  # of st_other in an Elf64_Sym
+_INSTRUCTION_BYTES = 16  # since sm_70
+_NOP = 0x918  # the low 12 bits of the padding after a kernel's last instruction
+# Sections that belong to one function carry its name.
+_OWNED = re.compile(r"\.(?:text|nv\.constant\d+|nv\.info|nv\.shared|nv\.local)\.(?!reserved)(.+)", re.DOTALL)
+_SHARED = re.compile(r"\.nv\.(?:constant\d+|global(?:\.init)?)")
+# EIATTR codes of .nv.info whose payload begins with the index of the function they describe.
+_OF_A_FUNCTION = frozenset({0x11, 0x12, 0x23, 0x2F})  # frame size, minimal and maximal stack size, register count
+_SIZED_VALUE = 0x04
+_ASKED_REGISTERS = 0x1B  # the limit that was asked for, of every function; what each uses is its register count
+
+
+@dataclass(frozen=True)
+class Cubin:
+    """What a cubin holds.
+
+    Attributes:
+        entries: entry function → digest, with ``code_bytes`` and ``instructions`` (padding left out). Keys are names
+            without module ids; of two entries that have one such name, the second is ``NAME#2``.
+        symbols: the same keys → the name in this file, by which it is launched.
+        assembler: the version line of the ptxas that made it, from the note it leaves, or "".
+        command: the command line that this ptxas was given, from the same note, or "".
+    """
+
+    entries: Mapping[str, CodeDigest]
+    symbols: Mapping[str, str]
+    assembler: str
+    command: str
+
+
+def read_cubin(path: Path) -> Cubin:
+    """Read the cubin at ``path``.
+
+    Raises:
+        BuildError: it is no cubin.
+    """
+    try:
+        with path.open("rb") as stream:
+            if path.stat().st_size > _MOST_BYTES:
+                raise BuildError(f"{path}: more than {_MOST_BYTES} bytes", kind="compile")
+            return _Reader(ELFFile(stream)).cubin()
+    except BuildError:
+        raise
+    except Exception as error:  # on hostile bytes pyelftools raises whatever its reading of them comes to
+        why = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise BuildError(f"{path}: not a cubin whose machine code can be read: {why}", kind="compile") from error
+
+
+class _Reader:
+    """One ELF file being taken apart."""
+
+    def __init__(self, elf: ELFFile) -> None:
+        self._sections: list[Section] = list(elf.iter_sections())
+        table = next((one for one in self._sections if isinstance(one, SymbolTableSection)), None)
+        self._symbols = list(table.iter_symbols()) if table else []
+        self._entries = sorted(_entry_names(table)) if table else []
+        self._relocations: dict[int, list[str]] = {}
+        for section in self._sections:
+            if isinstance(section, RelocationSection):
+                self._relocations.setdefault(section["sh_info"], []).extend(self._patches(section))
+
+    def cubin(self) -> Cubin:
+        own: dict[str, list[bytes]] = {name: [] for name in self._entries}
+        shared: list[bytes] = []
+        for index, section in enumerate(self._sections):
+            owner = _OWNED.fullmatch(section.name)
+            if section.name == ".nv.info" or section.name.startswith(".nv.info."):
+                for function, record in self._attributes(section.data()):
+                    own.get(function or (owner[1] if owner else ""), shared).append(record)
+            elif owner:
+                own.get(owner[1], shared).append(self._digest(index, section))
+            elif _SHARED.fullmatch(section.name):
+                shared.append(self._digest(index, section))
+        common = _join(sorted(shared))
+        entries = {
+            name: CodeDigest(_join([common, *sorted(parts)]).hex(), self._sizes(name)) for name, parts in own.items()
+        }
+        symbols = _keys(entries)
+        return Cubin({key: entries[name] for key, name in symbols.items()}, symbols, *self._note())
+
+    def _patches(self, section: RelocationSection) -> Iterator[str]:
+        for entry in section.iter_relocations():
+            symbol = self._symbols[entry["r_info_sym"]]
+            addend = entry["r_addend"] if entry.is_RELA() else 0
+            yield f"{entry['r_offset']} {entry['r_info_type']} {without_module_id(symbol.name)}+{addend}"
+
+    def _digest(self, index: int, section: Section) -> bytes:
+        content = b"" if section["sh_type"] == "SHT_NOBITS" else section.data()
+        header = f"{without_module_id(section.name)} {section['sh_addralign']} {section['sh_size']}".encode()
+        patches = (patch.encode() for patch in sorted(self._relocations.get(index, ())))
+        return _join([header, content, *patches])
+
+    def _attributes(self, data: bytes) -> Iterator[tuple[str, bytes]]:
+        """(function, record) of one ``.nv.info``; the function is "" where the record names none."""
+        at = 0
+        while at + 4 <= len(data):
+            form, code, value = struct.unpack_from("<BBH", data, at)
+            at += 4
+            payload = b""
+            if form == _SIZED_VALUE:
+                payload, at = data[at : at + value], at + value
+            if code == _ASKED_REGISTERS:
+                continue
+            function = ""
+            if code in _OF_A_FUNCTION and len(payload) >= 4:
+                (number,) = struct.unpack_from("<I", payload)
+                function, payload = self._symbols[number].name if number < len(self._symbols) else "", payload[4:]
+            value = 0 if form == _SIZED_VALUE else value
+            yield (
+                function,
+                _join([struct.pack("<BBH", form, code, value), without_module_id(function).encode(), payload]),
+            )
+
+    def _sizes(self, entry: str) -> dict[str, int]:
+        code = next((one.data() for one in self._sections if one.name == f".text.{entry}"), b"")
+        opcodes = (
+            int.from_bytes(code[at : at + 2], "little") & 0xFFF for at in range(0, len(code), _INSTRUCTION_BYTES)
+        )
+        return {"code_bytes": len(code), "instructions": sum(opcode != _NOP for opcode in opcodes)}
+
+    def _note(self) -> tuple[str, str]:
+        section = next((one for one in self._sections if one.name == ".note.nv.tkinfo"), None)
+        if section is None:
+            return "", ""
+        words = [word.decode("utf-8", "replace").strip() for word in section.data()[24:].split(b"\0")]
+        version = next((word for word in words if word.startswith("Cuda compilation tools")), "")
+        command = next((word for word in reversed(words) if word.startswith("-")), "")
+        return version, command
+
+
+def _entry_names(table: SymbolTableSection) -> Iterator[str]:
+    """Functions that can be launched; ``st_other`` is read raw, since pyelftools drops the bit that says so."""
+    raw, size = table.data(), table["sh_entsize"]
+    for number, symbol in enumerate(table.iter_symbols()):
+        defined = symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_shndx"] != "SHN_UNDEF"
+        if defined and raw[number * size + _OTHER_OFFSET] & _ENTRY:
+            yield symbol.name
+
+
+def _keys(entries: Mapping[str, CodeDigest]) -> dict[str, str]:
+    """Key → entry function. Namesakes are told apart by their code, which is the same wherever they were compiled."""
+    keys: dict[str, str] = {}
+    by_code = sorted(entries, key=lambda name: (without_module_id(name), entries[name].sha256))
+    for key, namesakes in groupby(by_code, key=without_module_id):
+        for number, name in enumerate(namesakes, start=1):
+            keys[key if number == 1 else f"{key}#{number}"] = name
+    return keys
+
+
+def _join(parts: Iterable[bytes]) -> bytes:
+    """SHA-256 of ``parts``, each with its length in front."""
+    state = hashlib.sha256()
+    for part in parts:
+        state.update(len(part).to_bytes(8, "little"))
+        state.update(part)
+    return state.digest()

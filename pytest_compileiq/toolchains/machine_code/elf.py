@@ -1,0 +1,221 @@
+"""Machine code out of ELF objects: what each entry function is, whatever the paths, dates and addresses around it.
+
+Objects are read before linking, where every reference is still a relocation by name, so that equal code is equal text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.constants import SH_FLAGS
+from elftools.elf.elffile import ELFFile
+from elftools.elf.relocation import Relocation, RelocationSection
+from elftools.elf.sections import Section, Symbol, SymbolTableSection
+
+from pytest_compileiq.errors import BuildError
+from pytest_compileiq.model import CodeDigest
+from pytest_compileiq.toolchains.nvidia.module_id import without_module_id
+
+_FUNCTION_TYPES = frozenset({"STT_FUNC", "STT_LOOS"})  # STT_LOOS is GNU's indirect function
+_NAMED_TYPES = _FUNCTION_TYPES | {"STT_OBJECT"}
+_VISIBLE = frozenset({"STV_DEFAULT", "STV_PROTECTED"})
+# Notes hold property bits and build ids; unwind tables repeat what the code already says; device code embedded by nvcc
+# is digested from its cubins, and the module id holds the source's place.
+_SKIPPED_SECTIONS = (".note", ".eh_frame", ".nv_fatbin", "__nv_relfatbin", "__nv_module_id")
+
+
+@dataclass(frozen=True)
+class MachineCode:
+    """What a set of objects holds.
+
+    Attributes:
+        entries: exported function → its digest and ``code_bytes``, by name.
+        program: the digest and ``code_bytes`` of all code and data together.
+    """
+
+    entries: Mapping[str, CodeDigest]
+    program: CodeDigest
+
+
+@dataclass
+class _Object:
+    """The code of one object: a digest of each function, and of each thing that its functions share."""
+
+    exported: dict[str, bytes] = field(default_factory=dict)
+    exported_bytes: dict[str, int] = field(default_factory=dict)
+    hidden: list[bytes] = field(default_factory=list)
+    shared: list[bytes] = field(default_factory=list)
+    code_bytes: int = 0
+
+
+def machine_code(objects: Sequence[Path]) -> MachineCode:
+    """Read ``objects``, in the order of the link.
+
+    An entry's digest covers the function's own bytes and relocations, and what it may reach unseen: the local functions
+    and the data of its object, and the hidden functions of all objects. Notes, unwind tables and debug data are out.
+
+    Raises:
+        BuildError: a file is not an ELF object.
+    """
+    read = [_read(path) for path in objects]
+    whole = _digest(part for each in read for part in (*each.exported.values(), *each.hidden, *each.shared))
+    program = CodeDigest(whole.hex(), {"code_bytes": sum(each.code_bytes for each in read)})
+    return MachineCode(_entries(read), program)
+
+
+def defined_functions(path: Path) -> frozenset[str]:
+    """The functions that a linked file defines for others, by name.
+
+    Raises:
+        BuildError: it is not an ELF file.
+    """
+    try:
+        with path.open("rb") as stream:
+            tables = [one for one in ELFFile(stream).iter_sections() if isinstance(one, SymbolTableSection)]
+            return frozenset(
+                symbol.name
+                for table in tables
+                for symbol in table.iter_symbols()
+                if symbol["st_info"]["type"] in _FUNCTION_TYPES
+                and symbol["st_info"]["bind"] != "STB_LOCAL"
+                and symbol["st_shndx"] != "SHN_UNDEF"
+            )
+    except (OSError, ELFError) as error:
+        raise BuildError(f"{path}: not an ELF file that can be read: {error}", kind="compile") from error
+
+
+def _entries(read: Sequence[_Object]) -> Mapping[str, CodeDigest]:
+    # An object without an entry of its own is there for the others.
+    common = _digest(part for each in read for part in (*each.hidden, *([] if each.exported else each.shared)))
+    bodies: dict[str, list[bytes]] = {}
+    sizes: dict[str, int] = {}
+    for each in read:
+        for name, body in each.exported.items():
+            bodies.setdefault(name, [common]).append(_digest([body, *each.shared]))
+            sizes[name] = sizes.get(name, 0) + each.exported_bytes[name]
+    return {name: CodeDigest(_digest(bodies[name]).hex(), {"code_bytes": sizes[name]}) for name in sorted(bodies)}
+
+
+def _read(path: Path) -> _Object:
+    try:
+        with path.open("rb") as stream:
+            return _take_apart(ELFFile(stream))
+    except (OSError, ELFError) as error:
+        raise BuildError(
+            f"{path}: not an ELF object whose machine code can be read: {error}", kind="compile"
+        ) from error
+
+
+def _take_apart(elf: ELFFile) -> _Object:
+    sections: list[Section] = list(elf.iter_sections())
+    table = next((each for each in sections if isinstance(each, SymbolTableSection)), None)
+    symbols = list(table.iter_symbols()) if table else []  # read once: relocations name the same ones again and again
+    relocations = _relocations(sections, symbols)
+    functions = _functions(symbols, sections)
+    out = _Object()
+    for index, section in enumerate(sections):
+        if not _is_loaded(section):
+            continue
+        executable = bool(section["sh_flags"] & SH_FLAGS.SHF_EXECINSTR)
+        out.code_bytes += section["sh_size"] if executable else 0
+        if index not in functions:  # data, or code without a symbol for it: assembly
+            out.shared.append(_piece(section, relocations.get(index, []), 0, section["sh_size"]))
+            continue
+        for symbol, start, size in functions[index]:
+            body = _piece(section, relocations.get(index, []), start, size)
+            name = without_module_id(symbol.name)
+            if symbol["st_info"]["bind"] == "STB_LOCAL":
+                out.shared.append(name.encode() + body)
+            elif symbol["st_other"]["visibility"] in _VISIBLE:
+                out.exported[name] = body
+                out.exported_bytes[name] = size
+            else:
+                out.hidden.append(name.encode() + body)
+    return out
+
+
+def _is_loaded(section: Section) -> bool:
+    loaded = section["sh_flags"] & SH_FLAGS.SHF_ALLOC and section["sh_size"]
+    return bool(loaded) and not section.name.startswith(_SKIPPED_SECTIONS)
+
+
+_Function = tuple[Symbol, int, int]
+
+
+def _functions(symbols: Sequence[Symbol], sections: Sequence[Section]) -> dict[int, list[_Function]]:
+    """Section index → its functions as (symbol, start, size), by start and name."""
+    found: dict[int, list[_Function]] = {}
+    for symbol in symbols:
+        index = symbol["st_shndx"]
+        if isinstance(index, int) and _is_function(symbol, sections[index]):
+            found.setdefault(index, []).append((symbol, symbol["st_value"], symbol["st_size"]))
+    for index, functions in found.items():
+        functions.sort(key=lambda function: (function[1], function[0].name))
+        ends = [start for _, start, _ in functions[1:]] + [sections[index]["sh_size"]]
+        # Hand-written assembly often gives no size: such a function ends where the next begins.
+        found[index] = [
+            (symbol, start, size or end - start) for (symbol, start, size), end in zip(functions, ends, strict=True)
+        ]
+    return found
+
+
+def _is_function(symbol: Symbol, section: Section) -> bool:
+    kind, bind = symbol["st_info"]["type"], symbol["st_info"]["bind"]
+    executable = section["sh_flags"] & SH_FLAGS.SHF_EXECINSTR
+    return kind in _FUNCTION_TYPES or bool(kind == "STT_NOTYPE" and bind != "STB_LOCAL" and executable)
+
+
+_Relocation = tuple[int, str]
+
+
+def _relocations(sections: Sequence[Section], symbols: Sequence[Symbol]) -> dict[int, list[_Relocation]]:
+    """Index of the section they patch → relocations as (offset, what is put there), by offset."""
+    found: dict[int, list[_Relocation]] = {}
+    for section in sections:
+        if isinstance(section, RelocationSection) and symbols and _is_loaded(sections[section["sh_info"]]):
+            entries = [
+                (entry["r_offset"], f"{entry['r_info_type']} {_reference(entry, symbols, sections)}")
+                for entry in section.iter_relocations()
+            ]
+            found.setdefault(section["sh_info"], []).extend(sorted(entries))
+    return found
+
+
+def _reference(entry: Relocation, symbols: Sequence[Symbol], sections: Sequence[Section]) -> str:
+    """What a relocation refers to: a name where the source gave one, else a place in a section.
+
+    A compiler numbers its own labels (``.LC7``) through the file: their names would tie a function to its neighbours.
+    """
+    symbol = symbols[entry["r_info_sym"]]
+    addend = entry["r_addend"] if entry.is_RELA() else 0
+    index = symbol["st_shndx"]
+    local = symbol["st_info"]["bind"] == "STB_LOCAL" and symbol["st_info"]["type"] not in _NAMED_TYPES
+    if local and isinstance(index, int):
+        return f"{without_module_id(sections[index].name)}+{symbol['st_value'] + addend}"
+    return f"{without_module_id(symbol.name)}+{addend}"
+
+
+def _piece(section: Section, relocations: Sequence[_Relocation], start: int, size: int) -> bytes:
+    """Digest of a part of a section: name, alignment, bytes, and relocations with offsets from its start.
+
+    nvcc's host code holds the names of kernels as text, by which it registers them.
+    """
+    empty = section["sh_type"] == "SHT_NOBITS"
+    content = "" if empty else section.data()[start : start + size].decode("latin-1")
+    patches = (f"{offset - start} {what}" for offset, what in relocations if start <= offset < start + size)
+    header = f"{without_module_id(section.name)} {section['sh_addralign']} {size}"
+    parts = [header.encode(), without_module_id(content).encode("latin-1"), *(patch.encode() for patch in patches)]
+    return _digest(parts)
+
+
+def _digest(parts: Iterable[bytes]) -> bytes:
+    """SHA-256 of ``parts``, each with its length in front, so that no two sequences run together."""
+    state = hashlib.sha256()
+    for part in parts:
+        state.update(len(part).to_bytes(8, "little"))
+        state.update(part)
+    return state.digest()

@@ -1,0 +1,1 @@
+"""NVIDIA's compilers, and launching what they make."""

@@ -1,0 +1,80 @@
+"""What every toolchain that ends in ptxas has in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_compileiq.errors import BuildError
+from pytest_compileiq.model import CodeDigest, Compiler, ControlsFile
+from pytest_compileiq.space import PtxasSearchSpace, Space
+from pytest_compileiq.timing.registry import why_not_here
+from pytest_compileiq.toolchains.machine_code.cubin import Cubin
+from pytest_compileiq.toolchains.nvidia.options import PTXAS
+from pytest_compileiq.toolchains.nvidia.ptxas_log import read_ptxas_log
+from pytest_compileiq.toolchains.nvidia.tools import CudaTool, needs_controls
+
+
+@dataclass(frozen=True, kw_only=True)
+class PtxasBacked:
+    """Code for one architecture, assembled by a ptxas that was found here."""
+
+    compiler: Compiler
+    architecture: str
+    target: str
+    tool: CudaTool
+    clock: str = "cuda"
+
+    @property
+    def native(self) -> str | None:
+        """Why no device here runs the cubin, or None when one does."""
+        return why_not_here(self.clock, self.architecture)
+
+    @property
+    def acf_line(self) -> str:
+        """Whose ACF it applies, e.g. ``ptxas13.3``."""
+        return self.tool.line
+
+    def default_space(self) -> Space:
+        """CompileIQ's space of ptxas controls."""
+        return Space((), PtxasSearchSpace())
+
+    def option_space(self) -> Space:
+        """The public options of ptxas."""
+        return PTXAS.space()
+
+
+def controls_fragment(tool: CudaTool, controls: ControlsFile | None, out_dir: Path) -> Sequence[str]:
+    """Write ``controls`` into ``out_dir`` and give the ptxas options that apply them.
+
+    Raises:
+        EnvironmentFault: they are an ACF, and this compiler takes none.
+    """
+    if controls is None:
+        return ()
+    fragment = []
+    if text := PTXAS.text(controls.knobs):
+        (out_dir / "controls.opt").write_text(text, encoding="ascii")
+        fragment.append(f"--options-file={out_dir / 'controls.opt'}")
+    if controls.kind == "blob":
+        if not tool.takes_controls:
+            raise needs_controls(tool)
+        (out_dir / "controls.acf").write_bytes(controls.data)
+        fragment.append(f"--apply-controls={out_dir / 'controls.acf'}")
+    return fragment
+
+
+def entries_of(cubin: Cubin, log: str, arch: str, source: str) -> Mapping[str, CodeDigest]:
+    """Entry → digest, with what ``ptxas -v`` said of it.
+
+    Raises:
+        BuildError: the file defines no entry function.
+    """
+    if not cubin.entries:
+        raise BuildError(f"{source}: defines no entry function for {arch}", kind="compile", log=log)
+    said = read_ptxas_log(log)
+    return {
+        name: CodeDigest(code.sha256, {**code.metrics, **said.get((cubin.symbols[name], arch), {})})
+        for name, code in cubin.entries.items()
+    }

@@ -1,0 +1,136 @@
+"""A cubin on the GPU: its kernels by name, launched with cuda-core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from importlib import import_module
+from operator import index
+from pathlib import Path
+from typing import Any, SupportsIndex
+
+from pytest_compileiq.errors import BodyError
+from pytest_compileiq.timing.cuda_context import cuda_core, current_stream, visible_gpu
+from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
+
+Extent = SupportsIndex | Iterable[SupportsIndex]
+
+
+class CubinModule:
+    """The kernels of one cubin, as attributes (``module.saxpy``) or items (``module["saxpy"]``).
+
+    Args:
+        path: the cubin.
+        used: the names of kernels taken are added to it, as a build names its entries: without module ids.
+        suffixes: what a build of several architectures appends to them, ``@sm_90a``.
+
+    Raises:
+        EnvironmentFault: no driver, no visible device (both ``NoDevice``), or no cuda-core.
+        BuildError: it is no cubin.
+    """
+
+    def __init__(self, path: Path, used: set[str], suffixes: Sequence[str] = ("",)) -> None:
+        self._core = cuda_core()
+        self._gpu = visible_gpu(self._core)
+        self._gpu.set_current()
+        self._path = path
+        self._used = used
+        self._suffixes = tuple(suffixes)
+        self._symbols = read_cubin(path).symbols
+        self._code = self._core.ObjectCode.from_cubin(path.read_bytes())
+        self._kernels: dict[str, CubinKernel] = {}
+
+    def __getattr__(self, name: str) -> CubinKernel:
+        if name.startswith("__"):  # Python's own protocols ask for such names, copy for one before __init__
+            raise AttributeError(name)
+        return self[name]
+
+    def __getitem__(self, name: str) -> CubinKernel:
+        """The kernel ``name``, which is either as the file has it or without module ids, as it is in every checkout.
+
+        Raises:
+            AttributeError: there is none, naming those that exist.
+        """
+        key = next((key for key, symbol in self._symbols.items() if name in (key, symbol)), None)
+        if key is None:
+            known = ", ".join(sorted(self._symbols)) or "none"
+            raise AttributeError(f"{self._path.name} has no kernel {name!r}; its kernels: {known}")
+        if key not in self._kernels:
+            kernel = self._code.get_kernel(self._symbols[key])
+            self._kernels[key] = CubinKernel(self._core, self._gpu, key, kernel)
+        self._used.update(f"{key}{suffix}" for suffix in self._suffixes)
+        return self._kernels[key]
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._symbols)
+
+
+class CubinKernel:
+    """One kernel, callable."""
+
+    def __init__(self, core: Any, gpu: Any, name: str, kernel: Any) -> None:
+        self._core = core
+        self._gpu = gpu
+        self._name = name
+        self._kernel = kernel
+        self._most_shared_bytes = 0
+
+    @cached_property
+    def parameters(self) -> int:
+        """How many parameters it takes."""
+        return int(self._kernel.num_arguments)
+
+    def __call__(self, grid: Extent, block: Extent, *args: Any, shared_bytes: int = 0) -> None:
+        """Launch on the current stream: the legacy default one, or the one that the clock captures.
+
+        Args:
+            grid: blocks, an int or up to three.
+            block: threads of a block, an int or up to three.
+            args: the parameters in order: cuda.core buffers; numpy scalars and ctypes numbers of the parameter's own
+                type; an int as a 64-bit integer or an address; anything with ``data_ptr()`` (torch) or
+                ``__cuda_array_interface__`` as its address.
+            shared_bytes: dynamic shared memory of a block.
+
+        Raises:
+            TypeError: there are too few arguments or too many, or one has no size that a kernel would know or does not
+                lie on the GPU.
+            BodyError: the device has not so much shared memory.
+            Exception: cuda-core's ``CUDAError``, whose text names the CUDA error, when the launch is refused.
+        """
+        if len(args) != self.parameters:  # the driver would read as many as the kernel has, wherever they end
+            raise TypeError(f"{self._name} takes {self.parameters} parameters, and {len(args)} are given")
+        if shared_bytes > self._most_shared_bytes:
+            self._allow(shared_bytes)
+        config = self._core.LaunchConfig(grid=sizes(grid), block=sizes(block), shmem_size=shared_bytes)
+        stream = current_stream(self._core)
+        self._core.launch(stream, config, self._kernel, *(_parameter(self._name, arg) for arg in args))
+
+    def _allow(self, shared_bytes: int) -> None:
+        """Raise the kernel's limit; beyond 48 KiB a launch is refused without."""
+        driver: Any = import_module("cuda.bindings.driver")  # cuda-core reads this attribute and cannot set it
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        (result,) = driver.cuKernelSetAttribute(attribute, shared_bytes, self._kernel.handle, self._gpu.device_id)
+        if result != driver.CUresult.CUDA_SUCCESS:
+            raise BodyError(f"{self._name}: shared_bytes={shared_bytes} is refused on {self._gpu.name}: {result.name}")
+        self._most_shared_bytes = shared_bytes
+
+
+def sizes(extent: Extent) -> tuple[int, ...]:
+    """``extent`` as up to three numbers."""
+    if isinstance(extent, Iterable):
+        return tuple(index(size) for size in extent)
+    return (index(extent),)
+
+
+def _parameter(kernel: str, arg: Any) -> Any:
+    """``arg`` as cuda-core takes it; what it does not take is a TypeError of its own."""
+    if type(arg) is float:  # numpy.float64 is a subclass
+        raise TypeError(
+            f"{kernel}: {arg!r} may be 32 or 64 bits wide: pass numpy.float32({arg!r}) or numpy.float64({arg!r})"
+        )
+    if hasattr(arg, "data_ptr"):
+        if not getattr(arg, "is_cuda", True):
+            raise TypeError(f"{kernel}: a tensor on {arg.device} has no address on the GPU: pass tensor.cuda()")
+        return int(arg.data_ptr())
+    interface = getattr(arg, "__cuda_array_interface__", None)
+    return arg if interface is None else int(interface["data"][0])

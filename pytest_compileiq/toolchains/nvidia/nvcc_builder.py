@@ -1,0 +1,272 @@
+"""nvcc at work: one found compiler on one ``.cu`` file, for one or several architectures."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_compileiq.errors import BuildError, MarkerError
+from pytest_compileiq.model import BuildResult, Candidate, CodeDigest, Compiler, ControlsFile, Knobs, sha256_hex
+from pytest_compileiq.space import NvccSearchSpace, PtxasSearchSpace, Space
+from pytest_compileiq.timing.base import capability
+from pytest_compileiq.timing.registry import why_not_here
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir, rooted
+from pytest_compileiq.toolchains.commands import Commands
+from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
+from pytest_compileiq.toolchains.machine_code.elf import machine_code
+from pytest_compileiq.toolchains.machine_code.shared_library import load_library
+from pytest_compileiq.toolchains.make_rules import prerequisites
+from pytest_compileiq.toolchains.nvidia.builder import entries_of
+from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
+from pytest_compileiq.toolchains.nvidia.options import NVCC
+from pytest_compileiq.toolchains.nvidia.ptxas_log import totals
+from pytest_compileiq.toolchains.nvidia.tools import (
+    CudaTool,
+    ask,
+    check_architecture,
+    find_tool,
+    first_error,
+    needs_controls,
+)
+
+_OURS = re.compile(
+    r"-o|--output-file|-arch|--gpu-architecture|-code|--gpu-code|-gencode|--generate-code|-cubin|--cubin|-ptx|--ptx|-fatbin|"
+    r"--fatbin|-shared|--shared|-lib|--lib|-c|--compile|-dc|-dw|-dlink|-E|-M.*|-keep.*|--keep.*|-optf|--options-file|"
+    r"-?-apply-controls|-odir|--output-directory|-run|--run|-dryrun|--dryrun|-v|--verbose|-h|--help|-V|--version"
+)
+_CONTROLS_FROM = (10, 0)  # cicc refuses -apply-controls below sm_100
+_SEED_SINCE = 13  # the first that was seen to take -frandom-seed; 12.6 does not
+_NAME_OF_OUTPUT = {"cubin": "kernel.cubin", "library": "kernel.so", "executable": "program"}
+
+
+def resolve(nvcc: Nvcc, place: Place) -> NvccResolved:
+    """What ``pytest_compileiq.toolchains.nvidia.nvcc.Nvcc.resolve`` promises."""
+    architectures = _architectures(nvcc)
+    _check_choices(nvcc, architectures)
+    if not isinstance(nvcc.source, str) or not (place.test_dir / nvcc.source).is_file():
+        where = place.test_dir / str(nvcc.source)
+        raise MarkerError(f"Nvcc({nvcc.source!r}): no such file: {where}; a source is named relative to the test file")
+    source = relative_to_rootdir(Path(nvcc.source), place)
+    flags = (*_split_flags(nvcc.flags, place), *(("-Xcompiler=-fPIC",) if nvcc.output == "library" else ()))
+    tool = find_tool("nvcc", nvcc.compiler, place)
+    architecture = ".".join(architectures)
+    targets = [f"-gencode=arch={arch.replace('sm_', 'compute_')},code={arch}" for arch in architectures]
+    return NvccResolved(
+        compiler=Compiler(
+            name="nvcc",
+            version=tool.version,
+            build=tool.build,
+            command=("nvcc", *targets, *flags, f"--{nvcc.output}", f"--controls={nvcc.controls}", source),
+        ),
+        architecture=architecture,
+        target=f"{architecture}-{tool.line}",
+        tool=tool,
+        architectures=architectures,
+        words=(*targets, *flags),
+        source=source,
+        output=nvcc.output,
+        controls=nvcc.controls,
+        rootdir=place.rootdir,
+    )
+
+
+@dataclass(frozen=True)
+class NvccResolved:
+    """A ``pytest_compileiq.toolchains.base.Resolved``. nvcc runs in ``rootdir`` on the relative path."""
+
+    compiler: Compiler
+    architecture: str
+    target: str
+    tool: CudaTool
+    architectures: tuple[str, ...]
+    words: tuple[str, ...]
+    source: str
+    output: str
+    controls: str
+    rootdir: Path
+    clock: str = "cuda"
+    knobs_taken: frozenset[str] = frozenset()
+
+    @property
+    def native(self) -> str | None:
+        """Why no device here runs any of the architectures, or None when one does."""
+        reasons = [why_not_here(self.clock, arch) for arch in self.architectures]
+        return None if None in reasons else reasons[0]
+
+    @property
+    def acf_line(self) -> str:
+        """Whose ACF it applies: ``ptxas13.3`` or ``nvcc13.3``."""
+        return self.tool.line.replace("nvcc", self.controls)
+
+    def default_space(self) -> Space:
+        """CompileIQ's space of the compiler that the ACF is for."""
+        return Space((), PtxasSearchSpace() if self.controls == "ptxas" else NvccSearchSpace())
+
+    def option_space(self) -> Space:
+        """The public options of nvcc, and of ptxas behind ``-Xptxas=``."""
+        return NVCC.space()
+
+    def render(self, candidate: Candidate) -> ControlsFile:
+        """The candidate's ACF, or the options file of its knobs.
+
+        Raises:
+            MarkerError: a knob does not give an option that a controls file may hold.
+        """
+        return NVCC.render(candidate)
+
+    def parse(self, kind: str, data: bytes, knobs: Knobs) -> ControlsFile:
+        """Check committed controls.
+
+        Raises:
+            StoreError: an options file is not what ``knobs`` render to, or a knob may not stand in one.
+        """
+        return NVCC.parse(kind, data, knobs)
+
+    def sources(self) -> Mapping[str, str]:
+        """The source and every project header it reads; the toolkit's are judged by the machine code.
+
+        Raises:
+            BuildError: the preprocessor refuses the source.
+        """
+        finished = ask([self.tool.program, *self.words, "-MM", self.source], cwd=self.rootdir)
+        if finished.returncode != 0:
+            message = f"nvcc cannot read {self.source}: {first_error(finished.output)}"
+            raise BuildError(message, kind="compile", log=finished.output)
+        root = self.rootdir.resolve()
+        inside = [
+            path.relative_to(root)
+            for name in prerequisites(finished.output)
+            if (path := (self.rootdir / name).resolve()).is_relative_to(root) and path.is_file()
+        ]
+        return {path.as_posix(): sha256_hex((root / path).read_bytes()) for path in sorted(inside)}
+
+    def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
+        """Compile into ``out_dir``, keeping the cubin of every architecture.
+
+        Raises:
+            BuildError: nvcc refused, crashed (kind ``compile``) or was killed (kind ``timeout``).
+            EnvironmentFault: this nvcc takes no ACF.
+        """
+        out_dir = out_dir.absolute()
+        out_dir.mkdir(parents=True, exist_ok=True)
+        made = out_dir / _NAME_OF_OUTPUT[self.output]
+        commands = Commands(f"nvcc {self.tool.version}", self.rootdir, out_dir, timeout_s, first_error)
+        kind = {"cubin": ["-cubin"] if len(self.architectures) == 1 else ["-fatbin"], "library": ["-shared"]}
+        argv = [
+            self.tool.program,
+            *self._seed(),
+            *self.words,
+            "-Xptxas=-v",
+            *kind.get(self.output, []),
+            *self._fragment(controls, out_dir),
+        ]
+        log = commands.run([*argv, "--keep", f"--keep-dir={out_dir}", self.source, "-o", str(made)], self.source)
+        seconds = commands.seconds
+        code = self._code(out_dir, made, log)
+        device = {name: one.metrics for name, one in code.items() if name != "host"}
+        return BuildResult(made, code, totals(device), log, seconds)
+
+    def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
+        """``-Xptxas=--apply-controls=FILE`` for an ACF, then the options that lie beside it."""
+        applied = (self._apply(path),) if controls.kind == "blob" else ()
+        return (*applied, *NVCC.text(controls.knobs).splitlines())
+
+    def load(self, built: BuildResult, used: set[str]) -> Any:
+        """A cubin's kernels by name, a library as ``ctypes.CDLL``, a program's path.
+
+        Of several architectures the kernels are the ones that run here; taken is a kernel in every architecture.
+
+        Raises:
+            BuildError: the library cannot be loaded here.
+        """
+        if self.output == "executable":
+            return built.path
+        if self.output == "library":
+            # A host function launches kernels unseen, so what it takes by name says nothing of the device code.
+            return load_library(built, set())
+        from pytest_compileiq.toolchains.nvidia.cubin_module import CubinModule  # heavy: the CUDA driver
+
+        if len(self.architectures) == 1:
+            return CubinModule(built.path, used)
+        here = next((arch for arch in self.architectures if why_not_here(self.clock, arch) is None), None)
+        kept = self._cubin(built.path.parent, here or self.architectures[0])
+        return CubinModule(kept, used, [f"@{arch}" for arch in self.architectures])
+
+    def _seed(self) -> list[str]:
+        """Without a seed, what nvcc calls the private names of a file with nothing but templates changes each time."""
+        is_given = any(word.startswith(("-frandom-seed", "--frandom-seed")) for word in self.words)
+        if is_given or int(self.tool.version.partition(".")[0]) < _SEED_SINCE:
+            return []
+        return [f"-frandom-seed=0x{sha256_hex(self.source.encode())[:8]}"]
+
+    def _apply(self, path: Path) -> str:
+        return f"-Xptxas=--apply-controls={path}" if self.controls == "ptxas" else f"--apply-controls={path}"
+
+    def _fragment(self, controls: ControlsFile | None, out_dir: Path) -> list[str]:
+        if controls is None:
+            return []
+        fragment = NVCC.text(controls.knobs).splitlines()
+        if controls.kind == "blob":
+            if not self.tool.takes_controls:
+                raise needs_controls(self.tool)
+            (out_dir / "controls.acf").write_bytes(controls.data)
+            fragment.append(self._apply(out_dir / "controls.acf"))
+        return fragment
+
+    def _code(self, out_dir: Path, made: Path, log: str) -> dict[str, CodeDigest]:
+        """Entry → digest, ``kernel@sm_90a`` where there are several architectures; the host's code as one entry."""
+        several = len(self.architectures) > 1
+        code: dict[str, CodeDigest] = {}
+        for arch in self.architectures:
+            is_output = self.output == "cubin" and not several
+            cubin = read_cubin(made if is_output else self._cubin(out_dir, arch))
+            entries = entries_of(cubin, log, arch, self.source)
+            code |= {f"{name}@{arch}" if several else name: digest for name, digest in entries.items()}
+        if self.output != "cubin":
+            code["host"] = machine_code([out_dir / f"{Path(self.source).stem}.o"]).program
+        return code
+
+    def _cubin(self, out_dir: Path, arch: str) -> Path:
+        """What ``--keep`` calls the cubin for ``arch``, where that is not the output itself."""
+        of_several = f".{arch.replace('sm_', 'compute_')}" if len(self.architectures) > 1 else ""
+        return out_dir / f"{Path(self.source).stem}{of_several}.cubin"
+
+
+def _architectures(nvcc: Nvcc) -> tuple[str, ...]:
+    given = (nvcc.arch,) if isinstance(nvcc.arch, str) else tuple(nvcc.arch)
+    if not given or len(set(given)) < len(given):
+        raise MarkerError(f"Nvcc(arch={nvcc.arch!r}): expected one architecture or several different ones")
+    checked = [check_architecture(arch, "Nvcc") for arch in given]
+    return tuple(sorted(checked, key=lambda arch: (capability(arch), arch)))  # their order means nothing
+
+
+def _check_choices(nvcc: Nvcc, architectures: tuple[str, ...]) -> None:
+    if nvcc.output not in _NAME_OF_OUTPUT:
+        raise MarkerError(f"Nvcc(output={nvcc.output!r}): expected {', '.join(map(repr, _NAME_OF_OUTPUT))}")
+    if nvcc.controls not in ("ptxas", "nvcc"):
+        raise MarkerError(f"Nvcc(controls={nvcc.controls!r}): expected 'ptxas' or 'nvcc'")
+    too_old = [arch for arch in architectures if capability(arch) < _CONTROLS_FROM]
+    if nvcc.controls == "nvcc" and too_old:
+        raise MarkerError(
+            f"Nvcc(controls='nvcc'): nvcc's own controls work on sm_100 and newer, and not on {', '.join(too_old)}: "
+            "use controls='ptxas', which works everywhere"
+        )
+
+
+def _split_flags(flags: object, place: Place) -> tuple[str, ...]:
+    if not isinstance(flags, str):
+        raise MarkerError(f"flags={flags!r}: expected one string, as in flags='-O3 -lineinfo'")
+    try:
+        words = tuple(rooted(shlex.split(flags), place))
+    except ValueError as error:
+        raise MarkerError(f"flags={flags!r}: {error}") from error
+    if taken := next((word for word in words if _OURS.fullmatch(word.partition("=")[0])), None):
+        raise MarkerError(f"flags={flags!r}: {taken!r} cannot be used: the plugin gives it, see arch= and output=")
+    if any("apply-controls" in word for word in words):
+        raise MarkerError(f"flags={flags!r}: the baseline is built without controls; the ACF is what is tuned")
+    return words

@@ -1,0 +1,39 @@
+"""The marker's words for ptxas; what they do is in ``pytest_compileiq.toolchains.nvidia.ptxas_builder``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+# Every tuned test file imports this module, in runs that tune nothing too: it must cost nothing.
+if TYPE_CHECKING:
+    from pytest_compileiq.toolchains.base import Place, Resolved
+
+
+@dataclass(frozen=True)
+class Ptxas:
+    """A kernel in PTX, assembled by ptxas to a cubin.
+
+    Args:
+        source: the PTX file, relative to the test file.
+        arch: the architecture to assemble for, e.g. ``"sm_90a"``; any that ptxas knows, whatever this machine has.
+        flags: the baseline's flags, split as a shell would.
+        compiler: a ``ptxas`` on ``PATH``, or a path relative to the test file. By default the one of the ``cuda``
+            extra, else of ``CUDA_HOME`` or ``CUDA_PATH``, else the first on ``PATH``.
+    """
+
+    source: str
+    arch: str
+    flags: str = ""
+    compiler: str | None = None
+
+    def resolve(self, place: Place) -> Resolved:
+        """Find ptxas and the source.
+
+        Raises:
+            EnvironmentFault: there is no ptxas.
+            MarkerError: the source is missing, or the architecture or a flag cannot be used.
+        """
+        from pytest_compileiq.toolchains.nvidia.ptxas_builder import resolve  # heavy, and collecting does without
+
+        return resolve(self, place)

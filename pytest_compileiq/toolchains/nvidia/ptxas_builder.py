@@ -1,0 +1,133 @@
+"""ptxas at work: one found assembler on one PTX file, for one architecture."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_compileiq.errors import MarkerError, StoreError
+from pytest_compileiq.model import BuildResult, Candidate, Compiler, ControlsFile, Knobs, sha256_hex
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
+from pytest_compileiq.toolchains.commands import Commands
+from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
+from pytest_compileiq.toolchains.nvidia.builder import PtxasBacked, controls_fragment, entries_of
+from pytest_compileiq.toolchains.nvidia.options import PTXAS
+from pytest_compileiq.toolchains.nvidia.ptxas import Ptxas
+from pytest_compileiq.toolchains.nvidia.ptxas_log import totals
+from pytest_compileiq.toolchains.nvidia.tools import check_architecture, find_tool, first_error
+
+_OURS = frozenset(
+    ("-o", "--output-file", "-arch", "--gpu-name", "-v", "--verbose", "-optf", "--options-file", "-c", "--compile-only",
+     "-ias", "--input-as-string", "-apply-controls", "--apply-controls", "-h", "--help", "-V", "--version")
+)  # fmt: skip
+
+
+def resolve(ptxas: Ptxas, place: Place) -> PtxasResolved:
+    """What ``pytest_compileiq.toolchains.nvidia.ptxas.Ptxas.resolve`` promises."""
+    arch = check_architecture(ptxas.arch, "Ptxas")
+    if not isinstance(ptxas.source, str) or not (place.test_dir / ptxas.source).is_file():
+        where = place.test_dir / str(ptxas.source)
+        raise MarkerError(f"Ptxas({ptxas.source!r}): no such file: {where}; PTX is named relative to the test file")
+    source = relative_to_rootdir(Path(ptxas.source), place)
+    flags = split_ptxas_flags(ptxas.flags)
+    tool = find_tool("ptxas", ptxas.compiler, place)
+    return PtxasResolved(
+        compiler=Compiler(
+            name="ptxas", version=tool.version, build=tool.build, command=("ptxas", f"-arch={arch}", *flags, source)
+        ),
+        architecture=arch,
+        target=f"{arch}-{tool.line}",
+        tool=tool,
+        flags=flags,
+        source=source,
+        rootdir=place.rootdir,
+    )
+
+
+def split_ptxas_flags(flags: object) -> tuple[str, ...]:
+    """The baseline's flags.
+
+    Raises:
+        MarkerError: not a string, or a flag that the plugin gives itself.
+    """
+    if not isinstance(flags, str):
+        raise MarkerError(f"flags={flags!r}: expected one string, as in flags='-O3 --maxrregcount=128'")
+    try:
+        words = tuple(shlex.split(flags))
+    except ValueError as error:
+        raise MarkerError(f"flags={flags!r}: {error}") from error
+    if taken := next((word for word in words if word.partition("=")[0] in _OURS), None):
+        raise MarkerError(f"flags={flags!r}: {taken!r} cannot be used: the plugin gives it")
+    if bare := next((word for word in words if not word.startswith("-")), None):
+        raise MarkerError(f"flags={flags!r}: {bare!r}: write an option and its value as one word, with '='")
+    return words
+
+
+@dataclass(frozen=True, kw_only=True)
+class PtxasResolved(PtxasBacked):
+    """A ``pytest_compileiq.toolchains.base.Resolved``. ptxas runs in ``rootdir`` on the relative path."""
+
+    flags: tuple[str, ...]
+    source: str
+    rootdir: Path
+    knobs_taken: frozenset[str] = frozenset()
+
+    def render(self, candidate: Candidate) -> ControlsFile:
+        """The candidate's ACF, or the options file of its knobs.
+
+        Raises:
+            MarkerError: a knob does not give an option that a controls file may hold.
+        """
+        return PTXAS.render(candidate)
+
+    def parse(self, kind: str, data: bytes, knobs: Knobs) -> ControlsFile:
+        """Check committed controls.
+
+        Raises:
+            StoreError: an options file is not what ``knobs`` render to, or a knob may not stand in one.
+        """
+        return PTXAS.parse(kind, data, knobs)
+
+    def sources(self) -> Mapping[str, str]:
+        """The PTX file; it includes nothing.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        try:
+            return {self.source: sha256_hex((self.rootdir / self.source).read_bytes())}
+        except OSError as error:
+            raise StoreError(f"{self.source} cannot be read: {error.strerror}") from error
+
+    def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
+        """Assemble into ``out_dir/kernel.cubin``.
+
+        Raises:
+            BuildError: ptxas refused, crashed (kind ``compile``) or was killed (kind ``timeout``).
+            EnvironmentFault: this ptxas takes no ACF.
+        """
+        out_dir = out_dir.absolute()
+        out_dir.mkdir(parents=True, exist_ok=True)
+        made = out_dir / "kernel.cubin"
+        commands = Commands(f"ptxas {self.tool.version}", self.rootdir, out_dir, timeout_s, first_error)
+        fragment = controls_fragment(self.tool, controls, out_dir)
+        argv = [self.tool.program, f"-arch={self.architecture}", "-v", *self.flags, *fragment, self.source]
+        output = commands.run([*argv, "-o", str(made)], self.source)
+        seconds = commands.seconds
+        code = entries_of(read_cubin(made), output, self.architecture, self.source)
+        return BuildResult(made, code, totals({name: one.metrics for name, one in code.items()}), output, seconds)
+
+    def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
+        """``--apply-controls=FILE`` for an ACF, then the options that lie beside it."""
+        applied = (f"--apply-controls={path}",) if controls.kind == "blob" else ()
+        return (*applied, *PTXAS.text(controls.knobs).splitlines())
+
+    def load(self, built: BuildResult, used: set[str]) -> Any:
+        """The cubin's kernels by name, callable as ``kernel(grid, block, *args)``."""
+        from pytest_compileiq.toolchains.nvidia.cubin_module import CubinModule  # heavy: the CUDA driver
+
+        return CubinModule(built.path, used)

@@ -1,0 +1,170 @@
+"""NVIDIA's compilers on this machine: where each one is, which version it has, and which one is taken.
+
+The order is fixed and explicit: a path given in the marker, the ``cuda`` extra, ``CUDA_HOME`` or ``CUDA_PATH``, then
+``PATH``. The first one found is taken, whatever its version: what a machine compiles with must not depend on what else
+is installed on it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from pytest_compileiq.errors import EnvironmentFault, MarkerError
+from pytest_compileiq.system.process import Finished, run
+from pytest_compileiq.toolchains.base import Place
+
+CONTROLS_SINCE = (13, 3)
+INSTALL = "pip install 'pytest-compileiq[cuda]'"
+_ANSWER_S = 30.0
+_ARCHITECTURE = re.compile(r"sm_[1-9][0-9]{1,2}[af]?")
+
+
+@dataclass(frozen=True)
+class CudaTool:
+    """One installed tool.
+
+    Attributes:
+        name: ``ptxas`` or ``nvcc``.
+        program: its path.
+        version: ``13.3.73``.
+        build: ``cuda_13.3.r13.3/compiler.38244171_0``.
+        origin: how it was found, in words.
+    """
+
+    name: str
+    program: str
+    version: str
+    build: str
+    origin: str
+
+    @property
+    def line(self) -> str:
+        """Name and minor version: an ACF is refused beyond it."""
+        return f"{self.name}{'.'.join(self.version.split('.')[:2])}"
+
+    @property
+    def takes_controls(self) -> bool:
+        """Whether it has ``--apply-controls``."""
+        return tuple(int(part) for part in self.version.split(".")[:2]) >= CONTROLS_SINCE
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version} ({self.origin}: {self.program})"
+
+
+def find_tool(name: str, given: str | None, place: Place) -> CudaTool:
+    """The ``name`` that builds here.
+
+    Args:
+        given: the marker's ``compiler``: a program on ``PATH``, or a path relative to the test file; None to look.
+
+    Raises:
+        EnvironmentFault: there is none, or it does not say its version.
+    """
+    if given is not None:
+        wanted = str(place.test_dir / given) if os.sep in given else given
+        found = shutil.which(wanted)
+        if found is None:
+            raise EnvironmentFault(f"no {name} at {wanted}; leave compiler= out, or {INSTALL}")
+        return identify(name, found, "named in the marker")
+    tool = next(installed(name), None)
+    if tool is None:
+        raise EnvironmentFault(f"no {name} in the cuda extra, CUDA_HOME, CUDA_PATH or PATH: {INSTALL}")
+    return tool
+
+
+def installed(name: str) -> Iterator[CudaTool]:
+    """Every ``name`` on this machine that answers, in the order of choice.
+
+    Raises:
+        EnvironmentFault: one does not say its version.
+    """
+    seen = set()
+    for origin, directory in _directories():
+        program = shutil.which(name, path=directory)
+        if program and Path(program).resolve() not in seen:
+            seen.add(Path(program).resolve())
+            yield identify(name, str(Path(program).absolute()), origin)
+
+
+def needs_controls(tool: CudaTool) -> EnvironmentFault:
+    """Why ``tool`` cannot apply an ACF, to be raised."""
+    since = ".".join(map(str, CONTROLS_SINCE))
+    return EnvironmentFault(f"an ACF needs {tool.name} {since} or later; found {tool}: {INSTALL}")
+
+
+def pinned(minor_version: str) -> str:
+    """The command that brings ``minor_version`` (``13.3``) of nvcc, ptxas and what they need."""
+    return f"pip install 'pytest-compileiq[cuda]' 'nvidia-cuda-nvcc=={minor_version}.*'"
+
+
+def check_architecture(arch: object, where: str) -> str:
+    """``arch``, when it names one architecture such as ``sm_90a``.
+
+    Raises:
+        MarkerError: it does not.
+    """
+    if not isinstance(arch, str) or not _ARCHITECTURE.fullmatch(arch):
+        raise MarkerError(f"{where}(arch={arch!r}): expected an architecture such as 'sm_90a'")
+    return arch
+
+
+def ask(argv: list[str], cwd: Path | None = None) -> Finished:
+    """Run a tool for its answer.
+
+    Raises:
+        EnvironmentFault: it did not answer in time.
+    """
+    finished = run(argv, timeout_s=_ANSWER_S, cwd=cwd, tail_bytes=1 << 22)
+    if finished.timed_out:
+        raise EnvironmentFault(f"{' '.join(argv)} did not answer within {_ANSWER_S:g} s")
+    return finished
+
+
+@lru_cache(maxsize=32)
+def identify(name: str, program: str, origin: str) -> CudaTool:
+    """The tool at ``program``.
+
+    Raises:
+        EnvironmentFault: it does not say its version.
+    """
+    answer = ask([program, "--version"]).output
+    version = re.search(r"\bV(\d+\.\d+\.\d+)", answer)
+    build = re.search(r"^Build (\S+)", answer, re.MULTILINE)
+    if version is None:
+        first = answer.strip().partition("\n")[0]
+        raise EnvironmentFault(f"{program} does not say which {name} it is; it says {first[:200]!r}: {INSTALL}")
+    return CudaTool(name, program, version[1], build[1] if build else "", origin)
+
+
+def first_error(output: str) -> str:
+    """The line of a tool's output that says what is wrong."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    telling = (line for line in lines if re.search(r"\bfatal\b|\berror\b", line))
+    return next(telling, lines[-1] if lines else "it printed nothing")[:500]
+
+
+def _directories() -> Iterator[tuple[str, str]]:
+    """(how found, directory) in the order of choice."""
+    for directory in _extra_directories():
+        yield "the cuda extra", str(directory)
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if home := os.environ.get(variable):
+            yield variable, str(Path(home) / "bin")
+    for directory_on_path in os.environ.get("PATH", "").split(os.pathsep):
+        if directory_on_path:
+            yield "PATH", directory_on_path
+
+
+def _extra_directories() -> list[Path]:
+    """``bin`` of every toolkit that wheels installed, the newest major version first."""
+    spec = importlib.util.find_spec("nvidia")
+    homes = [Path(home) for home in (spec.submodule_search_locations or ())] if spec else []
+    toolkits = [path for home in homes for path in home.glob("cu[0-9]*/bin")]
+    return sorted(toolkits, key=lambda path: int(re.sub(r"\D", "", path.parent.name)), reverse=True)

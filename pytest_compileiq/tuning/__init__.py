@@ -1,0 +1,1 @@
+"""``pytest --tune`` for one benchmark: search, proof, artifact."""

@@ -1,0 +1,159 @@
+"""What a search leaves behind: the artifact's tables, from what was built, proven and found."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from pytest_compileiq import __version__
+from pytest_compileiq.artifact import (
+    ACF_NOTICE,
+    LONGEST_TEXT,
+    Artifact,
+    CodePair,
+    Controls,
+    FrontPoint,
+    Provenance,
+    SearchRecord,
+    StoredCode,
+    StoredCompiler,
+    StoredFingerprint,
+    Withdrawn,
+    first_problem,
+)
+from pytest_compileiq.benchmark.benchmark import Subject
+from pytest_compileiq.errors import StoreError
+from pytest_compileiq.model import BuildResult, ControlsFile
+from pytest_compileiq.proof.prove import Proof
+from pytest_compileiq.report.progress import Tally
+from pytest_compileiq.rules.fingerprint import covered_files, defined_in, holds
+from pytest_compileiq.search.scoring import Scored
+from pytest_compileiq.store.metadata import controls_file_name
+from pytest_compileiq.system.vcs import content_at, revision
+
+
+def search_record(subject: Subject, tally: Tally, engine: str, seed: int) -> SearchRecord:
+    """How the controls were found."""
+    return SearchRecord(
+        engine=engine,
+        seed=seed,
+        space=subject.space.digest,
+        evaluations=tally.evaluations,
+        invalid=sum(tally.invalid.values()),
+        duplicates=tally.duplicates,
+        seconds=round(tally.seconds, 1),
+        objectives={objective.metric: objective.direction for objective in subject.objectives},
+        failures=dict(sorted(tally.invalid.items())),
+        improvements=tuple((number, float(f"{math.exp(-score):.4g}")) for number, score in tally.improvements[-MOST:]),
+    )
+
+
+MOST = 100  # improvements; more are hardly ever made
+MOST_FRONT_POINTS = 16
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search leaves besides its winner: its record, and for several objectives what no other point beats."""
+
+    record: SearchRecord
+    front: Sequence[Scored] = ()
+
+
+def make_artifact(subject: Subject, proof: Proof, found: Found, withdrawn: Sequence[Withdrawn]) -> Artifact:
+    """The artifact of a search: the proven winner, or that nothing beats the defaults.
+
+    Raises:
+        StoreError: something in it is beyond what an artifact may hold.
+    """
+    try:
+        return _artifact(subject, proof, found, withdrawn)
+    except ValidationError as error:
+        raise StoreError(f"what was found for {subject.nodeid} cannot be stored: {first_problem(error)}") from error
+
+
+def _artifact(subject: Subject, proof: Proof, found: Found, withdrawn: Sequence[Withdrawn]) -> Artifact:
+    target, winner = subject.resolved.target, proof.winner
+    return Artifact(
+        benchmark=subject.nodeid,
+        target=target,
+        outcome="tuned" if winner else "baseline",
+        reason=None if winner else proof.reason[:LONGEST_TEXT],
+        controls=controls_table(target, winner) if winner else None,
+        compiler=StoredCompiler.of(subject.resolved.compiler),
+        fingerprint=StoredFingerprint.of(subject.fingerprint),
+        code=stored_code(subject.builds.get(None), subject.builds.get(winner) if winner else None),
+        search=found.record,
+        claims=proof.claims,
+        front=tuple(_front_point(subject, one) for one in found.front[:MOST_FRONT_POINTS]),
+        withdrawn=tuple(withdrawn),
+        provenance=provenance_of(subject, winner),
+    )
+
+
+def _front_point(subject: Subject, one: Scored) -> FrontPoint:
+    """Each metric as a ratio to the baseline's: the search's own scores, which prove nothing."""
+    metrics = {
+        objective.metric: round(math.exp(score if objective.direction == "minimize" else -score), 4)
+        for objective, score in zip(subject.objectives, one.scores, strict=True)
+    }
+    return FrontPoint(controls=controls_table(subject.resolved.target, one.controls), metrics=metrics)
+
+
+def controls_table(target: str, winner: ControlsFile) -> Controls:
+    """The ``[controls]`` table of ``winner``."""
+    return Controls(
+        kind=winner.kind,
+        file=controls_file_name(target, winner.data),
+        sha256=winner.sha256,
+        size_bytes=len(winner.data),
+        knobs=dict(winner.knobs),
+    )
+
+
+def stored_code(baseline: BuildResult, tuned: BuildResult | None) -> dict[str, CodePair]:
+    """The ``[code]`` tables of two builds."""
+
+    def stored(built: BuildResult, entry: str) -> StoredCode:
+        return StoredCode(sha256=built.code[entry].sha256, metrics=dict(built.code[entry].metrics))
+
+    return {
+        entry: CodePair(
+            baseline=stored(baseline, entry), tuned=stored(tuned, entry) if tuned and entry in tuned.code else None
+        )
+        for entry in sorted(baseline.code)
+    }
+
+
+def provenance_of(subject: Subject, winner: ControlsFile | None) -> Provenance:
+    """Where the artifact comes from: commit, tool, CI run, and the notice that an ACF carries."""
+    now = revision(subject.rootdir, covered_files(subject.fingerprint.sources, subject.fingerprint.parts))
+    commit, changed = now.commit, now.changed or ()
+    return Provenance(
+        commit=commit,
+        dirty=any(_is_uncommitted(subject, commit, file) for file in changed) if commit else None,
+        tool=f"pytest-compileiq {__version__}",
+        runner=os.environ.get("GITHUB_RUN_ID"),
+        notice=ACF_NOTICE if winner is not None and winner.kind == "blob" else None,
+    )
+
+
+def _is_uncommitted(subject: Subject, commit: str, file: str) -> bool:
+    """Whether a file that differs from the commit does so in what the fingerprint covers.
+
+    Of a marker, whose flags, workloads and objectives it covers, every change counts.
+    """
+    sources, parts = subject.fingerprint.sources, subject.fingerprint.parts
+    before = content_at(subject.rootdir, commit, file)
+    if before is None or not holds(before, file, sources, parts):
+        return True
+    tests = [name.removeprefix(f"test {file}::") for name in parts if name.startswith(f"test {file}::")]
+    try:
+        now = (subject.rootdir / file).read_bytes()
+    except OSError:
+        return True
+    return defined_in(before, tests, decorated=True) != defined_in(now, tests, decorated=True)

@@ -1,0 +1,1 @@
+"""The isolated evaluation process, both ends, and the messages between."""

@@ -1,0 +1,139 @@
+"""A worker's own end: a pytest that runs a test when the parent says so, and answers the parent's tasks within it."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from pytest_compileiq.workers.config import worker_config
+from pytest_compileiq.workers.worker import Channel
+
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+
+
+class Inside:
+    """The worker's own pytest plugin: it runs tests when told to, and lets ``answer`` do their tasks."""
+
+    def __init__(self, channel: Channel, extra: Mapping[str, Any]) -> None:
+        self.channel = channel
+        self.extra = extra
+        self.given: Mapping[str, Any] = {}
+        self._entered = False
+        self._failure: str | None = None
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Take orders until the parent quits or is gone."""
+        items = {item.nodeid: item for item in session.items}
+        if session.testsfailed:
+            self._send({"event": "failed", "reason": self._failure})
+            return True
+        self._send({"event": "ready"})
+        with contextlib.suppress(EOFError, OSError):
+            while (order := self.channel.receive())["do"] != "quit":
+                self._entered, self._failure = False, None
+                self.given = order["given"]
+                self._run(items.get(order["nodeid"]))
+        return True
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Keep why collection failed."""
+        if report.failed:
+            self._failure = f"{report.nodeid}: {_why(report)}"
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep why a set-up failed."""
+        if report.failed or report.skipped:
+            self._failure = f"{report.when}: {_why(report)}"
+
+    def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Tell what ended this pytest."""
+        self.fail(excinfo.value)
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the parent that ``error`` ends this worker, or what failed in collection before it."""
+        cause = error.__cause__
+        said = _described(error) if cause is None else f"{_described(error)} ({_described(cause)})"
+        with contextlib.suppress(OSError):
+            self._send({"event": "failed", "reason": self._failure or said})
+
+    def converse(self, answer: Callable[[Mapping[str, Any], Callable[[], object]], Mapping[str, Any]]) -> None:
+        """Within a test whose fixtures are up: answer tasks until told to leave."""
+        self._entered = True
+        self._send({"event": "entered"})
+        while (order := self.channel.receive())["do"] == "task":
+            self.channel.tick()
+            self._send(answer(order["task"], self.channel.tick))
+
+    def _run(self, item: pytest.Item | None) -> None:
+        if item is None:
+            self._send({"event": "failed", "reason": "it was not collected in the worker"})
+            return
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+        self._send({"event": "left" if self._entered else "failed", "reason": self._failure})
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        self.channel.tick()
+        self.channel.send(message)
+
+
+def _described(error: BaseException) -> str:
+    return f"{type(error).__name__}: {_last_line(str(error))}"
+
+
+def _why(report: pytest.TestReport | pytest.CollectReport) -> str:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return _last_line(crash.message.partition("\n")[0] if crash else report.longreprtext)
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    return lines[-1].removeprefix("E ").strip()[:400] if lines else "no reason given"
+
+
+def main() -> int:
+    """Run as ``python -m pytest_compileiq.workers.inside READ WRITE PROGRESS`` (file descriptors)."""
+    channel = Channel(*map(int, sys.argv[1:4]))
+    threading.Thread(target=_die_with_parent, args=(os.getppid(),), daemon=True).start()
+    _adopt_orphans()
+    start = channel.receive()
+    inside = Inside(channel, start["extra"])
+    try:
+        os.chdir(start["cwd"])
+        sys.path[:] = start["sys_path"]
+        config = worker_config(start, start["args"])
+        config.pluginmanager.register(inside, "compileiq-worker")
+        return int(config.hook.pytest_cmdline_main(config=config) or 0)
+    except BaseException as error:  # a conftest.py may raise SystemExit
+        inside.fail(error)
+        return 1
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of every orphan below, so that whatever a kernel leaves behind is a child.
+
+    A daemon that forked twice would else be found by reading the environment of all processes of the machine alone.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _die_with_parent(parent: int) -> None:
+    """Belt to the guard's braces, and all there is where /proc is not."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    # Under -m this file is __main__; the plugin must meet the same classes by the package's name.
+    from pytest_compileiq.workers.inside import main as packaged_main
+
+    sys.exit(packaged_main())

@@ -1,0 +1,21 @@
+"""What is read from the store before anything is built on it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from pytest_compileiq.replay.committed import Integrity, Stop
+from pytest_compileiq.store.store import Store
+from tests.unit.artifacts import make_artifact
+
+
+@pytest.mark.parametrize("tuned", [10, 12], ids=["unchanged", "worse"])
+def test_an_artifact_of_which_no_claim_is_a_gain_is_corrupt(tmp_path, tuned):
+    (claim,) = make_artifact().claims
+    artifact = make_artifact(claims=(claim.model_copy(update={"baseline_value": 10, "tuned_value": tuned}),))
+    integrity = Integrity(SimpleNamespace(name="k", nodeid="t.py::t"), Store(tmp_path / "acf"))
+    with pytest.raises(Stop, match="claims no gain") as stopped:
+        integrity.recompute_claims(artifact, None, None)
+    assert stopped.value.verdict == "CORRUPT"

@@ -1,0 +1,47 @@
+"""What a candidate is worth, and which candidates are worth keeping; pure values, no process."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_compileiq.model import BuildResult, ControlsFile, Objective
+from pytest_compileiq.search.finalists import dominates, pareto_front
+from pytest_compileiq.search.scoring import Scored, Scorer
+from pytest_compileiq.workers.pool import EvaluationFailed
+
+CONTROLS = ControlsFile("options", b"-O3\n", {"-O": 3})
+pairs = st.lists(st.tuples(st.sampled_from([-1.0, -0.5, 0.0, 0.5]), st.sampled_from([-1.0, 0.0, 1.0])), max_size=20)
+
+
+def test_a_build_of_which_the_compiler_tells_no_metric_is_an_invalid_candidate():
+    subject = SimpleNamespace(exact_objectives=(Objective("spill_bytes", "minimize"),), timed_objectives=())
+    build = BuildResult(Path("k.cubin"), {}, {"code_bytes": 100}, "", 0.1)
+    with pytest.raises(EvaluationFailed, match="does not tell its spill_bytes") as raised:
+        Scorer(SimpleNamespace(), subject, Random(0)).score(CONTROLS, build)
+    assert raised.value.kind == "compile"
+
+
+def test_a_front_has_no_point_that_the_baseline_equals_or_beats_and_none_twice():
+    found = [Scored(scores, CONTROLS) for scores in [(0.0, 0.0), (-0.1, 0.2), (0.1, -0.2), (-0.1, 0.2), (0.1, 0.0)]]
+    assert [one.scores for one in pareto_front(found)] == [(-0.1, 0.2), (0.1, -0.2)]
+    assert pareto_front(found)[0] is found[1]
+
+
+def test_one_objective_has_no_front():
+    assert pareto_front([Scored((-0.1,), CONTROLS)]) == []
+
+
+@given(pairs)
+def test_a_front_is_what_nothing_dominates(scores):
+    front = [one.scores for one in pareto_front([Scored(each, CONTROLS) for each in scores])]
+    assert all(one < other for one, other in pairwise(front))
+    for one in scores:
+        beaten = any(dominates(other, one) for other in [*scores, (0.0, 0.0)])
+        assert (one in front) == (not beaten and one != (0.0, 0.0))

@@ -1,0 +1,79 @@
+"""What git knows, from real repositories."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from pytest_compileiq.system.vcs import Revision, commits_touching, content_at, revision
+
+
+def git(home, *arguments) -> str:
+    settings = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "commit.gpgsign=false")
+    return subprocess.run(
+        ["git", *settings, *arguments], cwd=home, capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path):
+    git(tmp_path, "init", "-q")
+    (tmp_path / "k.c").write_text("1")
+    (tmp_path / "other.c").write_text("1")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "First")
+    return tmp_path
+
+
+def test_dirty_looks_at_the_given_files_only(repository):
+    head = git(repository, "rev-parse", "HEAD")
+    (repository / "other.c").write_text("2")
+    assert revision(repository, ["k.c"]) == Revision(head, ())
+    assert revision(repository, ["k.c", "other.c"]) == Revision(head, ("other.c",))
+    (repository / "new.c").write_text("1")
+    assert revision(repository, ["new.c"]).changed == ("new.c",)
+
+
+def test_names_are_relative_to_rootdir_wherever_the_repository_s_root_is(repository):
+    home = repository / "deep" / "project with spaces"
+    home.mkdir(parents=True)
+    (home / "k ü.c").write_text("1")
+    (repository / "other.c").write_text("2")
+    found = revision(home, ["k ü.c", "../../other.c", "/usr/include/stdio.h", "../../../outside.h"])
+    assert found.changed == ("../../other.c", "k ü.c")
+    assert revision(home, ["/usr/include/stdio.h"]).changed == ()
+
+
+def test_a_file_s_content_is_that_of_the_commit(repository):
+    head = git(repository, "rev-parse", "HEAD")
+    (repository / "k.c").write_text("2")
+    (repository / "inner").mkdir()
+    assert content_at(repository, head, "k.c") == content_at(repository / "inner", head, "../k.c") == b"1"
+    assert content_at(repository, head, "new.c") is None
+    assert content_at(repository, "0" * 40, "k.c") is None
+    assert content_at(repository, head, "../outside.c") is None
+
+
+def test_commits_since_are_told_with_their_author(repository):
+    first = git(repository, "rev-parse", "HEAD")
+    (repository / "k.c").write_text("2")
+    git(repository, "commit", "-qam", "Speed up the loop")
+    (repository / "other.c").write_text("2")
+    git(repository, "commit", "-qam", "Elsewhere")
+    (line,) = commits_touching(repository, ["k.c"], first)
+    assert "Speed up the loop (Ada, " in line
+    assert commits_touching(repository, ["k.c", "other.c"], first, limit=1)[0].split(" ", 1)[1].startswith("Elsewhere")
+
+
+@pytest.mark.parametrize("since", [None, "", "HEAD", "--output=x", "main", "0" * 40, "-1234567"])
+def test_what_is_no_known_commit_gives_nothing(repository, since):
+    assert commits_touching(repository, ["k.c"], since) == []
+    assert sorted(path.name for path in repository.iterdir()) == [".git", "k.c", "other.c"]
+
+
+def test_no_repository_and_no_commit_are_not_errors(tmp_path):
+    assert revision(tmp_path, ["k.c"]) == Revision(None, None)
+    assert commits_touching(tmp_path, ["k.c"], "1" * 40) == []
+    git(tmp_path, "init", "-q")
+    assert revision(tmp_path, ["k.c"]) == Revision(None, None)

@@ -1,0 +1,127 @@
+"""The default spaces, against the installed compilers."""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pytest_compileiq.model import BuildResult, Candidate
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc.builder import resolve
+from pytest_compileiq.toolchains.cc.compiler import find_compiler
+from pytest_compileiq.toolchains.cc.marker import Cc
+from pytest_compileiq.toolchains.cc.space import cc_space
+
+KERNELS = """
+#include <math.h>
+#include <string.h>
+void smooth(float *restrict out, const float *in, int n) {
+    for (int y = 1; y < n - 1; y++)
+        for (int x = 1; x < n - 1; x++)
+            out[y * n + x] = sqrtf(in[y * n + x - 1] * in[y * n + x + 1]) + 0.25f * in[(y - 1) * n + x];
+}
+void count(unsigned *bins, const unsigned char *data, int n) {
+    memset(bins, 0, 256 * sizeof *bins);
+    for (int i = 0; i < n; i++) bins[data[i]] += data[i] > 3 ? 2 : 1;
+}
+static double pull(double d) { return d > 0 ? 1 / (d * sqrt(d)) : 0; }
+double forces(const double *x, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++) sum += pull((x[i] - x[j]) * (x[i] - x[j]));
+    return sum;
+}
+"""
+
+compilers = pytest.mark.parametrize("compiler", ["gcc", "clang"])
+
+
+def require(compiler: str) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"needs {compiler}")
+
+
+@compilers
+def test_every_gene_can_be_off_and_every_option_may_stand_in_a_controls_file(tmp_path: Path, compiler: str) -> None:
+    require(compiler)
+    (tmp_path / "k.c").write_text(KERNELS)
+    resolved = resolve(Cc("k.c", compiler=compiler), Place(tmp_path, tmp_path))
+    space = resolved.default_space()
+    assert len(space.genes) >= {"gcc": 45, "clang": 15}[compiler]
+    for gene in space.genes:
+        assert 0.3 <= gene.knockout_prob <= 0.9
+        for value in gene.values:
+            resolved.render(Candidate({gene.name: value}))
+
+
+@compilers
+def test_random_points_build_without_a_warning_and_differ(tmp_path: Path, compiler: str) -> None:
+    require(compiler)
+    (tmp_path / "k.c").write_text(KERNELS)
+    resolved = resolve(Cc("k.c", flags="-O2 -Wall", compiler=compiler), Place(tmp_path, tmp_path))
+    space = resolved.default_space()
+    rng = np.random.default_rng(5)
+    points = [space.sample(rng, density) for density in (None, None, None, None, 0.1, 0.9)]
+
+    def build(number: int) -> BuildResult:
+        controls = resolved.render(Candidate(space.knobs(points[number])))
+        return resolved.build(controls, tmp_path / str(number), timeout_s=60)
+
+    with ThreadPoolExecutor(2) as pool:
+        built = list(pool.map(build, range(len(points))))
+    assert len({each.digest for each in built}) >= len(points) - 1
+    assert not [each.log for each in built if "unrecognized" in each.log or "unknown" in each.log]
+
+
+def test_what_the_installed_compiler_does_not_know_is_left_out(tmp_path: Path) -> None:
+    require("gcc")
+    older = tmp_path / "gcc"
+    older.write_text(
+        "#!/bin/sh\n"
+        'case " $* " in *" -fipa-pta "*|*"=very-cheap "*) echo "unrecognized" >&2; exit 1;; esac\n'
+        'exec gcc "$@"\n'
+    )
+    older.chmod(0o755)
+    place = Place(tmp_path, tmp_path)
+    full, reduced = (cc_space(find_compiler(compiler, place)) for compiler in ("gcc", "./gcc"))
+    values = {gene.name: gene.values for gene in reduced.genes}
+    assert {gene.name for gene in full.genes} - set(values) == {"-fipa-pta"}
+    assert "very-cheap" not in values["-fvect-cost-model="]
+    assert "cheap" in values["-fvect-cost-model="]
+
+
+def test_associative_maths_survives_the_check(tmp_path: Path) -> None:
+    require("gcc")
+    older = tmp_path / "gcc"  # one refusal, so that options are tried in smaller companies
+    older.write_text('#!/bin/sh\ncase " $* " in *" -fipa-pta "*) exit 1;; esac\nexec gcc "$@"\n')
+    older.chmod(0o755)
+    space = cc_space(find_compiler("./gcc", Place(tmp_path, tmp_path)))
+    assert "-fassociative-math" in {gene.name for gene in space.genes}
+
+
+def test_gcc_may_optimise_for_size(tmp_path: Path) -> None:
+    require("gcc")
+    levels = {gene.name: gene.values for gene in cc_space(find_compiler("gcc", Place(tmp_path, tmp_path))).genes}["-O"]
+    assert levels == (1, 2, 3, "s")
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_what_an_expert_would_set_by_hand_lies_in_the_space(tmp_path: Path, compiler: str) -> None:
+    require(compiler)
+    space = cc_space(find_compiler(compiler, Place(tmp_path, tmp_path)))
+    assert {"-O": 3} in space.presets
+    assert any("-fassociative-math" in preset for preset in space.presets)
+    assert [space.why_not(preset) for preset in space.presets] == [None] * len(space.presets)
+
+
+def test_a_preset_goes_without_what_the_installed_compiler_does_not_know(tmp_path: Path) -> None:
+    require("gcc")
+    older = tmp_path / "gcc"
+    older.write_text('#!/bin/sh\ncase " $* " in *" -Os "*|*" -funroll-loops "*) exit 1;; esac\nexec gcc "$@"\n')
+    older.chmod(0o755)
+    presets = cc_space(find_compiler("./gcc", Place(tmp_path, tmp_path))).presets
+    assert len(presets) == 2 and not any("-funroll-loops" in preset for preset in presets)

@@ -1,0 +1,108 @@
+"""Digests of machine code, on objects made by the real compiler."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pytest_compileiq.errors import BuildError
+from pytest_compileiq.toolchains.machine_code.elf import MachineCode, machine_code
+
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+
+TWO_ENTRIES = """
+static double scale = 2.0;
+static __attribute__((noinline)) double help(double x) { return x * scale; }
+double first(double x) { return help(x) + 1.5; }
+int second(int x) { return x + 1; }
+"""
+
+
+def objects(tmp_path: Path, *sources: str, flags: str = "-O2", suffix: str = ".c") -> MachineCode:
+    paths = []
+    for number, text in enumerate(sources):
+        source = tmp_path / f"{number}{suffix}"
+        source.write_text(text)
+        paths.append(source.with_suffix(".o"))
+        subprocess.run(["gcc", *flags.split(), "-fPIC", "-c", source, "-o", paths[-1]], check=True)
+    return machine_code(paths)
+
+
+def digests(code: MachineCode) -> dict[str, str]:
+    return {name: entry.sha256 for name, entry in code.entries.items()}
+
+
+def test_entries_are_the_exported_functions_with_their_sizes(tmp_path: Path) -> None:
+    hidden = '__attribute__((visibility("hidden"))) int out_of_sight(int x) { return x; }'
+    code = objects(tmp_path, TWO_ENTRIES + hidden + "__attribute__((weak)) int replaceable(void) { return 3; }")
+    assert list(code.entries) == ["first", "replaceable", "second"]
+    assert all(entry.metrics["code_bytes"] > 0 for entry in code.entries.values())
+    assert code.program.metrics["code_bytes"] > sum(entry.metrics["code_bytes"] for entry in code.entries.values())
+
+
+def test_comments_names_of_locals_and_debug_data_change_nothing(tmp_path: Path) -> None:
+    plain = objects(tmp_path, TWO_ENTRIES)
+    assert objects(tmp_path, "/* a comment\n on two lines */" + TWO_ENTRIES) == plain
+    assert digests(objects(tmp_path, TWO_ENTRIES, flags="-O2 -g3")) == digests(plain)
+
+
+def test_one_changed_function_changes_one_digest(tmp_path: Path) -> None:
+    before = digests(objects(tmp_path, TWO_ENTRIES))
+    after = digests(objects(tmp_path, TWO_ENTRIES.replace("x + 1;", "x + 7;")))
+    assert before["second"] != after["second"]
+    assert before["first"] == after["first"]
+
+
+@pytest.mark.parametrize("change", [("scale = 2.0", "scale = 3.0"), ("x * scale", "x - scale"), ("1.5", "1.25")])
+def test_data_constants_and_local_functions_are_part_of_an_entry(tmp_path: Path, change: tuple[str, str]) -> None:
+    before = digests(objects(tmp_path, TWO_ENTRIES))
+    assert digests(objects(tmp_path, TWO_ENTRIES.replace(*change)))["first"] != before["first"]
+
+
+def test_a_call_to_another_function_is_another_code_though_the_bytes_are_equal(tmp_path: Path) -> None:
+    template = "double {0}(double); double kernel(double x) {{ return {0}(x) + 1; }}"
+    assert objects(tmp_path, template.format("sin")) != objects(tmp_path, template.format("cos"))
+
+
+def test_a_larger_alignment_is_another_code(tmp_path: Path) -> None:
+    assert objects(tmp_path, TWO_ENTRIES) != objects(tmp_path, TWO_ENTRIES, flags="-O2 -falign-functions=64")
+
+
+def test_hidden_functions_and_data_of_another_object_are_part_of_every_entry(tmp_path: Path) -> None:
+    entry = "extern const int table[4]; int helper(int); int kernel(int x) { return helper(x) + table[x & 3]; }"
+    helper = '__attribute__((visibility("hidden"))) int helper(int x) { return x * 3; }'
+    table = "const int table[4] = {1, 2, 3, 4};"
+    before = objects(tmp_path, entry, helper, table)
+    assert objects(tmp_path, entry, helper.replace("3", "5"), table) != before
+    assert objects(tmp_path, entry, helper, table.replace("4}", "9}")) != before
+
+
+def test_objects_do_not_reach_into_each_other_otherwise(tmp_path: Path) -> None:
+    other = "static int step = 1; int* place(void) { return &step; } int other(int x) { return x + step; }"
+    before = digests(objects(tmp_path, TWO_ENTRIES, other))
+    after = digests(objects(tmp_path, TWO_ENTRIES, other.replace("step = 1", "step = 2")))
+    assert before["other"] != after["other"]
+    assert before["first"] == after["first"]
+
+
+def test_a_function_in_assembly_without_type_and_size_is_an_entry(tmp_path: Path) -> None:
+    text = '.globl one\none:\n nop\n ret\n.globl two\ntwo:\n ret\n.section .note.GNU-stack,""\n'
+    code = objects(tmp_path, text, suffix=".s")
+    assert {name: entry.metrics["code_bytes"] for name, entry in code.entries.items()} == {"one": 2, "two": 1}
+
+
+def test_a_program_is_one_digest_over_all_its_code(tmp_path: Path) -> None:
+    main = "int second(int); int main(void) { return second(1); }"
+    before = objects(tmp_path, main, TWO_ENTRIES).program
+    assert objects(tmp_path, main, TWO_ENTRIES.replace("x * scale", "x - scale")).program != before
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF", b"int kernel(void);", b"\x7fELF" + b"\xff" * 200])
+def test_a_file_that_is_no_object_is_a_build_error_that_names_it(tmp_path: Path, content: bytes) -> None:
+    broken = tmp_path / "broken.o"
+    broken.write_bytes(content)
+    with pytest.raises(BuildError, match=r"broken\.o"):
+        machine_code([broken])

@@ -1,0 +1,148 @@
+"""nvcc as a toolchain: the real compiler, compiling for architectures that this machine does not have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_compileiq.errors import BuildError, MarkerError
+from pytest_compileiq.model import Candidate
+from pytest_compileiq.space import OFF
+from pytest_compileiq.toolchains.base import Place, Toolchain
+from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
+from pytest_compileiq.toolchains.nvidia.nvcc_builder import NvccResolved, resolve
+from tests import needs
+
+ENOUGH_S = 120.0
+SOURCE = """\
+#include "scale.h"
+extern "C" __global__ void scale(float *x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] = x[i] / SCALE;
+}
+extern "C" __global__ void shift(float *x) { x[threadIdx.x] += 1.0f; }
+"""
+HOST = """
+#include <cstdio>
+extern "C" int answer() { return ANSWER; }
+int main() { std::printf("%d\\n", answer()); return 0; }
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return make_project(tmp_path / "checkout")
+
+
+def make_project(root: Path, text: str = SOURCE) -> Path:
+    (root / "kernels" / "include").mkdir(parents=True)
+    (root / "kernels" / "k.cu").write_text(text)
+    (root / "kernels" / "include" / "scale.h").write_text("#define SCALE 3.0f\n")
+    return root
+
+
+def resolved(root: Path, arch="sm_90a", flags="-O3 -Iinclude", **arguments) -> NvccResolved:
+    return resolve(Nvcc("k.cu", arch=arch, flags=flags, **arguments), Place(root / "kernels", root))
+
+
+@needs.nvcc
+def test_two_architectures_and_two_kernels_are_told_apart(project, tmp_path):
+    nvcc = resolved(project, arch=["sm_80", "sm_90a"])
+    built = nvcc.build(None, tmp_path / "out", timeout_s=ENOUGH_S)
+    assert isinstance(Nvcc("k.cu", arch="sm_90a"), Toolchain)
+    assert nvcc.target == f"sm_80.sm_90a-nvcc{nvcc.acf_line.removeprefix('ptxas')}"
+    assert built.code.keys() == {"scale@sm_80", "scale@sm_90a", "shift@sm_80", "shift@sm_90a"}
+    assert len({code.sha256 for code in built.code.values()}) == 4
+    assert all(code.metrics["registers"] > 0 for code in built.code.values())
+
+
+@needs.nvcc
+def test_the_header_closure_is_fingerprinted_and_the_toolkit_is_not(project):
+    assert resolved(project).sources().keys() == {"kernels/k.cu", "kernels/include/scale.h"}
+
+
+@needs.nvcc
+def test_equal_code_has_equal_digests_in_two_checkouts(tmp_path):
+    builds = [
+        resolved(make_project(tmp_path / name)).build(None, tmp_path / f"{name}-out", timeout_s=ENOUGH_S)
+        for name in ("one", "two")
+    ]
+    assert builds[0].digest == builds[1].digest
+    assert builds[0].code.keys() == {"scale", "shift"}
+
+
+@needs.nvcc
+@pytest.mark.parametrize("output", ["library", "executable"])
+def test_the_host_s_code_is_digested_beside_the_kernels(tmp_path, output):
+    def build(name: str, answer: int):
+        root = make_project(tmp_path / name, SOURCE + HOST.replace("ANSWER", str(answer)))
+        return resolved(root, output=output).build(None, tmp_path / f"{name}-out", timeout_s=ENOUGH_S)
+
+    one, same, other = build("one", 42), build("same", 42), build("other", 43)
+    assert one.code.keys() == {"scale", "shift", "host"}
+    assert one.digest == same.digest
+    assert one.code["host"] != other.code["host"]
+    assert one.code["scale"] == other.code["scale"]
+    assert one.path.is_file()
+
+
+@needs.nvcc
+def test_public_options_reach_nvcc_and_the_ptxas_behind_it(project, tmp_path):
+    nvcc = resolved(project)
+    baseline = nvcc.build(None, tmp_path / "baseline", timeout_s=ENOUGH_S)
+    for number, knobs in enumerate(({"--use_fast_math": ""}, {"-Xptxas=-O": 1})):
+        controls = nvcc.render(Candidate(knobs))
+        built = nvcc.build(controls, tmp_path / str(number), timeout_s=ENOUGH_S)
+        assert built.code["scale"].sha256 != baseline.code["scale"].sha256
+        assert nvcc.parse("options", controls.data, controls.knobs) == controls
+
+
+@needs.nvcc
+def test_every_knob_of_the_option_space_is_taken(project, tmp_path):
+    nvcc = resolved(project)
+    space = nvcc.option_space()
+    for first_or_last in (0, -1):
+        point = [range(len(gene.values))[first_or_last] for gene in space.genes]
+        knobs = {name: value for name, value in space.knobs(point).items() if name != "--use_fast_math"}
+        nvcc.build(nvcc.render(Candidate(knobs)), tmp_path / str(first_or_last), timeout_s=ENOUGH_S)
+    assert space.knobs([OFF] * len(space.genes)) == {}
+
+
+@needs.nvcc
+def test_an_acf_is_applied_by_ptxas_everywhere_and_by_nvcc_from_sm_100(project):
+    for arch, controls, applied in (
+        ("sm_90a", "ptxas", "-Xptxas=--apply-controls=k.acf"),
+        ("sm_100a", "nvcc", "--apply-controls=k.acf"),
+    ):
+        nvcc = resolved(project, arch=arch, controls=controls)
+        assert nvcc.options(nvcc.render(Candidate({}, b"acf")), Path("k.acf")) == (applied,)
+        assert nvcc.default_space().opaque.line == nvcc.acf_line
+    with pytest.raises(MarkerError, match=r"work on sm_100 and newer, and not on sm_90a: use controls='ptxas'"):
+        resolved(project, arch=["sm_90a", "sm_100a"], controls="nvcc")
+
+
+@needs.nvcc
+def test_source_that_does_not_compile_is_one_sentence(tmp_path):
+    root = make_project(tmp_path / "bad", "__global__ void k() { undeclared(); }\n")
+    with pytest.raises(BuildError, match=r'nvcc 13\S* refuses kernels/k\.cu: .*identifier "undeclared" is undefined'):
+        resolved(root).build(None, tmp_path / "out", timeout_s=ENOUGH_S)
+
+
+@needs.nvcc
+@pytest.mark.parametrize(
+    "flags",
+    ["-o x", "-arch=sm_80", "-gencode arch=compute_80,code=sm_80", "-shared", "-Xptxas=--apply-controls=f", "'"],
+)
+def test_flags_that_the_plugin_gives_are_refused(project, flags):
+    with pytest.raises(MarkerError, match="flags="):
+        resolved(project, flags=flags)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"arch": []}, {"arch": ["sm_80", "sm_80"]}, {"output": "object"}, {"controls": "cicc"}, {"arch": "90"}],
+)
+def test_arguments_are_checked(project, arguments):
+    with pytest.raises(MarkerError, match="expected"):
+        resolved(project, **arguments)

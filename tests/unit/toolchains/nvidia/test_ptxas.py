@@ -1,0 +1,289 @@
+"""ptxas as a toolchain: the real assembler on real PTX, and shell scripts where one must be old or misbehave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, StoreError
+from pytest_compileiq.model import Candidate, ControlsFile
+from pytest_compileiq.space import OFF
+from pytest_compileiq.toolchains.base import Place, Toolchain
+from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
+from pytest_compileiq.toolchains.nvidia.ptxas import Ptxas
+from pytest_compileiq.toolchains.nvidia.ptxas_builder import PtxasResolved, resolve
+from pytest_compileiq.toolchains.nvidia.ptxas_log import read_ptxas_log, totals
+from tests import needs
+
+ENOUGH_S = 60.0
+HEAD = ".version 8.3\n.target sm_90a\n.address_size 64\n"
+SMALL = """
+.visible .entry small(.param .u64 p) {
+    .reg .b64 %rd<3>; .reg .f32 %f<3>;
+    ld.param.u64 %rd1, [p]; cvta.to.global.u64 %rd2, %rd1;
+    ld.global.f32 %f1, [%rd2]; add.f32 %f2, %f1, 0f3F800000; st.global.f32 [%rd2], %f2;
+    ret;
+}
+"""
+
+
+def wide(values: int) -> str:
+    """A kernel that keeps ``values`` numbers alive across a barrier, and so needs as many registers."""
+    load = "".join(f"ld.volatile.global.f32 %f{k}, [%rd2+{4 * k}];\n" for k in range(values))
+    store = "".join(f"st.volatile.global.f32 [%rd2+{4 * k}], %f{values - 1 - k};\n" for k in range(values))
+    return f"""
+.visible .entry wide(.param .u64 p) {{
+    .reg .b64 %rd<3>; .reg .f32 %f<{values}>;
+    ld.param.u64 %rd1, [p]; cvta.to.global.u64 %rd2, %rd1;
+{load}    bar.sync 0;
+{store}    ret;
+}}
+"""
+
+
+TWO_KERNELS = HEAD + SMALL + wide(64)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return make_project(tmp_path / "checkout")
+
+
+def make_project(root: Path, text: str = TWO_KERNELS) -> Path:
+    (root / "kernels").mkdir(parents=True)
+    (root / "kernels" / "k.ptx").write_text(text)
+    return root
+
+
+def resolved(root: Path, flags: str = "", compiler: str | None = None, arch: str = "sm_90a") -> PtxasResolved:
+    return resolve(Ptxas("k.ptx", arch=arch, flags=flags, compiler=compiler), Place(root / "kernels", root))
+
+
+def options(ptxas: PtxasResolved, **knobs) -> ControlsFile:
+    return ptxas.render(Candidate({name.replace("_", "-"): value for name, value in knobs.items()}))
+
+
+def script(path: Path, body: str) -> str:
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@needs.ptxas
+def test_it_is_a_toolchain_with_a_target_that_names_the_minor_version(project):
+    ptxas = resolved(project)
+    assert isinstance(Ptxas("k.ptx", arch="sm_90a"), Toolchain)
+    assert ptxas.target == f"sm_90a-{ptxas.acf_line}"
+    assert ptxas.compiler.command == ("ptxas", "-arch=sm_90a", "kernels/k.ptx")
+    assert ptxas.sources().keys() == {"kernels/k.ptx"}
+
+
+@needs.ptxas
+def test_a_build_gives_exact_metrics_for_each_entry_and_for_the_whole(project, tmp_path):
+    built = resolved(project).build(None, tmp_path / "out", timeout_s=ENOUGH_S)
+    small, whole = built.code["small"].metrics, built.code["wide"].metrics
+    assert built.code.keys() == {"small", "wide"}
+    assert whole["registers"] > 64 > small["registers"] > 0
+    assert whole["barriers"] == 1
+    assert built.metrics["registers"] == whole["registers"]
+    for name in ("code_bytes", "instructions", "spill_bytes"):
+        assert built.metrics[name] == small[name] + whole[name]
+    assert 0 < small["instructions"] <= small["code_bytes"] // 16
+
+
+@needs.ptxas
+def test_equal_code_has_equal_digests_in_two_checkouts_and_two_output_directories(tmp_path):
+    builds = [
+        resolved(make_project(tmp_path / name)).build(None, tmp_path / f"out {name}", timeout_s=ENOUGH_S)
+        for name in ("one", "two")
+    ]
+    assert builds[0].digest == builds[1].digest
+    assert builds[0].path.read_bytes() != b""
+
+
+@needs.ptxas
+def test_an_option_that_needs_one_kernel_s_registers_leaves_the_other_s_digest(project, tmp_path):
+    ptxas = resolved(project)
+    baseline = ptxas.build(None, tmp_path / "baseline", timeout_s=ENOUGH_S)
+    squeezed = ptxas.build(options(ptxas, **{"--maxrregcount=": 32}), tmp_path / "squeezed", timeout_s=ENOUGH_S)
+    assert squeezed.code["small"] == baseline.code["small"]
+    assert squeezed.code["wide"].sha256 != baseline.code["wide"].sha256
+    assert squeezed.metrics["registers"] <= 32
+    assert squeezed.metrics["spill_bytes"] == (
+        squeezed.metrics["spill_store_bytes"] + squeezed.metrics["spill_load_bytes"]
+    )
+    assert squeezed.metrics["spill_bytes"] > baseline.metrics["spill_bytes"] == 0
+
+
+@needs.ptxas
+def test_a_changed_register_count_alone_changes_the_digest(tmp_path):
+    with_launch_bounds = TWO_KERNELS.replace("small(.param .u64 p) {", "small(.param .u64 p) .maxntid 128 {")
+    one, other = (
+        resolved(make_project(tmp_path / name, text)).build(None, tmp_path / f"{name}.out", timeout_s=ENOUGH_S)
+        for name, text in (("one", TWO_KERNELS), ("other", with_launch_bounds))
+    )
+    assert one.code["small"].sha256 != other.code["small"].sha256  # the driver launches it by another attribute
+    assert one.code["wide"].sha256 == other.code["wide"].sha256
+
+
+@needs.ptxas
+def test_every_knob_of_the_option_space_is_taken(project, tmp_path):
+    ptxas = resolved(project)
+    space = ptxas.option_space()
+    for number, gene in enumerate(space.genes):
+        point = [OFF] * len(space.genes)
+        for value in (0, len(gene.values) - 1):
+            point[number] = value
+            controls = ptxas.render(Candidate(space.knobs(point)))
+            ptxas.build(controls, tmp_path / f"{number}-{value}", timeout_s=ENOUGH_S)
+            assert controls.data.decode().strip() == f"{gene.name}{gene.values[value]}"
+
+
+@needs.ptxas
+def test_a_controls_file_that_is_no_acf_is_refused_in_ptxas_s_own_words(project, tmp_path):
+    ptxas = resolved(project)
+    with pytest.raises(BuildError, match=r"ptxas .* refuses kernels/k\.ptx: ptxas fatal") as refused:
+        ptxas.build(ControlsFile("blob", b"not an acf", {}), tmp_path / "out", timeout_s=ENOUGH_S)
+    assert refused.value.kind == "compile"
+
+
+@needs.ptxas
+def test_ptx_without_a_kernel_or_for_another_architecture_is_one_sentence(tmp_path):
+    empty = resolved(make_project(tmp_path / "empty", HEAD))
+    with pytest.raises(BuildError, match="defines no entry function"):
+        empty.build(None, tmp_path / "out", timeout_s=ENOUGH_S)
+    with pytest.raises(BuildError, match="ptxas fatal"):
+        resolved(make_project(tmp_path / "old"), arch="sm_80").build(None, tmp_path / "out", timeout_s=ENOUGH_S)
+
+
+@pytest.mark.parametrize(
+    ("knobs", "refused"),
+    [
+        ({"--output-file=": "x"}, "--output-file=x"),
+        ({"-O": "3 -o x"}, "-O3 -o x"),
+        ({"-O": True}, "-OTrue"),
+        ({"--maxrregcount=": "32\n-o x"}, "--maxrregcount=32"),
+        ({"--apply-controls=": "y"}, "--apply-controls=y"),
+        ({"--sanitize=": "memcheck"}, "--sanitize=memcheck"),
+    ],
+)
+@needs.ptxas
+def test_no_option_but_those_that_choose_code_can_stand_in_a_controls_file(project, knobs, refused):
+    ptxas = resolved(project)
+    with pytest.raises(MarkerError, match="is no option of ptxas that a controls file may hold") as error:
+        ptxas.render(Candidate(knobs))
+    assert repr(refused)[1:-1].partition("\\n")[0] in str(error.value)
+    with pytest.raises(StoreError):
+        ptxas.parse("options", b"", knobs)
+    with pytest.raises(StoreError):
+        ptxas.parse("blob", b"acf", knobs)
+
+
+@needs.ptxas
+def test_a_committed_options_file_is_what_its_knobs_render_to_or_refused(project):
+    ptxas = resolved(project)
+    controls = options(ptxas, **{"-O": 2, "--register-usage-level=": 7})
+    assert controls.data == b"--register-usage-level=7\n-O2\n"
+    assert ptxas.parse("options", controls.data, controls.knobs) == controls
+    with pytest.raises(StoreError, match="line 2"):
+        ptxas.parse("options", b"--register-usage-level=7\n-O3\n", controls.knobs)
+
+
+@needs.ptxas
+def test_options_beside_an_acf_lie_in_the_knobs_alone(project):
+    ptxas = resolved(project)
+    mixed = ptxas.render(Candidate({"-O": 2, "block": 64}, b"acf"))
+    assert (mixed.kind, mixed.data) == ("blob", b"acf")
+    assert ptxas.options(mixed, Path("k.acf")) == ("--apply-controls=k.acf", "-O2")
+    assert mixed.key != ptxas.render(Candidate({"-O": 3, "block": 64}, b"acf")).key
+
+
+@needs.ptxas
+@pytest.mark.parametrize("flags", ["-o x", "--gpu-name=sm_80", "-v", "--apply-controls=f.acf", "-O 3", "'"])
+def test_flags_that_the_plugin_gives_are_refused(project, flags):
+    with pytest.raises(MarkerError, match="flags="):
+        resolved(project, flags=flags)
+
+
+@pytest.mark.parametrize("arch", ["sm90", "compute_90", "sm_90a ", "", None, 90])
+def test_an_architecture_is_named_as_ptxas_names_it(project, arch):
+    with pytest.raises(MarkerError, match="expected an architecture such as 'sm_90a'"):
+        resolved(project, arch=arch)
+
+
+def test_a_missing_file_is_named_with_its_place(project):
+    with pytest.raises(MarkerError, match=r"no such file: .*kernels/none\.ptx"):
+        resolve(Ptxas("none.ptx", arch="sm_90a"), Place(project / "kernels", project))
+
+
+def test_an_old_ptxas_builds_but_takes_no_acf_and_says_which_it_is(project, tmp_path):
+    old = script(project / "kernels" / "ptxas", 'echo "Cuda compilation tools, release 13.0, V13.0.88"')
+    ptxas = resolved(project, compiler="./ptxas")
+    assert ptxas.target == "sm_90a-ptxas13.0"
+    with pytest.raises(EnvironmentFault, match=r"an ACF needs ptxas 13\.3 or later; found ptxas 13\.0\.88") as fault:
+        ptxas.build(ControlsFile("blob", b"acf", {}), tmp_path / "out", timeout_s=ENOUGH_S)
+    assert old in str(fault.value)
+    assert "pip install" in str(fault.value)
+
+
+def test_what_is_no_ptxas_or_is_not_there_is_said_so(project, monkeypatch):
+    script(project / "kernels" / "ptxas", "echo hello")
+    with pytest.raises(EnvironmentFault, match="does not say which ptxas it is; it says 'hello'"):
+        resolved(project, compiler="./ptxas")
+    with pytest.raises(EnvironmentFault, match="no ptxas at"):
+        resolved(project, compiler="./nowhere")
+
+
+def test_the_order_of_choice_is_the_extra_then_cuda_home_then_path(tmp_path, monkeypatch):
+    from pytest_compileiq.toolchains.nvidia import tools
+
+    for number, place in enumerate(("extra/nvidia/cu13/bin", "home/bin", "path")):
+        (tmp_path / place).mkdir(parents=True)
+        script(tmp_path / place / "ptxas", f'echo "V13.{number}.1"')
+    monkeypatch.setattr(tools, "_extra_directories", lambda: [tmp_path / "extra/nvidia/cu13/bin"])
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("CUDA_PATH", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    found = [(tool.version, tool.origin) for tool in tools.installed("ptxas")]
+    assert found == [("13.0.1", "the cuda extra"), ("13.1.1", "CUDA_HOME"), ("13.2.1", "PATH")]
+
+
+def test_a_hanging_ptxas_is_a_timeout(project, tmp_path):
+    script(project / "kernels" / "ptxas", 'case "$1" in --version) echo V13.3.1;; *) sleep 30;; esac')
+    with pytest.raises(BuildError, match="did not finish") as late:
+        resolved(project, compiler="./ptxas").build(None, tmp_path / "out", timeout_s=0.3)
+    assert late.value.kind == "timeout"
+
+
+def test_a_file_that_is_no_cubin_is_said_so(tmp_path):
+    for name, data in {"empty": b"", "text": b"hello", "torn": b"\x7fELF\x02\x01\x01" + bytes(20)}.items():
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(BuildError, match="not a cubin"):
+            read_cubin(tmp_path / name)
+
+
+LOG = """\
+ptxas info    : 280 bytes gmem
+ptxas info    : Compiling entry function 'usesh' for 'sm_90a'
+ptxas info    : Function properties for usesh
+    32 bytes stack frame, 4 bytes spill stores, 8 bytes spill loads
+ptxas info    : Used 18 registers, used 0 barriers, 32 bytes cumulative stack size
+ptxas info    : Function properties for _Z6helperf
+    16 bytes stack frame, 1 bytes spill stores, 2 bytes spill loads
+ptxas info    : Compiling entry function 'red' for 'sm_80'
+ptxas info    : Function properties for red
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 29 registers, used 1 barriers, 1024 bytes smem, 360 bytes cmem[0]
+"""
+
+
+def test_the_log_is_read_entry_by_entry_with_the_functions_an_entry_calls():
+    read = read_ptxas_log(LOG)
+    assert read.keys() == {("usesh", "sm_90a"), ("red", "sm_80")}
+    assert read["usesh", "sm_90a"] == {
+        "registers": 18, "barriers": 0, "spill_store_bytes": 5, "spill_load_bytes": 10, "spill_bytes": 15,
+        "stack_bytes": 48, "shared_bytes": 0,
+    }  # fmt: skip
+    assert totals({str(name): metrics for name, metrics in read.items()})["registers"] == 29
+    assert totals({str(name): metrics for name, metrics in read.items()})["shared_bytes"] == 1024

@@ -1,0 +1,318 @@
+"""Triton as a toolchain: its real compiler, ahead of time, calling the ptxas that it is given."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_compileiq.errors import BuildError, MarkerError, StoreError
+from pytest_compileiq.model import Candidate, ControlsFile
+from pytest_compileiq.toolchains.base import Place, Toolchain
+from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
+from pytest_compileiq.toolchains.triton.builder import TritonResolved, resolve
+from pytest_compileiq.toolchains.triton.marker import Triton
+from tests import needs
+
+pytestmark = [needs.triton, needs.ptxas]
+ENOUGH_S = 120.0
+KERNELS = """\
+import triton
+import triton.language as tl
+from helpers import twice
+
+@triton.jit
+def scale(out, x, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, twice(tl.load(x + at, mask=at < n)), mask=at < n)
+
+plain = 3
+
+@triton.jit
+def strided(out, x, stride, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at * stride, mask=at < n), mask=at < n)
+
+@triton.jit
+def unit(out, x, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n), mask=at < n)
+
+@triton.jit
+def annotated(out, x: tl.const, n: tl.int32, BLOCK: tl.constexpr):
+    tl.store(out, tl.load(x) + n)
+
+@triton.jit(do_not_specialize=["n"], do_not_specialize_on_alignment=["m"])
+def plain_numbers(out, n, m, BLOCK: tl.constexpr):
+    tl.store(out, n + m)
+
+@triton.jit
+def optional(out, bias, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at, at if bias is None else at + tl.load(bias + at))
+
+@triton.jit
+def tile(out, x, rows, columns, BLOCK: tl.constexpr):
+    given = tl.make_tensor_descriptor(x, [rows, columns], [columns, 1], [BLOCK, BLOCK])
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at[:, None] * BLOCK + at[None, :], given.load([0, 0]))
+
+@triton.jit
+def wrong(out, BLOCK: tl.constexpr):
+    # %s
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at, at + undefined)
+""" % ("a long way down, " * 300)
+HELPERS = """\
+import triton
+
+@triton.jit
+def twice(x):
+    return x * 2
+"""
+SIGNATURE = {"out": "*fp32:16", "x": "*fp32:16", "n": "i32"}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return make_project(tmp_path / "checkout")
+
+
+def make_project(root: Path) -> Path:
+    (root / "kernels").mkdir(parents=True)
+    (root / "kernels" / "k.py").write_text(KERNELS)
+    (root / "kernels" / "helpers.py").write_text(HELPERS)
+    return root
+
+
+def resolved(root: Path, kernel: str = "k.py::scale", **arguments) -> TritonResolved:
+    given = {"signature": SIGNATURE, "arch": "sm_90a", "constexprs": {"BLOCK": 512}} | arguments
+    return resolve(Triton(kernel, **given), Place(root / "kernels", root))
+
+
+def test_it_compiles_without_a_gpu_by_the_ptxas_that_it_is_given(project, tmp_path):
+    triton = resolved(project)
+    built = triton.build(None, tmp_path / "out", timeout_s=ENOUGH_S)
+    assert isinstance(Triton("k.py::scale", signature=SIGNATURE, arch="sm_90a"), Toolchain)
+    assert triton.target.endswith(f".{triton.acf_line}")
+    assert built.code.keys() == {"scale"}
+    assert built.metrics["registers"] > 0
+    assert triton.tool.version in read_cubin(built.path).assembler
+    assert triton.sources().keys() == {"kernels/k.py", "kernels/helpers.py"}
+    assert not {"triton", "torch"} & set(sys.modules)
+
+
+def test_launch_parameters_and_constexprs_are_knobs(project, tmp_path):
+    triton = resolved(project)
+    baseline = triton.build(None, tmp_path / "baseline", timeout_s=ENOUGH_S)
+    for knobs in ({"num_warps": 8}, {"BLOCK": 1024}):
+        controls = triton.render(Candidate(knobs))
+        built = triton.build(controls, tmp_path / next(iter(knobs)), timeout_s=ENOUGH_S)
+        assert built.digest != baseline.digest
+        assert triton.parse("options", controls.data, controls.knobs) == controls
+    assert triton.render(Candidate({"num_warps": 8, "-O": 2})).data == b"-O2\nnum_warps=8\n"
+    with pytest.raises(MarkerError, match=r"knob 'BLOCKS': scale has num_warps, num_stages, BLOCK"):
+        triton.render(Candidate({"BLOCKS": 1}))
+    with pytest.raises(StoreError):
+        triton.parse("options", b"num_warps=4\n", {"num_warps": 8})
+
+
+def test_an_integer_that_is_1_is_a_constant_of_the_code_as_the_jit_makes_it(project, tmp_path):
+    def metrics(kernel: str, **stride: str) -> dict[str, int]:
+        signature = {"out": "*fp32:16", "x": "*fp32:16", **stride, "n": "i32"}
+        built = resolved(project, f"k.py::{kernel}", signature=signature)
+        return built.build(None, tmp_path / f"{kernel}-{len(stride)}-{stride}", timeout_s=ENOUGH_S).metrics
+
+    by_one = metrics("strided", stride="i32:1")
+    assert by_one == metrics("unit")
+    assert by_one["instructions"] < metrics("strided", stride="i32")["instructions"]
+
+
+JIT = """
+import importlib.util, json, sys
+sys.path.insert(0, "kernels")
+import k
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, make_backend
+from triton.runtime.jit import create_function_from_signature
+from pytest_compileiq.toolchains.triton.host import specialised
+
+class Tensor:
+    def __init__(self, address):
+        self.dtype, self.address = "fp32", address
+    def data_ptr(self):
+        return self.address
+
+backend = make_backend(GPUTarget("cuda", 90, 32))
+for name, arguments, kinds in (
+    ("strided", (16, 8, 1, 17), ("*fp32:16", "*fp32", "i32:1", "i32")),
+    ("strided", (16, 16, 1, 1), ("*fp32:16", "*fp32:16", "i32:1", "i32:1")),
+    ("strided", (16, 16, 16, 1 << 40), ("*fp32:16", "*fp32:16", "i32:16", "i64:16")),
+    ("annotated", (16, 16, 1), ("*fp32:16", "*kfp32:16", "i32")),
+    ("annotated", (16, 16, 32), ("*fp32:16", "*kfp32:16", "i32:16")),
+    ("plain_numbers", (16, 1, 16), ("*fp32:16", "i32", "i32")),
+    ("plain_numbers", (16, 16, 1), ("*fp32:16", "i32", "i32:1")),
+    ("optional", (16, None, 17), ("*fp32:16", None, "i32")),
+):
+    kernel = getattr(k, name)
+    pointers = [bool(kind) and kind.startswith("*") for kind in kinds]
+    given = [Tensor(value) if is_pointer else value for value, is_pointer in zip(arguments, pointers)]
+    bound, found, _ = create_function_from_signature(kernel.signature, kernel.params, backend)(*given, BLOCK=64)
+    options = {"num_warps": 4, "debug": False, "instrumentation_mode": ""}
+    _, signature, constexprs, attributes = kernel._pack_args(backend, options, bound, found, {})
+    theirs = ASTSource(fn=kernel, signature=signature, constexprs=constexprs, attrs=attributes)
+    names = [parameter.name for parameter in kernel.params][:-1]
+    typed = {name: kind for name, kind in zip(names, kinds) if kind}
+    constants = {"BLOCK": 64} | {name: None for name in names if name not in typed}
+    ours = ASTSource(fn=kernel, **specialised(kernel, typed, constants))
+    shown = [
+        (one.signature, one.constants, {key: value for key, value in one.attrs.items() if value})
+        for one in (theirs, ours)
+    ]
+    print(json.dumps([name, str(shown[0]), str(shown[1])]))
+"""
+
+
+def test_every_specialisation_is_the_jit_s_own(project):
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", JIT], cwd=project, capture_output=True, text=True, check=True
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(lines) == 8
+    for name, jit, ours in lines:
+        assert ours == jit, name
+
+
+@pytest.mark.parametrize(
+    ("kernel", "signature", "said"),
+    [
+        (
+            "strided",
+            {"out": "*fp32", "x": "*fp32", "sride": "i32:1"},
+            "strided has no argument 'sride'; its arguments: out, x, stride, n, BLOCK",
+        ),
+        ("annotated", {"out": "*fp32", "x": "*kfp32", "n": "i64"}, "annotates 'n' as i32, and the signature says i64"),
+        (
+            "annotated",
+            {"out": "*fp32", "x": "*kfp32", "n": "i32:1"},
+            "the JIT does not specialise 'n', as the kernel is declared: write 'i32'",
+        ),
+        ("annotated", {"out": "*fp32", "x": "*fp32", "n": "i32"}, r"annotates 'x' as constant: write '\*kfp32'"),
+        ("plain_numbers", {"out": "*fp32", "n": "i32:16", "m": "i32"}, "the JIT does not specialise 'n'"),
+        ("plain_numbers", {"out": "*fp32", "n": "i32", "m": "i32:16"}, "the JIT does not specialise 'm'"),
+    ],
+)
+def test_what_the_jit_would_never_compile_is_refused_in_one_sentence(project, tmp_path, kernel, signature, said):
+    with pytest.raises(BuildError, match=said):
+        resolved(project, f"k.py::{kernel}", signature=signature).build(None, tmp_path / "out", timeout_s=ENOUGH_S)
+
+
+def test_a_constexpr_is_named_in_constexprs_and_an_unknown_one_names_the_kernel_s(project, tmp_path):
+    with pytest.raises(BuildError, match=r"scale has no argument 'BLOKC'; its arguments: out, x, n, BLOCK"):
+        resolved(project, constexprs={"BLOKC": 512}).build(None, tmp_path / "one", timeout_s=ENOUGH_S)
+    with pytest.raises(BuildError, match=r"the argument 'BLOCK' is a tl\.constexpr: name it in constexprs"):
+        resolved(project, signature={**SIGNATURE, "BLOCK": "i32"}, constexprs={}).build(
+            None, tmp_path / "two", timeout_s=ENOUGH_S
+        )
+    pointers = {"out": "*fp32", "x": "*fp32"}
+    with pytest.raises(BuildError, match=r"the argument 'n' is no tl\.constexpr: give its type in signature"):
+        resolved(project, signature=pointers, constexprs={"BLOCK": 512, "n": 1024}).build(
+            None, tmp_path / "three", timeout_s=ENOUGH_S
+        )
+
+
+def test_the_scratch_memory_that_a_kernel_wants_is_recorded_with_its_arguments_in_its_own_order(project, tmp_path):
+    signature = {"columns": "i32:16", "rows": "i32", "x": "*fp16:16", "out": "*fp16:16"}
+    triton = resolved(project, "k.py::tile", signature=signature, constexprs={"BLOCK": 64})
+    built = triton.build(None, tmp_path / "out", timeout_s=ENOUGH_S)
+    described = json.loads(built.path.with_name("kernel.json").read_text())
+    assert described["global_scratch_size"] >= 128
+    assert described["global_scratch_align"] == 128
+    assert described["profile_scratch_size"] == 0
+    assert list(described["arguments"].items()) == [
+        ("out", "*fp16:16"), ("x", "*fp16:16"), ("rows", "i32"), ("columns", "i32:16")
+    ]  # fmt: skip
+
+
+def test_triton_s_own_reason_stands_last_and_is_kept(project, tmp_path):
+    triton = resolved(project, "k.py::wrong", signature={"out": "*fp32"})
+    with pytest.raises(BuildError, match=r"CompilationError: …[^\n]*undefined is not defined"):
+        triton.build(None, tmp_path / "out", timeout_s=ENOUGH_S)
+
+
+def test_an_architecture_is_the_one_that_triton_compiles_for(project, tmp_path):
+    plain, own = resolved(project, arch="sm_90"), resolved(project, arch="sm_90a")
+    assert plain.compiler == own.compiler
+    assert plain.target == own.target
+    assert plain.build(None, tmp_path / "out", timeout_s=ENOUGH_S).metrics["registers"] > 0
+    assert resolved(project, arch="sm_80").architecture == "sm_80"
+    with pytest.raises(MarkerError, match=r"Triton compiles for sm_100a where it is asked for that: name 'sm_100a'"):
+        resolved(project, arch="sm_100f")
+
+
+def test_ptxas_options_reach_the_assembler_as_the_note_in_the_cubin_shows(project, tmp_path):
+    triton = resolved(project)
+    built = triton.build(triton.render(Candidate({"--maxrregcount=": 64})), tmp_path / "out", timeout_s=ENOUGH_S)
+    command = read_cubin(built.path).command
+    assert "maxrregcount" in command
+    assert "-lineinfo" in command  # as Triton gives it: the cubin is the one that production compiles
+
+
+def test_equal_code_has_equal_digests_in_two_checkouts(tmp_path):
+    builds = [
+        resolved(make_project(tmp_path / name)).build(None, tmp_path / f"{name}-out", timeout_s=ENOUGH_S)
+        for name in ("one", "two")
+    ]
+    assert builds[0].digest == builds[1].digest
+
+
+def test_an_acf_that_ptxas_refuses_is_refused_in_its_words_and_not_in_680_lines(project, tmp_path):
+    with pytest.raises(BuildError, match=r"^Triton refuses kernels/k\.py::scale: ptxas fatal") as refused:
+        resolved(project).build(ControlsFile("blob", b"not an acf", {}), tmp_path / "out", timeout_s=ENOUGH_S)
+    assert len(str(refused.value)) < 300
+
+
+def test_a_cubin_that_another_assembler_made_is_refused(project, tmp_path, monkeypatch):
+    triton = resolved(project)
+    monkeypatch.setattr(
+        TritonResolved, "_environment", lambda self, out_dir: {"TRITON_CACHE_DIR": str(out_dir / "cache")}
+    )
+    with pytest.raises(BuildError, match=r"Triton compiled with another assembler .* than ptxas 13\.3"):
+        triton.build(None, tmp_path / "out", timeout_s=ENOUGH_S)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"kernel": "k.py"}, r"expected 'file\.py::function'"),
+        ({"kernel": "none.py::scale"}, "no such file"),
+        ({"signature": {"out": "float*"}}, r"expected a type such as '\*fp32:16'"),
+        ({"signature": {"out": "*fp32:1"}}, "':1' for integers that are 1"),
+        ({"signature": {"out": "fp32:16"}}, "':16' is for pointers and integers"),
+        ({"signature": {"out": "i1:1"}}, "':1' for integers that are 1"),
+        ({"constexprs": {"BLOCK": [1]}}, "expected a bool, a number, a string or None"),
+        ({"constexprs": {"num_warps": 1}}, "named twice"),
+        ({"num_warps": 0}, "expected a positive integer"),
+        ({"arch": "90"}, "expected an architecture"),
+    ],
+)
+def test_arguments_are_checked(project, arguments, said):
+    with pytest.raises(MarkerError, match=said):
+        resolved(project, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "signature", "said"),
+    [
+        ("k.py::none", SIGNATURE, "no @triton.jit function 'none'"),
+        ("k.py::plain", SIGNATURE, "no @triton.jit function 'plain'"),
+        ("k.py::scale", {"out": "*fp32"}, "the argument 'x' of scale is in neither signature nor constexprs"),
+    ],
+)
+def test_a_kernel_that_cannot_be_compiled_is_one_sentence(project, tmp_path, kernel, signature, said):
+    with pytest.raises(BuildError, match=said):
+        resolved(project, kernel, signature=signature).build(None, tmp_path / "out", timeout_s=ENOUGH_S)
