@@ -5,16 +5,53 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
-from pytest_compileiq.artifact import Artifact
-from pytest_compileiq.report.results import Result, results_of
-from pytest_compileiq.rules.staleness import MovedCode
+from pytest_compileiq.model import Arm, Direction
 
 REPORT_SCHEMA = 1
 FAILING = frozenset({
     "STALE", "MISSING", "CORRUPT", "REFUTED", "WRONG", "FAILED", "INCONCLUSIVE", "NO DEVICE", "NO WORKER",
 })  # fmt: skip
+
+
+Standing = Literal["gained", "level", "worse"]
+
+
+@dataclass(frozen=True)
+class MovedCode:
+    """One entry function whose machine code is not what was recorded, and in which arms."""
+
+    entry: str
+    architecture: str
+    arms: tuple[Arm, ...]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One claim as a person reads it.
+
+    Attributes:
+        standing: ``gained``, ``level`` or ``worse`` against the baseline.
+        words: the result, to be read behind the metric's name: ``1.181x faster, 1.170 to 1.192``, ``57 → 30``.
+        evidence: what it stands on: ``measured now`` or the statistics on record; empty for an exact metric.
+        speedup, speedup_low, speedup_high: above 1 is better; None for an exact metric.
+    """
+
+    device: str
+    workload: str
+    objective: str
+    direction: Direction
+    standing: Standing
+    words: str
+    evidence: str = ""
+    speedup: float | None = None
+    speedup_low: float | None = None
+    speedup_high: float | None = None
+
+    def text(self, where: str = "") -> str:
+        """The result in words, the metric first; a loss is called one."""
+        return f"{'worse: ' if self.standing == 'worse' else ''}{self.objective}{where} {self.words}"
 
 
 @dataclass(frozen=True)
@@ -60,14 +97,6 @@ class ItemReport:
     wrote: tuple[str, ...] = ()
     moved: tuple[MovedCode, ...] = ()
     results: tuple[Result, ...] = ()
-
-    @classmethod
-    def of(
-        cls, nodeid: str, name: str, target: str, verdict: str, message: str, artifact: Artifact | None
-    ) -> ItemReport:
-        """A report that shows the artifact's claims."""
-        item = cls(nodeid, name, target, verdict, message)
-        return item.with_results(results_of(artifact.claims)) if artifact else item
 
     def with_results(self, results: Sequence[Result]) -> ItemReport:
         """This report with other results; the first of them speaks for it."""

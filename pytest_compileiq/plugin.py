@@ -25,14 +25,14 @@ _MARKER = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare options and ini keys."""
-    from pytest_compileiq.config import add_options
+    from pytest_compileiq.options import add_options
 
     add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Check the settings; a worker of ours has none of its own."""
-    from pytest_compileiq.config import read_settings
+    from pytest_compileiq.options import read_settings
 
     config.addinivalue_line("markers", _MARKER)
     config.stash[_SETTINGS] = read_settings(config)
@@ -103,7 +103,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if inside is None:
         _session(pyfuncitem.config).replay(pyfuncitem)
         return True
-    from pytest_compileiq.benchmark.body import converse
+    from pytest_compileiq.workers.tasks import converse
 
     converse(inside, pyfuncitem)
     return True

@@ -8,33 +8,25 @@ past any ``except`` of the bodies around it.
 
 from __future__ import annotations
 
-import base64
 import copy
 import os
-import pickle
 import tempfile
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from pytest_compileiq.benchmark.benchmark import Subject, make_subject
+from pytest_compileiq.benchmark.benchmark import Subject
 from pytest_compileiq.benchmark.fixture import Acf, Measurer, OutputMismatch, Outputs
-from pytest_compileiq.benchmark.timed_call import look
 from pytest_compileiq.errors import BodyError, BuildError, NoDevice
 from pytest_compileiq.model import CLOCKED, Arm, ControlsFile, FailureKind, Workload
-from pytest_compileiq.system.watchdog import of_each_process
 from pytest_compileiq.timing.base import Clock
-from pytest_compileiq.timing.registry import is_poisoned, make_clock, waiting_clock
+from pytest_compileiq.timing.registry import make_clock, waiting_clock
 from pytest_compileiq.timing.sampler import ArmError, BlockPlan, Slot, call_again, sample_calls, sample_values
 from pytest_compileiq.timing.watch import intruders, slowdown_of
-from pytest_compileiq.toolchains.base import Resolved
-from pytest_compileiq.workers.inside import Inside
 
 Arms = Mapping[Arm, ControlsFile | None]
 
@@ -110,10 +102,10 @@ def check_body(subject: Subject, body: Callable[[Acf], None], arms: Arms, worklo
     def call_once(_: Acf, call: Callable[[], object]) -> None:
         waiting_clock(subject.resolved.clock).seconds(call, 1)
 
-    acf = _run_arm(subject, body, arms["tuned"], "tuned", workload, outputs, call_once)
+    acf = run_arm(subject, body, arms["tuned"], "tuned", workload, outputs, call_once)
     _expect_objectives(subject, acf)
     if outputs.how and acf.not_run is None:
-        _run_arm(subject, body, arms["baseline"], "baseline", workload, outputs, call_once)
+        run_arm(subject, body, arms["baseline"], "baseline", workload, outputs, call_once)
     return Checked(Touched.by(acf), outputs.how, acf.not_run)
 
 
@@ -174,7 +166,7 @@ class _BlockRun:
 
     def _arm(self, arm: Arm, measurer: Measurer) -> Acf:
         self.tick()
-        acf = _run_arm(self.subject, self.body, self.arms[arm], arm, self.workload, self.outputs, measurer, self)
+        acf = run_arm(self.subject, self.body, self.arms[arm], arm, self.workload, self.outputs, measurer, self)
         self.touched[arm] = Touched.by(acf)
         return acf
 
@@ -235,7 +227,7 @@ class _BlockRun:
                 raise _as_failure(arm, error) from error
 
 
-def _run_arm(
+def run_arm(
     subject: Subject,
     body: Callable[[Acf], None],
     controls: ControlsFile | None,
@@ -304,92 +296,3 @@ def _leave_if_forked(process: int) -> None:
     """A kernel that forked comes back here twice; its copy must not speak for the worker."""
     if os.getpid() != process:
         os._exit(1)
-
-
-# ── the worker's side of a conversation ──────────────────────────────────────────────────────────────────────────
-
-
-def converse(inside: Inside, item: pytest.Function) -> None:
-    """In a worker, within a test whose fixtures are up: do the parent's tasks until it leaves the test."""
-    build_dir, resolved = Path(inside.extra["build_dir"]), unpack_resolved(inside.given)
-    subject = make_subject(item, rootdir=item.config.rootpath, build_dir=build_dir, resolved=resolved)
-    inside.converse(lambda task, tick: serve(subject, item, task, tick))
-
-
-def serve(
-    subject: Subject, item: pytest.Function, task: Mapping[str, Any], tick: Callable[[], object]
-) -> dict[str, Any]:
-    """Do one task that the parent sent: a ``block`` to sample, a ``check`` of correctness, a ``look`` at a call."""
-    arms: Arms = {"baseline": unpack_controls(task["baseline"]), "tuned": unpack_controls(task["tuned"])}
-    workload = next(one for one in subject.spec.workloads if one.name == task["workload"])
-    body = body_of(item)
-    children = _children()
-    try:
-        if task["task"] == "check":
-            checked = check_body(subject, body, arms, workload)
-            answer: dict[str, Any] = {"ok": True, **_packed(checked.touched), "slots": {}}
-        elif task["task"] == "look":
-            times = look(partial(_run_arm, subject, body, arms["tuned"], "tuned", workload, Outputs()), tick)
-            answer = {"ok": True, "times": asdict(times) if times else None}
-        else:
-            plan = BlockPlan(**{**task["plan"], "quads": tuple(task["plan"]["quads"])})
-            block = run_block(subject, body, arms, workload, plan, tick)
-            answer = {
-                "ok": True,
-                **_packed(block.touched["tuned"]),
-                "slots": {metric: [asdict(slot) for slot in slots] for metric, slots in block.slots.items()},
-            }
-    except ArmFailure as failure:
-        poisoned = is_poisoned(subject.resolved.clock)
-        answer = {
-            "ok": False, "arm": failure.arm, "kind": failure.kind, "reason": failure.reason, "poisoned": poisoned,
-        }  # fmt: skip
-    if left := _children() - children:
-        reason = f"left {len(left)} process(es) behind"
-        return {"ok": False, "arm": "tuned", "kind": "crash", "reason": reason, "poisoned": True}
-    return answer
-
-
-def _packed(touched: Touched) -> dict[str, Any]:
-    return {"used": sorted(touched.used), "read": sorted(touched.read)}
-
-
-def pack_resolved(resolved: Resolved) -> dict[str, Any]:
-    """The compiler as JSON, so that a worker need not ask it for its name again; empty where it cannot be pickled."""
-    try:
-        return {"resolved": base64.b64encode(pickle.dumps(resolved)).decode()}
-    except Exception:  # whatever a toolchain of others raises
-        return {}
-
-
-def unpack_resolved(packed: Mapping[str, Any]) -> Resolved | None:
-    """The inverse of ``pack_resolved``; None where there is nothing, or where this process cannot rebuild it."""
-    try:
-        resolved: Resolved = pickle.loads(base64.b64decode(packed["resolved"]))
-    except Exception:
-        return None
-    return resolved
-
-
-def pack_controls(controls: ControlsFile | None) -> dict[str, Any] | None:
-    """Controls as JSON."""
-    if controls is None:
-        return None
-    return {"kind": controls.kind, "data": base64.b64encode(controls.data).decode(), "knobs": dict(controls.knobs)}
-
-
-def unpack_controls(packed: Mapping[str, Any] | None) -> ControlsFile | None:
-    """The inverse of ``pack_controls``."""
-    if packed is None:
-        return None
-    return ControlsFile(packed["kind"], base64.b64decode(packed["data"]), packed["knobs"])
-
-
-def _children() -> set[int]:
-    """Processes whose parent is this one, orphans that it adopted and zombies too; empty where /proc is not."""
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:  # as of most bodies: there is no need to look at every process
-        return set()
-    me = os.getpid()
-    return {pid for pid, stat in of_each_process("stat") if int(stat.rpartition(b")")[2].split()[1]) == me}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_compileiq.config import Budget, parse_budget
-from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.errors import MarkerError, UserError
 from pytest_compileiq.model import (
     CLOCKED,
     EXACT_OBJECTIVES,
@@ -206,7 +206,7 @@ def _budget(given: object) -> Budget | None:
         raise MarkerError(f"tune(budget={given!r}): expected a number of evaluations, or a time such as '30m'")
     try:
         return parse_budget(str(given), "tune(budget")
-    except pytest.UsageError as error:
+    except UserError as error:
         raise MarkerError(
             f"tune(budget={given!r}): expected a number of evaluations, or a time such as '30m'"
         ) from error

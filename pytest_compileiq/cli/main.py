@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from pytest_compileiq import __version__
-from pytest_compileiq.cli import diff as cli_review
-from pytest_compileiq.cli import lifecycle as cli_lifecycle
-from pytest_compileiq.cli import project as cli_project
-from pytest_compileiq.cli import report as cli_report
-from pytest_compileiq.cli import ship as cli_ship
-from pytest_compileiq.cli.locate import named_options, open_store
-from pytest_compileiq.errors import CompileIQError, StoreError, UserError, fault_of
-from pytest_compileiq.system.printing import complain, flush, give_up_printing, harmless, say
-
-if TYPE_CHECKING:
-    from pytest_compileiq.artifact import Claim
-    from pytest_compileiq.model import SampleRow
-    from pytest_compileiq.named_options import NamedOptions
-    from pytest_compileiq.store.store import Store
+from pytest_compileiq.cli import diff, inspect, lifecycle, project, report, ship
+from pytest_compileiq.errors import CompileIQError, fault_of
+from pytest_compileiq.system.printing import complain, flush, give_up_printing, harmless
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,122 +47,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"acf {__version__}")
     parser.add_argument("--acf-dir", type=Path, metavar="DIR", help="the artifacts (default: acf_dir of this project)")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-    listing = verbs.add_parser("list", help="every artifact in a line: target, outcome, gains and losses, device")
-    listing.set_defaults(verb=_list)
-    show = verbs.add_parser("show", help="all that is known of one artifact")
-    show.add_argument("name")
-    show.add_argument("--target", help="one target, e.g. x86-64-v3-gcc12 (default: all)")
-    show.set_defaults(verb=_show)
-    check = verbs.add_parser("check", help="the store's integrity, and every claim recomputed from its samples")
-    check.set_defaults(verb=_check)
-    doctor = verbs.add_parser("doctor", help="what this machine has, what works with it, and what is missing")
-    doctor.set_defaults(verb=_doctor)
-    cli_review.add_verbs(verbs)
-    cli_project.add_verbs(verbs)
-    cli_report.add_verbs(verbs, open_store)
-    cli_ship.add_verbs(verbs)
-    cli_lifecycle.add_verbs(verbs)
+    for family in (inspect, diff, project, report, ship, lifecycle):
+        family.add_verbs(verbs)
     return parser
-
-
-def _doctor(options: argparse.Namespace) -> int:
-    from pytest_compileiq.cli.doctor import examine
-
-    section = ""
-    for finding in examine():
-        if finding.section != section:
-            section = finding.section
-            say(f"{section}:")
-        say(f"  {finding.name:<34} {finding.found or 'no'}")
-        if finding.remedy:
-            say(f"  {'':<34} → {finding.remedy}")
-    return 0
-
-
-def _list(options: argparse.Namespace) -> int:
-    from pytest_compileiq.cli.listing import COLUMNS, list_artifacts
-    from pytest_compileiq.report.artifact import table_lines
-
-    store = open_store(options)
-    listing = list_artifacts(store)
-    if not listing.rows and not listing.broken:
-        say(f"{store.root} holds no artifacts; make one with pytest --tune")
-        return 0
-    if listing.rows:
-        say(*table_lines(COLUMNS, listing.rows))
-    for problem in listing.broken:
-        complain(problem)
-    return 1 if listing.broken else 0
-
-
-def _show(options: argparse.Namespace) -> int:
-    from pytest_compileiq.report.artifact import artifact_lines
-
-    store = open_store(options)
-    targets = store.targets(options.name) if options.name in store.names() else []
-    if not targets:
-        raise UserError(f"there is no artifact {options.name!r} in {store.root}: {_known(options.name, store.names())}")
-    if options.target is not None and options.target not in targets:
-        raise UserError(f"{options.name} has no target {options.target!r}: {_known(options.target, targets)}")
-    broken = False
-    for target in [options.target] if options.target else targets:  # what one file does costs no other its lines
-        try:
-            say(*artifact_lines(options.name, store.read(options.name, target)))
-        except StoreError as error:
-            complain(str(error))
-            broken = True
-    return 2 if broken else 0
-
-
-def _check(options: argparse.Namespace) -> int:
-    from pytest_compileiq.rules.claims import direction_of
-
-    recomputed = []
-
-    def hold(claim: Claim, rows: Sequence[SampleRow]) -> None:
-        from pytest_compileiq.rules.recompute import recompute, recorded_thresholds  # heavy: numpy
-
-        recompute(claim, rows, thresholds=recorded_thresholds(claim), direction=direction_of(claim))
-        recomputed.append(claim)
-
-    store, named = open_store(options), named_options(options)
-    store.clear_partial()
-    health = store.health(hold=hold)
-    problems = [*(one.problem for one in health), *_foreign_options(store, named, {one.path for one in health})]
-    say(*problems)
-    said = (
-        _counted(sum(1 for _ in store.artifacts()), "artifact"),
-        _counted(len(recomputed), "claim") + " recomputed",
-        _counted(len(problems), "problem"),
-    )
-    say(", ".join(said))
-    say("This proves arithmetic, not truth: pytest rebuilds them, and measures them on the device they were proven on.")
-    return 1 if problems else 0
-
-
-def _foreign_options(store: Store, named: NamedOptions, unhealthy: Container[Path]) -> Iterator[str]:
-    """What stands in healthy artifacts that may not be committed."""
-    from pytest_compileiq.ship.flags import held_controls
-
-    for name, target in store.artifacts():
-        if store.metadata_path(name, target) in unhealthy:
-            continue
-        try:
-            artifact = store.read(name, target)
-            if artifact.controls is not None:
-                held_controls(store, name, artifact, named)
-        except StoreError as error:
-            yield str(error)
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def _known(wanted: str, names: Sequence[str]) -> str:
-    import difflib
-
-    close = difflib.get_close_matches(wanted, names, n=3)
-    if close:
-        return f"did you mean {', '.join(close)}?"
-    return f"there is {', '.join(names[:10])}" if names else "it is empty"

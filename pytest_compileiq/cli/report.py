@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from pytest_compileiq.cli.locate import open_store
 from pytest_compileiq.system.printing import say
 
 if TYPE_CHECKING:
     from pytest_compileiq.store.store import Store
 
 
-def add_verbs(verbs: Any, open_store: Callable[[argparse.Namespace], Store]) -> None:
-    """Add ``report`` to the ``acf`` command's ``verbs``; ``open_store`` finds the store that the options name."""
+def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``report`` to the ``acf`` command."""
     report = verbs.add_parser("report", help="every artifact as one HTML page, from the files alone")
     report.add_argument("file", type=Path, metavar="FILE")
     report.set_defaults(verb=lambda options: _report(open_store(options), options.file))

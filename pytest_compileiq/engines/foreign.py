@@ -85,5 +85,5 @@ def _fault(point: EntryPoint, what: str) -> EnvironmentFault:
     owner = f" of {point.dist.name} {point.dist.version}" if point.dist else ""
     return EnvironmentFault(
         f"the engine {point.name!r} ({point.value}{owner}): {what}; "
-        "run pytest_compileiq.testing.conformance.EngineConformance on it, or use --tune-engine=ga"
+        "run pytest_compileiq.testing.EngineConformance on it, or use --tune-engine=ga"
     )

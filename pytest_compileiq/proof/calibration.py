@@ -14,8 +14,9 @@ from pytest_compileiq.benchmark.benchmark import Subject
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.outcome import ItemReport
 from pytest_compileiq.proof.prove import Unprovable, prove
+from pytest_compileiq.report.results import report_on
 from pytest_compileiq.rules.stats import binomial_interval
-from pytest_compileiq.search.journal import DIRECTORY, local_directory
+from pytest_compileiq.store.local import DIRECTORY, local_directory
 from pytest_compileiq.system.files import replace
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 
@@ -51,7 +52,7 @@ def calibrate(subject: Subject, pool: Pool, trials: int, *, seed: int, say: Call
     """
 
     def report(verdict: str, message: str) -> ItemReport:
-        return ItemReport.of(subject.nodeid, subject.name, subject.resolved.target, verdict, message, None)
+        return report_on(subject.nodeid, subject.name, subject.resolved.target, verdict, message, None)
 
     if not subject.timed_objectives:
         return report("UNCHECKED", "nothing to calibrate: its objectives are exact")

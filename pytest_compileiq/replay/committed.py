@@ -8,8 +8,9 @@ from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.benchmark.benchmark import Subject
 from pytest_compileiq.errors import BuildError, EnvironmentFault, SchemaTooNew, StoreError
 from pytest_compileiq.model import BuildResult, ControlsFile
+from pytest_compileiq.outcome import MovedCode
 from pytest_compileiq.rules.claims import standing
-from pytest_compileiq.rules.staleness import Choice, MovedCode, are_elsewhere, choose
+from pytest_compileiq.rules.staleness import Choice, are_elsewhere, choose
 from pytest_compileiq.store.store import Store
 
 RETUNE = "if the change is meant, run: pytest --tune {nodeid}"

@@ -17,7 +17,7 @@ from pytest_compileiq.model import BuildResult, ControlsFile
 from pytest_compileiq.outcome import Check, ItemReport
 from pytest_compileiq.proof import advice
 from pytest_compileiq.replay.committed import RETUNE, Integrity, Stop
-from pytest_compileiq.report.results import claim_text, results_of
+from pytest_compileiq.report.results import claim_text, report_on, results_of
 from pytest_compileiq.rules.staleness import Effect, Finding, judge, moved_code
 from pytest_compileiq.system.vcs import commits_touching
 from pytest_compileiq.timing.registry import find_device_or_none
@@ -266,7 +266,7 @@ class Replay:
 
     def _report(self, verdict: str, message: str, artifact: Artifact | None) -> ItemReport:
         subject = self.subject
-        report = ItemReport.of(subject.nodeid, subject.name, subject.resolved.target, verdict, message, artifact)
+        report = report_on(subject.nodeid, subject.name, subject.resolved.target, verdict, message, artifact)
         return replace(report, checks=tuple(self.checks), notes=tuple(self.notes))
 
     def _stopped(self, stop: Stop) -> tuple[ItemReport, BaseException | None]:

@@ -12,6 +12,7 @@ from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import SampleRow
 from pytest_compileiq.outcome import Check, ItemReport, RunReport
 from pytest_compileiq.report.html.charts import Slot
+from pytest_compileiq.report.results import report_on
 from pytest_compileiq.rules.slots import slot_value
 from pytest_compileiq.store.store import Store
 
@@ -60,7 +61,7 @@ def report_of_store(store: Store) -> RunReport:
 def _as_committed(store: Store, name: str, target: str) -> ItemReport:
     artifact = store.read(name, target)
     verdict = "COMMITTED" if artifact.outcome == "tuned" else artifact.outcome.upper()
-    item = ItemReport.of(artifact.benchmark, name, target, verdict, artifact.reason or "", artifact)
+    item = report_on(artifact.benchmark, name, target, verdict, artifact.reason or "", artifact)
     return replace(item, checks=_CHECKS)
 
 

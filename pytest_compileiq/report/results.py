@@ -6,41 +6,20 @@ Ratios are worded by ``rules.words``: never below 1, with a word. Exact metrics 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
-from pytest_compileiq.artifact import Claim, FrontPoint
+from pytest_compileiq.artifact import Artifact, Claim, FrontPoint
 from pytest_compileiq.model import Direction
-from pytest_compileiq.rules.claims import Standing, direction_of, in_order, standing, words_of
+from pytest_compileiq.outcome import ItemReport, Result
+from pytest_compileiq.rules.claims import direction_of, in_order, standing, words_of
 from pytest_compileiq.rules.words import interval_text, ratio_text, words_for
 
 NOW = "measured now"
 
 
-@dataclass(frozen=True)
-class Result:
-    """One claim as a person reads it.
-
-    Attributes:
-        standing: ``gained``, ``level`` or ``worse`` against the baseline.
-        words: the result, to be read behind the metric's name: ``1.181x faster, 1.170 to 1.192``, ``57 → 30``.
-        evidence: what it stands on: ``measured now`` or the statistics on record; empty for an exact metric.
-        speedup, speedup_low, speedup_high: above 1 is better; None for an exact metric.
-    """
-
-    device: str
-    workload: str
-    objective: str
-    direction: Direction
-    standing: Standing
-    words: str
-    evidence: str = ""
-    speedup: float | None = None
-    speedup_low: float | None = None
-    speedup_high: float | None = None
-
-    def text(self, where: str = "") -> str:
-        """The result in words, the metric first; a loss is called one."""
-        return f"{'worse: ' if self.standing == 'worse' else ''}{self.objective}{where} {self.words}"
+def report_on(nodeid: str, name: str, target: str, verdict: str, message: str, artifact: Artifact | None) -> ItemReport:
+    """A report that shows the artifact's claims."""
+    item = ItemReport(nodeid, name, target, verdict, message)
+    return item.with_results(results_of(artifact.claims)) if artifact else item
 
 
 def results_of(claims: Iterable[Claim], measured: Sequence[Claim] = ()) -> tuple[Result, ...]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 from pytest_compileiq.artifact import Artifact, Claim
 from pytest_compileiq.model import EXACT_OBJECTIVES, TIMED_OBJECTIVES, Direction, tail_of
+from pytest_compileiq.outcome import Standing
 from pytest_compileiq.rules.words import Words, words_for
 
 ClaimKey = tuple[str, str, str]
-Standing = Literal["gained", "level", "worse"]
 _ORDER = {"worse": 0, "gained": 1, "level": 2}
 
 

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
 from pytest_compileiq.model import ArchitectureFrom, Arm, CodeDigest, Compiler, Fingerprint
+from pytest_compileiq.outcome import MovedCode
 from pytest_compileiq.rules.fingerprint import changed_parts, changed_text, part_place
 
 if TYPE_CHECKING:
@@ -48,15 +49,6 @@ class Finding:
     effect: Effect
     message: str
     files: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class MovedCode:
-    """One entry function whose machine code is not what was recorded, and in which arms."""
-
-    entry: str
-    architecture: str
-    arms: tuple[Arm, ...]
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 
 from pytest_compileiq.model import ControlsFile
-from pytest_compileiq.report.progress import Progress, Tally
 from pytest_compileiq.search.scoring import Scored, Scorer
+from pytest_compileiq.tally import Progress, Tally
 from pytest_compileiq.workers.pool import EvaluationFailed
 
 PLAYOFF = 8

@@ -18,9 +18,9 @@ from typing import Any
 
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import Candidate, FailureKind, sha256_hex
+from pytest_compileiq.store.local import local_directory
 from pytest_compileiq.system.files import locked
 
-DIRECTORY = ".compileiq"
 _BUSY_S = 30.0
 _TABLES = """
 CREATE TABLE IF NOT EXISTS search (
@@ -193,22 +193,6 @@ def open_journal(rootdir: Path, benchmark: str, target: str) -> Iterator[Journal
         except sqlite3.Error as error:
             remedy = "remove it, and the search starts anew" if os.access(path, os.W_OK) else "make it writable"
             raise StoreError(f"{path} cannot be used ({error}): {remedy}") from error
-
-
-def local_directory(rootdir: Path) -> Path:
-    """``.compileiq/`` of a project, made with a ``.gitignore`` of its own.
-
-    Raises:
-        StoreError: it cannot be made.
-    """
-    home = rootdir / DIRECTORY
-    try:
-        home.mkdir(exist_ok=True)
-        if not (home / ".gitignore").exists():
-            (home / ".gitignore").write_text("*\n", encoding="utf-8")
-    except OSError as error:
-        raise StoreError(f"{home} cannot be made: {error.strerror}; this machine's own state lies there") from error
-    return home
 
 
 def _packed(candidate: Candidate) -> list[Any]:

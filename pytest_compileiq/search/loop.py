@@ -23,11 +23,11 @@ from pytest_compileiq.config import Budget
 from pytest_compileiq.engines.base import Checkpointed, Engine, Told
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, FailureKind
-from pytest_compileiq.report.progress import Progress, Tally
 from pytest_compileiq.rules.judged import NEIGHBOUR, READ_BY_NOBODY, unread_knobs, unread_text, why_unjudged
 from pytest_compileiq.search.journal import Batch, Evaluated, Journal
 from pytest_compileiq.search.scoring import Scored, Scorer
 from pytest_compileiq.search.trackers import Trackers
+from pytest_compileiq.tally import Progress, Tally
 from pytest_compileiq.toolchains.base import TakesKnobs
 from pytest_compileiq.workers.pool import EvaluationFailed
 

@@ -1,1 +1,13 @@
-"""What other people's code is tested with: conformance suites, and fakes."""
+"""What other people's code is tested with: conformance suites for engines and toolchains, and fakes that ship."""
+
+from pytest_compileiq.testing.conformance import LARGE_SPACE as LARGE_SPACE
+from pytest_compileiq.testing.conformance import SMALL_SPACE as SMALL_SPACE
+from pytest_compileiq.testing.conformance import EngineConformance as EngineConformance
+from pytest_compileiq.testing.conformance import ToolchainConformance as ToolchainConformance
+from pytest_compileiq.testing.conformance import digest_of as digest_of
+from pytest_compileiq.testing.fakes import FakeBuilder as FakeBuilder
+from pytest_compileiq.testing.fakes import FakePool as FakePool
+from pytest_compileiq.testing.fakes import FakeProgress as FakeProgress
+from pytest_compileiq.testing.fakes import FakeToolchain as FakeToolchain
+from pytest_compileiq.testing.fakes import fake_settings as fake_settings
+from pytest_compileiq.testing.fakes import fake_subject as fake_subject

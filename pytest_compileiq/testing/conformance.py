@@ -2,7 +2,7 @@
 
 ::
 
-    from pytest_compileiq.testing.conformance import EngineConformance, ToolchainConformance
+    from pytest_compileiq.testing import EngineConformance, ToolchainConformance
 
     class TestMyEngine(EngineConformance):
         def make(self, brief):

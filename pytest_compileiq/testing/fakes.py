@@ -33,9 +33,9 @@ from pytest_compileiq.model import (
     Workload,
     sha256_hex,
 )
-from pytest_compileiq.report.progress import Tally
 from pytest_compileiq.rules.calls import CallTimes
 from pytest_compileiq.space import Space, choice, literal
+from pytest_compileiq.tally import Tally
 from pytest_compileiq.timing.sampler import ARMS, BlockPlan
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.options_file import parse_rendered

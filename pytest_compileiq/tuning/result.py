@@ -29,11 +29,11 @@ from pytest_compileiq.benchmark.benchmark import Subject
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import BuildResult, ControlsFile
 from pytest_compileiq.proof.prove import Proof
-from pytest_compileiq.report.progress import Tally
 from pytest_compileiq.rules.fingerprint import covered_files, defined_in, holds
 from pytest_compileiq.search.scoring import Scored
 from pytest_compileiq.store.metadata import controls_file_name
 from pytest_compileiq.system.vcs import content_at, revision
+from pytest_compileiq.tally import Tally
 
 
 def search_record(subject: Subject, tally: Tally, engine: str, seed: int) -> SearchRecord:

@@ -19,7 +19,7 @@ from pytest_compileiq.model import TIMED_OBJECTIVES, BuildResult, Candidate, Con
 from pytest_compileiq.outcome import ItemReport
 from pytest_compileiq.proof import advice
 from pytest_compileiq.proof.prove import Proof, Unprovable, prove
-from pytest_compileiq.report.progress import Progress
+from pytest_compileiq.report.results import report_on
 from pytest_compileiq.rules.judged import unread_text
 from pytest_compileiq.search.finalists import choose_finalists, pareto_front
 from pytest_compileiq.search.journal import Journal, open_journal
@@ -27,6 +27,7 @@ from pytest_compileiq.search.loop import CannotResume, NothingJudged, NotInjecte
 from pytest_compileiq.search.scoring import Scorer
 from pytest_compileiq.search.trackers import Trackers, make_tracker
 from pytest_compileiq.store.store import Store
+from pytest_compileiq.tally import Progress
 from pytest_compileiq.timing.sampler import BlockPlan
 from pytest_compileiq.tuning.incumbent import Incumbent, find_incumbent, is_healthy, starting_points, was_withdrawn
 from pytest_compileiq.tuning.reproduce import NotReproducible, check_reproducible
@@ -355,7 +356,7 @@ def _search_notes(search: Search) -> tuple[str, ...]:
 
 
 def _report(subject: Subject, verdict: str, message: str, artifact: Artifact | None) -> ItemReport:
-    return ItemReport.of(subject.nodeid, subject.name, subject.resolved.target, verdict, message, artifact)
+    return report_on(subject.nodeid, subject.name, subject.resolved.target, verdict, message, artifact)
 
 
 def _relative(path: object, subject: Subject) -> str:

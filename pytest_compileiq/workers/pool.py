@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_compileiq.benchmark.benchmark import Subject
-from pytest_compileiq.benchmark.body import Touched, pack_controls, pack_resolved
+from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.errors import NoWorker, fault_of
 from pytest_compileiq.model import Arm, ControlsFile, FailureKind, SampleRow, Workload
 from pytest_compileiq.rules.calls import CallTimes
@@ -19,6 +19,7 @@ from pytest_compileiq.system.files import locked, machine_lock
 from pytest_compileiq.system.process import Guard
 from pytest_compileiq.timing.registry import lock_name
 from pytest_compileiq.timing.sampler import BlockPlan
+from pytest_compileiq.workers.tasks import pack_controls, pack_resolved
 from pytest_compileiq.workers.worker import Worker, WorkerDied
 
 

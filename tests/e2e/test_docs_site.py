@@ -15,8 +15,8 @@ import pytest
 
 from pytest_compileiq.benchmark.marker import _ARGUMENTS
 from pytest_compileiq.cli.main import _parser
-from pytest_compileiq.config import add_options
 from pytest_compileiq.engines.registry import BUILT_IN
+from pytest_compileiq.options import add_options
 from tests.e2e.documents import ROOT, Page, compare, normal, perform, read_page
 
 DOCS = ROOT / "docs"

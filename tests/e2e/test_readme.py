@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq import config as config_module
+from pytest_compileiq import options
 from tests.e2e.conftest import Project
 
 ROOT = Path(__file__).parents[2]
@@ -38,6 +38,6 @@ def test_the_readme_benchmark_is_tuned_and_then_goes_stale_as_shown(demo):
 
 
 def test_the_readme_names_every_option_and_setting():
-    config = Path(config_module.__file__).read_text(encoding="utf-8")
-    for name in set(re.findall(r'"(--(?:tune|acf)[a-z-]*|(?:acf|tune)_[a-z_]+)"', config)):
+    declared = Path(options.__file__).read_text(encoding="utf-8")
+    for name in set(re.findall(r'"(--(?:tune|acf)[a-z-]*|(?:acf|tune)_[a-z_]+)"', declared)):
         assert name in README or f"--{name.replace('_', '-')}" in README, name

@@ -1,8 +1,16 @@
-"""The layout shows the architecture: imports run downwards, and a test names what runs up."""
+"""The layout shows the architecture: a directory is a room, and imports between rooms run one way.
+
+No list of layers is kept here. The order of the rooms is what their imports make of it, and a test names the imports
+that would make a circle; the root holds faces, which nobody imports, and values, which import values alone.
+"""
 
 from __future__ import annotations
 
 import ast
+import itertools
+from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -10,146 +18,96 @@ import pytest
 import pytest_compileiq
 
 PACKAGE = Path(pytest_compileiq.__file__).parent
-LAYERS = (
-    (
-        "values",
-        ("model", "artifact", "space", "errors", "config", "named_options", "printing", "acf_runtime", "__init__"),
-    ),
-    ("rules", ("rules",)),
-    (
-        "world",
-        (
-            "process",
-            "watchdog",
-            "files",
-            "journal",
-            "metadata",
-            "store",
-            "history",
-            "parallel",
-            "samples",
-            "packs",
-            "project_settings",
-            "vcs",
-            "benchmark",
-            "assertions",
-            "worker",
-            "worker_config",
-            "inside",
-            "trackers",
-        ),
-    ),
-    ("families", ("toolchains", "engines", "timing", "report")),
-    (
-        "evaluation",
-        (
-            "marker",
-            "builds",
-            "fixture",
-            "frameworks",
-            "subject",
-            "timed_call",
-            "evaluate",
-            "pool",
-            "advice",
-            "scoring",
-            "finalists",
-            "exact",
-        ),
-    ),
-    (
-        "use cases",
-        (
-            "search",
-            "prove",
-            "calibration",
-            "record",
-            "incumbent",
-            "reproduce",
-            "tune",
-            "integrity",
-            "replay",
-            "lifecycle",
-            "doctor",
-            "sides",
-            "review",
-            "listing",
-            "orphans",
-            "starter",
-            "ship",
-            "ship_runtime",
-            "binaries",
-            "ship_verify",
-        ),
-    ),
-    ("session", ("session",)),
-    (
-        "surface",
-        (
-            "plugin",
-            "testing",
-            "fakes",
-            "cli",
-            "cli_lifecycle",
-            "cli_locate",
-            "cli_project",
-            "cli_report",
-            "cli_review",
-            "cli_ship",
-        ),
-    ),
-)
-LEVEL = {module: level for level, (_, modules) in enumerate(LAYERS) for module in modules}
-# Lazily, by name: the public names' homes, and the marker's toolchain whose work is done behind a local import.
+FACES = ("plugin", "options", "session", "testing", "frameworks")
+VALUES = ("artifact", "config", "errors", "model", "named_options", "outcome", "space", "tally")
 FILES = sorted(PACKAGE.rglob("*.py"))
+MODULES = {
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path for path in FILES
+}
+by_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 
 
-def module_of(path: Path) -> str:
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def room_of(path: Path) -> str:
+    """The directory under the package, or the module's own name at the root."""
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def imports(path: Path):
-    """(line, first module under the package) of every import of our own, wherever it stands."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        names = []
+def imports(path: Path) -> Iterator[tuple[int, Path]]:
+    """(line, file) of every import of our own, wherever it stands."""
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.ImportFrom) and node.module:
-            names = (
-                [node.module]
-                if node.module != "pytest_compileiq"
-                else [f"pytest_compileiq.{one.name}" for one in node.names]
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (
+                (node.lineno, MODULES.get(name) or MODULES[node.module])
+                for name in names
+                if name.startswith("pytest_compileiq.")
             )
         elif isinstance(node, ast.Import):
-            names = [one.name for one in node.names]
-        for name in names:
-            parts = name.split(".")
-            if parts[0] == "pytest_compileiq" and len(parts) > 1 and parts[1] in LEVEL:
-                yield node.lineno, parts[1]
+            yield from ((node.lineno, MODULES[alias.name]) for alias in node.names if alias.name in MODULES)
 
 
-def test_every_module_has_a_layer():
-    assert {module_of(path) for path in FILES} == set(LEVEL)
+def between_rooms() -> dict[str, dict[str, str]]:
+    """Room → the rooms that it imports, each with the first line that does."""
+    found: dict[str, dict[str, str]] = {}
+    for path in FILES:
+        for line, other in imports(path):
+            if room_of(other) not in (room_of(path), "__init__"):
+                where = f"{path.relative_to(PACKAGE)}:{line}"
+                found.setdefault(room_of(path), {}).setdefault(room_of(other), where)
+    found.pop("__init__", None)  # public names are looked up when they are used
+    return found
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_no_import_runs_upward(path):
-    mine = module_of(path)
-    if mine == "__init__":
-        return  # public names are looked up when they are used
-    for line, other in imports(path):
-        assert LEVEL[other] <= LEVEL[mine], (
-            f"{path.relative_to(PACKAGE)}:{line}: {mine} ({LAYERS[LEVEL[mine]][0]}) imports {other} ({LAYERS[LEVEL[other]][0]})"
-        )
+def test_imports_between_rooms_make_no_circle():
+    rooms = between_rooms()
+    try:
+        TopologicalSorter({room: others.keys() for room, others in rooms.items()}).prepare()
+    except CycleError as error:
+        circle = error.args[1]  # each is imported by the one behind it
+        steps = [f"{rooms[importer][room]}: {importer} imports {room}" for room, importer in itertools.pairwise(circle)]
+        pytest.fail("\n".join(steps), pytrace=False)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_the_root_holds_faces_and_values_only():
+    at_the_root = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"}
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert at_the_root <= {*FACES, *VALUES}, "a module that is neither goes into the room whose word it is"
+    assert {*FACES, *VALUES} <= at_the_root | packages
+
+
+def test_values_import_values_alone():
+    upward = {value: others.keys() - set(VALUES) for value, others in between_rooms().items() if value in VALUES}
+    assert not {value: others for value, others in upward.items() if others}
+
+
+def test_faces_are_imported_by_faces_alone():
+    importers = {
+        (room, face): where
+        for room, others in between_rooms().items()
+        for face, where in others.items()
+        if face in FACES and room not in FACES
+    }
+    assert not importers
+
+
+def test_nothing_imports_the_command():
+    assert not {room: others["cli"] for room, others in between_rooms().items() if "cli" in others}
+
+
+@by_file
 def test_a_module_fits_in_the_head(path):
     lines = len(path.read_text(encoding="utf-8").splitlines())
     assert lines <= (230 if path.name == "plugin.py" else 400)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+@by_file
 def test_what_is_public_says_what_it_is(path):
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     assert ast.get_docstring(tree), "the module has no docstring"
     silent = [
         node.name
@@ -164,11 +122,15 @@ def test_what_is_public_says_what_it_is(path):
 def test_rules_touch_no_file_clock_process_or_random_module():
     forbidden = {"os", "pathlib", "time", "subprocess", "random", "socket", "threading", "tempfile"}
     for path in (PACKAGE / "rules").glob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
         used = {
-            alias.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
+            alias.name.split(".")[0]
+            for node in ast.walk(tree_of(path))
+            if isinstance(node, ast.Import)
+            for alias in node.names
         }
         used |= {
-            node.module.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module
+            node.module.split(".")[0]
+            for node in ast.walk(tree_of(path))
+            if isinstance(node, ast.ImportFrom) and node.module
         }
         assert not used & forbidden, f"{path.name} imports {used & forbidden}"

@@ -17,7 +17,7 @@ from pytest_compileiq.engines.ga.process import GaussianProcess, Hyper, expected
 from pytest_compileiq.engines.ga.variation import mutate, neighbours
 from pytest_compileiq.engines.registry import make
 from pytest_compileiq.space import Space, choice, literal
-from pytest_compileiq.testing.conformance import LARGE_SPACE, SMALL_SPACE, digest_of
+from pytest_compileiq.testing import LARGE_SPACE, SMALL_SPACE, digest_of
 
 NESTED = Space.from_mapping(
     {"-O": choice([1, 2, 3]), "group": {"-a": literal("", 0.5), "inner": {"-b": literal("", 0.5), "-c": choice([1, 2], 0.5)}}}

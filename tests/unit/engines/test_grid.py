@@ -12,7 +12,7 @@ from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import PtxasSearchSpace, Space, literal
 from pytest_compileiq.space import range as steps
-from pytest_compileiq.testing.conformance import LARGE_SPACE, SMALL_SPACE
+from pytest_compileiq.testing import LARGE_SPACE, SMALL_SPACE
 
 OPAQUE = Space((), PtxasSearchSpace())
 

@@ -18,7 +18,7 @@ from pytest_compileiq.errors import EnvironmentFault, MarkerError
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import Space, choice, literal
 from pytest_compileiq.space import range as steps
-from pytest_compileiq.testing.conformance import LARGE_SPACE, SMALL_SPACE
+from pytest_compileiq.testing import LARGE_SPACE, SMALL_SPACE
 
 has_optuna = pytest.mark.skipif(
     importlib.util.find_spec("optuna") is None, reason="no Optuna: pip install 'pytest-compileiq[optuna]'"

@@ -8,10 +8,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_compileiq.outcome import Check, ItemReport, RunReport
+from pytest_compileiq.outcome import Check, ItemReport, Result, RunReport
 from pytest_compileiq.report.github import MOST_ANNOTATIONS, MOST_ROWS, Outcome, annotation_lines, summary_text
 from pytest_compileiq.report.junit import properties
-from pytest_compileiq.report.results import Result
 
 REPLAYED = ItemReport(
     "t.py::t", "k", "x86-64-v3-gcc12", "REPLAYED", "same machine code, still correct",

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from pytest_compileiq.model import CodeDigest
-from pytest_compileiq.rules.staleness import Effect, Found, MovedCode, are_elsewhere, choose, judge, moved_code
+from pytest_compileiq.outcome import MovedCode
+from pytest_compileiq.rules.staleness import Effect, Found, are_elsewhere, choose, judge, moved_code
 from tests.unit.artifacts import TARGET, make_artifact
 
 ARTIFACT = make_artifact()

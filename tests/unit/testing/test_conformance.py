@@ -12,7 +12,7 @@ import pytest
 from pytest_compileiq.engines.base import Brief, Told
 from pytest_compileiq.engines.registry import make
 from pytest_compileiq.model import Candidate
-from pytest_compileiq.testing.conformance import SMALL_SPACE, EngineConformance, ToolchainConformance
+from pytest_compileiq.testing import SMALL_SPACE, EngineConformance, ToolchainConformance
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.command.marker import Command
 from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc

@@ -1,0 +1,177 @@
+"""The command line and the ini keys → one frozen ``Settings``. Imports nothing heavy: every pytest run reads it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_compileiq.config import DEFAULT_BUDGET, Budget, Settings, parse_budget
+from pytest_compileiq.errors import UserError
+from pytest_compileiq.named_options import KEY, why_no_entries
+from pytest_compileiq.system.printing import wrong_usage
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "acf_check": ("auto", "replay", "measure", "off"),
+    "acf_stale": ("fail", "warn"),
+    "acf_missing": ("fail", "warn"),
+    "acf_orphans": ("warn", "fail", "ignore"),
+    "acf_no_device": ("replay", "skip", "fail"),
+    "acf_inconclusive": ("warn", "fail"),
+}
+
+
+_HELP: dict[str, str] = {
+    "acf_check": "what a normal run checks: auto measures where the device has a claim",
+    "acf_stale": "what a stale artifact does to its test",
+    "acf_missing": "what a missing artifact does to its test",
+    "acf_orphans": "what artifacts without a test do to a complete run",
+    "acf_no_device": "what happens where the kernel cannot run",
+    "acf_inconclusive": "what an undecided gate does to its test",
+}
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declare the options and ini keys of DESIGN section 3.2 that this version has."""
+    group = parser.getgroup("compileiq", "compiler tuning (pytest-compileiq)")
+    group.addoption("--tune", action="store_true", help="search, prove and store; only tuned benchmarks run")
+    group.addoption(
+        "--tune-new-only", action="store_true", help="with --tune: skip benchmarks that have an artifact here"
+    )
+    group.addoption(
+        "--tune-stale-only", action="store_true", help="with --tune: skip benchmarks whose artifact still holds here"
+    )
+    group.addoption("--tune-fresh", action="store_true", help="with --tune: search anew, whatever the journal holds")
+    group.addoption(
+        "--tune-budget",
+        metavar="N|TIME",
+        help="evaluations, or wall time such as 30m, per benchmark; 0 proves the committed controls",
+    )
+    group.addoption(
+        "--tune-engine", metavar="NAME", help="auto, ga, compileiq, pack, grid, random, optuna:NAME, or your own"
+    )
+    group.addoption(
+        "--tune-from",
+        metavar="PATH",
+        help="controls to try first: an artifact's .toml, a directory of ACFs, a booster pack (.zip)",
+    )
+    group.addoption(
+        "--tune-tracker",
+        action="append",
+        default=[],
+        metavar="NAME:ARGUMENT",
+        help="tell every evaluation to csv:FILE, mlflow:URI or a third party's tracker; may be given several times",
+    )
+    group.addoption("--tune-seed", metavar="N", help="seed of the search")
+    group.addoption("--tune-jobs", metavar="N", help="parallel builds")
+    group.addoption("--acf-check", choices=_CHOICES["acf_check"], help=_HELP["acf_check"])
+    group.addoption(
+        "--acf-calibrate", metavar="N", help="run the gate N times on the baseline against itself, and keep the rate"
+    )
+    group.addoption("--acf-report", metavar="FILE", help="write the JSON report")
+    group.addoption("--acf-html", metavar="FILE", help="write the report for a person: one HTML file, no network")
+    parser.addini("acf_dir", "directory of the artifacts, relative to rootdir", default="acf")
+    parser.addini(
+        KEY, "compiler options that controls files may hold beyond those that this tool knows", type="args", default=[]
+    )
+    parser.addini("tune_budget", "default of --tune-budget", default=str(DEFAULT_BUDGET))
+    parser.addini("tune_engine", "default of --tune-engine", default="auto")
+    parser.addini("tune_jobs", "default of --tune-jobs", default="")
+    for key, choices in _CHOICES.items():
+        parser.addini(key, f"{_HELP[key]}: {', '.join(choices)}", default=choices[0])
+
+
+def read_settings(config: pytest.Config) -> Settings:
+    """Check every option and ini key.
+
+    Raises:
+        pytest.UsageError: a value is not one of those allowed; the message names the key, the value and the choice.
+    """
+    option = config.option
+    if option.tune and _is_xdist(config):
+        raise wrong_usage("--tune measures on this machine alone: run it without xdist workers (-n 0)")
+    for name in ("tune_new_only", "tune_stale_only", "tune_fresh"):
+        if getattr(option, name) and not option.tune:
+            raise wrong_usage(f"--{name.replace('_', '-')} says what --tune searches: add --tune")
+    chosen = {key: _choice(config, key) for key in _CHOICES}
+    check = option.acf_check or chosen["acf_check"]
+    cli_budget = _budget(option.tune_budget, "--tune-budget") if option.tune_budget is not None else None
+    return Settings(
+        tune=option.tune,
+        new_only=option.tune_new_only,
+        stale_only=option.tune_stale_only,
+        fresh=option.tune_fresh,
+        budget=cli_budget,
+        ini_budget=_budget(str(config.getini("tune_budget")), "tune_budget"),
+        engine=option.tune_engine,
+        start_from=Path(config.invocation_params.dir, option.tune_from) if option.tune_from else None,
+        trackers=tuple(option.tune_tracker),
+        calibrate=_integer(option.acf_calibrate, "--acf-calibrate", minimum=1),
+        ini_engine=str(config.getini("tune_engine")),
+        seed=_integer(option.tune_seed, "--tune-seed", minimum=0),
+        jobs=_integer(option.tune_jobs or config.getini("tune_jobs") or None, "--tune-jobs", minimum=1) or _cores(),
+        check=check,
+        stale=chosen["acf_stale"],
+        missing=chosen["acf_missing"],
+        orphans=chosen["acf_orphans"],
+        no_device=chosen["acf_no_device"],
+        inconclusive=chosen["acf_inconclusive"],
+        acf_dir=_store_dir(config),
+        options=_options(config),
+        ini_file=config.inipath,
+        report=Path(config.invocation_params.dir, option.acf_report) if option.acf_report else None,
+        html=Path(config.invocation_params.dir, option.acf_html) if option.acf_html else None,
+        rootdir=config.rootpath,
+    )
+
+
+def _budget(text: str, where: str) -> Budget:
+    try:
+        return parse_budget(text, where)
+    except UserError as error:
+        raise wrong_usage(str(error)) from None
+
+
+def _choice(config: pytest.Config, key: str) -> str:
+    value = str(config.getini(key)).strip()
+    if value not in _CHOICES[key]:
+        raise wrong_usage(f"{config.inipath or 'ini'}: {key} = {value!r}: expected {', '.join(_CHOICES[key])}")
+    return value
+
+
+def _integer(text: str | None, where: str, *, minimum: int) -> int | None:
+    if text is None:
+        return None
+    if not re.fullmatch(r"\d{1,18}", str(text)) or int(text) < minimum:
+        raise wrong_usage(f"{where}={text!r}: expected an integer of at least {minimum}")
+    return int(text)
+
+
+def _store_dir(config: pytest.Config) -> Path:
+    value = str(config.getini("acf_dir"))
+    path = config.rootpath / value
+    if not value or not path.resolve().is_relative_to(config.rootpath.resolve()):
+        raise wrong_usage(
+            f"{config.inipath or 'ini'}: acf_dir = {value!r}: expected a directory under {config.rootpath}"
+        )
+    return path
+
+
+def _is_xdist(config: pytest.Config) -> bool:
+    return bool(getattr(config.option, "tx", None) or getattr(config.option, "numprocesses", None)) or hasattr(
+        config, "workerinput"
+    )
+
+
+def _cores() -> int:
+    import os
+
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _options(config: pytest.Config) -> tuple[str, ...]:
+    entries = tuple(config.getini(KEY))
+    if reason := why_no_entries(entries):
+        raise wrong_usage(f"{config.inipath or 'ini'}: {KEY}: {reason}")
+    return entries

@@ -1,0 +1,57 @@
+"""What a search has spent and found so far, and who watches it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pytest_compileiq.config import Budget
+
+
+class Progress(Protocol):
+    """Who watches a search."""
+
+    def evaluated(self, tally: Tally, budget: Budget) -> None:
+        """Called after every evaluation."""
+        ...
+
+    def say(self, text: str) -> None:
+        """One line of what happens now."""
+        ...
+
+
+@dataclass
+class Tally:
+    """What a search has spent and found, ``earlier_s`` of it in runs that were killed.
+
+    ``valid`` are the evaluations with scores, repeated machine code included. ``best`` is a log-ratio to the baseline,
+    negative is better. ``improvements`` are the evaluations, from 1, that were better than all before, with their
+    scores.
+    """
+
+    started: float = field(default_factory=time.monotonic)
+    earlier_s: float = 0.0
+    evaluations: int = 0
+    valid: int = 0
+    duplicates: int = 0
+    best: float = 0.0
+    improvements: list[tuple[int, float]] = field(default_factory=list)
+    invalid: dict[str, int] = field(default_factory=dict)
+    first_reason: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float:
+        """Wall time since the start, of earlier runs of the same search too."""
+        return time.monotonic() - self.started + self.earlier_s
+
+    def score(self, score: float) -> None:
+        """Take in the first objective's score of the evaluation that is about to be counted."""
+        if score < self.best:
+            self.best = score
+            self.improvements.append((self.evaluations + 1, score))
+
+    def fail(self, kind: str, reason: str) -> None:
+        """Count one invalid evaluation and keep the first reason of its kind."""
+        self.invalid[kind] = self.invalid.get(kind, 0) + 1
+        self.first_reason.setdefault(kind, reason)
