@@ -17,7 +17,7 @@ from pytest_compileiq.errors import BuildError, EnvironmentFault
 from pytest_compileiq.model import Candidate, ControlsFile, sha256_hex
 from pytest_compileiq.space import Space
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.cc.builder import CcResolved
+from pytest_compileiq.toolchains.cc.builder import CcBuilder
 from pytest_compileiq.toolchains.cc.builder import resolve as resolve_cc
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.machine_code.elf import machine_code
@@ -126,7 +126,7 @@ def _of_c(
 
 
 def _compiled(
-    compiler: CcResolved, name: str, controls: ControlsFile, read: Callable[[Path], Metrics | None], scratch: Path
+    compiler: CcBuilder, name: str, controls: ControlsFile, read: Callable[[Path], Metrics | None], scratch: Path
 ) -> Metrics | None:
     (scratch / "controls.rsp").write_bytes(controls.data)
     made = scratch / f"{name}.o"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.benchmark.benchmark import Subject, find_marker, make_subject
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark, find_marker, make_benchmark
 from pytest_compileiq.benchmark.body import body_of
 from pytest_compileiq.benchmark.marker import read_marker
 from pytest_compileiq.config import Settings
@@ -84,10 +84,10 @@ class Session:
     def replay(self, item: pytest.Function) -> ItemReport:
         """The normal run of one item; raises pytest's outcomes."""
         with _told(item.nodeid):
-            subject = self._subject(item)
+            benchmark = self._benchmark(item)
             if self.settings.calibrate:
-                return self._calibrate(item, subject, self.settings.calibrate)
-            report, cause = self._replay_of(subject, body_of(item)).run()
+                return self._calibrate(item, benchmark, self.settings.calibrate)
+            report, cause = self._replay_of(benchmark, body_of(item)).run()
         self._keep(item, report)
         if cause is not None:
             raise cause
@@ -104,15 +104,15 @@ class Session:
 
         self.set_up(item)
         with _told(item.nodeid):
-            subject = self._subject(item)
-            if self.settings.new_only and subject.resolved.target in self.store.targets(subject.name):
-                raise skipped(f"--tune-new-only: {subject.name} has an artifact for {subject.resolved.target}")
-            if self.settings.stale_only and (why := self._why_current(subject)):
+            benchmark = self._benchmark(item)
+            if self.settings.new_only and benchmark.builder.target in self.store.targets(benchmark.name):
+                raise skipped(f"--tune-new-only: {benchmark.name} has an artifact for {benchmark.builder.target}")
+            if self.settings.stale_only and (why := self._why_current(benchmark)):
                 raise skipped(f"--tune-stale-only: {why}")
-            progress = self._progress(subject.name)
+            progress = self._progress(benchmark.name)
             try:
                 report = tune(
-                    subject, settings=self.settings, store=self.store, pool=self._get_pool(), progress=progress
+                    benchmark, settings=self.settings, store=self.store, pool=self._get_pool(), progress=progress
                 )
             except TuneFailed as error:
                 raise failure(str(error)) from None
@@ -123,31 +123,31 @@ class Session:
             item.session.shouldstop = "interrupted: the same command goes on with the search"
         return report
 
-    def _calibrate(self, item: pytest.Item, subject: Subject, trials: int) -> ItemReport:
+    def _calibrate(self, item: pytest.Item, benchmark: TunedBenchmark, trials: int) -> ItemReport:
         from pytest_compileiq.proof.calibration import calibrate  # heavy: numpy
 
-        progress = self._progress(subject.name)
+        progress = self._progress(benchmark.name)
         seed = self.settings.seed or 0
         try:
-            report = calibrate(subject, self._get_pool(), trials, seed=seed, say=progress.say)
+            report = calibrate(benchmark, self._get_pool(), trials, seed=seed, say=progress.say)
         finally:
             progress.done()
         self._keep(item, report)
         return report
 
-    def _why_current(self, subject: Subject) -> str | None:
-        """Why the subject's artifact needs no new search, or None when it does."""
-        if not self.store.targets(subject.name):
-            return f"{subject.name} has no artifact; --tune-new-only tunes those"
-        return self._replay_of(subject, lambda acf: None).why_current()
+    def _why_current(self, benchmark: TunedBenchmark) -> str | None:
+        """Why the benchmark's artifact needs no new search, or None when it does."""
+        if not self.store.targets(benchmark.name):
+            return f"{benchmark.name} has no artifact; --tune-new-only tunes those"
+        return self._replay_of(benchmark, lambda acf: None).why_current()
 
-    def _replay_of(self, subject: Subject, body: Body) -> Replay:
-        return Replay(subject, self.settings, Integrity(subject, self.store), body, self._get_pool)
+    def _replay_of(self, benchmark: TunedBenchmark, body: Body) -> Replay:
+        return Replay(benchmark, self.settings, Integrity(benchmark, self.store), body, self._get_pool)
 
-    def _subject(self, item: pytest.Item) -> Subject:
-        subject = make_subject(item, rootdir=self.settings.rootdir, build_dir=self._get_guard().folder)
-        subject.check_options(named_options(self.settings.options, self.settings.ini_file))
-        return subject
+    def _benchmark(self, item: pytest.Item) -> TunedBenchmark:
+        benchmark = make_benchmark(item, rootdir=self.settings.rootdir, build_dir=self._get_guard().folder)
+        benchmark.check_options(named_options(self.settings.options, self.settings.ini_file))
+        return benchmark
 
     def _keep(self, item: pytest.Item, report: ItemReport) -> None:
         item.stash[REPORT] = report.to_json()

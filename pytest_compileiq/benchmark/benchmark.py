@@ -29,7 +29,7 @@ from pytest_compileiq.rules.staleness import Found
 from pytest_compileiq.space import OpaqueSpace, Space
 from pytest_compileiq.timing.base import Device
 from pytest_compileiq.timing.registry import find_device, why_no_energy
-from pytest_compileiq.toolchains.base import Place, Resolved
+from pytest_compileiq.toolchains.base import Builder, Place
 from pytest_compileiq.toolchains.committed_options import option_list
 from pytest_compileiq.toolchains.nvidia.tools import pinned
 
@@ -37,13 +37,13 @@ _MOST_VALUES = 100_000
 
 
 @dataclass(frozen=True)
-class Subject:
-    """One tuned test, resolved.
+class TunedBenchmark:
+    """One tuned test on this machine.
 
     Attributes:
         nodeid: pytest's name of the test, recorded as the artifact's benchmark.
         spec: the checked marker.
-        resolved: the compiler on the kernel.
+        builder: the compiler on the kernel.
         builds: the builds of this run.
         function: the test function.
         fixtures: the fixture functions that it requests.
@@ -52,7 +52,7 @@ class Subject:
 
     nodeid: str
     spec: TuneSpec
-    resolved: Resolved
+    builder: Builder
     builds: Builds
     function: Callable[..., Any]
     fixtures: tuple[Callable[..., Any], ...]
@@ -73,7 +73,7 @@ class Subject:
     def absent(self) -> str | None:
         """Why the energy that the marker asks for is not measured here, or None."""
         asked = any(one.measured == "energy" for one in self.spec.objectives)
-        return why_no_energy(self.resolved.clock) if asked else None
+        return why_no_energy(self.builder.clock) if asked else None
 
     @property
     def timed_objectives(self) -> tuple[Objective, ...]:
@@ -114,7 +114,7 @@ class Subject:
 
     def device_kind(self, metric: str) -> str:
         """Which kind of device is measured: a compilation runs on the processor, whatever it compiles for."""
-        return "cpu" if metric == "compile_time" else self.resolved.clock
+        return "cpu" if metric == "compile_time" else self.builder.clock
 
     @cached_property
     def space(self) -> Space:
@@ -124,14 +124,14 @@ class Subject:
             MarkerError: the marker's space is not usable, or there is none.
         """
         space = Space.merge(*(self._space_part(part) for part in self._space_parts))
-        if space.opaque is not None and space.opaque.line != self.resolved.acf_line:
-            takes, remedy = self.resolved.acf_line, f"{pinned(space.opaque.version)}, or search space='options'"
+        if space.opaque is not None and space.opaque.line != self.builder.acf_line:
+            takes, remedy = self.builder.acf_line, f"{pinned(space.opaque.version)}, or search space='options'"
             raise MarkerError(
                 f"{self.nodeid}: {space.opaque} is for {space.opaque.line}, and "
                 + (
                     f"this kernel is compiled by {takes}: {remedy}"
                     if takes
-                    else f"{self.resolved.compiler.name} takes no ACF"
+                    else f"{self.builder.compiler.name} takes no ACF"
                 )
             )
         return space
@@ -150,7 +150,7 @@ class Subject:
         Raises:
             MarkerError: one is neither known nor named in the project's settings, or the space is not usable.
         """
-        compiler = self.resolved.compiler
+        compiler = self.builder.compiler
         known = option_list(compiler.name, compiler.command)
         if known is None:
             return
@@ -179,23 +179,23 @@ class Subject:
         benchmark = digest_benchmark(
             self.function, fixtures=self.fixtures, rootdir=self.rootdir, workloads=workloads, objectives=objectives
         )
-        command = sha256_hex("\0".join(self.resolved.compiler.command).encode())
+        command = sha256_hex("\0".join(self.builder.compiler.command).encode())
         return Fingerprint(
             benchmark=benchmark.sha256,
             command=command,
-            sources=dict(self.resolved.sources()),
+            sources=dict(self.builder.sources()),
             parts=dict(benchmark.parts),
         )
 
     def found(self, baseline: BuildResult | None, tuned: BuildResult | None) -> Found:
         """What stands here now, for the staleness rules."""
         return Found(
-            compiler=self.resolved.compiler,
+            compiler=self.builder.compiler,
             fingerprint=self.fingerprint,
             baseline=baseline.code if baseline else None,
             tuned=tuned.code if tuned else None,
-            target=self.resolved.target,
-            architecture=self.resolved.architecture,
+            target=self.builder.target,
+            architecture=self.builder.architecture,
         )
 
     @property
@@ -204,12 +204,12 @@ class Subject:
         return ["default"] if given is None else given if isinstance(given, list | tuple) else [given]
 
     def _default_space(self) -> Space:
-        return self._usable(self.resolved.default_space())
+        return self._usable(self.builder.default_space())
 
     def _usable(self, space: Space | None) -> Space:
         if space is None or not (space.genes or space.opaque):
             raise MarkerError(
-                f"{self.nodeid}: {self.resolved.compiler.name} has no space of its own: give the marker space={{…}}"
+                f"{self.nodeid}: {self.builder.compiler.name} has no space of its own: give the marker space={{…}}"
             )
         return space
 
@@ -217,7 +217,7 @@ class Subject:
         if part == "default":
             return self._default_space()
         if part == "options":
-            return self._usable(self.resolved.option_space())
+            return self._usable(self.builder.option_space())
         if isinstance(part, OpaqueSpace):
             if reason := part.why_not():
                 raise MarkerError(f"{self.nodeid}: {reason}")
@@ -235,8 +235,10 @@ def find_marker(item: pytest.Item) -> pytest.Mark | None:
     return item.get_closest_marker("tune")
 
 
-def make_subject(item: pytest.Item, *, rootdir: Path, build_dir: Path, resolved: Resolved | None = None) -> Subject:
-    """``item`` on this machine; its compiler is found here unless ``resolved`` is it.
+def make_benchmark(
+    item: pytest.Item, *, rootdir: Path, build_dir: Path, builder: Builder | None = None
+) -> TunedBenchmark:
+    """``item`` on this machine; its compiler is found here unless ``builder`` is it.
 
     Raises:
         MarkerError: the marker is not usable, or the test cannot be tuned.
@@ -248,11 +250,11 @@ def make_subject(item: pytest.Item, *, rootdir: Path, build_dir: Path, resolved:
     spec = read_marker(mark, item.name)
     if "acf" not in item.fixturenames:
         raise MarkerError(f"{item.nodeid}: a tuned test takes the acf fixture: def {item.originalname}(acf): …")
-    if resolved is None:
-        resolved = spec.toolchain.resolve(Place(item.path.parent, rootdir))
+    if builder is None:
+        builder = spec.toolchain.resolve(Place(item.path.parent, rootdir))
     exact = frozenset(objective.metric for objective in spec.objectives if objective.exact)
-    builds = Builds(resolved, build_dir / sha256_hex(item.nodeid.encode())[:16], spec.timeout_s, exact)
-    return Subject(item.nodeid, spec, resolved, builds, item.function, _fixtures(item), rootdir, item.path.parent)
+    builds = Builds(builder, build_dir / sha256_hex(item.nodeid.encode())[:16], spec.timeout_s, exact)
+    return TunedBenchmark(item.nodeid, spec, builder, builds, item.function, _fixtures(item), rootdir, item.path.parent)
 
 
 def _fixtures(item: pytest.Function) -> tuple[Callable[..., Any], ...]:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.benchmark.benchmark import Subject
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.fixture import Acf, Measurer, OutputMismatch, Outputs
 from pytest_compileiq.errors import BodyError, BuildError, NoDevice
 from pytest_compileiq.model import CLOCKED, Arm, ControlsFile, FailureKind, Workload
@@ -89,7 +89,7 @@ class Checked:
     not_run: str | None
 
 
-def check_body(subject: Subject, body: Callable[[Acf], None], arms: Arms, workload: Workload) -> Checked:
+def check_body(benchmark: TunedBenchmark, body: Callable[[Acf], None], arms: Arms, workload: Workload) -> Checked:
     """Run the tuned arm's body once for correctness, the baseline's too when the body compares outputs.
 
     A body of an exact objective that loads its kernel where no device runs it ends there, correct so far.
@@ -100,29 +100,29 @@ def check_body(subject: Subject, body: Callable[[Acf], None], arms: Arms, worklo
     outputs = Outputs()
 
     def call_once(_: Acf, call: Callable[[], object]) -> None:
-        waiting_clock(subject.resolved.clock).seconds(call, 1)
+        waiting_clock(benchmark.builder.clock).seconds(call, 1)
 
-    acf = run_arm(subject, body, arms["tuned"], "tuned", workload, outputs, call_once)
-    _expect_objectives(subject, acf)
+    acf = run_arm(benchmark, body, arms["tuned"], "tuned", workload, outputs, call_once)
+    _expect_objectives(benchmark, acf)
     if outputs.how and acf.not_run is None:
-        run_arm(subject, body, arms["baseline"], "baseline", workload, outputs, call_once)
+        run_arm(benchmark, body, arms["baseline"], "baseline", workload, outputs, call_once)
     return Checked(Touched.by(acf), outputs.how, acf.not_run)
 
 
 def run_block(
-    subject: Subject,
+    benchmark: TunedBenchmark,
     body: Callable[[Acf], None],
     arms: Arms,
     workload: Workload,
     plan: BlockPlan,
     tick: Callable[[], object],
 ) -> Block:
-    """Sample both arms of ``subject`` on ``workload`` in one process.
+    """Sample both arms of ``benchmark`` on ``workload`` in one process.
 
     Raises:
         ArmFailure: an arm's body or callable failed, or handed over no objective.
     """
-    return _BlockRun(subject, body, arms, workload, plan, tick).run()
+    return _BlockRun(benchmark, body, arms, workload, plan, tick).run()
 
 
 class _BlockRun:
@@ -130,14 +130,14 @@ class _BlockRun:
 
     def __init__(
         self,
-        subject: Subject,
+        benchmark: TunedBenchmark,
         body: Callable[[Acf], None],
         arms: Arms,
         workload: Workload,
         plan: BlockPlan,
         tick: Callable[[], object],
     ) -> None:
-        self.subject = subject
+        self.benchmark = benchmark
         self.body = body
         self.arms = arms
         self.workload = workload
@@ -153,9 +153,9 @@ class _BlockRun:
     def run(self) -> Block:
         outer = self._arm(self.plan.outer, self._nest)
         if not outer.measured:
-            _expect_objectives(self.subject, outer)
+            _expect_objectives(self.benchmark, outer)
             self._arm(self.plan.inner, self._nest)
-        timed = [objective.metric for objective in self.subject.timed_objectives]
+        timed = [objective.metric for objective in self.benchmark.timed_objectives]
         if recorded := [metric for metric in timed if metric in outer.recorded]:
             self.slots |= _by_metric(sample_values(self.plan, lambda arm: self._recorded(arm, recorded)), recorded)
         if "compile_time" in timed:
@@ -166,7 +166,7 @@ class _BlockRun:
 
     def _arm(self, arm: Arm, measurer: Measurer) -> Acf:
         self.tick()
-        acf = run_arm(self.subject, self.body, self.arms[arm], arm, self.workload, self.outputs, measurer, self)
+        acf = run_arm(self.benchmark, self.body, self.arms[arm], arm, self.workload, self.outputs, measurer, self)
         self.touched[arm] = Touched.by(acf)
         return acf
 
@@ -182,11 +182,11 @@ class _BlockRun:
     def _sample(self, acf: Acf, call: Callable[[], object]) -> None:
         """The inner ``measure``: both arms are alive here."""
         self.calls[self.plan.inner] = call
-        kind = self.subject.resolved.clock
+        kind = self.benchmark.builder.clock
         with self._keeping_failures():
             if others := intruders(kind):
                 raise ArmFailure(None, "disturbed", others)
-            for objective in self.subject.timed_objectives:
+            for objective in self.benchmark.timed_objectives:
                 if objective.measured in CLOCKED:
                     self.clock = make_clock(kind, objective.measured, l2=acf.l2, graph=acf.graph)
                     plan = self.plan.of(objective.metric)
@@ -196,7 +196,7 @@ class _BlockRun:
 
     def _call_again(self, arm: Arm) -> None:
         """What stands after ``measure`` in the arm's body looks at this arm's output, by the clock that timed it."""
-        call_again(arm, self.calls[arm], self.clock or waiting_clock(self.subject.resolved.clock), self.tick)
+        call_again(arm, self.calls[arm], self.clock or waiting_clock(self.benchmark.builder.clock), self.tick)
 
     @contextmanager
     def _keeping_failures(self) -> Iterator[None]:
@@ -218,17 +218,17 @@ class _BlockRun:
 
     def _compile_seconds(self, arm: Arm) -> float:
         self.tick()
-        with tempfile.TemporaryDirectory(dir=self.subject.builds.directory) as home:
+        with tempfile.TemporaryDirectory(dir=self.benchmark.builds.directory) as home:
             try:
-                return self.subject.resolved.build(
-                    self.arms[arm], Path(home), timeout_s=self.subject.spec.timeout_s
+                return self.benchmark.builder.build(
+                    self.arms[arm], Path(home), timeout_s=self.benchmark.spec.timeout_s
                 ).seconds
             except BuildError as error:
                 raise _as_failure(arm, error) from error
 
 
 def run_arm(
-    subject: Subject,
+    benchmark: TunedBenchmark,
     body: Callable[[Acf], None],
     controls: ControlsFile | None,
     arm: Arm,
@@ -238,7 +238,7 @@ def run_arm(
     block: _BlockRun | None = None,
 ) -> Acf:
     """One run of the body as one arm; everything it raises becomes that arm's ``ArmFailure``."""
-    acf = Acf(subject.builds, controls, workload, arm=arm, measurer=measurer, outputs=outputs)
+    acf = Acf(benchmark.builds, controls, workload, arm=arm, measurer=measurer, outputs=outputs)
     process = os.getpid()
     try:
         body(acf)
@@ -280,9 +280,9 @@ def _by_metric(slots: Sequence[Slot[tuple[float, ...]]], metrics: Sequence[str])
     }
 
 
-def _expect_objectives(subject: Subject, acf: Acf) -> None:
+def _expect_objectives(benchmark: TunedBenchmark, acf: Acf) -> None:
     handed = {"compile_time", *acf.recorded, *(CLOCKED if acf.measured else ())}
-    for objective in subject.timed_objectives:
+    for objective in benchmark.timed_objectives:
         if objective.measured not in handed and acf.not_run is None:
             metric = objective.measured
             given = f"it recorded {', '.join(acf.recorded)}" if acf.recorded else "it called neither"

@@ -10,21 +10,21 @@ from weakref import WeakValueDictionary
 
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, CodeDigest, ControlsFile
-from pytest_compileiq.toolchains.base import Counts, Resolved
+from pytest_compileiq.toolchains.base import Builder, Counts
 
 
 @dataclass(frozen=True)
 class Builds:
-    """Builds of one subject under ``directory``, which lives as long as the run and is never shared between runs.
+    """Builds of one benchmark under ``directory``, which lives as long as the run and is never shared between runs.
 
     Attributes:
-        resolved: the compiler on the kernel.
+        builder: the compiler on the kernel.
         directory: where builds go, a subdirectory for each set of controls.
         timeout_s: bound on one build.
         metrics: the exact metrics that objectives name; what is dear to count is counted for these alone.
     """
 
-    resolved: Resolved
+    builder: Builder
     directory: Path
     timeout_s: float
     metrics: frozenset[str]
@@ -40,7 +40,7 @@ class Builds:
         if record.exists():
             return _read(record)
         try:
-            built = self._counted(self.resolved.build(controls, home, timeout_s=self.timeout_s))
+            built = self._counted(self.builder.build(controls, home, timeout_s=self.timeout_s))
         except BuildError as error:
             _write(record, {"error": str(error), "kind": error.kind, "log": error.log})
             raise
@@ -48,9 +48,9 @@ class Builds:
         return built
 
     def _counted(self, built: BuildResult) -> BuildResult:
-        if self.metrics <= built.metrics.keys() or not isinstance(self.resolved, Counts):
+        if self.metrics <= built.metrics.keys() or not isinstance(self.builder, Counts):
             return built
-        return replace(built, metrics={**built.metrics, **self.resolved.count(built)})
+        return replace(built, metrics={**built.metrics, **self.builder.count(built)})
 
     def attempt(self, controls: ControlsFile | None) -> BuildResult | BuildError:
         """As ``get``, a failure being a value."""

@@ -137,7 +137,7 @@ class Acf:
         """The command-line fragment that applies the controls; empty in the baseline."""
         if self._controls is None:
             return ()
-        return self._builds.resolved.options(self._controls, cached_controls(self._controls))
+        return self._builds.builder.options(self._controls, cached_controls(self._controls))
 
     def build(self) -> Build:
         """Compile this arm's kernel, or take what the run has compiled already."""
@@ -218,9 +218,9 @@ class Acf:
             raise OutputMismatch(f"output {name!r}: {count} from the baseline's ({self._outputs.how[name]})")
 
     def _load(self, built: BuildResult) -> Any:
-        if (reason := self._builds.resolved.native) is not None:
+        if (reason := self._builds.builder.native) is not None:
             raise NoDevice(reason)
-        return self._builds.resolved.load(built, self.used)
+        return self._builds.builder.load(built, self.used)
 
 
 def _bytes(array: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pytest_compileiq.benchmark import assertions
-from pytest_compileiq.benchmark.benchmark import Subject
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import NoWorker
 from pytest_compileiq.model import ControlsFile, Workload
 from pytest_compileiq.rules.calls import FRESH_RATIO, RATIO, CallTimes, of_first_calls, of_the_way
@@ -18,33 +18,36 @@ _FRESH = 100  # the first number of workers that take no samples, so that the st
 _LOOKS = 3  # that have to agree
 
 
-def of_the_body(subject: Subject) -> list[str]:
+def of_the_body(benchmark: TunedBenchmark) -> list[str]:
     """What to say of a body that checks nothing of what it times."""
-    said = subject.needs_device and assertions.advice(
-        subject.function, fixtures=subject.fixtures, rootdir=subject.rootdir
+    said = benchmark.needs_device and assertions.advice(
+        benchmark.function, fixtures=benchmark.fixtures, rootdir=benchmark.rootdir
     )
     return [said] if said else []
 
 
-def of_the_call(pool: Pool, subject: Subject, controls: ControlsFile | None) -> list[str]:
+def of_the_call(pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile | None) -> list[str]:
     """What a look at the measured call finds on the workloads that are timed on this processor, each thing once."""
-    if subject.resolved.clock != "cpu" or all(one.measured != "runtime" for one in subject.timed_objectives):
+    if benchmark.builder.clock != "cpu" or all(one.measured != "runtime" for one in benchmark.timed_objectives):
         return []
-    several = len(subject.timed_workloads) > 1
+    several = len(benchmark.timed_workloads) > 1
     by_workload = [
-        [f"{workload.name}: {said}" if said and several else said for said in _found(pool, subject, controls, workload)]
-        for workload in subject.timed_workloads
+        [
+            f"{workload.name}: {said}" if said and several else said
+            for said in _found(pool, benchmark, controls, workload)
+        ]
+        for workload in benchmark.timed_workloads
     ]
     return [said for kind in zip(*by_workload, strict=True) if (said := next(filter(None, kind), None))]
 
 
 def _found(
-    pool: Pool, subject: Subject, controls: ControlsFile | None, workload: Workload
+    pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile | None, workload: Workload
 ) -> tuple[str | None, str | None]:
     """What to say of the first call, and of the way to the kernel."""
 
     def look(number: int) -> CallTimes | None:
-        return pool.look(number, subject, controls, workload)
+        return pool.look(number, benchmark, controls, workload)
 
     try:
         if (fresh := look(_FRESH)) is None or (again := look(_FRESH)) is None:  # the body records instead

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_compileiq.benchmark.benchmark import Subject
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.outcome import ItemReport
 from pytest_compileiq.proof.prove import Unprovable, prove
@@ -44,7 +44,9 @@ class Calibration:
         return binomial_interval(self.proven, self.trials)[0] > self.alpha
 
 
-def calibrate(subject: Subject, pool: Pool, trials: int, *, seed: int, say: Callable[[str], None]) -> ItemReport:
+def calibrate(
+    benchmark: TunedBenchmark, pool: Pool, trials: int, *, seed: int, say: Callable[[str], None]
+) -> ItemReport:
     """Run the gate ``trials`` times on the baseline against itself, each in fresh processes, and add up the counts.
 
     Raises:
@@ -52,22 +54,22 @@ def calibrate(subject: Subject, pool: Pool, trials: int, *, seed: int, say: Call
     """
 
     def report(verdict: str, message: str) -> ItemReport:
-        return report_on(subject.nodeid, subject.name, subject.resolved.target, verdict, message, None)
+        return report_on(benchmark.nodeid, benchmark.name, benchmark.builder.target, verdict, message, None)
 
-    if not subject.timed_objectives:
+    if not benchmark.timed_objectives:
         return report("UNCHECKED", "nothing to calibrate: its objectives are exact")
-    if subject.resolved.native is not None and subject.needs_device:
-        return report("NO DEVICE", subject.resolved.native)
+    if benchmark.builder.native is not None and benchmark.needs_device:
+        return report("NO DEVICE", benchmark.builder.native)
     proven = 0
     for trial in range(trials):
-        say(f"calibrating {subject.name}: {trial + 1} of {trials}, {proven} called faster so far")
+        say(f"calibrating {benchmark.name}: {trial + 1} of {trials}, {proven} called faster so far")
         try:
-            proven += bool(prove(pool, subject, [None], against=None, seed=seed + trial, say=lambda _: None).claims)
+            proven += bool(prove(pool, benchmark, [None], against=None, seed=seed + trial, say=lambda _: None).claims)
         except (Unprovable, EvaluationFailed) as failure:
             return report("INCONCLUSIVE", f"the baseline could not be measured: {failure}")
         pool.close()  # the next trial's processes are fresh ones, as a proof's are
-    device = subject.device(subject.timed_objectives[0].metric).name
-    total = _add(subject.rootdir, device, Calibration(trials, proven, subject.spec.thresholds.alpha))
+    device = benchmark.device(benchmark.timed_objectives[0].metric).name
+    total = _add(benchmark.rootdir, device, Calibration(trials, proven, benchmark.spec.thresholds.alpha))
     return report("CALIBRATED", f"{total}, on {device}")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pytest_compileiq.artifact import Claim
-from pytest_compileiq.benchmark.benchmark import Subject
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.model import BuildResult, ControlsFile, Objective
 
 
@@ -31,14 +31,14 @@ class Exact:
         return min(self.losses.values(), default=0.0) < 0
 
 
-def judge_exact(subject: Subject, against: ControlsFile | None, controls: ControlsFile | None) -> Exact:
+def judge_exact(benchmark: TunedBenchmark, against: ControlsFile | None, controls: ControlsFile | None) -> Exact:
     """The exact metrics of ``controls`` against the baseline, and against a rival."""
-    base, other, built = (subject.builds.get(one) for one in (None, against, controls))
+    base, other, built = (benchmark.builds.get(one) for one in (None, against, controls))
     claims: list[Claim] = []
-    for objective in subject.exact_objectives:
+    for objective in benchmark.exact_objectives:
         claims += [
             Claim(
-                device=subject.resolved.architecture,
+                device=benchmark.builder.architecture,
                 workload=workload.name,
                 objective=objective.metric,
                 direction=objective.direction,
@@ -46,9 +46,9 @@ def judge_exact(subject: Subject, against: ControlsFile | None, controls: Contro
                 baseline_value=base.metrics[objective.metric],
                 tuned_value=built.metrics[objective.metric],
             )
-            for workload in subject.timed_workloads
+            for workload in benchmark.timed_workloads
         ]
-    losses = {objective.metric: exact_loss(objective, other, built) for objective in subject.exact_objectives}
+    losses = {objective.metric: exact_loss(objective, other, built) for objective in benchmark.exact_objectives}
     return Exact(tuple(claims), losses)
 
 

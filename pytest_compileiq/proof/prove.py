@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from random import Random
 
 from pytest_compileiq.artifact import Claim, DecisionRecord
-from pytest_compileiq.benchmark.benchmark import Subject
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.model import Arm, ControlsFile, Objective, SampleRow, Workload
 from pytest_compileiq.proof.exact import Exact, judge_exact
 from pytest_compileiq.rules.gate import (
@@ -84,21 +84,21 @@ class Unprovable(Exception):
 def sample_process(
     pool: Pool,
     number: int,
-    subject: Subject,
+    benchmark: TunedBenchmark,
     arms: Mapping[Arm, ControlsFile | None],
     workload: Workload,
     random: Random,
 ) -> list[SampleRow]:
-    """One block of ``subject`` in worker ``number``, by the gate's plan."""
+    """One block of ``benchmark`` in worker ``number``, by the gate's plan."""
     # A compilation is long and steady: its median of several is not worth several times the wait.
-    samples = 1 if {objective.metric for objective in subject.timed_objectives} == {"compile_time"} else SAMPLES
-    rows, _ = pool.block(number, subject, arms, workload, plan_block(random, quads=QUADS, samples=samples))
+    samples = 1 if {objective.metric for objective in benchmark.timed_objectives} == {"compile_time"} else SAMPLES
+    rows, _ = pool.block(number, benchmark, arms, workload, plan_block(random, quads=QUADS, samples=samples))
     return rows
 
 
 def prove(
     pool: Pool,
-    subject: Subject,
+    benchmark: TunedBenchmark,
     finalists: Sequence[ControlsFile | None],
     *,
     against: ControlsFile | None,
@@ -115,51 +115,51 @@ def prove(
         Unprovable: the baseline arm failed, or others compute on the device.
         NoWorker: a worker process did not get ready.
     """
-    if not subject.timed_objectives:
-        return _prove_exact(subject, finalists[0], against)
+    if not benchmark.timed_objectives:
+        return _prove_exact(benchmark, finalists[0], against)
     random = Random(seed)
     field_ = [Finalist(controls) for controls in finalists]
     done = 0
     for look, processes in enumerate(LOOKS, start=1):
         say(f"proving {len(field_)} finalist(s): look {look}, {processes} processes")
-        pool.prepare(range(done, processes), subject)
+        pool.prepare(range(done, processes), benchmark)
         for number in range(done, processes):
             for finalist in random.sample(field_, len(field_)):
-                _sample_finalist(pool, number, subject, finalist, against, random)
+                _sample_finalist(pool, number, benchmark, finalist, against, random)
         done = processes
-        verdict = _judge(subject, field_, against, look=look, seed=seed)
+        verdict = _judge(benchmark, field_, against, look=look, seed=seed)
         if verdict is not None:
             return verdict
-    if reason := _lost_evidence(subject, field_):
+    if reason := _lost_evidence(benchmark, field_):
         return Proof(None, (), (), reason, lost=True)
     reason = _why_none(field_, "no finalist was proven faster by the last look")
-    return Proof(None, (), (), reason, advice=_disturbances(subject, field_[0]))
+    return Proof(None, (), (), reason, advice=_disturbances(benchmark, field_[0]))
 
 
-def _lost_evidence(subject: Subject, field_: Sequence[Finalist]) -> str | None:
+def _lost_evidence(benchmark: TunedBenchmark, field_: Sequence[Finalist]) -> str | None:
     """Why one of the finalists was not judged at all, or None when each of them was."""
-    judged = _evidence(subject, [finalist for finalist in field_ if not finalist.out])
+    judged = _evidence(benchmark, [finalist for finalist in field_ if not finalist.out])
     return next((reason for *_, evidence in judged if (reason := why_lost(evidence))), None)
 
 
-def _evidence(subject: Subject, finalists: Sequence[Finalist]) -> list[Judged]:
+def _evidence(benchmark: TunedBenchmark, finalists: Sequence[Finalist]) -> list[Judged]:
     return [
         (finalist, objective, workload, gather(finalist.of(objective.metric, workload), objective.direction))
         for finalist in finalists
-        for objective in subject.timed_objectives
-        for workload in subject.timed_workloads
+        for objective in benchmark.timed_objectives
+        for workload in benchmark.timed_workloads
     ]
 
 
 def _sample_finalist(
-    pool: Pool, number: int, subject: Subject, finalist: Finalist, against: ControlsFile | None, random: Random
+    pool: Pool, number: int, benchmark: TunedBenchmark, finalist: Finalist, against: ControlsFile | None, random: Random
 ) -> None:
-    for workload in subject.timed_workloads:
+    for workload in benchmark.timed_workloads:
         if finalist.out:
             return
         try:
             finalist.rows += sample_process(
-                pool, number, subject, {"baseline": against, "tuned": finalist.controls}, workload, random
+                pool, number, benchmark, {"baseline": against, "tuned": finalist.controls}, workload, random
             )
         except EvaluationFailed as failure:
             if failure.arm == "baseline":
@@ -172,45 +172,45 @@ def _sample_finalist(
 
 
 def _judge(
-    subject: Subject, field_: Sequence[Finalist], against: ControlsFile | None, *, look: int, seed: int
+    benchmark: TunedBenchmark, field_: Sequence[Finalist], against: ControlsFile | None, *, look: int, seed: int
 ) -> Proof | None:
     """A winner; no winner when nothing can win any more; None while undecided."""
-    thresholds = subject.spec.thresholds
+    thresholds = benchmark.spec.thresholds
     level = thresholds.alpha / len(LOOKS)
     alive = [finalist for finalist in field_ if not finalist.out]
     if not alive:
         return Proof(None, (), (), _why_none(field_, "every finalist failed"))
-    evidence = _evidence(subject, alive)
+    evidence = _evidence(benchmark, alive)
     p_values = [overall_p(one[3], thresholds, seed=seed, level=level) for one in evidence]
     levels = levels_by_holm(p_values, level)
     gains = [judge_gain(one[3], thresholds, level=at, seed=seed) for one, at in zip(evidence, levels, strict=True)]
     proven = []
     for finalist in alive:
         mine = [(one, gain) for one, gain in zip(evidence, gains, strict=True) if one[0] is finalist]
-        exact = judge_exact(subject, against, finalist.controls)
-        claims = _claims(subject, mine, exact, look=look, seed=seed, finalists=len(field_))
+        exact = judge_exact(benchmark, against, finalist.controls)
+        claims = _claims(benchmark, mine, exact, look=look, seed=seed, finalists=len(field_))
         if claims is not None:
-            proven.append((_score(subject, claims), finalist, claims))
+            proven.append((_score(benchmark, claims), finalist, claims))
     if proven:
         _, best, claims = max(proven, key=lambda entry: entry[0])
         return Proof(best.controls, claims, tuple(best.rows), f"proven at look {look}")
     hopeless = all(gain.speedup_high < thresholds.min_speedup for gain in gains)
-    if hopeless and not subject.exact_objectives:
+    if hopeless and not benchmark.exact_objectives:
         return Proof(None, (), (), _why_none(alive, max(gains, key=lambda gain: gain.speedup_high).reason))
     return None
 
 
-def _prove_exact(subject: Subject, controls: ControlsFile | None, against: ControlsFile | None) -> Proof:
-    exact = judge_exact(subject, against, controls)
-    rival, built = subject.builds.get(against), subject.builds.get(controls)
+def _prove_exact(benchmark: TunedBenchmark, controls: ControlsFile | None, against: ControlsFile | None) -> Proof:
+    exact = judge_exact(benchmark, against, controls)
+    rival, built = benchmark.builds.get(against), benchmark.builds.get(controls)
     change = ", ".join(f"{metric} {rival.metrics[metric]} → {built.metrics[metric]}" for metric in exact.losses)
-    if exact.worst() > subject.spec.thresholds.max_regression:
+    if exact.worst() > benchmark.spec.thresholds.max_regression:
         return Proof(None, (), (), f"something is worse: {change}")
     return Proof(controls, exact.claims, (), change) if exact.gained() else Proof(None, (), (), f"no better: {change}")
 
 
 def _claims(
-    subject: Subject,
+    benchmark: TunedBenchmark,
     judged: Sequence[tuple[Judged, Decision]],
     exact: Exact,
     *,
@@ -219,7 +219,7 @@ def _claims(
     finalists: int,
 ) -> tuple[Claim, ...] | None:
     """The finalist's claims when one gain is proven and nothing else got worse, else None."""
-    thresholds = subject.spec.thresholds
+    thresholds = benchmark.spec.thresholds
     if exact.worst() > thresholds.max_regression:
         return None
     if not any(gain.verdict is Verdict.PROVEN for _, gain in judged) and not exact.gained():
@@ -236,15 +236,15 @@ def _claims(
             return None
         claims.append(
             _claim(
-                subject, objective, workload.name, evidence, decision, kind, look=look, seed=seed, finalists=finalists
+                benchmark, objective, workload.name, evidence, decision, kind, look=look, seed=seed, finalists=finalists
             )
         )
-    metrics = [objective.metric for objective in subject.objectives]
+    metrics = [objective.metric for objective in benchmark.objectives]
     return tuple(sorted((*claims, *exact.claims), key=lambda claim: metrics.index(claim.objective)))
 
 
 def _claim(
-    subject: Subject,
+    benchmark: TunedBenchmark,
     objective: Objective,
     workload: str,
     evidence: Evidence,
@@ -255,7 +255,7 @@ def _claim(
     seed: int,
     finalists: int,
 ) -> Claim:
-    device = subject.device(objective.metric)
+    device = benchmark.device(objective.metric)
     return Claim(
         device=device.name,
         workload=workload,
@@ -271,7 +271,7 @@ def _claim(
         p_value=decision.p_value,
         cohens_d=decision.cohens_d,
         test=DecisionRecord(
-            **asdict(subject.spec.thresholds),
+            **asdict(benchmark.spec.thresholds),
             level=decision.level,
             look=look,
             processes=evidence.processes,
@@ -285,16 +285,16 @@ def _claim(
     )
 
 
-def _score(subject: Subject, claims: Sequence[Claim]) -> tuple[float, ...]:
+def _score(benchmark: TunedBenchmark, claims: Sequence[Claim]) -> tuple[float, ...]:
     """For each objective, the first of which counts first, the weighted mean over workloads of its log gain.
 
     Of a measured gain the lower bound counts.
     """
-    weights = {workload.name: workload.weight for workload in subject.timed_workloads}
+    weights = {workload.name: workload.weight for workload in benchmark.timed_workloads}
     return tuple(
         sum(weights[claim.workload] * _log_gain(claim) for claim in claims if claim.objective == objective.metric)
         / sum(weights.values())
-        for objective in subject.objectives
+        for objective in benchmark.objectives
     )
 
 
@@ -305,12 +305,12 @@ def _log_gain(claim: Claim) -> float:
     return math.log(before / after) if claim.direction == "minimize" else math.log(after / before)
 
 
-def _disturbances(subject: Subject, finalist: Finalist) -> tuple[str, ...]:
+def _disturbances(benchmark: TunedBenchmark, finalist: Finalist) -> tuple[str, ...]:
     """What disturbed the best finalist's samples, as far as they and the machine show it today."""
-    objective, workload = subject.timed_objectives[0], subject.timed_workloads[0]
+    objective, workload = benchmark.timed_objectives[0], benchmark.timed_workloads[0]
     if not (rows := finalist.of(objective.metric, workload)):
         return ()
-    return _noise(subject, objective.metric, gather(rows, objective.direction))
+    return _noise(benchmark, objective.metric, gather(rows, objective.direction))
 
 
 def _why_none(field_: Sequence[Finalist], otherwise: str) -> str:
@@ -318,7 +318,7 @@ def _why_none(field_: Sequence[Finalist], otherwise: str) -> str:
     return f"{otherwise}; {failed[0]}" if failed else otherwise
 
 
-def prove_again(pool: Pool, subject: Subject, controls: ControlsFile, claim: Claim, *, seed: int) -> Decision:
+def prove_again(pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile, claim: Claim, *, seed: int) -> Decision:
     """Replay one claim: does its gain still stand on this device?
 
     Raises:
@@ -326,18 +326,18 @@ def prove_again(pool: Pool, subject: Subject, controls: ControlsFile, claim: Cla
         NoWorker: a worker process did not get ready.
     """
     random = Random(seed)
-    workload = next(one for one in subject.spec.workloads if one.name == claim.workload)
+    workload = next(one for one in benchmark.spec.workloads if one.name == claim.workload)
     if claim.speedup is None or claim.speedup_low is None or claim.speedup_high is None:
         raise ValueError("an exact claim is compared exactly, not measured")
     rows: list[SampleRow] = []
     done = 0
     for processes in LOOKS:
-        pool.prepare(range(done, processes), subject)
+        pool.prepare(range(done, processes), benchmark)
         for number in range(done, processes):
-            rows += sample_process(pool, number, subject, {"baseline": None, "tuned": controls}, workload, random)
+            rows += sample_process(pool, number, benchmark, {"baseline": None, "tuned": controls}, workload, random)
         done = processes
         own = [row for row in rows if row.objective == claim.objective]
-        evidence = gather(own, subject.direction(claim.objective))
+        evidence = gather(own, benchmark.direction(claim.objective))
         decision = (
             judge_replay(
                 evidence,
@@ -347,13 +347,15 @@ def prove_again(pool: Pool, subject: Subject, controls: ControlsFile, claim: Cla
                 last_look=processes == LOOKS[-1],
             )
             if claim.kind == "gain"
-            else judge_non_inferior(evidence, subject.spec.thresholds, level=subject.spec.thresholds.alpha / len(LOOKS))
+            else judge_non_inferior(
+                evidence, benchmark.spec.thresholds, level=benchmark.spec.thresholds.alpha / len(LOOKS)
+            )
         )
         if decision.verdict is not Verdict.INCONCLUSIVE:
             return decision
-    return replace(decision, note="; ".join(_noise(subject, claim.objective, evidence)))
+    return replace(decision, note="; ".join(_noise(benchmark, claim.objective, evidence)))
 
 
-def _noise(subject: Subject, metric: str, evidence: Evidence) -> tuple[str, ...]:
-    conditions = cpu_conditions() if subject.device_kind(metric) == "cpu" else []
+def _noise(benchmark: TunedBenchmark, metric: str, evidence: Evidence) -> tuple[str, ...]:
+    conditions = cpu_conditions() if benchmark.device_kind(metric) == "cpu" else []
     return (*advice(evidence), *conditions)

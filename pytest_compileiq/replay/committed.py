@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pytest_compileiq.artifact import Artifact
-from pytest_compileiq.benchmark.benchmark import Subject
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import BuildError, EnvironmentFault, SchemaTooNew, StoreError
 from pytest_compileiq.model import BuildResult, ControlsFile
 from pytest_compileiq.outcome import MovedCode
@@ -38,9 +38,9 @@ class Stop(Exception):
 
 @dataclass(frozen=True)
 class Integrity:
-    """Reads ``store`` for ``subject``, and trusts nothing of it."""
+    """Reads ``store`` for ``benchmark``, and trusts nothing of it."""
 
-    subject: Subject
+    benchmark: TunedBenchmark
     store: Store
 
     def read(self) -> Artifact:
@@ -49,29 +49,29 @@ class Integrity:
         Raises:
             Stop: there is none, it is another's, or it cannot be read.
         """
-        subject = self.subject
-        choice = choose(self.store.targets(subject.name), subject.resolved.target, subject.resolved.architecture)
+        benchmark = self.benchmark
+        choice = choose(self.store.targets(benchmark.name), benchmark.builder.target, benchmark.builder.architecture)
         if choice.kind == "missing":
             raise Stop(
                 "MISSING",
-                f"{self.store.root.name}/{subject.name}/ holds no artifact: {choice.message}",
-                f"run: pytest --tune {subject.nodeid}",
+                f"{self.store.root.name}/{benchmark.name}/ holds no artifact: {choice.message}",
+                f"run: pytest --tune {benchmark.nodeid}",
             )
         if choice.kind == "other-compiler":
-            remedy = subject.why_no_search() or f"run: pytest --tune {subject.nodeid}"
+            remedy = benchmark.why_no_search() or f"run: pytest --tune {benchmark.nodeid}"
             raise Stop("STALE", choice.message + self._refusal(choice.artifact_target), remedy)
         if choice.kind == "other-architecture":
             raise self._other_architecture(choice)
-        artifact = self._read(subject.resolved.target)
-        if artifact.target != subject.resolved.target:
+        artifact = self._read(benchmark.builder.target)
+        if artifact.target != benchmark.builder.target:
             raise self._corrupt(
-                f"{self.store.metadata_path(subject.name, subject.resolved.target)} says target {artifact.target!r}"
+                f"{self.store.metadata_path(benchmark.name, benchmark.builder.target)} says target {artifact.target!r}"
             )
-        if artifact.benchmark != subject.nodeid:
+        if artifact.benchmark != benchmark.nodeid:
             raise Stop(
                 "STALE",
-                f"the artifact {subject.name!r} was made for {artifact.benchmark}, and this test is {subject.nodeid}",
-                RETUNE.format(nodeid=subject.nodeid),
+                f"the artifact {benchmark.name!r} was made for {artifact.benchmark}; this test is {benchmark.nodeid}",
+                RETUNE.format(nodeid=benchmark.nodeid),
             )
         return artifact
 
@@ -84,16 +84,16 @@ class Integrity:
         if artifact.outcome != "tuned" or artifact.controls is None:
             return None
         try:
-            data = self.store.read_controls(self.subject.name, artifact)
-            controls = self.subject.resolved.parse(artifact.controls.kind, data, artifact.controls.knobs)
+            data = self.store.read_controls(self.benchmark.name, artifact)
+            controls = self.benchmark.builder.parse(artifact.controls.kind, data, artifact.controls.knobs)
         except StoreError as error:
             raise self._corrupt(error) from error
-        if reason := self.subject.why_outside(controls):
-            where = self.store.metadata_path(self.subject.name, artifact.target)
+        if reason := self.benchmark.why_outside(controls):
+            where = self.store.metadata_path(self.benchmark.name, artifact.target)
             raise Stop(
                 "CORRUPT",
                 f"{where}: the committed controls are outside the space that the test declares: {reason}",
-                RETUNE.format(nodeid=self.subject.nodeid),
+                RETUNE.format(nodeid=self.benchmark.nodeid),
             )
         return controls
 
@@ -104,15 +104,15 @@ class Integrity:
             Stop: a claim is not what they give.
         """
         if not any(standing(claim) == "gained" for claim in artifact.claims):
-            raise self._corrupt(f"{self.store.metadata_path(self.subject.name, artifact.target)} claims no gain")
-        known = {workload.name for workload in self.subject.spec.workloads}
-        metrics = {objective.metric for objective in self.subject.spec.objectives}
+            raise self._corrupt(f"{self.store.metadata_path(self.benchmark.name, artifact.target)} claims no gain")
+        known = {workload.name for workload in self.benchmark.spec.workloads}
+        metrics = {objective.metric for objective in self.benchmark.spec.objectives}
         for claim in artifact.claims:
             if claim.workload not in known or claim.objective not in metrics:
                 raise self._corrupt(
                     f"a claim is about {claim.workload}/{claim.objective}, which this test does not have"
                 )
-            wanted = self.subject.direction(claim.objective)
+            wanted = self.benchmark.direction(claim.objective)
             if claim.direction not in (wanted, None):
                 said = f"a claim is to {claim.direction} {claim.objective}"
                 raise self._corrupt(f"{said}, and this test is to {wanted} it")
@@ -123,7 +123,7 @@ class Integrity:
 
     def _read(self, target: str) -> Artifact:
         try:
-            return self.store.read(self.subject.name, target)
+            return self.store.read(self.benchmark.name, target)
         except SchemaTooNew as error:
             raise Stop("CORRUPT", str(error), "pip install -U pytest-compileiq") from error
         except StoreError as error:
@@ -131,26 +131,28 @@ class Integrity:
 
     def _other_architecture(self, choice: Choice) -> Stop:
         """Another machine's artifacts are no reason to fail; ones that the test no longer asks for are."""
-        subject, compiler = self.subject, self.subject.resolved.compiler
-        stored = {target: self._read(target).compiler.architecture_from for target in self.store.targets(subject.name)}
-        runs_here = subject.resolved.native is None
-        if runs_here and are_elsewhere(stored, subject.resolved.target, compiler.architecture_from):
-            remedy = f"run on that architecture, or tune for this one: pytest --tune {subject.nodeid}"
+        benchmark, compiler = self.benchmark, self.benchmark.builder.compiler
+        stored = {
+            target: self._read(target).compiler.architecture_from for target in self.store.targets(benchmark.name)
+        }
+        runs_here = benchmark.builder.native is None
+        if runs_here and are_elsewhere(stored, benchmark.builder.target, compiler.architecture_from):
+            remedy = f"run on that architecture, or tune for this one: pytest --tune {benchmark.nodeid}"
             return Stop("NO DEVICE", choice.message, remedy)
-        message = f"the test asks for {subject.resolved.target}, and the artifact is for {', '.join(stored)}"
-        return Stop("STALE", message, RETUNE.format(nodeid=subject.nodeid))
+        message = f"the test asks for {benchmark.builder.target}, and the artifact is for {', '.join(stored)}"
+        return Stop("STALE", message, RETUNE.format(nodeid=benchmark.nodeid))
 
     def _refusal(self, target: str | None) -> str:
         """What this compiler says of controls that were made for another line of it."""
         try:
-            artifact = self.store.read(self.subject.name, target or "")
+            artifact = self.store.read(self.benchmark.name, target or "")
             if artifact.controls is None:
                 return ""
-            data = self.store.read_controls(self.subject.name, artifact)
-            controls = self.subject.resolved.parse(artifact.controls.kind, data, artifact.controls.knobs)
-            if self.subject.why_outside(controls):
+            data = self.store.read_controls(self.benchmark.name, artifact)
+            controls = self.benchmark.builder.parse(artifact.controls.kind, data, artifact.controls.knobs)
+            if self.benchmark.why_outside(controls):
                 return ""
-            self.subject.builds.get(controls)
+            self.benchmark.builds.get(controls)
         except StoreError:
             return ""
         except (BuildError, EnvironmentFault) as error:
@@ -165,16 +167,16 @@ class Integrity:
                     f"the claim says {claim.objective} {claim.baseline_value} → {claim.tuned_value}; "
                     f"the builds give {found[0]} → {found[1]}"
                 )
-        for claim, rows in self.store.read_samples(self.subject.name, artifact):
+        for claim, rows in self.store.read_samples(self.benchmark.name, artifact):
             from pytest_compileiq.rules.recompute import recompute  # heavy: numpy, which exact claims do without
 
-            direction = self.subject.direction(claim.objective)
-            recompute(claim, rows, thresholds=self.subject.spec.thresholds, direction=direction)
+            direction = self.benchmark.direction(claim.objective)
+            recompute(claim, rows, thresholds=self.benchmark.spec.thresholds, direction=direction)
 
     def _corrupt(self, error: object) -> Stop:
-        folder = f"{self.store.root.name}/{self.subject.name}"
+        folder = f"{self.store.root.name}/{self.benchmark.name}"
         return Stop(
             "CORRUPT",
             str(error),
-            f"restore it with git checkout -- {folder}, or tune anew: pytest --tune {self.subject.nodeid}",
+            f"restore it with git checkout -- {folder}, or tune anew: pytest --tune {self.benchmark.nodeid}",
         )

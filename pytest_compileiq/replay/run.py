@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_compileiq.artifact import Artifact, Claim
-from pytest_compileiq.benchmark.benchmark import Subject
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.body import ArmFailure, check_body
 from pytest_compileiq.benchmark.builds import changed_beyond
 from pytest_compileiq.benchmark.fixture import Acf
@@ -38,7 +38,7 @@ _REPROVE = (
 class Replay:
     """One benchmark's normal run. ``run`` never raises for what it finds: it reports."""
 
-    subject: Subject
+    benchmark: TunedBenchmark
     settings: Settings
     integrity: Integrity
     body: Body
@@ -68,14 +68,14 @@ class Replay:
             self._judge_staleness(artifact, *self._rebuild(artifact, controls))
         except Stop as stop:
             return stop.message if stop.verdict == "NO DEVICE" else None
-        return f"{self.subject.name} still holds for {artifact.target}"
+        return f"{self.benchmark.name} still holds for {artifact.target}"
 
     def _unproven(self, artifact: Artifact) -> tuple[ItemReport, BaseException | None]:
         """Controls that may not be applied: withdrawn ones, and ones that wait for their proof."""
         if artifact.outcome == "retired":
             return self._baseline_only("RETIRED", f"withdrawn: {artifact.reason}")
         report, cause = self._baseline_only("PROMOTED", artifact.reason or "")
-        return replace(report, remedy=report.remedy or _PROVE.format(nodeid=self.subject.nodeid)), cause
+        return replace(report, remedy=report.remedy or _PROVE.format(nodeid=self.benchmark.nodeid)), cause
 
     def _replay(self, artifact: Artifact) -> ItemReport:
         controls = self.integrity.controls(artifact)
@@ -84,7 +84,7 @@ class Replay:
         baseline, tuned = self._rebuild(artifact, controls)
         self._judge_staleness(artifact, baseline, tuned)
         self._correct(controls, baseline, tuned)
-        self.notes += advice.of_the_body(self.subject)
+        self.notes += advice.of_the_body(self.benchmark)
         if controls is None or tuned is None:
             self._expect_the_body_to_have_run()
             return self._report("BASELINE", artifact.reason or "nothing was found to beat the defaults", artifact)
@@ -97,25 +97,25 @@ class Replay:
 
     def _rebuild(self, artifact: Artifact, controls: ControlsFile | None) -> tuple[BuildResult, BuildResult | None]:
         try:
-            baseline = self.subject.builds.get(None)
+            baseline = self.benchmark.builds.get(None)
         except BuildError as error:
             raise Stop("FAILED", f"the baseline does not build: {error}", "mend the source or the flags") from error
         try:
-            return baseline, self.subject.builds.get(controls) if controls else None
+            return baseline, self.benchmark.builds.get(controls) if controls else None
         except BuildError as error:
             raise Stop(
                 "STALE",
                 f"the compiler no longer takes the committed controls: {error}",
-                RETUNE.format(nodeid=self.subject.nodeid),
+                RETUNE.format(nodeid=self.benchmark.nodeid),
             ) from error
 
     def _judge_staleness(self, artifact: Artifact, baseline: BuildResult, tuned: BuildResult | None) -> None:
-        found = self.subject.found(baseline, tuned)
+        found = self.benchmark.found(baseline, tuned)
         findings = judge(artifact, found, outcome=artifact.outcome)
         stale = [finding for finding in findings if finding.effect is Effect.STALE]
         self.notes += [finding.message for finding in findings if finding.effect is not Effect.STALE]
         if stale:
-            remedy = (RETUNE if tuned is None else _REPROVE).format(nodeid=self.subject.nodeid)
+            remedy = (RETUNE if tuned is None else _REPROVE).format(nodeid=self.benchmark.nodeid)
             raise Stop(
                 "STALE",
                 "; ".join(finding.message + self._since(artifact, finding) for finding in stale),
@@ -125,22 +125,22 @@ class Replay:
         self._passed("staleness", "same inputs, same machine code" if not findings else "same machine code")
 
     def _since(self, artifact: Artifact, finding: Finding) -> str:
-        files = finding.files or ((self.subject.nodeid.partition("::")[0],) if finding.field == "benchmark" else ())
-        commits = commits_touching(self.subject.rootdir, files, artifact.provenance.commit) if files else []
+        files = finding.files or ((self.benchmark.nodeid.partition("::")[0],) if finding.field == "benchmark" else ())
+        commits = commits_touching(self.benchmark.rootdir, files, artifact.provenance.commit) if files else []
         return f" (since then: {'; '.join(commits)})" if commits else ""
 
     # ── correct before fast ──────────────────────────────────────────────────────────────────────────────────────
 
     def _correct(self, controls: ControlsFile | None, baseline: BuildResult, tuned: BuildResult | None) -> None:
-        subject = self.subject
-        if subject.resolved.native is not None and subject.needs_device:
-            self._not_run(subject.resolved.native)
+        benchmark = self.benchmark
+        if benchmark.builder.native is not None and benchmark.needs_device:
+            self._not_run(benchmark.builder.native)
             return
         used: set[str] = set()
         compared: dict[str, str] = {}
-        for workload in subject.spec.workloads:
+        for workload in benchmark.spec.workloads:
             try:
-                checked = check_body(subject, self.body, {"baseline": None, "tuned": controls}, workload)
+                checked = check_body(benchmark, self.body, {"baseline": None, "tuned": controls}, workload)
             except ArmFailure as failure:
                 arm = "with the committed controls" if controls else "with the baseline"
                 raise Stop(
@@ -187,10 +187,10 @@ class Replay:
             return replace(report, checks=tuple(self.checks))
         from pytest_compileiq.proof.calibration import warning  # heavy: numpy
 
-        self.notes += advice.of_the_call(self.pool(), self.subject, controls)
+        self.notes += advice.of_the_call(self.pool(), self.benchmark, controls)
         decisions = [self._gate_claim(claim, controls) for claim in here]
         results = results_of(artifact.claims, measured=list(map(_as_measured, here, decisions)))
-        said = [warning(self.subject.rootdir, here[0].device), *sorted(set(map(self._other_driver, here)))]
+        said = [warning(self.benchmark.rootdir, here[0].device), *sorted(set(map(self._other_driver, here)))]
         self.notes += filter(None, said)
         lead = results[0].workload, results[0].objective
         reasons = {(claim.workload, claim.objective): one.reason for claim, one in zip(here, decisions, strict=True)}
@@ -198,7 +198,7 @@ class Replay:
         return report.with_results(results)
 
     def _other_driver(self, claim: Claim) -> str:
-        device = find_device_or_none(self.subject.device_kind(claim.objective))
+        device = find_device_or_none(self.benchmark.device_kind(claim.objective))
         if device is None or device.driver == claim.driver:
             return ""
         before, now = claim.driver or "unknown", device.driver or "unknown"
@@ -207,7 +207,7 @@ class Replay:
     def _why_not_measured(self, here: list[Claim], claims: list[Claim]) -> str | None:
         if self.settings.check == "replay":
             return "--acf-check=replay"
-        native = self.subject.resolved.native if self.subject.needs_device else None
+        native = self.benchmark.builder.native if self.benchmark.needs_device else None
         if native is not None or here:
             return native
         others = ", ".join(sorted({claim.device for claim in claims}))
@@ -215,22 +215,22 @@ class Replay:
             raise Stop(
                 "INCONCLUSIVE",
                 f"nothing is claimed for {self._device_name(claims[0].objective)}, only for {others}",
-                f"claim it: pytest --tune --tune-budget=0 {self.subject.nodeid}",
+                f"claim it: pytest --tune --tune-budget=0 {self.benchmark.nodeid}",
             )
         return f"proven on {others}; this is {self._device_name(claims[0].objective)}"
 
     def _device_name(self, metric: str) -> str | None:
-        device = find_device_or_none(self.subject.device_kind(metric))
+        device = find_device_or_none(self.benchmark.device_kind(metric))
         return device.name if device else None
 
     def _gate_claim(self, claim: Claim, controls: ControlsFile) -> Decision:
         from pytest_compileiq.proof.prove import prove_again  # heavy: numpy
         from pytest_compileiq.rules.gate import Verdict
 
-        nodeid = self.subject.nodeid
+        nodeid = self.benchmark.nodeid
         try:
             decision = prove_again(
-                self.pool(), self.subject, controls, claim, seed=claim.test.seed + 1 if claim.test else 1
+                self.pool(), self.benchmark, controls, claim, seed=claim.test.seed + 1 if claim.test else 1
             )
         except NoWorker as fault:
             raise Stop("NO WORKER", fault.message, fault.remedy) from fault
@@ -265,8 +265,8 @@ class Replay:
         self.checks.append(Check(name, "passed", detail))
 
     def _report(self, verdict: str, message: str, artifact: Artifact | None) -> ItemReport:
-        subject = self.subject
-        report = report_on(subject.nodeid, subject.name, subject.resolved.target, verdict, message, artifact)
+        benchmark = self.benchmark
+        report = report_on(benchmark.nodeid, benchmark.name, benchmark.builder.target, verdict, message, artifact)
         return replace(report, checks=tuple(self.checks), notes=tuple(self.notes))
 
     def _stopped(self, stop: Stop) -> tuple[ItemReport, BaseException | None]:
@@ -274,7 +274,7 @@ class Replay:
         if not self._is_lenient(stop.verdict):
             return replace(told, failed=True), stop.cause
         body_had_its_turn = any(check.name == "correctness" for check in self.checks)
-        if body_had_its_turn or self.subject.resolved.native is not None:
+        if body_had_its_turn or self.benchmark.builder.native is not None:
             return told, None
         report, cause = self._baseline_only(stop.verdict, stop.message)
         return replace(report, remedy=report.remedy or stop.remedy, moved=stop.moved), cause
@@ -287,7 +287,7 @@ class Replay:
     def _baseline_only(self, verdict: str, message: str) -> tuple[ItemReport, BaseException | None]:
         """The body with no controls, so that the test still tests something."""
         try:
-            self._correct(None, self.subject.builds.get(None), None)
+            self._correct(None, self.benchmark.builds.get(None), None)
         except BuildError as error:
             return replace(self._report("FAILED", f"the baseline does not build: {error}", None), failed=True), None
         except Stop as stop:

@@ -24,9 +24,9 @@ def choose_finalists(
     Raises:
         EvaluationFailed: the device is disturbed, so that none of them can be judged.
     """
-    margin = math.log1p(scorer.subject.spec.thresholds.max_regression)
+    margin = math.log1p(scorer.benchmark.spec.thresholds.max_regression)
     better = _better(scored, margin)
-    if not scorer.subject.timed_objectives:
+    if not scorer.benchmark.timed_objectives:
         return [one.controls for one in better[:1]]
     if better:
         progress.say(f"play-off of the best {len(better[:PLAYOFF])}")

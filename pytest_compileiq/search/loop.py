@@ -17,7 +17,7 @@ from types import FrameType
 from threadpoolctl import ThreadpoolController
 
 from pytest_compileiq.artifact import Withdrawn
-from pytest_compileiq.benchmark.benchmark import Subject
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.builds import BuildQueue, changed_beyond
 from pytest_compileiq.config import Budget
 from pytest_compileiq.engines.base import Checkpointed, Engine, Told
@@ -67,7 +67,7 @@ class _Asked:
 
 @dataclass
 class Search:
-    """One search of one subject: spends the budget, and leaves what was scored.
+    """One search of one benchmark: spends the budget, and leaves what was scored.
 
     Attributes:
         used: entry functions that the test takes from ``load()``: a candidate may change no other.
@@ -78,7 +78,7 @@ class Search:
         interrupted: Ctrl-C ended it early.
     """
 
-    subject: Subject
+    benchmark: TunedBenchmark
     engine: Engine
     scorer: Scorer
     journal: Journal
@@ -113,9 +113,9 @@ class Search:
 
     def _run(self, baseline: BuildResult, earlier: Sequence[Batch]) -> None:
         self._baseline = baseline.digest
-        self._seen[(baseline.digest, ())] = Told(Candidate({}), (0.0,) * len(self.subject.objectives))
+        self._seen[(baseline.digest, ())] = Told(Candidate({}), (0.0,) * len(self.benchmark.objectives))
         again = self._restored(earlier)
-        builds = BuildQueue(self.subject.builds, self.jobs)
+        builds = BuildQueue(self.benchmark.builds, self.jobs)
         waiting: deque[_Asked] = deque()
         try:
             while True:
@@ -133,9 +133,9 @@ class Search:
 
     def why_unjudged(self, *, at_the_end: bool) -> str | None:
         """Why what was evaluated allows no verdict on the controls, or None when it does, or may yet."""
-        knobs = [gene.name for gene in self.subject.space.genes if gene.kind != "switch"]
+        knobs = [gene.name for gene in self.benchmark.space.genes if gene.kind != "switch"]
         enough = self._bodies >= READ_BY_NOBODY or (at_the_end and self._bodies)
-        if enough and self.subject.space.opaque is None and set(self.unread) == self.offered and len(knobs):
+        if enough and self.benchmark.space.opaque is None and set(self.unread) == self.offered and len(knobs):
             return f"{unread_text(self.unread)}, so that every candidate is the baseline"
         return why_unjudged(
             len(self.scored), self.tally.valid, self.tally.invalid, self.tally.first_reason, at_the_end=at_the_end
@@ -144,8 +144,8 @@ class Search:
     @property
     def unread(self) -> tuple[str, ...]:
         """Parameters that candidates varied and that nothing read."""
-        resolved = self.subject.resolved
-        return unread_knobs(self.offered, self.read, resolved.knobs_taken if isinstance(resolved, TakesKnobs) else None)
+        builder = self.benchmark.builder
+        return unread_knobs(self.offered, self.read, builder.knobs_taken if isinstance(builder, TakesKnobs) else None)
 
     @property
     def _ahead(self) -> int:
@@ -154,7 +154,7 @@ class Search:
         None where anything is timed: a compiler beside a measurement would disturb it. None for an engine with
         generations, which does not ask before it is told.
         """
-        return 0 if self.subject.timed_objectives or isinstance(self.engine, Checkpointed) else 1
+        return 0 if self.benchmark.timed_objectives or isinstance(self.engine, Checkpointed) else 1
 
     def _ask(self, again: deque[Batch], builds: BuildQueue) -> _Asked | None:
         """The next batch, its builds begun: one of the earlier run's while there is one; None when all is asked."""
@@ -174,7 +174,7 @@ class Search:
                 return None
             number, done = self.journal.asked(wanted, asked, state), ()
         self._begun += len(asked)
-        rendered = [self.subject.resolved.render(candidate) for candidate in asked[len(done) :]]
+        rendered = [self.benchmark.builder.render(candidate) for candidate in asked[len(done) :]]
         return _Asked(number, asked, done, rendered, [builds.begin(controls) for controls in rendered])
 
     def _spent(self) -> bool:
@@ -226,7 +226,7 @@ class Search:
         if one.duplicate:
             self.tally.duplicates += 1
         elif one.digest:
-            controls = self.subject.resolved.render(candidate)
+            controls = self.benchmark.builder.render(candidate)
             self._keep(self._key(candidate, controls, one.digest), told, Scored(one.scores, controls))
         self._injected = self._injected or (candidate.blob is not None and one.digest not in ("", self._baseline))
         self.tally.evaluations += 1
@@ -263,7 +263,7 @@ class Search:
             what = f"{telling[0]} changes" if telling else f"{self._inert} ACFs in a row change"
             raise NotInjected(
                 f"{what} no machine code, so controls do not reach the compiler: check that "
-                f"the command is the one that compiles the kernel: {' '.join(self.subject.resolved.compiler.command)}"
+                f"the command is the one that compiles the kernel: {' '.join(self.benchmark.builder.compiler.command)}"
             )
 
     def _judge(self, candidate: Candidate, controls: ControlsFile, build: BuildResult | BuildError) -> Evaluated:
@@ -304,7 +304,7 @@ class Search:
         code = {entry: one.sha256 for entry, one in build.code.items()}
         if retired := next((one for one in self.withdrawn if one.code == code), None):
             return "wrong", f"withdrawn before: {retired.reason}"
-        beyond = changed_beyond(self.subject.builds.get(None), build, self.used)
+        beyond = changed_beyond(self.benchmark.builds.get(None), build, self.used)
         if not beyond:
             return None
         named = ", ".join(beyond[:MOST_NAMED]) + (
@@ -322,7 +322,7 @@ class Search:
         """What makes two candidates one measurement: equal machine code and equal parameters."""
         params = tuple(sorted((name, value) for name, value in candidate.knobs.items() if not name.startswith("-")))
         # Equal code may take another time to make.
-        compiling = any(objective.metric == "compile_time" for objective in self.subject.objectives)
+        compiling = any(objective.metric == "compile_time" for objective in self.benchmark.objectives)
         return (controls.key if compiling else digest, params)
 
     def _evaluated(self, told: Told, reason: str, digest: str = "", scored: Scored | None = None) -> Evaluated:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from pytest_compileiq.benchmark.benchmark import Subject
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.model import BuildResult, ControlsFile, Objective, SampleRow
 from pytest_compileiq.rules.slots import slot_value
 from pytest_compileiq.timing.sampler import plan_block
@@ -31,10 +31,10 @@ class Scored:
 
 @dataclass(frozen=True)
 class Scorer:
-    """Scores candidates of one subject in worker 0; ``random`` tosses the coins of the blocks."""
+    """Scores candidates of one benchmark in worker 0; ``random`` tosses the coins of the blocks."""
 
     pool: Pool
-    subject: Subject
+    benchmark: TunedBenchmark
     random: Random
 
     def score(self, controls: ControlsFile, build: BuildResult) -> Scored:
@@ -43,18 +43,18 @@ class Scorer:
         Raises:
             EvaluationFailed: the body failed, or the worker did not survive it.
         """
-        subject = self.subject
-        for objective in subject.exact_objectives:
+        benchmark = self.benchmark
+        for objective in benchmark.exact_objectives:
             if objective.metric not in build.metrics:
                 raise EvaluationFailed(None, "compile", f"the compiler does not tell its {objective.metric}")
-        timed = bool(subject.timed_objectives)
+        timed = bool(benchmark.timed_objectives)
         read: frozenset[str] = frozenset()
-        for workload in subject.checked_workloads if timed else subject.spec.workloads:
-            read |= self.pool.check(0, subject, controls, workload).read
+        for workload in benchmark.checked_workloads if timed else benchmark.spec.workloads:
+            read |= self.pool.check(0, benchmark, controls, workload).read
         taken = self._timed(controls) if timed else _Taken()
         scores = tuple(
-            exact_score(subject, objective, build) if objective.exact else taken.scores[objective.metric]
-            for objective in subject.objectives
+            exact_score(benchmark, objective, build) if objective.exact else taken.scores[objective.metric]
+            for objective in benchmark.objectives
         )
         return Scored(scores, controls, tuple(taken.rows), read | taken.read)
 
@@ -67,26 +67,26 @@ class Scorer:
         Raises:
             EvaluationFailed: as ``score``.
         """
-        for workload in self.subject.timed_workloads:
-            self.pool.check(0, self.subject, one.controls, workload)
+        for workload in self.benchmark.timed_workloads:
+            self.pool.check(0, self.benchmark, one.controls, workload)
         rounds = [self._timed(one.controls).scores for _ in range(ROUNDS)]
         scores = tuple(
             score if objective.exact else statistics.median(taken[objective.metric] for taken in rounds)
-            for objective, score in zip(self.subject.objectives, one.scores, strict=True)
+            for objective, score in zip(self.benchmark.objectives, one.scores, strict=True)
         )
         return Scored(scores, one.controls)
 
     def _timed(self, controls: ControlsFile) -> _Taken:
-        total = sum(workload.weight for workload in self.subject.timed_workloads)
-        taken = _Taken({objective.metric: 0.0 for objective in self.subject.timed_objectives})
-        for workload in self.subject.timed_workloads:
+        total = sum(workload.weight for workload in self.benchmark.timed_workloads)
+        taken = _Taken({objective.metric: 0.0 for objective in self.benchmark.timed_objectives})
+        for workload in self.benchmark.timed_workloads:
             plan = plan_block(self.random, quads=QUADS, samples=SAMPLES)
-            rows, touched = self.pool.block(0, self.subject, {"baseline": None, "tuned": controls}, workload, plan)
+            rows, touched = self.pool.block(0, self.benchmark, {"baseline": None, "tuned": controls}, workload, plan)
             taken.rows += rows
             taken.read |= touched.read
             for metric in taken.scores:
                 of_metric = [row for row in rows if row.objective == metric]
-                taken.scores[metric] += workload.weight / total * log_ratio(of_metric, self.subject.direction(metric))
+                taken.scores[metric] += workload.weight / total * log_ratio(of_metric, self.benchmark.direction(metric))
         return taken
 
 
@@ -99,9 +99,9 @@ class _Taken:
     read: frozenset[str] = frozenset()
 
 
-def exact_score(subject: Subject, objective: Objective, build: BuildResult) -> float:
+def exact_score(benchmark: TunedBenchmark, objective: Objective, build: BuildResult) -> float:
     """The log-ratio of an exact metric to the baseline's, lower is better; a metric of zero counts as one half."""
-    baseline = subject.builds.get(None).metrics[objective.metric]
+    baseline = benchmark.builds.get(None).metrics[objective.metric]
     ratio = math.log(max(build.metrics[objective.metric], 0.5) / max(baseline, 0.5))
     return ratio if objective.direction == "minimize" else -ratio
 

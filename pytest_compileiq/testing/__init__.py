@@ -9,5 +9,5 @@ from pytest_compileiq.testing.fakes import FakeBuilder as FakeBuilder
 from pytest_compileiq.testing.fakes import FakePool as FakePool
 from pytest_compileiq.testing.fakes import FakeProgress as FakeProgress
 from pytest_compileiq.testing.fakes import FakeToolchain as FakeToolchain
+from pytest_compileiq.testing.fakes import fake_benchmark as fake_benchmark
 from pytest_compileiq.testing.fakes import fake_settings as fake_settings
-from pytest_compileiq.testing.fakes import fake_subject as fake_subject

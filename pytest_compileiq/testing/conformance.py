@@ -17,7 +17,7 @@
             return MyCompiler("k.src")
 
 Each test is one promise of ``pytest_compileiq.engines.base.Engine`` or
-``pytest_compileiq.toolchains.base.Resolved``, and says which.
+``pytest_compileiq.toolchains.base.Builder``, and says which.
 """
 
 # ruff: noqa: D102 - a test's name is its sentence
@@ -39,7 +39,7 @@ from pytest_compileiq.errors import BuildError, StoreError
 from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, FailureKind, Knobs, sha256_hex
 from pytest_compileiq.space import Space, choice, literal, log_sampling
 from pytest_compileiq.space import range as steps
-from pytest_compileiq.toolchains.base import Place, Resolved, Toolchain
+from pytest_compileiq.toolchains.base import Builder, Place, Toolchain
 
 SMALL_SPACE = Space.from_mapping(
     {"-O": choice([1, 2, 3]), "-funroll-loops": literal("", 0.5), "group": {"-g": choice(["a", "b"])}}
@@ -216,39 +216,39 @@ class ToolchainConformance:
 
     @pytest.fixture(scope="class")
     @classmethod
-    def resolved(cls, tmp_path_factory: pytest.TempPathFactory) -> Resolved:
+    def builder(cls, tmp_path_factory: pytest.TempPathFactory) -> Builder:
         """The toolchain, found, on a copy of the project."""
         return cls().make().resolve(cls().place(tmp_path_factory.mktemp("project") / "checkout"))
 
     @pytest.fixture(scope="class")
     @classmethod
-    def baseline(cls, resolved: Resolved, tmp_path_factory: pytest.TempPathFactory) -> BuildResult:
+    def baseline(cls, builder: Builder, tmp_path_factory: pytest.TempPathFactory) -> BuildResult:
         """The baseline's build, which the tests share."""
-        return resolved.build(None, tmp_path_factory.mktemp("baseline"), timeout_s=cls.timeout_s)
+        return builder.build(None, tmp_path_factory.mktemp("baseline"), timeout_s=cls.timeout_s)
 
-    def controls(self, resolved: Resolved) -> list[ControlsFile]:
+    def controls(self, builder: Builder) -> list[ControlsFile]:
         """The controls of every set of knobs."""
-        return [resolved.render(Candidate(knobs)) for knobs in self.knobs]
+        return [builder.render(Candidate(knobs)) for knobs in self.knobs]
 
     def test_equal_arguments_give_equal_toolchains(self) -> None:
         assert isinstance(self.make(), Toolchain)
         assert self.make() == self.make()
 
-    def test_the_target_names_the_architecture_and_can_name_a_file(self, resolved: Resolved) -> None:
-        TypeAdapter(Name).validate_python(resolved.target)
-        assert resolved.target.startswith(f"{resolved.architecture}-"), "expected ARCHITECTURE-COMPILERLINE"
-        assert resolved.clock, "the target is timed by a clock"
-        assert resolved.native is None or resolved.native.strip(), "a reason in words, or None"
+    def test_the_target_names_the_architecture_and_can_name_a_file(self, builder: Builder) -> None:
+        TypeAdapter(Name).validate_python(builder.target)
+        assert builder.target.startswith(f"{builder.architecture}-"), "expected ARCHITECTURE-COMPILERLINE"
+        assert builder.clock, "the target is timed by a clock"
+        assert builder.native is None or builder.native.strip(), "a reason in words, or None"
 
-    def test_the_recorded_command_holds_no_place_of_a_checkout(self, resolved: Resolved, tmp_path: Path) -> None:
+    def test_the_recorded_command_holds_no_place_of_a_checkout(self, builder: Builder, tmp_path: Path) -> None:
         other = self.make().resolve(self.place(tmp_path / "other place"))
-        assert resolved.compiler == other.compiler
+        assert builder.compiler == other.compiler
         assert not [word for word in other.compiler.command if str(tmp_path) in word]
 
-    def test_sources_are_files_under_rootdir_with_their_digests(self, resolved: Resolved, tmp_path: Path) -> None:
+    def test_sources_are_files_under_rootdir_with_their_digests(self, builder: Builder, tmp_path: Path) -> None:
         place = self.place(tmp_path / "elsewhere")
         sources = self.make().resolve(place).sources()
-        assert sources == resolved.sources(), "sources differ between two checkouts"
+        assert sources == builder.sources(), "sources differ between two checkouts"
         assert sources, "a kernel has a source"
         for name, digest in sources.items():
             assert not Path(name).is_absolute() and ".." not in Path(name).parts, f"{name}: relative to rootdir"
@@ -268,54 +268,54 @@ class ToolchainConformance:
         assert all(type(value) is int and value >= 0 for metrics in every for value in metrics.values())
         assert baseline.seconds > 0
 
-    def test_controls_reach_the_compiler(self, resolved: Resolved, baseline: BuildResult, tmp_path: Path) -> None:
+    def test_controls_reach_the_compiler(self, builder: Builder, baseline: BuildResult, tmp_path: Path) -> None:
         built = [
-            resolved.build(controls, tmp_path / str(number), timeout_s=self.timeout_s)
-            for number, controls in enumerate(self.controls(resolved))
+            builder.build(controls, tmp_path / str(number), timeout_s=self.timeout_s)
+            for number, controls in enumerate(self.controls(builder))
         ]
         assert all(one.code.keys() == baseline.code.keys() for one in built)
         assert any(one.digest != baseline.digest for one in built), "no set of knobs changes the machine code"
 
-    def test_controls_are_read_back_as_they_were_written(self, resolved: Resolved) -> None:
-        for knobs, controls in zip(self.knobs, self.controls(resolved), strict=True):
-            assert controls == resolved.render(Candidate(dict(reversed(list(knobs.items()))))), (
+    def test_controls_are_read_back_as_they_were_written(self, builder: Builder) -> None:
+        for knobs, controls in zip(self.knobs, self.controls(builder), strict=True):
+            assert controls == builder.render(Candidate(dict(reversed(list(knobs.items()))))), (
                 "the order of knobs counts"
             )
             assert dict(controls.knobs) == dict(knobs)
-            assert resolved.parse(controls.kind, controls.data, controls.knobs) == controls
+            assert builder.parse(controls.kind, controls.data, controls.knobs) == controls
 
     @pytest.mark.parametrize("foreign", [b"\n", b"-o /tmp/elsewhere\n", b"\xff\xfe\x00"])
-    def test_foreign_bytes_are_refused(self, resolved: Resolved, foreign: bytes) -> None:
-        for controls in self.controls(resolved):
+    def test_foreign_bytes_are_refused(self, builder: Builder, foreign: bytes) -> None:
+        for controls in self.controls(builder):
             for data in (controls.data + foreign, foreign + controls.data, foreign):
                 with pytest.raises(StoreError):
-                    resolved.parse("options", data, controls.knobs)
+                    builder.parse("options", data, controls.knobs)
 
     def test_an_opaque_file_is_taken_where_the_compiler_applies_one_and_refused_elsewhere(
-        self, resolved: Resolved
+        self, builder: Builder
     ) -> None:
         blob = ControlsFile("blob", b"controls", {})
-        if resolved.acf_line is None:
+        if builder.acf_line is None:
             with pytest.raises(StoreError):
-                resolved.parse("blob", blob.data, {})
+                builder.parse("blob", blob.data, {})
         else:
-            assert resolved.parse("blob", blob.data, {}) == blob == resolved.render(Candidate({}, blob.data))
-            assert any("k.acf" in word for word in resolved.options(blob, Path("k.acf"))), "nothing applies the file"
+            assert builder.parse("blob", blob.data, {}) == blob == builder.render(Candidate({}, blob.data))
+            assert any("k.acf" in word for word in builder.options(blob, Path("k.acf"))), "nothing applies the file"
 
-    def test_options_apply_the_controls_for_others(self, resolved: Resolved) -> None:
-        for controls in self.controls(resolved):
-            fragment = resolved.options(controls, Path("k.acf"))
+    def test_options_apply_the_controls_for_others(self, builder: Builder) -> None:
+        for controls in self.controls(builder):
+            fragment = builder.options(controls, Path("k.acf"))
             assert isinstance(fragment, tuple) and all(isinstance(word, str) and word for word in fragment)
             told = any(name.startswith("-") for name in controls.knobs)
             assert not told or fragment, f"{dict(controls.knobs)}: no option applies them"
 
-    def test_its_own_spaces_hold_what_it_can_render(self, resolved: Resolved) -> None:
+    def test_its_own_spaces_hold_what_it_can_render(self, builder: Builder) -> None:
         rng = np.random.default_rng(3)
-        for space in (resolved.default_space(), resolved.option_space()):
+        for space in (builder.default_space(), builder.option_space()):
             for _ in range(20 if space is not None and space.genes else 0):
                 assert space is not None
-                controls = resolved.render(Candidate(space.knobs(space.sample(rng))))
-                assert resolved.parse(controls.kind, controls.data, controls.knobs) == controls
+                controls = builder.render(Candidate(space.knobs(space.sample(rng))))
+                assert builder.parse(controls.kind, controls.data, controls.knobs) == controls
 
     def test_a_broken_source_is_a_compile_error_in_one_line(self, tmp_path: Path) -> None:
         place = self.place(tmp_path / "broken")
@@ -326,9 +326,9 @@ class ToolchainConformance:
         assert refused.value.kind == "compile"
         assert len(str(refused.value).splitlines()) == 1, "expected one sentence; the rest belongs into the log"
 
-    def test_a_build_that_takes_too_long_is_a_timeout(self, resolved: Resolved, tmp_path: Path) -> None:
+    def test_a_build_that_takes_too_long_is_a_timeout(self, builder: Builder, tmp_path: Path) -> None:
         with pytest.raises(BuildError) as late:
-            resolved.build(None, tmp_path / "out", timeout_s=1e-6)
+            builder.build(None, tmp_path / "out", timeout_s=1e-6)
         assert late.value.kind == "timeout"
 
 

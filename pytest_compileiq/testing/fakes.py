@@ -1,6 +1,6 @@
 """Fakes for tests of order and failure: a compiler that compiles nothing, workers that run nothing.
 
-They stand in for ``Resolved`` and ``Pool`` where a test is about what is asked, in what order, and what becomes of a
+They stand in for ``Builder`` and ``Pool`` where a test is about what is asked, in what order, and what becomes of a
 failure. What a compiler really makes, and how long it really takes, is for tests with real ones.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pytest_compileiq.benchmark.benchmark import Subject
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.benchmark.marker import read_marker
@@ -54,7 +54,7 @@ def _code_of(knobs: Knobs) -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class FakeBuilder:
-    """A ``Resolved`` whose machine code is whatever ``code`` says.
+    """A ``Builder`` whose machine code is whatever ``code`` says.
 
     Attributes:
         code: knobs → entry function → the text that stands for its machine code; its length is its ``code_bytes``.
@@ -177,12 +177,14 @@ class FakePool:
     touched: Touched = _TOUCHED
     _random: Random = field(default_factory=lambda: Random(0))
 
-    def prepare(self, numbers: range, subject: Subject) -> None:
+    def prepare(self, numbers: range, benchmark: TunedBenchmark) -> None:
         """Note which workers were started."""
         for number in numbers:
             self.asked.append(("prepare", number, ""))
 
-    def check(self, number: int, subject: Subject, controls: ControlsFile | None, workload: Workload) -> Touched:
+    def check(
+        self, number: int, benchmark: TunedBenchmark, controls: ControlsFile | None, workload: Workload
+    ) -> Touched:
         """One correct body, or the failure that stands in ``failures``."""
         self._ask("check", number, controls)
         return self.touched
@@ -190,20 +192,20 @@ class FakePool:
     def block(
         self,
         number: int,
-        subject: Subject,
+        benchmark: TunedBenchmark,
         arms: Mapping[Arm, ControlsFile | None],
         workload: Workload,
         plan: BlockPlan,
     ) -> tuple[list[SampleRow], Touched]:
         """The rows of one block, in the plan's order."""
         self._ask("block", number, arms["tuned"])
-        device = {objective.metric: subject.device(objective.metric).name for objective in subject.timed_objectives}
+        device = {objective.metric: benchmark.device(objective.metric).name for objective in benchmark.timed_objectives}
         rows = [
             SampleRow(
                 device[objective.metric], workload.name, objective.metric, number, quad, slot, ARMS[letter], sample,
                 self._seconds_of(arms[ARMS[letter]]), self.drops(quad),
             )
-            for objective in subject.timed_objectives
+            for objective in benchmark.timed_objectives
             for quad, order in enumerate(plan.quads)
             for slot, letter in enumerate(order)
             for sample in range(plan.of(objective.metric).samples)
@@ -211,7 +213,7 @@ class FakePool:
         return rows, self.touched
 
     def look(
-        self, number: int, subject: Subject, controls: ControlsFile | None, workload: Workload
+        self, number: int, benchmark: TunedBenchmark, controls: ControlsFile | None, workload: Workload
     ) -> CallTimes | None:
         """What ``times`` says, or the failure that stands in ``failures``."""
         self._ask("look", number, controls)
@@ -260,12 +262,14 @@ def by_options(seconds: Mapping[str, float], otherwise: float = 1e-3) -> Callabl
     return of
 
 
-def fake_subject(rootdir: Path, builder: FakeBuilder, *, builds_in: Path | None = None, **marker: Any) -> Subject:
+def fake_benchmark(
+    rootdir: Path, builder: FakeBuilder, *, builds_in: Path | None = None, **marker: Any
+) -> TunedBenchmark:
     """A tuned benchmark named ``kernel``; ``marker`` are the arguments of ``tune()`` behind the toolchain."""
     spec = read_marker(pytest.mark.tune(FakeToolchain(builder), **marker).mark, "test_kernel")
     exact = frozenset(objective.metric for objective in spec.objectives if objective.exact)
     builds = Builds(builder, builds_in or rootdir / "builds", spec.timeout_s, exact)
-    return Subject("test_kernel.py::test_kernel", spec, builder, builds, _body, (), rootdir, rootdir)
+    return TunedBenchmark("test_kernel.py::test_kernel", spec, builder, builds, _body, (), rootdir, rootdir)
 
 
 def fake_settings(rootdir: Path, **changes: Any) -> Settings:
@@ -285,6 +289,12 @@ def _body(acf: object) -> None:
 
 
 __all__: Sequence[str] = (
-    "FAKE_SPACE", "FakeBuilder", "FakePool", "FakeProgress", "FakeToolchain", "by_options", "fake_settings",
-    "fake_subject",
+    "FAKE_SPACE",
+    "FakeBuilder",
+    "FakePool",
+    "FakeProgress",
+    "FakeToolchain",
+    "by_options",
+    "fake_benchmark",
+    "fake_settings",
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """What a toolchain is: how one compiler builds a kernel with controls.
 
 A marker names an unresolved toolchain (``Cc("k.c")``); ``Toolchain.resolve`` finds the compiler, resolves flags
-that name the host, and gives a ``Resolved``, which everything else works with.
+that name the host, and gives a ``Builder``, which everything else works with.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Place:
 class Toolchain(Protocol):
     """The marker's first argument. Equal arguments give equal toolchains."""
 
-    def resolve(self, place: Place) -> Resolved:
+    def resolve(self, place: Place) -> Builder:
         """Find the compiler and fix everything that depends on this host.
 
         A tuning run asks once more with the place of a copy of the project, which holds the files that ``sources``
@@ -42,7 +42,7 @@ class Toolchain(Protocol):
 
 @runtime_checkable
 class Counts(Protocol):
-    """A ``Resolved`` some of whose metrics take a program of their own, such as a disassembler.
+    """A ``Builder`` some of whose metrics take a program of their own, such as a disassembler.
 
     They are taken where an objective names one: a search builds hundreds of times.
     """
@@ -54,7 +54,7 @@ class Counts(Protocol):
 
 @runtime_checkable
 class TakesKnobs(Protocol):
-    """A ``Resolved`` that says which knobs, of those not beginning with ``-``, its builds take.
+    """A ``Builder`` that says which knobs, of those not beginning with ``-``, its builds take.
 
     All others are for the test's body, as ``acf.params``: one that the body does not ask for changes nothing.
     """
@@ -63,7 +63,7 @@ class TakesKnobs(Protocol):
     def knobs_taken(self) -> frozenset[str]: ...  # noqa: D102 - see above
 
 
-class Resolved(Protocol):
+class Builder(Protocol):
     """One compiler, found, on one kernel. Immutable; safe to use from several threads.
 
     Attributes:

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from pytest_compileiq.benchmark.benchmark import Subject
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.model import BuildResult
 from pytest_compileiq.rules.staleness import MOST_NAMED
 from pytest_compileiq.toolchains.base import Place
@@ -29,7 +29,7 @@ class _NotMovable(Exception):
     """The baseline cannot be built elsewhere; the message says why."""
 
 
-def check_reproducible(subject: Subject, built: BuildResult) -> tuple[str, ...]:
+def check_reproducible(benchmark: TunedBenchmark, built: BuildResult) -> tuple[str, ...]:
     """Build the baseline as another checkout would, and compare with ``built``.
 
     Returns:
@@ -40,14 +40,14 @@ def check_reproducible(subject: Subject, built: BuildResult) -> tuple[str, ...]:
         BuildError: the baseline does not build a second time.
     """
     elsewhere: BuildResult | None = None
-    unchecked = tuple(_of_this_checkout(subject))
+    unchecked = tuple(_of_this_checkout(benchmark))
     try:
-        elsewhere = _build_elsewhere(subject)
+        elsewhere = _build_elsewhere(benchmark)
     except _NotMovable as error:
         unchecked += (f"whether another checkout gives the same machine code was not checked: {error}",)
     if elsewhere is not None and elsewhere.digest == built.digest:
         return unchecked
-    again = subject.resolved.build(None, _home(subject, "baseline-again"), timeout_s=subject.spec.timeout_s)
+    again = benchmark.builder.build(None, _home(benchmark, "baseline-again"), timeout_s=benchmark.spec.timeout_s)
     if again.digest != built.digest:
         raise NotReproducible(
             "building the baseline twice in two directories gives different machine code in "
@@ -58,28 +58,28 @@ def check_reproducible(subject: Subject, built: BuildResult) -> tuple[str, ...]:
         raise NotReproducible(
             "building the baseline from a copy of the project in another directory gives different machine code in "
             f"{_where(built, elsewhere)}, so no artifact of it could be replayed in another checkout: remove what puts "
-            f"the place of this one ({subject.rootdir}) into the code"
+            f"the place of this one ({benchmark.rootdir}) into the code"
         )
     return unchecked
 
 
-def _of_this_checkout(subject: Subject) -> Iterator[str]:
+def _of_this_checkout(benchmark: TunedBenchmark) -> Iterator[str]:
     """What the marker made of the test file's place: a copy of the project is asked with the same marker."""
-    place = str(subject.rootdir)
-    for word in subject.resolved.compiler.command:
+    place = str(benchmark.rootdir)
+    for word in benchmark.builder.compiler.command:
         if f"{place}{os.sep}" in word or word.endswith(place):
             yield f"the compiler's command names this checkout ({word}): another one is stale where it names itself"
             return
 
 
-def _build_elsewhere(subject: Subject) -> BuildResult:
-    here, sources = Place(subject.test_dir, subject.rootdir), subject.fingerprint.sources
+def _build_elsewhere(benchmark: TunedBenchmark) -> BuildResult:
+    here, sources = Place(benchmark.test_dir, benchmark.rootdir), benchmark.fingerprint.sources
     try:
-        there = lay_out(here, sources, subject.resolved.compiler.command, _home(subject, "elsewhere"))
-        moved = subject.spec.toolchain.resolve(there)
+        there = lay_out(here, sources, benchmark.builder.compiler.command, _home(benchmark, "elsewhere"))
+        moved = benchmark.spec.toolchain.resolve(there)
         if others := sorted(dict(moved.sources()).items() ^ sources.items()):
             raise _NotMovable(f"a copy of the project reads {others[0][0]} too: name files relative to the test file")
-        return moved.build(None, _home(subject, "baseline-elsewhere"), timeout_s=subject.spec.timeout_s)
+        return moved.build(None, _home(benchmark, "baseline-elsewhere"), timeout_s=benchmark.spec.timeout_s)
     except _NotMovable:
         raise
     except Exception as error:  # whatever a toolchain of others raises
@@ -133,5 +133,5 @@ def _where(one: BuildResult, other: BuildResult) -> str:
     return ", ".join([*names[:MOST_NAMED], *more])
 
 
-def _home(subject: Subject, name: str) -> Path:
-    return subject.builds.directory / name
+def _home(benchmark: TunedBenchmark, name: str) -> Path:
+    return benchmark.builds.directory / name

@@ -25,7 +25,7 @@ from pytest_compileiq.artifact import (
     Withdrawn,
     first_problem,
 )
-from pytest_compileiq.benchmark.benchmark import Subject
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import BuildResult, ControlsFile
 from pytest_compileiq.proof.prove import Proof
@@ -36,17 +36,17 @@ from pytest_compileiq.system.vcs import content_at, revision
 from pytest_compileiq.tally import Tally
 
 
-def search_record(subject: Subject, tally: Tally, engine: str, seed: int) -> SearchRecord:
+def search_record(benchmark: TunedBenchmark, tally: Tally, engine: str, seed: int) -> SearchRecord:
     """How the controls were found."""
     return SearchRecord(
         engine=engine,
         seed=seed,
-        space=subject.space.digest,
+        space=benchmark.space.digest,
         evaluations=tally.evaluations,
         invalid=sum(tally.invalid.values()),
         duplicates=tally.duplicates,
         seconds=round(tally.seconds, 1),
-        objectives={objective.metric: objective.direction for objective in subject.objectives},
+        objectives={objective.metric: objective.direction for objective in benchmark.objectives},
         failures=dict(sorted(tally.invalid.items())),
         improvements=tuple((number, float(f"{math.exp(-score):.4g}")) for number, score in tally.improvements[-MOST:]),
     )
@@ -64,44 +64,44 @@ class Found:
     front: Sequence[Scored] = ()
 
 
-def make_artifact(subject: Subject, proof: Proof, found: Found, withdrawn: Sequence[Withdrawn]) -> Artifact:
+def make_artifact(benchmark: TunedBenchmark, proof: Proof, found: Found, withdrawn: Sequence[Withdrawn]) -> Artifact:
     """The artifact of a search: the proven winner, or that nothing beats the defaults.
 
     Raises:
         StoreError: something in it is beyond what an artifact may hold.
     """
     try:
-        return _artifact(subject, proof, found, withdrawn)
+        return _artifact(benchmark, proof, found, withdrawn)
     except ValidationError as error:
-        raise StoreError(f"what was found for {subject.nodeid} cannot be stored: {first_problem(error)}") from error
+        raise StoreError(f"what was found for {benchmark.nodeid} cannot be stored: {first_problem(error)}") from error
 
 
-def _artifact(subject: Subject, proof: Proof, found: Found, withdrawn: Sequence[Withdrawn]) -> Artifact:
-    target, winner = subject.resolved.target, proof.winner
+def _artifact(benchmark: TunedBenchmark, proof: Proof, found: Found, withdrawn: Sequence[Withdrawn]) -> Artifact:
+    target, winner = benchmark.builder.target, proof.winner
     return Artifact(
-        benchmark=subject.nodeid,
+        benchmark=benchmark.nodeid,
         target=target,
         outcome="tuned" if winner else "baseline",
         reason=None if winner else proof.reason[:LONGEST_TEXT],
         controls=controls_table(target, winner) if winner else None,
-        compiler=StoredCompiler.of(subject.resolved.compiler),
-        fingerprint=StoredFingerprint.of(subject.fingerprint),
-        code=stored_code(subject.builds.get(None), subject.builds.get(winner) if winner else None),
+        compiler=StoredCompiler.of(benchmark.builder.compiler),
+        fingerprint=StoredFingerprint.of(benchmark.fingerprint),
+        code=stored_code(benchmark.builds.get(None), benchmark.builds.get(winner) if winner else None),
         search=found.record,
         claims=proof.claims,
-        front=tuple(_front_point(subject, one) for one in found.front[:MOST_FRONT_POINTS]),
+        front=tuple(_front_point(benchmark, one) for one in found.front[:MOST_FRONT_POINTS]),
         withdrawn=tuple(withdrawn),
-        provenance=provenance_of(subject, winner),
+        provenance=provenance_of(benchmark, winner),
     )
 
 
-def _front_point(subject: Subject, one: Scored) -> FrontPoint:
+def _front_point(benchmark: TunedBenchmark, one: Scored) -> FrontPoint:
     """Each metric as a ratio to the baseline's: the search's own scores, which prove nothing."""
     metrics = {
         objective.metric: round(math.exp(score if objective.direction == "minimize" else -score), 4)
-        for objective, score in zip(subject.objectives, one.scores, strict=True)
+        for objective, score in zip(benchmark.objectives, one.scores, strict=True)
     }
-    return FrontPoint(controls=controls_table(subject.resolved.target, one.controls), metrics=metrics)
+    return FrontPoint(controls=controls_table(benchmark.builder.target, one.controls), metrics=metrics)
 
 
 def controls_table(target: str, winner: ControlsFile) -> Controls:
@@ -129,31 +129,31 @@ def stored_code(baseline: BuildResult, tuned: BuildResult | None) -> dict[str, C
     }
 
 
-def provenance_of(subject: Subject, winner: ControlsFile | None) -> Provenance:
+def provenance_of(benchmark: TunedBenchmark, winner: ControlsFile | None) -> Provenance:
     """Where the artifact comes from: commit, tool, CI run, and the notice that an ACF carries."""
-    now = revision(subject.rootdir, covered_files(subject.fingerprint.sources, subject.fingerprint.parts))
+    now = revision(benchmark.rootdir, covered_files(benchmark.fingerprint.sources, benchmark.fingerprint.parts))
     commit, changed = now.commit, now.changed or ()
     return Provenance(
         commit=commit,
-        dirty=any(_is_uncommitted(subject, commit, file) for file in changed) if commit else None,
+        dirty=any(_is_uncommitted(benchmark, commit, file) for file in changed) if commit else None,
         tool=f"pytest-compileiq {__version__}",
         runner=os.environ.get("GITHUB_RUN_ID"),
         notice=ACF_NOTICE if winner is not None and winner.kind == "blob" else None,
     )
 
 
-def _is_uncommitted(subject: Subject, commit: str, file: str) -> bool:
+def _is_uncommitted(benchmark: TunedBenchmark, commit: str, file: str) -> bool:
     """Whether a file that differs from the commit does so in what the fingerprint covers.
 
     Of a marker, whose flags, workloads and objectives it covers, every change counts.
     """
-    sources, parts = subject.fingerprint.sources, subject.fingerprint.parts
-    before = content_at(subject.rootdir, commit, file)
+    sources, parts = benchmark.fingerprint.sources, benchmark.fingerprint.parts
+    before = content_at(benchmark.rootdir, commit, file)
     if before is None or not holds(before, file, sources, parts):
         return True
     tests = [name.removeprefix(f"test {file}::") for name in parts if name.startswith(f"test {file}::")]
     try:
-        now = (subject.rootdir / file).read_bytes()
+        now = (benchmark.rootdir / file).read_bytes()
     except OSError:
         return True
     return defined_in(before, tests, decorated=True) != defined_in(now, tests, decorated=True)

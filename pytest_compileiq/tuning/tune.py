@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 from pytest_compileiq.artifact import Artifact, StoredCompiler, StoredFingerprint
-from pytest_compileiq.benchmark.benchmark import Subject
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.marker import METRICS
 from pytest_compileiq.config import Settings
 from pytest_compileiq.engines.base import Brief
@@ -48,7 +48,7 @@ class TuneFailed(Exception):
     """The benchmark cannot be tuned: its baseline does not build, is not correct, or cannot run here."""
 
 
-def tune(subject: Subject, *, settings: Settings, store: Store, pool: Pool, progress: Progress) -> ItemReport:
+def tune(benchmark: TunedBenchmark, *, settings: Settings, store: Store, pool: Pool, progress: Progress) -> ItemReport:
     """Search for better controls, prove the winner on fresh samples, and store what was proven.
 
     Raises:
@@ -56,59 +56,70 @@ def tune(subject: Subject, *, settings: Settings, store: Store, pool: Pool, prog
             or evidence was lost. Nothing is written then.
         StoreError: the store could not be written.
     """
-    seed = next(seed for seed in (settings.seed, subject.spec.seed, 0) if seed is not None)
-    budget = settings.budget or subject.spec.budget or settings.ini_budget
-    baseline, used, unchecked = _baseline(subject, pool)
-    incumbent, note = find_incumbent(subject, store)
+    seed = next(seed for seed in (settings.seed, benchmark.spec.seed, 0) if seed is not None)
+    budget = settings.budget or benchmark.spec.budget or settings.ini_budget
+    baseline, used, unchecked = _baseline(benchmark, pool)
+    incumbent, note = find_incumbent(benchmark, store)
     if budget.proof_only:
-        report = _prove_committed(subject, store, pool, incumbent, seed=seed, progress=progress)
+        report = _prove_committed(benchmark, store, pool, incumbent, seed=seed, progress=progress)
         return replace(report, notes=(*report.notes, *unchecked))
-    seeds, dropped = starting_points(subject, settings.start_from, incumbent)
-    name = _engine_name(subject, settings)
-    scorer = Scorer(pool, subject, Random(seed))
+    seeds, dropped = starting_points(benchmark, settings.start_from, incumbent)
+    name = _engine_name(benchmark, settings)
+    scorer = Scorer(pool, benchmark, Random(seed))
     trackers = Trackers([make_tracker(text) for text in settings.trackers], progress.say)
-    with open_journal(settings.rootdir, subject.nodeid, subject.resolved.target) as journal:
+    with open_journal(settings.rootdir, benchmark.nodeid, benchmark.builder.target) as journal:
 
         def make_search(tried_first: Sequence[Candidate]) -> Search:
-            brief = Brief(subject.space, seed, len(subject.objectives), budget.evaluations, tried_first,
-                          subject.spec.engine_options)  # fmt: skip
+            brief = Brief(benchmark.space, seed, len(benchmark.objectives), budget.evaluations, tried_first,
+                          benchmark.spec.engine_options)  # fmt: skip
             withdrawn = incumbent.artifact.withdrawn if incumbent else ()
             return Search(
-                subject, make(name, brief), scorer, journal, budget, settings.jobs, progress, used, trackers, withdrawn
+                benchmark,
+                make(name, brief),
+                scorer,
+                journal,
+                budget,
+                settings.jobs,
+                progress,
+                used,
+                trackers,
+                withdrawn,
             )
 
         try:
-            identity = _identity(subject, baseline, name, seed, settings.start_from)
-            trackers.begin(subject.name, subject.resolved.target, [one.metric for one in subject.objectives], identity)
+            identity = _identity(benchmark, baseline, name, seed, settings.start_from)
+            trackers.begin(
+                benchmark.name, benchmark.builder.target, [one.metric for one in benchmark.objectives], identity
+            )
             search = _search(make_search, journal, identity, seeds, baseline, fresh=settings.fresh)
             finalists = choose_finalists(search.scored.values(), scorer, search.tally, progress)
             front = pareto_front(search.scored.values())
-            proof = _proof(subject, pool, finalists, seed=seed, progress=progress)
+            proof = _proof(benchmark, pool, finalists, seed=seed, progress=progress)
             if not finalists and front:
-                proof = Proof(None, (), (), _trade_offs(subject))
+                proof = Proof(None, (), (), _trade_offs(benchmark))
             if proof.winner is None and (reason := search.why_unjudged(at_the_end=True)):
                 if search.interrupted:
                     raise KeyboardInterrupt  # there is nothing to settle yet, and the same command goes on
                 raise NothingJudged(reason)
         except (NotInjected, NothingJudged) as error:
             journal.clear()
-            raise TuneFailed(f"{subject.nodeid}: {error}; nothing was written") from error
+            raise TuneFailed(f"{benchmark.nodeid}: {error}; nothing was written") from error
         except (Unprovable, EvaluationFailed) as error:
-            raise TuneFailed(f"{subject.nodeid}: {error}") from error
+            raise TuneFailed(f"{benchmark.nodeid}: {error}") from error
         if proof.lost:
             raise TuneFailed(
-                f"{subject.nodeid}: the best candidates could not be judged, so nothing was written: {proof.reason}; "
+                f"{benchmark.nodeid}: the best candidates could not be judged, so nothing was written: {proof.reason}; "
                 "the search is kept: run the same command when the device is at rest"
             )
-        found = Found(search_record(subject, search.tally, name, seed), front)
-        report = _settle(subject, store, pool, incumbent, proof, found, seed=seed, progress=progress)
+        found = Found(search_record(benchmark, search.tally, name, seed), front)
+        report = _settle(benchmark, store, pool, incumbent, proof, found, seed=seed, progress=progress)
         trackers.end(report.verdict, report.message)
         if not search.interrupted:
             journal.clear()
     early = (f"interrupted after {search.tally.evaluations}: the same command goes on",) if search.interrupted else ()
     searched = (*_search_notes(search), *proof.advice)
-    notes = (*report.notes, *early, *note, *dropped, *searched, *unchecked, *_unchecked(subject))
-    notes += _advice(subject, pool, proof.winner)
+    notes = (*report.notes, *early, *note, *dropped, *searched, *unchecked, *_unchecked(benchmark))
+    notes += _advice(benchmark, pool, proof.winner)
     return replace(report, notes=notes, interrupted=search.interrupted)
 
 
@@ -141,82 +152,84 @@ def _search(
 
 
 def _identity(
-    subject: Subject, baseline: BuildResult, engine: str, seed: int, start_from: Path | None
+    benchmark: TunedBenchmark, baseline: BuildResult, engine: str, seed: int, start_from: Path | None
 ) -> dict[str, str]:
     """All that a search depends on, by the name that its change is told with."""
-    fingerprint, compiler = subject.fingerprint, subject.resolved.compiler
+    fingerprint, compiler = benchmark.fingerprint, benchmark.builder.compiler
     return {
         "benchmark": fingerprint.benchmark,
         "command": fingerprint.command,
         "compiler": f"{compiler.name} {compiler.version} {compiler.build}",
         "baseline's machine code": baseline.digest,
-        "space": subject.space.digest,
-        "engine": f"{engine} {dict(subject.spec.engine_options)}",
+        "space": benchmark.space.digest,
+        "engine": f"{engine} {dict(benchmark.spec.engine_options)}",
         "seed": str(seed),
         "--tune-from": str(start_from),
     }
 
 
-def _baseline(subject: Subject, pool: Pool) -> tuple[BuildResult, frozenset[str], tuple[str, ...]]:
+def _baseline(benchmark: TunedBenchmark, pool: Pool) -> tuple[BuildResult, frozenset[str], tuple[str, ...]]:
     """Build the baseline twice and run it nested in itself on every workload.
 
     Also the entry functions that this used, and what of the build could not be checked.
     """
-    if subject.needs_device and subject.resolved.native is not None:
-        recorded = [one.metric for one in subject.timed_objectives if one.measured not in TIMED_OBJECTIVES]
+    if benchmark.needs_device and benchmark.builder.native is not None:
+        recorded = [one.metric for one in benchmark.timed_objectives if one.measured not in TIMED_OBJECTIVES]
         what = f"nothing can record {recorded[0]!r} ({METRICS})" if recorded else _NO_SPEED
-        raise TuneFailed(f"{subject.nodeid}: {subject.resolved.native}, so {what}")
+        raise TuneFailed(f"{benchmark.nodeid}: {benchmark.builder.native}, so {what}")
     try:
-        built = subject.builds.get(None)
-        unchecked = check_reproducible(subject, built)
+        built = benchmark.builds.get(None)
+        unchecked = check_reproducible(benchmark, built)
     except BuildError as error:
-        raise TuneFailed(f"{subject.nodeid}: the baseline does not build: {error}") from error
+        raise TuneFailed(f"{benchmark.nodeid}: the baseline does not build: {error}") from error
     except NotReproducible as error:
-        raise TuneFailed(f"{subject.nodeid}: {error}") from error
-    if not subject.objectives:
-        raise TuneFailed(f"{subject.nodeid}: {subject.absent}, and the test has no other objective")
-    missing = [one.metric for one in subject.exact_objectives if one.metric not in built.metrics]
+        raise TuneFailed(f"{benchmark.nodeid}: {error}") from error
+    if not benchmark.objectives:
+        raise TuneFailed(f"{benchmark.nodeid}: {benchmark.absent}, and the test has no other objective")
+    missing = [one.metric for one in benchmark.exact_objectives if one.metric not in built.metrics]
     if missing:
         held = ", ".join(sorted(built.metrics))
-        raise TuneFailed(f"{subject.nodeid}: this build has no {missing[0]!r}: it has {held}")
+        raise TuneFailed(f"{benchmark.nodeid}: this build has no {missing[0]!r}: it has {held}")
     used: frozenset[str] = frozenset()
     try:
-        for workload in subject.spec.workloads:
-            if workload.weight == 0 or not subject.timed_objectives:
-                touched = pool.check(0, subject, None, workload)
+        for workload in benchmark.spec.workloads:
+            if workload.weight == 0 or not benchmark.timed_objectives:
+                touched = pool.check(0, benchmark, None, workload)
             else:
                 _, touched = pool.block(
-                    0, subject, {"baseline": None, "tuned": None}, workload, BlockPlan("baseline", ("ABBA",), 1)
+                    0, benchmark, {"baseline": None, "tuned": None}, workload, BlockPlan("baseline", ("ABBA",), 1)
                 )
             used |= touched.used
     except EvaluationFailed as failure:
         raise TuneFailed(
-            f"{subject.nodeid}: the baseline is not usable on workload {workload.name!r} "
+            f"{benchmark.nodeid}: the baseline is not usable on workload {workload.name!r} "
             f"({failure.kind}): {failure.reason}"
         ) from failure
     return built, used, unchecked
 
 
-def _engine_name(subject: Subject, settings: Settings) -> str:
-    named = (settings.engine, subject.spec.engine if subject.spec.engine != "auto" else None, settings.ini_engine)
-    return choose(next(name for name in named if name), subject.space)
+def _engine_name(benchmark: TunedBenchmark, settings: Settings) -> str:
+    named = (settings.engine, benchmark.spec.engine if benchmark.spec.engine != "auto" else None, settings.ini_engine)
+    return choose(next(name for name in named if name), benchmark.space)
 
 
-def _proof(subject: Subject, pool: Pool, finalists: list[ControlsFile], *, seed: int, progress: Progress) -> Proof:
+def _proof(
+    benchmark: TunedBenchmark, pool: Pool, finalists: list[ControlsFile], *, seed: int, progress: Progress
+) -> Proof:
     if not finalists:
         return Proof(None, (), (), "no valid candidate was better than the baseline")
-    return prove(pool, subject, finalists, against=None, seed=seed, say=progress.say)
+    return prove(pool, benchmark, finalists, against=None, seed=seed, say=progress.say)
 
 
-def _trade_offs(subject: Subject) -> str:
+def _trade_offs(benchmark: TunedBenchmark) -> str:
     return (
         "what gains on one objective loses on another more than "
-        f"max_regression={subject.spec.thresholds.max_regression:g} allows: acf show {subject.name} lists the front"
+        f"max_regression={benchmark.spec.thresholds.max_regression:g} allows: acf show {benchmark.name} lists the front"
     )
 
 
 def _settle(
-    subject: Subject,
+    benchmark: TunedBenchmark,
     store: Store,
     pool: Pool,
     incumbent: Incumbent | None,
@@ -227,27 +240,29 @@ def _settle(
     progress: Progress,
 ) -> ItemReport:
     """Decide between the winner, the incumbent and the baseline, and write what was decided."""
-    standing = incumbent.controls if incumbent and is_healthy(subject, incumbent) else None
+    standing = incumbent.controls if incumbent and is_healthy(benchmark, incumbent) else None
     if proof.winner is None and standing is not None:
         return _report(
-            subject, "KEPT", f"the committed controls stay: {proof.reason}", incumbent.artifact if incumbent else None
+            benchmark, "KEPT", f"the committed controls stay: {proof.reason}", incumbent.artifact if incumbent else None
         )
     if proof.winner is not None and standing is not None and incumbent is not None:
         if proof.winner.key == standing.key:
-            return _store_claims(subject, store, incumbent.artifact, proof)
-        if refusal := _refuse(subject, pool, proof.winner, standing, incumbent.artifact, seed=seed, progress=progress):
-            return _report(subject, "KEPT", refusal, incumbent.artifact)
-    artifact = make_artifact(subject, proof, found, incumbent.artifact.withdrawn if incumbent else ())
+            return _store_claims(benchmark, store, incumbent.artifact, proof)
+        if refusal := _refuse(
+            benchmark, pool, proof.winner, standing, incumbent.artifact, seed=seed, progress=progress
+        ):
+            return _report(benchmark, "KEPT", refusal, incumbent.artifact)
+    artifact = make_artifact(benchmark, proof, found, incumbent.artifact.withdrawn if incumbent else ())
     files = [one.controls for one in found.front[:MOST_FRONT_POINTS]] + ([proof.winner] if proof.winner else [])
-    paths = store.write(subject.name, artifact, controls=[one.data for one in files], samples=proof.rows)
-    stored = store.read(subject.name, subject.resolved.target)
+    paths = store.write(benchmark.name, artifact, controls=[one.data for one in files], samples=proof.rows)
+    stored = store.read(benchmark.name, benchmark.builder.target)
     verdict = "TUNED" if proof.winner else "BASELINE"
-    report = _report(subject, verdict, proof.reason, stored)
-    return replace(report, wrote=tuple(_relative(path, subject) for path in paths))
+    report = _report(benchmark, verdict, proof.reason, stored)
+    return replace(report, wrote=tuple(_relative(path, benchmark) for path in paths))
 
 
 def _refuse(
-    subject: Subject,
+    benchmark: TunedBenchmark,
     pool: Pool,
     winner: ControlsFile,
     standing: ControlsFile,
@@ -257,12 +272,12 @@ def _refuse(
     progress: Progress,
 ) -> str | None:
     """Why the winner may not replace a healthy incumbent, or None."""
-    here = sorted({subject.device(objective.metric).name for objective in subject.timed_objectives})
+    here = sorted({benchmark.device(objective.metric).name for objective in benchmark.timed_objectives})
     if others := sorted({claim.device for claim in artifact.claims if claim.kind != "exact"} - set(here)):
         return f"refused: better on {', '.join(here)}, unmeasured on {', '.join(others)}, which holds a claim"
-    if subject.timed_objectives:
+    if benchmark.timed_objectives:
         progress.say("head to head with the committed controls")
-    duel = prove(pool, subject, [winner], against=standing, seed=seed + 1, say=progress.say)
+    duel = prove(pool, benchmark, [winner], against=standing, seed=seed + 1, say=progress.say)
     return (
         None
         if duel.winner
@@ -271,44 +286,44 @@ def _refuse(
 
 
 def _prove_committed(
-    subject: Subject, store: Store, pool: Pool, incumbent: Incumbent | None, *, seed: int, progress: Progress
+    benchmark: TunedBenchmark, store: Store, pool: Pool, incumbent: Incumbent | None, *, seed: int, progress: Progress
 ) -> ItemReport:
     """``--tune-budget=0``: prove what is committed on this device, write its claim and the refreshed fingerprint."""
     if incumbent is None or incumbent.controls is None:
         raise TuneFailed(
-            f"{subject.nodeid}: --tune-budget=0 proves committed controls, and "
-            f"{store.metadata_path(subject.name, subject.resolved.target)} holds none: run pytest --tune"
+            f"{benchmark.nodeid}: --tune-budget=0 proves committed controls, and "
+            f"{store.metadata_path(benchmark.name, benchmark.builder.target)} holds none: run pytest --tune"
         )
     if was_withdrawn(incumbent.artifact):
         raise TuneFailed(
-            f"{subject.nodeid}: the committed controls were withdrawn ({incumbent.artifact.reason}): run pytest --tune"
+            f"{benchmark.nodeid}: the controls were withdrawn ({incumbent.artifact.reason}): run pytest --tune"
         )
-    for workload in subject.spec.workloads:
+    for workload in benchmark.spec.workloads:
         try:
-            pool.check(0, subject, incumbent.controls, workload)
+            pool.check(0, benchmark, incumbent.controls, workload)
         except EvaluationFailed as failure:
             raise TuneFailed(
-                f"{subject.nodeid}: the committed controls fail on workload {workload.name!r} "
+                f"{benchmark.nodeid}: the committed controls fail on workload {workload.name!r} "
                 f"({failure.kind}): {failure.reason}"
             ) from failure
     try:
-        proof = _proof(subject, pool, [incumbent.controls], seed=seed, progress=progress)
+        proof = _proof(benchmark, pool, [incumbent.controls], seed=seed, progress=progress)
     except Unprovable as error:
-        raise TuneFailed(f"{subject.nodeid}: {error}") from error
+        raise TuneFailed(f"{benchmark.nodeid}: {error}") from error
     if proof.winner is None:
         raise TuneFailed(
-            f"{subject.nodeid}: the committed controls are not proven here: {proof.told}; "
+            f"{benchmark.nodeid}: the committed controls are not proven here: {proof.told}; "
             "nothing was written; run pytest --tune"
         )
-    report = _store_claims(subject, store, incumbent.artifact, proof)
-    return replace(report, notes=(*report.notes, *_advice(subject, pool, proof.winner)))
+    report = _store_claims(benchmark, store, incumbent.artifact, proof)
+    return replace(report, notes=(*report.notes, *_advice(benchmark, pool, proof.winner)))
 
 
-def _advice(subject: Subject, pool: Pool, controls: ControlsFile | None) -> tuple[str, ...]:
-    return (*advice.of_the_body(subject), *advice.of_the_call(pool, subject, controls))
+def _advice(benchmark: TunedBenchmark, pool: Pool, controls: ControlsFile | None) -> tuple[str, ...]:
+    return (*advice.of_the_body(benchmark), *advice.of_the_call(pool, benchmark, controls))
 
 
-def _store_claims(subject: Subject, store: Store, artifact: Artifact, proof: Proof) -> ItemReport:
+def _store_claims(benchmark: TunedBenchmark, store: Store, artifact: Artifact, proof: Proof) -> ItemReport:
     """The same controls with this device's claims and the refreshed fingerprint.
 
     Other devices' claims stay while the machine code is what was measured there.
@@ -317,31 +332,34 @@ def _store_claims(subject: Subject, store: Store, artifact: Artifact, proof: Pro
         raise ValueError("only a proven winner has claims to store")
     mine = {claim.device for claim in proof.claims}
     others = tuple(claim for claim in artifact.claims if claim.device not in mine)
-    code = stored_code(subject.builds.get(None), subject.builds.get(proof.winner))
+    code = stored_code(benchmark.builds.get(None), benchmark.builds.get(proof.winner))
     kept = others if code == artifact.code else ()
     fresh = artifact.model_copy(
         update={
             "outcome": "tuned",
             "reason": None,
             "claims": kept + proof.claims,
-            "fingerprint": StoredFingerprint.of(subject.fingerprint),
-            "compiler": StoredCompiler.of(subject.resolved.compiler),
+            "fingerprint": StoredFingerprint.of(benchmark.fingerprint),
+            "compiler": StoredCompiler.of(benchmark.builder.compiler),
             "code": code,
-            "provenance": provenance_of(subject, proof.winner),
+            "provenance": provenance_of(benchmark, proof.winner),
         }
     )
-    paths = store.write(subject.name, fresh, controls=[proof.winner.data], samples=proof.rows)
+    paths = store.write(benchmark.name, fresh, controls=[proof.winner.data], samples=proof.rows)
     report = _report(
-        subject, "PROVEN", "the committed controls were proven again", store.read(subject.name, subject.resolved.target)
+        benchmark,
+        "PROVEN",
+        "the committed controls were proven again",
+        store.read(benchmark.name, benchmark.builder.target),
     )
     dropped = sorted({claim.device for claim in others} - {claim.device for claim in kept})
     notes = tuple(f"the claim of {one} was of other machine code and is dropped: prove it there" for one in dropped)
-    return replace(report, notes=notes, wrote=tuple(_relative(path, subject) for path in paths))
+    return replace(report, notes=notes, wrote=tuple(_relative(path, benchmark) for path in paths))
 
 
-def _unchecked(subject: Subject) -> tuple[str, ...]:
+def _unchecked(benchmark: TunedBenchmark) -> tuple[str, ...]:
     """What the search could not check or measure on this machine."""
-    native, absent = subject.resolved.native, subject.absent
+    native, absent = benchmark.builder.native, benchmark.absent
     return (
         *((f"correctness was not checked beyond the build: {native}",) if native is not None else ()),
         *((f"energy was left out: {absent}",) if absent is not None else ()),
@@ -355,9 +373,9 @@ def _search_notes(search: Search) -> tuple[str, ...]:
     return (spent, *invalid, *((unread_text(search.unread),) if search.unread else ()))
 
 
-def _report(subject: Subject, verdict: str, message: str, artifact: Artifact | None) -> ItemReport:
-    return report_on(subject.nodeid, subject.name, subject.resolved.target, verdict, message, artifact)
+def _report(benchmark: TunedBenchmark, verdict: str, message: str, artifact: Artifact | None) -> ItemReport:
+    return report_on(benchmark.nodeid, benchmark.name, benchmark.builder.target, verdict, message, artifact)
 
 
-def _relative(path: object, subject: Subject) -> str:
-    return os.path.relpath(str(path), subject.rootdir)
+def _relative(path: object, benchmark: TunedBenchmark) -> str:
+    return os.path.relpath(str(path), benchmark.rootdir)

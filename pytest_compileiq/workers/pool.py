@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_compileiq.benchmark.benchmark import Subject
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.errors import NoWorker, fault_of
 from pytest_compileiq.model import Arm, ControlsFile, FailureKind, SampleRow, Workload
@@ -19,7 +19,7 @@ from pytest_compileiq.system.files import locked, machine_lock
 from pytest_compileiq.system.process import Guard
 from pytest_compileiq.timing.registry import lock_name
 from pytest_compileiq.timing.sampler import BlockPlan
-from pytest_compileiq.workers.tasks import pack_controls, pack_resolved
+from pytest_compileiq.workers.tasks import pack_builder, pack_controls
 from pytest_compileiq.workers.worker import Worker, WorkerDied
 
 
@@ -35,7 +35,7 @@ class EvaluationFailed(Exception):
 
 @dataclass
 class Pool:
-    """Workers by number; worker ``k`` takes the ``k``-th block of every subject: imports are paid once.
+    """Workers by number; worker ``k`` takes the ``k``-th block of every benchmark: imports are paid once.
 
     Attributes:
         config: the parent's configuration, whose options the workers start from.
@@ -50,7 +50,7 @@ class Pool:
     build_dir: Path
     _workers: dict[int, Worker] = field(default_factory=dict)
 
-    def prepare(self, numbers: range, subject: Subject) -> None:
+    def prepare(self, numbers: range, benchmark: TunedBenchmark) -> None:
         """Start the workers of ``numbers`` side by side and wait for all, so that no start-up disturbs a sample.
 
         Raises:
@@ -59,9 +59,11 @@ class Pool:
         for number in numbers:
             self._started(number)
         for number in numbers:
-            self._entered(number, subject)
+            self._entered(number, benchmark)
 
-    def check(self, number: int, subject: Subject, controls: ControlsFile | None, workload: Workload) -> Touched:
+    def check(
+        self, number: int, benchmark: TunedBenchmark, controls: ControlsFile | None, workload: Workload
+    ) -> Touched:
         """Run the body once in worker ``number``; returns what it touched.
 
         Raises:
@@ -69,12 +71,12 @@ class Pool:
             NoWorker: the worker did not get as far.
         """
         task = {"task": "check", "workload": workload.name, "baseline": None, "tuned": pack_controls(controls)}
-        return _touched(self._ask(number, subject, task))
+        return _touched(self._ask(number, benchmark, task))
 
     def block(
         self,
         number: int,
-        subject: Subject,
+        benchmark: TunedBenchmark,
         arms: Mapping[Arm, ControlsFile | None],
         workload: Workload,
         plan: BlockPlan,
@@ -90,10 +92,10 @@ class Pool:
             "tuned": pack_controls(arms["tuned"]),
             "plan": {"outer": plan.outer, "quads": list(plan.quads), "samples": plan.samples},
         }  # fmt: skip
-        answer = self._ask_alone(number, subject, task)
+        answer = self._ask_alone(number, benchmark, task)
         rows = [
             SampleRow(
-                subject.device(metric).name, workload.name, metric, number, slot["quad"], slot["slot"], slot["arm"],
+                benchmark.device(metric).name, workload.name, metric, number, slot["quad"], slot["slot"], slot["arm"],
                 sample, value, slot["dropped"],
             )
             for metric, slots in answer["slots"].items()
@@ -103,7 +105,7 @@ class Pool:
         return rows, _touched(answer)
 
     def look(
-        self, number: int, subject: Subject, controls: ControlsFile | None, workload: Workload
+        self, number: int, benchmark: TunedBenchmark, controls: ControlsFile | None, workload: Workload
     ) -> CallTimes | None:
         """Look in worker ``number`` at the call that the body measures; None where it measures none.
 
@@ -111,7 +113,7 @@ class Pool:
             EvaluationFailed: the body failed, or the worker did not survive it.
         """
         task = {"task": "look", "workload": workload.name, "baseline": None, "tuned": pack_controls(controls)}
-        times = self._ask_alone(number, subject, task)["times"]
+        times = self._ask_alone(number, benchmark, task)["times"]
         return None if times is None else CallTimes(**times)
 
     def close(self) -> None:
@@ -123,18 +125,18 @@ class Pool:
         self._workers.clear()
         self.guard.sweep()
 
-    def _ask_alone(self, number: int, subject: Subject, task: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _ask_alone(self, number: int, benchmark: TunedBenchmark, task: Mapping[str, Any]) -> Mapping[str, Any]:
         """As ``_ask``, while no process and no user of this machine measures on the devices of the objectives."""
-        kinds = sorted({subject.device_kind(objective.metric) for objective in subject.timed_objectives})
+        kinds = sorted({benchmark.device_kind(objective.metric) for objective in benchmark.timed_objectives})
         with ExitStack() as locks:
             for kind in kinds:
                 locks.enter_context(locked(machine_lock(f"device {lock_name(kind)}")))
-            return self._ask(number, subject, task)
+            return self._ask(number, benchmark, task)
 
-    def _ask(self, number: int, subject: Subject, task: Mapping[str, Any]) -> Mapping[str, Any]:
-        worker = self._entered(number, subject)
+    def _ask(self, number: int, benchmark: TunedBenchmark, task: Mapping[str, Any]) -> Mapping[str, Any]:
+        worker = self._entered(number, benchmark)
         try:
-            answer = worker.ask(task, subject.spec.timeout_s)
+            answer = worker.ask(task, benchmark.spec.timeout_s)
         except WorkerDied as death:
             self._discard(number)
             kind: FailureKind = "timeout" if death.kind == "timeout" else "wrong" if death.kind == "wrong" else "crash"
@@ -146,10 +148,10 @@ class Pool:
             raise EvaluationFailed(answer["arm"], answer["kind"], answer["reason"])
         return answer
 
-    def _entered(self, number: int, subject: Subject) -> Worker:
-        """Worker ``number`` with the subject's fixtures up. No controls were applied yet that could be to blame."""
+    def _entered(self, number: int, benchmark: TunedBenchmark) -> Worker:
+        """Worker ``number`` with the benchmark's fixtures up. No controls were applied yet that could be to blame."""
         worker = self._started(number)
-        if worker.inside == subject.nodeid:
+        if worker.inside == benchmark.nodeid:
             return worker
         try:
             worker.leave()
@@ -157,7 +159,7 @@ class Pool:
             self._discard(number)
             worker = self._started(number)
         try:
-            worker.enter(subject.nodeid, pack_resolved(subject.resolved))
+            worker.enter(benchmark.nodeid, pack_builder(benchmark.builder))
         except WorkerDied as death:
             self._discard(number)
             raise NoWorker(death.reason) from death

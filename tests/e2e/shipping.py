@@ -37,29 +37,29 @@ def committed_acf(name: str) -> bytes:
 
 def prove(root: Path, name: str, toolchain: Toolchain, knobs: dict, blob: bytes | None = None) -> Artifact:
     """Store what a tune that ended with these controls would: both arms are built, nothing is searched or measured."""
-    resolved = toolchain.resolve(Place(root, root))
-    controls = resolved.render(Candidate(knobs, blob))
-    arms = [resolved.build(one, root / ".built" / name, timeout_s=100) for one in (None, controls)]
+    builder = toolchain.resolve(Place(root, root))
+    controls = builder.render(Candidate(knobs, blob))
+    arms = [builder.build(one, root / ".built" / name, timeout_s=100) for one in (None, controls)]
     baseline, tuned = ({entry: StoredCode(sha256=code.sha256) for entry, code in arm.code.items()} for arm in arms)
     shutil.rmtree(root / ".built")
     artifact = Artifact(
         benchmark=f"test_{name}.py::test_{name}",
-        target=resolved.target,
+        target=builder.target,
         outcome="tuned",
         controls=Controls(
             kind=controls.kind,
-            file=controls_file_name(resolved.target, controls.data),
+            file=controls_file_name(builder.target, controls.data),
             sha256=controls.sha256,
             size_bytes=len(controls.data),
             knobs=dict(controls.knobs),
         ),
-        compiler=StoredCompiler.of(resolved.compiler),
-        fingerprint=StoredFingerprint(benchmark="a" * 64, command="b" * 64, sources=dict(resolved.sources())),
+        compiler=StoredCompiler.of(builder.compiler),
+        fingerprint=StoredFingerprint(benchmark="a" * 64, command="b" * 64, sources=dict(builder.sources())),
         code={entry: CodePair(baseline=code, tuned=tuned[entry]) for entry, code in baseline.items()},
         search=SearchRecord(engine="ga", seed=0, space="0" * 64, evaluations=1, invalid=0, duplicates=0, seconds=1.0),
         claims=(
             Claim(
-                device=resolved.architecture, workload="default", objective="code_bytes", kind="exact",
+                device=builder.architecture, workload="default", objective="code_bytes", kind="exact",
                 baseline_value=arms[0].metrics["code_bytes"], tuned_value=arms[1].metrics["code_bytes"],
             ),
         ),

@@ -31,9 +31,9 @@ def test_triple(acf):
 UNPICKLABLE = """\
 class Unpicklable(Cc):
     def resolve(self, place):
-        resolved = super().resolve(place)
-        object.__setattr__(resolved, "hook", lambda: None)
-        return resolved
+        builder = super().resolve(place)
+        object.__setattr__(builder, "hook", lambda: None)
+        return builder
 
 """
 

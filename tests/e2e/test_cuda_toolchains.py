@@ -243,7 +243,7 @@ def test_acfs_that_never_reach_the_compiler_stop_the_search_at_once(tmp_path):
     project = attention(tmp_path / "project", OPAQUE_PY)
     deaf = "\n".join((
         "from pytest_compileiq.toolchains.nvidia import nvcc_builder",
-        "nvcc_builder.NvccResolved._fragment = lambda self, controls, out_dir: []",
+        "nvcc_builder.NvccBuilder._fragment = lambda self, controls, out_dir: []",
     ))  # fmt: skip
     (project.root / "conftest.py").write_text(deaf)
     output = project.pytest("--tune", "--tune-budget=100", code=1)

@@ -123,9 +123,9 @@ class Page:
         (mark,) = function.pytestmark
         spec = read_marker(mark, function.__name__)
         word = "-Xptxas=--apply-controls={}" if type(spec.toolchain).__name__ == "Nvcc" else "--apply-controls={}"
-        resolved = SimpleNamespace(options=lambda controls, path: (word.format(path),))
+        builder = SimpleNamespace(options=lambda controls, path: (word.format(path),))
         acf = Acf(
-            SimpleNamespace(resolved=resolved), controls, Workload("default"),
+            SimpleNamespace(builder=builder), controls, Workload("default"),
             arm="tuned" if controls else "baseline", measurer=lambda _, call: call(), outputs=Outputs(),
         )  # fmt: skip
         function(acf=acf, **fixtures)

@@ -32,7 +32,7 @@ _NO_DATES = "-Werror=date-time"
 _INSTRUCTION = re.compile(r"^ +[0-9a-f]+:\t", re.MULTILINE)
 
 
-def resolve(cc: Cc, place: Place) -> CcResolved:
+def resolve(cc: Cc, place: Place) -> CcBuilder:
     """What ``pytest_compileiq.toolchains.cc.marker.Cc.resolve`` promises."""
     _check_arguments(cc)
     sources = tuple(_find_source(source, place) for source in cc.sources)
@@ -45,7 +45,7 @@ def resolve(cc: Cc, place: Place) -> CcResolved:
         separate = ("-fno-gnu-unique",) if program.name == "gcc" else ()
         flags = Flags((*flags.compile, "-fPIC", *separate), ("-shared", *flags.link), flags.libraries)
     architecture = program.architecture(flags.compile)
-    return CcResolved(
+    return CcBuilder(
         compiler=Compiler(
             name=program.name,
             version=program.version,
@@ -65,8 +65,8 @@ def resolve(cc: Cc, place: Place) -> CcResolved:
 
 
 @dataclass(frozen=True)
-class CcResolved:
-    """A ``pytest_compileiq.toolchains.base.Resolved``. The compiler runs in ``rootdir`` on relative paths.
+class CcBuilder:
+    """A ``pytest_compileiq.toolchains.base.Builder``. The compiler runs in ``rootdir`` on relative paths.
 
     So neither ``__FILE__`` nor a diagnostic holds the place of a checkout.
     """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 # Every tuned test file imports this module, in runs that tune nothing too: it must cost nothing.
 if TYPE_CHECKING:
-    from pytest_compileiq.toolchains.base import Place, Resolved
+    from pytest_compileiq.toolchains.base import Builder, Place
 
 
 @dataclass(frozen=True, init=False)
@@ -41,7 +41,7 @@ class Cc:
         object.__setattr__(self, "compiler", "gcc" if compiler is None else compiler)
         object.__setattr__(self, "output", output)
 
-    def resolve(self, place: Place) -> Resolved:
+    def resolve(self, place: Place) -> Builder:
         """Find the compiler and fix everything that depends on this host.
 
         Raises:

@@ -35,7 +35,7 @@ _ARCHITECTURE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _TELLING = (re.compile(r"(?i)error:|fatal|undefined reference|cannot find"), re.compile(r"(?i)unknown|invalid|cannot"))
 
 
-def resolve(command: Command, place: Place) -> CommandResolved:
+def resolve(command: Command, place: Place) -> CommandBuilder:
     """What ``pytest_compileiq.toolchains.command.marker.Command.resolve`` promises."""
     _check_arguments(command)
     sources = tuple(_find_file(name, "sources", place) for name in command.sources)
@@ -48,7 +48,7 @@ def resolve(command: Command, place: Place) -> CommandResolved:
     here = platform.machine().replace("_", "-")
     architecture = command.target or here
     line = re.sub(r"[^A-Za-z0-9.]", "_", name) + version.partition(".")[0]
-    return CommandResolved(
+    return CommandBuilder(
         compiler=Compiler(
             name=name,
             version=version,
@@ -70,8 +70,8 @@ def resolve(command: Command, place: Place) -> CommandResolved:
 
 
 @dataclass(frozen=True)
-class CommandResolved:
-    """A ``pytest_compileiq.toolchains.base.Resolved``. The steps run in ``rootdir`` on relative sources."""
+class CommandBuilder:
+    """A ``pytest_compileiq.toolchains.base.Builder``. The steps run in ``rootdir`` on relative sources."""
 
     compiler: Compiler
     architecture: str

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 # Every tuned test file imports this module, in runs that tune nothing too: it must cost nothing.
 if TYPE_CHECKING:
-    from pytest_compileiq.toolchains.base import Place, Resolved
+    from pytest_compileiq.toolchains.base import Builder, Place
 
 
 @dataclass(frozen=True, init=False)
@@ -75,7 +75,7 @@ class Command:
         object.__setattr__(self, "target", target)
         object.__setattr__(self, "version", version)
 
-    def resolve(self, place: Place) -> Resolved:
+    def resolve(self, place: Place) -> Builder:
         """Find the programs of the steps.
 
         Raises:

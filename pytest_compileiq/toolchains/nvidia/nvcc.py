@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 # Every tuned test file imports this module, in runs that tune nothing too: it must cost nothing.
 if TYPE_CHECKING:
-    from pytest_compileiq.toolchains.base import Place, Resolved
+    from pytest_compileiq.toolchains.base import Builder, Place
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Nvcc:
     controls: Literal["ptxas", "nvcc"] = "ptxas"
     compiler: str | None = None
 
-    def resolve(self, place: Place) -> Resolved:
+    def resolve(self, place: Place) -> Builder:
         """Find nvcc and the source.
 
         Raises:

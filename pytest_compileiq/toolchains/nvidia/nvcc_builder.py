@@ -44,7 +44,7 @@ _SEED_SINCE = 13  # the first that was seen to take -frandom-seed; 12.6 does not
 _NAME_OF_OUTPUT = {"cubin": "kernel.cubin", "library": "kernel.so", "executable": "program"}
 
 
-def resolve(nvcc: Nvcc, place: Place) -> NvccResolved:
+def resolve(nvcc: Nvcc, place: Place) -> NvccBuilder:
     """What ``pytest_compileiq.toolchains.nvidia.nvcc.Nvcc.resolve`` promises."""
     architectures = _architectures(nvcc)
     _check_choices(nvcc, architectures)
@@ -56,7 +56,7 @@ def resolve(nvcc: Nvcc, place: Place) -> NvccResolved:
     tool = find_tool("nvcc", nvcc.compiler, place)
     architecture = ".".join(architectures)
     targets = [f"-gencode=arch={arch.replace('sm_', 'compute_')},code={arch}" for arch in architectures]
-    return NvccResolved(
+    return NvccBuilder(
         compiler=Compiler(
             name="nvcc",
             version=tool.version,
@@ -76,8 +76,8 @@ def resolve(nvcc: Nvcc, place: Place) -> NvccResolved:
 
 
 @dataclass(frozen=True)
-class NvccResolved:
-    """A ``pytest_compileiq.toolchains.base.Resolved``. nvcc runs in ``rootdir`` on the relative path."""
+class NvccBuilder:
+    """A ``pytest_compileiq.toolchains.base.Builder``. nvcc runs in ``rootdir`` on the relative path."""
 
     compiler: Compiler
     architecture: str

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 # Every tuned test file imports this module, in runs that tune nothing too: it must cost nothing.
 if TYPE_CHECKING:
-    from pytest_compileiq.toolchains.base import Place, Resolved
+    from pytest_compileiq.toolchains.base import Builder, Place
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Ptxas:
     flags: str = ""
     compiler: str | None = None
 
-    def resolve(self, place: Place) -> Resolved:
+    def resolve(self, place: Place) -> Builder:
         """Find ptxas and the source.
 
         Raises:

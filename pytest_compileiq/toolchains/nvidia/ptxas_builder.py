@@ -26,7 +26,7 @@ _OURS = frozenset(
 )  # fmt: skip
 
 
-def resolve(ptxas: Ptxas, place: Place) -> PtxasResolved:
+def resolve(ptxas: Ptxas, place: Place) -> PtxasBuilder:
     """What ``pytest_compileiq.toolchains.nvidia.ptxas.Ptxas.resolve`` promises."""
     arch = check_architecture(ptxas.arch, "Ptxas")
     if not isinstance(ptxas.source, str) or not (place.test_dir / ptxas.source).is_file():
@@ -35,7 +35,7 @@ def resolve(ptxas: Ptxas, place: Place) -> PtxasResolved:
     source = relative_to_rootdir(Path(ptxas.source), place)
     flags = split_ptxas_flags(ptxas.flags)
     tool = find_tool("ptxas", ptxas.compiler, place)
-    return PtxasResolved(
+    return PtxasBuilder(
         compiler=Compiler(
             name="ptxas", version=tool.version, build=tool.build, command=("ptxas", f"-arch={arch}", *flags, source)
         ),
@@ -68,8 +68,8 @@ def split_ptxas_flags(flags: object) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PtxasResolved(PtxasBacked):
-    """A ``pytest_compileiq.toolchains.base.Resolved``. ptxas runs in ``rootdir`` on the relative path."""
+class PtxasBuilder(PtxasBacked):
+    """A ``pytest_compileiq.toolchains.base.Builder``. ptxas runs in ``rootdir`` on the relative path."""
 
     flags: tuple[str, ...]
     source: str

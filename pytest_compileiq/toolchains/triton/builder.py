@@ -34,7 +34,7 @@ _TYPE = re.compile(r"\*?(?:k)?(?:[ui]\d{1,2}|i1|fp\d{1,2}[a-z0-9]*|bf16|f\d{2})(
 _HINTED = re.compile(r"[^:]*|\*.*:16|[ui](?!1:)\d+:(?:16|1)")
 
 
-def resolve(triton: Triton, place: Place) -> TritonResolved:
+def resolve(triton: Triton, place: Place) -> TritonBuilder:
     """What ``pytest_compileiq.toolchains.triton.marker.Triton.resolve`` promises."""
     arch = _architecture(triton)
     file, function = _kernel(triton, place)
@@ -50,7 +50,7 @@ def resolve(triton: Triton, place: Place) -> TritonResolved:
     signature = [f"{name}:{kind}" for name, kind in triton.signature.items()]
     values = [f"{name}={value}" for name, value in baseline.items()]
     line = ".".join(version.split(".")[:2])
-    return TritonResolved(
+    return TritonBuilder(
         compiler=Compiler(
             name="triton",
             version=version,
@@ -70,8 +70,8 @@ def resolve(triton: Triton, place: Place) -> TritonResolved:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TritonResolved(PtxasBacked):
-    """A ``pytest_compileiq.toolchains.base.Resolved``; the ptxas is the one that Triton is made to call."""
+class TritonBuilder(PtxasBacked):
+    """A ``pytest_compileiq.toolchains.base.Builder``; the ptxas is the one that Triton is made to call."""
 
     file: str
     function: str

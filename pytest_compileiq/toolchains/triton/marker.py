@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 # Every tuned test file imports this module, in runs that tune nothing too: it must cost nothing.
 if TYPE_CHECKING:
-    from pytest_compileiq.toolchains.base import Place, Resolved
+    from pytest_compileiq.toolchains.base import Builder, Place
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Triton:
     num_stages: int = 3
     compiler: str | None = None
 
-    def resolve(self, place: Place) -> Resolved:
+    def resolve(self, place: Place) -> Builder:
         """Find Triton, ptxas and the kernel's file.
 
         Raises:

@@ -14,14 +14,14 @@ ARMS = {"baseline": None, "tuned": None}
 ORDERS = [(outer, quad) for outer in ("baseline", "tuned") for quad in ("ABBA", "BAAB")]
 
 
-def subject(metric: str = "runtime") -> SimpleNamespace:
-    """As much of a subject as a body needs that builds nothing."""
+def benchmark(metric: str = "runtime") -> SimpleNamespace:
+    """As much of a benchmark as a body needs that builds nothing."""
     objectives = (Objective(metric, "minimize"),)
-    return SimpleNamespace(builds=None, resolved=SimpleNamespace(clock="cpu"), timed_objectives=objectives)
+    return SimpleNamespace(builds=None, builder=SimpleNamespace(clock="cpu"), timed_objectives=objectives)
 
 
 def block(body, outer="baseline", quad="ABBA", tick=lambda: None, metric="runtime"):
-    return run_block(subject(metric), body, ARMS, Workload("default"), BlockPlan(outer, (quad,), 1), tick)
+    return run_block(benchmark(metric), body, ARMS, Workload("default"), BlockPlan(outer, (quad,), 1), tick)
 
 
 @pytest.mark.parametrize(("outer", "quad"), ORDERS)
@@ -54,7 +54,7 @@ def test_the_outer_arms_callable_runs_again_when_the_inner_body_has_ended():
 
 def test_a_single_arms_measure_calls_once():
     calls = []
-    check_body(subject(), lambda acf: acf.measure(lambda: calls.append(acf.arm)), ARMS, Workload("default"))
+    check_body(benchmark(), lambda acf: acf.measure(lambda: calls.append(acf.arm)), ARMS, Workload("default"))
 
     assert calls == ["tuned"]
 
@@ -119,7 +119,7 @@ def test_an_assertion_after_measure_is_its_own_arms_failure(outer, arm):
 
 def test_where_nothing_is_clocked_the_callable_runs_all_the_same():
     calls = []
-    timed = subject("throughput")
+    timed = benchmark("throughput")
 
     def body(acf):
         acf.measure(lambda: calls.append(acf.arm))

@@ -9,7 +9,7 @@ import pytest
 from pytest_compileiq import choice, minimize
 from pytest_compileiq.proof import advice
 from pytest_compileiq.rules.calls import CallTimes
-from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, fake_subject
+from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, fake_benchmark
 from pytest_compileiq.workers.pool import EvaluationFailed
 
 STEADY = CallTimes(first_s=1e-3, later_s=1e-3, cold_s=1e-3, faults=0, call_s=1e-3, empty_s=None)
@@ -18,11 +18,11 @@ ONE, TWO, THREE = 100, 101, 102  # numbers of workers that take no samples
 
 
 @pytest.fixture
-def subject(tmp_path):
+def benchmark(tmp_path):
     (tmp_path / "kernel.src").write_text(FakeBuilder().source)
 
     def make(builder=None, **marker):
-        return fake_subject(
+        return fake_benchmark(
             tmp_path, builder or FakeBuilder(), builds_in=tmp_path / "builds", space={"-O": choice([1])}, **marker
         )
 
@@ -33,43 +33,43 @@ def workers_asked(pool: FakePool) -> list[int]:
     return [worker for what, worker, _ in pool.asked if what == "look"]
 
 
-def test_a_steady_call_is_looked_at_twice_in_one_process_and_nothing_is_told(subject):
+def test_a_steady_call_is_looked_at_twice_in_one_process_and_nothing_is_told(benchmark):
     pool = FakePool(times=lambda look, worker: STEADY)
 
-    assert advice.of_the_call(pool, subject(), None) == []
+    assert advice.of_the_call(pool, benchmark(), None) == []
     assert workers_asked(pool) == [ONE, ONE]
 
 
-def test_what_a_warm_process_shows_is_told_when_three_runs_of_the_body_agree(subject):
+def test_what_a_warm_process_shows_is_told_when_three_runs_of_the_body_agree(benchmark):
     pool = FakePool(times=lambda look, worker: LONGER if look else STEADY)
 
-    (said,) = advice.of_the_call(pool, subject(), None)
+    (said,) = advice.of_the_call(pool, benchmark(), None)
     assert said.startswith("the first call takes 1 s and later ones 1 ms")
     assert workers_asked(pool) == [ONE] * 4
 
 
-def test_what_the_first_run_of_a_process_alone_shows_is_told_when_three_processes_agree(subject):
+def test_what_the_first_run_of_a_process_alone_shows_is_told_when_three_processes_agree(benchmark):
     pool = FakePool(times=lambda look, worker: STEADY if look == 1 else LONGER)
 
-    assert len(advice.of_the_call(pool, subject(), None)) == 1
+    assert len(advice.of_the_call(pool, benchmark(), None)) == 1
     assert workers_asked(pool) == [ONE, ONE, TWO, THREE]
 
 
 @pytest.mark.parametrize("odd", [[1], [1, 2], [0], [0, 2]])
-def test_one_odd_look_is_not_told(subject, odd):
+def test_one_odd_look_is_not_told(benchmark, odd):
     pool = FakePool(times=lambda look, worker: LONGER if look in odd else STEADY)
 
-    assert advice.of_the_call(pool, subject(), None) == []
+    assert advice.of_the_call(pool, benchmark(), None) == []
 
 
-def test_the_way_to_the_kernel_is_told_beside_it(subject):
+def test_the_way_to_the_kernel_is_told_beside_it(benchmark):
     pool = FakePool(times=lambda look, worker: replace(LONGER, empty_s=6e-4))
 
-    assert ["first call" in said for said in advice.of_the_call(pool, subject(), None)] == [True, False]
+    assert ["first call" in said for said in advice.of_the_call(pool, benchmark(), None)] == [True, False]
 
 
-def test_of_several_workloads_each_thing_is_told_once_with_its_name(subject):
-    several = subject(workloads={"small": {"n": 1}, "large": {"n": 2}, "checked": {"n": 3, "weight": 0}})
+def test_of_several_workloads_each_thing_is_told_once_with_its_name(benchmark):
+    several = benchmark(workloads={"small": {"n": 1}, "large": {"n": 2}, "checked": {"n": 3, "weight": 0}})
     pool = FakePool(times=lambda look, worker: replace(STEADY, empty_s=6e-4 if look > 1 else None))
 
     (said,) = advice.of_the_call(pool, several, None)
@@ -77,22 +77,24 @@ def test_of_several_workloads_each_thing_is_told_once_with_its_name(subject):
     assert workers_asked(pool) == [ONE] * 4
 
 
-def test_a_body_that_records_its_times_is_looked_at_once(subject):
+def test_a_body_that_records_its_times_is_looked_at_once(benchmark):
     pool = FakePool(times=lambda look, worker: None)
 
-    assert advice.of_the_call(pool, subject(), None) == []
+    assert advice.of_the_call(pool, benchmark(), None) == []
     assert workers_asked(pool) == [ONE]
 
 
 @pytest.mark.parametrize("of_what", [{"objectives": [minimize("code_bytes")]}, {"builder": FakeBuilder(clock="cuda")}])
-def test_what_is_not_timed_on_this_processor_is_not_looked_at(subject, of_what):
+def test_what_is_not_timed_on_this_processor_is_not_looked_at(benchmark, of_what):
     pool = FakePool(times=lambda look, worker: LONGER)
 
-    assert advice.of_the_call(pool, subject(**of_what), None) == []
+    assert advice.of_the_call(pool, benchmark(**of_what), None) == []
     assert pool.asked == []
 
 
-def test_a_look_that_fails_is_told_and_fails_nothing(subject):
+def test_a_look_that_fails_is_told_and_fails_nothing(benchmark):
     pool = FakePool(failures={"": EvaluationFailed(None, "crash", "killed by SIGSEGV")})
 
-    assert advice.of_the_call(pool, subject(), None) == ["the measured call could not be looked at: killed by SIGSEGV"]
+    assert advice.of_the_call(pool, benchmark(), None) == [
+        "the measured call could not be looked at: killed by SIGSEGV"
+    ]

@@ -10,7 +10,7 @@ from pytest_compileiq import minimize
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.proof.prove import Unprovable, prove, prove_again
 from pytest_compileiq.rules.gate import LOOKS, Verdict
-from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, by_options, fake_subject
+from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, by_options, fake_benchmark
 from pytest_compileiq.workers.pool import EvaluationFailed
 
 FAST = {"-fast\n": 9e-4}
@@ -21,10 +21,10 @@ def proving(tmp_path):
     """Prove candidates on fakes; returns the proof, the pool and what was said."""
 
     def run(pool, *texts, builder=None, against=None, seed=1, **marker):
-        subject = fake_subject(tmp_path, builder or FakeBuilder(), **marker)
+        benchmark = fake_benchmark(tmp_path, builder or FakeBuilder(), **marker)
         finalists = [controls(text) for text in texts]
         said: list[str] = []
-        proof = prove(pool, subject, finalists, against=against, seed=seed, say=said.append)
+        proof = prove(pool, benchmark, finalists, against=against, seed=seed, say=said.append)
         return proof, said
 
     return run
@@ -147,9 +147,9 @@ def test_more_than_a_quarter_of_the_quads_dropped_is_lost_evidence(proving, drop
 
 def test_a_gain_on_one_workload_that_costs_another_more_than_allowed_is_refused(proving):
     class TwoFaced(FakePool):
-        def block(self, number, subject, arms, workload, plan):
+        def block(self, number, benchmark, arms, workload, plan):
             self.seconds = by_options({"-fast\n": 5e-4 if workload.name == "small" else 1.1e-3})
-            return super().block(number, subject, arms, workload, plan)
+            return super().block(number, benchmark, arms, workload, plan)
 
     two = {"small": {"n": 1}, "large": {"n": 2}}
     assert proving(TwoFaced(), "-fast", workloads=two)[0].winner is None
@@ -185,6 +185,6 @@ def test_an_exact_metric_that_is_no_better_is_no_gain(proving):
 def test_a_claim_is_measured_again_until_it_is_decided(proving, tmp_path, now, verdict, processes):
     proof, _ = proving(FakePool(seconds=by_options(FAST)), "-fast")
     pool = FakePool(seconds=by_options({"-fast\n": now}), noise=3e-2 if verdict is Verdict.INCONCLUSIVE else 1e-3)
-    decision = prove_again(pool, fake_subject(tmp_path, FakeBuilder()), controls("-fast"), proof.claims[0], seed=2)
+    decision = prove_again(pool, fake_benchmark(tmp_path, FakeBuilder()), controls("-fast"), proof.claims[0], seed=2)
     assert decision.verdict is verdict
     assert len(blocks(pool)) == processes

@@ -13,7 +13,14 @@ from pytest_compileiq.replay.committed import Integrity
 from pytest_compileiq.replay.run import Replay
 from pytest_compileiq.store.lifecycle import retire
 from pytest_compileiq.store.store import Store
-from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, FakeProgress, by_options, fake_settings, fake_subject
+from pytest_compileiq.testing.fakes import (
+    FakeBuilder,
+    FakePool,
+    FakeProgress,
+    by_options,
+    fake_benchmark,
+    fake_settings,
+)
 from pytest_compileiq.tuning.tune import tune
 from pytest_compileiq.workers.pool import EvaluationFailed
 
@@ -37,20 +44,22 @@ class Project:
         self.runs = 0
         (root / "kernel.src").write_text(FakeBuilder().source)
 
-    def subject(self, builder=None, **marker):
+    def benchmark(self, builder=None, **marker):
         self.runs += 1
         builds = self.root.parent / f"{self.root.name}-builds-{self.runs}"
-        return fake_subject(self.root, builder or FakeBuilder(), builds_in=builds, **(self.marker | marker))
+        return fake_benchmark(self.root, builder or FakeBuilder(), builds_in=builds, **(self.marker | marker))
 
     def tune(self, pool=None, builder=None):
         settings = fake_settings(self.root, budget=Budget(evaluations=12))
         pool = pool or FakePool(seconds=GAIN)
-        return tune(self.subject(builder), settings=settings, store=self.store, pool=pool, progress=FakeProgress())
+        return tune(self.benchmark(builder), settings=settings, store=self.store, pool=pool, progress=FakeProgress())
 
     def replay(self, pool=None, builder=None, *, body=measuring, marker=None, **settings):
-        subject = self.subject(builder, **(marker or {}))
+        benchmark = self.benchmark(builder, **(marker or {}))
         pool = pool or FakePool(seconds=GAIN)
-        run = Replay(subject, fake_settings(self.root, **settings), Integrity(subject, self.store), body, lambda: pool)
+        run = Replay(
+            benchmark, fake_settings(self.root, **settings), Integrity(benchmark, self.store), body, lambda: pool
+        )
         return run.run()
 
 

@@ -18,7 +18,7 @@ from pytest_compileiq.search.journal import open_journal
 from pytest_compileiq.search.loop import CannotResume, NothingJudged, NotInjected, Search
 from pytest_compileiq.search.scoring import Scorer
 from pytest_compileiq.search.trackers import Trackers
-from pytest_compileiq.testing.fakes import FAKE_SPACE, FakeBuilder, FakePool, FakeProgress, by_options, fake_subject
+from pytest_compileiq.testing.fakes import FAKE_SPACE, FakeBuilder, FakePool, FakeProgress, by_options, fake_benchmark
 from pytest_compileiq.workers.pool import EvaluationFailed
 
 RUNTIME = by_options({"-fast": 5e-4, "-O3": 8e-4})
@@ -58,16 +58,16 @@ def searching(tmp_path):
         engine, pool=None, builder=None, *, budget=100, used=("kernel",), withdrawn=(), fresh=True, marker=None
     ) -> Search:
         builder = builder or FakeBuilder()
-        subject = fake_subject(tmp_path, builder, **(marker or {}))
+        benchmark = fake_benchmark(tmp_path, builder, **(marker or {}))
         pool = pool or FakePool(seconds=RUNTIME)
-        with open_journal(tmp_path, subject.nodeid, subject.resolved.target) as journal:
+        with open_journal(tmp_path, benchmark.nodeid, benchmark.builder.target) as journal:
             if fresh:
                 journal.clear()
             earlier = journal.begin({"identity": "same"}, ())
             search = Search(
-                subject,
+                benchmark,
                 engine,
-                Scorer(pool, subject, Random(0)),
+                Scorer(pool, benchmark, Random(0)),
                 journal,
                 Budget(evaluations=budget),
                 1,
@@ -76,7 +76,7 @@ def searching(tmp_path):
                 Trackers([], print),
                 withdrawn,
             )
-            search.run(subject.builds.get(None), earlier.batches)
+            search.run(benchmark.builds.get(None), earlier.batches)
         return search
 
     return run

@@ -21,10 +21,10 @@ pairs = st.lists(st.tuples(st.sampled_from([-1.0, -0.5, 0.0, 0.5]), st.sampled_f
 
 
 def test_a_build_of_which_the_compiler_tells_no_metric_is_an_invalid_candidate():
-    subject = SimpleNamespace(exact_objectives=(Objective("spill_bytes", "minimize"),), timed_objectives=())
+    benchmark = SimpleNamespace(exact_objectives=(Objective("spill_bytes", "minimize"),), timed_objectives=())
     build = BuildResult(Path("k.cubin"), {}, {"code_bytes": 100}, "", 0.1)
     with pytest.raises(EvaluationFailed, match="does not tell its spill_bytes") as raised:
-        Scorer(SimpleNamespace(), subject, Random(0)).score(CONTROLS, build)
+        Scorer(SimpleNamespace(), benchmark, Random(0)).score(CONTROLS, build)
     assert raised.value.kind == "compile"
 
 

@@ -261,11 +261,11 @@ def test_a_jit_cache_gives_the_proven_ptx_and_is_told_right_from_wrong(tmp_path,
     monkeypatch.delenv("ACF_DISABLE", raising=False)
     store = Store(REPOSITORY / "acf")
     committed = store.read("triton-softmax", *store.targets("triton-softmax"))
-    resolved = SOFTMAX.resolve(Place(KERNELS, REPOSITORY))
+    builder = SOFTMAX.resolve(Place(KERNELS, REPOSITORY))
     knobs = dict(committed.controls.knobs)
-    controls = resolved.parse("blob", store.read_controls("triton-softmax", committed), knobs)
+    controls = builder.parse("blob", store.read_controls("triton-softmax", committed), knobs)
     for arm, given in (("tuned", controls), ("baseline", None)):
-        resolved.build(given, tmp_path / arm, timeout_s=100)
+        builder.build(given, tmp_path / arm, timeout_s=100)
     acf = ["--acf-dir", str(store.root)]
     assert main([*acf, "verify-binary", "--triton-cache", str(tmp_path / "tuned/cache")]) == 0
     assert main([*acf, "verify-binary", "--triton-cache", str(tmp_path / "baseline/cache")]) == 1

@@ -11,7 +11,14 @@ from pytest_compileiq import choice, literal, minimize
 from pytest_compileiq.config import Budget
 from pytest_compileiq.store.lifecycle import promote, retire
 from pytest_compileiq.store.store import Store
-from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, FakeProgress, by_options, fake_settings, fake_subject
+from pytest_compileiq.testing.fakes import (
+    FakeBuilder,
+    FakePool,
+    FakeProgress,
+    by_options,
+    fake_benchmark,
+    fake_settings,
+)
 from pytest_compileiq.tuning.tune import TuneFailed, tune
 from pytest_compileiq.workers.pool import EvaluationFailed
 
@@ -38,9 +45,9 @@ class Bench:
     def tune(self, pool=None, *, budget=12, builder=None, **settings):
         self.runs += 1
         builds = self.root.parent / f"{self.root.name}-builds-{self.runs}"
-        subject = fake_subject(self.root, builder or FakeBuilder(), builds_in=builds, **self.marker)
+        benchmark = fake_benchmark(self.root, builder or FakeBuilder(), builds_in=builds, **self.marker)
         return tune(
-            subject,
+            benchmark,
             settings=fake_settings(self.root, budget=Budget(evaluations=budget), **settings),
             store=self.store,
             pool=pool or FakePool(seconds=by_options(GAIN)),

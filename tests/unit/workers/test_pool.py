@@ -22,5 +22,5 @@ def test_a_machine_that_starts_no_more_processes_is_a_fault_of_the_environment(
     workers = Pool(pytestconfig, [], guard, tmp_path)
     monkeypatch.setattr("subprocess.Popen", refuse)
     with pytest.raises(NoWorker, match=r"says nothing about any controls: .*Resource temporarily unavailable"):
-        workers.prepare(range(1), None)  # type: ignore[arg-type]  # it does not get as far as the subject
+        workers.prepare(range(1), None)  # type: ignore[arg-type]  # it does not get as far as the benchmark
     guard.close()

@@ -15,7 +15,7 @@ import pytest
 from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, StoreError
 from pytest_compileiq.model import Candidate, ControlsFile, KnobValue
 from pytest_compileiq.toolchains.base import Place, Toolchain
-from pytest_compileiq.toolchains.cc.builder import CcResolved, resolve
+from pytest_compileiq.toolchains.cc.builder import CcBuilder, resolve
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.cc.options import parse_options, render_options
 
@@ -51,15 +51,15 @@ def make_project(root: Path) -> Path:
     return root
 
 
-def resolved(root: Path, cc: Cc | None = None) -> CcResolved:
+def builder(root: Path, cc: Cc | None = None) -> CcBuilder:
     return resolve(cc or Cc("sum.c", flags=LIBRARY_FLAGS), Place(root / "kernels", root))
 
 
-def single(root: Path, text: str, **arguments: str) -> CcResolved:
+def single(root: Path, text: str, **arguments: str) -> CcBuilder:
     """A project of the one source ``text``."""
     (root / "kernels").mkdir(parents=True, exist_ok=True)
     (root / "kernels" / "one.c").write_text(text)
-    return resolved(root, Cc("one.c", **arguments))  # type: ignore[arg-type]
+    return builder(root, Cc("one.c", **arguments))  # type: ignore[arg-type]
 
 
 def script(path: Path, body: str) -> Path:
@@ -105,14 +105,14 @@ def test_naming_a_toolchain_in_a_test_file_imports_nothing_heavy() -> None:
 )
 def test_an_unusable_argument_says_what_was_expected(project: Path, cc: Cc, said: str) -> None:
     with pytest.raises(MarkerError, match=said):
-        resolved(project, cc)
+        builder(project, cc)
 
 
 # ── which compiler ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_gcc_is_identified_by_itself(project: Path) -> None:
-    found = resolved(project)
+    found = builder(project)
     version = subprocess.run(["gcc", "-dumpfullversion"], capture_output=True, text=True, check=True).stdout.strip()
     line = subprocess.run(["gcc", "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
     assert (found.compiler.name, found.compiler.version, found.compiler.build) == ("gcc", version, line)
@@ -122,27 +122,27 @@ def test_gcc_is_identified_by_itself(project: Path) -> None:
 
 @needs_clang
 def test_clang_is_identified_by_itself(project: Path) -> None:
-    found = resolved(project, Cc("sum.c", flags=LIBRARY_FLAGS, compiler="clang"))
+    found = builder(project, Cc("sum.c", flags=LIBRARY_FLAGS, compiler="clang"))
     assert found.compiler.name == "clang"
     assert re.fullmatch(r".+-clang\d+", found.target)
 
 
 def test_the_environment_does_not_choose_the_compiler(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
-    assert resolved(project).compiler.name == "gcc"
+    assert builder(project).compiler.name == "gcc"
 
 
 def test_a_missing_compiler_says_what_was_looked_for(project: Path) -> None:
     with pytest.raises(EnvironmentFault, match=r"'gcc-99' on PATH .*install it"):
-        resolved(project, Cc("sum.c", compiler="gcc-99"))
+        builder(project, Cc("sum.c", compiler="gcc-99"))
     with pytest.raises(EnvironmentFault, match=r"kernels/tools/cc"):
-        resolved(project, Cc("sum.c", compiler="tools/cc"))
+        builder(project, Cc("sum.c", compiler="tools/cc"))
 
 
 def test_a_program_that_is_no_compiler_is_refused(project: Path) -> None:
     script(project / "kernels" / "echo", "echo hello")
     with pytest.raises(EnvironmentFault, match=r"neither gcc nor clang.*hello"):
-        resolved(project, Cc("sum.c", compiler="./echo"))
+        builder(project, Cc("sum.c", compiler="./echo"))
 
 
 # ── which processor ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -150,14 +150,14 @@ def test_a_program_that_is_no_compiler_is_refused(project: Path) -> None:
 
 @on_x86
 def test_the_architecture_is_the_named_one_or_the_default(project: Path) -> None:
-    assert resolved(project).architecture == "x86-64"
-    assert resolved(project, Cc("sum.c", flags=f"{LIBRARY_FLAGS} -march=x86-64-v3")).architecture == "x86-64-v3"
+    assert builder(project).architecture == "x86-64"
+    assert builder(project, Cc("sum.c", flags=f"{LIBRARY_FLAGS} -march=x86-64-v3")).architecture == "x86-64-v3"
 
 
 @on_x86
 @pytest.mark.parametrize("compiler", ["gcc", pytest.param("clang", marks=needs_clang)])
 def test_native_is_resolved_to_names_and_to_the_same_instruction_sets(project: Path, compiler: str) -> None:
-    found = resolved(project, Cc("sum.c", flags=f"{LIBRARY_FLAGS} -march=native -mtune=native", compiler=compiler))
+    found = builder(project, Cc("sum.c", flags=f"{LIBRARY_FLAGS} -march=native -mtune=native", compiler=compiler))
     command = " ".join(found.compiler.command)
     assert "native" not in command
     assert "--param" not in command
@@ -172,7 +172,7 @@ def test_native_is_resolved_to_names_and_to_the_same_instruction_sets(project: P
 @on_x86
 def test_a_processor_that_is_not_this_one_gives_a_reason(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_compileiq.toolchains.cc.compiler._cpuinfo_flags", lambda: frozenset({"pni", "sse2"}))
-    reason = resolved(project, Cc("sum.c", flags=f"{LIBRARY_FLAGS} -march=x86-64-v3")).native
+    reason = builder(project, Cc("sum.c", flags=f"{LIBRARY_FLAGS} -march=x86-64-v3")).native
     assert reason is not None
     assert "AVX2" in reason
     assert "SSE3" not in reason.replace("SSSE3", "")
@@ -182,20 +182,20 @@ def test_a_processor_that_is_not_this_one_gives_a_reason(project: Path, monkeypa
 
 
 def test_sources_are_the_project_files_that_the_compiler_reads(project: Path) -> None:
-    assert list(resolved(project).sources()) == ["kernels/include/weights.h", "kernels/sum.c"]
+    assert list(builder(project).sources()) == ["kernels/include/weights.h", "kernels/sum.c"]
 
 
 def test_a_project_header_counts_even_when_included_as_a_system_header(project: Path) -> None:
-    found = resolved(project, Cc("sum.c", flags="-isystem include"))
+    found = builder(project, Cc("sum.c", flags="-isystem include"))
     assert "kernels/include/weights.h" in found.sources()
 
 
 def test_a_header_outside_rootdir_is_named_as_the_compiler_names_it(project: Path) -> None:
     outside = project.parent / "elsewhere"
     shutil.move(project / "kernels" / "include", outside)
-    relative = resolved(project, Cc("sum.c", flags="-I../../elsewhere")).sources()
+    relative = builder(project, Cc("sum.c", flags="-I../../elsewhere")).sources()
     assert sorted(relative) == ["../elsewhere/weights.h", "kernels/sum.c"]
-    absolute = resolved(project, Cc("sum.c", flags=f"-I{outside}")).sources()
+    absolute = builder(project, Cc("sum.c", flags=f"-I{outside}")).sources()
     assert sorted(absolute) == sorted([f"{outside}/weights.h", "kernels/sum.c"])
     assert set(absolute.values()) == set(relative.values())
 
@@ -210,7 +210,7 @@ def test_names_with_blanks_and_dollars_survive_the_makefile(tmp_path: Path) -> N
 def test_a_missing_header_is_a_build_error_that_names_it(project: Path) -> None:
     (project / "kernels" / "include" / "weights.h").unlink()
     with pytest.raises(BuildError, match=r"weights\.h: No such file"):
-        resolved(project).sources()
+        builder(project).sources()
 
 
 # ── what it makes ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -218,7 +218,7 @@ def test_a_missing_header_is_a_build_error_that_names_it(project: Path) -> None:
 
 @pytest.mark.parametrize("compiler", ["gcc", pytest.param("clang", marks=needs_clang)])
 def test_a_library_is_built_measured_and_callable(project: Path, tmp_path: Path, compiler: str) -> None:
-    found = resolved(project, Cc("sum.c", flags=LIBRARY_FLAGS, compiler=compiler))
+    found = builder(project, Cc("sum.c", flags=LIBRARY_FLAGS, compiler=compiler))
     built = found.build(None, tmp_path / "out", timeout_s=ENOUGH_S)
     assert list(built.code) == ["total"]
     assert built.metrics["code_bytes"] >= built.code["total"].metrics["code_bytes"] > 0
@@ -243,7 +243,7 @@ def test_without_objdump_the_count_is_left_out(project: Path, tmp_path: Path, mo
     tools.mkdir()
     for tool in ("as", "ld"):
         (tools / tool).symlink_to(str(shutil.which(tool)))
-    found = resolved(project, Cc("sum.c", flags=LIBRARY_FLAGS, compiler=shutil.which("gcc")))
+    found = builder(project, Cc("sum.c", flags=LIBRARY_FLAGS, compiler=shutil.which("gcc")))
     monkeypatch.setenv("PATH", str(tools))
     assert set(found.build(None, tmp_path / "out", timeout_s=ENOUGH_S).metrics) == {"code_bytes"}
 
@@ -259,37 +259,37 @@ def test_two_checkouts_give_the_same_machine_code(tmp_path: Path) -> None:
     builds = []
     for name in ("here", "a/much/longer/way/there"):
         root = make_project(tmp_path / name)
-        builds.append(resolved(root).build(None, tmp_path / f"out-{len(name)}", timeout_s=ENOUGH_S))
+        builds.append(builder(root).build(None, tmp_path / f"out-{len(name)}", timeout_s=ENOUGH_S))
     assert builds[0].code == builds[1].code
-    assert resolved(tmp_path / "here").compiler == resolved(tmp_path / "a/much/longer/way/there").compiler
+    assert builder(tmp_path / "here").compiler == builder(tmp_path / "a/much/longer/way/there").compiler
 
 
 def test_a_comment_changes_the_source_and_not_the_code(project: Path, tmp_path: Path) -> None:
-    before = resolved(project).sources(), resolved(project).build(None, tmp_path / "1", timeout_s=ENOUGH_S).digest
+    before = builder(project).sources(), builder(project).build(None, tmp_path / "1", timeout_s=ENOUGH_S).digest
     source = project / "kernels" / "sum.c"
     source.write_text(SUM.replace("double sum = 0;", "double sum = 0; /* an accumulator */"))
-    after = resolved(project).sources(), resolved(project).build(None, tmp_path / "2", timeout_s=ENOUGH_S).digest
+    after = builder(project).sources(), builder(project).build(None, tmp_path / "2", timeout_s=ENOUGH_S).digest
     assert before[0] != after[0]
     assert before[1] == after[1]
 
 
 def test_a_constant_in_a_header_changes_the_code(project: Path, tmp_path: Path) -> None:
-    before = resolved(project).build(None, tmp_path / "1", timeout_s=ENOUGH_S)
+    before = builder(project).build(None, tmp_path / "1", timeout_s=ENOUGH_S)
     (project / "kernels" / "include" / "weights.h").write_text("#define WEIGHT 3.0\n")
-    assert resolved(project).build(None, tmp_path / "2", timeout_s=ENOUGH_S).digest != before.digest
+    assert builder(project).build(None, tmp_path / "2", timeout_s=ENOUGH_S).digest != before.digest
 
 
 def test_candidate_options_come_after_the_baselines(project: Path, tmp_path: Path) -> None:
     controls = ControlsFile("options", b"-O1\n", {"-O": 1})
-    tuned = resolved(project, Cc("sum.c", flags=f"-O3 {LIBRARY_FLAGS}")).build(
+    tuned = builder(project, Cc("sum.c", flags=f"-O3 {LIBRARY_FLAGS}")).build(
         controls, tmp_path / "tuned", timeout_s=ENOUGH_S
     )
-    plain = resolved(project, Cc("sum.c", flags=f"-O1 {LIBRARY_FLAGS.removeprefix('-O2 ')}"))
+    plain = builder(project, Cc("sum.c", flags=f"-O1 {LIBRARY_FLAGS.removeprefix('-O2 ')}"))
     assert tuned.code == plain.build(None, tmp_path / "plain", timeout_s=ENOUGH_S).code
 
 
 def test_candidate_options_change_the_code_the_same_way_every_time(project: Path, tmp_path: Path) -> None:
-    found = resolved(project)
+    found = builder(project)
     controls = found.render(Candidate({"-O": 3, "-funroll-loops": "", "-fassociative-math": "", "block": 128}))
     tuned = found.build(controls, tmp_path / "tuned", timeout_s=ENOUGH_S)
     assert tuned.digest != found.build(None, tmp_path / "baseline", timeout_s=ENOUGH_S).digest
@@ -297,13 +297,13 @@ def test_candidate_options_change_the_code_the_same_way_every_time(project: Path
 
 
 def test_an_empty_candidate_is_the_baseline(project: Path, tmp_path: Path) -> None:
-    found = resolved(project)
+    found = builder(project)
     tuned = found.build(found.render(Candidate({})), tmp_path / "tuned", timeout_s=ENOUGH_S)
     assert tuned.code == found.build(None, tmp_path / "baseline", timeout_s=ENOUGH_S).code
 
 
 def test_relaxed_maths_compiles_and_does_not_link(project: Path, tmp_path: Path) -> None:
-    found = resolved(project, Cc("sum.c", flags=f"-Ofast -ffast-math -funsafe-math-optimizations {LIBRARY_FLAGS} -lm"))
+    found = builder(project, Cc("sum.c", flags=f"-Ofast -ffast-math -funsafe-math-optimizations {LIBRARY_FLAGS} -lm"))
     assert "-ffast-math" in found.flags.compile
     assert not {"-Ofast", "-ffast-math", "-funsafe-math-optimizations"} & set(found.flags.link)
     assert found.flags.libraries == ("-lm",)
@@ -319,7 +319,7 @@ def test_the_static_data_of_inline_functions_is_not_shared_between_arms(tmp_path
         "inline int& counter() { static int value = 0; return value; }\n"
         'extern "C" int count() { return ++counter(); }\n'
     )
-    found = resolved(tmp_path, Cc("count.cpp", compiler="g++"))
+    found = builder(tmp_path, Cc("count.cpp", compiler="g++"))
     arms = [found.load(found.build(None, tmp_path / arm, timeout_s=ENOUGH_S), set()) for arm in ("baseline", "tuned")]
     assert [arm.count() for arm in arms] == [1, 1]
 
@@ -374,7 +374,7 @@ def test_a_compiler_that_misbehaves_is_a_typed_failure(
     project: Path, tmp_path: Path, misbehaviour: str, kind: str, said: str
 ) -> None:
     script(project / "kernels" / "cc", f'for a in "$@"; do case $a in -c) {misbehaviour};; esac; done\nexec gcc "$@"')
-    found = resolved(project, Cc("sum.c", flags=LIBRARY_FLAGS, compiler="./cc"))
+    found = builder(project, Cc("sum.c", flags=LIBRARY_FLAGS, compiler="./cc"))
     with pytest.raises(BuildError, match=said) as caught:
         found.build(None, tmp_path / "out", timeout_s=0.5 if kind == "timeout" else ENOUGH_S)
     assert caught.value.kind == kind
@@ -497,4 +497,4 @@ def test_more_options_than_any_compiler_has_are_refused() -> None:
 
 def test_the_fragment_for_other_frameworks_names_the_file(project: Path) -> None:
     controls = ControlsFile("options", b"-O3\n", {"-O": 3})
-    assert resolved(project).options(controls, Path("/cache/k.acf")) == ("@/cache/k.acf",)
+    assert builder(project).options(controls, Path("/cache/k.acf")) == ("@/cache/k.acf",)

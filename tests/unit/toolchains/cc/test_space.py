@@ -49,27 +49,27 @@ def require(compiler: str) -> None:
 def test_every_gene_can_be_off_and_every_option_may_stand_in_a_controls_file(tmp_path: Path, compiler: str) -> None:
     require(compiler)
     (tmp_path / "k.c").write_text(KERNELS)
-    resolved = resolve(Cc("k.c", compiler=compiler), Place(tmp_path, tmp_path))
-    space = resolved.default_space()
+    builder = resolve(Cc("k.c", compiler=compiler), Place(tmp_path, tmp_path))
+    space = builder.default_space()
     assert len(space.genes) >= {"gcc": 45, "clang": 15}[compiler]
     for gene in space.genes:
         assert 0.3 <= gene.knockout_prob <= 0.9
         for value in gene.values:
-            resolved.render(Candidate({gene.name: value}))
+            builder.render(Candidate({gene.name: value}))
 
 
 @compilers
 def test_random_points_build_without_a_warning_and_differ(tmp_path: Path, compiler: str) -> None:
     require(compiler)
     (tmp_path / "k.c").write_text(KERNELS)
-    resolved = resolve(Cc("k.c", flags="-O2 -Wall", compiler=compiler), Place(tmp_path, tmp_path))
-    space = resolved.default_space()
+    builder = resolve(Cc("k.c", flags="-O2 -Wall", compiler=compiler), Place(tmp_path, tmp_path))
+    space = builder.default_space()
     rng = np.random.default_rng(5)
     points = [space.sample(rng, density) for density in (None, None, None, None, 0.1, 0.9)]
 
     def build(number: int) -> BuildResult:
-        controls = resolved.render(Candidate(space.knobs(points[number])))
-        return resolved.build(controls, tmp_path / str(number), timeout_s=60)
+        controls = builder.render(Candidate(space.knobs(points[number])))
+        return builder.build(controls, tmp_path / str(number), timeout_s=60)
 
     with ThreadPoolExecutor(2) as pool:
         built = list(pool.map(build, range(len(points))))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, StoreError
 from pytest_compileiq.model import Candidate, ControlsFile, KnobValue
 from pytest_compileiq.toolchains.base import Place, Toolchain
-from pytest_compileiq.toolchains.command.builder import CommandResolved, resolve
+from pytest_compileiq.toolchains.command.builder import CommandBuilder, resolve
 from pytest_compileiq.toolchains.command.marker import Command
 from pytest_compileiq.toolchains.command.template import read_template
 
@@ -78,7 +78,7 @@ def make_project(root: Path) -> Path:
     return root
 
 
-def resolved(root: Path, command: Command) -> CommandResolved:
+def builder(root: Path, command: Command) -> CommandBuilder:
     return resolve(command, Place(root / "kernels", root))
 
 
@@ -138,14 +138,14 @@ def test_naming_a_toolchain_in_a_test_file_imports_nothing_heavy() -> None:
 )
 def test_an_unusable_argument_says_what_was_expected(project: Path, command: Command, said: str) -> None:
     with pytest.raises(MarkerError, match=said):
-        resolved(project, command)
+        builder(project, command)
 
 
 # ── which compiler ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_the_first_steps_program_is_the_compiler(project: Path) -> None:
-    found = resolved(project, gcc())
+    found = builder(project, gcc())
     line = subprocess.run(["gcc", "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
     here = platform.machine().replace("_", "-")
     assert (found.compiler.name, found.compiler.build) == ("gcc", line)
@@ -157,20 +157,20 @@ def test_the_first_steps_program_is_the_compiler(project: Path) -> None:
 
 def test_version_names_another_compiler_than_the_first_steps(project: Path) -> None:
     script(project / "kernels" / "my-cc++-3.1", "exit 1")
-    found = resolved(project, gcc(version="./my-cc++-3.1 --version", target="x86-64-v3"))
+    found = builder(project, gcc(version="./my-cc++-3.1 --version", target="x86-64-v3"))
     assert (found.compiler.name, found.compiler.version, found.compiler.build) == ("my-cc++", "3.1", "tool 3.1")
     assert found.target.rpartition("-") == ("x86-64-v3", "-", "my_cc__3")
 
 
 def test_the_recorded_command_is_the_baselines_without_the_places_of_one_build(project: Path) -> None:
-    assert " ".join(resolved(project, gcc()).compiler.command) == (
+    assert " ".join(builder(project, gcc()).compiler.command) == (
         "gcc -O1 -fPIC {options} -c kernels/twice.c -o {out_dir}/kernel.o && gcc -shared {out_dir}/kernel.o -o {out}"
     )
 
 
 def test_a_pipeline_too_long_for_the_metadata_is_recorded_by_its_digest(project: Path) -> None:
     commands = [
-        resolved(project, gcc(f"gcc -DP={{p}} {LINK[4:]}", defaults={"p": "x" * 3000 + end})).compiler.command
+        builder(project, gcc(f"gcc -DP={{p}} {LINK[4:]}", defaults={"p": "x" * 3000 + end})).compiler.command
         for end in ("a", "b")
     ]
     assert commands[0] != commands[1]
@@ -178,30 +178,30 @@ def test_a_pipeline_too_long_for_the_metadata_is_recorded_by_its_digest(project:
 
 
 def test_a_kernel_for_another_machine_says_why_it_cannot_run(project: Path) -> None:
-    assert "compiled for sm_90" in str(resolved(project, gcc(target="sm_90")).native)
+    assert "compiled for sm_90" in str(builder(project, gcc(target="sm_90")).native)
     here = platform.machine().replace("_", "-")
-    assert resolved(project, gcc(target=f"{here}-special")).native is None
+    assert builder(project, gcc(target=f"{here}-special")).native is None
 
 
 def test_a_missing_program_says_what_was_looked_for_before_anything_runs(project: Path) -> None:
     with pytest.raises(EnvironmentFault, match=r"'llc-99' on PATH .*install it"):
-        resolved(project, gcc(COMPILE, "llc-99 -o {out}"))
+        builder(project, gcc(COMPILE, "llc-99 -o {out}"))
     with pytest.raises(EnvironmentFault, match=r"kernels/tools/cc"):
-        resolved(project, gcc("tools/cc -O{level} {source} -o {out}"))
+        builder(project, gcc("tools/cc -O{level} {source} -o {out}"))
 
 
 def test_a_program_that_says_no_version_is_refused_with_the_way_out(project: Path) -> None:
     (project / "kernels" / "quiet").write_text("#!/bin/sh\necho hello\n")
     (project / "kernels" / "quiet").chmod(0o755)
     with pytest.raises(EnvironmentFault, match=r"does not say a version: it says 'hello'; give Command\(version="):
-        resolved(project, gcc("./quiet -O{level} {source} -o {out}"))
+        builder(project, gcc("./quiet -O{level} {source} -o {out}"))
 
 
 # ── what it reads ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_sources_are_what_the_marker_lists_relative_to_rootdir(project: Path) -> None:
-    found = resolved(project, gcc(depends="factor.h"))
+    found = builder(project, gcc(depends="factor.h"))
     before = found.sources()
     assert list(before) == ["kernels/factor.h", "kernels/twice.c"]
     (project / "kernels" / "factor.h").write_text("#define FACTOR 3\n")
@@ -216,7 +216,7 @@ def test_sources_are_what_the_marker_lists_relative_to_rootdir(project: Path) ->
 
 @needs_llvm
 def test_a_pass_pipeline_is_tuned_to_other_machine_code_and_the_same_results(project: Path, tmp_path: Path) -> None:
-    found = resolved(project, PIPELINE)
+    found = builder(project, PIPELINE)
     assert found.compiler.name == "opt" and "-opt" in found.target
     controls = found.render(Candidate({"pipeline": "default<O2>", "-unroll-threshold=": 500}))
     arms = [
@@ -245,14 +245,14 @@ def test_a_pass_pipeline_is_tuned_to_other_machine_code_and_the_same_results(pro
 def test_a_pipeline_that_opt_refuses_is_quoted(
     project: Path, tmp_path: Path, knobs: dict[str, KnobValue], said: str
 ) -> None:
-    found = resolved(project, PIPELINE)
+    found = builder(project, PIPELINE)
     with pytest.raises(BuildError, match=said) as caught:
         found.build(found.render(Candidate(knobs)), tmp_path / "out", timeout_s=ENOUGH_S)
     assert caught.value.kind == "compile"
 
 
 def test_no_controls_an_empty_candidate_and_the_baselines_own_value_are_one(project: Path, tmp_path: Path) -> None:
-    found = resolved(project, gcc())
+    found = builder(project, gcc())
     every = (None, found.render(Candidate({})), found.render(Candidate({"level": 1})))
     built = [found.build(one, tmp_path / str(number), timeout_s=ENOUGH_S) for number, one in enumerate(every)]
     assert built[0].code == built[1].code == built[2].code
@@ -262,7 +262,7 @@ def test_no_controls_an_empty_candidate_and_the_baselines_own_value_are_one(proj
 
 def test_two_checkouts_give_the_same_machine_code(tmp_path: Path) -> None:
     roots = [make_project(tmp_path / name) for name in ("here", "a/much/longer/way/there")]
-    found = [resolved(root, gcc()) for root in roots]
+    found = [builder(root, gcc()) for root in roots]
     assert found[0].compiler == found[1].compiler
     built = [each.build(None, root / "out", timeout_s=ENOUGH_S) for each, root in zip(found, roots, strict=True)]
     assert built[0].code == built[1].code
@@ -271,7 +271,7 @@ def test_two_checkouts_give_the_same_machine_code(tmp_path: Path) -> None:
 def test_a_program_is_one_entry_and_its_path(project: Path, tmp_path: Path) -> None:
     (project / "kernels" / "twice.c").write_text('#include <stdio.h>\nint main(void) { puts("ran"); return 0; }\n')
     command = gcc(COMPILE, "gcc {out_dir}/kernel.o -o {out}", output="executable")
-    found = resolved(project, command)
+    found = builder(project, command)
     built = found.build(None, tmp_path / "out", timeout_s=ENOUGH_S)
     assert list(built.code) == ["main"]
     used: set[str] = set()
@@ -281,7 +281,7 @@ def test_a_program_is_one_entry_and_its_path(project: Path, tmp_path: Path) -> N
 
 
 def test_an_object_is_digested_by_function_and_given_as_a_path(project: Path, tmp_path: Path) -> None:
-    found = resolved(project, gcc("gcc -O{level} -c {source} -o {out}", output="file"))
+    found = builder(project, gcc("gcc -O{level} -c {source} -o {out}", output="file"))
     built = found.build(None, tmp_path / "out", timeout_s=ENOUGH_S)
     assert list(built.code) == ["twice"]
     assert found.load(built, set()) == built.path
@@ -289,7 +289,7 @@ def test_an_object_is_digested_by_function_and_given_as_a_path(project: Path, tm
 
 def test_what_is_no_machine_code_is_digested_as_bytes(project: Path, tmp_path: Path) -> None:
     script(project / "kernels" / "tool", 'printf "%s" "$1" > "$2"')
-    found = resolved(project, gcc("./tool {level} {out}", output="file"))
+    found = builder(project, gcc("./tool {level} {out}", output="file"))
     built = [
         found.build(found.render(Candidate({"level": level})), tmp_path / level, timeout_s=ENOUGH_S)
         for level in ("aa", "ab")
@@ -318,7 +318,7 @@ def test_a_library_whose_objects_do_not_hold_all_its_code_is_digested_whole(
     for constant in (1, 2):
         more.write_text(f"static int hidden(int x) {{ return x * {constant}; }}\nint (*more)(int) = hidden;\n")
         subprocess.run(["gcc", "-fPIC", "-c", "more.c"], cwd=more.parent, check=True)
-        found = resolved(project, gcc(*steps, sources=["twice.c", "more.c"]))
+        found = builder(project, gcc(*steps, sources=["twice.c", "more.c"]))
         built = found.build(None, tmp_path / str(constant), timeout_s=ENOUGH_S)
         digests.append(built.digest)
         assert list(built.code) == ["output"]
@@ -329,14 +329,14 @@ def test_a_library_whose_objects_do_not_hold_all_its_code_is_digested_whole(
 
 
 def test_a_linked_file_is_digested_as_bytes(project: Path, tmp_path: Path) -> None:
-    found = resolved(project, gcc("gcc -O{level} -shared -fPIC {source} -o {out}", output="file"))
+    found = builder(project, gcc("gcc -O{level} -shared -fPIC {source} -o {out}", output="file"))
     assert list(found.build(None, tmp_path / "out", timeout_s=ENOUGH_S).code) == ["output"]
 
 
 def test_a_library_that_exports_nothing_is_refused(project: Path, tmp_path: Path) -> None:
     (project / "kernels" / "twice.c").write_text("static int one(void) { return 1; }\nint two;\n")
     with pytest.raises(BuildError, match=r"kernel\.o: exports no function"):
-        resolved(project, gcc()).build(None, tmp_path / "out", timeout_s=ENOUGH_S)
+        builder(project, gcc()).build(None, tmp_path / "out", timeout_s=ENOUGH_S)
 
 
 # ── how it fails ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -345,7 +345,7 @@ def test_a_library_that_exports_nothing_is_refused(project: Path, tmp_path: Path
 def test_a_compile_error_is_one_sentence_with_the_compilers_own(project: Path, tmp_path: Path) -> None:
     (project / "kernels" / "twice.c").write_text("#warning unknown things\nint one(void) { return undeclared; }\n")
     with pytest.raises(BuildError, match=r"^gcc refuses step 1: .*error: .*undeclared") as caught:
-        resolved(project, gcc()).build(None, tmp_path / "out", timeout_s=ENOUGH_S)
+        builder(project, gcc()).build(None, tmp_path / "out", timeout_s=ENOUGH_S)
     assert caught.value.kind == "compile"
     assert "unknown things" in caught.value.log
 
@@ -363,7 +363,7 @@ def test_a_step_that_misbehaves_is_a_typed_failure(
     project: Path, tmp_path: Path, misbehaviour: str, kind: str, said: str
 ) -> None:
     script(project / "kernels" / "tool", misbehaviour)
-    found = resolved(project, gcc("true {level}", "./tool {source} {out}", version="gcc --version"))
+    found = builder(project, gcc("true {level}", "./tool {source} {out}", version="gcc --version"))
     with pytest.raises(BuildError, match=said) as caught:
         found.build(None, tmp_path / "out", timeout_s=0.5 if kind == "timeout" else ENOUGH_S)
     assert caught.value.kind == kind
@@ -373,7 +373,7 @@ def test_a_step_that_misbehaves_is_a_typed_failure(
 
 
 def test_a_controls_file_is_one_sorted_option_or_value_a_line(project: Path) -> None:
-    found = resolved(project, PIPELINE)
+    found = builder(project, PIPELINE)
     controls = found.render(Candidate({"pipeline": "function(sroa),default<O2>", "-a=": 3, "--z": ""}))
     assert controls.kind == "options"
     assert controls.data == b"--z\n-a=3\npipeline=function(sroa),default<O2>\n"
@@ -417,7 +417,7 @@ def test_what_would_be_more_than_a_value_is_refused_in_a_marker_and_in_an_artifa
     command = gcc(
         "gcc -O{pipeline} {word} {options} -o {out}", defaults={"pipeline": "1", "word": "kernels/twice.c"[8:]}
     )
-    found = resolved(project, command)
+    found = builder(project, command)
     with pytest.raises(MarkerError, match=said):
         found.render(Candidate({name: value}))
     with pytest.raises(StoreError, match="cannot stand in a controls file"):
@@ -425,13 +425,13 @@ def test_what_would_be_more_than_a_value_is_refused_in_a_marker_and_in_an_artifa
 
 
 def test_options_without_a_place_are_refused(project: Path) -> None:
-    found = resolved(project, gcc("gcc -O{level} {source} -o {out}"))
+    found = builder(project, gcc("gcc -O{level} {source} -o {out}"))
     with pytest.raises(MarkerError, match=r"'-funroll-loops' has no place in Command's steps: write \{options\}"):
         found.render(Candidate({"-funroll-loops": ""}))
 
 
 def test_committed_controls_must_be_what_their_knobs_give(project: Path) -> None:
-    found = resolved(project, gcc())
+    found = builder(project, gcc())
     with pytest.raises(StoreError, match=r"line 1 is b'-fplugin=x\.so"):
         found.parse("options", b"-fplugin=x.so\nlevel=2\n", {"level": 2})
     with pytest.raises(StoreError, match="named knobs, and this is a blob"):

@@ -11,7 +11,7 @@ from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import OFF
 from pytest_compileiq.toolchains.base import Place, Toolchain
 from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
-from pytest_compileiq.toolchains.nvidia.nvcc_builder import NvccResolved, resolve
+from pytest_compileiq.toolchains.nvidia.nvcc_builder import NvccBuilder, resolve
 from tests import needs
 
 ENOUGH_S = 120.0
@@ -42,13 +42,13 @@ def make_project(root: Path, text: str = SOURCE) -> Path:
     return root
 
 
-def resolved(root: Path, arch="sm_90a", flags="-O3 -Iinclude", **arguments) -> NvccResolved:
+def builder(root: Path, arch="sm_90a", flags="-O3 -Iinclude", **arguments) -> NvccBuilder:
     return resolve(Nvcc("k.cu", arch=arch, flags=flags, **arguments), Place(root / "kernels", root))
 
 
 @needs.nvcc
 def test_two_architectures_and_two_kernels_are_told_apart(project, tmp_path):
-    nvcc = resolved(project, arch=["sm_80", "sm_90a"])
+    nvcc = builder(project, arch=["sm_80", "sm_90a"])
     built = nvcc.build(None, tmp_path / "out", timeout_s=ENOUGH_S)
     assert isinstance(Nvcc("k.cu", arch="sm_90a"), Toolchain)
     assert nvcc.target == f"sm_80.sm_90a-nvcc{nvcc.acf_line.removeprefix('ptxas')}"
@@ -59,13 +59,13 @@ def test_two_architectures_and_two_kernels_are_told_apart(project, tmp_path):
 
 @needs.nvcc
 def test_the_header_closure_is_fingerprinted_and_the_toolkit_is_not(project):
-    assert resolved(project).sources().keys() == {"kernels/k.cu", "kernels/include/scale.h"}
+    assert builder(project).sources().keys() == {"kernels/k.cu", "kernels/include/scale.h"}
 
 
 @needs.nvcc
 def test_equal_code_has_equal_digests_in_two_checkouts(tmp_path):
     builds = [
-        resolved(make_project(tmp_path / name)).build(None, tmp_path / f"{name}-out", timeout_s=ENOUGH_S)
+        builder(make_project(tmp_path / name)).build(None, tmp_path / f"{name}-out", timeout_s=ENOUGH_S)
         for name in ("one", "two")
     ]
     assert builds[0].digest == builds[1].digest
@@ -77,7 +77,7 @@ def test_equal_code_has_equal_digests_in_two_checkouts(tmp_path):
 def test_the_host_s_code_is_digested_beside_the_kernels(tmp_path, output):
     def build(name: str, answer: int):
         root = make_project(tmp_path / name, SOURCE + HOST.replace("ANSWER", str(answer)))
-        return resolved(root, output=output).build(None, tmp_path / f"{name}-out", timeout_s=ENOUGH_S)
+        return builder(root, output=output).build(None, tmp_path / f"{name}-out", timeout_s=ENOUGH_S)
 
     one, same, other = build("one", 42), build("same", 42), build("other", 43)
     assert one.code.keys() == {"scale", "shift", "host"}
@@ -89,7 +89,7 @@ def test_the_host_s_code_is_digested_beside_the_kernels(tmp_path, output):
 
 @needs.nvcc
 def test_public_options_reach_nvcc_and_the_ptxas_behind_it(project, tmp_path):
-    nvcc = resolved(project)
+    nvcc = builder(project)
     baseline = nvcc.build(None, tmp_path / "baseline", timeout_s=ENOUGH_S)
     for number, knobs in enumerate(({"--use_fast_math": ""}, {"-Xptxas=-O": 1})):
         controls = nvcc.render(Candidate(knobs))
@@ -100,7 +100,7 @@ def test_public_options_reach_nvcc_and_the_ptxas_behind_it(project, tmp_path):
 
 @needs.nvcc
 def test_every_knob_of_the_option_space_is_taken(project, tmp_path):
-    nvcc = resolved(project)
+    nvcc = builder(project)
     space = nvcc.option_space()
     for first_or_last in (0, -1):
         point = [range(len(gene.values))[first_or_last] for gene in space.genes]
@@ -115,18 +115,18 @@ def test_an_acf_is_applied_by_ptxas_everywhere_and_by_nvcc_from_sm_100(project):
         ("sm_90a", "ptxas", "-Xptxas=--apply-controls=k.acf"),
         ("sm_100a", "nvcc", "--apply-controls=k.acf"),
     ):
-        nvcc = resolved(project, arch=arch, controls=controls)
+        nvcc = builder(project, arch=arch, controls=controls)
         assert nvcc.options(nvcc.render(Candidate({}, b"acf")), Path("k.acf")) == (applied,)
         assert nvcc.default_space().opaque.line == nvcc.acf_line
     with pytest.raises(MarkerError, match=r"work on sm_100 and newer, and not on sm_90a: use controls='ptxas'"):
-        resolved(project, arch=["sm_90a", "sm_100a"], controls="nvcc")
+        builder(project, arch=["sm_90a", "sm_100a"], controls="nvcc")
 
 
 @needs.nvcc
 def test_source_that_does_not_compile_is_one_sentence(tmp_path):
     root = make_project(tmp_path / "bad", "__global__ void k() { undeclared(); }\n")
     with pytest.raises(BuildError, match=r'nvcc 13\S* refuses kernels/k\.cu: .*identifier "undeclared" is undefined'):
-        resolved(root).build(None, tmp_path / "out", timeout_s=ENOUGH_S)
+        builder(root).build(None, tmp_path / "out", timeout_s=ENOUGH_S)
 
 
 @needs.nvcc
@@ -136,7 +136,7 @@ def test_source_that_does_not_compile_is_one_sentence(tmp_path):
 )
 def test_flags_that_the_plugin_gives_are_refused(project, flags):
     with pytest.raises(MarkerError, match="flags="):
-        resolved(project, flags=flags)
+        builder(project, flags=flags)
 
 
 @pytest.mark.parametrize(
@@ -145,4 +145,4 @@ def test_flags_that_the_plugin_gives_are_refused(project, flags):
 )
 def test_arguments_are_checked(project, arguments):
     with pytest.raises(MarkerError, match="expected"):
-        resolved(project, **arguments)
+        builder(project, **arguments)

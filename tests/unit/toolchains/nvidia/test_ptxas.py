@@ -12,7 +12,7 @@ from pytest_compileiq.space import OFF
 from pytest_compileiq.toolchains.base import Place, Toolchain
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.nvidia.ptxas import Ptxas
-from pytest_compileiq.toolchains.nvidia.ptxas_builder import PtxasResolved, resolve
+from pytest_compileiq.toolchains.nvidia.ptxas_builder import PtxasBuilder, resolve
 from pytest_compileiq.toolchains.nvidia.ptxas_log import read_ptxas_log, totals
 from tests import needs
 
@@ -56,11 +56,11 @@ def make_project(root: Path, text: str = TWO_KERNELS) -> Path:
     return root
 
 
-def resolved(root: Path, flags: str = "", compiler: str | None = None, arch: str = "sm_90a") -> PtxasResolved:
+def builder(root: Path, flags: str = "", compiler: str | None = None, arch: str = "sm_90a") -> PtxasBuilder:
     return resolve(Ptxas("k.ptx", arch=arch, flags=flags, compiler=compiler), Place(root / "kernels", root))
 
 
-def options(ptxas: PtxasResolved, **knobs) -> ControlsFile:
+def options(ptxas: PtxasBuilder, **knobs) -> ControlsFile:
     return ptxas.render(Candidate({name.replace("_", "-"): value for name, value in knobs.items()}))
 
 
@@ -72,7 +72,7 @@ def script(path: Path, body: str) -> str:
 
 @needs.ptxas
 def test_it_is_a_toolchain_with_a_target_that_names_the_minor_version(project):
-    ptxas = resolved(project)
+    ptxas = builder(project)
     assert isinstance(Ptxas("k.ptx", arch="sm_90a"), Toolchain)
     assert ptxas.target == f"sm_90a-{ptxas.acf_line}"
     assert ptxas.compiler.command == ("ptxas", "-arch=sm_90a", "kernels/k.ptx")
@@ -81,7 +81,7 @@ def test_it_is_a_toolchain_with_a_target_that_names_the_minor_version(project):
 
 @needs.ptxas
 def test_a_build_gives_exact_metrics_for_each_entry_and_for_the_whole(project, tmp_path):
-    built = resolved(project).build(None, tmp_path / "out", timeout_s=ENOUGH_S)
+    built = builder(project).build(None, tmp_path / "out", timeout_s=ENOUGH_S)
     small, whole = built.code["small"].metrics, built.code["wide"].metrics
     assert built.code.keys() == {"small", "wide"}
     assert whole["registers"] > 64 > small["registers"] > 0
@@ -95,7 +95,7 @@ def test_a_build_gives_exact_metrics_for_each_entry_and_for_the_whole(project, t
 @needs.ptxas
 def test_equal_code_has_equal_digests_in_two_checkouts_and_two_output_directories(tmp_path):
     builds = [
-        resolved(make_project(tmp_path / name)).build(None, tmp_path / f"out {name}", timeout_s=ENOUGH_S)
+        builder(make_project(tmp_path / name)).build(None, tmp_path / f"out {name}", timeout_s=ENOUGH_S)
         for name in ("one", "two")
     ]
     assert builds[0].digest == builds[1].digest
@@ -104,7 +104,7 @@ def test_equal_code_has_equal_digests_in_two_checkouts_and_two_output_directorie
 
 @needs.ptxas
 def test_an_option_that_needs_one_kernel_s_registers_leaves_the_other_s_digest(project, tmp_path):
-    ptxas = resolved(project)
+    ptxas = builder(project)
     baseline = ptxas.build(None, tmp_path / "baseline", timeout_s=ENOUGH_S)
     squeezed = ptxas.build(options(ptxas, **{"--maxrregcount=": 32}), tmp_path / "squeezed", timeout_s=ENOUGH_S)
     assert squeezed.code["small"] == baseline.code["small"]
@@ -120,7 +120,7 @@ def test_an_option_that_needs_one_kernel_s_registers_leaves_the_other_s_digest(p
 def test_a_changed_register_count_alone_changes_the_digest(tmp_path):
     with_launch_bounds = TWO_KERNELS.replace("small(.param .u64 p) {", "small(.param .u64 p) .maxntid 128 {")
     one, other = (
-        resolved(make_project(tmp_path / name, text)).build(None, tmp_path / f"{name}.out", timeout_s=ENOUGH_S)
+        builder(make_project(tmp_path / name, text)).build(None, tmp_path / f"{name}.out", timeout_s=ENOUGH_S)
         for name, text in (("one", TWO_KERNELS), ("other", with_launch_bounds))
     )
     assert one.code["small"].sha256 != other.code["small"].sha256  # the driver launches it by another attribute
@@ -129,7 +129,7 @@ def test_a_changed_register_count_alone_changes_the_digest(tmp_path):
 
 @needs.ptxas
 def test_every_knob_of_the_option_space_is_taken(project, tmp_path):
-    ptxas = resolved(project)
+    ptxas = builder(project)
     space = ptxas.option_space()
     for number, gene in enumerate(space.genes):
         point = [OFF] * len(space.genes)
@@ -142,7 +142,7 @@ def test_every_knob_of_the_option_space_is_taken(project, tmp_path):
 
 @needs.ptxas
 def test_a_controls_file_that_is_no_acf_is_refused_in_ptxas_s_own_words(project, tmp_path):
-    ptxas = resolved(project)
+    ptxas = builder(project)
     with pytest.raises(BuildError, match=r"ptxas .* refuses kernels/k\.ptx: ptxas fatal") as refused:
         ptxas.build(ControlsFile("blob", b"not an acf", {}), tmp_path / "out", timeout_s=ENOUGH_S)
     assert refused.value.kind == "compile"
@@ -150,11 +150,11 @@ def test_a_controls_file_that_is_no_acf_is_refused_in_ptxas_s_own_words(project,
 
 @needs.ptxas
 def test_ptx_without_a_kernel_or_for_another_architecture_is_one_sentence(tmp_path):
-    empty = resolved(make_project(tmp_path / "empty", HEAD))
+    empty = builder(make_project(tmp_path / "empty", HEAD))
     with pytest.raises(BuildError, match="defines no entry function"):
         empty.build(None, tmp_path / "out", timeout_s=ENOUGH_S)
     with pytest.raises(BuildError, match="ptxas fatal"):
-        resolved(make_project(tmp_path / "old"), arch="sm_80").build(None, tmp_path / "out", timeout_s=ENOUGH_S)
+        builder(make_project(tmp_path / "old"), arch="sm_80").build(None, tmp_path / "out", timeout_s=ENOUGH_S)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_ptx_without_a_kernel_or_for_another_architecture_is_one_sentence(tmp_pa
 )
 @needs.ptxas
 def test_no_option_but_those_that_choose_code_can_stand_in_a_controls_file(project, knobs, refused):
-    ptxas = resolved(project)
+    ptxas = builder(project)
     with pytest.raises(MarkerError, match="is no option of ptxas that a controls file may hold") as error:
         ptxas.render(Candidate(knobs))
     assert repr(refused)[1:-1].partition("\\n")[0] in str(error.value)
@@ -182,7 +182,7 @@ def test_no_option_but_those_that_choose_code_can_stand_in_a_controls_file(proje
 
 @needs.ptxas
 def test_a_committed_options_file_is_what_its_knobs_render_to_or_refused(project):
-    ptxas = resolved(project)
+    ptxas = builder(project)
     controls = options(ptxas, **{"-O": 2, "--register-usage-level=": 7})
     assert controls.data == b"--register-usage-level=7\n-O2\n"
     assert ptxas.parse("options", controls.data, controls.knobs) == controls
@@ -192,7 +192,7 @@ def test_a_committed_options_file_is_what_its_knobs_render_to_or_refused(project
 
 @needs.ptxas
 def test_options_beside_an_acf_lie_in_the_knobs_alone(project):
-    ptxas = resolved(project)
+    ptxas = builder(project)
     mixed = ptxas.render(Candidate({"-O": 2, "block": 64}, b"acf"))
     assert (mixed.kind, mixed.data) == ("blob", b"acf")
     assert ptxas.options(mixed, Path("k.acf")) == ("--apply-controls=k.acf", "-O2")
@@ -203,13 +203,13 @@ def test_options_beside_an_acf_lie_in_the_knobs_alone(project):
 @pytest.mark.parametrize("flags", ["-o x", "--gpu-name=sm_80", "-v", "--apply-controls=f.acf", "-O 3", "'"])
 def test_flags_that_the_plugin_gives_are_refused(project, flags):
     with pytest.raises(MarkerError, match="flags="):
-        resolved(project, flags=flags)
+        builder(project, flags=flags)
 
 
 @pytest.mark.parametrize("arch", ["sm90", "compute_90", "sm_90a ", "", None, 90])
 def test_an_architecture_is_named_as_ptxas_names_it(project, arch):
     with pytest.raises(MarkerError, match="expected an architecture such as 'sm_90a'"):
-        resolved(project, arch=arch)
+        builder(project, arch=arch)
 
 
 def test_a_missing_file_is_named_with_its_place(project):
@@ -219,7 +219,7 @@ def test_a_missing_file_is_named_with_its_place(project):
 
 def test_an_old_ptxas_builds_but_takes_no_acf_and_says_which_it_is(project, tmp_path):
     old = script(project / "kernels" / "ptxas", 'echo "Cuda compilation tools, release 13.0, V13.0.88"')
-    ptxas = resolved(project, compiler="./ptxas")
+    ptxas = builder(project, compiler="./ptxas")
     assert ptxas.target == "sm_90a-ptxas13.0"
     with pytest.raises(EnvironmentFault, match=r"an ACF needs ptxas 13\.3 or later; found ptxas 13\.0\.88") as fault:
         ptxas.build(ControlsFile("blob", b"acf", {}), tmp_path / "out", timeout_s=ENOUGH_S)
@@ -230,9 +230,9 @@ def test_an_old_ptxas_builds_but_takes_no_acf_and_says_which_it_is(project, tmp_
 def test_what_is_no_ptxas_or_is_not_there_is_said_so(project, monkeypatch):
     script(project / "kernels" / "ptxas", "echo hello")
     with pytest.raises(EnvironmentFault, match="does not say which ptxas it is; it says 'hello'"):
-        resolved(project, compiler="./ptxas")
+        builder(project, compiler="./ptxas")
     with pytest.raises(EnvironmentFault, match="no ptxas at"):
-        resolved(project, compiler="./nowhere")
+        builder(project, compiler="./nowhere")
 
 
 def test_the_order_of_choice_is_the_extra_then_cuda_home_then_path(tmp_path, monkeypatch):
@@ -252,7 +252,7 @@ def test_the_order_of_choice_is_the_extra_then_cuda_home_then_path(tmp_path, mon
 def test_a_hanging_ptxas_is_a_timeout(project, tmp_path):
     script(project / "kernels" / "ptxas", 'case "$1" in --version) echo V13.3.1;; *) sleep 30;; esac')
     with pytest.raises(BuildError, match="did not finish") as late:
-        resolved(project, compiler="./ptxas").build(None, tmp_path / "out", timeout_s=0.3)
+        builder(project, compiler="./ptxas").build(None, tmp_path / "out", timeout_s=0.3)
     assert late.value.kind == "timeout"
 
 

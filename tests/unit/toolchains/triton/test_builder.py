@@ -13,7 +13,7 @@ from pytest_compileiq.errors import BuildError, MarkerError, StoreError
 from pytest_compileiq.model import Candidate, ControlsFile
 from pytest_compileiq.toolchains.base import Place, Toolchain
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
-from pytest_compileiq.toolchains.triton.builder import TritonResolved, resolve
+from pytest_compileiq.toolchains.triton.builder import TritonBuilder, resolve
 from pytest_compileiq.toolchains.triton.marker import Triton
 from tests import needs
 
@@ -88,13 +88,13 @@ def make_project(root: Path) -> Path:
     return root
 
 
-def resolved(root: Path, kernel: str = "k.py::scale", **arguments) -> TritonResolved:
+def builder(root: Path, kernel: str = "k.py::scale", **arguments) -> TritonBuilder:
     given = {"signature": SIGNATURE, "arch": "sm_90a", "constexprs": {"BLOCK": 512}} | arguments
     return resolve(Triton(kernel, **given), Place(root / "kernels", root))
 
 
 def test_it_compiles_without_a_gpu_by_the_ptxas_that_it_is_given(project, tmp_path):
-    triton = resolved(project)
+    triton = builder(project)
     built = triton.build(None, tmp_path / "out", timeout_s=ENOUGH_S)
     assert isinstance(Triton("k.py::scale", signature=SIGNATURE, arch="sm_90a"), Toolchain)
     assert triton.target.endswith(f".{triton.acf_line}")
@@ -106,7 +106,7 @@ def test_it_compiles_without_a_gpu_by_the_ptxas_that_it_is_given(project, tmp_pa
 
 
 def test_launch_parameters_and_constexprs_are_knobs(project, tmp_path):
-    triton = resolved(project)
+    triton = builder(project)
     baseline = triton.build(None, tmp_path / "baseline", timeout_s=ENOUGH_S)
     for knobs in ({"num_warps": 8}, {"BLOCK": 1024}):
         controls = triton.render(Candidate(knobs))
@@ -123,7 +123,7 @@ def test_launch_parameters_and_constexprs_are_knobs(project, tmp_path):
 def test_an_integer_that_is_1_is_a_constant_of_the_code_as_the_jit_makes_it(project, tmp_path):
     def metrics(kernel: str, **stride: str) -> dict[str, int]:
         signature = {"out": "*fp32:16", "x": "*fp32:16", **stride, "n": "i32"}
-        built = resolved(project, f"k.py::{kernel}", signature=signature)
+        built = builder(project, f"k.py::{kernel}", signature=signature)
         return built.build(None, tmp_path / f"{kernel}-{len(stride)}-{stride}", timeout_s=ENOUGH_S).metrics
 
     by_one = metrics("strided", stride="i32:1")
@@ -208,26 +208,26 @@ def test_every_specialisation_is_the_jit_s_own(project):
 )
 def test_what_the_jit_would_never_compile_is_refused_in_one_sentence(project, tmp_path, kernel, signature, said):
     with pytest.raises(BuildError, match=said):
-        resolved(project, f"k.py::{kernel}", signature=signature).build(None, tmp_path / "out", timeout_s=ENOUGH_S)
+        builder(project, f"k.py::{kernel}", signature=signature).build(None, tmp_path / "out", timeout_s=ENOUGH_S)
 
 
 def test_a_constexpr_is_named_in_constexprs_and_an_unknown_one_names_the_kernel_s(project, tmp_path):
     with pytest.raises(BuildError, match=r"scale has no argument 'BLOKC'; its arguments: out, x, n, BLOCK"):
-        resolved(project, constexprs={"BLOKC": 512}).build(None, tmp_path / "one", timeout_s=ENOUGH_S)
+        builder(project, constexprs={"BLOKC": 512}).build(None, tmp_path / "one", timeout_s=ENOUGH_S)
     with pytest.raises(BuildError, match=r"the argument 'BLOCK' is a tl\.constexpr: name it in constexprs"):
-        resolved(project, signature={**SIGNATURE, "BLOCK": "i32"}, constexprs={}).build(
+        builder(project, signature={**SIGNATURE, "BLOCK": "i32"}, constexprs={}).build(
             None, tmp_path / "two", timeout_s=ENOUGH_S
         )
     pointers = {"out": "*fp32", "x": "*fp32"}
     with pytest.raises(BuildError, match=r"the argument 'n' is no tl\.constexpr: give its type in signature"):
-        resolved(project, signature=pointers, constexprs={"BLOCK": 512, "n": 1024}).build(
+        builder(project, signature=pointers, constexprs={"BLOCK": 512, "n": 1024}).build(
             None, tmp_path / "three", timeout_s=ENOUGH_S
         )
 
 
 def test_the_scratch_memory_that_a_kernel_wants_is_recorded_with_its_arguments_in_its_own_order(project, tmp_path):
     signature = {"columns": "i32:16", "rows": "i32", "x": "*fp16:16", "out": "*fp16:16"}
-    triton = resolved(project, "k.py::tile", signature=signature, constexprs={"BLOCK": 64})
+    triton = builder(project, "k.py::tile", signature=signature, constexprs={"BLOCK": 64})
     built = triton.build(None, tmp_path / "out", timeout_s=ENOUGH_S)
     described = json.loads(built.path.with_name("kernel.json").read_text())
     assert described["global_scratch_size"] >= 128
@@ -239,23 +239,23 @@ def test_the_scratch_memory_that_a_kernel_wants_is_recorded_with_its_arguments_i
 
 
 def test_triton_s_own_reason_stands_last_and_is_kept(project, tmp_path):
-    triton = resolved(project, "k.py::wrong", signature={"out": "*fp32"})
+    triton = builder(project, "k.py::wrong", signature={"out": "*fp32"})
     with pytest.raises(BuildError, match=r"CompilationError: …[^\n]*undefined is not defined"):
         triton.build(None, tmp_path / "out", timeout_s=ENOUGH_S)
 
 
 def test_an_architecture_is_the_one_that_triton_compiles_for(project, tmp_path):
-    plain, own = resolved(project, arch="sm_90"), resolved(project, arch="sm_90a")
+    plain, own = builder(project, arch="sm_90"), builder(project, arch="sm_90a")
     assert plain.compiler == own.compiler
     assert plain.target == own.target
     assert plain.build(None, tmp_path / "out", timeout_s=ENOUGH_S).metrics["registers"] > 0
-    assert resolved(project, arch="sm_80").architecture == "sm_80"
+    assert builder(project, arch="sm_80").architecture == "sm_80"
     with pytest.raises(MarkerError, match=r"Triton compiles for sm_100a where it is asked for that: name 'sm_100a'"):
-        resolved(project, arch="sm_100f")
+        builder(project, arch="sm_100f")
 
 
 def test_ptxas_options_reach_the_assembler_as_the_note_in_the_cubin_shows(project, tmp_path):
-    triton = resolved(project)
+    triton = builder(project)
     built = triton.build(triton.render(Candidate({"--maxrregcount=": 64})), tmp_path / "out", timeout_s=ENOUGH_S)
     command = read_cubin(built.path).command
     assert "maxrregcount" in command
@@ -264,7 +264,7 @@ def test_ptxas_options_reach_the_assembler_as_the_note_in_the_cubin_shows(projec
 
 def test_equal_code_has_equal_digests_in_two_checkouts(tmp_path):
     builds = [
-        resolved(make_project(tmp_path / name)).build(None, tmp_path / f"{name}-out", timeout_s=ENOUGH_S)
+        builder(make_project(tmp_path / name)).build(None, tmp_path / f"{name}-out", timeout_s=ENOUGH_S)
         for name in ("one", "two")
     ]
     assert builds[0].digest == builds[1].digest
@@ -272,14 +272,14 @@ def test_equal_code_has_equal_digests_in_two_checkouts(tmp_path):
 
 def test_an_acf_that_ptxas_refuses_is_refused_in_its_words_and_not_in_680_lines(project, tmp_path):
     with pytest.raises(BuildError, match=r"^Triton refuses kernels/k\.py::scale: ptxas fatal") as refused:
-        resolved(project).build(ControlsFile("blob", b"not an acf", {}), tmp_path / "out", timeout_s=ENOUGH_S)
+        builder(project).build(ControlsFile("blob", b"not an acf", {}), tmp_path / "out", timeout_s=ENOUGH_S)
     assert len(str(refused.value)) < 300
 
 
 def test_a_cubin_that_another_assembler_made_is_refused(project, tmp_path, monkeypatch):
-    triton = resolved(project)
+    triton = builder(project)
     monkeypatch.setattr(
-        TritonResolved, "_environment", lambda self, out_dir: {"TRITON_CACHE_DIR": str(out_dir / "cache")}
+        TritonBuilder, "_environment", lambda self, out_dir: {"TRITON_CACHE_DIR": str(out_dir / "cache")}
     )
     with pytest.raises(BuildError, match=r"Triton compiled with another assembler .* than ptxas 13\.3"):
         triton.build(None, tmp_path / "out", timeout_s=ENOUGH_S)
@@ -302,7 +302,7 @@ def test_a_cubin_that_another_assembler_made_is_refused(project, tmp_path, monke
 )
 def test_arguments_are_checked(project, arguments, said):
     with pytest.raises(MarkerError, match=said):
-        resolved(project, **arguments)
+        builder(project, **arguments)
 
 
 @pytest.mark.parametrize(
@@ -315,4 +315,4 @@ def test_arguments_are_checked(project, arguments, said):
 )
 def test_a_kernel_that_cannot_be_compiled_is_one_sentence(project, tmp_path, kernel, signature, said):
     with pytest.raises(BuildError, match=said):
-        resolved(project, kernel, signature=signature).build(None, tmp_path / "out", timeout_s=ENOUGH_S)
+        builder(project, kernel, signature=signature).build(None, tmp_path / "out", timeout_s=ENOUGH_S)
