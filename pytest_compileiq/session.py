@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark, find_marker, make_benchmark
-from pytest_compileiq.benchmark.body import body_of
+from pytest_compileiq.benchmark.body import Body, body_of
 from pytest_compileiq.benchmark.marker import read_marker
 from pytest_compileiq.config import Settings
 from pytest_compileiq.errors import CompileIQError, StoreError, fault_of
 from pytest_compileiq.outcome import ItemReport, RunReport
 from pytest_compileiq.replay.committed import Integrity
-from pytest_compileiq.replay.run import Body, Replay
+from pytest_compileiq.replay.run import Replay
 from pytest_compileiq.report import github, junit
 from pytest_compileiq.report.html.page import write_html
 from pytest_compileiq.report.json import write_json
@@ -27,7 +27,9 @@ from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.printing import Terminal, failure, skipped
 from pytest_compileiq.system.process import Guard
 from pytest_compileiq.system.project_settings import named_options
+from pytest_compileiq.workers.local import LocalCarrier
 from pytest_compileiq.workers.pool import Pool
+from pytest_compileiq.workers.start import start_of
 
 UNHEALTHY = 11
 
@@ -169,8 +171,8 @@ class Session:
 
     def _get_pool(self) -> Pool:
         if self._pool is None:
-            guard = self._get_guard()
-            self._pool = Pool(self.config, [item.nodeid for item in self._items], guard, guard.folder)
+            start = start_of(self.config, [item.nodeid for item in self._items])
+            self._pool = Pool(start, LocalCarrier(self.config.rootpath, self._get_guard()))
         return self._pool
 
     def close(self) -> None:

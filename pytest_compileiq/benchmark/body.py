@@ -29,6 +29,7 @@ from pytest_compileiq.timing.sampler import ArmError, BlockPlan, Slot, call_agai
 from pytest_compileiq.timing.watch import intruders, slowdown_of
 
 Arms = Mapping[Arm, ControlsFile | None]
+Body = Callable[[Acf], None]
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class _FailedWithin(BaseException):
     """Unwinds the bodies once a failure within ``measure`` is on record; no ``except Exception`` can hold it."""
 
 
-def body_of(item: pytest.Function) -> Callable[[Acf], None]:
+def body_of(item: pytest.Function) -> Body:
     """The test function as a callable of ``acf``, on pytest's fixtures and a fresh copy of its instance."""
     fixtures = {name: item.funcargs[name] for name in item._fixtureinfo.argnames if name != "acf"}
 
@@ -89,7 +90,7 @@ class Checked:
     not_run: str | None
 
 
-def check_body(benchmark: TunedBenchmark, body: Callable[[Acf], None], arms: Arms, workload: Workload) -> Checked:
+def check_body(benchmark: TunedBenchmark, body: Body, arms: Arms, workload: Workload) -> Checked:
     """Run the tuned arm's body once for correctness, the baseline's too when the body compares outputs.
 
     A body of an exact objective that loads its kernel where no device runs it ends there, correct so far.
@@ -111,7 +112,7 @@ def check_body(benchmark: TunedBenchmark, body: Callable[[Acf], None], arms: Arm
 
 def run_block(
     benchmark: TunedBenchmark,
-    body: Callable[[Acf], None],
+    body: Body,
     arms: Arms,
     workload: Workload,
     plan: BlockPlan,
@@ -131,7 +132,7 @@ class _BlockRun:
     def __init__(
         self,
         benchmark: TunedBenchmark,
-        body: Callable[[Acf], None],
+        body: Body,
         arms: Arms,
         workload: Workload,
         plan: BlockPlan,
@@ -229,7 +230,7 @@ class _BlockRun:
 
 def run_arm(
     benchmark: TunedBenchmark,
-    body: Callable[[Acf], None],
+    body: Body,
     controls: ControlsFile | None,
     arm: Arm,
     workload: Workload,

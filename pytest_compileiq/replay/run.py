@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from pytest_compileiq.artifact import Artifact, Claim
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.benchmark.body import ArmFailure, check_body
+from pytest_compileiq.benchmark.body import ArmFailure, Body, check_body
 from pytest_compileiq.benchmark.builds import changed_beyond
-from pytest_compileiq.benchmark.fixture import Acf
 from pytest_compileiq.config import Settings
 from pytest_compileiq.errors import BuildError, NoWorker
 from pytest_compileiq.model import BuildResult, ControlsFile
@@ -26,7 +25,6 @@ from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 if TYPE_CHECKING:
     from pytest_compileiq.rules.gate import Decision
 
-Body = Callable[[Acf], None]
 _PROVE = "prove it: pytest --tune --tune-budget=0 {nodeid}"
 _REPROVE = (
     "if the change is meant, prove the committed controls anew: pytest --tune --tune-budget=0 {nodeid}; "

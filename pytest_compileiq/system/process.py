@@ -163,7 +163,7 @@ _open_tokens: list[str] = []
 class Guard:
     """While open, what this process starts for a run carries a random token, and dies with this process at the latest.
 
-    That is everything started by ``run`` or with ``environment``, and whatever these start; a server that a
+    That is everything started by ``run`` or with a ``marked`` environment, and whatever these start; a server that a
     user's fixture starts from this process is not ours. A tiny watchdog in a session of its own holds the other end of
     a pipe; when the pipe closes, because the guard was closed or because this process died in whatever way, it kills
     every carrier of the token, and then removes ``folder`` with all that they left there. It watches before ``folder``
@@ -193,9 +193,9 @@ class Guard:
             self.close()
             raise
 
-    def environment(self) -> dict[str, str]:
-        """This process's environment with the token in it."""
-        return {**os.environ, RUN_TOKEN_VARIABLE: self.token}
+    def marked(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """``environment`` with the token in it."""
+        return {**environment, RUN_TOKEN_VARIABLE: self.token}
 
     def sweep(self, sessions: Collection[int] = frozenset()) -> list[int]:
         """Kill what was started under this guard, but ``sessions`` and what ``run`` has under way; return the ids."""

@@ -5,6 +5,8 @@ from pytest_compileiq.testing.conformance import SMALL_SPACE as SMALL_SPACE
 from pytest_compileiq.testing.conformance import EngineConformance as EngineConformance
 from pytest_compileiq.testing.conformance import ToolchainConformance as ToolchainConformance
 from pytest_compileiq.testing.conformance import digest_of as digest_of
+from pytest_compileiq.testing.fake_carrier import FakeCarrier as FakeCarrier
+from pytest_compileiq.testing.fake_carrier import obedient as obedient
 from pytest_compileiq.testing.fakes import FakeBuilder as FakeBuilder
 from pytest_compileiq.testing.fakes import FakePool as FakePool
 from pytest_compileiq.testing.fakes import FakeProgress as FakeProgress

@@ -8,13 +8,25 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.workers.config import worker_config
-from pytest_compileiq.workers.worker import Channel
+from pytest_compileiq.workers.channel import Channel
+from pytest_compileiq.workers.messages import (
+    Enter,
+    Entered,
+    Failed,
+    Left,
+    Order,
+    Ready,
+    Start,
+    Task,
+    TaskAnswer,
+    decode_order,
+)
+from pytest_compileiq.workers.start import enter_project, worker_config
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
@@ -22,10 +34,10 @@ _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 class Inside:
     """The worker's own pytest plugin: it runs tests when told to, and lets ``answer`` do their tasks."""
 
-    def __init__(self, channel: Channel, extra: Mapping[str, Any]) -> None:
+    def __init__(self, channel: Channel[Order], builds: Path) -> None:
         self.channel = channel
-        self.extra = extra
-        self.given: Mapping[str, Any] = {}
+        self.builds = builds
+        self.builder: bytes | None = None
         self._entered = False
         self._failure: str | None = None
 
@@ -33,14 +45,14 @@ class Inside:
         """Take orders until the parent quits or is gone."""
         items = {item.nodeid: item for item in session.items}
         if session.testsfailed:
-            self._send({"event": "failed", "reason": self._failure})
+            self.channel.send(Failed(self._failure))
             return True
-        self._send({"event": "ready"})
+        self.channel.send(Ready())
         with contextlib.suppress(EOFError, OSError):
-            while (order := self.channel.receive())["do"] != "quit":
+            while isinstance(order := self.channel.receive(), Enter):
                 self._entered, self._failure = False, None
-                self.given = order["given"]
-                self._run(items.get(order["nodeid"]))
+                self.builder = order.builder
+                self._run(items.get(order.nodeid))
         return True
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -62,26 +74,22 @@ class Inside:
         cause = error.__cause__
         said = _described(error) if cause is None else f"{_described(error)} ({_described(cause)})"
         with contextlib.suppress(OSError):
-            self._send({"event": "failed", "reason": self._failure or said})
+            self.channel.send(Failed(self._failure or said))
 
-    def converse(self, answer: Callable[[Mapping[str, Any], Callable[[], object]], Mapping[str, Any]]) -> None:
+    def converse(self, answer: Callable[[Task, Callable[[], object]], TaskAnswer]) -> None:
         """Within a test whose fixtures are up: answer tasks until told to leave."""
         self._entered = True
-        self._send({"event": "entered"})
-        while (order := self.channel.receive())["do"] == "task":
+        self.channel.send(Entered())
+        while isinstance(order := self.channel.receive(), Task):
             self.channel.tick()
-            self._send(answer(order["task"], self.channel.tick))
+            self.channel.send(answer(order, self.channel.tick))
 
     def _run(self, item: pytest.Item | None) -> None:
         if item is None:
-            self._send({"event": "failed", "reason": "it was not collected in the worker"})
+            self.channel.send(Failed("it was not collected in the worker"))
             return
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
-        self._send({"event": "left" if self._entered else "failed", "reason": self._failure})
-
-    def _send(self, message: Mapping[str, Any]) -> None:
-        self.channel.tick()
-        self.channel.send(message)
+        self.channel.send(Left(self._failure) if self._entered else Failed(self._failure))
 
 
 def _described(error: BaseException) -> str:
@@ -99,16 +107,18 @@ def _last_line(text: str) -> str:
 
 
 def main() -> int:
-    """Run as ``python -m pytest_compileiq.workers.inside READ WRITE PROGRESS`` (file descriptors)."""
-    channel = Channel(*map(int, sys.argv[1:4]))
+    """Run as ``python -m pytest_compileiq.workers.inside ROOT BUILDS READ WRITE PROGRESS``: paths, then descriptors."""
+    root, builds, *descriptors = sys.argv[1:]
+    channel: Channel[Order] = Channel(decode_order, *map(int, descriptors))
     threading.Thread(target=_die_with_parent, args=(os.getppid(),), daemon=True).start()
     _adopt_orphans()
-    start = channel.receive()
-    inside = Inside(channel, start["extra"])
+    inside = Inside(channel, Path(builds))
     try:
-        os.chdir(start["cwd"])
-        sys.path[:] = start["sys_path"]
-        config = worker_config(start, start["args"])
+        start = channel.receive()
+        if not isinstance(start, Start):
+            raise TypeError(f"a worker begins with a Start, not with a {type(start).__name__}")
+        enter_project(start, Path(root))
+        config = worker_config(start, Path(root))
         config.pluginmanager.register(inside, "compileiq-worker")
         return int(config.hook.pytest_cmdline_main(config=config) or 0)
     except BaseException as error:  # a conftest.py may raise SystemExit

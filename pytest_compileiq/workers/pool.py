@@ -1,26 +1,33 @@
-"""The worker processes of one run: started when first asked, replaced when a candidate ends or poisons them."""
+"""The workers of one run: started when first asked, replaced when a candidate ends or poisons them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
-
-import pytest
+from typing import TypeVar
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.errors import NoWorker, fault_of
 from pytest_compileiq.model import Arm, ControlsFile, FailureKind, SampleRow, Workload
 from pytest_compileiq.rules.calls import CallTimes
-from pytest_compileiq.system.files import locked, machine_lock
-from pytest_compileiq.system.process import Guard
-from pytest_compileiq.timing.registry import lock_name
 from pytest_compileiq.timing.sampler import BlockPlan
-from pytest_compileiq.workers.tasks import pack_builder, pack_controls
-from pytest_compileiq.workers.worker import Worker, WorkerDied
+from pytest_compileiq.workers.carrier import Carrier, WorkerDied
+from pytest_compileiq.workers.messages import (
+    BlockAnswer,
+    BlockTask,
+    CheckAnswer,
+    CheckTask,
+    FailureAnswer,
+    LookAnswer,
+    LookTask,
+    Start,
+    Task,
+)
+from pytest_compileiq.workers.tasks import pack_builder
+from pytest_compileiq.workers.worker import Worker
+
+_Answer = TypeVar("_Answer", CheckAnswer, BlockAnswer, LookAnswer)
 
 
 class EvaluationFailed(Exception):
@@ -38,16 +45,12 @@ class Pool:
     """Workers by number; worker ``k`` takes the ``k``-th block of every benchmark: imports are paid once.
 
     Attributes:
-        config: the parent's configuration, whose options the workers start from.
-        nodeids: the tuned tests that a worker may be asked to enter.
-        guard: ends every process of the run with the run.
-        build_dir: where the run's builds are.
+        start: what each worker begins with.
+        carrier: where the workers live.
     """
 
-    config: pytest.Config
-    nodeids: Sequence[str]
-    guard: Guard
-    build_dir: Path
+    start: Start
+    carrier: Carrier
     _workers: dict[int, Worker] = field(default_factory=dict)
 
     def prepare(self, numbers: range, benchmark: TunedBenchmark) -> None:
@@ -70,8 +73,7 @@ class Pool:
             EvaluationFailed: the body failed, or the worker did not survive it.
             NoWorker: the worker did not get as far.
         """
-        task = {"task": "check", "workload": workload.name, "baseline": None, "tuned": pack_controls(controls)}
-        return _touched(self._ask(number, benchmark, task))
+        return self._ask(number, benchmark, CheckTask(workload.name, controls), CheckAnswer).touched
 
     def block(
         self,
@@ -87,22 +89,18 @@ class Pool:
             EvaluationFailed: an arm's body failed, or the worker did not survive it.
             NoWorker: the worker did not get as far.
         """
-        task = {
-            "task": "block", "workload": workload.name, "baseline": pack_controls(arms["baseline"]),
-            "tuned": pack_controls(arms["tuned"]),
-            "plan": {"outer": plan.outer, "quads": list(plan.quads), "samples": plan.samples},
-        }  # fmt: skip
-        answer = self._ask_alone(number, benchmark, task)
+        task = BlockTask(workload.name, arms["baseline"], arms["tuned"], plan)
+        answer = self._ask_alone(number, benchmark, task, BlockAnswer)
         rows = [
             SampleRow(
-                benchmark.device(metric).name, workload.name, metric, number, slot["quad"], slot["slot"], slot["arm"],
-                sample, value, slot["dropped"],
+                benchmark.device(metric).name, workload.name, metric, number, slot.quad, slot.slot, slot.arm, sample,
+                value, slot.dropped,
             )
-            for metric, slots in answer["slots"].items()
+            for metric, slots in answer.slots.items()
             for slot in slots
-            for sample, value in enumerate(slot["values"])
+            for sample, value in enumerate(slot.values)
         ]  # fmt: skip
-        return rows, _touched(answer)
+        return rows, answer.touched
 
     def look(
         self, number: int, benchmark: TunedBenchmark, controls: ControlsFile | None, workload: Workload
@@ -111,10 +109,9 @@ class Pool:
 
         Raises:
             EvaluationFailed: the body failed, or the worker did not survive it.
+            NoWorker: the worker did not get as far.
         """
-        task = {"task": "look", "workload": workload.name, "baseline": None, "tuned": pack_controls(controls)}
-        times = self._ask_alone(number, benchmark, task)["times"]
-        return None if times is None else CallTimes(**times)
+        return self._ask_alone(number, benchmark, LookTask(workload.name, controls), LookAnswer).times
 
     def close(self) -> None:
         """End every worker and whatever they left behind."""
@@ -123,17 +120,15 @@ class Pool:
         for worker in self._workers.values():
             worker.close()
         self._workers.clear()
-        self.guard.sweep()
+        self.carrier.sweep()
 
-    def _ask_alone(self, number: int, benchmark: TunedBenchmark, task: Mapping[str, Any]) -> Mapping[str, Any]:
-        """As ``_ask``, while no process and no user of this machine measures on the devices of the objectives."""
-        kinds = sorted({benchmark.device_kind(objective.metric) for objective in benchmark.timed_objectives})
-        with ExitStack() as locks:
-            for kind in kinds:
-                locks.enter_context(locked(machine_lock(f"device {lock_name(kind)}")))
-            return self._ask(number, benchmark, task)
+    def _ask_alone(self, number: int, benchmark: TunedBenchmark, task: Task, expected: type[_Answer]) -> _Answer:
+        """As ``_ask``, while nobody else measures on the devices of the objectives."""
+        kinds = [benchmark.device_kind(objective.metric) for objective in benchmark.timed_objectives]
+        with self.carrier.alone(kinds):
+            return self._ask(number, benchmark, task, expected)
 
-    def _ask(self, number: int, benchmark: TunedBenchmark, task: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _ask(self, number: int, benchmark: TunedBenchmark, task: Task, expected: type[_Answer]) -> _Answer:
         worker = self._entered(number, benchmark)
         try:
             answer = worker.ask(task, benchmark.spec.timeout_s)
@@ -141,15 +136,18 @@ class Pool:
             self._discard(number)
             kind: FailureKind = "timeout" if death.kind == "timeout" else "wrong" if death.kind == "wrong" else "crash"
             raise EvaluationFailed(None, kind, death.reason) from death
-        if answer.get("poisoned"):
+        if isinstance(answer, FailureAnswer):
+            if answer.poisoned:
+                self._discard(number)
+                self.carrier.sweep([worker.line for worker in self._workers.values()])
+            raise EvaluationFailed(answer.arm, answer.kind, answer.reason)
+        if not isinstance(answer, expected):
             self._discard(number)
-            self.guard.sweep(frozenset(one.pid for one in self._workers.values()))
-        if not answer["ok"]:
-            raise EvaluationFailed(answer["arm"], answer["kind"], answer["reason"])
+            raise EvaluationFailed(None, "crash", f"answered {type(answer).__name__} to a {type(task).__name__}")
         return answer
 
     def _entered(self, number: int, benchmark: TunedBenchmark) -> Worker:
-        """Worker ``number`` with the benchmark's fixtures up. No controls were applied yet that could be to blame."""
+        """Worker ``number`` with the fixtures up. No controls were applied yet that could be to blame."""
         worker = self._started(number)
         if worker.inside == benchmark.nodeid:
             return worker
@@ -159,7 +157,7 @@ class Pool:
             self._discard(number)
             worker = self._started(number)
         try:
-            worker.enter(benchmark.nodeid, pack_builder(benchmark.builder))
+            worker.enter(benchmark.nodeid, pack_builder(benchmark.builder) if self.carrier.shares_files else None)
         except WorkerDied as death:
             self._discard(number)
             raise NoWorker(death.reason) from death
@@ -167,9 +165,8 @@ class Pool:
 
     def _started(self, number: int) -> Worker:
         if number not in self._workers:
-            extra = {"build_dir": str(self.build_dir)}
             try:
-                self._workers[number] = Worker(self.config, self.nodeids, self.guard.environment(), extra)
+                self._workers[number] = Worker(self.carrier, self.start)
             except (WorkerDied, OSError) as error:
                 raise NoWorker(fault_of(error) if isinstance(error, OSError) else str(error)) from error
         return self._workers[number]
@@ -178,7 +175,3 @@ class Pool:
         worker = self._workers.pop(number, None)
         if worker is not None:
             worker.kill()
-
-
-def _touched(answer: Mapping[str, Any]) -> Touched:
-    return Touched(frozenset(answer["used"]), frozenset(answer["read"]))

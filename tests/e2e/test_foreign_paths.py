@@ -121,7 +121,7 @@ def test_a_page_that_cannot_be_written_leaves_nothing_and_costs_no_summary(proje
     )
     argv = {
         "pytest": "pytest -p no:cacheprovider --acf-html=page.html",
-        "acf": "pytest_compileiq.cli.main report page.html",
+        "acf": "pytest_compileiq.cli report page.html",
     }[command]  # fmt: skip
     # No file of more than 8 KiB can be written here, as on a disk that is full.
     limited = f"ulimit -f 8; exec {sys.executable} -B -m {argv}"

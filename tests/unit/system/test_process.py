@@ -140,7 +140,9 @@ def test_a_guard_finds_and_ends_what_forked_away_and_left_the_session(tmp_path: 
 @linux_only
 def test_a_sweep_spares_a_worker_with_what_its_fixtures_started(tmp_path: Path) -> None:
     with Guard(tmp_path) as guard:
-        worker = subprocess.Popen(["sh", "-c", "sleep 600 & wait"], env=guard.environment(), start_new_session=True)
+        worker = subprocess.Popen(
+            ["sh", "-c", "sleep 600 & wait"], env=guard.marked(os.environ), start_new_session=True
+        )
         assert wait_until(lambda: len(carriers(guard.token)) == 2)
         assert guard.sweep({worker.pid}) == []
         assert len(guard.sweep()) == 2
@@ -177,7 +179,7 @@ def test_only_what_a_run_starts_carries_its_token(monkeypatch: pytest.MonkeyPatc
         with Guard(tmp_path) as inner:
             assert seen_token() == seen_token({"WORD": "kernel"}) == inner.token
         assert seen_token() == outer.token
-        assert outer.environment() == {**os.environ, RUN_TOKEN_VARIABLE: outer.token}
+        assert outer.marked(os.environ) == {**os.environ, RUN_TOKEN_VARIABLE: outer.token}
         assert RUN_TOKEN_VARIABLE not in os.environ
     assert seen_token() == ""
 

@@ -1,26 +1,187 @@
-"""Worker processes that this machine does not start."""
+"""Workers of a run, driven by a fake carrier: who is started when, who is replaced, and whose fault what was."""
 
 from __future__ import annotations
 
-import errno
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
+from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.errors import NoWorker
-from pytest_compileiq.system.process import Guard
-from pytest_compileiq.workers.pool import Pool
+from pytest_compileiq.model import Workload
+from pytest_compileiq.testing import FakeBuilder, FakeCarrier, fake_benchmark, obedient
+from pytest_compileiq.timing.sampler import BlockPlan
+from pytest_compileiq.workers.carrier import WorkerDied
+from pytest_compileiq.workers.messages import (
+    CheckAnswer,
+    Enter,
+    Entered,
+    Failed,
+    FailureAnswer,
+    Left,
+    Ready,
+    Start,
+)
+from pytest_compileiq.workers.pool import EvaluationFailed, Pool
+
+START = Start(".", ("test_kernel.py::test_kernel",), {}, (), (None,), {})
+WORKLOAD = Workload("default")
+PLAN = BlockPlan("baseline", ("ABBA",), 2)
 
 
-def test_a_machine_that_starts_no_more_processes_is_a_fault_of_the_environment(
-    tmp_path: Path, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+def pool_of(carrier: FakeCarrier) -> Pool:
+    return Pool(START, carrier)
 
-    guard = Guard(tmp_path / "builds")
-    workers = Pool(pytestconfig, [], guard, tmp_path)
-    monkeypatch.setattr("subprocess.Popen", refuse)
+
+def answering(**answers):
+    """A carrier whose workers say otherwise to one kind of order, the first time it comes: ``Enter=Failed("…")``."""
+    left = dict(answers)
+
+    def answer(worker, order):
+        return left.pop(type(order).__name__, None) or obedient(order)
+
+    return FakeCarrier(answer)
+
+
+@pytest.fixture
+def benchmark(tmp_path):
+    return fake_benchmark(tmp_path, FakeBuilder())
+
+
+@pytest.fixture
+def other(tmp_path):
+    return replace(fake_benchmark(tmp_path, FakeBuilder()), nodeid="test_kernel.py::test_other")
+
+
+def test_workers_are_started_side_by_side_and_then_entered(benchmark):
+    carrier = FakeCarrier()
+    pool_of(carrier).prepare(range(3), benchmark)
+    assert carrier.said == [*(("Start", n) for n in range(3)), *(("Enter", n) for n in range(3))]
+
+
+def test_a_worker_stays_in_its_test_from_task_to_task_and_leaves_it_for_another(benchmark, other):
+    carrier = FakeCarrier()
+    pool = pool_of(carrier)
+    for which in (benchmark, benchmark, other):
+        pool.check(0, which, None, WORKLOAD)
+    assert [what for what, _ in carrier.said] == [
+        "Start", "Enter", "CheckTask", "CheckTask", "Leave", "Enter", "CheckTask",
+    ]  # fmt: skip
+
+
+def test_a_block_is_sampled_alone_on_the_device_and_a_check_is_not(benchmark):
+    carrier = FakeCarrier()
+    rows, touched = pool_of(carrier).block(2, benchmark, {"baseline": None, "tuned": None}, WORKLOAD, PLAN)
+    assert [(row.process, row.arm, row.sample, row.value) for row in rows[:3]] == [
+        (2, "baseline", 0, 1e-3), (2, "baseline", 1, 1e-3), (2, "tuned", 0, 1e-3),
+    ]  # fmt: skip
+    assert touched == Touched(frozenset({"kernel"}), frozenset())
+    assert carrier.said[0] == ("alone", ("cpu",)) and ("BlockTask", 0) in carrier.said
+    carrier.said.clear()
+    pool_of(carrier).check(0, benchmark, None, WORKLOAD)
+    assert "alone" not in [what for what, _ in carrier.said]
+
+
+def test_a_builder_travels_only_where_the_worker_sees_the_same_files(benchmark):
+    builders = []
+
+    def answer(worker, order):
+        builders.extend([order.builder] if isinstance(order, Enter) else [])
+        return obedient(order)
+
+    pool_of(FakeCarrier(answer, shares_files=False)).check(0, benchmark, None, WORKLOAD)
+    assert builders == [None]
+
+
+def test_a_machine_that_starts_no_more_processes_is_a_fault_of_the_environment(benchmark):
+    pool = pool_of(FakeCarrier(launches=1))
     with pytest.raises(NoWorker, match=r"says nothing about any controls: .*Resource temporarily unavailable"):
-        workers.prepare(range(1), None)  # type: ignore[arg-type]  # it does not get as far as the benchmark
-    guard.close()
+        pool.prepare(range(2), benchmark)
+
+
+NOT_READY = {
+    "it cannot collect": {"Start": Failed("ImportError: no module named x")},
+    "it cannot set up": {"Enter": Failed("ImportError: no module named x")},
+    "it dies before": {"Enter": WorkerDied("crash", "ImportError: no module named x")},
+}
+
+
+@pytest.mark.parametrize("why", NOT_READY)
+def test_a_worker_that_gets_nowhere_is_no_verdict_and_is_not_used_again(benchmark, why):
+    carrier = answering(**NOT_READY[why])
+    pool = pool_of(carrier)
+    with pytest.raises(NoWorker, match="no module named x"):
+        pool.check(0, benchmark, None, WORKLOAD)
+    assert carrier.said[-1] == ("kill", 0)
+    pool.check(0, benchmark, None, WORKLOAD)
+    assert ("Start", 1) in carrier.said
+
+
+DEATHS = {
+    "timeout": ("timeout", WorkerDied("timeout", "no progress for 3 s")),
+    "crash": ("crash", WorkerDied("crash", "killed by SIGSEGV")),
+    "noise": ("wrong", WorkerDied("wrong", "printed more than 8 MB")),
+    "another test's end": ("crash", Left("call: it exited")),
+    "an answer to something else": ("crash", Entered()),
+    "no answer to the task": ("crash", Ready()),
+}
+
+
+@pytest.mark.parametrize("how", DEATHS)
+def test_a_worker_that_does_not_survive_its_task_is_replaced_and_nobodys_arm_is_blamed(benchmark, how):
+    kind, answer = DEATHS[how]
+    carrier = answering(CheckTask=answer)
+    pool = pool_of(carrier)
+    with pytest.raises(EvaluationFailed) as failed:
+        pool.check(0, benchmark, None, WORKLOAD)
+    assert (failed.value.arm, failed.value.kind) == (None, kind)
+    assert ("kill", 0) in carrier.said
+    assert pool.check(0, benchmark, None, WORKLOAD) and ("Start", 1) in carrier.said
+
+
+def test_an_answer_of_another_kind_than_the_task_asks_for_is_a_crash(benchmark):
+    carrier = answering(BlockTask=CheckAnswer(Touched(frozenset(), frozenset())))
+    with pytest.raises(EvaluationFailed, match="answered CheckAnswer to a BlockTask"):
+        pool_of(carrier).block(0, benchmark, {"baseline": None, "tuned": None}, WORKLOAD, PLAN)
+
+
+def test_a_failed_body_keeps_its_worker_and_says_whose_fault_it_is(benchmark):
+    carrier = answering(CheckTask=FailureAnswer("tuned", "wrong", "1 != 2", poisoned=False))
+    pool = pool_of(carrier)
+    with pytest.raises(EvaluationFailed, match="1 != 2") as failed:
+        pool.check(0, benchmark, None, WORKLOAD)
+    assert (failed.value.arm, failed.value.kind) == ("tuned", "wrong")
+    pool.check(0, benchmark, None, WORKLOAD)
+    assert "kill" not in [what for what, _ in carrier.said]
+
+
+def test_a_poisoned_worker_is_replaced_and_what_it_left_behind_is_killed_but_not_its_fellows(benchmark):
+    carrier = answering(CheckTask=FailureAnswer("tuned", "crash", "left 1 process(es) behind", poisoned=True))
+    pool = pool_of(carrier)
+    pool.prepare(range(3), benchmark)
+    with pytest.raises(EvaluationFailed, match="left 1"):
+        pool.check(1, benchmark, None, WORKLOAD)
+    assert carrier.said[-2:] == [("kill", 1), ("sweep", (0, 2))]
+
+
+def test_a_worker_that_dies_of_its_last_test_is_replaced_before_the_next(benchmark, other):
+    carrier = answering(Leave=WorkerDied("crash", "killed by SIGSEGV"))
+    pool = pool_of(carrier)
+    pool.check(0, benchmark, None, WORKLOAD)
+    pool.check(0, other, None, WORKLOAD)
+    assert [what for what, _ in carrier.said] == [
+        "Start", "Enter", "CheckTask", "Leave", "kill", "Start", "Enter", "CheckTask",
+    ]  # fmt: skip
+
+
+def test_the_end_dismisses_all_before_it_waits_for_one(benchmark):
+    carrier = FakeCarrier()
+    pool = pool_of(carrier)
+    pool.prepare(range(2), benchmark)
+    carrier.said.clear()
+    pool.close()
+    assert carrier.said == [
+        ("Leave", 0), ("Quit", 0), ("Leave", 1), ("Quit", 1), ("close", 0), ("close", 1), ("sweep", ()),
+    ]  # fmt: skip
+    pool.close()
+    assert carrier.said[-1] == ("sweep", ()) and len(carrier.said) == 8

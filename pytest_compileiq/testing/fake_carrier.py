@@ -1,0 +1,115 @@
+"""A carrier of workers that start no process: for tests of conversations, of pools, and of carriers' order."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_compileiq.benchmark.body import Touched
+from pytest_compileiq.timing.sampler import ARMS, Slot
+from pytest_compileiq.workers.carrier import Line
+from pytest_compileiq.workers.messages import (
+    Answer,
+    BlockAnswer,
+    BlockTask,
+    CheckAnswer,
+    CheckTask,
+    Enter,
+    Entered,
+    Leave,
+    Left,
+    LookAnswer,
+    LookTask,
+    Order,
+    Ready,
+    Start,
+)
+
+_TOUCHED = Touched(frozenset({"kernel"}), frozenset())
+
+
+def obedient(order: Order) -> Answer:
+    """What a worker says whose kernel is correct and takes a millisecond."""
+    if isinstance(order, Enter):
+        return Entered()
+    if isinstance(order, Leave):
+        return Left(None)
+    if isinstance(order, CheckTask):
+        return CheckAnswer(_TOUCHED)
+    if isinstance(order, LookTask):
+        return LookAnswer(None)
+    if isinstance(order, BlockTask):
+        slots = tuple(
+            Slot(quad, slot, ARMS[letter], (1e-3,) * order.plan.samples)
+            for quad, arms in enumerate(order.plan.quads)
+            for slot, letter in enumerate(arms)
+        )
+        return BlockAnswer({"runtime": slots}, _TOUCHED)
+    return Ready()
+
+
+@dataclass
+class FakeCarrier:
+    """A ``Carrier`` whose workers are functions of this process.
+
+    Attributes:
+        answer: the worker's number in order of launches, the order → its answer; an exception is raised.
+        said: ``(what, worker)`` in order: the names of orders (``Start``, ``Enter``, ``CheckTask`` and so on),
+            ``close``, ``kill``, and with the kinds or the spared workers in place of a worker ``alone`` and ``sweep``.
+        launches: how many workers may be started; the next one is refused by the machine.
+        shares_files: whether the workers see this machine's files.
+    """
+
+    answer: Callable[[int, Order], Answer | Exception] = lambda worker, order: obedient(order)
+    said: list[tuple[str, Any]] = field(default_factory=list)
+    launches: int = 100
+    shares_files: bool = True
+
+    def launch(self, start: Start) -> _FakeLine:
+        """Start one.
+
+        Raises:
+            OSError: there are ``launches`` already.
+        """
+        number = sum(what == "Start" for what, _ in self.said)
+        if number == self.launches:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        line = _FakeLine(self, number)
+        line.send(start)
+        return line
+
+    @contextlib.contextmanager
+    def alone(self, kinds: Sequence[str]) -> Iterator[None]:
+        """Note the kinds."""
+        self.said.append(("alone", tuple(kinds)))
+        yield
+
+    def sweep(self, spared: Collection[Line] = ()) -> None:
+        """Note the numbers of the workers spared."""
+        self.said.append(("sweep", tuple(line.number for line in spared if isinstance(line, _FakeLine))))
+
+
+@dataclass
+class _FakeLine:
+    carrier: FakeCarrier
+    number: int
+    _waiting: list[Order] = field(default_factory=list)
+
+    def send(self, order: Order) -> None:
+        self.carrier.said.append((type(order).__name__, self.number))
+        self._waiting.append(order)
+
+    def receive(self, timeout_s: float) -> Answer:
+        answer = self.carrier.answer(self.number, self._waiting.pop(0))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self, wait_s: float) -> None:
+        self.carrier.said.append(("close", self.number))
+
+    def kill(self) -> None:
+        self.carrier.said.append(("kill", self.number))

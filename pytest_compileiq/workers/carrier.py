@@ -1,0 +1,68 @@
+"""Where workers live and how their parent reaches them: what ``workers.local`` does with processes of this machine.
+
+Another carrier, such as one to the machines of a cluster, keeps the same promises; conversations and pools know no
+more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from pytest_compileiq.workers.messages import Answer, Order, Start
+
+
+class WorkerDied(Exception):
+    """The worker crashed, exited, hung or printed without end; ``kind`` is the evaluation's failure."""
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+        self.reason = reason
+
+
+class Line(Protocol):
+    """One worker as its parent reaches it."""
+
+    def send(self, order: Order) -> None:
+        """Send one order.
+
+        Raises:
+            WorkerDied: nobody is there to take it.
+        """
+
+    def receive(self, timeout_s: float) -> Answer:
+        """The next answer; ``timeout_s`` bounds the time without progress of the worker.
+
+        Raises:
+            WorkerDied: none comes.
+        """
+
+    def close(self, wait_s: float) -> None:
+        """Wait for its end, and kill it where that does not come within ``wait_s``."""
+
+    def kill(self) -> None:
+        """End it now, with all that it started in its process group."""
+
+
+class Carrier(Protocol):
+    """Starts workers somewhere."""
+
+    @property
+    def shares_files(self) -> bool:
+        """Whether workers see this machine's files at the same paths."""
+
+    def launch(self, start: Start) -> Line:
+        """Start one worker, without waiting for it to be ready.
+
+        Raises:
+            WorkerDied: it ended at once.
+            OSError: no process can be started there.
+        """
+
+    def alone(self, kinds: Sequence[str]) -> AbstractContextManager[None]:
+        """Keep everybody else there from measuring on the devices of ``kinds`` meanwhile."""
+
+    def sweep(self, spared: Collection[Line] = ()) -> None:
+        """Kill whatever the workers have left behind, but not the workers ``spared``."""

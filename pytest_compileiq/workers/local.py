@@ -1,0 +1,194 @@
+"""Workers as processes of this machine, in a session of their own each, ended with the run by its guard.
+
+What a worker prints goes to a bounded drain, never to the user's terminal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+
+from pytest_compileiq.system.files import locked, machine_lock
+from pytest_compileiq.system.process import Guard
+from pytest_compileiq.timing.registry import lock_name
+from pytest_compileiq.workers.carrier import Line, WorkerDied
+from pytest_compileiq.workers.channel import Channel
+from pytest_compileiq.workers.messages import Answer, Order, Start, decode_answer
+
+MAX_PRINTED_BYTES = 8 * 1024 * 1024
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class LocalCarrier:
+    """Starts workers here.
+
+    Attributes:
+        root: the project's root, which the paths of the messages are relative to.
+        guard: ends every process of the run with the run, and holds its builds.
+    """
+
+    root: Path
+    guard: Guard
+    shares_files: ClassVar[bool] = True
+
+    def launch(self, start: Start) -> LocalLine:
+        """Start one process.
+
+        Raises:
+            WorkerDied: it ended at once.
+            OSError: this machine starts no more processes.
+        """
+        return LocalLine(start, self.root, self.guard)
+
+    @contextlib.contextmanager
+    def alone(self, kinds: Sequence[str]) -> Iterator[None]:
+        """Hold the locks of the devices, which all users of this machine share."""
+        with contextlib.ExitStack() as locks:
+            for kind in sorted(set(kinds)):
+                locks.enter_context(locked(machine_lock(f"device {lock_name(kind)}")))
+            yield
+
+    def sweep(self, spared: Collection[Line] = ()) -> None:
+        """Kill what was started under the guard, but ``spared``."""
+        self.guard.sweep(frozenset(line.pid for line in spared if isinstance(line, LocalLine)))
+
+
+class LocalLine:
+    """One worker process. Not thread-safe: one conversation at a time."""
+
+    def __init__(self, start: Start, root: Path, guard: Guard) -> None:
+        self._drain = _Drain()
+        with tempfile.TemporaryFile() as progress:
+            progress.write(bytes(8))  # a hole would end whoever writes to it, where the disk is full
+            progress.flush()
+            down_read, down_write = os.pipe()
+            up_read, up_write = os.pipe()
+            passed = (down_read, up_write, progress.fileno())
+            self._channel = Channel[Answer](decode_answer, up_read, down_write, progress.fileno())
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "pytest_compileiq.workers.inside", root, guard.folder, *map(str, passed)],
+                stdin=subprocess.DEVNULL, stdout=self._drain.write_fd, stderr=subprocess.STDOUT,
+                env=guard.marked(start.environment), pass_fds=passed, start_new_session=True,
+            )  # fmt: skip
+        os.close(down_read)
+        os.close(up_write)
+        self._drain.start()
+        try:
+            self.send(msgspec.structs.replace(start, environment={}))
+        except WorkerDied:
+            self.kill()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._process.pid
+
+    def send(self, order: Order) -> None:
+        """Send one order, and count anew what is printed.
+
+        Raises:
+            WorkerDied: the process is gone.
+        """
+        self._drain.reset()
+        try:
+            self._channel.send(order)
+        except OSError as error:
+            raise self._death() from error
+
+    def receive(self, timeout_s: float) -> Answer:
+        """The next answer.
+
+        Raises:
+            WorkerDied: the process ended, made no progress for ``timeout_s``, or printed without end.
+        """
+        while not self._channel.poll(_POLL_S):
+            self._expect_little_printed()
+            if self._channel.idle_s() > timeout_s:
+                self._end()
+                raise WorkerDied("timeout", f"no progress for {timeout_s:g} s")
+        try:
+            answer = self._channel.receive()
+        except (EOFError, OSError, ValueError) as error:
+            raise self._death() from error
+        self._expect_little_printed()
+        return answer
+
+    def close(self, wait_s: float) -> None:
+        """Wait for its end; killed when that does not come within ``wait_s``."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=wait_s)
+        self.kill()
+
+    def kill(self) -> None:
+        """End it now, its process group included."""
+        self._end()
+        self._process.wait()
+        self._channel.close()
+        self._drain.close()
+
+    def _expect_little_printed(self) -> None:
+        if self._drain.count > MAX_PRINTED_BYTES:
+            self._end()
+            raise WorkerDied("wrong", f"printed more than {MAX_PRINTED_BYTES // 2**20} MB")
+
+    def _end(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _death(self) -> WorkerDied:
+        try:
+            status = self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            return WorkerDied("crash", "closed its pipe")
+        if status < 0:
+            return WorkerDied("crash", f"killed by {signal.Signals(-status).name}")
+        said = self._drain.tail().strip().splitlines()
+        return WorkerDied("crash", f"exited with status {status}" + (f": {said[-1][:300]}" if said and status else ""))
+
+
+class _Drain(threading.Thread):
+    """Reads what the worker prints, keeps the tail, counts the rest."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True, name="compileiq-drain")
+        self._read_fd, self.write_fd = os.pipe()
+        self._tail = b""
+        self.count = 0
+
+    def start(self) -> None:
+        os.close(self.write_fd)
+        super().start()
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := os.read(self._read_fd, 1 << 16):
+                self.count += len(chunk)
+                self._tail = (self._tail + chunk)[-4096:]
+
+    def reset(self) -> None:
+        """Count anew."""
+        self.count = 0
+
+    def tail(self) -> str:
+        """The end of what was printed."""
+        self.join(timeout=1)
+        return self._tail.decode(errors="replace")
+
+    def close(self) -> None:
+        """Stop reading; a process that still holds the pipe is on its own."""
+        self.join(timeout=1)
+        if not self.is_alive():
+            os.close(self._read_fd)

@@ -1,0 +1,134 @@
+"""What a parent and its worker say to each other, as values that are held to their types on arrival.
+
+An answer comes from a process that has run a candidate's machine code, so nothing in it is trusted before its type is
+checked, and nothing is ever unpickled from it. No path here is absolute: where the project lies is for the carrier of
+the messages to say, which may be on another machine.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from pytest_compileiq.benchmark.body import Touched
+from pytest_compileiq.model import Arm, ControlsFile, FailureKind
+from pytest_compileiq.rules.calls import CallTimes
+from pytest_compileiq.timing.sampler import BlockPlan, Slot
+
+
+class Start(Struct, frozen=True, tag=True):
+    """What a worker begins with: the parent's configuration.
+
+    Attributes:
+        directory: the working directory, relative to the root.
+        tests: node ids to collect, relative to the root.
+        options: of pytest's command line.
+        markers: the declarations of markers, as in an ini file.
+        import_path: relative to the root; None stands for all that the worker's interpreter has by itself.
+        environment: of the process; empty once it runs.
+    """
+
+    directory: str
+    tests: tuple[str, ...]
+    options: dict[str, Any]
+    markers: tuple[str, ...]
+    import_path: tuple[str | None, ...]
+    environment: dict[str, str]
+
+
+class Enter(Struct, frozen=True, tag=True):
+    """Set up the fixtures of a test; ``builder`` is its pickled compiler, or None: find it there."""
+
+    nodeid: str
+    builder: bytes | None
+
+
+class Leave(Struct, frozen=True, tag=True):
+    """Tear the fixtures of the entered test down."""
+
+
+class Quit(Struct, frozen=True, tag=True):
+    """End."""
+
+
+class CheckTask(Struct, frozen=True, tag=True):
+    """Run the body once for correctness."""
+
+    workload: str
+    controls: ControlsFile | None
+
+
+class BlockTask(Struct, frozen=True, tag=True):
+    """Sample both arms, nested."""
+
+    workload: str
+    baseline: ControlsFile | None
+    tuned: ControlsFile | None
+    plan: BlockPlan
+
+
+class LookTask(Struct, frozen=True, tag=True):
+    """Look at the call that the body measures."""
+
+    workload: str
+    controls: ControlsFile | None
+
+
+class Ready(Struct, frozen=True, tag=True):
+    """The tests are collected."""
+
+
+class Entered(Struct, frozen=True, tag=True):
+    """The fixtures are up."""
+
+
+class Left(Struct, frozen=True, tag=True):
+    """The test is over; ``reason`` says what failed in it, if anything did."""
+
+    reason: str | None
+
+
+class Failed(Struct, frozen=True, tag=True):
+    """The worker could not collect or set up."""
+
+    reason: str | None
+
+
+class CheckAnswer(Struct, frozen=True, tag=True):
+    """The body is correct."""
+
+    touched: Touched
+
+
+class BlockAnswer(Struct, frozen=True, tag=True):
+    """The slots of each timed metric, and what the tuned arm touched."""
+
+    slots: dict[str, tuple[Slot[float], ...]]
+    touched: Touched
+
+
+class LookAnswer(Struct, frozen=True, tag=True):
+    """What the look found; None where the body measures no call."""
+
+    times: CallTimes | None
+
+
+class FailureAnswer(Struct, frozen=True, tag=True):
+    """A task failed: whose fault (None: nobody's), and whether the process is spoilt for the next one."""
+
+    arm: Arm | None
+    kind: FailureKind
+    reason: str
+    poisoned: bool
+
+
+Task = CheckTask | BlockTask | LookTask
+Order = Start | Enter | Leave | Quit | Task
+TaskAnswer = CheckAnswer | BlockAnswer | LookAnswer | FailureAnswer
+Answer = Ready | Entered | Left | Failed | TaskAnswer
+
+encode = msgspec.msgpack.Encoder().encode
+decode_order = msgspec.msgpack.Decoder(Order).decode
+decode_answer = msgspec.msgpack.Decoder(Answer).decode

@@ -1,0 +1,115 @@
+"""How a worker's pytest is configured: as its parent is, but it tells nobody, and neither orders nor repeats tests.
+
+Both ends are here: what the parent sends, and the configuration that a worker makes of it. Every plugin of the parent
+is loaded in a worker too, since a project may depend on it by a setting, a marker, a hook or a fixture. Those that do
+the wrong thing in a worker are taken out after that, before they act.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import site
+import sys
+import sysconfig
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pytest_compileiq.workers.messages import Start
+
+_DROPPED_OPTIONS = (
+    "basetemp", "keyword", "markexpr", "lf", "failedfirst", "newfirst", "cacheclear", "stepwise", "deselect", "xmlpath",
+    "tune", "tune_new_only", "tune_stale_only", "tune_fresh", "tune_from", "acf_calibrate", "acf_report", "acf_html",
+    "collectonly", "numprocesses", "maxprocesses", "dist", "distload", "tx", "looponfail", "maxfail",
+    "usepdb", "trace", "durations", "cov_source", "cov_report", "no_cov", "pastebin", "setuponly", "setupshow",
+    "reruns", "randomly_seed", "file_or_dir", "help", "version",
+)  # fmt: skip
+# They tell a person something, order, repeat or distribute tests, or (the last two) look for what went wrong unseen at
+# the end. Of the cache only what remembers the last run is out: fixtures may keep things in it.
+OUT_OF_WORKERS = (
+    "terminal", "lfplugin", "nfplugin", "stepwise", "randomly", "xdist", "xdist.plugin", "rerunfailures",
+    "unraisableexception", "threadexception",
+)  # fmt: skip
+_PATHS = ("rootdir", "confcutdir", "inifilename")
+# What makes a process a worker of others, or says anew how to run.
+_FOREIGN = ("PYTEST_XDIST_", "COV_", "PYTEST_ADDOPTS")
+_LIBRARIES = (
+    *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    *site.getsitepackages(), site.getusersitepackages(),
+)  # fmt: skip
+_ZIPPED = f"python{sys.version_info.major}{sys.version_info.minor}.zip"
+
+
+def start_of(config: pytest.Config, nodeids: Sequence[str]) -> Start:
+    """What the workers of this run begin with, to collect ``nodeids``."""
+    directory, root = config.invocation_params.dir, config.rootpath
+    options = {
+        key: value for key, value in vars(config.option).items() if key not in _DROPPED_OPTIONS and _is_json(value)
+    }
+    for key in _PATHS:
+        if options.get(key):
+            options[key] = os.path.relpath(directory / options[key], directory)
+    return Start(
+        directory=os.path.relpath(directory, root),
+        tests=tuple(nodeids),
+        options=options,
+        markers=tuple(config.getini("markers")),
+        import_path=_import_path(root),
+        environment=_environment(),
+    )
+
+
+def enter_project(start: Start, root: Path) -> None:
+    """Make directory and import path of this process those of the parent."""
+    os.chdir(root / start.directory)
+    own = [entry for entry in sys.path if _is_own(entry)]
+    path: list[str] = []
+    for entry in start.import_path:
+        path += own if entry is None else [os.path.normpath(root / entry)]
+    sys.path[:] = path
+
+
+def worker_config(start: Start, root: Path) -> pytest.Config:
+    """The parent's configuration for its tests, ready to run.
+
+    Raises:
+        Exception: whatever a plugin or a conftest.py raises when it is loaded.
+    """
+    options = start.options | {"capture": "no"}
+    # As arguments, since options are too late for a plugin to be asked for its own.
+    plugins = [f"-p{name}" for name in options.pop("plugins", [])]
+    tests = [f"{root}{os.sep}{nodeid}" for nodeid in start.tests]
+    config = pytest.Config.fromdictargs(options, [*plugins, *tests])
+    config.args = tests
+    for name in OUT_OF_WORKERS:
+        config.pluginmanager.set_blocked(name)
+        config.pluginmanager.set_blocked(f"pytest_{name}")
+    for marker in start.markers:  # of a plugin that is out, too
+        config.addinivalue_line("markers", marker)
+    return config
+
+
+def _environment() -> dict[str, str]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)}
+    return kept | {"PYTHONUNBUFFERED": "1"}
+
+
+def _import_path(root: Path) -> tuple[str | None, ...]:
+    """``sys.path`` with what every process of this interpreter has as one entry, and the rest relative to ``root``."""
+    entries = [None if _is_own(entry) else os.path.relpath(entry or os.curdir, root) for entry in sys.path]
+    return tuple(dict.fromkeys(entries))
+
+
+def _is_own(entry: str) -> bool:
+    """Whether every process of this interpreter and environment has ``entry``."""
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return entry in given or entry.startswith(_LIBRARIES) or Path(entry).name == _ZIPPED
+
+
+def _is_json(value: object) -> bool:
+    try:
+        return bool(json.loads(json.dumps(value)) == value)
+    except (TypeError, ValueError):
+        return False
