@@ -80,15 +80,16 @@ def _verbs(rooms: Path, options: argparse.Namespace, store) -> Report:
 
 
 def _progress(what: str, wanted: int):
-    last = [0.0]
+    """A line now and then, and each violation at once: a long run may be interrupted."""
+    last, shown = [0.0], [0]
 
     def told(report: Report) -> None:
+        for violation in report.violations[shown[0] :]:
+            print(f"store {violation.number}, {' '.join(map(ascii, violation.argv))}: {violation.what}", flush=True)
+        shown[0] = len(report.violations)
         if time.monotonic() - last[0] > 30:
             last[0] = time.monotonic()
-            print(
-                f"{what}: {len(report.stores)} of {wanted} stores, {report.calls} calls, {len(report.violations)} violations",
-                flush=True,
-            )
+            print(f"{what}: {len(report.stores)} of {wanted} stores, {report.calls} calls", flush=True)
 
     return told
 
