@@ -16,7 +16,7 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 
 from machine import describe
-from pytest_compileiq.ship.verify import Verdict, verdict, verify_files
+from pytest_compileiq.ship.verify import Match, verdict, verify_files
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.toolchains.nvidia.tools import installed
 
@@ -50,7 +50,7 @@ def main() -> None:
                 break
     for (truth, said), count in sorted(told.items()):
         print(f"{count} {truth}: {said}")
-    assert set(told) == {("right", Verdict.RIGHT.name), ("wrong", Verdict.DIFFERS.name)}
+    assert set(told) == {("right", Match.RIGHT.name), ("wrong", Match.DIFFERS.name)}
 
 
 def wrong_words():

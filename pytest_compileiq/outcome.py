@@ -5,17 +5,50 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
 from typing import Any, Literal
 
 from pytest_compileiq.model import Arm, Direction
 
 REPORT_SCHEMA = 1
-FAILING = frozenset({
-    "STALE", "MISSING", "CORRUPT", "REFUTED", "WRONG", "FAILED", "INCONCLUSIVE", "NO DEVICE", "NO WORKER",
-})  # fmt: skip
-
-
 Standing = Literal["gained", "level", "worse"]
+Tone = Literal["good", "plain", "warn", "bad"]
+
+
+class Verdict(StrEnum):
+    """What became of a tuned test, or what the gate decided; always with a reason beside it.
+
+    ``PROVEN`` was measured now, ``REPLAYED`` has all but its speed checked, and ``COMMITTED`` was only read.
+    """
+
+    PROVEN = "PROVEN"
+    REPLAYED = "REPLAYED"
+    TUNED = "TUNED"
+    KEPT = "KEPT"
+    BASELINE = "BASELINE"
+    PROMOTED = "PROMOTED"
+    RETIRED = "RETIRED"
+    COMMITTED = "COMMITTED"
+    CALIBRATED = "CALIBRATED"
+    UNCHECKED = "UNCHECKED"
+    STALE = "STALE"
+    MISSING = "MISSING"
+    CORRUPT = "CORRUPT"
+    REFUTED = "REFUTED"
+    WRONG = "WRONG"
+    FAILED = "FAILED"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    NO_DEVICE = "NO DEVICE"
+    NO_WORKER = "NO WORKER"
+
+    @property
+    def tone(self) -> Tone:
+        """How it is shown where nothing else is said of it; a ``bad`` one may be let pass by the settings."""
+        if self in (Verdict.PROVEN, Verdict.REPLAYED, Verdict.TUNED, Verdict.KEPT):
+            return "good"
+        if self in (Verdict.BASELINE, Verdict.PROMOTED, Verdict.RETIRED, Verdict.COMMITTED, Verdict.CALIBRATED):
+            return "plain"
+        return "warn" if self is Verdict.UNCHECKED else "bad"
 
 
 @dataclass(frozen=True)
@@ -68,7 +101,6 @@ class ItemReport:
     """One tuned test in one run.
 
     Attributes:
-        verdict: ``PROVEN`` (measured now), ``REPLAYED`` (all but speed), ``BASELINE``, ``TUNED``, ``KEPT``, or why not.
         message: what was found, in a sentence.
         remedy: the command or edit that mends it, when something is wrong.
         workload, speedup, speedup_low, speedup_high: the leading result's: measured now, else as committed.
@@ -82,7 +114,7 @@ class ItemReport:
     nodeid: str
     name: str
     target: str
-    verdict: str
+    verdict: Verdict
     message: str
     remedy: str = ""
     failed: bool = False
@@ -116,6 +148,7 @@ class ItemReport:
     def from_json(cls, text: str) -> ItemReport:
         """The inverse of ``to_json``."""
         content = json.loads(text)
+        content["verdict"] = Verdict(content["verdict"])
         content["checks"] = tuple(Check(**check) for check in content["checks"])
         content["results"] = tuple(Result(**result) for result in content["results"])
         content["moved"] = tuple(MovedCode(**{**code, "arms": tuple(code["arms"])}) for code in content["moved"])

@@ -16,7 +16,7 @@ from pytest_compileiq.benchmark.body import Body, body_of
 from pytest_compileiq.benchmark.marker import read_marker
 from pytest_compileiq.config import Settings
 from pytest_compileiq.errors import CompileIQError, StoreError, fault_of
-from pytest_compileiq.outcome import ItemReport, RunReport
+from pytest_compileiq.outcome import ItemReport, RunReport, Verdict
 from pytest_compileiq.replay.committed import Integrity
 from pytest_compileiq.replay.run import Replay
 from pytest_compileiq.report import github, junit
@@ -96,7 +96,7 @@ class Session:
         if report.failed:
             what = f"{report.name} ({report.target}): {report.verdict}: {report.message}"
             raise failure(what, report.remedy) from None
-        if report.verdict == "NO DEVICE":
+        if report.verdict == Verdict.NO_DEVICE:
             raise skipped(report.message)
         return report
 

@@ -19,7 +19,8 @@ from gate.judges import BLOCK, GATE, gate, replay, welch
 from gate.rates import Rate, in_full, percent, pooled, select, table, write
 from gate.trials import ONE_PROCESS_QUADS, PROCESSES, Floats
 from pytest_compileiq.model import Thresholds
-from pytest_compileiq.rules.gate import LOOKS, QUADS, SAMPLES, Verdict
+from pytest_compileiq.outcome import Verdict
+from pytest_compileiq.rules.gate import LOOKS, QUADS, SAMPLES
 
 SD = 0.01  # of one sample, relative
 DRIFT = 0.01  # over a process, and again over all processes of a trial

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.outcome import ItemReport
+from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.proof.prove import Unprovable, prove
 from pytest_compileiq.report.results import report_on
 from pytest_compileiq.rules.stats import binomial_interval
@@ -53,24 +53,24 @@ def calibrate(
         StoreError: the counts cannot be written.
     """
 
-    def report(verdict: str, message: str) -> ItemReport:
+    def report(verdict: Verdict, message: str) -> ItemReport:
         return report_on(benchmark.nodeid, benchmark.name, benchmark.builder.target, verdict, message, None)
 
     if not benchmark.timed_objectives:
-        return report("UNCHECKED", "nothing to calibrate: its objectives are exact")
+        return report(Verdict.UNCHECKED, "nothing to calibrate: its objectives are exact")
     if benchmark.builder.native is not None and benchmark.needs_device:
-        return report("NO DEVICE", benchmark.builder.native)
+        return report(Verdict.NO_DEVICE, benchmark.builder.native)
     proven = 0
     for trial in range(trials):
         say(f"calibrating {benchmark.name}: {trial + 1} of {trials}, {proven} called faster so far")
         try:
             proven += bool(prove(pool, benchmark, [None], against=None, seed=seed + trial, say=lambda _: None).claims)
         except (Unprovable, EvaluationFailed) as failure:
-            return report("INCONCLUSIVE", f"the baseline could not be measured: {failure}")
+            return report(Verdict.INCONCLUSIVE, f"the baseline could not be measured: {failure}")
         pool.close()  # the next trial's processes are fresh ones, as a proof's are
     device = benchmark.device(benchmark.timed_objectives[0].metric).name
     total = _add(benchmark.rootdir, device, Calibration(trials, proven, benchmark.spec.thresholds.alpha))
-    return report("CALIBRATED", f"{total}, on {device}")
+    return report(Verdict.CALIBRATED, f"{total}, on {device}")
 
 
 def warning(rootdir: Path, device: str) -> str | None:

@@ -10,6 +10,7 @@ from random import Random
 from pytest_compileiq.artifact import Claim, DecisionRecord
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.model import Arm, ControlsFile, Objective, SampleRow, Workload
+from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.exact import Exact, judge_exact
 from pytest_compileiq.rules.gate import (
     LOOKS,
@@ -17,7 +18,6 @@ from pytest_compileiq.rules.gate import (
     SAMPLES,
     Decision,
     Evidence,
-    Verdict,
     gather,
     judge_gain,
     judge_non_inferior,

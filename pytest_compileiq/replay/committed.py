@@ -8,7 +8,7 @@ from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import BuildError, EnvironmentFault, SchemaTooNew, StoreError
 from pytest_compileiq.model import BuildResult, ControlsFile
-from pytest_compileiq.outcome import MovedCode
+from pytest_compileiq.outcome import MovedCode, Verdict
 from pytest_compileiq.rules.claims import standing
 from pytest_compileiq.rules.staleness import Choice, are_elsewhere, choose
 from pytest_compileiq.store.store import Store
@@ -21,7 +21,7 @@ class Stop(Exception):
 
     def __init__(
         self,
-        verdict: str,
+        verdict: Verdict,
         message: str,
         remedy: str,
         *,
@@ -53,13 +53,13 @@ class Integrity:
         choice = choose(self.store.targets(benchmark.name), benchmark.builder.target, benchmark.builder.architecture)
         if choice.kind == "missing":
             raise Stop(
-                "MISSING",
+                Verdict.MISSING,
                 f"{self.store.root.name}/{benchmark.name}/ holds no artifact: {choice.message}",
                 f"run: pytest --tune {benchmark.nodeid}",
             )
         if choice.kind == "other-compiler":
             remedy = benchmark.why_no_search() or f"run: pytest --tune {benchmark.nodeid}"
-            raise Stop("STALE", choice.message + self._refusal(choice.artifact_target), remedy)
+            raise Stop(Verdict.STALE, choice.message + self._refusal(choice.artifact_target), remedy)
         if choice.kind == "other-architecture":
             raise self._other_architecture(choice)
         artifact = self._read(benchmark.builder.target)
@@ -69,7 +69,7 @@ class Integrity:
             )
         if artifact.benchmark != benchmark.nodeid:
             raise Stop(
-                "STALE",
+                Verdict.STALE,
                 f"the artifact {benchmark.name!r} was made for {artifact.benchmark}; this test is {benchmark.nodeid}",
                 RETUNE.format(nodeid=benchmark.nodeid),
             )
@@ -91,7 +91,7 @@ class Integrity:
         if reason := self.benchmark.why_outside(controls):
             where = self.store.metadata_path(self.benchmark.name, artifact.target)
             raise Stop(
-                "CORRUPT",
+                Verdict.CORRUPT,
                 f"{where}: the committed controls are outside the space that the test declares: {reason}",
                 RETUNE.format(nodeid=self.benchmark.nodeid),
             )
@@ -125,7 +125,7 @@ class Integrity:
         try:
             return self.store.read(self.benchmark.name, target)
         except SchemaTooNew as error:
-            raise Stop("CORRUPT", str(error), "pip install -U pytest-compileiq") from error
+            raise Stop(Verdict.CORRUPT, str(error), "pip install -U pytest-compileiq") from error
         except StoreError as error:
             raise self._corrupt(error) from error
 
@@ -138,9 +138,9 @@ class Integrity:
         runs_here = benchmark.builder.native is None
         if runs_here and are_elsewhere(stored, benchmark.builder.target, compiler.architecture_from):
             remedy = f"run on that architecture, or tune for this one: pytest --tune {benchmark.nodeid}"
-            return Stop("NO DEVICE", choice.message, remedy)
+            return Stop(Verdict.NO_DEVICE, choice.message, remedy)
         message = f"the test asks for {benchmark.builder.target}, and the artifact is for {', '.join(stored)}"
-        return Stop("STALE", message, RETUNE.format(nodeid=benchmark.nodeid))
+        return Stop(Verdict.STALE, message, RETUNE.format(nodeid=benchmark.nodeid))
 
     def _refusal(self, target: str | None) -> str:
         """What this compiler says of controls that were made for another line of it."""
@@ -176,7 +176,7 @@ class Integrity:
     def _corrupt(self, error: object) -> Stop:
         folder = f"{self.store.root.name}/{self.benchmark.name}"
         return Stop(
-            "CORRUPT",
+            Verdict.CORRUPT,
             str(error),
             f"restore it with git checkout -- {folder}, or tune anew: pytest --tune {self.benchmark.nodeid}",
         )

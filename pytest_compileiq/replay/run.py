@@ -13,7 +13,7 @@ from pytest_compileiq.benchmark.builds import changed_beyond
 from pytest_compileiq.config import Settings
 from pytest_compileiq.errors import BuildError, NoWorker
 from pytest_compileiq.model import BuildResult, ControlsFile
-from pytest_compileiq.outcome import Check, ItemReport
+from pytest_compileiq.outcome import Check, ItemReport, Verdict
 from pytest_compileiq.proof import advice
 from pytest_compileiq.replay.committed import RETUNE, Integrity, Stop
 from pytest_compileiq.report.results import claim_text, report_on, results_of
@@ -47,7 +47,7 @@ class Replay:
     def run(self) -> tuple[ItemReport, BaseException | None]:
         """The report, and the exception of the user's own body when that is what failed."""
         if self.settings.check == "off":
-            return self._baseline_only("UNCHECKED", "nothing was read: --acf-check=off")
+            return self._baseline_only(Verdict.UNCHECKED, "nothing was read: --acf-check=off")
         try:
             artifact = self.integrity.read()
             if artifact.outcome in ("promoted", "retired"):  # they claim nothing, so nothing of them can be stale
@@ -65,14 +65,14 @@ class Replay:
             controls = self.integrity.controls(artifact)
             self._judge_staleness(artifact, *self._rebuild(artifact, controls))
         except Stop as stop:
-            return stop.message if stop.verdict == "NO DEVICE" else None
+            return stop.message if stop.verdict == Verdict.NO_DEVICE else None
         return f"{self.benchmark.name} still holds for {artifact.target}"
 
     def _unproven(self, artifact: Artifact) -> tuple[ItemReport, BaseException | None]:
         """Controls that may not be applied: withdrawn ones, and ones that wait for their proof."""
         if artifact.outcome == "retired":
-            return self._baseline_only("RETIRED", f"withdrawn: {artifact.reason}")
-        report, cause = self._baseline_only("PROMOTED", artifact.reason or "")
+            return self._baseline_only(Verdict.RETIRED, f"withdrawn: {artifact.reason}")
+        report, cause = self._baseline_only(Verdict.PROMOTED, artifact.reason or "")
         return replace(report, remedy=report.remedy or _PROVE.format(nodeid=self.benchmark.nodeid)), cause
 
     def _replay(self, artifact: Artifact) -> ItemReport:
@@ -85,7 +85,7 @@ class Replay:
         self.notes += advice.of_the_body(self.benchmark)
         if controls is None or tuned is None:
             self._expect_the_body_to_have_run()
-            return self._report("BASELINE", artifact.reason or "nothing was found to beat the defaults", artifact)
+            return self._report(Verdict.BASELINE, artifact.reason or "nothing was found to beat the defaults", artifact)
         self.integrity.recompute_claims(artifact, baseline, tuned)
         self._passed("claim", f"{len(artifact.claims)} recomputed from the committed samples")
         self._expect_the_body_to_have_run()  # only now: no device is needed to compare what is exact
@@ -97,12 +97,14 @@ class Replay:
         try:
             baseline = self.benchmark.builds.get(None)
         except BuildError as error:
-            raise Stop("FAILED", f"the baseline does not build: {error}", "mend the source or the flags") from error
+            raise Stop(
+                Verdict.FAILED, f"the baseline does not build: {error}", "mend the source or the flags"
+            ) from error
         try:
             return baseline, self.benchmark.builds.get(controls) if controls else None
         except BuildError as error:
             raise Stop(
-                "STALE",
+                Verdict.STALE,
                 f"the compiler no longer takes the committed controls: {error}",
                 RETUNE.format(nodeid=self.benchmark.nodeid),
             ) from error
@@ -115,7 +117,7 @@ class Replay:
         if stale:
             remedy = (RETUNE if tuned is None else _REPROVE).format(nodeid=self.benchmark.nodeid)
             raise Stop(
-                "STALE",
+                Verdict.STALE,
                 "; ".join(finding.message + self._since(artifact, finding) for finding in stale),
                 remedy,
                 moved=moved_code(artifact, found, outcome=artifact.outcome),
@@ -142,7 +144,7 @@ class Replay:
             except ArmFailure as failure:
                 arm = "with the committed controls" if controls else "with the baseline"
                 raise Stop(
-                    "WRONG",
+                    Verdict.WRONG,
                     f"the test fails {arm} on workload {workload.name!r}: {failure.reason}",
                     "the traceback above is the test's own",
                     cause=failure.__cause__,
@@ -162,12 +164,12 @@ class Replay:
     def _expect_the_body_to_have_run(self) -> None:
         missed = next((check.detail for check in self.checks if check.status == "not run"), None)
         if missed is not None and self.settings.no_device != "replay":
-            raise Stop("NO DEVICE", missed, "run on a machine that can run the kernel")
+            raise Stop(Verdict.NO_DEVICE, missed, "run on a machine that can run the kernel")
 
     def _blast_radius(self, baseline: BuildResult, tuned: BuildResult, used: set[str]) -> None:
         if beyond := changed_beyond(baseline, tuned, used):
             raise Stop(
-                "FAILED",
+                Verdict.FAILED,
                 f"the controls also change {', '.join(beyond)}, which the test does not take from load()",
                 "call it in the test too, or move it to a file of its own",
             )
@@ -176,9 +178,9 @@ class Replay:
 
     def _gate(self, artifact: Artifact, controls: ControlsFile) -> ItemReport:
         claims = [claim for claim in artifact.claims if claim.kind != "exact"]
-        report = self._report("REPLAYED", "same machine code, still correct", artifact)
+        report = self._report(Verdict.REPLAYED, "same machine code, still correct", artifact)
         if not claims:
-            return replace(report, verdict="PROVEN", message="exact metrics compared exactly")
+            return replace(report, verdict=Verdict.PROVEN, message="exact metrics compared exactly")
         here = [claim for claim in claims if claim.device == self._device_name(claim.objective)]
         if reason := self._why_not_measured(here, claims):
             self.checks.append(Check("speed", "not run", reason))
@@ -192,7 +194,7 @@ class Replay:
         self.notes += filter(None, said)
         lead = results[0].workload, results[0].objective
         reasons = {(claim.workload, claim.objective): one.reason for claim, one in zip(here, decisions, strict=True)}
-        report = self._report("PROVEN", reasons.get(lead, "exact metrics compared exactly"), artifact)
+        report = self._report(Verdict.PROVEN, reasons.get(lead, "exact metrics compared exactly"), artifact)
         return report.with_results(results)
 
     def _other_driver(self, claim: Claim) -> str:
@@ -211,7 +213,7 @@ class Replay:
         others = ", ".join(sorted({claim.device for claim in claims}))
         if self.settings.check == "measure":
             raise Stop(
-                "INCONCLUSIVE",
+                Verdict.INCONCLUSIVE,
                 f"nothing is claimed for {self._device_name(claims[0].objective)}, only for {others}",
                 f"claim it: pytest --tune --tune-budget=0 {self.benchmark.nodeid}",
             )
@@ -223,7 +225,6 @@ class Replay:
 
     def _gate_claim(self, claim: Claim, controls: ControlsFile) -> Decision:
         from pytest_compileiq.proof.prove import prove_again  # heavy: numpy
-        from pytest_compileiq.rules.gate import Verdict
 
         nodeid = self.benchmark.nodeid
         try:
@@ -231,10 +232,10 @@ class Replay:
                 self.pool(), self.benchmark, controls, claim, seed=claim.test.seed + 1 if claim.test else 1
             )
         except NoWorker as fault:
-            raise Stop("NO WORKER", fault.message, fault.remedy) from fault
+            raise Stop(Verdict.NO_WORKER, fault.message, fault.remedy) from fault
         except EvaluationFailed as failure:
             lost = failure.arm == "baseline" or failure.kind == "disturbed"
-            verdict = "INCONCLUSIVE" if lost else "REFUTED"
+            verdict = Verdict.INCONCLUSIVE if lost else Verdict.REFUTED
             raise Stop(
                 verdict,
                 f"the {failure.arm or 'measured'} arm failed while it was measured ({failure.kind}): {failure.reason}",
@@ -247,7 +248,7 @@ class Replay:
                 else f"tune anew: pytest --tune {nodeid}"
             )
             raise Stop(
-                decision.verdict.value,
+                decision.verdict,
                 f"workload {claim.workload!r}, claimed {claim_text(claim)}: {decision.reason}"
                 + (f"; {decision.note}" if decision.note else ""),
                 remedy,
@@ -262,7 +263,7 @@ class Replay:
     def _passed(self, name: str, detail: str) -> None:
         self.checks.append(Check(name, "passed", detail))
 
-    def _report(self, verdict: str, message: str, artifact: Artifact | None) -> ItemReport:
+    def _report(self, verdict: Verdict, message: str, artifact: Artifact | None) -> ItemReport:
         benchmark = self.benchmark
         report = report_on(benchmark.nodeid, benchmark.name, benchmark.builder.target, verdict, message, artifact)
         return replace(report, checks=tuple(self.checks), notes=tuple(self.notes))
@@ -277,17 +278,23 @@ class Replay:
         report, cause = self._baseline_only(stop.verdict, stop.message)
         return replace(report, remedy=report.remedy or stop.remedy, moved=stop.moved), cause
 
-    def _is_lenient(self, verdict: str) -> bool:
+    def _is_lenient(self, verdict: Verdict) -> bool:
         settings = self.settings
-        asked = {"STALE": settings.stale, "MISSING": settings.missing, "INCONCLUSIVE": settings.inconclusive}
-        return asked.get(verdict) == "warn" or (verdict == "NO DEVICE" and settings.no_device != "fail")
+        asked = {
+            Verdict.STALE: settings.stale,
+            Verdict.MISSING: settings.missing,
+            Verdict.INCONCLUSIVE: settings.inconclusive,
+        }
+        return asked.get(verdict) == "warn" or (verdict == Verdict.NO_DEVICE and settings.no_device != "fail")
 
-    def _baseline_only(self, verdict: str, message: str) -> tuple[ItemReport, BaseException | None]:
+    def _baseline_only(self, verdict: Verdict, message: str) -> tuple[ItemReport, BaseException | None]:
         """The body with no controls, so that the test still tests something."""
         try:
             self._correct(None, self.benchmark.builds.get(None), None)
         except BuildError as error:
-            return replace(self._report("FAILED", f"the baseline does not build: {error}", None), failed=True), None
+            return replace(
+                self._report(Verdict.FAILED, f"the baseline does not build: {error}", None), failed=True
+            ), None
         except Stop as stop:
             return replace(self._report(stop.verdict, stop.message, None), failed=True), stop.cause
         return self._report(verdict, message, None), None

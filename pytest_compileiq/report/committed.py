@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import SampleRow
-from pytest_compileiq.outcome import Check, ItemReport, RunReport
+from pytest_compileiq.outcome import Check, ItemReport, RunReport, Verdict
 from pytest_compileiq.report.html.charts import Slot
 from pytest_compileiq.report.results import report_on
 from pytest_compileiq.rules.slots import slot_value
@@ -60,13 +60,13 @@ def report_of_store(store: Store) -> RunReport:
 
 def _as_committed(store: Store, name: str, target: str) -> ItemReport:
     artifact = store.read(name, target)
-    verdict = "COMMITTED" if artifact.outcome == "tuned" else artifact.outcome.upper()
+    verdict = Verdict.COMMITTED if artifact.outcome == "tuned" else Verdict(artifact.outcome.upper())
     item = report_on(artifact.benchmark, name, target, verdict, artifact.reason or "", artifact)
     return replace(item, checks=_CHECKS)
 
 
 def _corrupt(name: str, target: str, problem: str) -> ItemReport:
-    return ItemReport(f"acf/{name}", name, target, "CORRUPT", problem, failed=True)
+    return ItemReport(f"acf/{name}", name, target, Verdict.CORRUPT, problem, failed=True)
 
 
 def _slots_by_claim(store: Store, name: str, artifact: Artifact) -> dict[int, list[Slot]]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pytest_compileiq.outcome import ItemReport, RunReport
+from pytest_compileiq.outcome import ItemReport, RunReport, Verdict
 from pytest_compileiq.report.markdown import code, prose
 from pytest_compileiq.report.results import located
 from pytest_compileiq.report.terminal import headline_text
@@ -14,7 +14,7 @@ from pytest_compileiq.report.terminal import headline_text
 MOST_ANNOTATIONS = 10  # of a level and a step: GitHub drops what comes after
 MOST_ROWS = 500
 MOST_RESULTS = 9  # of an artifact
-_REPLAYED = frozenset({"PROVEN", "REPLAYED"})
+_REPLAYED = frozenset({Verdict.PROVEN, Verdict.REPLAYED})
 _COLUMNS = ("artifact", "verdict", "against the baseline", "found", "not checked in this run")
 
 

@@ -9,14 +9,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_compileiq.artifact import Artifact, Claim, FrontPoint
 from pytest_compileiq.model import Direction
-from pytest_compileiq.outcome import ItemReport, Result
+from pytest_compileiq.outcome import ItemReport, Result, Verdict
 from pytest_compileiq.rules.claims import direction_of, in_order, standing, words_of
 from pytest_compileiq.rules.words import interval_text, ratio_text, words_for
 
 NOW = "measured now"
 
 
-def report_on(nodeid: str, name: str, target: str, verdict: str, message: str, artifact: Artifact | None) -> ItemReport:
+def report_on(
+    nodeid: str, name: str, target: str, verdict: Verdict, message: str, artifact: Artifact | None
+) -> ItemReport:
     """A report that shows the artifact's claims."""
     item = ItemReport(nodeid, name, target, verdict, message)
     return item.with_results(results_of(artifact.claims)) if artifact else item

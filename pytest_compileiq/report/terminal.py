@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from pytest_compileiq.outcome import ItemReport, RunReport
+from pytest_compileiq.outcome import ItemReport, RunReport, Verdict
 from pytest_compileiq.report.results import headline, located
 
 Line = tuple[str, dict[str, bool]]
 _MOST_RESULTS = 8  # of an artifact, beyond its headline
-_GREEN = frozenset({"PROVEN", "TUNED", "REPLAYED", "KEPT"})
 
 
 def summary_lines(report: RunReport, *, failures_shown: bool) -> Iterator[Line]:
@@ -28,7 +27,7 @@ def summary_lines(report: RunReport, *, failures_shown: bool) -> Iterator[Line]:
     for item in untold:
         yield _item_line(item, width), _colour(item)
         yield from _other_results(item)
-        if item.verdict == "KEPT" and item.results:
+        if item.verdict == Verdict.KEPT and item.results:
             yield f"    {item.message}", {}
         yield from ((f"    {note}", {"light": True}) for note in item.notes)
         yield from ((f"    wrote {path}", {}) for path in item.wrote)
@@ -46,7 +45,7 @@ def summary_lines(report: RunReport, *, failures_shown: bool) -> Iterator[Line]:
 
 def _says_all(item: ItemReport) -> bool:
     """Whether the test's failure is this report's text; that of a wrong answer is the test's own exception."""
-    return item.failed and item.verdict != "WRONG"
+    return item.failed and item.verdict != Verdict.WRONG
 
 
 def headline_text(item: ItemReport) -> str:
@@ -54,7 +53,7 @@ def headline_text(item: ItemReport) -> str:
     if not item.results:
         return ""
     lead = item.results[0]
-    when = "recorded: " if item.verdict in ("REPLAYED", "KEPT") and lead.evidence else ""
+    when = "recorded: " if item.verdict in (Verdict.REPLAYED, Verdict.KEPT) and lead.evidence else ""
     return f"{when}{headline(item.results)}  {lead.evidence}".rstrip()
 
 
@@ -74,7 +73,7 @@ def _item_line(item: ItemReport, width: int) -> str:
 def _colour(item: ItemReport) -> dict[str, bool]:
     if item.failed:
         return {"red": True}
-    return {"green": True} if item.verdict in _GREEN else {"yellow": True}
+    return {"green": True} if item.verdict.tone == "good" else {"yellow": True}
 
 
 def _count_line(items: list[ItemReport]) -> str:

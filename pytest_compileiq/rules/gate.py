@@ -6,7 +6,6 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from pytest_compileiq.artifact import Summary
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import Direction, SampleRow, Thresholds
+from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.rules.slots import samples_needed, slot_value
 from pytest_compileiq.rules.stats import (
     Floats,
@@ -36,14 +36,6 @@ MAX_DROPPED = 0.25
 REPLAY_FLOOR = 0.005
 REPLAY_REFUTE_TAIL = 0.005
 REPLAY_PROVE_TAIL = 0.05
-
-
-class Verdict(StrEnum):
-    """What was decided; always with a reason beside it."""
-
-    PROVEN = "PROVEN"
-    REFUTED = "REFUTED"
-    INCONCLUSIVE = "INCONCLUSIVE"
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pytest_compileiq.artifact import Claim
 from pytest_compileiq.errors import ClaimMismatch, contained
 from pytest_compileiq.model import Direction, SampleRow, Thresholds
+from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.rules.gate import (
     LOOKS,
     Decision,
     Evidence,
-    Verdict,
     gather,
     judge_gain,
     judge_non_inferior,

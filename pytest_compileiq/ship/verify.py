@@ -19,7 +19,7 @@ from pytest_compileiq.toolchains.machine_code.binaries import HOST, UNKNOWN, Con
 MOST_NAMED = 10  # functions in one sentence
 
 
-class Verdict(IntEnum):
+class Match(IntEnum):
     """The command's exit code."""
 
     RIGHT = 0
@@ -31,7 +31,7 @@ class Verdict(IntEnum):
 class Line:
     """What became of an artifact's functions, or one reason, in a sentence."""
 
-    verdict: Verdict
+    verdict: Match
     message: str
 
 
@@ -68,12 +68,12 @@ def verify_triton_cache(store: Store, cache: Path, names: Sequence[str]) -> list
     return _verify(contents, artifacts, str(cache), bool(names))
 
 
-def verdict(lines: Sequence[Line]) -> Verdict:
+def verdict(lines: Sequence[Line]) -> Match:
     """One wrong entry decides; then one that could not be compared."""
-    for worst in (Verdict.DIFFERS, Verdict.CANNOT_TELL):
+    for worst in (Match.DIFFERS, Match.CANNOT_TELL):
         if any(line.verdict is worst for line in lines):
             return worst
-    return Verdict.RIGHT
+    return Match.RIGHT
 
 
 # ── comparing ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -86,7 +86,7 @@ _Artifacts = Mapping[_Key, Artifact]
 class _Finding:
     """One entry function: where it is, what it is of which artifact, and with what digests where that matters."""
 
-    verdict: Verdict
+    verdict: Match
     path: str
     entry: str
     architecture: str
@@ -105,13 +105,13 @@ def _artifacts(store: Store, names: Sequence[str]) -> _Artifacts:
 
 
 def _verify(contents: Contents, artifacts: _Artifacts, shown: str, named: bool) -> list[Line]:
-    lines = [Line(Verdict.CANNOT_TELL, reason) for reason in contents.unreadable]
+    lines = [Line(Match.CANNOT_TELL, reason) for reason in contents.unreadable]
     findings: list[_Finding] = []
     met: set[_Key] = set()
     for kernel in contents.kernels:
         if kernel.architecture == UNKNOWN and any(kernel.entry in one.code for one in artifacts.values()):
             message = f"{kernel.path}: {kernel.entry} is in a cubin that does not say which architecture it is for"
-            lines.append(Line(Verdict.CANNOT_TELL, message))
+            lines.append(Line(Match.CANNOT_TELL, message))
         rivals = {key: one for key, one in artifacts.items() if _key_in(one, kernel) is not None}
         if rivals:
             met |= rivals.keys()
@@ -123,17 +123,17 @@ def _verify(contents: Contents, artifacts: _Artifacts, shown: str, named: bool) 
         met |= concerned.keys()
         lines += _of_linked(linked, concerned)
     for name in sorted({name for name, _ in artifacts} - {name for name, _ in met}) if named else ():
-        lines.append(Line(Verdict.CANNOT_TELL, f"{shown} holds no entry function of {name}"))
+        lines.append(Line(Match.CANNOT_TELL, f"{shown} holds no entry function of {name}"))
     if not lines:
         held = _named(sorted({kernel.entry for kernel in contents.kernels})) or "no entry function"
-        lines.append(Line(Verdict.CANNOT_TELL, f"{shown} holds {held}, which no artifact is for"))
+        lines.append(Line(Match.CANNOT_TELL, f"{shown} holds {held}, which no artifact is for"))
     return lines
 
 
 def _compare(kernel: Kernel, rivals: _Artifacts) -> _Finding:
     """One entry against the artifacts that name it; of several, one that proved this very code is enough."""
 
-    def found(verdict: Verdict, what: str, digests: str = "") -> _Finding:
+    def found(verdict: Match, what: str, digests: str = "") -> _Finding:
         return _Finding(verdict, str(kernel.path), kernel.entry, kernel.architecture, what, digests)
 
     mine = {kernel.sha256, kernel.together}
@@ -142,15 +142,15 @@ def _compare(kernel: Kernel, rivals: _Artifacts) -> _Finding:
         pair = artifact.code[_key_in(artifact, kernel) or ""]
         proven = pair.tuned if artifact.outcome == "tuned" and pair.tuned else pair.baseline
         if proven.sha256 in mine:
-            return found(Verdict.RIGHT, f"{_arm(artifact)} of {_label(key)}")
+            return found(Match.RIGHT, f"{_arm(artifact)} of {_label(key)}")
         expected.append((proven.sha256[:8], _label(key)))
         if pair.baseline.sha256 in mine:
             baselines.append(_label(key))
     if baselines:
-        return found(Verdict.DIFFERS, f"the baseline of {', '.join(baselines)}: its controls were not applied")
+        return found(Match.DIFFERS, f"the baseline of {', '.join(baselines)}: its controls were not applied")
     wanted = ", ".join(f"{sha}…" for sha, _ in expected)
     labels = ", ".join(label for _, label in expected)
-    return found(Verdict.DIFFERS, f"neither arm of what was proven of {labels}", f"{kernel.sha256[:8]}…, not {wanted}")
+    return found(Match.DIFFERS, f"neither arm of what was proven of {labels}", f"{kernel.sha256[:8]}…, not {wanted}")
 
 
 def _label(key: _Key) -> str:
@@ -178,7 +178,7 @@ def _missing(contents: Contents, artifacts: _Artifacts, met: set[_Key], shown: s
             name, _, architecture = entry.partition("@")
             wanted = (architecture,) if architecture else (*architectures_of(artifact.target), HOST)
             if name != "host" and not any((name, one) in held for one in wanted):
-                yield _Finding(Verdict.DIFFERS, shown, name, architecture or HOST, f"missing of those of {_label(key)}")
+                yield _Finding(Match.DIFFERS, shown, name, architecture or HOST, f"missing of those of {_label(key)}")
 
 
 def _of_linked(linked: Linked, concerned: _Artifacts) -> Iterator[Line]:
@@ -187,9 +187,9 @@ def _of_linked(linked: Linked, concerned: _Artifacts) -> Iterator[Line]:
     for key, artifact in concerned.items():
         sources = ", ".join(word for word in artifact.compiler.command if word in artifact.fingerprint.sources)
         count = _counted(len(_functions_in(linked, artifact)))
-        yield Line(Verdict.CANNOT_TELL, f"{why}: give the object file of {sources} for the {count} of {_label(key)}")
+        yield Line(Match.CANNOT_TELL, f"{why}: give the object file of {sources} for the {count} of {_label(key)}")
     if not concerned:
-        yield Line(Verdict.CANNOT_TELL, f"{why}, and holds no device code: give the object files")
+        yield Line(Match.CANNOT_TELL, f"{why}, and holds no device code: give the object files")
 
 
 def _functions_in(linked: Linked, artifact: Artifact) -> frozenset[str]:
@@ -218,7 +218,7 @@ def _is_host_library(artifact: Artifact) -> bool:
 
 def _sentences(findings: Sequence[_Finding]) -> Iterator[Line]:
     """One for all functions of which the same is to be said; only what differs is named where it is several."""
-    groups: dict[tuple[Verdict, str], list[_Finding]] = {}
+    groups: dict[tuple[Match, str], list[_Finding]] = {}
     for finding in findings:
         groups.setdefault((finding.verdict, finding.what), []).append(finding)
     for (verdict, what), group in groups.items():
@@ -231,7 +231,7 @@ def _sentences(findings: Sequence[_Finding]) -> Iterator[Line]:
             yield Line(verdict, f"{where}: {group[0].entry}{on} is {what}{details}")
         else:
             differing = [f"{one.entry}{f' ({one.digests})' if one.digests else ''}" for one in group]
-            details = f": {_named(differing)}" if verdict is not Verdict.RIGHT else ""
+            details = f": {_named(differing)}" if verdict is not Match.RIGHT else ""
             yield Line(verdict, f"{where}: {_counted(len(group))}{on} are {what}{details}")
 
 

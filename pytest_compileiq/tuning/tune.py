@@ -16,7 +16,7 @@ from pytest_compileiq.engines.base import Brief
 from pytest_compileiq.engines.registry import choose, make
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import TIMED_OBJECTIVES, BuildResult, Candidate, ControlsFile
-from pytest_compileiq.outcome import ItemReport
+from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.proof import advice
 from pytest_compileiq.proof.prove import Proof, Unprovable, prove
 from pytest_compileiq.report.results import report_on
@@ -243,7 +243,10 @@ def _settle(
     standing = incumbent.controls if incumbent and is_healthy(benchmark, incumbent) else None
     if proof.winner is None and standing is not None:
         return _report(
-            benchmark, "KEPT", f"the committed controls stay: {proof.reason}", incumbent.artifact if incumbent else None
+            benchmark,
+            Verdict.KEPT,
+            f"the committed controls stay: {proof.reason}",
+            incumbent.artifact if incumbent else None,
         )
     if proof.winner is not None and standing is not None and incumbent is not None:
         if proof.winner.key == standing.key:
@@ -251,12 +254,12 @@ def _settle(
         if refusal := _refuse(
             benchmark, pool, proof.winner, standing, incumbent.artifact, seed=seed, progress=progress
         ):
-            return _report(benchmark, "KEPT", refusal, incumbent.artifact)
+            return _report(benchmark, Verdict.KEPT, refusal, incumbent.artifact)
     artifact = make_artifact(benchmark, proof, found, incumbent.artifact.withdrawn if incumbent else ())
     files = [one.controls for one in found.front[:MOST_FRONT_POINTS]] + ([proof.winner] if proof.winner else [])
     paths = store.write(benchmark.name, artifact, controls=[one.data for one in files], samples=proof.rows)
     stored = store.read(benchmark.name, benchmark.builder.target)
-    verdict = "TUNED" if proof.winner else "BASELINE"
+    verdict = Verdict.TUNED if proof.winner else Verdict.BASELINE
     report = _report(benchmark, verdict, proof.reason, stored)
     return replace(report, wrote=tuple(_relative(path, benchmark) for path in paths))
 
@@ -348,7 +351,7 @@ def _store_claims(benchmark: TunedBenchmark, store: Store, artifact: Artifact, p
     paths = store.write(benchmark.name, fresh, controls=[proof.winner.data], samples=proof.rows)
     report = _report(
         benchmark,
-        "PROVEN",
+        Verdict.PROVEN,
         "the committed controls were proven again",
         store.read(benchmark.name, benchmark.builder.target),
     )
@@ -373,7 +376,7 @@ def _search_notes(search: Search) -> tuple[str, ...]:
     return (spent, *invalid, *((unread_text(search.unread),) if search.unread else ()))
 
 
-def _report(benchmark: TunedBenchmark, verdict: str, message: str, artifact: Artifact | None) -> ItemReport:
+def _report(benchmark: TunedBenchmark, verdict: Verdict, message: str, artifact: Artifact | None) -> ItemReport:
     return report_on(benchmark.nodeid, benchmark.name, benchmark.builder.target, verdict, message, artifact)
 
 

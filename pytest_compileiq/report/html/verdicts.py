@@ -11,8 +11,6 @@ from pytest_compileiq.report.html.markup import Html, join, tag
 from pytest_compileiq.report.results import headline, located
 from pytest_compileiq.rules.words import interval_text, words_for
 
-_GOOD = frozenset({"PROVEN", "TUNED", "REPLAYED", "KEPT"})
-_PLAIN = frozenset({"BASELINE", "COMMITTED", "PROMOTED", "RETIRED"})
 _MAX_LINES = 30
 MAX_RESULTS = 30  # of an artifact; the table of its claims has them all
 _COLUMNS = ("Artifact", "Target", "Verdict", "Gain", "95 % interval", "Found")
@@ -22,16 +20,16 @@ def badge(item: ItemReport) -> Html:
     """The verdict as a word and a mark, so that colour is not all that tells it."""
     if item.failed:
         kind, mark = "bad", "✗"
-    elif item.verdict in _GOOD:
+    elif item.verdict.tone == "good":
         kind, mark = "good", "✓"
     else:
-        kind, mark = ("plain", "○") if item.verdict in _PLAIN else ("warn", "!")
+        kind, mark = ("plain", "○") if item.verdict.tone == "plain" else ("warn", "!")
     return tag("span", tag("span", mark, aria_hidden="true"), " ", item.verdict, class_=f"badge {kind}")
 
 
 def in_order(items: Sequence[ItemReport]) -> list[ItemReport]:
     """What failed first, then what is not proven, then by name."""
-    return sorted(items, key=lambda item: (not item.failed, item.verdict in _GOOD, item.name, item.target))
+    return sorted(items, key=lambda item: (not item.failed, item.verdict.tone == "good", item.name, item.target))
 
 
 def counted(items: Sequence[ItemReport]) -> str:

@@ -8,8 +8,9 @@ import pytest
 
 from pytest_compileiq import minimize
 from pytest_compileiq.model import Candidate
+from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.prove import Unprovable, prove, prove_again
-from pytest_compileiq.rules.gate import LOOKS, Verdict
+from pytest_compileiq.rules.gate import LOOKS
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, by_options, fake_benchmark
 from pytest_compileiq.workers.pool import EvaluationFailed
 

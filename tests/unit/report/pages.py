@@ -17,14 +17,14 @@ from pytest_compileiq.artifact import (
     StoredFingerprint,
     Summary,
 )
-from pytest_compileiq.outcome import FAILING, Check, ItemReport, RunReport
+from pytest_compileiq.outcome import Check, ItemReport, RunReport, Verdict
 from pytest_compileiq.report.committed import Committed
 from pytest_compileiq.report.html.charts import Slot
 from pytest_compileiq.report.results import results_of
 from tests.unit.artifacts import make_artifact
 
 HOSTILE = "</script></style></title></svg><img src=x onerror=alert(1)>'\"&amp;\x1b[31m\u202e\ud800\n<b>"
-VERDICTS = (*sorted(FAILING), "BASELINE", "COMMITTED", "KEPT", "PROMOTED", "PROVEN", "REPLAYED", "RETIRED", "TUNED")
+VERDICTS = sorted(Verdict, key=lambda verdict: (verdict.tone != "bad", verdict))
 DEVICE = "AMD EPYC (cpu family 26, model 2, stepping 1)"
 
 
@@ -94,9 +94,9 @@ def make_committed(text: str = DEVICE, *, front: bool = False, claims: int = 1, 
     return Committed(artifact, {place: make_slots(processes, seed=place) for place in range(min(claims, 8))})
 
 
-def make_item(place: int, verdict: str, text: str = "because of this") -> ItemReport:
+def make_item(place: int, verdict: Verdict, text: str = "because of this") -> ItemReport:
     """One item; those that fail have a remedy, those with a speed-up differ in it."""
-    failing = verdict in FAILING
+    failing = verdict.tone == "bad"
     gain = 1.1 + 0.05 * place
     item = ItemReport(
         f"tests/test_k.py::test_{place:03}", f"kernel-{place:03}", "x86-64-v3-gcc12", verdict, text,

@@ -8,20 +8,22 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_compileiq.outcome import Check, ItemReport, Result, RunReport
+from pytest_compileiq.outcome import Check, ItemReport, Result, RunReport, Verdict
 from pytest_compileiq.report.github import MOST_ANNOTATIONS, MOST_ROWS, Outcome, annotation_lines, summary_text
 from pytest_compileiq.report.junit import properties
 
 REPLAYED = ItemReport(
-    "t.py::t", "k", "x86-64-v3-gcc12", "REPLAYED", "same machine code, still correct",
+    "t.py::t", "k", "x86-64-v3-gcc12", Verdict.REPLAYED, "same machine code, still correct",
     checks=(Check("integrity", "passed"), Check("speed", "not run", "proven on H200; this is EPYC")),
 ).with_results([
     Result("H200", "w", "runtime", "minimize", "gained", "1.500x faster, 1.400 to 1.600",
            "p = 0.001, d = 3.0, 8 processes", 1.5, 1.4, 1.6),
     Result("H200", "v", "runtime", "minimize", "worse", "1.100x slower, 1.050 to 1.150", "p", 0.909, 0.870, 0.952),
 ])  # fmt: skip
-PROVEN = replace(REPLAYED, verdict="PROVEN", checks=(Check("speed", "passed", "w: 1.5x"),))
-STALE = ItemReport("t.py::t", "k", "x86", "STALE", "k.c (changed)", remedy="run: pytest --tune t.py::t", failed=True)
+PROVEN = replace(REPLAYED, verdict=Verdict.PROVEN, checks=(Check("speed", "passed", "w: 1.5x"),))
+STALE = ItemReport(
+    "t.py::t", "k", "x86", Verdict.STALE, "k.c (changed)", remedy="run: pytest --tune t.py::t", failed=True
+)
 
 
 def outcome(item, failure="", file="tests/t.py", line=7):
@@ -59,7 +61,7 @@ def test_what_decayed_is_a_warning_and_what_is_proven_says_nothing():
 def test_a_lenient_verdict_is_a_warning_and_a_search_that_found_something_is_none():
     (line,) = lines(outcome(replace(STALE, failed=False)))
     assert line.startswith("::warning")
-    assert lines(outcome(replace(PROVEN, verdict="TUNED", notes=("60 evaluations in 10 s",)))) == []
+    assert lines(outcome(replace(PROVEN, verdict=Verdict.TUNED, notes=("60 evaluations in 10 s",)))) == []
 
 
 def test_unhealthy_files_are_errors_without_a_line():

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_compileiq.artifact import Claim, Controls, FrontPoint
-from pytest_compileiq.outcome import ItemReport, RunReport
+from pytest_compileiq.outcome import ItemReport, RunReport, Verdict
 from pytest_compileiq.report.results import NOW, brief_text, claim_text, estimate_texts, headline, located, results_of
 from pytest_compileiq.report.terminal import summary_lines
 from tests.unit.report.pages import make_claim
@@ -90,7 +90,7 @@ def lines(item: ItemReport) -> list[str]:
     return [text for text, _ in summary_lines(RunReport([item]), failures_shown=True)]
 
 
-def tuned(*claims: Claim, verdict="TUNED", measured=()) -> ItemReport:
+def tuned(*claims: Claim, verdict=Verdict.TUNED, measured=()) -> ItemReport:
     return ItemReport("t.py::t", "k", "gcc12", verdict, "m").with_results(results_of(claims, measured))
 
 
@@ -118,7 +118,7 @@ def test_many_results_are_cut_and_counted():
 def test_what_was_measured_now_leads_and_what_stands_on_record_is_called_so():
     here, there = timed(1.2), timed(1.9, device="H200")
     now = here.model_copy(update={"speedup": 1.1, "speedup_low": 1.09, "speedup_high": 1.11})
-    item = tuned(here, there, counted("code_bytes", 100, 120), verdict="PROVEN", measured=[now])
+    item = tuned(here, there, counted("code_bytes", 100, 120), verdict=Verdict.PROVEN, measured=[now])
     assert lines(item)[:-1] == [
         f"k  gcc12  PROVEN     runtime on cpu at least 1.090x faster (1.100x, 95 % interval 1.090 to 1.110)  {NOW}",
         "    worse: code_bytes 100 → 120",
@@ -127,7 +127,7 @@ def test_what_was_measured_now_leads_and_what_stands_on_record_is_called_so():
 
 
 def test_a_loss_measured_now_does_not_lead_over_what_is_exact():
-    item = tuned(slower(), counted("code_bytes", 100, 85), verdict="PROVEN", measured=[slower()])
+    item = tuned(slower(), counted("code_bytes", 100, 85), verdict=Verdict.PROVEN, measured=[slower()])
     assert lines(item)[:2] == [
         "k  gcc12  PROVEN     code_bytes 100 → 85",
         "    worse: runtime 1.101x slower, 1.078 to 1.126",
@@ -145,7 +145,7 @@ def test_a_line_holds_every_objective_and_every_loss_and_counts_the_rest():
     assert brief_text(()) == ""
 
 
-STALE = ItemReport("t.py::t", "old", "gcc12", "STALE", "k.c (changed)", remedy="run: pytest --tune", failed=True)
+STALE = ItemReport("t.py::t", "old", "gcc12", Verdict.STALE, "k.c (changed)", remedy="run: pytest --tune", failed=True)
 
 
 def summary(*items: ItemReport, failures_shown=True) -> list[str]:
@@ -153,13 +153,13 @@ def summary(*items: ItemReport, failures_shown=True) -> list[str]:
 
 
 def test_what_pytest_told_as_a_failure_is_counted_and_not_told_again():
-    proven = tuned(counted("code_bytes", 100, 85), verdict="PROVEN")
+    proven = tuned(counted("code_bytes", 100, 85), verdict=Verdict.PROVEN)
     assert summary(STALE, proven) == ["k  gcc12  PROVEN     code_bytes 100 → 85", "1 proven, 1 stale"]
     whole = ["old  gcc12  STALE      k.c (changed)", "1 stale", "old: run: pytest --tune"]
     assert summary(STALE, failures_shown=False) == whole
     lenient = replace(STALE, failed=False)
     assert summary(lenient) == whole
-    wrong = replace(STALE, verdict="WRONG", message="the test fails with the committed controls", remedy="")
+    wrong = replace(STALE, verdict=Verdict.WRONG, message="the test fails with the committed controls", remedy="")
     assert summary(wrong)[0] == "old  gcc12  WRONG      the test fails with the committed controls"
 
 

@@ -10,10 +10,10 @@ import pytest
 from pytest_compileiq.artifact import Claim, DecisionRecord
 from pytest_compileiq.errors import ClaimMismatch, StoreError
 from pytest_compileiq.model import SampleRow, Thresholds
+from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.rules.gate import (
     LOOKS,
     Evidence,
-    Verdict,
     gather,
     judge_gain,
     judge_non_inferior,

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from pytest_compileiq.model import Thresholds
+from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.rules import gate
 from pytest_compileiq.rules.gate import (
     MAX_SPREAD_RATIO,
     Evidence,
-    Verdict,
     judge_gain,
     judge_non_inferior,
     judge_replay,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import pytest_compileiq.report as package
-from pytest_compileiq.outcome import RunReport
+from pytest_compileiq.outcome import RunReport, Verdict
 from pytest_compileiq.report.committed import read_committed, report_of_store, slots_of
 from pytest_compileiq.report.html.markup import Html, escape, tag
 from pytest_compileiq.report.html.page import render_page, write_html
@@ -19,7 +19,7 @@ from pytest_compileiq.store.store import Store
 from tests.unit.artifacts import CONTROLS, TARGET, make_artifact, make_rows
 from tests.unit.report.pages import HOSTILE, VERDICTS, make_claim, make_committed, make_item, make_run
 
-PROVEN = make_item(VERDICTS.index("PROVEN"), "PROVEN").speedup
+PROVEN = make_item(VERDICTS.index(Verdict.PROVEN), Verdict.PROVEN).speedup
 ENVIRONMENT = {"Python": "3.12"}
 
 
@@ -137,7 +137,7 @@ def test_nothing_is_fetched_and_the_policy_forbids_it():
 
 @pytest.mark.parametrize(("claims", "processes"), [(2, 8), (1, 32)])
 def test_two_hundred_artifacts_stay_under_five_megabytes(claims, processes):
-    items = [make_item(place, "PROVEN") for place in range(200)]
+    items = [make_item(place, Verdict.PROVEN) for place in range(200)]
     one = make_committed(claims=claims, processes=processes, front=True)
     committed = {(item.name, item.target): one for item in items}
     page = render_page(RunReport(items), committed, ENVIRONMENT, title="t")
@@ -150,7 +150,7 @@ def test_an_artifact_of_a_thousand_claims_knobs_and_sources_is_cut_and_says_so()
     controls = artifact.controls.model_copy(update={"knobs": {f"-f{place}": "" for place in range(1000)}})
     sources = artifact.fingerprint.model_copy(update={"sources": {f"{place}.c": "c" * 64 for place in range(1000)}})
     artifact = artifact.model_copy(update={"controls": controls, "fingerprint": sources})
-    item = make_item(0, "PROVEN")
+    item = make_item(0, Verdict.PROVEN)
     found = {(item.name, item.target): type(committed)(artifact, committed.slots)}
     page = render_page(RunReport([item]), found, ENVIRONMENT, title="t")
     assert len(page.encode()) < 300_000
