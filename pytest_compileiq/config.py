@@ -5,10 +5,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from pytest_compileiq.errors import UserError
 
 DEFAULT_BUDGET = 200
+Setting = TypeVar("Setting")
+
+
+def chosen(command_line: Setting | None, marker: Setting | None, otherwise: Setting) -> Setting:
+    """What holds of one setting: the command line goes before the marker, and that before the ini file's or default."""
+    return next((value for value in (command_line, marker) if value is not None), otherwise)
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,32 @@ class ControlsFile:
         return sha256_hex(self.data + b"\0" + knobs.encode())
 
 
+class Target(str):
+    """What an artifact is for, ``ARCHITECTURE-COMPILERLINE``: ``x86-64-v3-gcc12``, ``sm_90a.sm_100a-nvcc13.3``."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, architecture: str, line: str) -> Target:
+        """The target of an architecture and a compiler's line."""
+        return cls(f"{architecture}-{line}")
+
+    @property
+    def architecture(self) -> str:
+        """``x86-64-v3``, ``sm_90a.sm_100a``."""
+        return self.rpartition("-")[0]
+
+    @property
+    def architectures(self) -> tuple[str, ...]:
+        """The architectures one by one: ``sm_90a.sm_100a`` is two."""
+        return tuple(self.architecture.split(".")) if self.architecture.startswith("sm_") else (self.architecture,)
+
+    @property
+    def line(self) -> str:
+        """The compiler's line: ``gcc12``, ``nvcc13.3``."""
+        return self.rpartition("-")[2]
+
+
 @dataclass(frozen=True)
 class Objective:
     """A metric to minimise or maximise; timed metrics are sampled, exact ones are read from the build.

@@ -14,7 +14,7 @@ import pytest
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark, find_marker, make_benchmark
 from pytest_compileiq.benchmark.body import Body, body_of
 from pytest_compileiq.benchmark.marker import read_marker
-from pytest_compileiq.config import Settings
+from pytest_compileiq.config import Settings, chosen
 from pytest_compileiq.errors import CompileIQError, StoreError, fault_of
 from pytest_compileiq.outcome import ItemReport, RunReport, Verdict
 from pytest_compileiq.replay.committed import Integrity
@@ -102,7 +102,8 @@ class Session:
 
     def tune(self, item: pytest.Item) -> ItemReport:
         """The search of one item; raises pytest's outcomes."""
-        from pytest_compileiq.tuning.tune import TuneFailed, tune  # heavy: the engines and their linear algebra
+        from pytest_compileiq.tuning.baseline import TuneFailed
+        from pytest_compileiq.tuning.tune import tune  # heavy: the engines and their linear algebra
 
         self.set_up(item)
         with _told(item.nodeid):
@@ -129,7 +130,7 @@ class Session:
         from pytest_compileiq.proof.calibration import calibrate  # heavy: numpy
 
         progress = self._progress(benchmark.name)
-        seed = self.settings.seed or 0
+        seed = chosen(self.settings.seed, benchmark.spec.seed, 0)
         try:
             report = calibrate(benchmark, self._get_pool(), trials, seed=seed, say=progress.say)
         finally:

@@ -60,7 +60,7 @@ class TuneSpec:
     space: Any
     workloads: tuple[Workload, ...]
     objectives: tuple[Objective, ...]
-    engine: str
+    engine: str | None
     engine_options: Mapping[str, Any]
     budget: Budget | None
     seed: int | None
@@ -93,7 +93,7 @@ def read_marker(mark: pytest.Mark, item_name: str) -> TuneSpec:
         space=kwargs.get("space"),
         workloads=_workloads(kwargs.get("workloads")),
         objectives=_objectives(kwargs.get("objectives", (minimize("runtime"),))),
-        engine=_text(kwargs, "engine", "auto"),
+        engine=None if (engine := _text(kwargs, "engine", "auto")) == "auto" else engine,
         engine_options=_mapping(kwargs, "engine_options"),
         budget=_budget(kwargs.get("budget")),
         seed=_seed(kwargs.get("seed")),

@@ -13,7 +13,7 @@ from pathlib import Path
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.outcome import ItemReport, Verdict
-from pytest_compileiq.proof.prove import Unprovable, prove
+from pytest_compileiq.proof.prove import Proof, Unprovable, prove
 from pytest_compileiq.report.results import report_on
 from pytest_compileiq.rules.stats import binomial_interval
 from pytest_compileiq.store.local import DIRECTORY, local_directory
@@ -64,9 +64,10 @@ def calibrate(
     for trial in range(trials):
         say(f"calibrating {benchmark.name}: {trial + 1} of {trials}, {proven} called faster so far")
         try:
-            proven += bool(prove(pool, benchmark, [None], against=None, seed=seed + trial, say=lambda _: None).claims)
+            proof = prove(pool, benchmark, [None], against=None, seed=seed + trial, say=lambda _: None)
         except (Unprovable, EvaluationFailed) as failure:
             return report(Verdict.INCONCLUSIVE, f"the baseline could not be measured: {failure}")
+        proven += isinstance(proof, Proof)
         pool.close()  # the next trial's processes are fresh ones, as a proof's are
     device = benchmark.device(benchmark.timed_objectives[0].metric).name
     total = _add(benchmark.rootdir, device, Calibration(trials, proven, benchmark.spec.thresholds.alpha))

@@ -50,20 +50,31 @@ class Finalist:
 
 @dataclass(frozen=True)
 class Proof:
-    """What the gate decided over all finalists.
+    """Controls that the gate has proven.
 
     Attributes:
-        winner: the proven controls, or None.
+        winner: the controls; None where the baseline was proven against itself.
         claims: the winner's claims, ``samples`` still to be named by the store.
         rows: the winner's raw samples.
-        reason: why there is a winner, or none, in words that are as true on another day: it is stored.
-        advice: what disturbed the samples, and what to do about it now; never stored.
-        lost: too much evidence was dropped to judge a finalist, so that nothing may be written.
+        reason: why it won, in words that are as true on another day: it is stored.
     """
 
     winner: ControlsFile | None
     claims: tuple[Claim, ...]
     rows: tuple[SampleRow, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class NoWinner:
+    """Nothing was proven.
+
+    Attributes:
+        reason: why, in words that are as true on another day: it is stored.
+        advice: what disturbed the samples, and what to do about it now; never stored.
+        lost: too much evidence was dropped to judge a finalist, so that nothing may be written.
+    """
+
     reason: str
     advice: tuple[str, ...] = ()
     lost: bool = False
@@ -104,7 +115,7 @@ def prove(
     against: ControlsFile | None,
     seed: int,
     say: Say,
-) -> Proof:
+) -> Proof | NoWinner:
     """Prove the best of ``finalists`` better than ``against`` (None: the baseline) on fresh samples.
 
     A finalist of None is the baseline too: proven against itself, the gate can be held to what it promises.
@@ -131,9 +142,9 @@ def prove(
         if verdict is not None:
             return verdict
     if reason := _lost_evidence(benchmark, field_):
-        return Proof(None, (), (), reason, lost=True)
+        return NoWinner(reason, lost=True)
     reason = _why_none(field_, "no finalist was proven faster by the last look")
-    return Proof(None, (), (), reason, advice=_disturbances(benchmark, field_[0]))
+    return NoWinner(reason, advice=_disturbances(benchmark, field_[0]))
 
 
 def _lost_evidence(benchmark: TunedBenchmark, field_: Sequence[Finalist]) -> str | None:
@@ -173,13 +184,13 @@ def _sample_finalist(
 
 def _judge(
     benchmark: TunedBenchmark, field_: Sequence[Finalist], against: ControlsFile | None, *, look: int, seed: int
-) -> Proof | None:
+) -> Proof | NoWinner | None:
     """A winner; no winner when nothing can win any more; None while undecided."""
     thresholds = benchmark.spec.thresholds
     level = thresholds.alpha / len(LOOKS)
     alive = [finalist for finalist in field_ if not finalist.out]
     if not alive:
-        return Proof(None, (), (), _why_none(field_, "every finalist failed"))
+        return NoWinner(_why_none(field_, "every finalist failed"))
     evidence = _evidence(benchmark, alive)
     p_values = [overall_p(one[3], thresholds, seed=seed, level=level) for one in evidence]
     levels = levels_by_holm(p_values, level)
@@ -196,17 +207,19 @@ def _judge(
         return Proof(best.controls, claims, tuple(best.rows), f"proven at look {look}")
     hopeless = all(gain.speedup_high < thresholds.min_speedup for gain in gains)
     if hopeless and not benchmark.exact_objectives:
-        return Proof(None, (), (), _why_none(alive, max(gains, key=lambda gain: gain.speedup_high).reason))
+        return NoWinner(_why_none(alive, max(gains, key=lambda gain: gain.speedup_high).reason))
     return None
 
 
-def _prove_exact(benchmark: TunedBenchmark, controls: ControlsFile | None, against: ControlsFile | None) -> Proof:
+def _prove_exact(
+    benchmark: TunedBenchmark, controls: ControlsFile | None, against: ControlsFile | None
+) -> Proof | NoWinner:
     exact = judge_exact(benchmark, against, controls)
     rival, built = benchmark.builds.get(against), benchmark.builds.get(controls)
     change = ", ".join(f"{metric} {rival.metrics[metric]} → {built.metrics[metric]}" for metric in exact.losses)
     if exact.worst() > benchmark.spec.thresholds.max_regression:
-        return Proof(None, (), (), f"something is worse: {change}")
-    return Proof(controls, exact.claims, (), change) if exact.gained() else Proof(None, (), (), f"no better: {change}")
+        return NoWinner(f"something is worse: {change}")
+    return Proof(controls, exact.claims, (), change) if exact.gained() else NoWinner(f"no better: {change}")
 
 
 def _claims(

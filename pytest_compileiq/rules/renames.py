@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 
 from pytest_compileiq.artifact import Artifact
+from pytest_compileiq.model import Target
 from pytest_compileiq.rules.diff import Side
 
 Key = Callable[[Side, Artifact], Hashable]
@@ -31,7 +32,7 @@ def _same_kernel(side: Side, artifact: Artifact) -> Hashable:
 
 
 def _same_architecture(side: Side, artifact: Artifact) -> Hashable:
-    return side.name, side.target.rpartition("-")[0]
+    return side.name, Target(side.target).architecture
 
 
 def _same_name(side: Side, artifact: Artifact) -> Hashable:

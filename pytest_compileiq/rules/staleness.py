@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
-from pytest_compileiq.model import ArchitectureFrom, Arm, CodeDigest, Compiler, Fingerprint
+from pytest_compileiq.model import ArchitectureFrom, Arm, CodeDigest, Compiler, Fingerprint, Target
 from pytest_compileiq.outcome import MovedCode
 from pytest_compileiq.rules.fingerprint import changed_parts, changed_text, part_place
 
@@ -70,7 +70,7 @@ def choose(targets: Sequence[str], target: str, architecture: str) -> Choice:
     """
     if target in targets:
         return Choice(target, "exact", f"{target} is stored")
-    same = sorted(one for one in targets if one.rpartition("-")[0] == architecture)
+    same = sorted(one for one in targets if Target(one).architecture == architecture)
     if same:
         message = f"the artifact is for {', '.join(same)}, and the compiler here makes {target}"
         return Choice(same[-1], "other-compiler", message)
@@ -91,9 +91,9 @@ def are_elsewhere(stored: Mapping[str, ArchitectureFrom], target: str, chosen_by
         stored: target → who chose its architecture when it was tuned.
         chosen_by: who chooses it now.
     """
-    line = target.rpartition("-")[2]
+    line = Target(target).line
     return chosen_by != "test" and all(
-        chosen_then == chosen_by and other.rpartition("-")[2] == line for other, chosen_then in stored.items()
+        chosen_then == chosen_by and Target(other).line == line for other, chosen_then in stored.items()
     )
 
 

@@ -65,29 +65,39 @@ class _Asked:
     builds: Sequence[Future[BuildResult | BuildError]]
 
 
+@dataclass(frozen=True)
+class SearchBrief:
+    """What one search is about and works with.
+
+    Attributes:
+        used: entry functions that the test takes from ``load()``: a candidate may change no other.
+        withdrawn: machine code that was retired, and is never proposed again.
+    """
+
+    benchmark: TunedBenchmark
+    scorer: Scorer
+    journal: Journal
+    budget: Budget
+    jobs: int
+    progress: Progress
+    trackers: Trackers
+    used: frozenset[str]
+    withdrawn: Sequence[Withdrawn] = ()
+
+
 @dataclass
 class Search:
     """One search of one benchmark: spends the budget, and leaves what was scored.
 
     Attributes:
-        used: entry functions that the test takes from ``load()``: a candidate may change no other.
-        withdrawn: machine code that was retired, and is never proposed again.
         scored: the valid candidates, one for each machine code and set of parameters.
         offered: knobs of the candidates whose bodies have run, and
         read: the parameters that these bodies asked for.
         interrupted: Ctrl-C ended it early.
     """
 
-    benchmark: TunedBenchmark
+    brief: SearchBrief
     engine: Engine
-    scorer: Scorer
-    journal: Journal
-    budget: Budget
-    jobs: int
-    progress: Progress
-    used: frozenset[str]
-    trackers: Trackers
-    withdrawn: Sequence[Withdrawn] = ()
     tally: Tally = field(default_factory=Tally)
     scored: dict[Key, Scored] = field(default_factory=dict)
     offered: set[str] = field(default_factory=set)
@@ -113,9 +123,9 @@ class Search:
 
     def _run(self, baseline: BuildResult, earlier: Sequence[Batch]) -> None:
         self._baseline = baseline.digest
-        self._seen[(baseline.digest, ())] = Told(Candidate({}), (0.0,) * len(self.benchmark.objectives))
+        self._seen[(baseline.digest, ())] = Told(Candidate({}), (0.0,) * len(self.brief.benchmark.objectives))
         again = self._restored(earlier)
-        builds = BuildQueue(self.benchmark.builds, self.jobs)
+        builds = BuildQueue(self.brief.benchmark.builds, self.brief.jobs)
         waiting: deque[_Asked] = deque()
         try:
             while True:
@@ -133,9 +143,9 @@ class Search:
 
     def why_unjudged(self, *, at_the_end: bool) -> str | None:
         """Why what was evaluated allows no verdict on the controls, or None when it does, or may yet."""
-        knobs = [gene.name for gene in self.benchmark.space.genes if gene.kind != "switch"]
+        knobs = [gene.name for gene in self.brief.benchmark.space.genes if gene.kind != "switch"]
         enough = self._bodies >= READ_BY_NOBODY or (at_the_end and self._bodies)
-        if enough and self.benchmark.space.opaque is None and set(self.unread) == self.offered and len(knobs):
+        if enough and self.brief.benchmark.space.opaque is None and set(self.unread) == self.offered and len(knobs):
             return f"{unread_text(self.unread)}, so that every candidate is the baseline"
         return why_unjudged(
             len(self.scored), self.tally.valid, self.tally.invalid, self.tally.first_reason, at_the_end=at_the_end
@@ -144,7 +154,7 @@ class Search:
     @property
     def unread(self) -> tuple[str, ...]:
         """Parameters that candidates varied and that nothing read."""
-        builder = self.benchmark.builder
+        builder = self.brief.benchmark.builder
         return unread_knobs(self.offered, self.read, builder.knobs_taken if isinstance(builder, TakesKnobs) else None)
 
     @property
@@ -154,7 +164,7 @@ class Search:
         None where anything is timed: a compiler beside a measurement would disturb it. None for an engine with
         generations, which does not ask before it is told.
         """
-        return 0 if self.benchmark.timed_objectives or isinstance(self.engine, Checkpointed) else 1
+        return 0 if self.brief.benchmark.timed_objectives or isinstance(self.engine, Checkpointed) else 1
 
     def _ask(self, again: deque[Batch], builds: BuildQueue) -> _Asked | None:
         """The next batch, its builds begun: one of the earlier run's while there is one; None when all is asked."""
@@ -164,7 +174,7 @@ class Search:
                 asked = self.engine.ask(batch.wanted)
             if tuple(asked) != batch.candidates:
                 raise CannotResume
-            number, done = self.journal.taken_up(batch), batch.done
+            number, done = self.brief.journal.taken_up(batch), batch.done
         else:
             wanted = 0 if self._spent() else self._wanted()
             state = self.engine.checkpoint() if isinstance(self.engine, Checkpointed) else None
@@ -172,17 +182,17 @@ class Search:
                 asked = self.engine.ask(wanted) if wanted else []
             if not asked:
                 return None
-            number, done = self.journal.asked(wanted, asked, state), ()
+            number, done = self.brief.journal.asked(wanted, asked, state), ()
         self._begun += len(asked)
-        rendered = [self.benchmark.builder.render(candidate) for candidate in asked[len(done) :]]
+        rendered = [self.brief.benchmark.builder.render(candidate) for candidate in asked[len(done) :]]
         return _Asked(number, asked, done, rendered, [builds.begin(controls) for controls in rendered])
 
     def _spent(self) -> bool:
         if self.interrupted:
             return True
-        if self.budget.evaluations is not None:
-            return self._begun >= self.budget.evaluations
-        return self.tally.seconds >= (self.budget.seconds or 0.0)
+        if self.brief.budget.evaluations is not None:
+            return self._begun >= self.brief.budget.evaluations
+        return self.tally.seconds >= (self.brief.budget.seconds or 0.0)
 
     def _wanted(self) -> int:
         """How many to ask for: a build for every job, but in so many batches that an engine learns between them.
@@ -190,12 +200,12 @@ class Search:
         One with generations learns nothing within them, so that builds of unequal length may keep every job busy. An
         engine may give fewer.
         """
-        if self.budget.evaluations is None:
+        if self.brief.budget.evaluations is None:
             return BATCH
-        left = self.budget.evaluations - self._begun
+        left = self.brief.budget.evaluations - self._begun
         if isinstance(self.engine, Checkpointed):
-            return min(max(BATCH, GENERATION_A_JOB * self.jobs), left)
-        return min(max(BATCH, min(self.jobs, self.budget.evaluations // FEWEST_BATCHES)), left)
+            return min(max(BATCH, GENERATION_A_JOB * self.brief.jobs), left)
+        return min(max(BATCH, min(self.brief.jobs, self.brief.budget.evaluations // FEWEST_BATCHES)), left)
 
     # ── going on ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -210,7 +220,7 @@ class Search:
         for batch in earlier[:-1]:
             self._remember(batch.candidates, batch.done)
             self._begun += len(batch.candidates)
-            self.journal.taken_up(batch)
+            self.brief.journal.taken_up(batch)
         return deque(earlier[-1:])
 
     def _remember(self, asked: Sequence[Candidate], done: Sequence[Evaluated]) -> list[Told]:
@@ -226,7 +236,7 @@ class Search:
         if one.duplicate:
             self.tally.duplicates += 1
         elif one.digest:
-            controls = self.benchmark.builder.render(candidate)
+            controls = self.brief.benchmark.builder.render(candidate)
             self._keep(self._key(candidate, controls, one.digest), told, Scored(one.scores, controls))
         self._injected = self._injected or (candidate.blob is not None and one.digest not in ("", self._baseline))
         self.tally.evaluations += 1
@@ -242,11 +252,11 @@ class Search:
         for place, (candidate, controls, build) in enumerate(zip(rest, asked.rendered, built, strict=True), len(told)):
             one = self._judge(candidate, controls, build)
             self.tally.valid += bool(one.scores)
-            self.journal.finished(asked.number, place, one)
-            self.trackers.evaluated(self.tally.evaluations, candidate, one)
+            self.brief.journal.finished(asked.number, place, one)
+            self.brief.trackers.evaluated(self.tally.evaluations, candidate, one)
             told.append(Told(candidate, one.scores, one.failure, one.duplicate))
             self.tally.evaluations += 1
-            self.progress.evaluated(self.tally, self.budget)
+            self.brief.progress.evaluated(self.tally, self.brief.budget)
         return told
 
     def _expect_injection(self, asked: Sequence[Candidate], built: Sequence[BuildResult | BuildError]) -> None:
@@ -261,9 +271,10 @@ class Search:
         telling = [origin for origin in inert if _NO_OPTIMISATION.search(origin)]
         if not self._injected and (telling or self._inert >= CANARIES):
             what = f"{telling[0]} changes" if telling else f"{self._inert} ACFs in a row change"
+            command = " ".join(self.brief.benchmark.builder.compiler.command)
             raise NotInjected(
                 f"{what} no machine code, so controls do not reach the compiler: check that "
-                f"the command is the one that compiles the kernel: {' '.join(self.benchmark.builder.compiler.command)}"
+                f"the command is the one that compiles the kernel: {command}"
             )
 
     def _judge(self, candidate: Candidate, controls: ControlsFile, build: BuildResult | BuildError) -> Evaluated:
@@ -280,7 +291,7 @@ class Search:
             self._fail(kind, reason)
             return self._evaluated(Told(candidate, failure=kind), reason, build.digest)
         try:
-            scored = self.scorer.score(controls, build)
+            scored = self.brief.scorer.score(controls, build)
         except EvaluationFailed as failure:
             self._fail(failure.kind, failure.reason)
             told = Told(candidate, failure=failure.kind)
@@ -296,15 +307,15 @@ class Search:
     def _fail(self, kind: FailureKind, reason: str) -> None:
         """Count a failure; the first of its kind is told at once, since a search of failures alone is no search."""
         if kind not in self.tally.invalid:
-            self.progress.say(f"the first invalid candidate ({kind}): {reason}")
+            self.brief.progress.say(f"the first invalid candidate ({kind}): {reason}")
         self.tally.fail(kind, reason)
 
     def _why_never(self, build: BuildResult) -> tuple[FailureKind, str] | None:
         """Why this machine code may not be proposed, whatever its scores would be: the kind of failure, and words."""
         code = {entry: one.sha256 for entry, one in build.code.items()}
-        if retired := next((one for one in self.withdrawn if one.code == code), None):
+        if retired := next((one for one in self.brief.withdrawn if one.code == code), None):
             return "wrong", f"withdrawn before: {retired.reason}"
-        beyond = changed_beyond(self.benchmark.builds.get(None), build, self.used)
+        beyond = changed_beyond(self.brief.benchmark.builds.get(None), build, self.brief.used)
         if not beyond:
             return None
         named = ", ".join(beyond[:MOST_NAMED]) + (
@@ -322,7 +333,7 @@ class Search:
         """What makes two candidates one measurement: equal machine code and equal parameters."""
         params = tuple(sorted((name, value) for name, value in candidate.knobs.items() if not name.startswith("-")))
         # Equal code may take another time to make.
-        compiling = any(objective.metric == "compile_time" for objective in self.benchmark.objectives)
+        compiling = any(objective.metric == "compile_time" for objective in self.brief.benchmark.objectives)
         return (controls.key if compiling else digest, params)
 
     def _evaluated(self, told: Told, reason: str, digest: str = "", scored: Scored | None = None) -> Evaluated:

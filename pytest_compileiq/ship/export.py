@@ -11,11 +11,10 @@ from typing import Any
 from pytest_compileiq import __version__
 from pytest_compileiq.artifact import ACF_NOTICE, Artifact
 from pytest_compileiq.errors import BuildError, StoreError, UserError
-from pytest_compileiq.model import sha256_hex
+from pytest_compileiq.model import Target, sha256_hex
 from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.ship import acf_runtime
 from pytest_compileiq.ship.flags import (
-    architectures_of,
     held_controls,
     plain,
     read_source,
@@ -119,7 +118,7 @@ def _entry(
     return {
         "name": name,
         "target": artifact.target,
-        "architectures": list(architectures_of(artifact.target)),
+        "architectures": list(Target(artifact.target).architectures),
         "devices": sorted(devices),
         # Of Triton the assembler's build is the last word; its own version shows in the PTX.
         "compiler_build": artifact.compiler.build.rpartition(" ")[2],

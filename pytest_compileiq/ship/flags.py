@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pytest_compileiq.artifact import Artifact, Controls
 from pytest_compileiq.errors import EnvironmentFault, StoreError, UserError
-from pytest_compileiq.model import sha256_hex
+from pytest_compileiq.model import Target, sha256_hex
 from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import Unfit, inside, read_regular
@@ -217,17 +217,6 @@ def plain(path: str) -> str:
     return path
 
 
-def architectures_of(target: str) -> tuple[str, ...]:
-    """The architectures of a target: ``sm_90a.sm_100a-nvcc13.3`` is for two, ``x86-64-v3-gcc12`` for one."""
-    architecture = target.rpartition("-")[0]
-    return tuple(architecture.split(".")) if architecture.startswith("sm_") else (architecture,)
-
-
-def line_of(target: str) -> str:
-    """The compiler line of a target, e.g. ``nvcc13.3``."""
-    return target.rpartition("-")[2]
-
-
 def _identify(compiler: str) -> _Here:
     program = shutil.which(compiler)
     if program is None:
@@ -247,28 +236,29 @@ def _pick(name: str, targets: Sequence[str], wanted: str | None, line: str, arch
         if wanted not in targets:
             raise UserError(f"{name} has no target {wanted!r}: there is {', '.join(targets)}")
         return wanted
-    fitting = [target for target in targets if line_of(target) == line]
+    fitting = [target for target in targets if Target(target).line == line]
     if not fitting:
         return targets[-1]  # for the sentence that names its line
     if architectures:
         asked = set(architectures)
-        fitting = [one for one in fitting if asked & set(architectures_of(one))] or fitting
+        fitting = [one for one in fitting if asked & set(Target(one).architectures)] or fitting
     elif len(fitting) > 1:
         raise UserError(f"{name} has {', '.join(fitting)}: choose one with --target, or say --arch")
     return fitting[0]
 
 
 def _another_line(name: str, artifact: Artifact, here: _Here) -> str | None:
-    if line_of(artifact.target) == here.line:
+    line = Target(artifact.target).line
+    if line == here.line:
         return None
     return (
-        f"{name} is for {line_of(artifact.target)} and {here.program} is {here.line} ({here.version}): compile with "
-        f"{line_of(artifact.target)}, or tune with this one: pytest --tune {artifact.benchmark}"
+        f"{name} is for {line} and {here.program} is {here.line} ({here.version}): compile with {line}, or tune with "
+        f"this one: pytest --tune {artifact.benchmark}"
     )
 
 
 def _other_architectures(name: str, artifact: Artifact, asked: Sequence[str]) -> str | None:
-    proven = architectures_of(artifact.target)
+    proven = Target(artifact.target).architectures
     foreign = [architecture for architecture in asked if architecture not in proven]
     if not foreign:
         return None
@@ -297,7 +287,7 @@ def _notes(name: str, artifact: Artifact, here: _Here, architectures: Sequence[s
     proven = artifact.compiler
     if _without_name(proven.build) != _without_name(here.build):
         notes.append(f"{name} was proven with {proven.version} ({proven.build}), this is {here.version} ({here.build})")
-    if line_of(artifact.target).startswith("nvcc") and not architectures:
+    if Target(artifact.target).line.startswith("nvcc") and not architectures:
         notes.append(f"{name}: --arch was not given, so that the command compiles for nothing else was not checked")
     if apart := {knob: value for knob, value in _controls(artifact).knobs.items() if not knob.startswith("-")}:
         listed = ", ".join(f"{knob} = {value}" for knob, value in apart.items())

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.errors import UserError
-from pytest_compileiq.ship.flags import architectures_of
+from pytest_compileiq.model import Target
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.toolchains.machine_code.binaries import HOST, UNKNOWN, Contents, Kernel, Linked, read_binaries
 
@@ -176,7 +176,7 @@ def _missing(contents: Contents, artifacts: _Artifacts, met: set[_Key], shown: s
             continue  # another artifact's namesake
         for entry in sorted(artifact.code):
             name, _, architecture = entry.partition("@")
-            wanted = (architecture,) if architecture else (*architectures_of(artifact.target), HOST)
+            wanted = (architecture,) if architecture else (*Target(artifact.target).architectures, HOST)
             if name != "host" and not any((name, one) in held for one in wanted):
                 yield _Finding(Match.DIFFERS, shown, name, architecture or HOST, f"missing of those of {_label(key)}")
 
@@ -201,7 +201,7 @@ def _key_in(artifact: Artifact, kernel: Kernel) -> str | None:
     if kernel.architecture == HOST:
         fits = _is_host_library(artifact)
     else:
-        fits = kernel.architecture in architectures_of(artifact.target)
+        fits = kernel.architecture in Target(artifact.target).architectures
     if not fits:
         return None
     keys = (kernel.entry, f"{kernel.entry}@{kernel.architecture}")

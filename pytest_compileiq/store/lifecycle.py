@@ -22,8 +22,7 @@ def retire(store: Store, name: str, target: str, reason: str) -> Artifact:
     code = {entry: pair.tuned.sha256 for entry, pair in artifact.code.items() if pair.tuned}
     withdrawn = (*artifact.withdrawn, Withdrawn(reason=reason, code=code))
     retired = artifact.model_copy(update={"outcome": "retired", "reason": reason, "withdrawn": withdrawn})
-    store.write(name, retired, controls=[], samples=())
-    return retired
+    return store.write(name, retired, controls=[], samples=()).artifact
 
 
 def promote(store: Store, name: str, target: str, point: int) -> Artifact:
@@ -46,5 +45,4 @@ def promote(store: Store, name: str, target: str, point: int) -> Artifact:
             "code": {entry: CodePair(baseline=pair.baseline) for entry, pair in artifact.code.items()},
         }
     )
-    store.write(name, promoted, controls=[], samples=())
-    return promoted
+    return store.write(name, promoted, controls=[], samples=()).artifact

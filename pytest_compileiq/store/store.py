@@ -41,6 +41,14 @@ class Health:
     problem: str
 
 
+@dataclass(frozen=True)
+class Written:
+    """What a write came to: the artifact as stored, its claims naming their samples, and the files that changed."""
+
+    artifact: Artifact
+    paths: tuple[Path, ...]
+
+
 class Store:
     """The directory of artifacts; it may not exist yet."""
 
@@ -134,13 +142,13 @@ class Store:
 
     def write(
         self, name: str, artifact: Artifact, *, controls: Sequence[bytes], samples: Sequence[SampleRow]
-    ) -> list[Path]:
+    ) -> Written:
         """Write an artifact; new samples go to a file of their own, older ones that a claim still names stay.
 
         Claims whose device, workload and objective stand in ``samples`` are made to name the new file.
 
         Returns:
-            The files written; none when nothing changed.
+            The artifact as it is now stored, and the files written; none when nothing changed.
 
         Raises:
             StoreError: the directory cannot be written, something there is a link, or it could not be read back.
@@ -166,7 +174,7 @@ class Store:
                 self._remove_superseded(folder, artifact)
         except OSError as error:
             raise StoreError(f"{self._shown(folder)} could not be written: {error.strerror or error}") from error
-        return written
+        return Written(artifact, tuple(written))
 
     def _check_readable(self, new: Sequence[tuple[Path, bytes]]) -> None:
         """What is written is within the bounds of what is read."""

@@ -28,7 +28,7 @@ from pytest_compileiq.artifact import (
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import BuildResult, ControlsFile
-from pytest_compileiq.proof.prove import Proof
+from pytest_compileiq.proof.prove import NoWinner, Proof
 from pytest_compileiq.rules.fingerprint import covered_files, defined_in, holds
 from pytest_compileiq.search.scoring import Scored
 from pytest_compileiq.store.metadata import controls_file_name
@@ -48,36 +48,43 @@ def search_record(benchmark: TunedBenchmark, tally: Tally, engine: str, seed: in
         seconds=round(tally.seconds, 1),
         objectives={objective.metric: objective.direction for objective in benchmark.objectives},
         failures=dict(sorted(tally.invalid.items())),
-        improvements=tuple((number, float(f"{math.exp(-score):.4g}")) for number, score in tally.improvements[-MOST:]),
+        improvements=tuple(
+            (number, float(f"{math.exp(-score):.4g}")) for number, score in tally.improvements[-MOST_IMPROVEMENTS:]
+        ),
     )
 
 
-MOST = 100  # improvements; more are hardly ever made
+MOST_IMPROVEMENTS = 100  # more are hardly ever made
 MOST_FRONT_POINTS = 16
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What a search leaves besides its winner: its record, and for several objectives what no other point beats."""
 
     record: SearchRecord
     front: Sequence[Scored] = ()
 
 
-def make_artifact(benchmark: TunedBenchmark, proof: Proof, found: Found, withdrawn: Sequence[Withdrawn]) -> Artifact:
+def make_artifact(
+    benchmark: TunedBenchmark, proof: Proof | NoWinner, result: SearchResult, withdrawn: Sequence[Withdrawn]
+) -> Artifact:
     """The artifact of a search: the proven winner, or that nothing beats the defaults.
 
     Raises:
         StoreError: something in it is beyond what an artifact may hold.
     """
     try:
-        return _artifact(benchmark, proof, found, withdrawn)
+        return _artifact(benchmark, proof, result, withdrawn)
     except ValidationError as error:
         raise StoreError(f"what was found for {benchmark.nodeid} cannot be stored: {first_problem(error)}") from error
 
 
-def _artifact(benchmark: TunedBenchmark, proof: Proof, found: Found, withdrawn: Sequence[Withdrawn]) -> Artifact:
-    target, winner = benchmark.builder.target, proof.winner
+def _artifact(
+    benchmark: TunedBenchmark, proof: Proof | NoWinner, result: SearchResult, withdrawn: Sequence[Withdrawn]
+) -> Artifact:
+    target = benchmark.builder.target
+    winner, claims = (None, ()) if isinstance(proof, NoWinner) else (proof.winner, proof.claims)
     return Artifact(
         benchmark=benchmark.nodeid,
         target=target,
@@ -87,9 +94,9 @@ def _artifact(benchmark: TunedBenchmark, proof: Proof, found: Found, withdrawn: 
         compiler=StoredCompiler.of(benchmark.builder.compiler),
         fingerprint=StoredFingerprint.of(benchmark.fingerprint),
         code=stored_code(benchmark.builds.get(None), benchmark.builds.get(winner) if winner else None),
-        search=found.record,
-        claims=proof.claims,
-        front=tuple(_front_point(benchmark, one) for one in found.front[:MOST_FRONT_POINTS]),
+        search=result.record,
+        claims=claims,
+        front=tuple(_front_point(benchmark, one) for one in result.front[:MOST_FRONT_POINTS]),
         withdrawn=tuple(withdrawn),
         provenance=provenance_of(benchmark, winner),
     )

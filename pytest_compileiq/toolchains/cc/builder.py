@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, StoreError
-from pytest_compileiq.model import BuildResult, Candidate, CodeDigest, Compiler, ControlsFile, Knobs, sha256_hex
+from pytest_compileiq.model import BuildResult, Candidate, CodeDigest, Compiler, ControlsFile, Knobs, Target, sha256_hex
 from pytest_compileiq.space import Space
 from pytest_compileiq.system.process import TAIL_BYTES
 from pytest_compileiq.toolchains.base import Place
@@ -54,7 +54,7 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
             architecture_from=architecture_from,
         ),
         architecture=architecture,
-        target=f"{architecture}-{program.line}",
+        target=Target.of(architecture, program.line),
         native=program.unrunnable(flags.compile),
         program=program,
         flags=flags,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, StoreError
-from pytest_compileiq.model import BuildResult, Candidate, Compiler, ControlsFile, Knobs, sha256_hex
+from pytest_compileiq.model import BuildResult, Candidate, Compiler, ControlsFile, Knobs, Target, sha256_hex
 from pytest_compileiq.space import Space
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.compiler import ask
@@ -57,7 +57,7 @@ def resolve(command: Command, place: Place) -> CommandBuilder:
             architecture_from="test" if command.target else "machine",
         ),
         architecture=architecture,
-        target=f"{architecture}-{line}",
+        target=Target.of(architecture, line),
         native=_why_not_here(architecture, here),
         template=template,
         programs=programs,

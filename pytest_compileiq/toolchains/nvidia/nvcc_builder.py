@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.errors import BuildError, MarkerError
-from pytest_compileiq.model import BuildResult, Candidate, CodeDigest, Compiler, ControlsFile, Knobs, sha256_hex
+from pytest_compileiq.model import BuildResult, Candidate, CodeDigest, Compiler, ControlsFile, Knobs, Target, sha256_hex
 from pytest_compileiq.space import NvccSearchSpace, PtxasSearchSpace, Space
 from pytest_compileiq.timing.base import capability
 from pytest_compileiq.timing.registry import why_not_here
@@ -64,7 +64,7 @@ def resolve(nvcc: Nvcc, place: Place) -> NvccBuilder:
             command=("nvcc", *targets, *flags, f"--{nvcc.output}", f"--controls={nvcc.controls}", source),
         ),
         architecture=architecture,
-        target=f"{architecture}-{tool.line}",
+        target=Target.of(architecture, tool.line),
         tool=tool,
         architectures=architectures,
         words=(*targets, *flags),

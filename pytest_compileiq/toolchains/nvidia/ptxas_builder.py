@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.errors import MarkerError, StoreError
-from pytest_compileiq.model import BuildResult, Candidate, Compiler, ControlsFile, Knobs, sha256_hex
+from pytest_compileiq.model import BuildResult, Candidate, Compiler, ControlsFile, Knobs, Target, sha256_hex
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.commands import Commands
@@ -40,7 +40,7 @@ def resolve(ptxas: Ptxas, place: Place) -> PtxasBuilder:
             name="ptxas", version=tool.version, build=tool.build, command=("ptxas", f"-arch={arch}", *flags, source)
         ),
         architecture=arch,
-        target=f"{arch}-{tool.line}",
+        target=Target.of(arch, tool.line),
         tool=tool,
         flags=flags,
         source=source,

@@ -9,7 +9,7 @@ import pytest
 from pytest_compileiq import minimize
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.outcome import Verdict
-from pytest_compileiq.proof.prove import Unprovable, prove, prove_again
+from pytest_compileiq.proof.prove import NoWinner, Proof, Unprovable, prove, prove_again
 from pytest_compileiq.rules.gate import LOOKS
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, by_options, fake_benchmark
 from pytest_compileiq.workers.pool import EvaluationFailed
@@ -47,7 +47,7 @@ def test_a_true_gain_is_proven_at_the_first_look_with_its_claim_and_rows(proving
     pool = FakePool(seconds=by_options(FAST))
     proof, said = proving(pool, "-fast")
     (claim,) = proof.claims
-    assert proof.winner == controls("-fast") and not proof.lost
+    assert proof.winner == controls("-fast")
     assert (claim.kind, claim.workload, claim.objective) == ("gain", "default", "runtime")
     assert claim.speedup == pytest.approx(1 / 0.9, rel=1e-3)
     assert (claim.test.look, claim.test.processes, claim.test.finalists) == (1, LOOKS[0], 1)
@@ -58,7 +58,7 @@ def test_a_true_gain_is_proven_at_the_first_look_with_its_claim_and_rows(proving
 def test_equal_arms_are_looked_at_three_times_and_not_proven(proving):
     pool = FakePool()
     proof, said = proving(pool, "-fast", min_speedup=1.0)
-    assert proof.winner is None and not proof.lost
+    assert isinstance(proof, NoWinner) and not proof.lost
     assert len(said) == len(LOOKS)
     assert {number for number, _ in blocks(pool)} == set(range(LOOKS[-1]))
     assert "no finalist was proven faster by the last look" in proof.reason
@@ -75,7 +75,7 @@ def test_why_nothing_was_proven_is_as_true_on_another_day_and_what_disturbed_thi
 def test_what_cannot_win_any_more_ends_at_the_first_look(proving):
     pool = FakePool(seconds=by_options({"-fast\n": 1.1e-3}))
     proof, said = proving(pool, "-fast")
-    assert proof.winner is None and len(said) == 1
+    assert isinstance(proof, NoWinner) and len(said) == 1
     assert "worse" in proof.reason
 
 
@@ -114,7 +114,7 @@ def test_a_finalist_that_fails_is_out_and_the_other_is_proven(proving):
 def test_when_every_finalist_fails_the_reason_says_how(proving):
     pool = FakePool(failures={"-fast\n": EvaluationFailed("tuned", "wrong", "1 != 2")})
     proof, _ = proving(pool, "-fast")
-    assert proof.winner is None and not proof.lost
+    assert isinstance(proof, NoWinner) and not proof.lost
     assert proof.reason == "every finalist failed; failed in the proof (wrong): 1 != 2"
 
 
@@ -140,10 +140,9 @@ def test_a_failure_that_is_nobodys_among_the_finalists_is_no_verdict_on_them(pro
 def test_more_than_a_quarter_of_the_quads_dropped_is_lost_evidence(proving, dropped, lost):
     pool = FakePool(seconds=by_options(FAST), drops=lambda quad: quad < dropped)
     proof, _ = proving(pool, "-fast")
-    assert proof.lost is lost
-    assert (proof.winner is None) is lost
+    assert isinstance(proof, NoWinner if lost else Proof)
     if lost:
-        assert proof.reason == "50% of the quads were dropped, and at most 25% may be"
+        assert proof.lost and proof.reason == "50% of the quads were dropped, and at most 25% may be"
 
 
 def test_a_gain_on_one_workload_that_costs_another_more_than_allowed_is_refused(proving):
@@ -153,7 +152,7 @@ def test_a_gain_on_one_workload_that_costs_another_more_than_allowed_is_refused(
             return super().block(number, benchmark, arms, workload, plan)
 
     two = {"small": {"n": 1}, "large": {"n": 2}}
-    assert proving(TwoFaced(), "-fast", workloads=two)[0].winner is None
+    assert isinstance(proving(TwoFaced(), "-fast", workloads=two)[0], NoWinner)
     proof, _ = proving(TwoFaced(), "-fast", workloads=two, max_regression=0.2)
     assert {claim.workload: claim.kind for claim in proof.claims} == {"small": "gain", "large": "non-inferior"}
 
@@ -173,7 +172,7 @@ def test_an_exact_metric_is_two_integers_and_no_sample(proving):
 
 def test_an_exact_metric_that_is_no_better_is_no_gain(proving):
     proof, _ = proving(FakePool(), "-O3", builder=SIZES, objectives=[minimize("code_bytes")])
-    assert proof.winner is None and proof.reason == "no better: code_bytes 100 → 100"
+    assert isinstance(proof, NoWinner) and proof.reason == "no better: code_bytes 100 → 100"
 
 
 # ── replay ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -15,7 +15,7 @@ from pytest_compileiq.engines.base import Brief, Told
 from pytest_compileiq.engines.random import RandomSearch
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.search.journal import open_journal
-from pytest_compileiq.search.loop import CannotResume, NothingJudged, NotInjected, Search
+from pytest_compileiq.search.loop import CannotResume, NothingJudged, NotInjected, Search, SearchBrief
 from pytest_compileiq.search.scoring import Scorer
 from pytest_compileiq.search.trackers import Trackers
 from pytest_compileiq.testing.fakes import FAKE_SPACE, FakeBuilder, FakePool, FakeProgress, by_options, fake_benchmark
@@ -64,18 +64,11 @@ def searching(tmp_path):
             if fresh:
                 journal.clear()
             earlier = journal.begin({"identity": "same"}, ())
-            search = Search(
-                benchmark,
-                engine,
-                Scorer(pool, benchmark, Random(0)),
-                journal,
-                Budget(evaluations=budget),
-                1,
-                FakeProgress(),
-                frozenset(used),
-                Trackers([], print),
-                withdrawn,
-            )
+            brief = SearchBrief(
+                benchmark, Scorer(pool, benchmark, Random(0)), journal, Budget(evaluations=budget), 1, FakeProgress(),
+                Trackers([], print), frozenset(used), withdrawn,
+            )  # fmt: skip
+            search = Search(brief, engine)
             search.run(benchmark.builds.get(None), earlier.batches)
         return search
 
@@ -149,7 +142,7 @@ def test_a_failure_is_typed_counted_told_at_once_and_the_search_goes_on(searchin
     assert good.failure is None and good.scores
     assert search.tally.invalid == {kind: 1}
     assert said in search.tally.first_reason[kind]
-    assert any(f"the first invalid candidate ({kind})" in line and said in line for line in search.progress.said)
+    assert any(f"the first invalid candidate ({kind})" in line and said in line for line in search.brief.progress.said)
 
 
 def test_withdrawn_machine_code_is_never_measured_again(searching):

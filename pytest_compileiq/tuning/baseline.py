@@ -1,0 +1,79 @@
+"""The baseline of a tuning: what must hold of it before anything is searched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.benchmark.marker import METRICS
+from pytest_compileiq.errors import BuildError
+from pytest_compileiq.model import TIMED_OBJECTIVES, BuildResult
+from pytest_compileiq.timing.sampler import BlockPlan
+from pytest_compileiq.tuning.reproduce import NotReproducible, check_reproducible
+from pytest_compileiq.workers.pool import EvaluationFailed, Pool
+
+_NO_SPEED = "its speed cannot be measured on this machine"
+
+
+class TuneFailed(Exception):
+    """The benchmark cannot be tuned: its baseline does not build, is not correct, or cannot run here."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A baseline that builds, reproducibly, and is correct on every workload.
+
+    Attributes:
+        built: its build.
+        used: the entry functions that the test takes from ``load()``.
+        unchecked: what of the build could not be checked, in sentences.
+    """
+
+    built: BuildResult
+    used: frozenset[str]
+    unchecked: tuple[str, ...]
+
+
+def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> Baseline:
+    """Build the baseline twice and run it nested in itself on every workload.
+
+    Raises:
+        TuneFailed: it does not build, differs from place to place, does not run here, or is not correct.
+    """
+    if benchmark.needs_device and benchmark.builder.native is not None:
+        recorded = [one.metric for one in benchmark.timed_objectives if one.measured not in TIMED_OBJECTIVES]
+        what = f"nothing can record {recorded[0]!r} ({METRICS})" if recorded else _NO_SPEED
+        raise TuneFailed(f"{benchmark.nodeid}: {benchmark.builder.native}, so {what}")
+    built, unchecked = _build(benchmark)
+    used: frozenset[str] = frozenset()
+    for workload in benchmark.spec.workloads:
+        try:
+            if workload.weight == 0 or not benchmark.timed_objectives:
+                touched = pool.check(0, benchmark, None, workload)
+            else:
+                plan = BlockPlan("baseline", ("ABBA",), 1)
+                _, touched = pool.block(0, benchmark, {"baseline": None, "tuned": None}, workload, plan)
+        except EvaluationFailed as failure:
+            raise TuneFailed(
+                f"{benchmark.nodeid}: the baseline is not usable on workload {workload.name!r} "
+                f"({failure.kind}): {failure.reason}"
+            ) from failure
+        used |= touched.used
+    return Baseline(built, used, unchecked)
+
+
+def _build(benchmark: TunedBenchmark) -> tuple[BuildResult, tuple[str, ...]]:
+    try:
+        built = benchmark.builds.get(None)
+        unchecked = check_reproducible(benchmark, built)
+    except BuildError as error:
+        raise TuneFailed(f"{benchmark.nodeid}: the baseline does not build: {error}") from error
+    except NotReproducible as error:
+        raise TuneFailed(f"{benchmark.nodeid}: {error}") from error
+    if not benchmark.objectives:
+        raise TuneFailed(f"{benchmark.nodeid}: {benchmark.absent}, and the test has no other objective")
+    missing = [one.metric for one in benchmark.exact_objectives if one.metric not in built.metrics]
+    if missing:
+        held = ", ".join(sorted(built.metrics))
+        raise TuneFailed(f"{benchmark.nodeid}: this build has no {missing[0]!r}: it has {held}")
+    return built, unchecked

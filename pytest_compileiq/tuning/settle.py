@@ -1,0 +1,179 @@
+"""What becomes of a proof: between the winner, the incumbent and the baseline, and what is written of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pytest_compileiq.artifact import Artifact, StoredCompiler, StoredFingerprint
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.model import ControlsFile
+from pytest_compileiq.outcome import ItemReport, Verdict
+from pytest_compileiq.proof import advice
+from pytest_compileiq.proof.prove import NoWinner, Proof, Unprovable, prove
+from pytest_compileiq.report.results import report_on
+from pytest_compileiq.store.store import Store, Written
+from pytest_compileiq.tally import Progress
+from pytest_compileiq.tuning.baseline import TuneFailed
+from pytest_compileiq.tuning.incumbent import Incumbent, is_healthy, was_withdrawn
+from pytest_compileiq.tuning.result import MOST_FRONT_POINTS, SearchResult, make_artifact, provenance_of, stored_code
+from pytest_compileiq.workers.pool import EvaluationFailed, Pool
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """One benchmark being tuned, and what it is tuned with."""
+
+    benchmark: TunedBenchmark
+    store: Store
+    pool: Pool
+    progress: Progress
+    seed: int
+
+    def prove(self, finalists: Sequence[ControlsFile]) -> Proof | NoWinner:
+        """Prove the best of ``finalists`` better than the baseline.
+
+        Raises:
+            Unprovable: the baseline failed, or others disturb every measurement.
+            NoWorker: a worker process did not get ready.
+        """
+        return self._prove(finalists, None, self.seed)
+
+    def duel(self, winner: ControlsFile, standing: ControlsFile) -> Proof | NoWinner:
+        """Prove ``winner`` better than the committed controls; raises as ``prove``."""
+        return self._prove([winner], standing, self.seed + 1)
+
+    def report(
+        self, verdict: Verdict, message: str, artifact: Artifact | None, wrote: Sequence[str] = ()
+    ) -> ItemReport:
+        """What became of the benchmark, with the claims of ``artifact``."""
+        benchmark = self.benchmark
+        report = report_on(benchmark.nodeid, benchmark.name, benchmark.builder.target, verdict, message, artifact)
+        return replace(report, wrote=tuple(wrote))
+
+    def advice(self, controls: ControlsFile | None) -> tuple[str, ...]:
+        """What to tell of the measurement besides its verdict."""
+        return (*advice.of_the_body(self.benchmark), *advice.of_the_call(self.pool, self.benchmark, controls))
+
+    def _prove(self, finalists: Sequence[ControlsFile], against: ControlsFile | None, seed: int) -> Proof | NoWinner:
+        return prove(self.pool, self.benchmark, finalists, against=against, seed=seed, say=self.progress.say)
+
+
+def settle(tuning: Tuning, incumbent: Incumbent | None, proof: Proof | NoWinner, result: SearchResult) -> ItemReport:
+    """Decide between the winner, the incumbent and the baseline, and write what was decided.
+
+    Raises:
+        StoreError: the store could not be written.
+    """
+    benchmark = tuning.benchmark
+    if incumbent is not None and incumbent.controls is not None and is_healthy(benchmark, incumbent):
+        if isinstance(proof, NoWinner):
+            return tuning.report(Verdict.KEPT, f"the committed controls stay: {proof.reason}", incumbent.artifact)
+        if proof.winner is not None and proof.winner.key == incumbent.controls.key:
+            return _store_claims(tuning, incumbent.artifact, proof)
+        if proof.winner is not None and (
+            refusal := _refuse(tuning, proof.winner, incumbent.controls, incumbent.artifact)
+        ):
+            return tuning.report(Verdict.KEPT, refusal, incumbent.artifact)
+    artifact = make_artifact(benchmark, proof, result, incumbent.artifact.withdrawn if incumbent else ())
+    files = [one.controls.data for one in result.front[:MOST_FRONT_POINTS]]
+    if isinstance(proof, NoWinner):
+        written = tuning.store.write(benchmark.name, artifact, controls=files, samples=())
+        return tuning.report(Verdict.BASELINE, proof.reason, written.artifact, _paths(benchmark, written))
+    files += [proof.winner.data] if proof.winner else []
+    written = tuning.store.write(benchmark.name, artifact, controls=files, samples=proof.rows)
+    return tuning.report(Verdict.TUNED, proof.reason, written.artifact, _paths(benchmark, written))
+
+
+def prove_committed(tuning: Tuning, incumbent: Incumbent | None) -> ItemReport:
+    """``--tune-budget=0``: prove what is committed on this device, write its claim and the refreshed fingerprint.
+
+    Raises:
+        TuneFailed: there is nothing to prove, it is not correct here, or it is not proven.
+        StoreError: the store could not be written.
+    """
+    benchmark = tuning.benchmark
+    if incumbent is None or incumbent.controls is None:
+        raise TuneFailed(
+            f"{benchmark.nodeid}: --tune-budget=0 proves committed controls, and "
+            f"{tuning.store.metadata_path(benchmark.name, benchmark.builder.target)} holds none: run pytest --tune"
+        )
+    if was_withdrawn(incumbent.artifact):
+        raise TuneFailed(
+            f"{benchmark.nodeid}: the controls were withdrawn ({incumbent.artifact.reason}): run pytest --tune"
+        )
+    _check_alone(tuning, incumbent.controls)
+    try:
+        proof = tuning.prove([incumbent.controls])
+    except Unprovable as error:
+        raise TuneFailed(f"{benchmark.nodeid}: {error}") from error
+    if isinstance(proof, NoWinner):
+        raise TuneFailed(
+            f"{benchmark.nodeid}: the committed controls are not proven here: {proof.told}; "
+            "nothing was written; run pytest --tune"
+        )
+    report = _store_claims(tuning, incumbent.artifact, proof)
+    return replace(report, notes=(*report.notes, *tuning.advice(proof.winner)))
+
+
+def _check_alone(tuning: Tuning, controls: ControlsFile) -> None:
+    """Run the body with these controls and no other: nested, a kernel that writes nothing passes by the other arm's."""
+    benchmark = tuning.benchmark
+    for workload in benchmark.spec.workloads:
+        try:
+            tuning.pool.check(0, benchmark, controls, workload)
+        except EvaluationFailed as failure:
+            raise TuneFailed(
+                f"{benchmark.nodeid}: the committed controls fail on workload {workload.name!r} "
+                f"({failure.kind}): {failure.reason}"
+            ) from failure
+
+
+def _refuse(tuning: Tuning, winner: ControlsFile, standing: ControlsFile, artifact: Artifact) -> str | None:
+    """Why the winner may not replace a healthy incumbent, or None."""
+    benchmark = tuning.benchmark
+    here = sorted({benchmark.device(objective.metric).name for objective in benchmark.timed_objectives})
+    if others := sorted({claim.device for claim in artifact.claims if claim.kind != "exact"} - set(here)):
+        return f"refused: better on {', '.join(here)}, unmeasured on {', '.join(others)}, which holds a claim"
+    if benchmark.timed_objectives:
+        tuning.progress.say("head to head with the committed controls")
+    duel = tuning.duel(winner, standing)
+    if isinstance(duel, NoWinner):
+        return f"the committed controls stay: the winner was not proven better than they are ({duel.told})"
+    return None
+
+
+def _store_claims(tuning: Tuning, artifact: Artifact, proof: Proof) -> ItemReport:
+    """The same controls with this device's claims and the refreshed fingerprint.
+
+    Other devices' claims stay while the machine code is what was measured there.
+    """
+    benchmark = tuning.benchmark
+    if proof.winner is None:
+        raise ValueError("only proven controls have claims to store")
+    mine = {claim.device for claim in proof.claims}
+    others = tuple(claim for claim in artifact.claims if claim.device not in mine)
+    code = stored_code(benchmark.builds.get(None), benchmark.builds.get(proof.winner))
+    kept = others if code == artifact.code else ()
+    fresh = artifact.model_copy(
+        update={
+            "outcome": "tuned",
+            "reason": None,
+            "claims": kept + proof.claims,
+            "fingerprint": StoredFingerprint.of(benchmark.fingerprint),
+            "compiler": StoredCompiler.of(benchmark.builder.compiler),
+            "code": code,
+            "provenance": provenance_of(benchmark, proof.winner),
+        }
+    )
+    written = tuning.store.write(benchmark.name, fresh, controls=[proof.winner.data], samples=proof.rows)
+    message = "the committed controls were proven again"
+    report = tuning.report(Verdict.PROVEN, message, written.artifact, _paths(benchmark, written))
+    dropped = sorted({claim.device for claim in others} - {claim.device for claim in kept})
+    notes = tuple(f"the claim of {one} was of other machine code and is dropped: prove it there" for one in dropped)
+    return replace(report, notes=notes)
+
+
+def _paths(benchmark: TunedBenchmark, written: Written) -> list[str]:
+    return [os.path.relpath(path, benchmark.rootdir) for path in written.paths]
