@@ -12,7 +12,15 @@
     ├── StoreError               a file under ``acf/`` is not what it must be (untrusted input)
     │   ├── SchemaTooNew         written by a later version of this package
     │   └── ClaimMismatch        the committed samples do not give the committed claim
-    └── BuildError               the compiler refused, crashed or did not finish
+    ├── BuildError               the compiler refused, crashed or did not finish
+    ├── TuneFailed               a benchmark cannot be tuned, or its tuning came to nothing that may be written
+    │   ├── NotReproducible      its baseline is not the same at another place
+    │   ├── NotInjected          its controls do not reach the compiler
+    │   ├── NothingJudged        its search measured nothing, or nothing else than the baseline
+    │   └── Unprovable           its baseline fails, or others disturb every measurement
+    ├── EvaluationFailed         one candidate gave no result; the search goes on
+    ├── OutputMismatch           the arms' outputs differ (an AssertionError too)
+    └── Signal                   what one part tells its caller alone; none of these leaves the package
 
 Messages are one sentence: the file, the value, and the command or edit that mends it.
 """
@@ -100,6 +108,19 @@ def fault_of(error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return f"{error.strerror}{where}: free some space, or name another directory in TMPDIR"
     return f"{error.strerror or error}{where}"
+
+
+class TuneFailed(CompileIQError):
+    """The benchmark cannot be tuned: its baseline does not build, is not correct, or cannot run here."""
+
+
+class Signal(CompileIQError):
+    """What one part tells the one that called it, and nobody else."""
+
+
+def install(extra: str) -> str:
+    """The command that brings an optional part of this package."""
+    return f"pip install 'pytest-compileiq[{extra}]'"
 
 
 @contextmanager

@@ -102,7 +102,7 @@ class Session:
 
     def tune(self, item: pytest.Item) -> ItemReport:
         """The search of one item; raises pytest's outcomes."""
-        from pytest_compileiq.tuning.baseline import TuneFailed
+        from pytest_compileiq.errors import TuneFailed
         from pytest_compileiq.tuning.tune import tune  # heavy: the engines and their linear algebra
 
         self.set_up(item)

@@ -203,9 +203,6 @@ class TunedBenchmark:
         given = self.spec.space
         return ["default"] if given is None else given if isinstance(given, list | tuple) else [given]
 
-    def _default_space(self) -> Space:
-        return self._usable(self.builder.default_space())
-
     def _usable(self, space: Space | None) -> Space:
         if space is None or not (space.genes or space.opaque):
             raise MarkerError(
@@ -215,7 +212,7 @@ class TunedBenchmark:
 
     def _space_part(self, part: object) -> Space:
         if part == "default":
-            return self._default_space()
+            return self._usable(self.builder.default_space())
         if part == "options":
             return self._usable(self.builder.option_space())
         if isinstance(part, OpaqueSpace):

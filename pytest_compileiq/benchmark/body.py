@@ -21,7 +21,7 @@ import pytest
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.fixture import Acf, Measurer, OutputMismatch, Outputs
-from pytest_compileiq.errors import BodyError, BuildError, NoDevice
+from pytest_compileiq.errors import BodyError, BuildError, NoDevice, Signal
 from pytest_compileiq.model import CLOCKED, Arm, ControlsFile, FailureKind, Workload
 from pytest_compileiq.timing.base import Clock
 from pytest_compileiq.timing.registry import make_clock, waiting_clock
@@ -53,7 +53,7 @@ class Block:
     touched: Mapping[Arm, Touched]
 
 
-class ArmFailure(Exception):
+class ArmFailure(Signal):
     """A body failed: which arm's (None: neither is to blame), what kind of failure, and why, in words."""
 
     def __init__(self, arm: Arm | None, kind: FailureKind, reason: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pytest_compileiq.benchmark.builds import Builds
-from pytest_compileiq.errors import BodyError, NoDevice
+from pytest_compileiq.errors import BodyError, CompileIQError, NoDevice
 from pytest_compileiq.model import Arm, BuildResult, ControlsFile, KnobValue, Workload
 from pytest_compileiq.system.files import replace
 
@@ -85,7 +85,7 @@ class Outputs:
     how: dict[str, str] = field(default_factory=dict)
 
 
-class OutputMismatch(AssertionError):
+class OutputMismatch(CompileIQError, AssertionError):
     """The arms' outputs differ; whichever arm noticed, the tuned one is judged."""
 
 

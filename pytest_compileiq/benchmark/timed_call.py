@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_compileiq.benchmark.fixture import Acf, Measurer
+from pytest_compileiq.errors import Signal
 from pytest_compileiq.rules.calls import RATIO, CallTimes
 from pytest_compileiq.timing.cpu import CpuClock
 from pytest_compileiq.toolchains.machine_code.shared_library import SharedLibrary, announcing
@@ -53,7 +54,7 @@ Calls = Mapping[Key, _Seen]
 """Within one measured call, by function and arguments: the last call of each, and the measured call as a whole."""
 
 
-class _Astray(Exception):
+class _Astray(Signal):
     """The test's callable makes more calls of an empty kernel than of the kernel."""
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_compileiq import __version__
-from pytest_compileiq.errors import EnvironmentFault
+from pytest_compileiq.errors import EnvironmentFault, install
 from pytest_compileiq.space import SEARCH_SPACES_OF, SEARCH_SPACES_TAG
 from pytest_compileiq.timing.registry import find_device
 from pytest_compileiq.toolchains.base import Place
@@ -133,7 +133,7 @@ def _package(name: str, extra: str) -> Finding:
     try:
         return Finding("package", name, importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
-        return Finding("package", name, "", f"pip install 'pytest-compileiq[{extra}]'")
+        return Finding("package", name, "", install(extra))
 
 
 def _what_works(found: list[Finding]) -> Iterator[Finding]:

@@ -19,11 +19,10 @@ from typing import Any
 
 from pytest_compileiq.engines import compileiq_host
 from pytest_compileiq.engines.base import Brief, Told
-from pytest_compileiq.errors import EnvironmentFault, MarkerError
+from pytest_compileiq.errors import EnvironmentFault, MarkerError, install
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import OFF, SEARCH_SPACES_TAG, Space
 
-_INSTALL = "pip install 'pytest-compileiq[compileiq]'"
 _OPTIONS = {"pool_size": (6, 10_000), "generations": (1, 1_000_000)}
 
 
@@ -41,7 +40,9 @@ class CompileIQ:
             MarkerError: an option is not one of its own.
         """
         if importlib.util.find_spec("compileiq") is None:
-            raise EnvironmentFault(f"the engine 'compileiq' is NVIDIA's package, which is not installed: {_INSTALL}")
+            raise EnvironmentFault(
+                f"the engine 'compileiq' is NVIDIA's package, which is not installed: {install('compileiq')}"
+            )
         self._space = brief.space
         outside = brief.space.why_not
         self._seeds = [seed for seed in brief.seeds if seed.blob is not None or outside(seed.knobs) is None]

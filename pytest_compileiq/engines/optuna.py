@@ -23,7 +23,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from pytest_compileiq.engines.base import Brief, Told
-from pytest_compileiq.errors import EnvironmentFault, MarkerError
+from pytest_compileiq.errors import EnvironmentFault, MarkerError, install
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import OFF, Gene, Point
 
@@ -208,9 +208,7 @@ def _pool_size(name: str, sampler: Sampler, brief: Brief) -> int:
 
 def _check_installed(name: str, sampler: Sampler) -> None:
     if importlib.util.find_spec("optuna") is None:
-        raise EnvironmentFault(
-            f"the engine {name!r} is Optuna's, which is not installed: pip install 'pytest-compileiq[optuna]'"
-        )
+        raise EnvironmentFault(f"the engine {name!r} is Optuna's, which is not installed: {install('optuna')}")
     for package in _NEEDS[sampler]:
         if importlib.util.find_spec(package) is None:
             raise EnvironmentFault(

@@ -9,6 +9,7 @@ from random import Random
 
 from pytest_compileiq.artifact import Claim, DecisionRecord
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.errors import TuneFailed
 from pytest_compileiq.model import Arm, ControlsFile, Objective, SampleRow, Workload
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.exact import Exact, judge_exact
@@ -88,7 +89,7 @@ class NoWinner:
 Judged = tuple[Finalist, Objective, Workload, Evidence]
 
 
-class Unprovable(Exception):
+class Unprovable(TuneFailed):
     """The baseline itself failed while it was measured, or others disturb every measurement."""
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.errors import BuildError, EnvironmentFault, SchemaTooNew, StoreError
+from pytest_compileiq.errors import BuildError, EnvironmentFault, SchemaTooNew, Signal, StoreError
 from pytest_compileiq.model import BuildResult, ControlsFile
 from pytest_compileiq.outcome import MovedCode, Verdict
 from pytest_compileiq.rules.claims import standing
@@ -16,7 +16,7 @@ from pytest_compileiq.store.store import Store
 RETUNE = "if the change is meant, run: pytest --tune {nodeid}"
 
 
-class Stop(Exception):
+class Stop(Signal):
     """Ends the replay with a verdict that is not a pass."""
 
     def __init__(

@@ -111,7 +111,7 @@ class Replay:
 
     def _judge_staleness(self, artifact: Artifact, baseline: BuildResult, tuned: BuildResult | None) -> None:
         found = self.benchmark.found(baseline, tuned)
-        findings = judge(artifact, found, outcome=artifact.outcome)
+        findings = judge(artifact, found)
         stale = [finding for finding in findings if finding.effect is Effect.STALE]
         self.notes += [finding.message for finding in findings if finding.effect is not Effect.STALE]
         if stale:
@@ -120,7 +120,7 @@ class Replay:
                 Verdict.STALE,
                 "; ".join(finding.message + self._since(artifact, finding) for finding in stale),
                 remedy,
-                moved=moved_code(artifact, found, outcome=artifact.outcome),
+                moved=moved_code(artifact, found),
             )
         self._passed("staleness", "same inputs, same machine code" if not findings else "same machine code")
 

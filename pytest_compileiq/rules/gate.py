@@ -95,8 +95,6 @@ class Decision:
     speedup_high: float
     p_value: float
     cohens_d: float
-    d_low: float
-    d_high: float
     between_sd: float
     flips: int
     level: float
@@ -275,7 +273,7 @@ def summarise(values: Floats) -> Summary:
 
 def _measured(evidence: Evidence, level: float) -> Decision:
     """The numbers that every decision shows, undecided as yet."""
-    empty = Decision(Verdict.INCONCLUSIVE, "", 1.0, 1e-9, 1e9, 1.0, 0.0, 0.0, 0.0, 0.0, 0, level)
+    empty = Decision(Verdict.INCONCLUSIVE, "", 1.0, 1e-9, 1e9, 1.0, 0.0, 0.0, 0, level)
     if why_lost(evidence):
         return empty
     differences = evidence.by_process
@@ -287,8 +285,6 @@ def _measured(evidence: Evidence, level: float) -> Decision:
         speedup_low=math.exp(interval.low),
         speedup_high=math.exp(interval.high),
         cohens_d=effect.estimate,
-        d_low=effect.low,
-        d_high=effect.high,
         between_sd=float(differences.std(ddof=1)),
     )
 

@@ -97,13 +97,9 @@ def are_elsewhere(stored: Mapping[str, ArchitectureFrom], target: str, chosen_by
     )
 
 
-def judge(artifact: Artifact, found: Found, *, outcome: str) -> list[Finding]:
-    """Apply the staleness table to ``artifact`` once both arms are built.
-
-    Args:
-        outcome: the artifact's outcome; only ``tuned`` has a tuned arm to compare.
-    """
-    moved = moved_code(artifact, found, outcome=outcome)
+def judge(artifact: Artifact, found: Found) -> list[Finding]:
+    """Apply the staleness table to ``artifact`` once both arms are built."""
+    moved = moved_code(artifact, found)
     findings = [
         finding
         for finding in (
@@ -120,10 +116,10 @@ def judge(artifact: Artifact, found: Found, *, outcome: str) -> list[Finding]:
     return findings
 
 
-def moved_code(artifact: Artifact, found: Found, *, outcome: str) -> tuple[MovedCode, ...]:
+def moved_code(artifact: Artifact, found: Found) -> tuple[MovedCode, ...]:
     """Every entry function whose recorded code, in any arm, is not what was built here, by name."""
     built: dict[Arm, Mapping[str, CodeDigest] | None] = {"baseline": found.baseline}
-    if outcome == "tuned":
+    if artifact.outcome == "tuned":
         built["tuned"] = found.tuned
     moved = []
     for key in sorted(artifact.code.keys() | (found.baseline or {}).keys() | (found.tuned or {}).keys()):

@@ -21,7 +21,7 @@ from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.builds import BuildQueue, changed_beyond
 from pytest_compileiq.config import Budget
 from pytest_compileiq.engines.base import Checkpointed, Engine, Told
-from pytest_compileiq.errors import BuildError
+from pytest_compileiq.errors import BuildError, Signal, TuneFailed
 from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, FailureKind
 from pytest_compileiq.rules.judged import NEIGHBOUR, READ_BY_NOBODY, unread_knobs, unread_text, why_unjudged
 from pytest_compileiq.search.journal import Batch, Evaluated, Journal
@@ -42,15 +42,15 @@ _NO_OPTIMISATION = re.compile(r"(?<![A-Za-z0-9])O0(?![A-Za-z0-9])")
 Key = tuple[str, tuple[tuple[str, object], ...]]
 
 
-class NotInjected(Exception):
+class NotInjected(TuneFailed):
     """The controls do not reach the compiler: drawn one after the other, they change no machine code."""
 
 
-class NothingJudged(Exception):
+class NothingJudged(TuneFailed):
     """Nearly no candidate can be measured, or none differs from the baseline: a verdict would be about nothing."""
 
 
-class CannotResume(Exception):
+class CannotResume(Signal):
     """The engine, told what the journal holds, asks for something else than it did."""
 
 

@@ -12,12 +12,11 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Protocol
 
-from pytest_compileiq.errors import EnvironmentFault, MarkerError
+from pytest_compileiq.errors import EnvironmentFault, MarkerError, install
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.search.journal import Evaluated
 
 GROUP = "pytest_compileiq.trackers"
-_INSTALL = "pip install 'pytest-compileiq[mlflow]'"
 
 
 class Tracker(Protocol):
@@ -83,7 +82,9 @@ class MlflowTracker:
         try:
             from mlflow.tracking import MlflowClient
         except ImportError as error:
-            raise EnvironmentFault(f"the tracker 'mlflow' needs MLflow: {_INSTALL}") from error
+            raise EnvironmentFault(
+                f"the tracker 'mlflow' needs MLflow, which is not installed: {install('mlflow')}"
+            ) from error
         self._client: Any = MlflowClient(tracking_uri=uri or None)
         self._best: dict[str, float] = {}
 

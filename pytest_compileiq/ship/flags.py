@@ -24,9 +24,10 @@ from pytest_compileiq.system.printing import harmless
 from pytest_compileiq.system.project_settings import FILES
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.compiler import find_compiler
+from pytest_compileiq.toolchains.commands import ask
 from pytest_compileiq.toolchains.committed_options import check_committed, option_list
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS
-from pytest_compileiq.toolchains.nvidia.tools import ask, identify
+from pytest_compileiq.toolchains.nvidia.tools import identify
 
 _PLAIN_PATH = re.compile(r"[\w@+=./~-]+")  # what neither make, ninja, a shell nor nvcc would split or change
 _MOST_SOURCE_BYTES = 64 << 20

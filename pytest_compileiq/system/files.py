@@ -10,12 +10,12 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytest_compileiq.errors import EnvironmentFault
+from pytest_compileiq.errors import EnvironmentFault, Signal
 
 PARTIAL = ".partial-"  # how a file is called until it is whole
 
 
-class Unfit(Exception):
+class Unfit(Signal):
     """A file that is not read. The message goes on after its name: ``is missing``, ``is no regular file``."""
 
 

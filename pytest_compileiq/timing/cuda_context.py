@@ -10,9 +10,9 @@ from contextvars import ContextVar
 from importlib import import_module
 from typing import Any
 
-from pytest_compileiq.errors import EnvironmentFault, NoDevice
+from pytest_compileiq.errors import EnvironmentFault, NoDevice, install
 
-INSTALL = "pip install 'pytest-compileiq[cuda]'"
+INSTALL = install("cuda")
 _DRIVER = "libcuda.so.1"
 _capture_stream: ContextVar[Any] = ContextVar("capture_stream")
 

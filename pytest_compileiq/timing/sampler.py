@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Generic, TypeVar
 
+from pytest_compileiq.errors import Signal
 from pytest_compileiq.model import Arm, tail_of
 from pytest_compileiq.rules.slots import samples_needed
 from pytest_compileiq.timing.base import Clock
@@ -55,7 +56,7 @@ class Slot(Generic[Value]):
     dropped: bool = False
 
 
-class ArmError(Exception):
+class ArmError(Signal):
     """A callable raised while it was sampled; ``arm`` says whose it was and ``__cause__`` what it raised."""
 
     def __init__(self, arm: Arm) -> None:

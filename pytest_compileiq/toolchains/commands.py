@@ -10,14 +10,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault
-from pytest_compileiq.system.process import TAIL_BYTES, run
+from pytest_compileiq.system.process import TAIL_BYTES, Finished, run
 
+_ANSWER_S = 30.0
 _NO_SPACE = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)))
 
 
 def english() -> dict[str, str]:
     """This process's environment, with messages untranslated: they are read for ``error:``."""
     return {**os.environ, "LC_ALL": "C"}
+
+
+def ask(argv: Sequence[str], *, cwd: Path | None = None, tail_bytes: int = 4 * 2**20) -> Finished:
+    """Run a compiler, or a tool beside it, for its answer, in English and with room for a long one.
+
+    Raises:
+        EnvironmentFault: it did not answer in time.
+    """
+    finished = run(argv, timeout_s=_ANSWER_S, cwd=cwd, env=english(), tail_bytes=tail_bytes)
+    if finished.timed_out:
+        raise EnvironmentFault(
+            f"{' '.join(argv)} did not answer within {_ANSWER_S:g} s: the compiler or its wrapper hangs"
+        )
+    return finished
 
 
 @dataclass

@@ -6,17 +6,13 @@ from dataclasses import dataclass
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.marker import METRICS
-from pytest_compileiq.errors import BuildError
+from pytest_compileiq.errors import BuildError, TuneFailed
 from pytest_compileiq.model import TIMED_OBJECTIVES, BuildResult
 from pytest_compileiq.timing.sampler import BlockPlan
 from pytest_compileiq.tuning.reproduce import NotReproducible, check_reproducible
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 
 _NO_SPEED = "its speed cannot be measured on this machine"
-
-
-class TuneFailed(Exception):
-    """The benchmark cannot be tuned: its baseline does not build, is not correct, or cannot run here."""
 
 
 @dataclass(frozen=True)

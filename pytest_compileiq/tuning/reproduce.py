@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.errors import Signal, TuneFailed
 from pytest_compileiq.model import BuildResult
 from pytest_compileiq.rules.staleness import MOST_NAMED
 from pytest_compileiq.toolchains.base import Place
@@ -21,11 +22,11 @@ _UPWARDS = re.compile(r"\.\.(?=/|$)")
 _PYTHON_WRITES_THERE = "__pycache__"
 
 
-class NotReproducible(Exception):
+class NotReproducible(TuneFailed):
     """The same inputs give other machine code; the message says where it differs and what to do."""
 
 
-class _NotMovable(Exception):
+class _NotMovable(Signal):
     """The baseline cannot be built elsewhere; the message says why."""
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from pytest_compileiq.artifact import Artifact, StoredCompiler, StoredFingerprint
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.errors import TuneFailed
 from pytest_compileiq.model import ControlsFile
 from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.proof import advice
@@ -15,7 +16,6 @@ from pytest_compileiq.proof.prove import NoWinner, Proof, Unprovable, prove
 from pytest_compileiq.report.results import report_on
 from pytest_compileiq.store.store import Store, Written
 from pytest_compileiq.tally import Progress
-from pytest_compileiq.tuning.baseline import TuneFailed
 from pytest_compileiq.tuning.incumbent import Incumbent, is_healthy, was_withdrawn
 from pytest_compileiq.tuning.result import MOST_FRONT_POINTS, SearchResult, make_artifact, provenance_of, stored_code
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool

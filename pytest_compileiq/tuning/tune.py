@@ -11,6 +11,7 @@ from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.config import Budget, Settings, chosen
 from pytest_compileiq.engines.base import Brief
 from pytest_compileiq.engines.registry import choose, make
+from pytest_compileiq.errors import TuneFailed
 from pytest_compileiq.model import BuildResult, Candidate
 from pytest_compileiq.outcome import ItemReport
 from pytest_compileiq.proof.prove import NoWinner, Proof, Unprovable
@@ -22,7 +23,7 @@ from pytest_compileiq.search.scoring import Scored, Scorer
 from pytest_compileiq.search.trackers import Trackers, make_tracker
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.tally import Progress
-from pytest_compileiq.tuning.baseline import Baseline, TuneFailed, check_baseline
+from pytest_compileiq.tuning.baseline import Baseline, check_baseline
 from pytest_compileiq.tuning.incumbent import Incumbent, find_incumbent, starting_points
 from pytest_compileiq.tuning.result import SearchResult, search_record
 from pytest_compileiq.tuning.settle import Tuning, prove_committed, settle

@@ -10,10 +10,11 @@ from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from pytest_compileiq.errors import Signal
 from pytest_compileiq.workers.messages import Answer, Order, Start
 
 
-class WorkerDied(Exception):
+class WorkerDied(Signal):
     """The worker crashed, exited, hung or printed without end; ``kind`` is the evaluation's failure."""
 
     def __init__(self, kind: str, reason: str) -> None:

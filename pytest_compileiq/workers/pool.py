@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.body import Touched
-from pytest_compileiq.errors import NoWorker, fault_of
+from pytest_compileiq.errors import CompileIQError, NoWorker, fault_of
 from pytest_compileiq.model import Arm, ControlsFile, FailureKind, SampleRow, Workload
 from pytest_compileiq.rules.calls import CallTimes
 from pytest_compileiq.timing.sampler import BlockPlan
@@ -30,7 +30,7 @@ from pytest_compileiq.workers.worker import Worker
 _Answer = TypeVar("_Answer", CheckAnswer, BlockAnswer, LookAnswer)
 
 
-class EvaluationFailed(Exception):
+class EvaluationFailed(CompileIQError):
     """An evaluation gave no result: whose fault, which kind, and why, in words."""
 
     def __init__(self, arm: Arm | None, kind: FailureKind, reason: str) -> None:

@@ -134,3 +134,15 @@ def test_rules_touch_no_file_clock_process_or_random_module():
             if isinstance(node, ast.ImportFrom) and node.module
         }
         assert not used & forbidden, f"{path.name} imports {used & forbidden}"
+
+
+def test_every_exception_stands_in_the_one_tree():
+    """All but its root, and what no ``except Exception`` of a test's body may hold."""
+    outside = {
+        (path.name, node.name)
+        for path in FILES
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(base, ast.Name) and base.id in ("Exception", "BaseException") for base in node.bases)
+    }
+    assert outside == {("errors.py", "CompileIQError"), ("body.py", "_FailedWithin")}

@@ -14,12 +14,12 @@ from pytest_compileiq.model import BuildResult, Candidate, CodeDigest, Compiler,
 from pytest_compileiq.space import Space
 from pytest_compileiq.system.process import TAIL_BYTES
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.cc.compiler import CcCompiler, ask, find_compiler, first_error
+from pytest_compileiq.toolchains.cc.compiler import CcCompiler, find_compiler, first_error
 from pytest_compileiq.toolchains.cc.flags import Flags, relative_to_rootdir, split_flags, who_chooses
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.cc.options import parse_options, render_options
 from pytest_compileiq.toolchains.cc.space import cc_space
-from pytest_compileiq.toolchains.commands import Commands
+from pytest_compileiq.toolchains.commands import Commands, ask
 from pytest_compileiq.toolchains.machine_code.shared_library import load_library
 from pytest_compileiq.toolchains.make_rules import prerequisites
 

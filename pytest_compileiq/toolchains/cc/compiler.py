@@ -12,12 +12,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from pytest_compileiq.errors import EnvironmentFault, MarkerError
-from pytest_compileiq.system.process import Finished, run
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import CHOOSE_THE_ARCHITECTURE
-from pytest_compileiq.toolchains.commands import english
+from pytest_compileiq.toolchains.commands import ask
 
-_ANSWER_S = 30.0
 _EMPTY_FILE = ("-x", "c", os.devnull)
 
 # Instruction sets that a compiler uses of its own accord. Others (SGX, XSAVE, …) come and go between virtual machines
@@ -134,20 +132,6 @@ def find_compiler(compiler: str, place: Place) -> CcCompiler:
             f"no compiler {compiler!r} {where}; install it, or name another: Cc(…, compiler='clang')"
         )
     return _identify(str(Path(found).absolute()))
-
-
-def ask(argv: Sequence[str], *, cwd: Path | None = None, tail_bytes: int = 4 * 2**20) -> Finished:
-    """Run a compiler for its answer, in English and with room for a long one.
-
-    Raises:
-        EnvironmentFault: it did not answer in time.
-    """
-    finished = run(argv, timeout_s=_ANSWER_S, cwd=cwd, env=english(), tail_bytes=tail_bytes)
-    if finished.timed_out:
-        raise EnvironmentFault(
-            f"{' '.join(argv)} did not answer within {_ANSWER_S:g} s: the compiler or its wrapper hangs"
-        )
-    return finished
 
 
 def first_error(output: str) -> str:

@@ -8,8 +8,9 @@ from dataclasses import replace
 from functools import lru_cache
 
 from pytest_compileiq.space import Space, choice
-from pytest_compileiq.toolchains.cc.compiler import CcCompiler, ask
+from pytest_compileiq.toolchains.cc.compiler import CcCompiler
 from pytest_compileiq.toolchains.cc.known_options import CLANG, GCC, RELAXED_MATHS
+from pytest_compileiq.toolchains.commands import ask
 
 _LISTS = {"gcc": GCC, "clang": CLANG}
 

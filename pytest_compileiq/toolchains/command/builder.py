@@ -17,12 +17,11 @@ from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, S
 from pytest_compileiq.model import BuildResult, Candidate, Compiler, ControlsFile, Knobs, Target, sha256_hex
 from pytest_compileiq.space import Space
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.cc.compiler import ask
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.command.marker import Command
 from pytest_compileiq.toolchains.command.output import WHOLE, Output, code_of
 from pytest_compileiq.toolchains.command.template import OPTIONS, Template, option_words, read_template
-from pytest_compileiq.toolchains.commands import Commands
+from pytest_compileiq.toolchains.commands import Commands, ask
 from pytest_compileiq.toolchains.machine_code.shared_library import load_library
 from pytest_compileiq.toolchains.options_file import parse_rendered
 

@@ -17,7 +17,8 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from pytest_compileiq.errors import BuildError
-from pytest_compileiq.toolchains.nvidia.tools import ask, first_error, installed
+from pytest_compileiq.toolchains.commands import ask
+from pytest_compileiq.toolchains.nvidia.tools import first_error, installed
 
 CONTAINER_MAGIC = struct.pack("<I", 0xBA55ED50)
 _CONTAINER = struct.Struct("<IHHQ")  # magic, version, bytes of this header, bytes of the members

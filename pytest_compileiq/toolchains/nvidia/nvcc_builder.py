@@ -16,7 +16,7 @@ from pytest_compileiq.timing.base import capability
 from pytest_compileiq.timing.registry import why_not_here
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir, rooted
-from pytest_compileiq.toolchains.commands import Commands
+from pytest_compileiq.toolchains.commands import Commands, ask
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.machine_code.elf import machine_code
 from pytest_compileiq.toolchains.machine_code.shared_library import load_library
@@ -27,7 +27,6 @@ from pytest_compileiq.toolchains.nvidia.options import NVCC
 from pytest_compileiq.toolchains.nvidia.ptxas_log import totals
 from pytest_compileiq.toolchains.nvidia.tools import (
     CudaTool,
-    ask,
     check_architecture,
     find_tool,
     first_error,

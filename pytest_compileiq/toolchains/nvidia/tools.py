@@ -16,13 +16,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from pytest_compileiq.errors import EnvironmentFault, MarkerError
-from pytest_compileiq.system.process import Finished, run
+from pytest_compileiq.errors import EnvironmentFault, MarkerError, install
 from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.commands import ask
 
 CONTROLS_SINCE = (13, 3)
-INSTALL = "pip install 'pytest-compileiq[cuda]'"
-_ANSWER_S = 30.0
+INSTALL = install("cuda")
 _ARCHITECTURE = re.compile(r"sm_[1-9][0-9]{1,2}[af]?")
 
 
@@ -101,7 +100,7 @@ def needs_controls(tool: CudaTool) -> EnvironmentFault:
 
 def pinned(minor_version: str) -> str:
     """The command that brings ``minor_version`` (``13.3``) of nvcc, ptxas and what they need."""
-    return f"pip install 'pytest-compileiq[cuda]' 'nvidia-cuda-nvcc=={minor_version}.*'"
+    return f"{INSTALL} 'nvidia-cuda-nvcc=={minor_version}.*'"
 
 
 def check_architecture(arch: object, where: str) -> str:
@@ -113,18 +112,6 @@ def check_architecture(arch: object, where: str) -> str:
     if not isinstance(arch, str) or not _ARCHITECTURE.fullmatch(arch):
         raise MarkerError(f"{where}(arch={arch!r}): expected an architecture such as 'sm_90a'")
     return arch
-
-
-def ask(argv: list[str], cwd: Path | None = None) -> Finished:
-    """Run a tool for its answer.
-
-    Raises:
-        EnvironmentFault: it did not answer in time.
-    """
-    finished = run(argv, timeout_s=_ANSWER_S, cwd=cwd, tail_bytes=1 << 22)
-    if finished.timed_out:
-        raise EnvironmentFault(f"{' '.join(argv)} did not answer within {_ANSWER_S:g} s")
-    return finished
 
 
 @lru_cache(maxsize=32)

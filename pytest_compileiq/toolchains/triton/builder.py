@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError
+from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, install
 from pytest_compileiq.model import BuildResult, Candidate, Compiler, ControlsFile, Knobs, KnobValue, sha256_hex
 from pytest_compileiq.timing.base import capability
 from pytest_compileiq.toolchains.base import Place
@@ -28,7 +28,6 @@ from pytest_compileiq.toolchains.triton import host
 from pytest_compileiq.toolchains.triton.imports import project_imports
 from pytest_compileiq.toolchains.triton.marker import Triton
 
-_INSTALL = "pip install 'pytest-compileiq[triton]'"
 _LAUNCH_KNOBS = ("num_warps", "num_stages")
 _TYPE = re.compile(r"\*?(?:k)?(?:[ui]\d{1,2}|i1|fp\d{1,2}[a-z0-9]*|bf16|f\d{2})(?::(?:16|1))?")
 _HINTED = re.compile(r"[^:]*|\*.*:16|[ui](?!1:)\d+:(?:16|1)")
@@ -42,7 +41,7 @@ def resolve(triton: Triton, place: Place) -> TritonBuilder:
     try:
         version = importlib.metadata.version("triton")
     except importlib.metadata.PackageNotFoundError as error:
-        raise EnvironmentFault(f"Triton is not installed: {_INSTALL}") from error
+        raise EnvironmentFault(f"Triton is not installed: {install('triton')}") from error
     tool = find_tool("ptxas", triton.compiler, place)
     baseline: dict[str, KnobValue | None] = {name: getattr(triton, name) for name in _LAUNCH_KNOBS} | dict(
         triton.constexprs

@@ -60,7 +60,7 @@ ROWS = {
 def test_many_files_are_counted(count, said):
     added = {f"f{number}.h": "1" * 64 for number in range(count)}
     found = replace(SAME, fingerprint=fingerprint(sources={**ARTIFACT.fingerprint.sources, **added}))
-    (finding,) = judge(ARTIFACT, found, outcome="tuned")
+    (finding,) = judge(ARTIFACT, found)
     assert said in finding.message
     assert len(finding.files) == count
 
@@ -68,7 +68,7 @@ def test_many_files_are_counted(count, said):
 @pytest.mark.parametrize("row", ROWS)
 def test_a_difference_has_its_effect(row):
     found, expected = ROWS[row]
-    findings = judge(ARTIFACT, found, outcome="tuned")
+    findings = judge(ARTIFACT, found)
     assert [(finding.field, finding.effect) for finding in findings] == [
         (field, effect) for field, effect, _ in expected
     ]
@@ -80,7 +80,7 @@ def test_the_parts_of_a_benchmark_that_changed_are_named_with_the_files_that_sti
     before = {"test t.py::t": "0", "helper gone.py::h": "0", "helper /etc/passwd::h": "0", "workload w": "0"}
     now = {"test t.py::t": "1", "fixture conftest.py::f": "1", "workload w": "1"}
     artifact = make_artifact(fingerprint=fingerprint(parts={name: sha * 64 for name, sha in before.items()}))
-    (finding,) = judge(artifact, replace(SAME, fingerprint=fingerprint(benchmark="1" * 64, parts=now)), outcome="tuned")
+    (finding,) = judge(artifact, replace(SAME, fingerprint=fingerprint(benchmark="1" * 64, parts=now)))
     assert finding.message == (
         "the benchmark changed: fixture conftest.py::f (added), helper /etc/passwd::h (gone), "
         "helper gone.py::h (gone), test t.py::t, workload w"
@@ -89,7 +89,8 @@ def test_the_parts_of_a_benchmark_that_changed_are_named_with_the_files_that_sti
 
 
 def test_a_baseline_outcome_has_no_tuned_arm_to_compare():
-    assert judge(ARTIFACT, replace(SAME, tuned=None), outcome="baseline") == []
+    replaced = ARTIFACT.model_copy(update={"outcome": "baseline"})
+    assert judge(replaced, replace(SAME, tuned=None)) == []
 
 
 @pytest.mark.parametrize(
@@ -136,15 +137,15 @@ def test_entries_whose_code_moved_are_named_with_architecture_and_arm():
         baseline={"k@sm_90a": CodeDigest("e" * 64), "k@sm_100a": other},
         tuned={"k@sm_90a": other, "k@sm_100a": same},
     )
-    assert moved_code(artifact, found, outcome="tuned") == (
+    assert moved_code(artifact, found) == (
         MovedCode("k", "sm_100a", ("baseline",)),
         MovedCode("k", "sm_90a", ("tuned",)),
     )
-    (finding,) = judge(artifact, found, outcome="tuned")
+    (finding,) = judge(artifact, found)
     assert finding.message.endswith("the machine code is another, in k for sm_100a, k for sm_90a (tuned arm)")
 
 
 def test_many_entries_are_counted():
     many = {f"k{number}": CodeDigest("9" * 64) for number in range(6)}
-    (finding,) = judge(ARTIFACT, replace(SAME, baseline={**SAME.baseline, **many}), outcome="tuned")
+    (finding,) = judge(ARTIFACT, replace(SAME, baseline={**SAME.baseline, **many}))
     assert finding.message.endswith("in k0, k1, k2, k3, k4 and 1 more")
