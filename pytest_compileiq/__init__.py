@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_compileiq.space import range as range  # CompileIQ's name
     from pytest_compileiq.toolchains.cc.marker import Cc as Cc
     from pytest_compileiq.toolchains.command.marker import Command as Command
+    from pytest_compileiq.toolchains.fortran.marker import Fortran as Fortran
     from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray as DeviceArray
     from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc as Nvcc
     from pytest_compileiq.toolchains.nvidia.ptxas import Ptxas as Ptxas
@@ -36,6 +37,7 @@ _HOMES = {
     "Cc": "toolchains.cc.marker",
     "Command": "toolchains.command.marker",
     "DeviceArray": "toolchains.nvidia.device_array",
+    "Fortran": "toolchains.fortran.marker",
     "Nvcc": "toolchains.nvidia.nvcc",
     "NvccSearchSpace": "space",
     "Ptxas": "toolchains.nvidia.ptxas",
@@ -55,6 +57,7 @@ __all__ = [
     "Cc",
     "Command",
     "DeviceArray",
+    "Fortran",
     "Nvcc",
     "NvccSearchSpace",
     "Ptxas",

@@ -1,0 +1,1 @@
+"""gfortran, which is gcc with another front end."""

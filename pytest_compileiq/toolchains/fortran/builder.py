@@ -1,0 +1,42 @@
+"""gfortran as gcc with another front end: its modules stay in the build, and what they name is no source."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Literal
+
+from pytest_compileiq.model import ControlsFile
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc.builder import CcBuilder
+from pytest_compileiq.toolchains.cc.builder import resolve as resolve_cc
+from pytest_compileiq.toolchains.cc.marker import Cc
+from pytest_compileiq.toolchains.commands import Commands
+from pytest_compileiq.toolchains.fortran.marker import Fortran
+
+
+def resolve(fortran: Fortran, place: Place) -> FortranBuilder:
+    """What ``pytest_compileiq.toolchains.fortran.marker.Fortran.resolve`` promises."""
+    cc = resolve_cc(Cc(*fortran.sources, flags=fortran.flags, compiler=fortran.compiler), place)
+    return FortranBuilder(**{field.name: getattr(cc, field.name) for field in fields(cc)})
+
+
+@dataclass(frozen=True)
+class FortranBuilder(CcBuilder):
+    """A ``pytest_compileiq.toolchains.base.Builder``. Its options and its line are gcc's, whose back end it shares."""
+
+    def _compile(self, commands: Commands, controls: ControlsFile | None, out_dir: Path) -> list[Path]:
+        return super(FortranBuilder, self._with("-J", str(out_dir)))._compile(commands, controls, out_dir)
+
+    def _dependencies(self, option: Literal["-M", "-MM"]) -> set[str]:
+        """gfortran follows ``use`` too, so that the modules of earlier sources must be there to be found."""
+        with tempfile.TemporaryDirectory() as modules:
+            read = super(FortranBuilder, self._with("-cpp", "-J", modules))._dependencies(option)
+        return {name for name in read if not name.endswith(".mod") and Path(name).name != _VECTOR_MATHS}
+
+    def _with(self, *flags: str) -> FortranBuilder:
+        return replace(self, flags=replace(self.flags, compile=(*self.flags.compile, *flags)))
+
+
+_VECTOR_MATHS = "math-vector-fortran.h"  # glibc's, which gfortran reads before every source
