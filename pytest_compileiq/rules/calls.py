@@ -1,6 +1,6 @@
-"""What is told of a timed call: that later calls do other work than the first, or that most of it is the way there.
+"""What a look at a timed call says: later calls do other work than the first, or much of the time is call overhead.
 
-Advice, never a verdict: what caches or new pages may explain is not told.
+Advice, never a verdict: a difference that caches or new pages may explain is not reported.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Literal
 
 RATIO = 2.0  # between the first call and later ones, where caches explain less
 FRESH_RATIO = 3.0  # where the code too is new to the process
-FAULT_S = 50e-6  # to get a page that was never touched; 34 µs seen in a virtual machine whose host has to find it too
-PART, MOST = 0.2, 0.5  # of a call's time, spent on the way to the kernel
+FAULT_S = 50e-6  # to touch a new page; 34 µs was seen in a virtual machine, whose host has to find the page too
+PART, MOST = 0.2, 0.5  # shares of a call's time that are call overhead
 _UNITS = ((1e-6, "µs"), (1e-3, "ms"), (1.0, "s"))
 
 Unlike = Literal["longer", "shorter"]
@@ -20,16 +20,16 @@ Unlike = Literal["longer", "shorter"]
 
 @dataclass(frozen=True)
 class CallTimes:
-    """One look at the measured call, in one run of the body; seconds, the first three of the processor's time.
+    """One look at the measured call, in one run of the body. Times are in seconds, the first three in CPU time.
 
     Attributes:
-        first_s: its first time on what the body had set up: the body's own call where it makes the same one before
-            ``measure``, else ``measure``'s first.
-        later_s: the fastest of several later ones, after as many calls as a measurement makes.
-        cold_s: a typical later one after the caches were emptied; ``later_s`` where the first is not much longer.
-        faults: pages that the first one touched as the first.
-        call_s: one call in a row, as samples are taken.
-        empty_s: the same where the kernel is a function that does nothing; None where that cannot be tried.
+        first_s: the first call on the data that the body set up: the body's own call where it makes the same one
+            before ``measure``, else ``measure``'s first.
+        later_s: the fastest of several later calls, after as many calls as a measurement makes.
+        cold_s: a typical later call on emptied caches; ``later_s`` where the first call is not much longer.
+        faults: pages that the first call was the first to touch.
+        call_s: one of many calls in a row, as samples are taken.
+        empty_s: the same with a kernel that does nothing; None where that cannot be tried.
     """
 
     first_s: float
@@ -48,11 +48,11 @@ def unlike(times: CallTimes, *, ratio: float) -> Unlike | None:
 
 
 def of_first_calls(looks: Sequence[CallTimes], *, ratio: float) -> str | None:
-    """What to say when every look found the same difference; None without one."""
-    found = {unlike(times, ratio=ratio) for times in looks}
-    if len(found) != 1 or None in found:
+    """What to say when every look found the same difference; None when they did not."""
+    differences = {unlike(times, ratio=ratio) for times in looks}
+    if len(differences) != 1 or None in differences:
         return None
-    first, later = (min(values) for values in zip(*((one.first_s, one.later_s) for one in looks), strict=True))
+    first, later = (min(values) for values in zip(*((times.first_s, times.later_s) for times in looks), strict=True))
     return (
         f"the first call takes {_text(first)} and later ones {_text(later)}: what is timed is other work than the "
         "first call's, as where a kernel works in place or remembers; let each measured call begin from the same "
@@ -61,8 +61,8 @@ def of_first_calls(looks: Sequence[CallTimes], *, ratio: float) -> str | None:
 
 
 def of_the_way(looks: Sequence[CallTimes]) -> str | None:
-    """What to say of a call that is not far above one of an empty function through the same door; None where it is."""
-    known = [(one.empty_s / one.call_s, one) for one in looks if one.empty_s is not None]
+    """What to say of a call that takes little longer than one of an empty function; None where it takes much longer."""
+    known = [(times.empty_s / times.call_s, times) for times in looks if times.empty_s is not None]
     if not known or (least := min(known, key=lambda pair: pair[0]))[0] < PART:
         return None
     share, times = least

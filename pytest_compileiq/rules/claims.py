@@ -26,7 +26,7 @@ class ClaimStep:
 def direction_of(claim: Claim) -> Direction:
     """Which way the claim's metric is better.
 
-    A claim that does not record it is of a metric that is known to be minimised, or else a gain whose mean tells.
+    Of a claim that does not record it, the metric is known to be minimised, or else the means of a gain tell.
     """
     if claim.direction is not None:
         return claim.direction
@@ -46,17 +46,17 @@ def _known_to_be_minimised(metric: str) -> bool:
 
 
 def directions(artifact: Artifact) -> dict[str, Direction]:
-    """Which way each objective of the search is better, in the marker's order; what is not on record is left out."""
+    """Which way each objective of the search is better, in the marker's order; those not on record are left out."""
     recorded = artifact.search.objectives or {claim.objective: direction_of(claim) for claim in artifact.claims}
     known = (name for point in artifact.front for name in point.metrics if _known_to_be_minimised(name))
     return {**recorded, **{name: "minimize" for name in known if name not in recorded}}
 
 
 def standing(claim: Claim) -> Standing:
-    """How the metric stands against the baseline's; a loss, where no gate decided, is one that the interval shows."""
+    """How the metric stands against the baseline's; without a gate's verdict it is worse if all its interval is."""
     if claim.kind == "exact":
-        fallen = (claim.baseline_value or 0) - (claim.tuned_value or 0)
-        better = fallen if direction_of(claim) == "minimize" else -fallen
+        decrease = (claim.baseline_value or 0) - (claim.tuned_value or 0)
+        better = decrease if direction_of(claim) == "minimize" else -decrease
         return "gained" if better > 0 else "worse" if better < 0 else "level"
     if claim.kind == "gain" and (claim.speedup or 0) > 1:
         return "gained"
@@ -64,36 +64,36 @@ def standing(claim: Claim) -> Standing:
 
 
 def in_order(claims: Iterable[Claim]) -> tuple[Claim, ...]:
-    """What speaks for the claims, then what is worse, then the other gains, then what stands level.
+    """The leading claim, then the losses, then the other gains, then the level ones.
 
-    The first objective that gained leads, with the highest lower bound of its workloads and devices.
+    A claim of the first objective that gained leads: the one with the highest lower bound over workloads and devices.
     """
-    told = list(_distinct(claims))
-    gained = [one for one in told if standing(one) == "gained"]
-    rivals = [one for one in gained if one.objective == gained[0].objective] or told[:1]
-    lead = [max(rivals, key=lambda one: one.speedup_low or 0.0)] if rivals else []
-    others = [one for one in told if one is not lead[0]]
-    return (*lead, *sorted(others, key=lambda one: _ORDER[standing(one)]))
+    distinct = list(_distinct(claims))
+    gained = [claim for claim in distinct if standing(claim) == "gained"]
+    rivals = [claim for claim in gained if claim.objective == gained[0].objective] or distinct[:1]
+    lead = [max(rivals, key=lambda claim: claim.speedup_low or 0.0)] if rivals else []
+    others = [claim for claim in distinct if claim is not lead[0]]
+    return (*lead, *sorted(others, key=lambda claim: _ORDER[standing(claim)]))
 
 
 def _distinct(claims: Iterable[Claim]) -> Iterator[Claim]:
-    """The claims, but an exact metric once: it is of the build, and the same on every workload."""
-    met = set()
+    """The claims, each exact metric once: it belongs to the build and is the same on every workload."""
+    seen = set()
     for claim in claims:
         build = claim.device, claim.objective, claim.baseline_value, claim.tuned_value
-        if claim.kind != "exact" or build not in met:
+        if claim.kind != "exact" or build not in seen:
             yield claim
-        met.add(build)
+        seen.add(build)
 
 
 def leading_claim(artifact: Artifact) -> Claim | None:
-    """What was gained most surely on the first objective that gained, else the first claim."""
+    """The surest gain on the first objective that gained, else the first claim."""
     return next(iter(in_order(artifact.claims)), None)
 
 
 def lead_step(before: Artifact | None, after: Artifact | None) -> ClaimStep | None:
-    """The claim that speaks for the newer version, and the same claim of the older one, or else its leading one."""
-    old, new = (leading_claim(one) if one else None for one in (before, after))
+    """The newer version's leading claim, and the older version's same claim or else its leading one."""
+    old, new = (leading_claim(artifact) if artifact else None for artifact in (before, after))
     if new is not None:
         old = _by_key(before).get(_key(new), old)
     return ClaimStep(old, new) if old or new else None
@@ -117,7 +117,7 @@ def devices_only(one: Artifact | None, other: Artifact | None) -> tuple[str, ...
 def trend(old: Claim, new: Claim) -> str:
     """What the step from one claim to another means, in words.
 
-    Two intervals of 95 % that are apart differ at a level well below 5 %; that they overlap proves nothing.
+    Two 95 % intervals that are apart differ at a level well below 5 %; an overlap proves nothing.
     """
     if _key(old) != _key(new) or (old.kind == "exact") != (new.kind == "exact"):
         return "not comparable: another device, workload or objective leads"
@@ -155,5 +155,5 @@ def _worse(old: Claim | None, new: Claim) -> str:
 
 def _exact_gain(old: Claim, new: Claim) -> int:
     """By how much the tuned value moved in the direction that is better."""
-    fallen = (old.tuned_value or 0) - (new.tuned_value or 0)
-    return fallen if direction_of(new) == "minimize" else -fallen
+    decrease = (old.tuned_value or 0) - (new.tuned_value or 0)
+    return decrease if direction_of(new) == "minimize" else -decrease

@@ -14,7 +14,7 @@ from pytest_compileiq.rules.staleness import MOST_NAMED
 
 
 class Kind(StrEnum):
-    """What became of an artifact; of several, the one that stands first here."""
+    """What became of an artifact; where several apply, the first in this order."""
 
     CORRUPT = "corrupt"
     """It cannot be used any more, or cannot be used as it was added."""
@@ -43,7 +43,7 @@ class Side:
         artifact: what its metadata says; None where that cannot be read.
         problem: why it cannot be used, in a sentence; empty where it can.
         warnings: what is wrong with it and does not keep it from being used.
-        untraced: files that were tuned with uncommitted changes and are not here as the fingerprint knows them.
+        untraced: files that had uncommitted changes when tuned, and are not here as the fingerprint records them.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Step:
-    """One thing, before and after; None: it was not there."""
+    """One value, before and after; None where there was none."""
 
     what: str
     old: KnobValue | None
@@ -69,19 +69,19 @@ class Change:
 
     Attributes:
         name, target: as they are now, or were last.
-        was: ``name/target`` before, where that is another; else empty.
-        benchmark, outcome, reason: of the newest readable side; ``old_outcome`` of the older one.
-        lead: the claim that speaks for the artifact, and the same claim before.
+        was: ``name/target`` before, where it differs; else empty.
+        benchmark, outcome, reason: of the newest readable side; ``old_outcome`` is the older side's.
+        lead: the artifact's leading claim, and the same claim before.
         judgement: what the step of the leading claim means, in words.
         claims: every claim of both sides, sorted by device, workload, objective.
         devices_added, devices_dropped: device models that hold a claim on one side only.
-        metrics: exact metrics of every entry function's shipped code; for an added artifact from its own baseline.
+        metrics: exact metrics of every entry function's shipped code; an added artifact's start at its own baseline.
         environment: compiler, its command, driver of each device.
         inputs: what made the old artifact stale, in sentences.
-        knobs: of open controls: None is absent (off).
+        knobs: named knobs that changed; None is absent (off).
         controls: digests of the controls file, where they differ.
-        code: entry functions whose machine code changed, an arm each, by digest.
-        warnings: what a reviewer is to look at before merging.
+        code: digests of the machine code that changed, for each entry function and arm.
+        warnings: what a reviewer should look at before merging.
         evidence: where the newest claims were proven: device, driver, commit, runner.
         problem: why a side cannot be used.
     """
@@ -172,7 +172,7 @@ def _kind(old: Side | None, new: Side | None) -> Kind:
 
 
 def _told(artifact: Artifact) -> object:
-    """What the compiler and the kernel are told, whatever the file is called."""
+    """What the controls tell the compiler and the kernel, whatever their file is called."""
     return artifact.controls and (artifact.controls.kind, artifact.controls.sha256, artifact.controls.knobs)
 
 
@@ -201,7 +201,7 @@ def _judgement(before: Artifact | None, after: Artifact | None) -> str:
 
 
 def _steps(old: Mapping[str, KnobValue], new: Mapping[str, KnobValue]) -> tuple[Step, ...]:
-    """What differs, sorted; True and 1 are not the same."""
+    """The values that differ, sorted by name; True and 1 differ."""
     return tuple(
         Step(name, old.get(name), new.get(name))
         for name in sorted(old.keys() | new.keys())
@@ -214,12 +214,12 @@ def _knobs(artifact: Artifact | None) -> Mapping[str, KnobValue]:
 
 
 def _controls(before: Artifact | None, after: Artifact | None) -> Step | None:
-    old, new = (one.controls.sha256 if one and one.controls else None for one in (before, after))
+    old, new = (artifact.controls.sha256 if artifact and artifact.controls else None for artifact in (before, after))
     return Step("sha256", old, new) if old != new else None
 
 
 def _shipped(artifact: Artifact | None) -> Mapping[str, StoredCode]:
-    """The code that a build ends up with: tuned, or the baseline's where nothing is tuned."""
+    """The code that a build ships: the tuned arm's, or the baseline's where nothing is tuned."""
     if artifact is None:
         return {}
     tuned = artifact.outcome == "tuned"
@@ -244,7 +244,7 @@ def _digest(pair: CodePair | None, arm: str) -> str | None:
 def _code(before: Artifact, after: Artifact) -> Iterator[Step]:
     for entry in sorted(before.code.keys() | after.code.keys()):
         for arm in ("baseline", "tuned"):
-            old, new = (_digest(one.code.get(entry), arm) for one in (before, after))
+            old, new = (_digest(artifact.code.get(entry), arm) for artifact in (before, after))
             if old != new:
                 yield Step(f"{entry} ({arm})", old, new)
 
@@ -254,11 +254,13 @@ def _code(before: Artifact, after: Artifact) -> Iterator[Step]:
 
 def _environment(before: Artifact, after: Artifact) -> Iterator[Step]:
     yield from _steps(_described(before.compiler), _described(after.compiler))
-    drivers, newer = ({c.device: c.driver for c in a.claims if c.driver} for a in (before, after))
-    both = drivers.keys() & newer.keys()
+    old, new = (
+        {claim.device: claim.driver for claim in artifact.claims if claim.driver} for artifact in (before, after)
+    )
+    both = old.keys() & new.keys()
     yield from _steps(
-        {f"driver of {device}": drivers[device] for device in both},
-        {f"driver of {device}": newer[device] for device in both},
+        {f"driver of {device}": old[device] for device in both},
+        {f"driver of {device}": new[device] for device in both},
     )
 
 

@@ -1,4 +1,4 @@
-"""What a benchmark is, as digests: of Python source the same on every supported Python, blind to its formatting."""
+"""What a benchmark is, as digests that are equal on every supported Python and ignore the source's formatting."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-# Fields that say where, how it was written, or what only some Pythons have.
+# Fields that hold positions or spelling, or that only some Pythons have.
 _IGNORED = frozenset(
     {"ctx", "kind", "type_comment", "type_ignores", "lineno", "col_offset", "end_lineno", "end_col_offset"}
 )
@@ -16,7 +16,7 @@ _IGNORED = frozenset(
 def canonical_text(node: ast.AST) -> str:
     """The syntax tree as text. ``ast.dump`` is not used: its text differs between 3.11, 3.12 and 3.13.
 
-    Docstrings are left out everywhere, and empty fields, so that a field that a later Python adds changes nothing.
+    Docstrings are left out, and so are empty fields, so that a field that a later Python adds changes nothing.
     """
     return json.dumps(_plain(node), separators=(",", ":"), ensure_ascii=True)
 
@@ -38,10 +38,10 @@ def undecorated(node: ast.AST) -> ast.AST:
 
 
 def definition_digest(tree: ast.Module, qualname: str, *, decorated: bool = False) -> str | None:
-    """The digest of what the dotted name is in ``tree``; None where it is nothing.
+    """The digest of a dotted name's definitions in ``tree``; None where it has none.
 
     Args:
-        decorated: with the decorators of functions and classes, which the digest of a benchmark leaves out.
+        decorated: include the decorators of functions and classes, which the digest of a benchmark leaves out.
     """
     nodes = list(definitions(tree, qualname.split(".")))
     return digest([canonical_text(node if decorated else undecorated(node)) for node in nodes]) if nodes else None
@@ -82,19 +82,19 @@ _MOST_NAMED = 5
 
 
 def part_place(name: str) -> tuple[str, str] | None:
-    """The file and the dotted name of a part that stands in a file; None of a workload and of the objectives."""
+    """The file and the dotted name of a part that is in a file; None for a workload and for the objectives."""
     role, _, place = name.partition(" ")
     file, _, qualname = place.partition("::")
     return (file, qualname) if role in _IN_FILES else None
 
 
 def changed_parts(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """The names of the parts that differ or stand on one side only."""
+    """The names of the parts that differ or are on one side only."""
     return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
 
 
 def changed_text(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """Which parts of a benchmark changed, in words; older records do not tell the parts apart."""
+    """Which parts of a benchmark changed, in words; older records have no parts to tell apart."""
     if not before or not now:
         return "the test's code, a fixture or helper it uses, a workload or an objective"
     names = changed_parts(before, now)
@@ -115,7 +115,7 @@ def covered_files(sources: Iterable[str], parts: Iterable[str]) -> list[str]:
 
 
 def holds(content: bytes | None, file: str, sources: Mapping[str, str], parts: Mapping[str, str]) -> bool:
-    """Whether ``content`` (None: there is no such file) is all that a fingerprint covers of ``file``."""
+    """Whether ``content`` (None: no such file) matches everything that a fingerprint covers of ``file``."""
     if content is None or (file in sources and hashlib.sha256(content).hexdigest() != sources[file]):
         return False
     defined = {place[1]: sha for name, sha in parts.items() if (place := part_place(name)) and place[0] == file}
@@ -123,7 +123,7 @@ def holds(content: bytes | None, file: str, sources: Mapping[str, str], parts: M
 
 
 def defined_in(content: bytes, names: Iterable[str], *, decorated: bool = False) -> dict[str, str | None]:
-    """The digests of definitions in a Python file, None for what it does not define or where it is no Python."""
+    """The digests of definitions in a Python file; None for a name that it does not define, or if it does not parse."""
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -151,8 +151,8 @@ def _plain(value: object) -> object:
 
 def _body(node: ast.AST, name: str, inner: object) -> object:
     """A body without its docstring."""
-    holds = isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-    if not (holds and name == "body" and isinstance(inner, list) and inner):
+    is_documented = isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    if not (is_documented and name == "body" and isinstance(inner, list) and inner):
         return inner
     first = inner[0]
     is_docstring = (

@@ -1,4 +1,4 @@
-"""The gate: samples in, verdict out. It fails closed: what is missing, dropped or not finite is never significance."""
+"""The gate: samples in, verdict out. It fails closed: missing, dropped or non-finite values never count as evidence."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from pytest_compileiq.rules.stats import (
 from pytest_compileiq.rules.words import interval_text, ratio_text
 
 LOOKS = (8, 16, 32)  # processes; alpha is split evenly over the looks
-QUADS = 4  # of a block; quads of one process are not independent, so more of them buy little
-SAMPLES = 5  # of a slot; their median is the slot's value
+QUADS = 4  # per block; quads of one process are not independent, so more of them buy little
+SAMPLES = 5  # per slot; their median is the slot's value
 MAX_SPREAD_RATIO = 1.25
 MAX_DROPPED = 0.25
 REPLAY_FLOOR = 0.005
@@ -64,7 +64,7 @@ class Evidence:
 
     @property
     def costs(self) -> tuple[Floats, Floats]:
-        """Both arms so that lower is better: a maximised metric's reciprocal, whose spread a gain does not widen."""
+        """Both arms, lower is better: a maximised metric's reciprocal, whose spread a gain does not widen."""
         if self.direction == "minimize":
             return self.baseline, self.tuned
         return 1.0 / self.baseline, 1.0 / self.tuned
@@ -78,7 +78,7 @@ class Evidence:
 
     @cached_property
     def by_process(self) -> Floats:
-        """Baseline − tuned of each process's mean log, shape (processes,); processes without a quad left are out."""
+        """Baseline − tuned of each process's mean log, shape (processes,), without those that lost every quad."""
         kept = self.by_quad[np.isfinite(self.by_quad).any(axis=1)]
         means: Floats = np.nanmean(kept, axis=1)
         return means
@@ -102,14 +102,14 @@ class Decision:
 
 
 def gather(rows: Sequence[SampleRow], direction: Direction) -> Evidence:
-    """Arrange raw samples of one objective as evidence; a slot's value is the median of its samples, or their tail.
+    """Arrange raw samples of one objective as evidence; a slot's value is the median of its samples, or a tail of them.
 
-    A tail's interval is valid as the median's is: its unit is the process, whose quantiles are one observation
+    A tail's interval is as valid as the median's: the unit is the process, whose quantiles are one observation
     (Kalibera and Jones, Rigorous Benchmarking in Reasonable Time, ISMM 2013, section 5), not the single sample.
 
     Raises:
-        StoreError: the rows are no complete design (each process the same quads, each quad two slots an arm, each slot
-            the same samples, every value positive and finite).
+        StoreError: the rows are not a complete design (each process has the same quads, each quad two slots per arm,
+            each slot the same samples, and every value is positive and finite).
     """
     slots: dict[tuple[int, int, int, str], list[SampleRow]] = defaultdict(list)
     for row in rows:
@@ -162,18 +162,18 @@ def overall_p(evidence: Evidence, thresholds: Thresholds, *, seed: int, level: f
 
 
 def levels_by_holm(p_values: Sequence[float], level: float) -> list[float]:
-    """The level each hypothesis is tested at, step-down."""
+    """The level that each hypothesis is tested at, by Holm's step-down procedure."""
     return holm_levels(p_values, level)
 
 
 def judge_gain(
     evidence: Evidence, thresholds: Thresholds, *, level: float, seed: int, flips: int | None = None
 ) -> Decision:
-    """PROVEN when tuned beats baseline by the rules of the gate at ``level``; REFUTED when a false pattern is named.
+    """PROVEN when tuned beats baseline by the rules of the gate at ``level``; REFUTED when the gain is a false pattern.
 
     Args:
-        level: alpha after looks and Holm; 0 can prove nothing.
-        flips: of the randomisation test, when a recorded decision is repeated.
+        level: alpha after the split over looks and Holm's correction; nothing is proven at 0.
+        flips: of the randomisation test, to repeat a recorded decision; None where ``level`` determines them.
     """
     decision = _measured(evidence, level)
     if reason := why_lost(evidence):
@@ -232,8 +232,8 @@ def judge_replay(
 ) -> Decision:
     """Does a committed gain still stand? The floor is half of it, at least 0.5 %.
 
-    PROVEN when the lower 95 % bound is above the floor, REFUTED when the upper 99.5 % bound is below it; a gain between
-    floor and committed interval passes and is said to have decayed. Undecided is INCONCLUSIVE, ``last_look`` or not.
+    PROVEN when the lower 95 % bound is above the floor, REFUTED when the upper 99.5 % bound is below it, and else
+    INCONCLUSIVE, at the last look too. A proven gain below the committed interval has a note that it decayed.
     """
     decision = _measured(evidence, REPLAY_PROVE_TAIL)
     if reason := why_lost(evidence):
@@ -272,7 +272,7 @@ def summarise(values: Floats) -> Summary:
 
 
 def _measured(evidence: Evidence, level: float) -> Decision:
-    """The numbers that every decision shows, undecided as yet."""
+    """An undecided decision with the numbers that every decision shows."""
     empty = Decision(Verdict.INCONCLUSIVE, "", 1.0, 1e-9, 1e9, 1.0, 0.0, 0.0, 0, level)
     if why_lost(evidence):
         return empty
@@ -299,9 +299,9 @@ def why_lost(evidence: Evidence) -> str | None:
 
 
 def _false_pattern(evidence: Evidence, decision: Decision) -> Decision | None:
-    """The decision on a speed-up that is none: a lucky minimum, or a wider spread; None where there is no such sign.
+    """The decision on a false speed-up: a lucky minimum, or a wider spread; None where there is no sign of one.
 
-    A better minimum alone proves nothing and refutes nothing: of equal arms, every fifth pair shows one.
+    A better minimum alone neither proves nor refutes: one in five pairs of equal arms shows it.
     """
     baseline, tuned = evidence.logs
     if np.nanmin(tuned) < np.nanmin(baseline) - 1e-12 and decision.speedup <= 1:
@@ -318,7 +318,7 @@ def _false_pattern(evidence: Evidence, decision: Decision) -> Decision | None:
 def _what_would_decide(evidence: Evidence, floor: float, level: float) -> str:
     """How much more evidence of this kind would prove what is claimed, in words."""
     if not level > 0:
-        return "by Holm's rule nothing is proven behind a finalist that is not"
+        return "Holm's procedure stops at the first finalist that is not proven, and this one comes after it"
     means = evidence.by_process
     needed = processes_for(float(means.mean()), floor, float(means.std(ddof=1)), level)
     if needed is None:

@@ -8,9 +8,9 @@ from pytest_compileiq.model import FailureKind
 
 NEIGHBOUR: FailureKind = "neighbour"
 NEARLY_ALL = 7 / 8
-FEWEST = 16  # candidates before nearly all of them are called so: of a search that voids 60 %, one in fifty is stopped
-NONE_OF = 32  # candidates of which none could be measured, for whatever reasons
-READ_BY_NOBODY = 8  # candidates whose bodies have run, before a space is given up because they read none of its knobs
+FEWEST = 16  # candidates before NEARLY_ALL applies: of searches in which 60 % are void, one in fifty is stopped
+NONE_OF = 32  # candidates before a search that could measure none of them is stopped
+READ_BY_NOBODY = 8  # bodies that have run before a search is stopped because none of them read a knob
 
 
 def why_unjudged(
@@ -19,13 +19,13 @@ def why_unjudged(
     """Why the search says nothing about its controls, or None when it may go on, or may be settled.
 
     A void candidate was never measured: it changes functions that the test does not look at. Where nearly all are void,
-    the few others say nothing of what these controls can do.
+    the few others say nothing about what these controls can do.
 
     Args:
         measured: candidates that were measured, each machine code once.
         valid: evaluations with scores, those that only repeated a known machine code included.
-        invalid: kind of failure → how many candidates, and
-        first_reason: why the first of that kind failed.
+        invalid: kind of failure → how many candidates failed so.
+        first_reason: kind of failure → why the first of them failed.
         at_the_end: the budget is spent, so that small numbers have to do.
     """
     tried = measured + sum(invalid.values())
@@ -42,7 +42,7 @@ def why_unjudged(
 
 
 def unread_knobs(offered: Collection[str], read: Collection[str], taken: Collection[str] | None) -> tuple[str, ...]:
-    """The parameters that bodies were offered, that none read, and that the toolchain does not take; sorted.
+    """The parameters that bodies were offered, that none of them read, and that the toolchain does not take; sorted.
 
     Args:
         offered: knobs of the candidates whose bodies have run; those that begin with ``-`` are the compiler's.

@@ -15,31 +15,31 @@ BETWEEN = 0.01
 
 
 def advice(evidence: Evidence) -> list[str]:
-    """One sentence for each thing that matters, in the order of what to do about it; empty for quiet samples."""
+    """One sentence for each disturbance, in the order in which to mend them; empty for quiet samples."""
     slots = evidence.logs[0].reshape(len(evidence.baseline), -1)
     slots = slots[np.count_nonzero(~np.isnan(slots), axis=1) > 1]  # a process whose quads were dropped says nothing
     if not slots.size:
         return []
-    found = []
+    sentences = []
     within = float(np.median(np.nanstd(slots, axis=1, ddof=1)))
     if within > SPREAD:
-        found.append(f"slots of one process vary by {within:.0%}: let a sample last longer, or find what else runs")
+        sentences.append(f"slots of one process vary by {within:.0%}: let a sample last longer, or find what else runs")
     drifted = drift(slots)
     if abs(drifted) > DRIFT:
         way = "slower" if drifted > 0 else "faster"
-        found.append(f"the baseline got {abs(drifted):.1%} {way} over the run: heat or a changing clock frequency")
+        sentences.append(f"the baseline got {abs(drifted):.1%} {way} over the run: heat or a changing clock frequency")
     between = float(np.std(evidence.by_process, ddof=1)) if evidence.by_process.size > 1 else 0.0
     if between > BETWEEN:
-        found.append(
+        sentences.append(
             f"the gain varies by {between:.1%} between processes: buffers from fixtures, shared by both arms, vary less"
         )
-    return found
+    return sentences
 
 
 def drift(baseline: Floats) -> float:
     """The relative change of the baseline from the first process to the last, by Theil and Sen's slope; 0 when unsure.
 
-    Unsure is a Mann-Kendall statistic within two standard deviations of none (Kendall, Biometrika 30, 1938).
+    It is unsure while the Mann-Kendall statistic is within two standard deviations of 0 (Kendall, Biometrika 30, 1938).
     """
     means = np.nanmean(baseline.reshape(len(baseline), -1), axis=1)
     count = len(means)

@@ -1,4 +1,4 @@
-"""A committed claim against its committed samples, on any machine: the same decision, number by number."""
+"""Repeats a committed claim's decision from its committed samples, on any machine, and compares every number."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ RELATIVE_TOLERANCE = 1e-6
 
 
 def recorded_thresholds(claim: Claim) -> Thresholds:
-    """The thresholds that a claim says it was held to; whether these are the test's own, the test alone can say."""
-    held = {"alpha", "min_speedup", "min_effect", "max_regression"}
-    return Thresholds(**claim.test.model_dump(include=held, exclude_none=True)) if claim.test else Thresholds()
+    """The thresholds that a claim records; only the test can say whether they are its own."""
+    names = {"alpha", "min_speedup", "min_effect", "max_regression"}
+    return Thresholds(**claim.test.model_dump(include=names, exclude_none=True)) if claim.test else Thresholds()
 
 
 def recompute(claim: Claim, rows: Sequence[SampleRow], *, thresholds: Thresholds, direction: Direction) -> None:
@@ -33,7 +33,7 @@ def recompute(claim: Claim, rows: Sequence[SampleRow], *, thresholds: Thresholds
 
     Raises:
         ClaimMismatch: a number differs by more than 1e-6 of itself, or the samples do not prove the claim.
-        StoreError: the samples are no complete design.
+        StoreError: the samples are not a complete design.
     """
     where = f"the claim for workload {claim.workload!r} on {claim.device}"
     with contained(where, "its samples are not what a proof leaves"):
@@ -59,7 +59,7 @@ def _recompute(
             f"{where}: test.level = {level!r}, and alpha {thresholds.alpha:g} over {len(LOOKS)} looks allows "
             f"{thresholds.alpha / len(LOOKS):.3g}"
         )
-    if evidence.processes != claim.test.processes:  # before anything whose cost they bound
+    if evidence.processes != claim.test.processes:  # checked first: they bound the cost of all that follows
         raise ClaimMismatch(f"{where}: test.processes = {claim.test.processes}, and it has {evidence.processes}")
     if claim.kind == "gain":
         if not claim.test.flips:
@@ -67,10 +67,10 @@ def _recompute(
         decision = judge_gain(evidence, thresholds, level=level, seed=claim.test.seed, flips=claim.test.flips)
     else:
         decision = judge_non_inferior(evidence, thresholds, level=level)
-    for name, found in _numbers(decision, evidence):
+    for name, computed in _numbers(decision, evidence):
         recorded = _recorded(claim, name)
-        if not math.isclose(recorded, found, rel_tol=RELATIVE_TOLERANCE, abs_tol=1e-15):
-            raise ClaimMismatch(f"{where}: {name} = {recorded!r}, and its samples give {found!r}")
+        if not math.isclose(recorded, computed, rel_tol=RELATIVE_TOLERANCE, abs_tol=1e-15):
+            raise ClaimMismatch(f"{where}: {name} = {recorded!r}, and its samples give {computed!r}")
     if decision.verdict is not Verdict.PROVEN:
         raise ClaimMismatch(f"{where}: its samples do not prove it: {decision.reason}")
 

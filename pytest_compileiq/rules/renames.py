@@ -1,4 +1,4 @@
-"""Which artifact that went is which one that came: by name, by target or by what it holds. Values in, pairs out."""
+"""Pairs a removed artifact with the added one that it became: by name, target or content. Values in, pairs out."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _same_name(side: Side, artifact: Artifact) -> Hashable:
     return side.name, artifact.benchmark
 
 
-# The surest likeness first: what is paired by one is out of reach of the next.
+# The surest likeness first: the next one sees only what is not yet paired.
 LIKENESSES: tuple[Key, ...] = (
     _same_test_and_code,
     _same_code,
@@ -51,21 +51,21 @@ LIKENESSES: tuple[Key, ...] = (
 
 
 def pair_renamed(removed: Sequence[Side], added: Sequence[Side]) -> list[tuple[Side | None, Side | None]]:
-    """(old, new) for what was renamed or retargeted; what finds no partner stands alone.
+    """(old, new) for what was renamed or retargeted; a side without a partner stands alone.
 
-    Several of one likeness are paired in the order of their names. An unreadable side is like no other.
+    Several sides of one likeness are paired in the order of their names. An unreadable side is like no other.
     """
     pairs: list[tuple[Side | None, Side | None]] = []
     for likeness in LIKENESSES:
         waiting = _grouped(removed, likeness)
-        found = [
+        paired = [
             (old, new)
             for key, news in _grouped(added, likeness).items()
             for old, new in zip(waiting.get(key, ()), news, strict=False)
         ]
-        removed = [side for side in removed if all(side is not old for old, _ in found)]
-        added = [side for side in added if all(side is not new for _, new in found)]
-        pairs += found
+        removed = [side for side in removed if all(side is not old for old, _ in paired)]
+        added = [side for side in added if all(side is not new for _, new in paired)]
+        pairs += paired
     return pairs + [(side, None) for side in removed] + [(None, side) for side in added]
 
 

@@ -1,4 +1,4 @@
-"""What a slot's samples amount to: their median, or a tail of them."""
+"""The value of a slot: the median of its samples, or a tail of them."""
 
 from __future__ import annotations
 

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from pytest_compileiq.artifact import Artifact, StoredCode
 
 _LINKS = ("-l", "-L", "-Wl,", "-Xlinker", "-static", "-rdynamic")
-MOST_NAMED = 5  # files, or entry functions, in one sentence; a toolkit that moved is hundreds
-_ENTRY_AT = re.compile(r"(?P<entry>.+)@(?P<architecture>sm_\w+)", re.DOTALL)  # where a build is for several
+MOST_NAMED = 5  # files or entry functions in one sentence; a toolkit that moved would name hundreds
+_ENTRY_AT = re.compile(r"(?P<entry>.+)@(?P<architecture>sm_\w+)", re.DOTALL)  # in a build for several architectures
 
 
 @dataclass(frozen=True)
 class Found:
-    """What stands here now. ``baseline`` and ``tuned`` map entry functions to code; None: that arm is not built."""
+    """What is here now. ``baseline`` and ``tuned`` map entry functions to code; None where that arm is not built."""
 
     compiler: Compiler
     fingerprint: Fingerprint
@@ -34,7 +34,7 @@ class Found:
 
 
 class Effect(StrEnum):
-    """What a difference does: it ends the artifact, leaves the machine code alone, or is worth a word."""
+    """What a difference does: it makes the artifact stale, leaves the machine code alone, or is worth a note."""
 
     STALE = "stale"
     COSMETIC = "cosmetic"
@@ -66,11 +66,12 @@ def choose(targets: Sequence[str], target: str, architecture: str) -> Choice:
     ``other-architecture`` is either another machine's artifact or one that the test no longer asks for:
     ``are_elsewhere`` tells which.
 
-    Of another compiler's line the target is named too, for what that line's controls do here, never to be applied.
+    ``other-compiler`` names a target too, so that its controls can be tried on the compiler here; they are never
+    applied.
     """
     if target in targets:
         return Choice(target, "exact", f"{target} is stored")
-    same = sorted(one for one in targets if Target(one).architecture == architecture)
+    same = sorted(stored for stored in targets if Target(stored).architecture == architecture)
     if same:
         message = f"the artifact is for {', '.join(same)}, and the compiler here makes {target}"
         return Choice(same[-1], "other-compiler", message)
@@ -82,10 +83,10 @@ def choose(targets: Sequence[str], target: str, architecture: str) -> Choice:
 
 
 def are_elsewhere(stored: Mapping[str, ArchitectureFrom], target: str, chosen_by: ArchitectureFrom) -> bool:
-    """Whether all ``stored`` targets are those of other machines, so that their absence here is no change of the test.
+    """Whether all ``stored`` targets are of other machines, so that having none for this one is no change of the test.
 
-    What the test's own text asks for is the same on every machine. So is the compiler line: another one may call the
-    same processor by another name, and a toolchain upgrade must not pass for another machine.
+    What the test's own text asks for is the same on every machine. The compiler line has to be the same too: another
+    line may name the same processor differently, and a toolchain upgrade must not pass for another machine.
 
     Args:
         stored: target → who chose its architecture when it was tuned.
@@ -117,7 +118,7 @@ def judge(artifact: Artifact, found: Found) -> list[Finding]:
 
 
 def moved_code(artifact: Artifact, found: Found) -> tuple[MovedCode, ...]:
-    """Every entry function whose recorded code, in any arm, is not what was built here, by name."""
+    """Every entry function whose recorded code differs in any arm from what was built here, sorted by name."""
     built: dict[Arm, Mapping[str, CodeDigest] | None] = {"baseline": found.baseline}
     if artifact.outcome == "tuned":
         built["tuned"] = found.tuned
@@ -134,7 +135,7 @@ def moved_code(artifact: Artifact, found: Found) -> tuple[MovedCode, ...]:
 
 
 def _names(moved: Sequence[MovedCode]) -> str:
-    """``edges, blur (tuned arm)``; the architecture is said where it is not the only one."""
+    """``edges, blur (tuned arm)``; the architecture is named where there are several."""
     several = len({each.architecture for each in moved}) > 1
     shown = [
         each.entry
@@ -190,7 +191,7 @@ def _command(artifact: Artifact, found: Found, moved: Sequence[MovedCode]) -> Fi
 
 
 def _linked(command: Sequence[str]) -> list[str]:
-    """The words that are about what is linked to the kernel, in order."""
+    """The words that say what is linked to the kernel, in order."""
     return [word for word in command if word.startswith(_LINKS)]
 
 
@@ -198,7 +199,7 @@ def _compiler(artifact: Artifact, found: Found, moved: Sequence[MovedCode]) -> F
     before, now = artifact.compiler, found.compiler
     if (before.name, before.version, before.build) == (now.name, now.version, now.build):
         return None
-    proven, here = (f"{one.name} {one.version} ({one.build})" for one in (before, now))
+    proven, here = (f"{compiler.name} {compiler.version} ({compiler.build})" for compiler in (before, now))
     what = f"proven with {proven}, built here with {here}"
     if not moved:
         return Finding("compiler", Effect.NOTED, f"{what}: the machine code is the same")
@@ -206,7 +207,7 @@ def _compiler(artifact: Artifact, found: Found, moved: Sequence[MovedCode]) -> F
 
 
 def _same(recorded: StoredCode | None, built: Mapping[str, CodeDigest] | None, entry: str) -> bool:
-    """Equal digests; an arm that could not be built is not the same as anything."""
+    """Whether the digests are equal; an arm that could not be built equals nothing."""
     now = (built or {}).get(entry)
     if recorded is None or now is None:
         return False

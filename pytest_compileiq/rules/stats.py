@@ -1,7 +1,7 @@
 """The statistics of the gate. Arrays are log slot values of shape (processes, quads, 2); lower is better.
 
-``scipy.stats`` takes 0.7 s to import, so that distributions come from ``scipy.special`` here and the tests hold them
-against ``scipy.stats``. They take 0.3 s too: ``scipy`` imports them when first used, and not every run has samples.
+``scipy.stats`` takes 0.7 s to import, so distributions come from ``scipy.special`` here, and the tests compare them
+with ``scipy.stats``. That takes 0.3 s too, but ``scipy`` imports it on first use, and not every run has samples.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import scipy
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-_SIGNS_AT_ONCE = 1 << 17  # what fits the caches is fastest
+_SIGNS_AT_ONCE = 1 << 17  # a batch that fits the caches is fastest
 _ENUMERATED_QUADS = 14
 
 
@@ -49,7 +49,7 @@ def welch_centred(baseline: Floats, tuned: Floats) -> TTest:
     """
     means = np.nanmean(np.concatenate([baseline, tuned], axis=2), axis=(1, 2), keepdims=True)
     a, b = _flat(baseline - means), _flat(tuned - means)
-    # Of n_a + n_b values, P means and the difference of the arms are fitted; each arm bears half of what is lost.
+    # Of n_a + n_b values, P means and the difference of the arms are fitted; each arm bears half of the loss.
     lost = (np.isfinite(means).sum() - 1) / 2
     free_a, free_b = a.size - 1 - lost, b.size - 1 - lost
     if min(free_a, free_b) < 1:
@@ -85,32 +85,32 @@ def cohens_d(baseline: Floats, tuned: Floats, confidence: float = 0.95) -> Inter
 
 
 def sign_flip(differences: Floats, *, flips: int, seed: int) -> tuple[float, int]:
-    """One-sided randomisation test that the mean of ``differences`` (one a quad, baseline − tuned) is positive.
+    """One-sided randomisation test that the mean of ``differences`` (one per quad, baseline − tuned) is positive.
 
-    Fisher, The Design of Experiments (1935), section 21. Up to 14 quads all sign patterns are enumerated; beyond,
+    Fisher, The Design of Experiments (1935), section 21. Up to 14 quads, all sign patterns are enumerated; beyond that,
     ``flips`` random ones and the observed one count (Phipson & Smyth 2010, eq. 2: the p-value is never zero).
 
     Returns:
         The p-value and the number of patterns.
     """
     values = _flat(differences)
-    # A pattern's sum reaches the observed one where the quads that it flips do not add up to more than nothing.
-    nothing = 0.5e-12 * float(np.abs(values).sum())
+    # A pattern's sum reaches the observed one where the quads that it flips do not add up to more than rounding.
+    rounding = 0.5e-12 * float(np.abs(values).sum())
     if values.size <= _ENUMERATED_QUADS:
         patterns = np.arange(1 << values.size)[:, None] >> np.arange(values.size) & 1
-        return float((patterns @ values <= nothing).mean()), len(patterns)
+        return float((patterns @ values <= rounding).mean()), len(patterns)
     rng = np.random.Generator(np.random.PCG64(seed))
-    # A multiple of four: the generator takes four signs from one word, and what is left of a word is lost.
+    # A multiple of four: the generator takes four signs from one word, and the rest of a word is lost.
     at_once = max(1, _SIGNS_AT_ONCE // values.size // 4) * 4
     reached = 0
     for start in range(0, flips, at_once):
         flipped = rng.integers(0, 2, size=(min(at_once, flips - start), values.size), dtype=np.int8)
-        reached += int((flipped.astype(np.float64) @ values <= nothing).sum())
+        reached += int((flipped.astype(np.float64) @ values <= rounding).sum())
     return (reached + 1) / (flips + 1), flips
 
 
 def paired_interval(differences: Floats, tail: float) -> Interval:
-    """Student's interval of the mean of one difference a process, each bound one-sided at ``tail``.
+    """Student's interval of the mean of one difference per process, each bound one-sided at ``tail``.
 
     Args:
         differences: shape (P,), process means of baseline − tuned.
@@ -179,12 +179,12 @@ def _flat(values: Floats) -> Floats:
 
 
 def _negligible(difference: float) -> float:
-    """A variance at which only rounding is left."""
+    """The variance up to which only rounding is left."""
     return 1e-24 + (1e-13 * difference) ** 2
 
 
 def _without_noise(difference: float) -> TTest:
-    """Two constants: equal, or different beyond doubt."""
+    """The test of two constants: equal, or different beyond doubt."""
     if difference > 1e-12:
         return TTest(1e6, 1.0, 1e-12)
     return TTest(0.0, 1.0, 1.0 if difference <= 0 else 0.5)
@@ -193,8 +193,8 @@ def _without_noise(difference: float) -> TTest:
 def processes_for(mean: float, floor: float, deviation: float, level: float, power: float = 0.8) -> int | None:
     """How many processes would put a one-sided bound at ``level`` above ``floor`` with probability ``power``.
 
-    All in log-ratios; the normal approximation n = ((z_level + z_power) sd / (mean - floor))². None where the mean
-    itself is not above the floor: no number would.
+    All in log-ratios, by the normal approximation n = ((z_level + z_power) sd / (mean - floor))². None where the mean
+    itself is not above the floor, since no number of processes would do.
     """
     if not mean > floor:
         return None

@@ -1,14 +1,14 @@
 """A comparison with the baseline in words: the ratio is never below 1, and a word says which way, as in 1.18x faster.
 
-So a gain and a loss are never figures of one kind, whichever way a metric is better. A time is faster or slower; any
-other metric is lower or higher; where the metric is not known it is better or worse.
+A gain and a loss thus never look alike, whichever way a metric is better. A time is faster or slower; any other metric
+is lower or higher; where the metric is not known, it is better or worse.
 """
 
 from __future__ import annotations
 
 from pytest_compileiq.model import Direction, tail_of
 
-_LEAST = 1e-9  # of a speed-up; committed ones are untrusted, and may be 0
+_LEAST = 1e-9  # the smallest speed-up that is shown; a committed one is untrusted, and may be 0
 _TIMES = frozenset({"runtime", "compile_time"})
 Words = tuple[str, str]  # what a gain is called, and what a loss is
 BETTER_WORSE: Words = ("better", "worse")
@@ -28,7 +28,7 @@ def ratio_text(speedup: float, words: Words = BETTER_WORSE) -> str:
 
 
 def interval_text(low: float, high: float, words: Words = BETTER_WORSE) -> str:
-    """``1.020 to 1.036``, of an interval of speed-ups; one that holds 1 says a word at either end."""
+    """``1.020 to 1.036``, of an interval of speed-ups; one that contains 1 has a word at each end."""
     low, high = max(low, _LEAST), max(high, _LEAST)
     if low >= 1:
         return f"{low:.3f} to {high:.3f}"
