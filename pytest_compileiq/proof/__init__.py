@@ -1,1 +1,1 @@
-"""Fresh samples to claims: the gate applied."""
+"""From fresh samples to claims: the gate applied."""

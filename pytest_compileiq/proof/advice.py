@@ -1,6 +1,6 @@
-"""What to tell of a measurement besides its verdict: whether the test checks it, and what the measured call does.
+"""What to say of a measurement besides its verdict: whether the test checks it, and what the measured call does.
 
-Advice in the notes of a report, never a failure.
+It is advice in the notes of a report, never a failure.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pytest_compileiq.model import ControlsFile, Workload
 from pytest_compileiq.rules.calls import FRESH_RATIO, RATIO, CallTimes, of_first_calls, of_the_way
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 
-_FRESH = 100  # the first number of workers that take no samples, so that the state of a test's fixtures is new to them
-_LOOKS = 3  # that have to agree
+_FRESH = 100  # from here on workers are numbered that take no samples: the state of a test's fixtures is new to them
+_LOOKS = 3  # how many have to agree
 
 
 def of_the_body(benchmark: TunedBenchmark) -> list[str]:
-    """What to say of a body that checks nothing of what it times."""
+    """What to say of a body that does not check what it times; empty where it does."""
     said = benchmark.needs_device and assertions.advice(
         benchmark.function, fixtures=benchmark.fixtures, rootdir=benchmark.rootdir
     )
@@ -28,23 +28,24 @@ def of_the_body(benchmark: TunedBenchmark) -> list[str]:
 
 def of_the_call(pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile | None) -> list[str]:
     """What a look at the measured call finds on the workloads that are timed on this processor, each thing once."""
-    if benchmark.builder.clock != "cpu" or all(one.measured != "runtime" for one in benchmark.timed_objectives):
+    times_calls = any(objective.measured == "runtime" for objective in benchmark.timed_objectives)
+    if benchmark.builder.clock != "cpu" or not times_calls:
         return []
     several = len(benchmark.timed_workloads) > 1
     by_workload = [
         [
             f"{workload.name}: {said}" if said and several else said
-            for said in _found(pool, benchmark, controls, workload)
+            for said in _on_workload(pool, benchmark, controls, workload)
         ]
         for workload in benchmark.timed_workloads
     ]
     return [said for kind in zip(*by_workload, strict=True) if (said := next(filter(None, kind), None))]
 
 
-def _found(
+def _on_workload(
     pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile | None, workload: Workload
 ) -> tuple[str | None, str | None]:
-    """What to say of the first call, and of the way to the kernel."""
+    """What to say of the first call, and of the call's overhead; None where there is nothing to say."""
 
     def look(number: int) -> CallTimes | None:
         return pool.look(number, benchmark, controls, workload)
@@ -52,7 +53,7 @@ def _found(
     try:
         if (fresh := look(_FRESH)) is None or (again := look(_FRESH)) is None:  # the body records instead
             return None, None
-        # In the second run of a body nothing is new but what the body has set up anew.
+        # In a body's second run, only what the body itself sets up is new.
         first = _agreed(again, lambda _: look(_FRESH), RATIO) or _agreed(
             fresh, lambda more: look(_FRESH + more), FRESH_RATIO
         )
@@ -62,7 +63,7 @@ def _found(
 
 
 def _agreed(first: CallTimes, look: Callable[[int], CallTimes | None], ratio: float) -> str | None:
-    """What one look says of first calls, if as many more as it takes say the same."""
+    """What one look says of first calls, or None unless enough further looks say the same."""
     looks = [first]
     while (said := of_first_calls(looks, ratio=ratio)) and len(looks) < _LOOKS:
         if (another := look(len(looks))) is None:

@@ -1,6 +1,6 @@
-"""How often this machine's gate says PROVEN of equal arms: the baseline against itself, through the whole gate.
+"""How often this machine's gate calls equal arms PROVEN: the baseline against itself, through the whole gate.
 
-The counts lie in ``.compileiq/`` by device: they belong to one machine and its neighbours, and are never committed.
+The counts are kept in ``.compileiq/`` by device: they belong to one machine and its neighbours, and are never committed.
 """
 
 from __future__ import annotations
@@ -75,20 +75,22 @@ def calibrate(
 
 
 def warning(rootdir: Path, device: str) -> str | None:
-    """What to say of a gate on ``device`` that has been found wanting, or None."""
-    found = _read(rootdir).get(device)
-    if found is None or not found.too_often:
+    """What to say of a gate on ``device`` that called too many equal arms faster, or None."""
+    calibration = _read(rootdir).get(device)
+    if calibration is None or not calibration.too_often:
         return None
-    return f"do not trust this machine's gate: {found}; calibrate again on a quiet one: pytest --acf-calibrate=100"
+    return (
+        f"do not trust this machine's gate: {calibration}; calibrate again on a quiet one: pytest --acf-calibrate=100"
+    )
 
 
 def _add(rootdir: Path, device: str, more: Calibration) -> Calibration:
-    held = _read(rootdir)
-    before = held.get(device)
+    calibrations = _read(rootdir)
+    before = calibrations.get(device)
     if before is not None and before.alpha == more.alpha:
         more = Calibration(before.trials + more.trials, before.proven + more.proven, more.alpha)
-    held[device] = more
-    content = {name: vars(one) for name, one in sorted(held.items())}
+    calibrations[device] = more
+    content = {name: vars(calibration) for name, calibration in sorted(calibrations.items())}
     path = local_directory(rootdir) / _FILE
     try:
         replace(path, f"{json.dumps(content, indent=1)}\n".encode())
@@ -101,6 +103,6 @@ def _read(rootdir: Path) -> dict[str, Calibration]:
     """What was counted before; a file that cannot be read counts for nothing."""
     try:
         content = json.loads((rootdir / DIRECTORY / _FILE).read_text(encoding="utf-8"))
-        return {name: Calibration(**one) for name, one in content.items()}
+        return {name: Calibration(**counts) for name, counts in content.items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

@@ -33,7 +33,7 @@ class Exact:
 
 def judge_exact(benchmark: TunedBenchmark, against: ControlsFile | None, controls: ControlsFile | None) -> Exact:
     """The exact metrics of ``controls`` against the baseline, and against a rival."""
-    base, other, built = (benchmark.builds.get(one) for one in (None, against, controls))
+    base, other, built = map(benchmark.builds.get, (None, against, controls))
     claims: list[Claim] = []
     for objective in benchmark.exact_objectives:
         claims += [

@@ -38,7 +38,7 @@ Say = Callable[[str], None]
 
 @dataclass
 class Finalist:
-    """One set of controls under proof: its rows, and why it is out, if it is."""
+    """One set of controls under proof: its rows, and why it is out; None while it is not."""
 
     controls: ControlsFile | None
     rows: list[SampleRow] = field(default_factory=list)
@@ -102,7 +102,7 @@ def sample_process(
     random: Random,
 ) -> list[SampleRow]:
     """One block of ``benchmark`` in worker ``number``, by the gate's plan."""
-    # A compilation is long and steady: its median of several is not worth several times the wait.
+    # A compilation is long and steady: a median of several is not worth several times the wait.
     samples = 1 if {objective.metric for objective in benchmark.timed_objectives} == {"compile_time"} else SAMPLES
     rows, _ = pool.block(number, benchmark, arms, workload, plan_block(random, quads=QUADS, samples=samples))
     return rows
@@ -119,9 +119,10 @@ def prove(
 ) -> Proof | NoWinner:
     """Prove the best of ``finalists`` better than ``against`` (None: the baseline) on fresh samples.
 
-    A finalist of None is the baseline too: proven against itself, the gate can be held to what it promises.
+    A finalist of None is the baseline too: proving it against itself holds the gate to its promise.
 
-    All finalists share processes; Holm's correction is over finalists × workloads, alpha split over the looks.
+    All finalists share processes; Holm's correction is over finalists × timed objectives × workloads, and alpha is split
+    over the looks.
 
     Raises:
         Unprovable: the baseline arm failed, or others compute on the device.
@@ -130,27 +131,27 @@ def prove(
     if not benchmark.timed_objectives:
         return _prove_exact(benchmark, finalists[0], against)
     random = Random(seed)
-    field_ = [Finalist(controls) for controls in finalists]
+    contenders = [Finalist(controls) for controls in finalists]
     done = 0
     for look, processes in enumerate(LOOKS, start=1):
-        say(f"proving {len(field_)} finalist(s): look {look}, {processes} processes")
+        say(f"proving {len(contenders)} finalist(s): look {look}, {processes} processes")
         pool.prepare(range(done, processes), benchmark)
         for number in range(done, processes):
-            for finalist in random.sample(field_, len(field_)):
+            for finalist in random.sample(contenders, len(contenders)):
                 _sample_finalist(pool, number, benchmark, finalist, against, random)
         done = processes
-        verdict = _judge(benchmark, field_, against, look=look, seed=seed)
+        verdict = _judge(benchmark, contenders, against, look=look, seed=seed)
         if verdict is not None:
             return verdict
-    if reason := _lost_evidence(benchmark, field_):
+    if reason := _lost_evidence(benchmark, contenders):
         return NoWinner(reason, lost=True)
-    reason = _why_none(field_, "no finalist was proven faster by the last look")
-    return NoWinner(reason, advice=_disturbances(benchmark, field_[0]))
+    reason = _why_none(contenders, "no finalist was proven faster by the last look")
+    return NoWinner(reason, advice=_disturbances(benchmark, contenders[0]))
 
 
-def _lost_evidence(benchmark: TunedBenchmark, field_: Sequence[Finalist]) -> str | None:
+def _lost_evidence(benchmark: TunedBenchmark, contenders: Sequence[Finalist]) -> str | None:
     """Why one of the finalists was not judged at all, or None when each of them was."""
-    judged = _evidence(benchmark, [finalist for finalist in field_ if not finalist.out])
+    judged = _evidence(benchmark, [finalist for finalist in contenders if not finalist.out])
     return next((reason for *_, evidence in judged if (reason := why_lost(evidence))), None)
 
 
@@ -184,23 +185,26 @@ def _sample_finalist(
 
 
 def _judge(
-    benchmark: TunedBenchmark, field_: Sequence[Finalist], against: ControlsFile | None, *, look: int, seed: int
+    benchmark: TunedBenchmark, contenders: Sequence[Finalist], against: ControlsFile | None, *, look: int, seed: int
 ) -> Proof | NoWinner | None:
     """A winner; no winner when nothing can win any more; None while undecided."""
     thresholds = benchmark.spec.thresholds
     level = thresholds.alpha / len(LOOKS)
-    alive = [finalist for finalist in field_ if not finalist.out]
+    alive = [finalist for finalist in contenders if not finalist.out]
     if not alive:
-        return NoWinner(_why_none(field_, "every finalist failed"))
-    evidence = _evidence(benchmark, alive)
-    p_values = [overall_p(one[3], thresholds, seed=seed, level=level) for one in evidence]
+        return NoWinner(_why_none(contenders, "every finalist failed"))
+    judged = _evidence(benchmark, alive)
+    p_values = [overall_p(evidence, thresholds, seed=seed, level=level) for *_, evidence in judged]
     levels = levels_by_holm(p_values, level)
-    gains = [judge_gain(one[3], thresholds, level=at, seed=seed) for one, at in zip(evidence, levels, strict=True)]
+    gains = [
+        judge_gain(evidence, thresholds, level=own_level, seed=seed)
+        for (*_, evidence), own_level in zip(judged, levels, strict=True)
+    ]
     proven = []
     for finalist in alive:
-        mine = [(one, gain) for one, gain in zip(evidence, gains, strict=True) if one[0] is finalist]
+        own = [(entry, gain) for entry, gain in zip(judged, gains, strict=True) if entry[0] is finalist]
         exact = judge_exact(benchmark, against, finalist.controls)
-        claims = _claims(benchmark, mine, exact, look=look, seed=seed, finalists=len(field_))
+        claims = _claims(benchmark, own, exact, look=look, seed=seed, finalists=len(contenders))
         if claims is not None:
             proven.append((_score(benchmark, claims), finalist, claims))
     if proven:
@@ -300,9 +304,9 @@ def _claim(
 
 
 def _score(benchmark: TunedBenchmark, claims: Sequence[Claim]) -> tuple[float, ...]:
-    """For each objective, the first of which counts first, the weighted mean over workloads of its log gain.
+    """For each objective, the most important first, the weighted mean over workloads of its log gain.
 
-    Of a measured gain the lower bound counts.
+    A measured gain counts by its lower bound.
     """
     weights = {workload.name: workload.weight for workload in benchmark.timed_workloads}
     return tuple(
@@ -320,15 +324,15 @@ def _log_gain(claim: Claim) -> float:
 
 
 def _disturbances(benchmark: TunedBenchmark, finalist: Finalist) -> tuple[str, ...]:
-    """What disturbed the best finalist's samples, as far as they and the machine show it today."""
+    """What disturbed a finalist's samples, as far as they and the machine show it now."""
     objective, workload = benchmark.timed_objectives[0], benchmark.timed_workloads[0]
     if not (rows := finalist.of(objective.metric, workload)):
         return ()
     return _noise(benchmark, objective.metric, gather(rows, objective.direction))
 
 
-def _why_none(field_: Sequence[Finalist], otherwise: str) -> str:
-    failed = [finalist.out for finalist in field_ if finalist.out]
+def _why_none(contenders: Sequence[Finalist], otherwise: str) -> str:
+    failed = [finalist.out for finalist in contenders if finalist.out]
     return f"{otherwise}; {failed[0]}" if failed else otherwise
 
 
@@ -340,7 +344,7 @@ def prove_again(pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile, c
         NoWorker: a worker process did not get ready.
     """
     random = Random(seed)
-    workload = next(one for one in benchmark.spec.workloads if one.name == claim.workload)
+    workload = next(workload for workload in benchmark.spec.workloads if workload.name == claim.workload)
     if claim.speedup is None or claim.speedup_low is None or claim.speedup_high is None:
         raise ValueError("an exact claim is compared exactly, not measured")
     rows: list[SampleRow] = []

@@ -1,1 +1,1 @@
-"""The search loop: what is asked, built, scored, kept."""
+"""The search loop: candidates are asked for, built, scored and kept."""

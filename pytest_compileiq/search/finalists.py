@@ -1,4 +1,4 @@
-"""Which candidates of a search are worth a proof, and for several objectives which none of them beats."""
+"""Which candidates of a search are worth a proof and, with several objectives, which ones no other beats."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ FINALISTS = 3
 def choose_finalists(
     scored: Collection[Scored], scorer: Scorer, tally: Tally, progress: Progress
 ) -> list[ControlsFile]:
-    """The first objective's best that worsen no other beyond the margin, best first, at most three.
+    """The best by the first objective that worsen no other beyond the margin; best first, at most three.
 
-    With timed objectives the best few are measured again before: the luckiest sample is not the best code.
+    With timed objectives the best few are measured again first: the luckiest sample is not the best code.
 
     Raises:
         EvaluationFailed: the device is disturbed, so that none of them can be judged.
@@ -27,29 +27,32 @@ def choose_finalists(
     margin = math.log1p(scorer.benchmark.spec.thresholds.max_regression)
     better = _better(scored, margin)
     if not scorer.benchmark.timed_objectives:
-        return [one.controls for one in better[:1]]
+        return [candidate.controls for candidate in better[:1]]
     if better:
         progress.say(f"play-off of the best {len(better[:PLAYOFF])}")
     settled = []
-    for one in better[:PLAYOFF]:
+    for candidate in better[:PLAYOFF]:
         try:
-            settled.append(scorer.settled(one))
+            settled.append(scorer.settled(candidate))
         except EvaluationFailed as failure:
-            if failure.kind == "disturbed":  # no statement about this candidate, which may be the best
+            if failure.kind == "disturbed":  # says nothing about this candidate, which may be the best
                 raise
             tally.fail(failure.kind, failure.reason)
-    return [one.controls for one in _better(settled, margin)[:FINALISTS]]
+    return [candidate.controls for candidate in _better(settled, margin)[:FINALISTS]]
 
 
 def pareto_front(scored: Collection[Scored]) -> list[Scored]:
-    """What neither the baseline nor another candidate dominates or equals, by the first objective.
+    """The candidates that neither the baseline nor another one dominates or equals, sorted by the first objective.
 
     Empty where there is only one objective.
     """
     if not scored or len(next(iter(scored)).scores) == 1:
         return []
-    better = {one.scores: one for one in reversed(list(scored)) if min(one.scores) < 0}  # of equals, the first found
-    return _ranked(one for one in better.values() if not any(dominates(other, one.scores) for other in better))
+    # Reversed, so that of equal scores the first candidate stays.
+    better = {candidate.scores: candidate for candidate in reversed(list(scored)) if min(candidate.scores) < 0}
+    return _ranked(
+        candidate for scores, candidate in better.items() if not any(dominates(other, scores) for other in better)
+    )
 
 
 def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
@@ -58,8 +61,8 @@ def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
 
 
 def _better(scored: Iterable[Scored], margin: float) -> list[Scored]:
-    return _ranked(one for one in scored if min(one.scores) < 0 and max(one.scores) <= margin)
+    return _ranked(candidate for candidate in scored if min(candidate.scores) < 0 and max(candidate.scores) <= margin)
 
 
 def _ranked(scored: Iterable[Scored]) -> list[Scored]:
-    return sorted(scored, key=lambda one: one.scores)
+    return sorted(scored, key=lambda candidate: candidate.scores)

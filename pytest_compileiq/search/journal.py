@@ -1,7 +1,7 @@
-"""Every evaluation of a search under way, on disk before the next one is asked for: what a killed search goes on from.
+"""The journal of a search under way: every evaluation is on disk before the next, so that a killed search can go on.
 
 SQLite in ``.compileiq/`` of the project, in write-ahead mode, so that searches of several benchmarks share it. A search
-is identified by all that it depends on; another benchmark, space, engine, seed or compiler is another search.
+is identified by all that it depends on: with another benchmark, space, engine, seed or compiler it is another search.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Earlier:
     Attributes:
         seeds: the candidates to try first: those of the run that began the search.
         batches: what that run and those after it left; empty for a search that begins now.
-        changed: what an earlier search depended on and is another thing now, so that it cannot go on; None otherwise.
+        changed: what has changed of all that an earlier search depended on, so that it cannot go on; None otherwise.
     """
 
     seeds: tuple[Candidate, ...]
@@ -133,7 +133,7 @@ class Journal:
         self._number += 1
 
     def taken_up(self, batch: Batch) -> int:
-        """Count a batch of the earlier run as this run's, so that what follows is recorded behind it; its number."""
+        """Count a batch of the earlier run as this run's, so that later ones come after it; returns its number."""
         self._batch += 1
         self._number += len(batch.done)
         return self._batch
@@ -152,10 +152,10 @@ class Journal:
             "WHERE benchmark = ? AND target = ? ORDER BY number", self._key,
         )  # fmt: skip
         for batch, scores, failure, reason, duplicate, digest, samples, seconds in rows:
-            one = Evaluated(
+            evaluated = Evaluated(
                 tuple(json.loads(scores)), failure, reason, bool(duplicate), digest, json.loads(samples), seconds
             )
-            done.setdefault(batch, []).append(one)
+            done.setdefault(batch, []).append(evaluated)
         rows = self._connection.execute(
             "SELECT number, wanted, candidates, state FROM batch WHERE benchmark = ? AND target = ? ORDER BY number",
             self._key,
@@ -168,7 +168,7 @@ class Journal:
 
 @contextlib.contextmanager
 def open_journal(rootdir: Path, benchmark: str, target: str) -> Iterator[Journal]:
-    """The journal of one benchmark's search, locked against a second search of the same.
+    """The journal of one benchmark's search, locked against a second search of the same benchmark.
 
     Raises:
         StoreError: another process searches it, or the journal cannot be read or written.
@@ -186,7 +186,7 @@ def open_journal(rootdir: Path, benchmark: str, target: str) -> Iterator[Journal
             connection = sqlite3.connect(path, timeout=_BUSY_S)
             with contextlib.closing(connection):
                 connection.execute("PRAGMA journal_mode = WAL")
-                # A killed process loses nothing; a power cut may cost the last evaluations, and tears nothing either.
+                # A killed process loses nothing; a power cut may lose the last evaluations, and corrupts nothing.
                 connection.execute("PRAGMA synchronous = NORMAL")
                 connection.executescript(_TABLES)
                 yield Journal(connection, (benchmark, target))

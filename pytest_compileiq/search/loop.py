@@ -43,15 +43,15 @@ Key = tuple[str, tuple[tuple[str, object], ...]]
 
 
 class NotInjected(TuneFailed):
-    """The controls do not reach the compiler: drawn one after the other, they change no machine code."""
+    """The controls do not reach the compiler: several sets in a row change no machine code."""
 
 
 class NothingJudged(TuneFailed):
-    """Nearly no candidate can be measured, or none differs from the baseline: a verdict would be about nothing."""
+    """Hardly any candidate can be measured, or none differs from the baseline: a verdict would be about nothing."""
 
 
 class CannotResume(Signal):
-    """The engine, told what the journal holds, asks for something else than it did."""
+    """The engine, told what the journal holds, asks for other candidates than it did before."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class SearchBrief:
     """What one search is about and works with.
 
     Attributes:
-        used: entry functions that the test takes from ``load()``: a candidate may change no other.
-        withdrawn: machine code that was retired, and is never proposed again.
+        used: entry functions that the test takes from ``load()``: a candidate may change no others.
+        withdrawn: machine code that was retired and is never proposed again.
     """
 
     benchmark: TunedBenchmark
@@ -87,12 +87,12 @@ class SearchBrief:
 
 @dataclass
 class Search:
-    """One search of one benchmark: spends the budget, and leaves what was scored.
+    """One search of one benchmark: spends the budget, and keeps what was scored.
 
     Attributes:
         scored: the valid candidates, one for each machine code and set of parameters.
-        offered: knobs of the candidates whose bodies have run, and
-        read: the parameters that these bodies asked for.
+        offered: knobs of the candidates whose bodies have run.
+        read: parameters that these bodies asked for.
         interrupted: Ctrl-C ended it early.
     """
 
@@ -111,11 +111,11 @@ class Search:
     _injected: bool = False
 
     def run(self, baseline: BuildResult, earlier: Sequence[Batch]) -> None:
-        """Go through what an earlier run left, then spend the rest of the budget. Ctrl-C ends it, with what there is.
+        """Take up what an earlier run left, then spend the rest of the budget. Ctrl-C ends it early and keeps the rest.
 
         Raises:
-            NotInjected: the first ACFs drawn leave the machine code as it is.
-            NothingJudged: it goes on without measuring anything.
+            NotInjected: the first ACFs leave the machine code unchanged.
+            NothingJudged: what was evaluated allows no verdict, and more of it would not either.
             CannotResume: the engine does not go on from ``earlier``.
         """
         with suppress(KeyboardInterrupt), _noting_interrupts(self):
@@ -142,7 +142,7 @@ class Search:
             builds.close()
 
     def why_unjudged(self, *, at_the_end: bool) -> str | None:
-        """Why what was evaluated allows no verdict on the controls, or None when it does, or may yet."""
+        """Why what was evaluated allows no verdict on the controls, or None when it does, or still may."""
         knobs = [gene.name for gene in self.brief.benchmark.space.genes if gene.kind != "switch"]
         enough = self._bodies >= READ_BY_NOBODY or (at_the_end and self._bodies)
         if enough and self.brief.benchmark.space.opaque is None and set(self.unread) == self.offered and len(knobs):
@@ -161,13 +161,13 @@ class Search:
     def _ahead(self) -> int:
         """How many batches are asked for and being built while one is evaluated.
 
-        None where anything is timed: a compiler beside a measurement would disturb it. None for an engine with
+        Zero where anything is timed: a compiler beside a measurement would disturb it. Zero for an engine with
         generations, which does not ask before it is told.
         """
         return 0 if self.brief.benchmark.timed_objectives or isinstance(self.engine, Checkpointed) else 1
 
     def _ask(self, again: deque[Batch], builds: BuildQueue) -> _Asked | None:
-        """The next batch, its builds begun: one of the earlier run's while there is one; None when all is asked."""
+        """The next batch with its builds begun, the earlier run's first; None when there is nothing left to ask."""
         if again:
             batch = again.popleft()
             with _one_thread():
@@ -195,10 +195,10 @@ class Search:
         return self.tally.seconds >= (self.brief.budget.seconds or 0.0)
 
     def _wanted(self) -> int:
-        """How many to ask for: a build for every job, but in so many batches that an engine learns between them.
+        """How many to ask for: a build for every job, but few enough that the engine learns between batches.
 
-        One with generations learns nothing within them, so that builds of unequal length may keep every job busy. An
-        engine may give fewer.
+        An engine with generations learns nothing within one, so it is asked for several builds a job: builds of unequal
+        length then keep every job busy. An engine may give fewer.
         """
         if self.brief.budget.evaluations is None:
             return BATCH
@@ -210,9 +210,9 @@ class Search:
     # ── going on ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _restored(self, earlier: Sequence[Batch]) -> deque[Batch]:
-        """The batches by which the engine is brought to where it was, asked and told again in the same order.
+        """The batches that bring the engine back to where it was, to be asked and told again in the same order.
 
-        One that is restored from its checkpoint needs the last alone, which may not have been finished.
+        An engine that is restored from its checkpoint needs only the last one, which may not have been finished.
         """
         if not (isinstance(self.engine, Checkpointed) and earlier and earlier[-1].state is not None):
             return deque(earlier)
@@ -225,20 +225,21 @@ class Search:
 
     def _remember(self, asked: Sequence[Candidate], done: Sequence[Evaluated]) -> list[Told]:
         """Count finished evaluations as if they had been made now."""
-        return [self._count(candidate, one) for candidate, one in zip(asked, done, strict=False)]
+        return [self._count(candidate, evaluated) for candidate, evaluated in zip(asked, done, strict=False)]
 
-    def _count(self, candidate: Candidate, one: Evaluated) -> Told:
-        told = Told(candidate, one.scores, one.failure, one.duplicate)
-        self.tally.earlier_s = max(self.tally.earlier_s, one.seconds)
-        self.tally.valid += bool(one.scores)
-        if one.failure is not None and not one.duplicate:
-            self.tally.fail(one.failure, one.reason)
-        if one.duplicate:
+    def _count(self, candidate: Candidate, evaluated: Evaluated) -> Told:
+        told = Told(candidate, evaluated.scores, evaluated.failure, evaluated.duplicate)
+        self.tally.earlier_s = max(self.tally.earlier_s, evaluated.seconds)
+        self.tally.valid += bool(evaluated.scores)
+        if evaluated.failure is not None and not evaluated.duplicate:
+            self.tally.fail(evaluated.failure, evaluated.reason)
+        if evaluated.duplicate:
             self.tally.duplicates += 1
-        elif one.digest:
+        elif evaluated.digest:
             controls = self.brief.benchmark.builder.render(candidate)
-            self._keep(self._key(candidate, controls, one.digest), told, Scored(one.scores, controls))
-        self._injected = self._injected or (candidate.blob is not None and one.digest not in ("", self._baseline))
+            self._keep(self._key(candidate, controls, evaluated.digest), told, Scored(evaluated.scores, controls))
+        changed = candidate.blob is not None and evaluated.digest not in ("", self._baseline)
+        self._injected = self._injected or changed
         self.tally.evaluations += 1
         return told
 
@@ -250,11 +251,11 @@ class Search:
         built = [build.result() for build in asked.builds]
         self._expect_injection(rest, built)
         for place, (candidate, controls, build) in enumerate(zip(rest, asked.rendered, built, strict=True), len(told)):
-            one = self._judge(candidate, controls, build)
-            self.tally.valid += bool(one.scores)
-            self.brief.journal.finished(asked.number, place, one)
-            self.brief.trackers.evaluated(self.tally.evaluations, candidate, one)
-            told.append(Told(candidate, one.scores, one.failure, one.duplicate))
+            evaluated = self._judge(candidate, controls, build)
+            self.tally.valid += bool(evaluated.scores)
+            self.brief.journal.finished(asked.number, place, evaluated)
+            self.brief.trackers.evaluated(self.tally.evaluations, candidate, evaluated)
+            told.append(Told(candidate, evaluated.scores, evaluated.failure, evaluated.duplicate))
             self.tally.evaluations += 1
             self.brief.progress.evaluated(self.tally, self.brief.budget)
         return told
@@ -305,15 +306,15 @@ class Search:
         return self._evaluated(told, "", build.digest, scored)
 
     def _fail(self, kind: FailureKind, reason: str) -> None:
-        """Count a failure; the first of its kind is told at once, since a search of failures alone is no search."""
+        """Count a failure; the first of its kind is shown at once, since a search may consist of failures alone."""
         if kind not in self.tally.invalid:
             self.brief.progress.say(f"the first invalid candidate ({kind}): {reason}")
         self.tally.fail(kind, reason)
 
     def _why_never(self, build: BuildResult) -> tuple[FailureKind, str] | None:
-        """Why this machine code may not be proposed, whatever its scores would be: the kind of failure, and words."""
-        code = {entry: one.sha256 for entry, one in build.code.items()}
-        if retired := next((one for one in self.brief.withdrawn if one.code == code), None):
+        """Why this machine code may not be proposed, whatever it scores, as kind and reason; None when it may."""
+        code = {entry: digest.sha256 for entry, digest in build.code.items()}
+        if retired := next((withdrawn for withdrawn in self.brief.withdrawn if withdrawn.code == code), None):
             return "wrong", f"withdrawn before: {retired.reason}"
         beyond = changed_beyond(self.brief.benchmark.builds.get(None), build, self.brief.used)
         if not beyond:
@@ -332,7 +333,7 @@ class Search:
     def _key(self, candidate: Candidate, controls: ControlsFile, digest: str) -> Key:
         """What makes two candidates one measurement: equal machine code and equal parameters."""
         params = tuple(sorted((name, value) for name, value in candidate.knobs.items() if not name.startswith("-")))
-        # Equal code may take another time to make.
+        # Equal machine code may take unequal times to compile.
         compiling = any(objective.metric == "compile_time" for objective in self.brief.benchmark.objectives)
         return (controls.key if compiling else digest, params)
 
@@ -342,9 +343,9 @@ class Search:
 
 
 def _one_thread() -> AbstractContextManager[object]:
-    """An engine's linear algebra on one thread: its small matrices gain little from more, which wait by spinning.
+    """Keep an engine's linear algebra on one thread: small matrices gain little from more, which spin while they wait.
 
-    Beside compilers on every core that took as long as the compilers.
+    Beside compilers on every core, that took as long as the compilers did.
     """
     limited: AbstractContextManager[object] = _libraries(len(sys.modules)).limit(limits=1, user_api="blas")
     return limited
@@ -352,19 +353,19 @@ def _one_thread() -> AbstractContextManager[object]:
 
 @lru_cache(maxsize=1)
 def _libraries(_modules: int) -> ThreadpoolController:
-    """The libraries that have threads of their own: dear to look for, and only an import brings one more."""
+    """The libraries with threads of their own: slow to look for, and only an import brings another."""
     return ThreadpoolController()
 
 
 @contextmanager
 def _noting_interrupts(search: Search) -> Iterator[None]:
-    """Note a Ctrl-C besides raising it: raised within a destructor, an exception is lost."""
+    """Note a Ctrl-C as well as raising it: an exception that is raised within a destructor is lost."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         search.interrupted = True
         raise KeyboardInterrupt
 
-    if threading.current_thread() is not threading.main_thread():  # no other may set a handler
+    if threading.current_thread() is not threading.main_thread():  # no other thread may set a handler
         yield
         return
     before = signal.signal(signal.SIGINT, interrupt)

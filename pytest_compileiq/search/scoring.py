@@ -59,10 +59,10 @@ class Scorer:
         return Scored(scores, controls, tuple(taken.rows), read | taken.read)
 
     def settled(self, one: Scored) -> Scored:
-        """The scores with those of timed objectives taken anew, the median of several rounds.
+        """The candidate with its timed objectives measured anew, each as the median of several rounds.
 
-        Before them the body runs with these controls alone: beside the baseline, in buffers that both share, a kernel
-        that writes nothing passes for the baseline's output.
+        The body first runs with these controls alone: beside the baseline, in buffers that both share, a kernel that
+        writes nothing would pass with the baseline's output.
 
         Raises:
             EvaluationFailed: as ``score``.

@@ -1,6 +1,6 @@
-"""Where every evaluation is also told to: a CSV file, MLflow, or whatever an entry point brings.
+"""Trackers, which are told of every evaluation: a CSV file, MLflow, or whatever an entry point brings.
 
-A tracker only listens. What it raises is said once and switches it off: the search goes on.
+A tracker only listens. An error in it is reported once and switches it off: the search goes on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GROUP = "pytest_compileiq.trackers"
 
 
 class Tracker(Protocol):
-    """Hears of one search after the other."""
+    """Hears of one search after another."""
 
     def begin(self, benchmark: str, target: str, metrics: Sequence[str], parameters: Mapping[str, str]) -> None:
         """A search begins; ``parameters`` are all that it depends on."""
@@ -90,8 +90,8 @@ class MlflowTracker:
 
     def begin(self, benchmark: str, target: str, metrics: Sequence[str], parameters: Mapping[str, str]) -> None:
         """Start a run in the experiment ``pytest-compileiq``."""
-        held = self._client.get_experiment_by_name("pytest-compileiq")
-        experiment = held.experiment_id if held else self._client.create_experiment("pytest-compileiq")
+        known = self._client.get_experiment_by_name("pytest-compileiq")
+        experiment = known.experiment_id if known else self._client.create_experiment("pytest-compileiq")
         self._run = self._client.create_run(experiment, run_name=f"{benchmark} {target}").info.run_id
         self._metrics, self._best = tuple(metrics), {}
         for name, value in {**parameters, "benchmark": benchmark, "target": target}.items():
@@ -111,7 +111,7 @@ class MlflowTracker:
 
 
 class Trackers:
-    """Several trackers as one; a broken one is said and left out."""
+    """Several trackers as one; one that fails is reported and left out."""
 
     def __init__(self, trackers: Sequence[Tracker], say: Callable[[str], None]) -> None:
         self._trackers = list(trackers)
