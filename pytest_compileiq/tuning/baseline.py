@@ -1,4 +1,4 @@
-"""The baseline of a tuning: what must hold of it before anything is searched."""
+"""Checks the baseline of a tuning before anything is searched."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Baseline:
     Attributes:
         built: its build.
         used: the entry functions that the test takes from ``load()``.
-        unchecked: what of the build could not be checked, in sentences.
+        unchecked: what could not be checked about the build, in sentences.
     """
 
     built: BuildResult
@@ -37,7 +37,8 @@ def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> Baseline:
         TuneFailed: it does not build, differs from place to place, does not run here, or is not correct.
     """
     if benchmark.needs_device and benchmark.builder.native is not None:
-        recorded = [one.metric for one in benchmark.timed_objectives if one.measured not in TIMED_OBJECTIVES]
+        timed = benchmark.timed_objectives
+        recorded = [objective.metric for objective in timed if objective.measured not in TIMED_OBJECTIVES]
         what = f"nothing can record {recorded[0]!r} ({METRICS})" if recorded else _NO_SPEED
         raise TuneFailed(f"{benchmark.nodeid}: {benchmark.builder.native}, so {what}")
     built, unchecked = _build(benchmark)
@@ -68,7 +69,8 @@ def _build(benchmark: TunedBenchmark) -> tuple[BuildResult, tuple[str, ...]]:
         raise TuneFailed(f"{benchmark.nodeid}: {error}") from error
     if not benchmark.objectives:
         raise TuneFailed(f"{benchmark.nodeid}: {benchmark.absent}, and the test has no other objective")
-    missing = [one.metric for one in benchmark.exact_objectives if one.metric not in built.metrics]
+    exact = [objective.metric for objective in benchmark.exact_objectives]
+    missing = [metric for metric in exact if metric not in built.metrics]
     if missing:
         held = ", ".join(sorted(built.metrics))
         raise TuneFailed(f"{benchmark.nodeid}: this build has no {missing[0]!r}: it has {held}")

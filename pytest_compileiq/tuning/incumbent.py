@@ -1,4 +1,4 @@
-"""What stands in the store when a search begins: whether it still holds, and what the search starts from."""
+"""The stored artifact when a search begins: whether it still holds, and what the search starts from."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pytest_compileiq.tuning.result import stored_code
 
 @dataclass(frozen=True)
 class Incumbent:
-    """The artifact that stands in the store, and its controls when they still build here."""
+    """The stored artifact, and its controls; None where it has none or they no longer build here."""
 
     artifact: Artifact
     controls: ControlsFile | None
 
 
 def find_incumbent(benchmark: TunedBenchmark, store: Store) -> tuple[Incumbent | None, tuple[str, ...]]:
-    """What is stored for this target; an unreadable artifact is replaced, and said so."""
+    """What is stored for this target, and notes on it: an unreadable artifact is replaced, and a note says so."""
     if benchmark.builder.target not in store.targets(benchmark.name):
         return None, ()
     try:
@@ -56,7 +56,7 @@ def was_withdrawn(artifact: Artifact) -> bool:
 
 
 def is_healthy(benchmark: TunedBenchmark, incumbent: Incumbent) -> bool:
-    """Whether the incumbent still is what was proven: same inputs, same machine code."""
+    """Whether the incumbent is still what was proven: same inputs, same machine code."""
     artifact = incumbent.artifact
     if (
         incumbent.controls is None
@@ -70,7 +70,7 @@ def is_healthy(benchmark: TunedBenchmark, incumbent: Incumbent) -> bool:
 def starting_points(
     benchmark: TunedBenchmark, start_from: Path | None, incumbent: Incumbent | None
 ) -> tuple[list[Candidate], tuple[str, ...]]:
-    """What is tried first: the committed controls, then what ``--tune-from`` names; and what of it was left out."""
+    """What is tried first: the committed controls, then what ``--tune-from`` names; and notes on what was left out."""
     seeds = []
     if incumbent and incumbent.controls and not was_withdrawn(incumbent.artifact):
         blob = incumbent.controls.data if incumbent.controls.kind == "blob" else None

@@ -1,7 +1,7 @@
-"""Whether the baseline can be built again to the same machine code, in another checkout too.
+"""Whether the baseline builds to the same machine code again, and in another checkout too.
 
-It is built from a view of the project at another place: what the compiler reads is copied there, and all that lies
-beside it is linked, so that a build that reads more than it says finds that too.
+It is built from a view of the project in another place: what the compiler says it reads is copied there, and everything
+beside it is linked, so that a build that reads more than it says still finds it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PYTHON_WRITES_THERE = "__pycache__"
 
 
 class NotReproducible(TuneFailed):
-    """The same inputs give other machine code; the message says where it differs and what to do."""
+    """The same inputs give different machine code; the message says where it differs and what to do."""
 
 
 class _NotMovable(Signal):
@@ -34,10 +34,10 @@ def check_reproducible(benchmark: TunedBenchmark, built: BuildResult) -> tuple[s
     """Build the baseline as another checkout would, and compare with ``built``.
 
     Returns:
-        what could not be checked, in sentences.
+        What could not be checked, in sentences.
 
     Raises:
-        NotReproducible: the machine code is another.
+        NotReproducible: the machine code differs.
         BuildError: the baseline does not build a second time.
     """
     elsewhere: BuildResult | None = None
@@ -65,7 +65,7 @@ def check_reproducible(benchmark: TunedBenchmark, built: BuildResult) -> tuple[s
 
 
 def _of_this_checkout(benchmark: TunedBenchmark) -> Iterator[str]:
-    """What the marker made of the test file's place: a copy of the project is asked with the same marker."""
+    """Paths of this checkout in the compiler's command, which building a copy with the same marker cannot reveal."""
     place = str(benchmark.rootdir)
     for word in benchmark.builder.compiler.command:
         if f"{place}{os.sep}" in word or word.endswith(place):
@@ -83,14 +83,14 @@ def _build_elsewhere(benchmark: TunedBenchmark) -> BuildResult:
         return moved.build(None, _home(benchmark, "baseline-elsewhere"), timeout_s=benchmark.spec.timeout_s)
     except _NotMovable:
         raise
-    except Exception as error:  # whatever a toolchain of others raises
+    except Exception as error:  # whatever a third party's toolchain raises
         raise _NotMovable(
             f"in a copy of the project: {' '.join(str(error).split()) or type(error).__name__}"
         ) from error
 
 
 def lay_out(place: Place, files: Iterable[str], words: Iterable[str], home: Path) -> Place:
-    """A view of the project under ``home``, which is made: ``files`` are copies, all else is a link to the original.
+    """Make a view of the project under ``home``: ``files`` are copies, all else is a link to the original.
 
     Args:
         files: relative to rootdir; absolute ones stay where they are.
@@ -120,7 +120,7 @@ def lay_out(place: Place, files: Iterable[str], words: Iterable[str], home: Path
 
 
 def _top(place: Place, paths: Iterable[str]) -> Path:
-    """The directory that holds everything which is named relative to rootdir."""
+    """The directory that holds everything that is named relative to rootdir."""
     named = (os.path.relpath(place.test_dir, place.rootdir), *paths)
     upwards = max(len(_UPWARDS.findall(name)) for name in named)
     above = [place.rootdir, *place.rootdir.parents]

@@ -54,13 +54,13 @@ def search_record(benchmark: TunedBenchmark, tally: Tally, engine: str, seed: in
     )
 
 
-MOST_IMPROVEMENTS = 100  # more are hardly ever made
+MOST_IMPROVEMENTS = 100  # a search hardly ever makes more
 MOST_FRONT_POINTS = 16
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search leaves besides its winner: its record, and for several objectives what no other point beats."""
+    """What a search leaves besides its winner: its record and, with several objectives, what no other point beats."""
 
     record: SearchRecord
     front: Sequence[Scored] = ()
@@ -96,19 +96,19 @@ def _artifact(
         code=stored_code(benchmark.builds.get(None), benchmark.builds.get(winner) if winner else None),
         search=result.record,
         claims=claims,
-        front=tuple(_front_point(benchmark, one) for one in result.front[:MOST_FRONT_POINTS]),
+        front=tuple(_front_point(benchmark, scored) for scored in result.front[:MOST_FRONT_POINTS]),
         withdrawn=tuple(withdrawn),
         provenance=provenance_of(benchmark, winner),
     )
 
 
-def _front_point(benchmark: TunedBenchmark, one: Scored) -> FrontPoint:
+def _front_point(benchmark: TunedBenchmark, scored: Scored) -> FrontPoint:
     """Each metric as a ratio to the baseline's: the search's own scores, which prove nothing."""
     metrics = {
         objective.metric: round(math.exp(score if objective.direction == "minimize" else -score), 4)
-        for objective, score in zip(benchmark.objectives, one.scores, strict=True)
+        for objective, score in zip(benchmark.objectives, scored.scores, strict=True)
     }
-    return FrontPoint(controls=controls_table(benchmark.builder.target, one.controls), metrics=metrics)
+    return FrontPoint(controls=controls_table(benchmark.builder.target, scored.controls), metrics=metrics)
 
 
 def controls_table(target: str, winner: ControlsFile) -> Controls:
@@ -152,7 +152,7 @@ def provenance_of(benchmark: TunedBenchmark, winner: ControlsFile | None) -> Pro
 def _is_uncommitted(benchmark: TunedBenchmark, commit: str, file: str) -> bool:
     """Whether a file that differs from the commit does so in what the fingerprint covers.
 
-    Of a marker, whose flags, workloads and objectives it covers, every change counts.
+    Every change of a marker counts, since the fingerprint covers its flags, workloads and objectives.
     """
     sources, parts = benchmark.fingerprint.sources, benchmark.fingerprint.parts
     before = content_at(benchmark.rootdir, commit, file)

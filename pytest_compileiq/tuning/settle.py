@@ -1,4 +1,4 @@
-"""What becomes of a proof: between the winner, the incumbent and the baseline, and what is written of it."""
+"""Decides between the winner, the incumbent and the baseline once a proof is done, and writes what was decided."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Tuning:
         return replace(report, wrote=tuple(wrote))
 
     def advice(self, controls: ControlsFile | None) -> tuple[str, ...]:
-        """What to tell of the measurement besides its verdict."""
+        """What to say of the measurement besides its verdict."""
         return (*advice.of_the_body(self.benchmark), *advice.of_the_call(self.pool, self.benchmark, controls))
 
     def _prove(self, finalists: Sequence[ControlsFile], against: ControlsFile | None, seed: int) -> Proof | NoWinner:
@@ -77,7 +77,7 @@ def settle(tuning: Tuning, incumbent: Incumbent | None, proof: Proof | NoWinner,
         ):
             return tuning.report(Verdict.KEPT, refusal, incumbent.artifact)
     artifact = make_artifact(benchmark, proof, result, incumbent.artifact.withdrawn if incumbent else ())
-    files = [one.controls.data for one in result.front[:MOST_FRONT_POINTS]]
+    files = [scored.controls.data for scored in result.front[:MOST_FRONT_POINTS]]
     if isinstance(proof, NoWinner):
         written = tuning.store.write(benchmark.name, artifact, controls=files, samples=())
         return tuning.report(Verdict.BASELINE, proof.reason, written.artifact, _paths(benchmark, written))
@@ -118,7 +118,7 @@ def prove_committed(tuning: Tuning, incumbent: Incumbent | None) -> ItemReport:
 
 
 def _check_alone(tuning: Tuning, controls: ControlsFile) -> None:
-    """Run the body with these controls and no other: nested, a kernel that writes nothing passes by the other arm's."""
+    """Run the body with these controls alone: nested, a kernel that writes nothing passes by the other arm's output."""
     benchmark = tuning.benchmark
     for workload in benchmark.spec.workloads:
         try:
@@ -171,7 +171,9 @@ def _store_claims(tuning: Tuning, artifact: Artifact, proof: Proof) -> ItemRepor
     message = "the committed controls were proven again"
     report = tuning.report(Verdict.PROVEN, message, written.artifact, _paths(benchmark, written))
     dropped = sorted({claim.device for claim in others} - {claim.device for claim in kept})
-    notes = tuple(f"the claim of {one} was of other machine code and is dropped: prove it there" for one in dropped)
+    notes = tuple(
+        f"the claim of {device} was of other machine code and is dropped: prove it there" for device in dropped
+    )
     return replace(report, notes=notes)
 
 

@@ -70,7 +70,7 @@ def _search_and_settle(
 
         try:
             identity = _identity(benchmark, baseline.built, engine, tuning.seed, settings.start_from)
-            metrics = [one.metric for one in benchmark.objectives]
+            metrics = [objective.metric for objective in benchmark.objectives]
             trackers.begin(benchmark.name, benchmark.builder.target, metrics, identity)
             search = _search(make_search, journal, identity, seeds, baseline.built, brief, fresh=settings.fresh)
             front = pareto_front(search.scored.values())
@@ -123,7 +123,7 @@ def _search(
 def _identity(
     benchmark: TunedBenchmark, baseline: BuildResult, engine: str, seed: int, start_from: Path | None
 ) -> dict[str, str]:
-    """All that a search depends on, by the name that its change is told with."""
+    """All that a search depends on, by the names that a change of it is reported with."""
     fingerprint, compiler = benchmark.fingerprint, benchmark.builder.compiler
     return {
         "benchmark": fingerprint.benchmark,
