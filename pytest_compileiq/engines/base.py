@@ -59,7 +59,7 @@ class Engine(Protocol):
 
 @runtime_checkable
 class Checkpointed(Protocol):
-    """An engine whose state is kept, since telling it everything again would not bring it back to where it was."""
+    """An engine whose state is saved, since telling it everything again would not bring it back to where it was."""
 
     def checkpoint(self) -> bytes:
         """The state now, random source included."""

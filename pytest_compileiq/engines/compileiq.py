@@ -52,8 +52,8 @@ class CompileIQ:
         self._home = tempfile.TemporaryDirectory(prefix="compileiq-engine-")
         self._log = Path(self._home.name) / "log"
         with self._log.open("wb") as log:
-            # Outside the run's guard, which would take it for something that a candidate left behind; it ends with
-            # its standard input, so with this process, however that ends.
+            # Outside the run's guard, which would take it for something that a candidate left behind. It ends when its
+            # standard input does, so with this process, however this one ends.
             self._process = subprocess.Popen(
                 [sys.executable, "-I", compileiq_host.__file__],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=self._home.name, text=True,
@@ -99,7 +99,7 @@ class CompileIQ:
         return candidates
 
     def tell(self, results: Sequence[Told]) -> None:
-        """Scores of what the package drew; a failure is its invalid score, and of seeds it is not told."""
+        """Tell the package the scores of what it drew: its invalid score for a failure, and nothing of seeds."""
         scores = [
             {"id": self._pending.pop(id(told.candidate))[1], "score": list(told.scores) if told.scores else None}
             for told in results

@@ -1,4 +1,4 @@
-"""The process that NVIDIA's package lives in: JSON lines in, JSON lines out. Run as a script, never imported for work.
+"""The process that NVIDIA's package lives in: JSON lines in, JSON lines out. It runs as a script.
 
 Everything the package or its libraries print goes to standard error, which the parent keeps in a file.
 """
@@ -33,7 +33,7 @@ def main() -> None:
             answer = {"error": f"{type(error).__name__}: {' '.join(str(error).split())}"[:600]}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
-    shutil.rmtree(Path.cwd(), ignore_errors=True)  # as its parent does, unless that was killed
+    shutil.rmtree(Path.cwd(), ignore_errors=True)  # as the parent does, unless it was killed
 
 
 class _Host:
@@ -64,7 +64,7 @@ class _Host:
             asked = self.search.ask(count)
         except (SearchSpaceExhaustedError, BackendCapabilityError):
             return {"candidates": [], "ended": True}
-        return {"candidates": [self._drawn(one) for one in asked], "ended": not asked}
+        return {"candidates": [self._drawn(candidate) for candidate in asked], "ended": not asked}
 
     def tell(self, scores: list[Mapping[str, Any]]) -> dict[str, Any]:
         from compileiq.types import INVALID_SCORE, Score
@@ -72,10 +72,13 @@ class _Host:
         def score(given: list[float] | None) -> Any:
             if given is None:
                 return INVALID_SCORE if self.objectives == 1 else [INVALID_SCORE] * self.objectives
-            return float(given[0]) if self.objectives == 1 else [float(one) for one in given]
+            return float(given[0]) if self.objectives == 1 else [float(value) for value in given]
 
         self.search.tell(
-            [Score(score=score(one["score"]), param_id=one["id"], num_objectives=self.objectives) for one in scores]
+            [
+                Score(score=score(result["score"]), param_id=result["id"], num_objectives=self.objectives)
+                for result in scores
+            ]
         )
         return {}
 

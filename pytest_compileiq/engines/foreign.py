@@ -1,4 +1,4 @@
-"""An engine of a third party, held to what the search relies on; what it breaks is told as its own, in one sentence."""
+"""A third party's engine, held to what the search relies on; one sentence blames it for what it breaks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def foreign(point: EntryPoint, brief: Brief) -> Engine:
 
 
 class Foreign:
-    """An engine whose exceptions, and candidates of another kind, are faults that name it."""
+    """An engine whose exceptions and invalid candidates become faults that name it."""
 
     def __init__(self, engine: Any, point: EntryPoint, space: Space) -> None:
         self._engine, self._point, self._space = engine, point, space
@@ -33,13 +33,17 @@ class Foreign:
         """What it asks for.
 
         Raises:
-            EnvironmentFault: it failed, or gave something else than at most ``n`` candidates of the space.
+            EnvironmentFault: it failed, or gave anything but at most ``n`` candidates of the space.
         """
         asked = _guarded(self._point, "ask()", lambda: self._engine.ask(n))
-        if not isinstance(asked, list) or not all(isinstance(one, Candidate) for one in asked) or len(asked) > n:
+        if (
+            not isinstance(asked, list)
+            or not all(isinstance(candidate, Candidate) for candidate in asked)
+            or len(asked) > n
+        ):
             raise _fault(self._point, f"ask({n}) gave {asked!r:.80}: expected a list of at most {n} candidates")
-        for one in asked:
-            if (reason := self._space.why_not(one.knobs)) is not None:
+        for candidate in asked:
+            if (reason := self._space.why_not(candidate.knobs)) is not None:
                 raise _fault(self._point, f"ask() gave a candidate outside the space: {reason}")
         return asked
 

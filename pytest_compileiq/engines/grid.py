@@ -10,7 +10,7 @@ from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import Point, Space
 
-MOST_POINTS = 10_000  # of a search whose budget is a time: what it will reach is not known beforehand
+MOST_POINTS = 10_000  # when the budget is a time: how many points it allows is not known beforehand
 
 
 class Grid:

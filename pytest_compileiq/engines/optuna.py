@@ -1,10 +1,10 @@
 """Optuna's samplers as engines: ``optuna:tpe``, ``optuna:gp``, ``optuna:cmaes`` and ``optuna:nsga2``.
 
 A gene is an Optuna parameter of indices into its values, with off as one more; a knob of many ordered values that may
-be off is two parameters, whether and which. What is conditional is told to each sampler in the form that it can use:
-TPE decomposes conditional spaces (``group``), so it is asked for what is active and for nothing else; the others model
-only what every trial has, so they are asked for everything, and what is inactive is left out afterwards. CMA-ES knows
-numbers alone, so for it every gene is one number, and off lies below the first value.
+be off is two parameters, whether and which. Each sampler gets conditional genes in the form that it can use: TPE
+decomposes conditional spaces (``group``), so it is asked only for what is active; the others model only what every
+trial has, so they are asked for everything, and what is inactive is left out afterwards. CMA-ES takes only numbers, so
+for it every gene is one number, and off lies below the first value.
 
 Akiba et al., "Optuna" (KDD 2019). TPE: Bergstra et al. (NIPS 2011). CMA-ES with margin, for discrete variables:
 Hamano et al. (GECCO 2022). NSGA-II: Deb et al. (IEEE TEC 6, 2002).
@@ -33,7 +33,7 @@ SAMPLERS = get_args(Sampler)
 _NEEDS = {"tpe": (), "gp": ("torch",), "cmaes": ("cmaes",), "nsga2": ()}
 _ONE_OBJECTIVE = ("cmaes",)
 _POOL = {"tpe": 10, "gp": 10, "cmaes": 10, "nsga2": 50}
-_FEW = 8  # ordered values that a category holds as well, off among them: a third of TPE's time, and no worse
+_FEW = 8  # up to so many ordered values are a category, off included: a third of TPE's time, and no worse
 _REPEATS = 20
 _DRAWS = 1000
 _ENUMERABLE = 100_000
@@ -44,7 +44,7 @@ class Optuna:
 
     The first ``pool_size`` candidates (the one option: a population of NSGA-II, the start of the others) are drawn from
     the space by its own probabilities, which Optuna's distributions cannot hold. Failures are told as ``FAIL``, which
-    the samplers leave out of their models. A point proposed again is answered at once with what is known of it.
+    the samplers leave out of their models. A point that is proposed again is answered at once with its known result.
     """
 
     def __init__(self, sampler: Sampler, brief: Brief) -> None:
@@ -125,7 +125,7 @@ class Optuna:
             self._study.tell(trial, state=self._failed)
 
     def _unseen(self) -> Point | None:
-        """What random draws or, in a small space, enumeration still find."""
+        """A point that random draws or, in a small space, enumeration still find; None when there is none."""
         draws = (self._space.sample(self._rng) for _ in range(_DRAWS))
         every = self._space.points() if self._space.size <= _ENUMERABLE else ()
         return next((point for point in itertools.chain(draws, every) if point not in self._asked), None)
@@ -152,7 +152,7 @@ class Optuna:
         return index if on else OFF
 
     def _enqueue(self, point: Point) -> None:
-        """Have the study propose ``point`` next but for what is queued before it."""
+        """Have the study propose ``point`` once all that is queued before it is done."""
         given: dict[str, Any] = {}
         for gene, index in zip(self._space.genes, point, strict=True):
             if gene.parent is not None and point[gene.parent] == OFF:

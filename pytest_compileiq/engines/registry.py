@@ -31,7 +31,7 @@ _TAKES_OPAQUE = frozenset({"compileiq", "pack"})
 
 
 def choose(name: str, space: Space) -> str:
-    """The engine that ``name`` means for ``space``: ``auto`` is ``compileiq`` for an opaque one, ``ga`` for an open.
+    """The engine that ``name`` means for ``space``: ``auto`` is ``compileiq`` for an opaque one, else ``ga``.
 
     Raises:
         MarkerError: there is none, or it cannot search the space.

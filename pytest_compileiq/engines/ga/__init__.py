@@ -1,4 +1,4 @@
-"""The embedded engine: a model-assisted evolutionary search, a file an operator.
+"""The embedded engine: a model-assisted evolutionary search, one file per operator.
 
 ::
 

@@ -36,7 +36,7 @@ class Encoding:
     @classmethod
     def of(cls, space: Space) -> Encoding:
         """The encoding of ``space``."""
-        columns: list[tuple[int, bool, int, float]] = []  # gene, whether its value has to be met exactly, value, share
+        columns: list[tuple[int, bool, int, float]] = []  # gene, whether its value has to be equal, value, share
         for number, gene in enumerate(space.genes):
             count = len(gene.values)
             if gene.knockout_prob > 0 or gene.parent is not None:

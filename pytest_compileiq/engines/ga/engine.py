@@ -1,9 +1,9 @@
 """Ask and tell of the embedded engine: an initial pool, then four slots in turn.
 
 Two slots go to expected improvement of a Gaussian process over an evolutionary pool, and two to fresh draws by the
-marginals of the best, judged by their ratio to those of the rest: the one refines, the other keeps looking elsewhere.
-Every four candidates the pool is made anew; each slot is filled when it is asked for, by all that has been told until
-then, and what has been asked and not told is believed to be as predicted.
+marginals of the best, judged by their ratio to those of the rest: the former refine, the latter keep exploring. The
+pool is made anew every four candidates. Each slot is filled when it is asked for, from all that has been told until
+then; what has been asked and not yet told is believed to be as predicted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CHOICE = 128
 
 @dataclass(frozen=True)
 class _Pool:
-    """What the next four slots choose from: points (m, genes), their features, and which candidates hardly fail."""
+    """What the next four slots choose from: points (m, genes), their features, and how likely they are not to fail."""
 
     points: Points
     features: Floats
@@ -132,7 +132,7 @@ class Ga:
         return self._enqueue_modelled(fitted) or self._enqueue_rest()
 
     def _enqueue_modelled(self, fitted: Points) -> bool:
-        """The next slot's choice; ``fitted`` are the points of the history to go by, best first."""
+        """Enqueue the next slot's choice; ``fitted`` are indices of the history's points to learn from, best first."""
         if not self._slots:
             self._surrogate.improve()
             self._pool = self._make_pool(self._history.points[fitted])
@@ -165,14 +165,14 @@ class Ga:
         return novelty(told, duplicate, self._surrogate.weights, features)
 
     def _waiting(self) -> Points:
-        """What has been asked, or is about to be, and not been told, shape (k, genes)."""
+        """The points that have been asked, or are about to be, and not yet told, shape (k, genes)."""
         waiting = [*self._pending, *(point for point, _ in self._queue)]
         return np.array(waiting, dtype=np.int64).reshape(-1, len(self._space.genes))
 
     # ── the evolutionary pool ────────────────────────────────────────────────────────────────────────────────────
 
     def _make_pool(self, points: Points) -> _Pool:
-        """The best new ones of about 360 points and of what local search finds from them; ``points`` are best first."""
+        """The best unasked ones of about 360 points and of their local search; ``points`` are told ones, best first."""
         counts, rng, elite = self._points.counts, self._rng, points[:_ELITE]
         process, best = self._surrogate.informed()
         relevance = np.exp(process.hyper.log_weights)
@@ -191,11 +191,12 @@ class Ga:
             around = self._canonical(neighbours(pool[starts], counts, rng, _LOCAL_SIZE))
             pool = np.vstack([pool, around])
             features = np.vstack([features, self._encoding.features(around)])
-            found = expected_improvement(*process.predict(features[-len(around) :]), best)
-            improvement = np.concatenate([improvement, found])
+            nearby = expected_improvement(*process.predict(features[-len(around) :]), best)
+            improvement = np.concatenate([improvement, nearby])
         feasibility, new = self._feasibility(), self._novelty(features)
         best_first = _best_first(improvement * feasibility.success(features) * new, new)
-        chosen = list(islice((at for at in best_first if tuple(pool[at].tolist()) not in self._asked), _CHOICE))
+        unasked = (index for index in best_first if tuple(pool[index].tolist()) not in self._asked)
+        chosen = list(islice(unasked, _CHOICE))
         return _Pool(pool[chosen], features[chosen], feasibility)
 
     def _feasibility(self) -> Feasibility:
@@ -205,7 +206,7 @@ class Ga:
         return self._points.canonical(points, self._rng)
 
     def _enqueue_rest(self) -> bool:
-        """What random draws or, in a small space, enumeration still find."""
+        """Enqueue a point that random draws or, in a small space, enumeration still find."""
         if self._enqueue_random(sparse=False):
             return True
         every = self._space.points() if self._space.size <= 1_000_000 else ()
@@ -213,5 +214,5 @@ class Ga:
 
 
 def _best_first(worth: Floats, new: Floats) -> Points:
-    """Indices by ``worth``, what is more likely known machine code than not behind all else."""
+    """Indices, highest ``worth`` first; points whose machine code is more likely known than new come last."""
     return np.lexsort((-worth, new <= 0.5))

@@ -1,4 +1,4 @@
-"""What a search has been told, as far as it is kept, so that a long one costs no more than a short one."""
+"""What a search has been told, as far as it is kept: a candidate costs no more in a long search than in a short one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEPT = 400
 
 
 class History:
-    """Points in the order told, with their features and scores: all of them, then the best and the newest.
+    """Points in the order told, with their features and scores: all of them at first, later the best and the newest.
 
     Attributes:
         points: shape (n, genes).

@@ -1,4 +1,4 @@
-"""How often each option of each gene occurs among the best, and how much oftener than among the rest.
+"""How often each option of each gene occurs among the best, and how much more often than among the rest.
 
 Bergstra et al., "Algorithms for hyper-parameter optimization" (NIPS 2011), section 4: candidates are drawn from the
 density of the good points, and judged by its ratio to that of the others, each gene on its own.
@@ -11,7 +11,7 @@ import numpy as np
 from pytest_compileiq.engines.ga.encoding import Floats, Points
 
 _GOOD_SHARE = 0.1
-# Points spread evenly over a gene's options, added to those counted: few good points must not close an option.
+# Points spread evenly over a gene's options, added to those counted: few good points must not rule an option out.
 _GOOD_PRIOR, _REST_PRIOR = 3.0, 1.0
 
 
@@ -30,7 +30,7 @@ class Marginals:
         self._rest = points[good:]
 
     def sample(self, rng: np.random.Generator, size: int) -> Points:
-        """Draws from the density of the good, shape (size, genes); not yet canonical. Off is drawn as −1."""
+        """Draws from the density of the good points, shape (size, genes); not yet canonical. Off is drawn as −1."""
         copied = self._good[rng.integers(len(self._good), size=(size, self._counts.size)), np.arange(self._counts.size)]
         uniform = (rng.random(copied.shape) * self._counts).astype(np.int64) - 1
         return np.where(rng.random(copied.shape) < _GOOD_PRIOR / (_GOOD_PRIOR + len(self._good)), uniform, copied)
@@ -39,6 +39,6 @@ class Marginals:
         """Log density of good over rest: (m, genes) → (m,)."""
         return self._log_density(points, self._good, _GOOD_PRIOR) - self._log_density(points, self._rest, _REST_PRIOR)
 
-    def _log_density(self, points: Points, met: Points, prior: float) -> Floats:
-        agreeing = (points[:, None, :] == met[None, :, :]).sum(axis=1)
-        return np.asarray(np.log((agreeing + prior / self._counts) / (len(met) + prior)).sum(axis=1))
+    def _log_density(self, points: Points, told: Points, prior: float) -> Floats:
+        agreeing = (points[:, None, :] == told[None, :, :]).sum(axis=1)
+        return np.asarray(np.log((agreeing + prior / self._counts) / (len(told) + prior)).sum(axis=1))

@@ -1,7 +1,7 @@
-"""How likely a candidate's machine code is one not seen before: a kernel estimate (Nadaraya, 1964; Watson, 1964).
+"""How likely a candidate's machine code is new: a kernel estimate (Nadaraya, 1964; Watson, 1964).
 
-The kernel is the process's own: knobs without effect on this kernel weigh nothing in it, so a candidate that differs in
-nothing else lies on what has been told, and where many were duplicates the next one will be.
+The kernel is the Gaussian process's own: knobs without effect on the code weigh nothing in it, so a candidate that
+differs only in those coincides with points already told, and where many of them were duplicates it will be one too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Points of a space as arrays, shape (n, genes), with −1 where a knob is off: drawn by chance, and made canonical."""
+"""Points of a space as arrays, shape (n, genes), with −1 where a knob is off: drawn at random, and made canonical."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class PointSpace:
     """A space, for many points at a time.
 
     Attributes:
-        counts: options of each gene with off among them, whether it may be off or not, shape (genes,).
+        counts: options of each gene, off included even where a gene may not be off, shape (genes,).
     """
 
     def __init__(self, space: Space) -> None:
@@ -33,7 +33,7 @@ class PointSpace:
     def canonical(self, points: Points, rng: np.random.Generator) -> Points:
         """Distinct points, one for each set of knobs.
 
-        What may not be off is at a random value; what is inactive is off, and so is a group with nothing on inside.
+        A gene that may not be off gets a random value; what is inactive is off, and so is a group with nothing on.
         """
         result = np.where((points == OFF) & (self._on_prob == 1), self._any_value(rng, len(points)), points)
         for child, parent in self._parents:
@@ -47,7 +47,7 @@ class PointSpace:
 
 
 def distinct(points: Points) -> Points:
-    """The rows of ``points`` that differ, in their first order. Rows are told apart by a 64-bit hash."""
+    """The distinct rows of ``points`` in the order of their first occurrence, told apart by a 64-bit hash."""
     multipliers = np.random.default_rng(0).integers(1, 2**62, size=points.shape[1], dtype=np.int64)
     _, first = np.unique((points * multipliers).sum(axis=1), return_index=True)
     return points[np.sort(first)]

@@ -33,7 +33,7 @@ class Hyper:
 
 
 class GaussianProcess:
-    """On features (n, F) and standardised scores (n,).
+    """A Gaussian process on features (n, F) and standardised scores (n,).
 
     Attributes:
         weights: of the features in the kernel, shape (F,).
@@ -45,7 +45,7 @@ class GaussianProcess:
         self.hyper = hyper
         self.weights = encoding.weights(np.exp(hyper.log_weights))
         self._signal = self._correlation(features, features)
-        # The noise keeps the matrix far from singular, and the gradient needs the whole inverse: so no factor.
+        # Inverted, not factored: the noise keeps the matrix far from singular, and the gradient needs all the inverse.
         self._inverse = np.linalg.inv(self._signal + self._noise(len(features)))
         self._take(scores)
 
@@ -89,7 +89,7 @@ class GaussianProcess:
     def believing(self, features: Floats) -> GaussianProcess:
         """The process with its own predictions taken for more points (k, F): kriging believer.
 
-        They leave every mean as it is, so that the matrices alone grow, by a block.
+        They leave every mean as it is, so only the matrices grow, by a block.
 
         Ginsbourger, Le Riche & Carraro, "Kriging is well-suited to parallelize optimization" (2010), section 3.2.
         """
@@ -116,7 +116,7 @@ class GaussianProcess:
 
 
 def expected_improvement(mean: Floats, deviation: Floats, best: float) -> Floats:
-    """Of minimising below ``best``: (m,), (m,) → (m,)."""
+    """How far each point is expected to go below ``best``: (m,), (m,) → (m,)."""
     z = (best - mean) / deviation
-    below = 0.5 * np.array([math.erfc(-one / math.sqrt(2)) for one in z.tolist()])
+    below = 0.5 * np.array([math.erfc(-value / math.sqrt(2)) for value in z.tolist()])
     return np.asarray((best - mean) * below + deviation * np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi))

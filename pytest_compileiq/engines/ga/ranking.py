@@ -19,7 +19,7 @@ def best_first(scores: Floats) -> Points:
 
 
 def fronts(scores: Floats) -> list[Points]:
-    """Non-dominated fronts, first the Pareto front."""
+    """Non-dominated fronts, the Pareto front first."""
     no_worse = (scores[:, None, :] <= scores[None, :, :]).all(axis=2)
     better = (scores[:, None, :] < scores[None, :, :]).any(axis=2)
     dominates = np.asarray(no_worse & better)

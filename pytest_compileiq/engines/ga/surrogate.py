@@ -1,4 +1,4 @@
-"""The Gaussian process of one search: its hyperparameters take a few steps a round; between, it takes in new points."""
+"""The Gaussian process of one search: a few steps of its hyperparameters each round, and new points in between."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pytest_compileiq.engines.ga.history import History
 from pytest_compileiq.engines.ga.process import GaussianProcess, Hyper
 
 _STEPS = 4
-_STEPS_POINTS = 160  # in a round: a step costs the cube of the points, and the more there are the less one moves
+_STEPS_POINTS = 160  # steps times points of a round: a step costs the cube of the points, and more points move less
 
 
 class Surrogate:
-    """Believes what ``history`` holds; of several objectives a random weighting, another one each time it is asked."""
+    """Models what ``history`` holds; it weights several objectives at random, anew each time it is asked."""
 
     def __init__(self, encoding: Encoding, history: History, rng: np.random.Generator) -> None:
         self._encoding = encoding
@@ -25,7 +25,7 @@ class Surrogate:
 
     @property
     def weights(self) -> Floats:
-        """Of the features in its kernel, shape (F,)."""
+        """The weights of the features in its kernel, shape (F,)."""
         return self._process.weights
 
     def improve(self) -> None:

@@ -21,7 +21,7 @@ def mutate(points: Points, counts: Points, rng: np.random.Generator, relevance: 
     """
     size, genes = points.shape
     chances = np.full(genes, 1 / genes) if relevance is None else relevance / relevance.sum()
-    # The genes of the least exponential waiting times are drawn without replacement by their chances.
+    # The genes with the shortest exponential waiting times are a draw by their chances, without replacement.
     waiting = rng.exponential(size=(size, genes)) / chances
     place = waiting.argsort(axis=1).argsort(axis=1)
     changed = place < rng.geometric(0.4, size=(size, 1))
@@ -36,7 +36,7 @@ def neighbours(points: Points, counts: Points, rng: np.random.Generator, size: i
 
 
 def _others(values: Points, counts: Points, rng: np.random.Generator) -> Points:
-    """Another option of −1 … count − 2 everywhere; half of the time a step of one, which is what numeric genes want."""
+    """A different option of −1 … count − 2 everywhere; half of the time a step of one, which suits numeric genes."""
     drawn = (rng.random(values.shape) * (counts - 1)).astype(np.int64) - 1
     drawn += drawn >= values
     steps = np.clip(values + np.where(rng.random(values.shape) < 0.5, -1, 1), -1, counts - 2)
