@@ -9,7 +9,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Device:
-    """Where a kernel runs: the model, never one specimen of it."""
+    """Where a kernel runs: the model, never one device of it."""
 
     name: str
     architecture: str

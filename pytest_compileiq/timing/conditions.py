@@ -1,25 +1,25 @@
-"""What of this machine disturbs measurements on its processor, on Linux: a busy neighbour, the frequency governor."""
+"""What disturbs measurements on this machine's processor, on Linux: a busy neighbour, the frequency governor."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-_BUSY = 0.5  # of a core, beside the one that measures
+_BUSY = 0.5  # the load of each core beside the one that measures
 
 
 def cpu_conditions(system: Path = Path("/sys/devices/system/cpu")) -> list[str]:
-    """One sentence of advice for each; empty where nothing is wrong or nothing can be read."""
-    found = []
+    """One sentence of advice for each disturbance; empty where nothing is wrong or nothing can be read."""
+    sentences = []
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     if load > 1 + _BUSY * (cores - 1):
-        found.append(f"the load average is {load:.1f} on {cores} cores: stop what else runs")
+        sentences.append(f"the load average is {load:.1f} on {cores} cores: stop what else runs")
     governor = _text(system / "cpu0/cpufreq/scaling_governor")
     if governor and governor != "performance":
-        found.append(f"the frequency governor is {governor!r}: cpupower frequency-set -g performance")
+        sentences.append(f"the frequency governor is {governor!r}: cpupower frequency-set -g performance")
     if _text(system / "intel_pstate/no_turbo") == "0" or _text(system / "cpufreq/boost") == "1":
-        found.append("the clock may boost, and then falls with heat: turn boost off while you measure")
-    return found
+        sentences.append("the clock may boost, and then falls with heat: turn boost off while you measure")
+    return sentences
 
 
 def _text(path: Path) -> str:

@@ -83,7 +83,7 @@ class CudaClock:
         return self._graphs[key][1]
 
     def _capture(self, call: Callable[[], object], repeats: int) -> Any:
-        call()  # what only a first call does, such as loading code lazily, may not happen within a capture
+        call()  # what only a first call does, such as loading code lazily, must not happen within a capture
         # Blocking, so that a launch on the legacy stream within the capture is CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
         # beside a non-blocking stream it would run at once and be missing from the replay.
         stream = self._gpu.create_stream(options=self._core.StreamOptions(nonblocking=False))
@@ -98,7 +98,7 @@ class CudaClock:
                 raise BodyError("measure(graph=True) captured nothing: launch with the kernel that load() gives")
             graph = builder.complete()
         except BaseException:
-            with suppress(Exception):  # it ends the capture, and says again what went wrong
+            with suppress(Exception):  # closing ends the capture, and raises again what went wrong
                 builder.close()
             raise
         builder.close()
@@ -153,7 +153,7 @@ def context_is_poisoned() -> bool:
         # Device.sync would bring up the CUDA runtime, which refuses older drivers.
         driver: Any = import_module("cuda.bindings.driver")
         (result,) = driver.cuCtxSynchronize()
-    except Exception:  # whatever it is, nothing works here any more
+    except Exception:  # whatever it is, nothing works in this process any more
         return True
     return bool(result != driver.CUresult.CUDA_SUCCESS)
 

@@ -24,7 +24,7 @@ def cuda_core() -> Any:
         NoDevice: this machine has no NVIDIA driver.
         EnvironmentFault: cuda-core is not installed, or does not import.
     """
-    # Asked first: without a driver, cuda-core's first call fails and its second one never returns (seen with 1.2.2).
+    # Checked first: without a driver, cuda-core's first call fails and its second one never returns (seen with 1.2.2).
     try:
         ctypes.CDLL(_DRIVER)
     except OSError as error:

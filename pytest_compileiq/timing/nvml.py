@@ -39,7 +39,7 @@ class Snapshot:
         throttle_reasons: why the clocks are not higher, in words.
         energy_mj: millijoules since the driver was loaded; the counter moves every few ten milliseconds.
         foreign_pids: processes of others that hold a compute context. Some drivers number processes as the host does;
-            one that has no entry in this ``/proc`` may be ourselves, and is left out.
+            one that has no entry in this ``/proc`` may be this process, and is left out.
     """
 
     sm_clock_mhz: int | None
@@ -52,7 +52,7 @@ class Snapshot:
 
 
 def snapshot(device: int | str = 0, *, root: int | None = None) -> Snapshot | None:
-    """The GPU as it is now, or None where NVML or the device is not to be had.
+    """The GPU as it is now, or None where NVML or the device is not available.
 
     Args:
         device: CUDA's ordinal among the devices that ``CUDA_VISIBLE_DEVICES`` shows, or a UUID.
@@ -80,7 +80,7 @@ def snapshot(device: int | str = 0, *, root: int | None = None) -> Snapshot | No
 
 
 def hardware_slowdown(seen: Snapshot) -> str | None:
-    """Why a quad measured around ``seen`` does not count: heat or a power brake, in words; None when it does."""
+    """Why a quad measured around ``seen`` does not count: heat or a power brake, in words; None when it counts."""
     disturbing = {_REASONS[bit] for bit in _DISTURBING}
     return ", ".join(reason for reason in seen.throttle_reasons or () if reason in disturbing) or None
 
@@ -93,7 +93,7 @@ def energy_joules(before: Snapshot, after: Snapshot) -> float | None:
 
 
 def driver_version() -> str | None:
-    """``580.65.06``, or None where NVML is not to be had."""
+    """``580.65.06``, or None where NVML is not available."""
     nvml = _library()
     return None if nvml is None else _ask(nvml, "nvmlSystemGetDriverVersion")
 
@@ -115,7 +115,7 @@ def device_lock_name() -> str:
     """The UUID of the first visible GPU or MIG device, which names the file that locks it.
 
     Raises:
-        EnvironmentFault: NVML is not to be had, or (``NoDevice``) it does not show the device.
+        EnvironmentFault: NVML is not available, or (``NoDevice``) it does not show the device.
     """
     nvml = _library()
     if nvml is None:
@@ -165,7 +165,7 @@ def _find(nvml: Any, device: int | str) -> Any:
     """NVML's handle of a UUID, or of CUDA's ``device``-th visible device.
 
     Raises:
-        LookupError: there is no such device, or it cannot be told which one it is.
+        LookupError: there is no such device, or which one it is cannot be determined.
     """
     if isinstance(device, str):
         return _named(nvml, device)
@@ -185,10 +185,10 @@ def _named(nvml: Any, name: str) -> Any:
     if name.startswith("MIG-"):
         return nvml.nvmlDeviceGetHandleByUUID(name)
     # CUDA takes the beginning of a UUID for the whole one where that is enough.
-    meant = [gpu for gpu in _gpus(nvml) if name.startswith("GPU-") and nvml.nvmlDeviceGetUUID(gpu).startswith(name)]
-    if len(meant) != 1:
-        raise LookupError(f"{name!r} names {len(meant) or 'no'} GPUs")
-    return meant[0]
+    named = [gpu for gpu in _gpus(nvml) if name.startswith("GPU-") and nvml.nvmlDeviceGetUUID(gpu).startswith(name)]
+    if len(named) != 1:
+        raise LookupError(f"{name!r} names {len(named) or 'no'} GPUs")
+    return named[0]
 
 
 def _numbered(nvml: Any, number: int) -> Any:

@@ -11,10 +11,10 @@ from pytest_compileiq.timing.cpu import CpuClock, cpu_device
 
 
 def make_clock(kind: str, metric: str, *, l2: Literal["flush", "warm"], graph: bool) -> Clock:
-    """What takes ``metric`` (``runtime`` or ``energy``) of kernels of ``kind``; the options are the GPU's.
+    """The clock that takes ``metric`` (``runtime`` or ``energy``) of kernels of ``kind``; the options are for GPUs.
 
     Raises:
-        EnvironmentFault: nothing here does.
+        EnvironmentFault: this machine has none.
     """
     if kind == "cpu":
         if metric == "energy":
@@ -28,7 +28,7 @@ def make_clock(kind: str, metric: str, *, l2: Literal["flush", "warm"], graph: b
 def waiting_clock(kind: str) -> Clock:
     """A clock whose ``seconds`` returns when the device has done what a call launched, for calls that are not timed.
 
-    Where this machine cannot have the device, it only calls.
+    On a machine without the device, it only makes the call.
     """
     try:
         return make_clock(kind, "runtime", l2="warm", graph=False)
@@ -79,7 +79,7 @@ def is_poisoned(kind: str) -> bool:
 
 
 def lock_name(kind: str) -> str:
-    """What names the lock of the device: the specimen of a GPU, the model of the one processor."""
+    """The name of the device's lock: the UUID of a GPU, since there may be several; the model of the one processor."""
     if kind == "cpu":
         return cpu_device().name
     from pytest_compileiq.timing.nvml import device_lock_name

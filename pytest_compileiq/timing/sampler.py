@@ -24,7 +24,7 @@ Call = Callable[[], object]
 class BlockPlan:
     """What one block does: which arm's body is the outer one, the order of slots, samples per slot.
 
-    ``single`` samples are of one call each, however short it is: the tail of means would be no tail of calls.
+    ``single`` samples are of one call each, however short it is: a tail of means is not a tail of calls.
     """
 
     outer: Arm
@@ -97,7 +97,7 @@ def sample_calls(
 
 
 def call_again(arm: Arm, call: Call, clock: Clock, tick: Call) -> None:
-    """Call once more, by way of the clock, which waits for the device: what is looked at next is this arm's output.
+    """Call once more by the clock, which waits for the device, so that the output that is checked next is this arm's.
 
     Raises:
         ArmError: the callable raised.

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 Disturbed = Callable[[], str | None]
-"""Asked after every quad: why it does not count, or None when it does."""
+"""Asked after every quad: why it does not count, or None when it counts."""
 
 
 def undisturbed() -> str | None:
