@@ -1,6 +1,6 @@
-"""Whether a test's body checks what it times: what stands at and after ``acf.measure``, read from the source.
+"""Whether a test's body checks what it times: the code at and after ``acf.measure``, read from the source.
 
-Generous, since it only advises: whatever may be a check is one, and a source that cannot be read says nothing.
+Lenient, since it only advises: whatever may be a check counts as one, and a source that cannot be read is passed over.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _UNCHECKED = (
 
 
 def advice(function: Callable[..., Any], *, fixtures: Sequence[Callable[..., Any]], rootdir: Path) -> str | None:
-    """What to say of a body that times a kernel and checks nothing of what was timed; None where it does.
+    """What to say of a body that times a kernel and does not check what was timed; None where it does.
 
     Args:
         function: the test.
         fixtures: the functions of the fixtures it requests, which may give it what it checks with.
-        rootdir: sources outside are not read.
+        rootdir: sources outside it are not read.
     """
     test = unwrapped(function)
     body = Closure(rootdir.resolve()).definition(test) if isinstance(test, types.FunctionType) else None
@@ -56,17 +56,17 @@ class _Reader:
     rootdir: Path
 
     def from_measure_on(self) -> list[ast.AST] | None:
-        """All nodes that run at or after ``measure``, which a helper may call; None where it is not seen."""
+        """All nodes that run at or after ``measure``, which a helper may call; None where no call of it is seen."""
         if call := _call_of(self.body, "measure"):
             return _from(self.body, call)
         for helper in self._reached(list(ast.walk(self.body))):
             if isinstance(helper, ast.FunctionDef) and (call := _call_of(helper, "measure")):
-                handed = _call_of(self.body, helper.name)
-                return _from(helper, call) + (_from(self.body, handed) if handed else [])
+                helper_call = _call_of(self.body, helper.name)
+                return _from(helper, call) + (_from(self.body, helper_call) if helper_call else [])
         return None
 
     def uses(self, method: str) -> bool:
-        """Whether anything that the body reaches takes this attribute of anything."""
+        """Whether the body, or anything it reaches, reads an attribute called ``method``."""
         nodes = list(ast.walk(self.body))
         return any(isinstance(node, ast.Attribute) and node.attr == method for node in [*nodes, *self._reached(nodes)])
 
@@ -77,7 +77,7 @@ class _Reader:
     def _is_check(self, node: ast.AST) -> bool:
         if not isinstance(node, ast.Call):
             return isinstance(node, ast.Assert | ast.Raise)
-        called = getattr(self._value(chain_of(node.func) or ("",)), "__name__", "")  # what an import has renamed
+        called = getattr(self._value(chain_of(node.func) or ("",)), "__name__", "")  # an import may rename it
         return any(word in name.lower() for word in _WORDS for name in (_name(node.func), str(called)))
 
     def _value(self, chain: Sequence[str]) -> object:
@@ -114,9 +114,9 @@ def _call_of(definition: ast.AST, name: str) -> ast.Call | None:
 
 
 def _from(definition: ast.AST, call: ast.Call) -> list[ast.AST]:
-    """What of ``definition`` runs at or after ``call``: its arguments, the managers around it, all that stands later.
+    """The nodes of ``definition`` that run at or after ``call``: its arguments, the managers around it, all later code.
 
-    With the functions defined before it that are named there.
+    Functions that are defined before it and named there are included.
     """
     nodes = [node for node in ast.walk(definition) if _place(node) >= _place(call)]
     managed = [node for node in ast.walk(definition) if isinstance(node, ast.With) and call in ast.walk(node)]
@@ -137,5 +137,5 @@ def _functions(node: ast.AST) -> list[str]:
 
 
 def _place(node: ast.AST) -> tuple[int, int]:
-    """Where it stands: line, column; before everything where it has no place of its own."""
+    """Its line and column; before everything where it has no place of its own."""
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)

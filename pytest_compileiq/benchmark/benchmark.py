@@ -67,32 +67,33 @@ class TunedBenchmark:
     @cached_property
     def objectives(self) -> tuple[Objective, ...]:
         """The objectives that this machine can take: ``energy`` may be absent, and then ``absent`` says why."""
-        return tuple(one for one in self.spec.objectives if one.measured != "energy" or self.absent is None)
+        asked = self.spec.objectives
+        return tuple(objective for objective in asked if objective.measured != "energy" or self.absent is None)
 
     @cached_property
     def absent(self) -> str | None:
         """Why the energy that the marker asks for is not measured here, or None."""
-        asked = any(one.measured == "energy" for one in self.spec.objectives)
-        return why_no_energy(self.builder.clock) if asked else None
+        is_asked = any(objective.measured == "energy" for objective in self.spec.objectives)
+        return why_no_energy(self.builder.clock) if is_asked else None
 
     @property
     def timed_objectives(self) -> tuple[Objective, ...]:
         """Objectives that are sampled."""
-        return tuple(one for one in self.objectives if not one.exact)
+        return tuple(objective for objective in self.objectives if not objective.exact)
 
     @property
     def exact_objectives(self) -> tuple[Objective, ...]:
         """Objectives that are read from the build."""
-        return tuple(one for one in self.objectives if one.exact)
+        return tuple(objective for objective in self.objectives if objective.exact)
 
     @property
     def needs_device(self) -> bool:
         """Whether the kernel has to run for some objective."""
-        return any(one.needs_device for one in self.objectives)
+        return any(objective.needs_device for objective in self.objectives)
 
     def direction(self, metric: str) -> Direction:
         """Which way ``metric`` is better."""
-        return next(one.direction for one in self.spec.objectives if one.metric == metric)
+        return next(objective.direction for objective in self.spec.objectives if objective.metric == metric)
 
     @property
     def timed_workloads(self) -> tuple[Workload, ...]:
@@ -145,7 +146,7 @@ class TunedBenchmark:
         return None
 
     def check_options(self, named: NamedOptions) -> None:
-        """Hold the options of the marker's space to what may be committed: what is found there could never ship.
+        """Hold the options of the marker's space to what may be committed: no other option could ever ship.
 
         Raises:
             MarkerError: one is neither known nor named in the project's settings, or the space is not usable.
@@ -156,7 +157,7 @@ class TunedBenchmark:
             return
         own = [Space.from_mapping(part) for part in self._space_parts if isinstance(part, Mapping)]
         for gene in (gene for space in own for gene in space.genes if gene.name.startswith("-")):
-            # Of a range too long to be looked through, the last number has too many digits for any option.
+            # A range that is too long to look through ends in a number with too many digits for any option.
             values = gene.values if len(gene.values) <= _MOST_VALUES else gene.values[-1:]
             for value in values:
                 if reason := known.why_not(gene.name, value, named):
@@ -188,7 +189,7 @@ class TunedBenchmark:
         )
 
     def found(self, baseline: BuildResult | None, tuned: BuildResult | None) -> Found:
-        """What stands here now, for the staleness rules."""
+        """What is here now, for the staleness rules."""
         return Found(
             compiler=self.builder.compiler,
             fingerprint=self.fingerprint,
@@ -235,7 +236,7 @@ def find_marker(item: pytest.Item) -> pytest.Mark | None:
 def make_benchmark(
     item: pytest.Item, *, rootdir: Path, build_dir: Path, builder: Builder | None = None
 ) -> TunedBenchmark:
-    """``item`` on this machine; its compiler is found here unless ``builder`` is it.
+    """``item`` on this machine; its compiler is looked for here unless ``builder`` is given.
 
     Raises:
         MarkerError: the marker is not usable, or the test cannot be tuned.

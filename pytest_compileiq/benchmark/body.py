@@ -2,8 +2,8 @@
 
 In a block both arms are alive: the outer arm's ``measure`` calls the body again for the inner arm, and inside the
 nested ``measure`` both callables are sampled. Each ``measure`` then calls its own arm's callable once more, since the
-arms may share buffers: the statements after it look at their own arm's output. What failed within a ``measure`` is kept
-past any ``except`` of the bodies around it.
+arms may share buffers: the statements after it look at their own arm's output. A failure within ``measure`` outlives
+any ``except`` of the bodies around it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ArmFailure(Signal):
 
 
 class _FailedWithin(BaseException):
-    """Unwinds the bodies once a failure within ``measure`` is on record; no ``except Exception`` can hold it."""
+    """Unwinds the bodies once a failure within ``measure`` is on record; no ``except Exception`` catches it."""
 
 
 def body_of(item: pytest.Function) -> Body:
@@ -83,7 +83,7 @@ def body_of(item: pytest.Function) -> Body:
 
 @dataclass(frozen=True)
 class Checked:
-    """A correct body: what it touched, how outputs were compared, and why it was not run to its end."""
+    """A correct body: what it touched, how outputs were compared, and why it was not run to its end, or None."""
 
     touched: Touched
     compared: Mapping[str, str]
@@ -93,7 +93,7 @@ class Checked:
 def check_body(benchmark: TunedBenchmark, body: Body, arms: Arms, workload: Workload) -> Checked:
     """Run the tuned arm's body once for correctness, the baseline's too when the body compares outputs.
 
-    A body of an exact objective that loads its kernel where no device runs it ends there, correct so far.
+    Where no device runs the kernel, a body ends when it loads the kernel, and counts as correct so far.
 
     Raises:
         ArmFailure: the body failed.
@@ -196,7 +196,7 @@ class _BlockRun:
             self._call_again(self.plan.inner)
 
     def _call_again(self, arm: Arm) -> None:
-        """What stands after ``measure`` in the arm's body looks at this arm's output, by the clock that timed it."""
+        """Call by the clock that timed it, so that the statements after ``measure`` look at this arm's output."""
         call_again(arm, self.calls[arm], self.clock or waiting_clock(self.benchmark.builder.clock), self.tick)
 
     @contextmanager
@@ -276,7 +276,7 @@ def _describe(error: BaseException | None) -> str:
 def _by_metric(slots: Sequence[Slot[tuple[float, ...]]], metrics: Sequence[str]) -> dict[str, list[Slot[float]]]:
     """Slots of several metrics recorded together, as slots of each."""
     return {
-        metric: [Slot(one.quad, one.slot, one.arm, tuple(value[number] for value in one.values)) for one in slots]
+        metric: [Slot(slot.quad, slot.slot, slot.arm, tuple(value[number] for value in slot.values)) for slot in slots]
         for number, metric in enumerate(metrics)
     }
 

@@ -21,7 +21,7 @@ class Builds:
         builder: the compiler on the kernel.
         directory: where builds go, a subdirectory for each set of controls.
         timeout_s: bound on one build.
-        metrics: the exact metrics that objectives name; what is dear to count is counted for these alone.
+        metrics: the exact metrics that objectives name; what is slow to count is counted only for these.
     """
 
     builder: Builder
@@ -53,7 +53,7 @@ class Builds:
         return replace(built, metrics={**built.metrics, **self.builder.count(built)})
 
     def attempt(self, controls: ControlsFile | None) -> BuildResult | BuildError:
-        """As ``get``, a failure being a value."""
+        """As ``get``, but a failure is returned."""
         try:
             return self.get(controls)
         except BuildError as error:
@@ -81,7 +81,7 @@ class BuildQueue:
 
 
 def changed_beyond(baseline: BuildResult, tuned: BuildResult, used: set[str] | frozenset[str]) -> list[str]:
-    """Entry functions whose machine code the controls change though the body took others only from ``load()``."""
+    """Entry functions whose machine code the controls change although the body took only others from ``load()``."""
     if not used:
         return []
     return sorted(

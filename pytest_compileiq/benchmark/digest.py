@@ -80,7 +80,7 @@ class Closure:
     _trees: dict[Path, ast.Module] = field(default_factory=dict)
 
     def add_object(self, thing: object) -> str | None:
-        """Add a function or class, and what its source names; returns its key, where it is the project's own."""
+        """Add a function or class and what its source names; returns its key, None for what is not the project's."""
         plain = unwrapped(thing)
         if not isinstance(plain, types.FunctionType | type):
             return None
@@ -92,13 +92,13 @@ class Closure:
         return self._add(path, _path_to(plain), namespace, _free_variables(plain))
 
     def add_names(self, function: types.FunctionType, nodes: Iterable[ast.AST]) -> None:
-        """Add what ``nodes`` of the function's source name, each by itself."""
+        """Add what each of ``nodes``, of the function's source, names by itself."""
         if (path := self._project_file(function)) is not None:
             for chain in sorted({chain for node in nodes if (chain := chain_of(node))}):
                 self._follow(path, chain, function.__globals__, _free_variables(function))
 
     def definition(self, function: types.FunctionType) -> ast.AST | None:
-        """The function's own source, None where it cannot be read."""
+        """The syntax tree of the function's definition; None where its source cannot be read."""
         path = self._project_file(function)
         return None if path is None else next(definitions(self._tree(path), _path_to(function).split(".")), None)
 
@@ -140,7 +140,7 @@ class Closure:
             self._follow_import(path, head)
 
     def _follow_import(self, path: Path, name: str) -> None:
-        """A constant that came by ``from module import name``: include its assignment there."""
+        """Include the assignment of a constant that came by ``from module import name``."""
         for node in ast.walk(self._tree(path)):
             if not isinstance(node, ast.ImportFrom) or not node.module:
                 continue

@@ -140,7 +140,7 @@ class Acf:
         return self._builds.builder.options(self._controls, cached_controls(self._controls))
 
     def build(self) -> Build:
-        """Compile this arm's kernel, or take what the run has compiled already."""
+        """Compile this arm's kernel, or take what this run has already compiled."""
         built = self._builds.get(self._controls)
         return Build(built.path, built.metrics, built.log, lambda: self._load(built))
 
@@ -186,7 +186,7 @@ class Acf:
         """Check the tuned arm's output against the baseline's, bit for bit unless a tolerance is given.
 
         Raises:
-            BodyError: ``name`` is no name, or ``array`` holds something else than numbers.
+            BodyError: ``name`` is not a string, or ``array`` holds anything but numbers.
             OutputMismatch: they differ; an ``AssertionError``.
         """
         import numpy as np

@@ -123,8 +123,8 @@ def _check_metric(metric: object) -> None:
 
 
 def _check_spelling(recorded: str) -> None:
-    """A name of the body's own is any, but one that is all but a metric's was meant to be that."""
-    from difflib import get_close_matches  # for a name that is none of ours alone
+    """A body may record any name, but one that is nearly a known metric's was meant to be that."""
+    from difflib import get_close_matches  # only for a name that is not a known metric's
 
     if meant := get_close_matches(recorded, EXACT_OBJECTIVES | TIMED_OBJECTIVES, cutoff=_ALL_BUT_EQUAL):
         raise MarkerError(f"objective {recorded!r} is no metric (did you mean {meant[0]!r}?): {METRICS}")
@@ -173,7 +173,7 @@ def _workload(name: object, values: object) -> Workload:
 
 def _objectives(given: object) -> tuple[Objective, ...]:
     listed = (given,) if isinstance(given, Objective) else given
-    if not isinstance(listed, Sequence) or not listed or not all(isinstance(one, Objective) for one in listed):
+    if not isinstance(listed, Sequence) or not listed or not all(isinstance(entry, Objective) for entry in listed):
         raise MarkerError(f"tune(objectives={given!r}): expected a list such as [minimize('runtime')]")
     metrics = [objective.metric for objective in listed]
     for metric in metrics:

@@ -1,4 +1,4 @@
-"""A look at the call that a test measures: the first time and later ones, and the same call of an empty function.
+"""A look at the call that a test measures: its first time and later ones, and the same call of an empty function.
 
 It runs in a worker, beside the proof: nothing here is a sample. What the times mean is in ``rules.calls``.
 """
@@ -22,7 +22,7 @@ from pytest_compileiq.toolchains.machine_code.shared_library import SharedLibrar
 
 _ROUNDS = 9
 _FEWEST_ROUNDS = 3
-_ROUNDS_S = 10e-3  # of calls in a row, altogether about as many as one process of a proof makes
+_ROUNDS_S = 10e-3  # seconds of calls in a row, in all about as many as one process of a proof makes
 _WASTE_BYTES = 16 * 2**20  # twice that is more than a core's own caches hold
 
 Key = tuple[object, ...]
@@ -44,7 +44,7 @@ def look(run: Callable[[Measurer], object], tick: Callable[[], object]) -> CallT
 
 @dataclass(frozen=True)
 class _Seen:
-    """One call: processor seconds, and pages that it touched as the first."""
+    """One call: CPU seconds, and the pages that it was the first to touch."""
 
     seconds: float
     faults: int
@@ -95,7 +95,7 @@ class _Look:
             call_s=call_s,
             empty_s=self._empty(call),
         )
-        self._watched(call)  # what stands after ``measure`` looks at the output of the kernel itself
+        self._watched(call)  # the statements after ``measure`` look at the output of the kernel itself
 
     # ── calls one by one ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -115,18 +115,18 @@ class _Look:
         return given
 
     def _repeated(self, call: Callable[[], object], before_each: Callable[[], object] = lambda: None) -> list[Calls]:
-        found = []
+        rounds = []
         for _ in range(self.rounds):
             before_each()
-            found.append(self._watched(call))
-        return found
+            rounds.append(self._watched(call))
+        return rounds
 
     def _cold(self, call: Callable[[], object], keys: Collection[Key]) -> float:
         """A typical call when the caches hold other data."""
-        one, other = bytearray(b"\1") * _WASTE_BYTES, bytearray(b"\2") * _WASTE_BYTES
+        target, source = bytearray(b"\1") * _WASTE_BYTES, bytearray(b"\2") * _WASTE_BYTES
 
         def fill_caches() -> None:
-            one[:] = other
+            target[:] = source
 
         return _sum_of(_median, self._repeated(call, fill_caches), keys)
 
@@ -145,7 +145,7 @@ class _Look:
             return min(means)
 
     def _empty(self, call: Callable[[], object]) -> float | None:
-        """``_fastest`` where the kernel does nothing; None unless the test's callable takes that as if it were one."""
+        """``_fastest`` with a kernel that does nothing; None where the test's callable then makes other calls."""
         usual, self.most_calls = self._watched(call).keys(), self.calls
         try:
             with ExitStack() as emptied, suppress(Exception):
@@ -179,7 +179,7 @@ def _timed(call: Callable[[], Any]) -> tuple[_Seen, Any]:
 
 def _sum_of(typical: Callable[[list[float]], float], calls: Sequence[Calls], keys: Collection[Key]) -> float:
     """The sum over ``keys`` of what is typical of the seconds of each."""
-    return sum(typical([one[key].seconds for one in calls if key in one]) for key in keys)
+    return sum(typical([seen[key].seconds for seen in calls if key in seen]) for key in keys)
 
 
 def _median(values: list[float]) -> float:
@@ -187,7 +187,7 @@ def _median(values: list[float]) -> float:
 
 
 def identity_of(argument: Any) -> object:
-    """What makes an argument the same as another: a pointer's address, a number's value, else which object it is."""
+    """What an argument is told from others by: a pointer's address, a number's value, else which object it is."""
     if hasattr(argument, "_obj"):  # of byref()
         return ctypes.addressof(argument._obj)
     if isinstance(argument, int | float):
