@@ -38,7 +38,7 @@ class Stop(Signal):
 
 @dataclass(frozen=True)
 class Integrity:
-    """Reads ``store`` for ``benchmark``, and trusts nothing of it."""
+    """Reads ``store`` for ``benchmark``, and trusts nothing in it."""
 
     benchmark: TunedBenchmark
     store: Store
@@ -101,7 +101,7 @@ class Integrity:
         """Compute every claim again from the committed samples, and the exact ones from the builds.
 
         Raises:
-            Stop: a claim is not what they give.
+            Stop: a claim is not what these give.
         """
         if not any(standing(claim) == "gained" for claim in artifact.claims):
             raise self._corrupt(f"{self.store.metadata_path(self.benchmark.name, artifact.target)} claims no gain")
@@ -143,7 +143,7 @@ class Integrity:
         return Stop(Verdict.STALE, message, RETUNE.format(nodeid=benchmark.nodeid))
 
     def _refusal(self, target: str | None) -> str:
-        """What this compiler says of controls that were made for another line of it."""
+        """How this compiler takes controls that were made for another line of it; empty where it cannot be asked."""
         try:
             artifact = self.store.read(self.benchmark.name, target or "")
             if artifact.controls is None:
@@ -161,11 +161,11 @@ class Integrity:
 
     def _recompute(self, artifact: Artifact, baseline: BuildResult, tuned: BuildResult) -> None:
         for claim in artifact.claims:
-            found = baseline.metrics.get(claim.objective), tuned.metrics.get(claim.objective)
-            if claim.kind == "exact" and found != (claim.baseline_value, claim.tuned_value):
+            before, after = baseline.metrics.get(claim.objective), tuned.metrics.get(claim.objective)
+            if claim.kind == "exact" and (before, after) != (claim.baseline_value, claim.tuned_value):
                 raise StoreError(
                     f"the claim says {claim.objective} {claim.baseline_value} → {claim.tuned_value}; "
-                    f"the builds give {found[0]} → {found[1]}"
+                    f"the builds give {before} → {after}"
                 )
         for claim, rows in self.store.read_samples(self.benchmark.name, artifact):
             from pytest_compileiq.rules.recompute import recompute  # heavy: numpy, which exact claims do without

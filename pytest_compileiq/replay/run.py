@@ -193,7 +193,8 @@ class Replay:
         said = [warning(self.benchmark.rootdir, here[0].device), *sorted(set(map(self._other_driver, here)))]
         self.notes += filter(None, said)
         lead = results[0].workload, results[0].objective
-        reasons = {(claim.workload, claim.objective): one.reason for claim, one in zip(here, decisions, strict=True)}
+        decided = zip(here, decisions, strict=True)
+        reasons = {(claim.workload, claim.objective): decision.reason for claim, decision in decided}
         report = self._report(Verdict.PROVEN, reasons.get(lead, "exact metrics compared exactly"), artifact)
         return report.with_results(results)
 
@@ -288,7 +289,7 @@ class Replay:
         return asked.get(verdict) == "warn" or (verdict == Verdict.NO_DEVICE and settings.no_device != "fail")
 
     def _baseline_only(self, verdict: Verdict, message: str) -> tuple[ItemReport, BaseException | None]:
-        """The body with no controls, so that the test still tests something."""
+        """Run the body with no controls, so that the test still tests something."""
         try:
             self._correct(None, self.benchmark.builds.get(None), None)
         except BuildError as error:

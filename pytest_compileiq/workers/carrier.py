@@ -1,7 +1,7 @@
-"""Where workers live and how their parent reaches them: what ``workers.local`` does with processes of this machine.
+"""Where workers live and how their parent reaches them; ``workers.local`` keeps them as processes of this machine.
 
-Another carrier, such as one to the machines of a cluster, keeps the same promises; conversations and pools know no
-more.
+Another carrier, such as one to the machines of a cluster, keeps the same promises; conversations and pools rely on
+nothing else.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Line(Protocol):
         """
 
     def close(self, wait_s: float) -> None:
-        """Wait for its end, and kill it where that does not come within ``wait_s``."""
+        """Wait for its end, and kill it if it does not end within ``wait_s``."""
 
     def kill(self) -> None:
         """End it now, with all that it started in its process group."""

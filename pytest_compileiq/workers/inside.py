@@ -32,7 +32,7 @@ _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 
 class Inside:
-    """The worker's own pytest plugin: it runs tests when told to, and lets ``answer`` do their tasks."""
+    """The worker's own pytest plugin: it runs tests when told to, and lets ``answer`` do the tasks within them."""
 
     def __init__(self, channel: Channel[Order], builds: Path) -> None:
         self.channel = channel
@@ -129,14 +129,14 @@ def main() -> int:
 def _adopt_orphans() -> None:
     """Become the parent of every orphan below, so that whatever a kernel leaves behind is a child.
 
-    A daemon that forked twice would else be found by reading the environment of all processes of the machine alone.
+    Otherwise only the environments of all processes of the machine would tell of a daemon that forked twice.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _die_with_parent(parent: int) -> None:
-    """Belt to the guard's braces, and all there is where /proc is not."""
+    """End with the parent: a second safety beside the run's guard, and the only one where there is no /proc."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)

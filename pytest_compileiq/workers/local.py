@@ -1,4 +1,4 @@
-"""Workers as processes of this machine, in a session of their own each, ended with the run by its guard.
+"""Workers as processes of this machine, each in a session of its own; the guard ends them with the run.
 
 What a worker prints goes to a bounded drain, never to the user's terminal.
 """
@@ -61,7 +61,7 @@ class LocalCarrier:
             yield
 
     def sweep(self, spared: Collection[Line] = ()) -> None:
-        """Kill what was started under the guard, but ``spared``."""
+        """Kill what was started under the guard, except the workers ``spared``."""
         self.guard.sweep(frozenset(line.pid for line in spared if isinstance(line, LocalLine)))
 
 
@@ -71,7 +71,7 @@ class LocalLine:
     def __init__(self, start: Start, root: Path, guard: Guard) -> None:
         self._drain = _Drain()
         with tempfile.TemporaryFile() as progress:
-            progress.write(bytes(8))  # a hole would end whoever writes to it, where the disk is full
+            progress.write(bytes(8))  # on a full disk, writing to a hole in the file would end the process
             progress.flush()
             down_read, down_write = os.pipe()
             up_read, up_write = os.pipe()
@@ -127,7 +127,7 @@ class LocalLine:
         return answer
 
     def close(self, wait_s: float) -> None:
-        """Wait for its end; killed when that does not come within ``wait_s``."""
+        """Wait for its end, and kill it if it does not end within ``wait_s``."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=wait_s)
         self.kill()

@@ -1,8 +1,8 @@
-"""What a parent and its worker say to each other, as values that are held to their types on arrival.
+"""The messages between a parent and its worker, as values whose types are checked on arrival.
 
 An answer comes from a process that has run a candidate's machine code, so nothing in it is trusted before its type is
-checked, and nothing is ever unpickled from it. No path here is absolute: where the project lies is for the carrier of
-the messages to say, which may be on another machine.
+checked, and nothing is ever unpickled from it. No path here is absolute: the carrier of the messages knows where the
+project is, which may be on another machine.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Start(Struct, frozen=True, tag=True):
 
 
 class Enter(Struct, frozen=True, tag=True):
-    """Set up the fixtures of a test; ``builder`` is its pickled compiler, or None: find it there."""
+    """Set up the fixtures of a test; ``builder`` is its pickled compiler, or None where the worker has to find it."""
 
     nodeid: str
     builder: bytes | None

@@ -71,7 +71,7 @@ class Pool:
 
         Raises:
             EvaluationFailed: the body failed, or the worker did not survive it.
-            NoWorker: the worker did not get as far.
+            NoWorker: the worker did not get ready.
         """
         return self._ask(number, benchmark, CheckTask(workload.name, controls), CheckAnswer).touched
 
@@ -87,7 +87,7 @@ class Pool:
 
         Raises:
             EvaluationFailed: an arm's body failed, or the worker did not survive it.
-            NoWorker: the worker did not get as far.
+            NoWorker: the worker did not get ready.
         """
         task = BlockTask(workload.name, arms["baseline"], arms["tuned"], plan)
         answer = self._ask_alone(number, benchmark, task, BlockAnswer)
@@ -109,7 +109,7 @@ class Pool:
 
         Raises:
             EvaluationFailed: the body failed, or the worker did not survive it.
-            NoWorker: the worker did not get as far.
+            NoWorker: the worker did not get ready.
         """
         return self._ask_alone(number, benchmark, LookTask(workload.name, controls), LookAnswer).times
 
@@ -147,13 +147,13 @@ class Pool:
         return answer
 
     def _entered(self, number: int, benchmark: TunedBenchmark) -> Worker:
-        """Worker ``number`` with the fixtures up. No controls were applied yet that could be to blame."""
+        """Worker ``number`` with the fixtures up. No controls have been applied yet, so none can be to blame."""
         worker = self._started(number)
         if worker.inside == benchmark.nodeid:
             return worker
         try:
             worker.leave()
-        except WorkerDied:  # of what it had run before, which is judged
+        except WorkerDied:  # because of what it ran before, which has been judged
             self._discard(number)
             worker = self._started(number)
         try:

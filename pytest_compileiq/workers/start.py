@@ -1,8 +1,8 @@
-"""How a worker's pytest is configured: as its parent is, but it tells nobody, and neither orders nor repeats tests.
+"""How a worker's pytest is configured: as its parent is, but it reports to nobody and neither orders nor repeats tests.
 
 Both ends are here: what the parent sends, and the configuration that a worker makes of it. Every plugin of the parent
 is loaded in a worker too, since a project may depend on it by a setting, a marker, a hook or a fixture. Those that do
-the wrong thing in a worker are taken out after that, before they act.
+the wrong thing in a worker are then taken out, before they act.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _DROPPED_OPTIONS = (
     "usepdb", "trace", "durations", "cov_source", "cov_report", "no_cov", "pastebin", "setuponly", "setupshow",
     "reruns", "randomly_seed", "file_or_dir", "help", "version",
 )  # fmt: skip
-# They tell a person something, order, repeat or distribute tests, or (the last two) look for what went wrong unseen at
-# the end. Of the cache only what remembers the last run is out: fixtures may keep things in it.
+# They report to a person, order, repeat or distribute tests, or (the last two) look at the end for errors that nobody
+# saw. Of the cache, only what remembers the last run is out: fixtures may keep things in it.
 OUT_OF_WORKERS = (
     "terminal", "lfplugin", "nfplugin", "stepwise", "randomly", "xdist", "xdist.plugin", "rerunfailures",
     "unraisableexception", "threadexception",
 )  # fmt: skip
 _PATHS = ("rootdir", "confcutdir", "inifilename")
-# What makes a process a worker of others, or says anew how to run.
+# Variables that make a process another tool's worker, or that add options to a run.
 _FOREIGN = ("PYTEST_XDIST_", "COV_", "PYTEST_ADDOPTS")
 _LIBRARIES = (
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
@@ -62,7 +62,7 @@ def start_of(config: pytest.Config, nodeids: Sequence[str]) -> Start:
 
 
 def enter_project(start: Start, root: Path) -> None:
-    """Make directory and import path of this process those of the parent."""
+    """Give this process the directory and the import path of the parent."""
     os.chdir(root / start.directory)
     own = [entry for entry in sys.path if _is_own(entry)]
     path: list[str] = []
@@ -78,7 +78,7 @@ def worker_config(start: Start, root: Path) -> pytest.Config:
         Exception: whatever a plugin or a conftest.py raises when it is loaded.
     """
     options = start.options | {"capture": "no"}
-    # As arguments, since options are too late for a plugin to be asked for its own.
+    # As arguments: from the options they would load too late to add options of their own.
     plugins = [f"-p{name}" for name in options.pop("plugins", [])]
     tests = [f"{root}{os.sep}{nodeid}" for nodeid in start.tests]
     config = pytest.Config.fromdictargs(options, [*plugins, *tests])
@@ -86,7 +86,7 @@ def worker_config(start: Start, root: Path) -> pytest.Config:
     for name in OUT_OF_WORKERS:
         config.pluginmanager.set_blocked(name)
         config.pluginmanager.set_blocked(f"pytest_{name}")
-    for marker in start.markers:  # of a plugin that is out, too
+    for marker in start.markers:  # those of a plugin that is out, too
         config.addinivalue_line("markers", marker)
     return config
 

@@ -49,7 +49,7 @@ def serve(benchmark: TunedBenchmark, body: Body, task: Task, tick: Callable[[], 
 
 
 def _do(benchmark: TunedBenchmark, body: Body, task: Task, tick: Callable[[], object]) -> TaskAnswer:
-    workload = next(one for one in benchmark.spec.workloads if one.name == task.workload)
+    workload = next(workload for workload in benchmark.spec.workloads if workload.name == task.workload)
     if isinstance(task, BlockTask):
         block = run_block(benchmark, body, {"baseline": task.baseline, "tuned": task.tuned}, workload, task.plan, tick)
         return BlockAnswer(dict(block.slots), block.touched["tuned"])
@@ -63,7 +63,7 @@ def pack_builder(builder: Builder) -> bytes | None:
     """The compiler for a worker, which then need not ask it for its name again; None where it cannot be pickled."""
     try:
         return pickle.dumps(builder)
-    except Exception:  # whatever a toolchain of others raises
+    except Exception:  # whatever a third party's toolchain raises
         return None
 
 
@@ -77,10 +77,10 @@ def unpack_builder(packed: bytes | None) -> Builder | None:
 
 
 def _children() -> set[int]:
-    """Processes whose parent is this one, orphans that it adopted and zombies too; empty where /proc is not."""
+    """Processes whose parent is this one, adopted orphans and zombies included; empty where there is no /proc."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:  # as of most bodies: there is no need to look at every process
+    except ChildProcessError:  # it has none, as after most bodies: there is no need to look at every process
         return set()
     me = os.getpid()
     return {pid for pid, stat in of_each_process("stat") if int(stat.rpartition(b")")[2].split()[1]) == me}

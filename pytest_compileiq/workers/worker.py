@@ -55,7 +55,7 @@ class Worker:
         """Set up the test's fixtures, leaving the test that the worker was in.
 
         Args:
-            builder: the pickled compiler of the test; None: the worker finds it.
+            builder: the pickled compiler of the test; None where the worker has to find it.
 
         Raises:
             WorkerDied: the set-up failed (kind ``wrong``, saying how) or ended the process.
@@ -110,7 +110,7 @@ class Worker:
             self.line.send(Quit())
 
     def close(self) -> None:
-        """Wait for the end of a dismissed one; killed when it does not end within ten seconds of its last teardown."""
+        """Wait for the end of a dismissed worker; kill it if it outlives its last teardown by ten seconds."""
         with contextlib.suppress(WorkerDied):
             if self.inside is not None:
                 self._expect(Left)
