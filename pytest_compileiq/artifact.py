@@ -1,8 +1,8 @@
 """What lies on disk as ``acf/<name>/<target>.toml``: strict pydantic, schema 1.
 
-Unknown keys, wrong types and non-finite numbers are errors, and everything has a bound: far beyond what an honest
-artifact holds, and small enough that a hostile one costs no more time or memory. Workers never read an artifact, and
-must start fast: what they work with is in ``model``, which does without pydantic.
+Unknown keys, wrong types and non-finite numbers are errors, and everything has a bound: far above what an honest
+artifact holds, and low enough that a hostile one costs little time and memory. Workers never read an artifact, and must
+start fast: what they work with is in ``model``, which does without pydantic.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Array = Annotated[tuple[Item, ...], Strict(False)]  # a list in TOML; what it ho
 
 
 def first_problem(error: ValidationError) -> str:
-    """The first of the values that are not what they must be, and what was expected of it, in bounded length."""
+    """The first value that is not what it must be, and what was expected of it, in bounded length."""
     first = error.errors(include_url=False)[0]
     where = ".".join(map(str, first["loc"])) or "the whole"
     return f"{where:.200} = {first['input']!r:.80}: {first['msg']:.300}"
@@ -48,7 +48,7 @@ def first_problem(error: ValidationError) -> str:
 class Stored(BaseModel):
     """Base of everything stored: frozen, strict, no unknown key."""
 
-    # Built when first used, which most runs do with one or two of them: it takes milliseconds each.
+    # Built on first use: it takes milliseconds each, and most runs use one or two of them.
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     @classmethod
@@ -130,7 +130,7 @@ class SearchRecord(Stored):
 class DecisionRecord(Stored):
     """The parameters of the decision, enough to repeat it from the samples.
 
-    Decisions that were written before all thresholds were recorded lack some: a plain marker's are meant.
+    Decisions that were written before all thresholds were recorded lack some: the marker's defaults apply.
     """
 
     alpha: Level
@@ -225,7 +225,7 @@ class Withdrawn(Stored):
 
 
 class Provenance(Stored):
-    """Where the artifact came from. ``dirty``: something that the fingerprint covers was not as in ``commit``."""
+    """Where the artifact came from. ``dirty``: something that the fingerprint covers differed from ``commit``."""
 
     commit: Text | None = None
     dirty: bool | None = None

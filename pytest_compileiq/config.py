@@ -14,7 +14,7 @@ Setting = TypeVar("Setting")
 
 
 def chosen(command_line: Setting | None, marker: Setting | None, otherwise: Setting) -> Setting:
-    """What holds of one setting: the command line goes before the marker, and that before the ini file's or default."""
+    """The value of one setting: the command line's, else the marker's, else the ini file's or the default."""
     return next((value for value in (command_line, marker) if value is not None), otherwise)
 
 

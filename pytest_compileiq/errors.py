@@ -14,13 +14,13 @@
     │   └── ClaimMismatch        the committed samples do not give the committed claim
     ├── BuildError               the compiler refused, crashed or did not finish
     ├── TuneFailed               a benchmark cannot be tuned, or its tuning came to nothing that may be written
-    │   ├── NotReproducible      its baseline is not the same at another place
+    │   ├── NotReproducible      its baseline is not the same in another place
     │   ├── NotInjected          its controls do not reach the compiler
-    │   ├── NothingJudged        its search measured nothing, or nothing else than the baseline
+    │   ├── NothingJudged        its search measured nothing, or nothing but the baseline
     │   └── Unprovable           its baseline fails, or others disturb every measurement
     ├── EvaluationFailed         one candidate gave no result; the search goes on
     ├── OutputMismatch           the arms' outputs differ (an AssertionError too)
-    └── Signal                   what one part tells its caller alone; none of these leaves the package
+    └── Signal                   what one part tells only its caller; none of these leaves the package
 
 Messages are one sentence: the file, the value, and the command or edit that mends it.
 """
@@ -83,7 +83,7 @@ class SchemaTooNew(StoreError):
 
 
 class ClaimMismatch(StoreError):
-    """Recomputing a claim from the committed samples gives other numbers."""
+    """Recomputing a claim from the committed samples gives different numbers."""
 
 
 class BuildError(CompileIQError):
@@ -115,7 +115,7 @@ class TuneFailed(CompileIQError):
 
 
 class Signal(CompileIQError):
-    """What one part tells the one that called it, and nobody else."""
+    """What one part tells its caller, and nobody else."""
 
 
 def install(extra: str) -> str:

@@ -20,7 +20,7 @@ FailureKind = Literal["compile", "timeout", "crash", "wrong", "neighbour", "dist
 ArchitectureFrom = Literal["test", "machine", "default"]
 
 TIMED_OBJECTIVES = frozenset({"runtime", "energy", "compile_time"})
-CLOCKED = frozenset({"runtime", "energy"})  # taken while the callable runs that the body hands to measure()
+CLOCKED = frozenset({"runtime", "energy"})  # taken while the callable that the body hands to measure() runs
 EXACT_OBJECTIVES = frozenset({"registers", "spill_bytes", "code_bytes", "instructions"})
 TAILS = {"p95": 0.95, "p99": 0.99}
 
@@ -110,7 +110,7 @@ class Objective:
 
     @property
     def needs_device(self) -> bool:
-        """Whether the kernel has to run; what only compiles is measured on any machine that compiles."""
+        """Whether the kernel has to run; a compilation is measured on any machine that compiles."""
         return not self.exact and self.metric != "compile_time"
 
 
@@ -173,7 +173,7 @@ class Compiler:
 class Fingerprint:
     """Digests of everything a result depends on. ``sources`` maps rootdir-relative paths to content digests.
 
-    ``parts`` are those of the benchmark, by name: they tell what of it changed, and decide nothing.
+    ``parts`` are those of the benchmark, by name: they tell what changed in it, and decide nothing.
     """
 
     benchmark: str

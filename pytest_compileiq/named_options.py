@@ -1,4 +1,4 @@
-"""``acf_options``: what the maintainers of a project let into controls files beyond the options that the tool knows."""
+"""``acf_options``: what a project's maintainers let into controls files beyond the options that this tool knows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 KEY = "acf_options"
 _ENTRY = re.compile(r"--?[A-Za-z][A-Za-z0-9_.,+=-]{0,199}")
-# One value, and never a second "=", behind which some options take a file.
+# One value, and never a second "=", after which some options take a file.
 _VALUE = re.compile(r"[A-Za-z0-9_.+][A-Za-z0-9_.+-]{0,39}")
 
 

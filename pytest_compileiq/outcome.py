@@ -43,7 +43,7 @@ class Verdict(StrEnum):
 
     @property
     def tone(self) -> Tone:
-        """How it is shown where nothing else is said of it; a ``bad`` one may be let pass by the settings."""
+        """How it is shown unless something else is said of it; the settings may let a ``bad`` one pass."""
         if self in (Verdict.PROVEN, Verdict.REPLAYED, Verdict.TUNED, Verdict.KEPT):
             return "good"
         if self in (Verdict.BASELINE, Verdict.PROMOTED, Verdict.RETIRED, Verdict.COMMITTED, Verdict.CALIBRATED):
@@ -66,7 +66,7 @@ class Result:
 
     Attributes:
         standing: ``gained``, ``level`` or ``worse`` against the baseline.
-        words: the result, to be read behind the metric's name: ``1.181x faster, 1.170 to 1.192``, ``57 → 30``.
+        words: the result, to be read after the metric's name: ``1.181x faster, 1.170 to 1.192``, ``57 → 30``.
         evidence: what it stands on: ``measured now`` or the statistics on record; empty for an exact metric.
         speedup, speedup_low, speedup_high: above 1 is better; None for an exact metric.
     """
@@ -157,7 +157,7 @@ class ItemReport:
 
 @dataclass
 class RunReport:
-    """All tuned tests of a run, and the health of what no test claimed."""
+    """All tuned tests of a run, the problems of the store, and the artifacts that no test claimed."""
 
     items: list[ItemReport] = field(default_factory=list)
     store_problems: list[str] = field(default_factory=list)

@@ -139,7 +139,7 @@ class OpaqueSpace:
         return self.compiler + self.version
 
     def why_not(self) -> str | None:
-        """Why the pinned release has no such space; None where it has, and of another release, which nobody knows."""
+        """Why the pinned release has no such space; None where it has, and for other releases, which are not known."""
         variants = _VARIANTS[self.compiler]
         if self.tag != SEARCH_SPACES_TAG or (self.version == SEARCH_SPACES_OF and self.variant in variants):
             return None
@@ -170,7 +170,7 @@ class Space:
     """Genes, switches before their members. A point is one index a gene, ``OFF`` where knocked out or inactive.
 
     Attributes:
-        opaque: drawn beside the genes, by the one engine that can: no point, size or membership knows of it.
+        opaque: drawn beside the genes, by the one engine that can: points, size and membership leave it out.
         presets: knobs worth trying first, as somebody who knows the compiler would set them by hand.
     """
 
@@ -254,7 +254,7 @@ class Space:
         return hashlib.sha256(json.dumps(text, separators=(",", ":")).encode()).hexdigest()
 
     def canonical(self, point: Sequence[int]) -> Point:
-        """The point with everything inactive off, and every group that has nothing on inside."""
+        """The point with everything inactive off, and with every group off that has nothing on inside."""
         result: list[int] = []
         for gene, index in zip(self.genes, point, strict=True):
             active = gene.parent is None or result[gene.parent] != OFF
@@ -316,7 +316,7 @@ class Space:
         firsts = [indices[0] for indices in options]
         for point in itertools.product(*options):
             canonical = self.canonical(point)
-            # What is inactive is drawn from too: its first option stands for all, so that each knob set comes once.
+            # Inactive genes are enumerated too: only their first option counts, so that each knob set comes once.
             if all(index in (known, first) for index, known, first in zip(point, canonical, firsts, strict=True)):
                 yield canonical
 

@@ -1,6 +1,6 @@
 """How often this machine's gate calls equal arms PROVEN: the baseline against itself, through the whole gate.
 
-The counts are kept in ``.compileiq/`` by device: they belong to one machine and its neighbours, and are never committed.
+The counts are in ``.compileiq/`` by device: they belong to one machine and its neighbours, and are never committed.
 """
 
 from __future__ import annotations

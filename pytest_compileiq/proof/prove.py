@@ -121,8 +121,8 @@ def prove(
 
     A finalist of None is the baseline too: proving it against itself holds the gate to its promise.
 
-    All finalists share processes; Holm's correction is over finalists × timed objectives × workloads, and alpha is split
-    over the looks.
+    All finalists share processes. Holm's correction is over finalists × timed objectives × workloads, and alpha is
+    split over the looks.
 
     Raises:
         Unprovable: the baseline arm failed, or others compute on the device.
