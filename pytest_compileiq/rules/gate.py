@@ -130,12 +130,12 @@ def gather(rows: Sequence[SampleRow], direction: Direction) -> Evidence:
         for q, quad in enumerate(quads):
             for arm in ("baseline", "tuned"):
                 keys = [(process, quad, slot, arm) for slot in range(4)]
-                mine = [slots[key] for key in keys if key in slots]
-                if len(mine) != 2 or len(counts) != 1:
+                of_arm = [slots[key] for key in keys if key in slots]
+                if len(of_arm) != 2 or len(counts) != 1:
                     raise StoreError(
-                        f"the samples are not complete: process {process}, quad {quad}, {arm}: {len(mine)} slots"
+                        f"the samples are not complete: process {process}, quad {quad}, {arm}: {len(of_arm)} slots"
                     )
-                values[arm][p, q] = [_slot_value(samples) for samples in mine]
+                values[arm][p, q] = [_slot_value(samples) for samples in of_arm]
     lost = np.isnan(values["baseline"]).any(axis=2) | np.isnan(values["tuned"]).any(axis=2)
     for slot_values in values.values():
         slot_values[lost] = np.nan

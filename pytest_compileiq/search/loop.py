@@ -115,7 +115,7 @@ class Search:
 
         Raises:
             NotInjected: the first ACFs leave the machine code unchanged.
-            NothingJudged: what was evaluated allows no verdict, and more of it would not either.
+            NothingJudged: what was evaluated allows no verdict, and more candidates would not help.
             CannotResume: the engine does not go on from ``earlier``.
         """
         with suppress(KeyboardInterrupt), _noting_interrupts(self):

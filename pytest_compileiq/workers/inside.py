@@ -136,7 +136,7 @@ def _adopt_orphans() -> None:
 
 
 def _die_with_parent(parent: int) -> None:
-    """End with the parent: a second safety beside the run's guard, and the only one where there is no /proc."""
+    """End with the parent: a second safeguard beside the run's guard, and the only one where there is no /proc."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
