@@ -1,10 +1,10 @@
-"""Which proven controls a JIT may apply, or none and why. Written by ``acf export --runtime``; needs nothing else.
+"""Tells a JIT which proven controls it may apply, or why none. Written by ``acf export --runtime``; needs no package.
 
-    found = acf_runtime.resolve("softmax", "sm_90a", device, compiler_build, ptx_sha256)
-    options = " ".join(found.options) if found.path else ""
+    answer = acf_runtime.resolve("softmax", "sm_90a", device, compiler_build, ptx_sha256)
+    options = " ".join(answer.options) if answer.path else ""
 
-A controls file lies under its own digest, so that other controls are another path: a JIT that keys its cache by the
-options it was given cannot take yesterday's kernel for today's. ``ACF_DISABLE=name,…`` or ``all`` turns them off.
+A controls file is named by its digest, so different controls have different paths: a JIT that keys its cache by its
+options cannot take yesterday's kernel for today's. ``ACF_DISABLE=name,…`` (or ``all``) turns controls off.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 SCHEMA = 1
-_MOST_ANSWERS = 4096  # that are remembered
+_MOST_ANSWERS = 4096  # kept in memory
 _SPLIT_BY_JITS = re.compile(r"""[\s,;'"\\]""")
-# What of a PTX text is where it came from and not what it does: comments, line numbers, debug data.
+# The parts of a PTX text that tell where it came from, not what it does: comments, line numbers, debug data.
 _ORIGIN = re.compile(r"//[^\n]*|^[ \t]*\.(?:loc|file)\b[^\n]*|^[ \t]*\.section\s+\.debug\w*\s*\{[^}]*\}", re.MULTILINE)
 
 log = logging.getLogger(__name__)
@@ -35,9 +35,9 @@ class Resolution(NamedTuple):
     """What to compile a kernel with.
 
     Attributes:
-        path: the controls file, or None: compile without.
+        path: the controls file; None means to compile without controls.
         reason: why, in a sentence.
-        options: the whole fragment that applies them, ``--apply-controls=PATH`` and what stands beside it.
+        options: all options that apply the controls, ``--apply-controls=PATH`` among them.
         params: what the kernel itself was proven with, such as ``num_warps``.
     """
 
@@ -48,7 +48,7 @@ class Resolution(NamedTuple):
 
 
 class Runtime:
-    """The exported directory. It is read at the first question; safe to use from several threads."""
+    """The exported directory, read at the first question. Safe to use from several threads."""
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self._directory = Path(directory)
@@ -65,14 +65,14 @@ class Runtime:
         compiler_build: str | None = None,
         ptx_sha256: str | None = None,
     ) -> Resolution:
-        """The controls of ``name`` for what is about to be compiled; never raises. What is None is not compared.
+        """The controls of ``name`` for the kernel about to be compiled; never raises. None is not compared.
 
         Args:
             name: the artifact's name.
-            arch: ``sm_90a``.
-            device: as the driver names it, ``NVIDIA H200``; a claim of time or energy holds for one model.
-            compiler_build: of the assembler that will read the file; see ``ptxas_build``.
-            ptx_sha256: of what will be assembled; see ``ptx_sha256``.
+            arch: the architecture, e.g. ``sm_90a``.
+            device: the model as the driver names it, e.g. ``NVIDIA H200``; a claim of time or energy holds for one.
+            compiler_build: the build of the assembler that will read the file; see ``ptxas_build``.
+            ptx_sha256: the digest of the PTX that will be assembled; see ``ptx_sha256``.
         """
         try:
             question = (name, arch, device, compiler_build, ptx_sha256, os.environ.get("ACF_DISABLE", ""))
@@ -82,7 +82,7 @@ class Runtime:
                     answer = self._remember(question)
                 self._counts[answer.reason, "applied" if answer.path else "not applied"] += 1
             return answer
-        except Exception as error:  # a question that is none, such as a list for a name
+        except Exception as error:  # an argument of the wrong type, such as a list for a name
             return _failed(name, error)
 
     def counts(self) -> dict[tuple[str, str], int]:
@@ -106,39 +106,41 @@ class Runtime:
     ) -> Resolution:
         if {"all", name} & {word.strip() for word in disabled.split(",")}:
             return Resolution(None, f"{name}: turned off by ACF_DISABLE={disabled}")
-        fitting = [one for one in self._manifest() if one["name"] == name]
+        fitting = [entry for entry in self._manifest() if entry["name"] == name]
         if not fitting:
             return Resolution(None, f"{name}: not in {self._directory / 'manifest.json'}")
-        answers = [self._judge(one, arch, device, build, ptx) for one in fitting]
+        answers = [self._judge(entry, arch, device, build, ptx) for entry in fitting]
         return next((answer for answer in answers if answer.path), answers[0])
 
     def _judge(
-        self, one: Mapping[str, Any], arch: str, device: str | None, build: str | None, ptx: str | None
+        self, entry: Mapping[str, Any], arch: str, device: str | None, build: str | None, ptx: str | None
     ) -> Resolution:
-        name = one["name"]
-        if arch not in one["architectures"]:
-            return Resolution(None, f"{name}: proven for {', '.join(one['architectures'])}, not for {arch}")
-        if one["sha256"] is None:
-            return Resolution(None, str(one["reason"]))
-        if device is not None and one["devices"] and device not in one["devices"]:
-            return Resolution(None, f"{name}: proven on {', '.join(one['devices'])}, not on {device}")
-        if build is not None and build != one["compiler_build"]:
-            return Resolution(None, f"{name}: proven with {one['compiler_build']}, not with {build}")
-        if ptx is not None and ptx not in one["ptx_sha256"]:
-            why = "this PTX is not the one proven" if one["ptx_sha256"] else "no PTX was exported to compare this with"
+        name = entry["name"]
+        if arch not in entry["architectures"]:
+            return Resolution(None, f"{name}: proven for {', '.join(entry['architectures'])}, not for {arch}")
+        if entry["sha256"] is None:
+            return Resolution(None, str(entry["reason"]))
+        if device is not None and entry["devices"] and device not in entry["devices"]:
+            return Resolution(None, f"{name}: proven on {', '.join(entry['devices'])}, not on {device}")
+        if build is not None and build != entry["compiler_build"]:
+            return Resolution(None, f"{name}: proven with {entry['compiler_build']}, not with {build}")
+        if ptx is not None and ptx not in entry["ptx_sha256"]:
+            why = (
+                "this PTX is not the one proven" if entry["ptx_sha256"] else "no PTX was exported to compare this with"
+            )
             return Resolution(None, f"{name}: {why}")
-        return self._verified(one)
+        return self._verified(entry)
 
-    def _verified(self, one: Mapping[str, Any]) -> Resolution:
-        path = self._directory.absolute() / "acfs" / f"{one['sha256']}.acf"
+    def _verified(self, entry: Mapping[str, Any]) -> Resolution:
+        path = self._directory.absolute() / "acfs" / f"{entry['sha256']}.acf"
         if _SPLIT_BY_JITS.search(str(path)):
-            return Resolution(None, f"{one['name']}: {path} has a character that a JIT would split its options at")
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
-        if found != one["sha256"]:
-            return Resolution(None, f"{one['name']}: {path} was changed, its digest is {found[:8]}…")
-        options = tuple(word.replace("{path}", str(path)) for word in one["options"])
-        reason = f"{one['name']}: {one['target']}, as proven"
-        return Resolution(str(path), reason, options, MappingProxyType(dict(one["params"])))
+            return Resolution(None, f"{entry['name']}: {path} has a character that a JIT would split its options at")
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        if digest != entry["sha256"]:
+            return Resolution(None, f"{entry['name']}: {path} was changed, its digest is {digest[:8]}…")
+        options = tuple(word.replace("{path}", str(path)) for word in entry["options"])
+        reason = f"{entry['name']}: {entry['target']}, as proven"
+        return Resolution(str(path), reason, options, MappingProxyType(dict(entry["params"])))
 
     def _manifest(self) -> list[dict[str, Any]]:
         if self._artifacts is None:
@@ -159,16 +161,16 @@ counts = _here.counts
 
 
 def ptx_sha256(ptx: str) -> str:
-    """The digest of what ``ptx`` does: comments, line numbers and debug data, which name directories, are left out."""
+    """The digest of what ``ptx`` does, without the comments, line numbers and debug data that name directories."""
     lines = (line.strip() for line in _ORIGIN.sub("", ptx).splitlines())
     return hashlib.sha256("\n".join(line for line in lines if line).encode()).hexdigest()
 
 
 def ptxas_build(program: str) -> str | None:
-    """What ``program --version`` calls its build, ``cuda_13.3.r13.3/compiler.38244171_0``; or None."""
+    """The build that ``program --version`` reports, e.g. ``cuda_13.3.r13.3/compiler.38244171_0``; None without one."""
     try:
-        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30, check=True).stdout
+        output = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    build = re.search(r"^Build (\S+)", said, re.MULTILINE)
+    build = re.search(r"^Build (\S+)", output, re.MULTILINE)
     return build[1] if build else None

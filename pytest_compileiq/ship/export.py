@@ -1,4 +1,4 @@
-"""What a JIT takes along: the proven controls under their digests, a manifest, and the module that answers for them."""
+"""The export for a JIT: the proven controls, named by digest, a manifest, and the module that answers from it."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 
 @dataclass(frozen=True)
 class Exported:
-    """What an export came to.
+    """The result of an export.
 
     Attributes:
-        applied: name and target of every artifact whose controls are in it.
-        left_out: why others are not, in sentences.
-        stale: the sentences of those that may not be applied; with any, nothing was written unless told to omit them.
+        applied: name and target of every artifact whose controls were exported.
+        left_out: why others were not, one sentence each.
+        stale: why others are stale, one sentence each; if there are any, nothing is written without ``omit_stale``.
     """
 
     applied: tuple[str, ...]
@@ -54,17 +54,18 @@ def export_runtime(
 ) -> Exported:
     """Write ``manifest.json``, ``acf_runtime.py`` and ``acfs/<sha256>.acf`` into ``directory``.
 
-    Files that an earlier export left are kept, since a process that runs may still have their paths.
+    Files of an earlier export are kept, since a running process may still hold their paths.
 
     Args:
-        names: which artifacts; all of the store when empty.
-        triton_cache: a JIT cache; the PTX beside a cubin that is, digest by digest, an artifact's own is what
-            ``resolve`` will compare production's PTX with.
-        named: what the project's settings let into controls files.
+        names: the artifacts to export; all of the store when empty.
+        omit_stale: write the export without the stale artifacts, instead of writing nothing.
+        triton_cache: a JIT cache. The PTX beside a cubin with an artifact's machine code is what ``resolve`` will
+            compare production's PTX with.
+        named: the options that the project's settings allow in controls files.
 
     Raises:
         UserError: there is no such artifact.
-        StoreError: an artifact is not what it must be.
+        StoreError: an artifact is invalid.
         EnvironmentFault: a path has a character that a JIT would split its options at.
     """
     plain(str(directory.absolute()))
@@ -96,7 +97,7 @@ def export_runtime(
 
 
 def _why_baseline(name: str, artifact: Artifact) -> str | None:
-    """Why there are no controls to apply, though nothing is wrong; or None."""
+    """Why an intact artifact has no controls to apply; None if it has some."""
     if artifact.outcome == "baseline":
         return f"{name} ({artifact.target}): nothing to apply, the compiler's defaults were not beaten"
     return why_unproven(name, artifact)
@@ -110,17 +111,17 @@ def _entry(
     options: Sequence[str] = (),
     ptx: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """One row of the manifest; without ``reason`` its controls may be applied."""
+    """One row of the manifest; its controls may be applied if ``reason`` is None."""
     controls = artifact.controls if reason is None else None
     knobs = controls.knobs if controls else {}
-    # What is exact holds on every device of the architecture; what was measured, on the model it was measured on.
+    # An exact claim holds on every device of the architecture; a measured one, on the model it was measured on.
     devices = {claim.device for claim in artifact.claims if claim.kind != "exact"}
     return {
         "name": name,
         "target": artifact.target,
         "architectures": list(Target(artifact.target).architectures),
         "devices": sorted(devices),
-        # Of Triton the assembler's build is the last word; its own version shows in the PTX.
+        # Triton's build ends with the assembler's; Triton's own version shows in the PTX.
         "compiler_build": artifact.compiler.build.rpartition(" ")[2],
         "sha256": controls.sha256 if controls else None,
         "reason": reason,
@@ -131,33 +132,33 @@ def _entry(
 
 
 def _ptx_of(artifact: Artifact, root: Path, proven: Mapping[str, set[str]]) -> set[str]:
-    """Digests of the PTX that is known to give this artifact's machine code."""
+    """Digests of the PTX that is known to compile to this artifact's machine code."""
     if artifact.compiler.name == "ptxas":
         return {_ptx_digest(inside(root, source)) for source in artifact.fingerprint.sources}
-    launch_alone = artifact.controls is not None and all(knob.startswith("-") for knob in artifact.controls.knobs)
+    only_options = artifact.controls is not None and all(knob.startswith("-") for knob in artifact.controls.knobs)
     known: set[str] = set()
     for pair in artifact.code.values():
-        # The baseline's PTX is the tuned one's too, unless the launch was tuned with it.
-        arms = (pair.tuned, pair.baseline) if launch_alone else (pair.tuned,)
+        # Both arms have the same PTX, unless parameters of the kernel were tuned too.
+        arms = (pair.tuned, pair.baseline) if only_options else (pair.tuned,)
         known |= {ptx for arm in arms if arm for ptx in proven.get(arm.sha256, ())}
     return known
 
 
 def _ptx_beside_cubins(cache: Path) -> dict[str, set[str]]:
-    """Digest of an entry's machine code → digests of the PTX files that lie beside it in a Triton cache."""
+    """Digest of an entry's machine code → digests of the PTX files beside its cubins in a Triton cache."""
     if not cache.is_dir():
         raise UserError(f"--triton-cache: there is no directory {cache}")
-    found: dict[str, set[str]] = {}
+    ptx_of: dict[str, set[str]] = {}
     for path in sorted(cache.rglob("*.cubin")):
         try:
             entries = read_cubin(path).entries
         except BuildError:
-            continue  # half written by a process that was killed; its PTX proves nothing
+            continue  # half written by a killed process; its PTX proves nothing
         if path.with_suffix(".ptx").is_file():
             digest = _ptx_digest(path.with_suffix(".ptx"))
             for code in entries.values():
-                found.setdefault(code.sha256, set()).add(digest)
-    return found
+                ptx_of.setdefault(code.sha256, set()).add(digest)
+    return ptx_of
 
 
 def _ptx_digest(path: Path) -> str:
@@ -168,7 +169,7 @@ def _ptx_digest(path: Path) -> str:
 
 
 def _write(directory: Path, entries: Sequence[Mapping[str, Any]], files: Mapping[str, bytes]) -> None:
-    """Controls first and the manifest last, so that whoever reads meanwhile finds what it names."""
+    """Write the controls first and the manifest last, so that a reader always finds the files that it names."""
     (directory / "acfs").mkdir(parents=True, exist_ok=True)
     for digest, data in files.items():
         replace(directory / "acfs" / f"{digest}.acf", data)

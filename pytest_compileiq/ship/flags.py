@@ -1,7 +1,7 @@
-"""What a build is told: the fragment that applies an artifact's controls, or why it may not have them.
+"""The options that apply an artifact's controls in a build, or why the build may not have them.
 
-Nothing is compiled, so staleness is decided by what can be read: the sources' content against the fingerprint, and what
-the compiler says of itself. What is left, the command and the machine code, is for pytest and ``acf verify-binary``.
+Nothing is compiled, so staleness is decided by reading: the sources are compared with the fingerprint, and the compiler
+is asked for its version. The command and the machine code are checked by pytest and ``acf verify-binary``.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from pytest_compileiq.toolchains.committed_options import check_committed, optio
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS
 from pytest_compileiq.toolchains.nvidia.tools import identify
 
-_PLAIN_PATH = re.compile(r"[\w@+=./~-]+")  # what neither make, ninja, a shell nor nvcc would split or change
+_PLAIN_PATH = re.compile(r"[\w@+=./~-]+")  # which make, ninja, a shell and nvcc neither split nor change
 _MOST_SOURCE_BYTES = 64 << 20
-_MOST_TRIED = 100  # recorded paths: one that is there tells the root
+_MOST_TRIED = 100  # recorded paths: any one that exists tells the root
 _BY_NVIDIA = re.compile(r"^(nvcc|ptxas): NVIDIA", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Fragment:
-    """What a command is to be told.
+    """What to add to a compile command.
 
     Attributes:
-        words: the options that apply the controls; none when there is nothing to apply.
-        refusal: why the artifact may not be applied, or None.
+        words: the options that apply the controls; empty when there is nothing to apply.
+        refusal: why the artifact may not be applied; None if it may.
         notes: what was checked and what was not, in sentences.
-        reads: the files that the answer was made from: metadata, controls, sources.
+        reads: the files that the answer depends on: metadata, controls, sources.
     """
 
     words: tuple[str, ...]
@@ -54,7 +54,7 @@ class Fragment:
 
 @dataclass(frozen=True)
 class _Here:
-    """The compiler that is to take the controls: ``line`` is e.g. ``nvcc13.3``."""
+    """The compiler that will take the controls; ``line`` is e.g. ``nvcc13.3``."""
 
     program: str
     version: str
@@ -71,18 +71,18 @@ def fragment(
     named: NamedOptions,
     architectures: Sequence[str] = (),
 ) -> Fragment:
-    """What a command by ``compiler`` is told to apply the controls of ``name``.
+    """The options that make a command of ``compiler`` apply the controls of ``name``.
 
     Args:
         compiler: a program on ``PATH``, or a path.
-        target: which artifact, where there are several; None for the one of this compiler's line.
-        named: what the project's settings let into controls files.
+        target: the artifact's target, where there are several; None for the one of this compiler's line.
+        named: the options that the project's settings allow in controls files.
         architectures: all that the command compiles for, as artifacts spell them; () leaves them unchecked.
 
     Raises:
-        UserError: there is no such artifact, several fit, or it is none that a command can be told.
-        EnvironmentFault: the compiler is not there or unknown, or the store's path cannot be printed for a build.
-        StoreError: the metadata or the controls are not what they must be.
+        UserError: there is no such artifact, several fit, or no option of a command applies its controls.
+        EnvironmentFault: the compiler is missing or unknown, or the store's path cannot be printed for a build.
+        StoreError: the metadata or the controls are invalid.
     """
     here = _identify(compiler)
     artifact = store.read(name, _pick(name, store.targets(name), target, here.line, architectures))
@@ -109,12 +109,12 @@ def fragment(
 
 
 def held_controls(store: Store, name: str, artifact: Artifact, named: NamedOptions) -> bytes:
-    """The committed controls, held to the line that pytest holds them to, as far as it is seen without the test.
+    """The committed controls, checked as pytest checks them, as far as that is possible without the test.
 
-    Of what only the test's own command takes, the digest alone is checked here.
+    Where the compiler's options are not known, only the digest is checked.
 
     Raises:
-        StoreError: they are not what the metadata and the recorded knobs say, or an option may not be committed.
+        StoreError: they differ from the metadata or the recorded knobs, or hold an option that may not be committed.
     """
     data, controls, compiler = store.read_controls(name, artifact), _controls(artifact), artifact.compiler
     if option_list(compiler.name, compiler.command) is not None:
@@ -126,10 +126,10 @@ def held_controls(store: Store, name: str, artifact: Artifact, named: NamedOptio
 
 
 def words_of(name: str, artifact: Artifact, path: str) -> tuple[str, ...]:
-    """The options of ``artifact``'s compiler that apply its controls, which are ``held_controls`` and lie at ``path``.
+    """The options of ``artifact``'s compiler that apply its controls, a file at ``path`` that was checked before.
 
     Raises:
-        UserError: the compiler is none whose options are known.
+        UserError: the compiler's options are not known.
     """
     controls, compiler = _controls(artifact), artifact.compiler
     if option_list(compiler.name, compiler.command) is None:
@@ -145,10 +145,10 @@ def words_of(name: str, artifact: Artifact, path: str) -> tuple[str, ...]:
 
 
 def depfile(target: str, reads: Sequence[Path]) -> str:
-    """A rule for make and ninja by which ``target`` is made again when one of ``reads`` changes or goes.
+    """A rule by which make and ninja rebuild ``target`` when one of ``reads`` changes or disappears.
 
     Raises:
-        EnvironmentFault: a name has a character that they would split at.
+        EnvironmentFault: a path has a character that they would split at.
     """
     names = [plain(str(path)) for path in reads]
     # A file that is gone (another ACF has another name) means out of date, not "no rule to make it".
@@ -158,7 +158,7 @@ def depfile(target: str, reads: Sequence[Path]) -> str:
 def rootdir_of(store: Store, artifact: Artifact) -> Path:
     """The directory that recorded paths are relative to: the nearest above the store that holds one of them.
 
-    It is looked for up to the repository's root, or else up to the first directory with a file of settings.
+    The search ends at the repository's root, or without a repository at the first directory with a settings file.
     """
     recorded = (artifact.benchmark.partition("::")[0], *itertools.islice(artifact.fingerprint.sources, _MOST_TRIED))
     fitting = (root for root in _possible_roots(store) if any(_holds(root, path) for path in recorded))
@@ -181,7 +181,7 @@ def _holds(root: Path, path: str) -> bool:
 
 
 def why_unproven(name: str, artifact: Artifact) -> str | None:
-    """The sentence for controls that were withdrawn, or that were promoted and wait for their proof; else None."""
+    """Why controls may not be applied: they were retired, or promoted and not proven yet. None for any others."""
     here = f"{name} ({artifact.target})"
     if artifact.outcome == "retired":
         return f"{here} was retired: {artifact.reason}; find another: pytest --tune {artifact.benchmark}"
@@ -191,7 +191,7 @@ def why_unproven(name: str, artifact: Artifact) -> str | None:
 
 
 def why_stale(name: str, artifact: Artifact, root: Path) -> str | None:
-    """The sentence for sources that are not what was proven, or None. Nothing is compiled."""
+    """Which sources differ from what was proven, in a sentence; None if all match. Nothing is compiled."""
     read = functools.cache(_digest)  # many names may lead to one file
     changed = [
         f"{path} ({why})"
@@ -208,7 +208,7 @@ def why_stale(name: str, artifact: Artifact, root: Path) -> str | None:
 
 
 def plain(path: str) -> str:
-    """``path``, when nothing on its way to the compiler would split or change it.
+    """``path``, if nothing on its way to the compiler would split or change it.
 
     Raises:
         EnvironmentFault: it has a blank, a comma, or another such character.
@@ -239,10 +239,10 @@ def _pick(name: str, targets: Sequence[str], wanted: str | None, line: str, arch
         return wanted
     fitting = [target for target in targets if Target(target).line == line]
     if not fitting:
-        return targets[-1]  # for the sentence that names its line
+        return targets[-1]  # the refusal will name its line
     if architectures:
         asked = set(architectures)
-        fitting = [one for one in fitting if asked & set(Target(one).architectures)] or fitting
+        fitting = [target for target in fitting if asked & set(Target(target).architectures)] or fitting
     elif len(fitting) > 1:
         raise UserError(f"{name} has {', '.join(fitting)}: choose one with --target, or say --arch")
     return fitting[0]
@@ -290,14 +290,14 @@ def _notes(name: str, artifact: Artifact, here: _Here, architectures: Sequence[s
         notes.append(f"{name} was proven with {proven.version} ({proven.build}), this is {here.version} ({here.build})")
     if Target(artifact.target).line.startswith("nvcc") and not architectures:
         notes.append(f"{name}: --arch was not given, so that the command compiles for nothing else was not checked")
-    if apart := {knob: value for knob, value in _controls(artifact).knobs.items() if not knob.startswith("-")}:
-        listed = ", ".join(f"{knob} = {value}" for knob, value in apart.items())
+    if params := {knob: value for knob, value in _controls(artifact).knobs.items() if not knob.startswith("-")}:
+        listed = ", ".join(f"{knob} = {value}" for knob, value in params.items())
         notes.append(f"{name} was proven with {listed}, which no compiler option gives: the caller must")
     return tuple(notes)
 
 
 def _without_name(build: str) -> str:
-    """gcc says first by which name it was called, ``gcc`` or ``cc``."""
+    """``build`` without its first word: gcc begins with the name that it was called by, ``gcc`` or ``cc``."""
     return build.partition(" ")[2] or build
 
 
@@ -311,13 +311,13 @@ def read_source(path: Path) -> bytes:
     """A source's content.
 
     Raises:
-        Unfit: it is no regular file of bounded size.
+        Unfit: it is not a regular file, or is too large.
     """
     return read_regular(path, _MOST_SOURCE_BYTES)
 
 
 def _why_changed(root: Path, path: str, proven: str, digest: Callable[[Path], str]) -> str:
-    """Why a source is not what was proven; empty where it is."""
+    """Why a source is not what was proven; empty if it is."""
     try:
         return "" if digest(inside(root, path)) == proven else "changed"
     except Unfit as why:

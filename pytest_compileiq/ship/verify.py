@@ -1,6 +1,6 @@
-"""Whether what is shipped is what was proven: machine code in built files against the artifacts' digests.
+"""Compares the machine code in built files with the digests that the artifacts recorded.
 
-Every entry function that an artifact names is compared, in every architecture of it that the files hold.
+Every entry function that an artifact names is compared, in each of the artifact's architectures that the files hold.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pytest_compileiq.model import Target
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.toolchains.machine_code.binaries import HOST, UNKNOWN, Contents, Kernel, Linked, read_binaries
 
-MOST_NAMED = 10  # functions in one sentence
+MOST_NAMED = 10  # functions listed in one sentence
 
 
 class Match(IntEnum):
-    """The command's exit code."""
+    """A verdict, which is the command's exit code."""
 
     RIGHT = 0
     DIFFERS = 1
@@ -29,21 +29,21 @@ class Match(IntEnum):
 
 @dataclass(frozen=True)
 class Line:
-    """What became of an artifact's functions, or one reason, in a sentence."""
+    """One sentence of the answer, and its verdict."""
 
     verdict: Match
     message: str
 
 
 def verify_files(store: Store, paths: Sequence[Path], names: Sequence[str]) -> list[Line]:
-    """Compare cubins, fat binaries, libraries and programs with device code, and host objects, as one whole.
+    """Compare cubins, fat binaries, host objects, and libraries and programs with device code, all together.
 
     Args:
-        names: the artifacts that they must hold; () compares with all that name one of their entries.
+        names: the artifacts that the files must hold; () compares with every artifact that names one of their entries.
 
     Raises:
         UserError: there is no such artifact.
-        StoreError: the metadata of one cannot be used.
+        StoreError: the metadata of an artifact is invalid.
     """
     artifacts = _artifacts(store, names)
     return _verify(read_binaries(paths), artifacts, ", ".join(map(str, paths)), bool(names))
@@ -54,7 +54,7 @@ def verify_triton_cache(store: Store, cache: Path, names: Sequence[str]) -> list
 
     Raises:
         UserError: there is no such artifact or directory.
-        StoreError: the metadata of one cannot be used.
+        StoreError: the metadata of an artifact is invalid.
     """
     if not cache.is_dir():
         raise UserError(f"--triton-cache: there is no directory {cache}")
@@ -69,7 +69,7 @@ def verify_triton_cache(store: Store, cache: Path, names: Sequence[str]) -> list
 
 
 def verdict(lines: Sequence[Line]) -> Match:
-    """One wrong entry decides; then one that could not be compared."""
+    """The verdict of all lines: one difference decides, then one entry that could not be compared."""
     for worst in (Match.DIFFERS, Match.CANNOT_TELL):
         if any(line.verdict is worst for line in lines):
             return worst
@@ -84,7 +84,7 @@ _Artifacts = Mapping[_Key, Artifact]
 
 @dataclass(frozen=True)
 class _Finding:
-    """One entry function: where it is, what it is of which artifact, and with what digests where that matters."""
+    """What one entry function was found to be; ``digests`` tells them where they matter."""
 
     verdict: Match
     path: str
@@ -109,17 +109,17 @@ def _verify(contents: Contents, artifacts: _Artifacts, shown: str, named: bool) 
     findings: list[_Finding] = []
     met: set[_Key] = set()
     for kernel in contents.kernels:
-        if kernel.architecture == UNKNOWN and any(kernel.entry in one.code for one in artifacts.values()):
+        if kernel.architecture == UNKNOWN and any(kernel.entry in artifact.code for artifact in artifacts.values()):
             message = f"{kernel.path}: {kernel.entry} is in a cubin that does not say which architecture it is for"
             lines.append(Line(Match.CANNOT_TELL, message))
-        rivals = {key: one for key, one in artifacts.items() if _key_in(one, kernel) is not None}
+        rivals = {key: artifact for key, artifact in artifacts.items() if _key_in(artifact, kernel) is not None}
         if rivals:
             met |= rivals.keys()
             findings.append(_compare(kernel, rivals))
     findings += _missing(contents, artifacts, met, shown)
     lines += _sentences(findings)
     for linked in contents.linked:
-        concerned = {key: one for key, one in artifacts.items() if _functions_in(linked, one)}
+        concerned = {key: artifact for key, artifact in artifacts.items() if _functions_in(linked, artifact)}
         met |= concerned.keys()
         lines += _of_linked(linked, concerned)
     for name in sorted({name for name, _ in artifacts} - {name for name, _ in met}) if named else ():
@@ -131,26 +131,26 @@ def _verify(contents: Contents, artifacts: _Artifacts, shown: str, named: bool) 
 
 
 def _compare(kernel: Kernel, rivals: _Artifacts) -> _Finding:
-    """One entry against the artifacts that name it; of several, one that proved this very code is enough."""
+    """Compare one entry with the artifacts that name it; it is right if any of them proved this code."""
 
-    def found(verdict: Match, what: str, digests: str = "") -> _Finding:
+    def finding(verdict: Match, what: str, digests: str = "") -> _Finding:
         return _Finding(verdict, str(kernel.path), kernel.entry, kernel.architecture, what, digests)
 
-    mine = {kernel.sha256, kernel.together}
+    own_digests = {kernel.sha256, kernel.together}
     baselines, expected = [], []
     for key, artifact in rivals.items():
         pair = artifact.code[_key_in(artifact, kernel) or ""]
         proven = pair.tuned if artifact.outcome == "tuned" and pair.tuned else pair.baseline
-        if proven.sha256 in mine:
-            return found(Match.RIGHT, f"{_arm(artifact)} of {_label(key)}")
+        if proven.sha256 in own_digests:
+            return finding(Match.RIGHT, f"{_arm(artifact)} of {_label(key)}")
         expected.append((proven.sha256[:8], _label(key)))
-        if pair.baseline.sha256 in mine:
+        if pair.baseline.sha256 in own_digests:
             baselines.append(_label(key))
     if baselines:
-        return found(Match.DIFFERS, f"the baseline of {', '.join(baselines)}: its controls were not applied")
+        return finding(Match.DIFFERS, f"the baseline of {', '.join(baselines)}: its controls were not applied")
     wanted = ", ".join(f"{sha}…" for sha, _ in expected)
     labels = ", ".join(label for _, label in expected)
-    return found(Match.DIFFERS, f"neither arm of what was proven of {labels}", f"{kernel.sha256[:8]}…, not {wanted}")
+    return finding(Match.DIFFERS, f"neither arm of what was proven of {labels}", f"{kernel.sha256[:8]}…, not {wanted}")
 
 
 def _label(key: _Key) -> str:
@@ -166,23 +166,23 @@ def _arm(artifact: Artifact) -> str:
 
 
 def _missing(contents: Contents, artifacts: _Artifacts, met: set[_Key], shown: str) -> Iterator[_Finding]:
-    """Entries of an artifact that is there in part."""
+    """The entries that the files lack, of artifacts that they hold in part."""
     held = {(kernel.entry, kernel.architecture) for kernel in contents.kernels}
     proven = {sha for kernel in contents.kernels for sha in (kernel.sha256, kernel.together)}
     for key in sorted(met):
         artifact = artifacts[key]
         codes = {code.sha256 for pair in artifact.code.values() for code in (pair.baseline, pair.tuned) if code}
         if not codes & proven:
-            continue  # another artifact's namesake
+            continue  # the files hold entries of the same names from another artifact
         for entry in sorted(artifact.code):
             name, _, architecture = entry.partition("@")
             wanted = (architecture,) if architecture else (*Target(artifact.target).architectures, HOST)
-            if name != "host" and not any((name, one) in held for one in wanted):
+            if name != "host" and not any((name, place) in held for place in wanted):
                 yield _Finding(Match.DIFFERS, shown, name, architecture or HOST, f"missing of those of {_label(key)}")
 
 
 def _of_linked(linked: Linked, concerned: _Artifacts) -> Iterator[Line]:
-    """What to give in the place of linked host code, for each artifact that it has functions of."""
+    """Which object files to give instead of linked host code, for each artifact that has functions in it."""
     why = f"{linked.path} is linked, which rewrites what the compiler made"
     for key, artifact in concerned.items():
         sources = ", ".join(word for word in artifact.compiler.command if word in artifact.fingerprint.sources)
@@ -197,7 +197,7 @@ def _functions_in(linked: Linked, artifact: Artifact) -> frozenset[str]:
 
 
 def _key_in(artifact: Artifact, kernel: Kernel) -> str | None:
-    """How ``artifact`` names ``kernel``, or None when it is not for it."""
+    """The name of ``kernel`` in ``artifact``; None if the artifact does not cover it."""
     if kernel.architecture == HOST:
         fits = _is_host_library(artifact)
     else:
@@ -209,7 +209,7 @@ def _key_in(artifact: Artifact, kernel: Kernel) -> str | None:
 
 
 def _is_host_library(artifact: Artifact) -> bool:
-    """Whether digests of single host functions are on record; of a program one digest is, of all its code together."""
+    """Whether the artifact records a digest for each host function; for a program it records one for all the code."""
     return artifact.compiler.name in ("gcc", "clang") and "-shared" in artifact.compiler.command
 
 
@@ -217,7 +217,7 @@ def _is_host_library(artifact: Artifact) -> bool:
 
 
 def _sentences(findings: Sequence[_Finding]) -> Iterator[Line]:
-    """One for all functions of which the same is to be said; only what differs is named where it is several."""
+    """One line for all functions with the same result; it lists several functions only if something is wrong."""
     groups: dict[tuple[Match, str], list[_Finding]] = {}
     for finding in findings:
         groups.setdefault((finding.verdict, finding.what), []).append(finding)
@@ -230,7 +230,7 @@ def _sentences(findings: Sequence[_Finding]) -> Iterator[Line]:
             details = f": {group[0].digests}" if group[0].digests else ""
             yield Line(verdict, f"{where}: {group[0].entry}{on} is {what}{details}")
         else:
-            differing = [f"{one.entry}{f' ({one.digests})' if one.digests else ''}" for one in group]
+            differing = [f"{item.entry}{f' ({item.digests})' if item.digests else ''}" for item in group]
             details = f": {_named(differing)}" if verdict is not Match.RIGHT else ""
             yield Line(verdict, f"{where}: {_counted(len(group))}{on} are {what}{details}")
 

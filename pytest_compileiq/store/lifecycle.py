@@ -1,4 +1,4 @@
-"""What becomes of an artifact after its proof: withdrawn, or another point of its front put in its place."""
+"""What may happen to an artifact after its proof: it is retired, or another point of its front is promoted."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ def retire(store: Store, name: str, target: str, reason: str) -> Artifact:
     """Withdraw an artifact: builds fall back to the baseline, and its machine code is never proposed again.
 
     Raises:
-        UserError: it is not a tuned one, or no reason is given.
-        StoreError: it cannot be read or written.
+        UserError: the artifact is not tuned, or no reason is given.
+        StoreError: the artifact cannot be read or written.
     """
     artifact = store.read(name, target)
     if artifact.outcome != "tuned":
@@ -26,11 +26,11 @@ def retire(store: Store, name: str, target: str, reason: str) -> Artifact:
 
 
 def promote(store: Store, name: str, target: str, point: int) -> Artifact:
-    """Put the front's ``point`` (from 0) in the place of the controls; until it is proven, builds take the baseline.
+    """Replace the controls with the front's ``point`` (from 0); until it is proven, builds take the baseline.
 
     Raises:
         UserError: there is no such point.
-        StoreError: it cannot be read or written.
+        StoreError: the artifact cannot be read or written.
     """
     artifact = store.read(name, target)
     if not 0 <= point < len(artifact.front):

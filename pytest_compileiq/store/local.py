@@ -1,4 +1,4 @@
-"""What belongs to this machine alone: ``.compileiq/``, beside the store and never committed."""
+"""This machine's own state: ``.compileiq/``, beside the store and never committed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ DIRECTORY = ".compileiq"
 
 
 def local_directory(rootdir: Path) -> Path:
-    """``.compileiq/`` of a project, made with a ``.gitignore`` of its own.
+    """``.compileiq/`` of a project; created, with its own ``.gitignore``, if it is missing.
 
     Raises:
-        StoreError: it cannot be made.
+        StoreError: it cannot be created.
     """
     home = rootdir / DIRECTORY
     try:

@@ -1,4 +1,4 @@
-"""An artifact's metadata as text, ``acf/<name>/<target>.toml``. What is read is untrusted, wherever it comes from."""
+"""An artifact's metadata as text, ``acf/<name>/<target>.toml``. Everything read is untrusted."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
 
 def controls_file_name(target: str, data: bytes) -> str:
-    """``x86-64-v3-gcc12-3f9c1a2e.acf``."""
+    """The name of a controls file, e.g. ``x86-64-v3-gcc12-3f9c1a2e.acf``."""
     return f"{target}-{sha256_hex(data)[:8]}.acf"
 
 
 def samples_file_name(target: str, data: bytes) -> str:
-    """``x86-64-v3-gcc12-77ab01ce.csv``."""
+    """The name of a samples file, e.g. ``x86-64-v3-gcc12-77ab01ce.csv``."""
     return f"{target}-{sha256_hex(data)[:8]}.csv"
 
 
 def render(artifact: Artifact) -> bytes:
-    """The metadata as TOML, in the model's order; what is absent or empty by default is left out."""
+    """The metadata as TOML, in the model's order; fields that are None, or empty by default, are left out."""
     return tomli_w.dumps(_trimmed(artifact.model_dump(mode="json", by_alias=True, exclude_none=True))).encode()
 
 
@@ -46,15 +46,15 @@ def _without_empty(table: dict[str, Any], *keys: str) -> dict[str, Any]:
 
 
 def parse(data: bytes, shown: str, mend: str) -> Artifact:
-    """The artifact that ``data`` holds, strictly.
+    """The artifact that ``data`` holds, strictly parsed.
 
     Args:
-        shown: the file as a user would type it, and
-        mend: what to do about it when it cannot be read; both for messages.
+        shown: the file as a user would type it, for messages.
+        mend: what to do when it cannot be read, for messages.
 
     Raises:
         SchemaTooNew: a later version wrote it.
-        StoreError: it is not what it must be.
+        StoreError: it is invalid.
     """
     with contained(shown, mend):
         return _parse(data, shown, mend)
@@ -63,7 +63,7 @@ def parse(data: bytes, shown: str, mend: str) -> Artifact:
 def _parse(data: bytes, shown: str, mend: str) -> Artifact:
     try:
         content = tomli.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:  # bytes that are no text, text that is no TOML, endless digits
+    except (ValueError, RecursionError) as error:  # bytes that are not text, text that is not TOML, endless digits
         raise StoreError(f"{shown} is not TOML: {error!s:.300}; {mend}") from error
     schema = content.get("schema")
     if type(schema) is not int:
@@ -79,7 +79,7 @@ def _parse(data: bytes, shown: str, mend: str) -> Artifact:
 
 
 def referenced(artifact: Artifact) -> set[str]:
-    """The files beside the metadata that it names."""
+    """The names of the files beside the metadata that it refers to."""
     controls = {artifact.controls.file} if artifact.controls else set()
     samples = {claim.samples for claim in artifact.claims if claim.samples}
     return controls | samples | {point.controls.file for point in artifact.front}

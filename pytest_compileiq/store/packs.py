@@ -25,12 +25,12 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}\.acf")
 
 
 def read_candidates(path: Path) -> list[Candidate]:
-    """The candidates that ``path`` holds, by name: a pack, a directory of ``.acf`` files, one of them, or an artifact.
+    """The candidates that ``path`` holds: a pack, a directory of ``.acf`` files, a single one, or an artifact.
 
     A debug pack's ``O0`` comes first: it shows at once whether controls reach the compiler.
 
     Raises:
-        StoreError: it is none of these, or something in it is not what its manifest says.
+        StoreError: it is none of these, or a member differs from what the manifest says.
     """
     return sorted(_read(path), key=lambda candidate: "O0" not in candidate.origin)
 
@@ -45,9 +45,9 @@ def _read(path: Path) -> list[Candidate]:
     if path.is_dir() and (path / MANIFEST).exists():
         return _members(_read_file(path / MANIFEST, _MAX_MANIFEST_BYTES), lambda name: _read_file(path / name), path)
     if path.is_dir():
-        found = [_named(one.name, _read_file(one)) for one in sorted(path.glob("*.acf"))]
-        if found:
-            return found
+        candidates = [_named(file.name, _read_file(file)) for file in sorted(path.glob("*.acf"))]
+        if candidates:
+            return candidates
     raise StoreError(
         f"{path}: expected a directory of .acf files, a booster pack (.zip), an .acf or an artifact's .toml"
     )
@@ -74,7 +74,7 @@ def _from_zip(path: Path) -> list[Candidate]:
 
 
 def _members(manifest: bytes, read: Callable[[str], bytes], path: Path) -> list[Candidate]:
-    """Every member that the manifest lists, checked; nothing is taken when one of them is wrong."""
+    """Every member that the manifest lists, checked; one bad member refuses the whole pack."""
     try:
         listed = json.loads(manifest)["acfs"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -101,7 +101,7 @@ def _checked(entry: Any, read: Callable[[str], bytes], path: Path) -> Candidate:
 
 
 def _named(name: str, data: bytes) -> Candidate:
-    """The candidate of one file: a text of options is knobs' business, so only blobs are taken."""
+    """The candidate of one file, which is taken as a blob: options in text are given as knobs instead."""
     return Candidate({}, data, origin=name)
 
 

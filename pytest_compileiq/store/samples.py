@@ -1,4 +1,4 @@
-"""The samples file: raw samples as CSV, one a line, written so that reading gives back the same bits."""
+"""The samples file: raw samples as CSV, one per line. Values read back are bit for bit those written."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ class Samples:
 
     def __init__(self) -> None:
         self._columns: dict[Key, _Columns] = {}
-        self._by_text: dict[bytes, _Columns] = {}  # the same, by how lines begin: all lines of a claim begin alike
+        self._by_text: dict[bytes, _Columns] = {}  # the same, by the text that all lines of a claim begin with
         self._processes, self._quads = _counts(_MOST_PROCESSES), _counts(_MOST_QUADS)
         self._slots, self._samples = _counts(_SLOTS), _counts(_MOST_SAMPLES)
 
     def measured(self) -> list[Key]:
-        """What was measured, in the file's order."""
+        """The keys of all claims, in the file's order."""
         return list(self._columns)
 
     def rows(self, key: Key) -> list[SampleRow]:
-        """The samples of ``key`` in the file's order; none where the file has none."""
+        """The samples of ``key`` in the file's order; empty if the file has none."""
         columns = self._columns.get(key, _Columns())
         make = functools.partial(SampleRow, *key)
         arms, dropped = map(_ARMS.__getitem__, columns.arm), map(bool, columns.dropped)
@@ -64,9 +64,9 @@ class Samples:
         """Add the sample of one line.
 
         Raises:
-            ValueError, KeyError, csv.Error: it is none, or one too many.
+            ValueError, KeyError, csv.Error: the line is not a sample, or is one too many.
         """
-        # Texts may hold commas, the numbers behind them do not.
+        # The text fields may hold commas; the numbers after them do not.
         text, process, quad, slot, arm, sample, value, dropped = line.rsplit(b",", _NUMERIC_FIELDS)
         columns = self._by_text.get(text) or self._begun(text)
         if len(columns.value) == MOST_ROWS_OF_A_CLAIM:
@@ -92,7 +92,7 @@ class Samples:
 
 @functools.cache
 def _counts(below: int) -> Mapping[bytes, int]:
-    """Every count below a bound by how it is written."""
+    """Every count below a bound, by its decimal text."""
     return {str(count).encode(): count for count in range(below)}
 
 
@@ -116,7 +116,7 @@ def decode_samples(data: bytes, where: str) -> Samples:
         where: the file's name, for messages.
 
     Raises:
-        StoreError: it is not such a file; the line is named.
+        StoreError: it is not a samples file; the message names the line.
     """
     mend = f"restore it with git checkout -- {where}"
     lines = io.BytesIO(data)

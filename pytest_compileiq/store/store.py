@@ -35,7 +35,7 @@ _LIMITS = {".acf": MAX_CONTROLS_BYTES, ".csv": MAX_SAMPLES_BYTES, ".toml": MAX_M
 
 @dataclass(frozen=True)
 class Health:
-    """One thing wrong under ``acf/``, in a sentence."""
+    """One problem under ``acf/``, in a sentence."""
 
     path: Path
     problem: str
@@ -43,7 +43,7 @@ class Health:
 
 @dataclass(frozen=True)
 class Written:
-    """What a write came to: the artifact as stored, its claims naming their samples, and the files that changed."""
+    """The result of a write: the artifact as stored, its claims naming their samples, and the files that changed."""
 
     artifact: Artifact
     paths: tuple[Path, ...]
@@ -56,52 +56,52 @@ class Store:
         self.root = root
 
     def names(self) -> list[str]:
-        """Artifact names, sorted; what is no such directory is passed over here and told by ``health``.
+        """Artifact names, sorted; anything else in the store is skipped here and reported by ``health``.
 
         Raises:
-            StoreError: the store is there and cannot be read.
+            StoreError: the store exists and cannot be read.
         """
         if self.root.is_symlink():
             return []
         with self._reading(self.root), os.scandir(self.root) as entries:
-            return sorted(filter(NAME.fullmatch, (one.name for one in entries if one.is_dir(follow_symlinks=False))))
+            return sorted(filter(NAME.fullmatch, (item.name for item in entries if item.is_dir(follow_symlinks=False))))
         return []
 
     def targets(self, name: str) -> list[str]:
         """Targets that have metadata under ``name``, sorted.
 
         Raises:
-            StoreError: the artifact's directory is there and cannot be read.
+            StoreError: the artifact's directory exists and cannot be read.
         """
         files = [entry.name for entry in self._entries(self._folder(name))]
         return sorted(filter(NAME.fullmatch, (file.removesuffix(".toml") for file in files if file.endswith(".toml"))))
 
     def artifacts(self) -> Iterator[tuple[str, str]]:
-        """Name and target of every artifact; what cannot be listed has none here, and is told by ``health``."""
+        """Name and target of every artifact; what cannot be listed is skipped here and reported by ``health``."""
         with contextlib.suppress(StoreError):
             for name in self.names():
                 with contextlib.suppress(StoreError):
                     yield from ((name, target) for target in self.targets(name))
 
     def metadata_path(self, name: str, target: str) -> Path:
-        """Where the metadata of an artifact lies."""
+        """The path of an artifact's metadata."""
         return self._folder(name) / f"{_checked(target)}.toml"
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def read(self, name: str, target: str) -> Artifact:
-        """The metadata, strictly.
+        """The metadata, strictly parsed.
 
         Raises:
             SchemaTooNew: a later version wrote it.
-            StoreError: it cannot be read or is not what it must be.
+            StoreError: it cannot be read or is invalid.
         """
         path = self.metadata_path(name, target)
         shown = self._shown(path)
         return parse(self.read_bytes(path, MAX_METADATA_BYTES), shown, f"restore it with git checkout -- {shown}")
 
     def read_controls(self, name: str, artifact: Artifact) -> bytes:
-        """The controls file, when it is what the metadata says.
+        """The content of the controls file, checked against the metadata.
 
         Raises:
             StoreError: it is missing, a link, too large, or has another digest.
@@ -111,24 +111,24 @@ class Store:
         path = self._folder(name) / _checked(artifact.controls.file)
         data = self.read_bytes(path, MAX_CONTROLS_BYTES)
         if sha256_hex(data) != artifact.controls.sha256 or len(data) != artifact.controls.size_bytes:
-            found = f"sha256 {sha256_hex(data)[:8]}…, {len(data)} bytes"
+            actual = f"sha256 {sha256_hex(data)[:8]}…, {len(data)} bytes"
             recorded = f"{artifact.controls.sha256[:8]}…, {artifact.controls.size_bytes} bytes"
-            raise StoreError(f"{self._shown(path)} was changed: {found}; recorded {recorded}")
+            raise StoreError(f"{self._shown(path)} was changed: {actual}; recorded {recorded}")
         return data
 
     def read_samples(self, name: str, artifact: Artifact) -> Iterator[tuple[Claim, list[SampleRow]]]:
-        """Every measured claim with the raw samples behind it, file by file: each is parsed once, and one is held.
+        """Every measured claim with its raw samples. Each file is parsed once, and one is in memory at a time.
 
         Raises:
-            StoreError: a file is missing, is not the one recorded (its name bears its digest), or is no samples file.
+            StoreError: a file is missing, differs from the digest in its name, or is not a samples file.
         """
-        claims: dict[str, list[Claim]] = {}
+        by_file: dict[str, list[Claim]] = {}
         for claim in artifact.claims:
             if claim.samples is not None:
-                claims.setdefault(claim.samples, []).append(claim)
-        for file, mine in claims.items():
+                by_file.setdefault(claim.samples, []).append(claim)
+        for file, claims in by_file.items():
             samples = self._samples(self._folder(name) / _checked(file), artifact.target)
-            yield from ((claim, samples.rows((claim.device, claim.workload, claim.objective))) for claim in mine)
+            yield from ((claim, samples.rows((claim.device, claim.workload, claim.objective))) for claim in claims)
 
     def _samples(self, path: Path, target: str) -> Samples:
         data = self.read_bytes(path, MAX_SAMPLES_BYTES)
@@ -143,15 +143,15 @@ class Store:
     def write(
         self, name: str, artifact: Artifact, *, controls: Sequence[bytes], samples: Sequence[SampleRow]
     ) -> Written:
-        """Write an artifact; new samples go to a file of their own, older ones that a claim still names stay.
+        """Write an artifact. New samples go to a file of their own; older files that a claim still names stay.
 
-        Claims whose device, workload and objective stand in ``samples`` are made to name the new file.
+        Claims whose device, workload and objective are in ``samples`` are changed to name the new file.
 
         Returns:
-            The artifact as it is now stored, and the files written; none when nothing changed.
+            The artifact as it is now stored, and the files that were written, if any changed.
 
         Raises:
-            StoreError: the directory cannot be written, something there is a link, or it could not be read back.
+            StoreError: the directory cannot be written, something in it is a link, or the artifact cannot be read back.
         """
         folder = self._folder(name)
         new: list[tuple[Path, bytes]] = []
@@ -177,7 +177,7 @@ class Store:
         return Written(artifact, tuple(written))
 
     def _check_readable(self, new: Sequence[tuple[Path, bytes]]) -> None:
-        """What is written is within the bounds of what is read."""
+        """Refuse what ``read`` would refuse: a file that is too large, or invalid metadata."""
         for path, data in new:
             limit = _LIMITS[path.suffix]
             if len(data) > limit:
@@ -207,13 +207,13 @@ class Store:
                 path.unlink()
 
     def clear_partial(self) -> None:
-        """Remove what killed writers left half written, unless a writer is at work, or nothing can be removed."""
+        """Remove what killed writers left half written; do nothing if a writer is at work or removing fails."""
         with contextlib.suppress(OSError, CompileIQError), self._lock(wait=False):
             for name in self.names():
                 self._clear_partial(self._folder(name))
 
     def _clear_partial(self, folder: Path) -> None:
-        """Under the lock nobody writes, so that what is partial stays so."""
+        """Remove partial files; the caller holds the lock, so no writer is still writing them."""
         for path in filter(_is_partial, self._entries(folder)):
             path.unlink(missing_ok=True)
 
@@ -225,7 +225,7 @@ class Store:
         """Remove an artifact with all its targets and files.
 
         Raises:
-            StoreError: something there is no file of an artifact, or cannot be removed.
+            StoreError: something in its directory is not a file, or cannot be removed.
         """
         folder = self._folder(name)
         if folder.is_symlink():
@@ -246,8 +246,8 @@ class Store:
         """Everything under the store that cannot be used, sorted by path; never raises.
 
         Args:
-            but: artifacts, by name, that are looked at elsewhere.
-            hold: holds a measured claim against its samples, and raises a ``StoreError`` where they differ.
+            but: names of artifacts that are checked elsewhere.
+            hold: checks a measured claim against its samples, and raises a ``StoreError`` if they differ.
         """
         if self.root.is_symlink():
             return [Health(self.root, f"{self._shown(self.root)} is a link; remove it")]
@@ -310,7 +310,7 @@ class Store:
 
     @contextlib.contextmanager
     def _reading(self, folder: Path) -> Iterator[None]:
-        """A directory that is not there holds nothing; one that cannot be read is told."""
+        """Take a missing directory as empty; raise a ``StoreError`` for one that cannot be read."""
         try:
             yield
         except (FileNotFoundError, NotADirectoryError):
@@ -319,10 +319,13 @@ class Store:
             raise StoreError(f"{self._shown(folder)} cannot be read: {fault_of(error)}") from error
 
     def read_bytes(self, path: Path, limit: int) -> bytes:
-        """A regular file's content, through no link and within the limit.
+        """A regular file's content; links are not followed.
+
+        Args:
+            limit: the most bytes that the file may have.
 
         Raises:
-            StoreError: it is missing, a link, too large, or no regular file.
+            StoreError: it is missing, a link, too large, or not a regular file.
         """
         shown = self._shown(path)
         for directory in (self.root, path.parent):
@@ -350,7 +353,7 @@ def _is_real_directory(entry: Path) -> bool:
 
 
 def _is_partial(entry: Path) -> bool:
-    """Whether a writer is making it, or was killed when it did."""
+    """Whether a writer is still writing it, or was killed before it finished."""
     return entry.name.startswith(PARTIAL) and entry.is_file() and not entry.is_symlink()
 
 
