@@ -1,1 +1,1 @@
-"""The ``acf`` command: one verb, or a family of verbs, a file."""
+"""The ``acf`` command: each file holds one verb or a family of verbs."""

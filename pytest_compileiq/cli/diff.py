@@ -37,12 +37,12 @@ def _diff(options: argparse.Namespace) -> int:
     from pytest_compileiq.review.compare import review
     from pytest_compileiq.store.store import Store
 
-    found = review(Store(store_root(options)), options.span)
-    told = found.base, found.head, found.changes, found.strays
+    result = review(Store(store_root(options)), options.span)
+    parts = result.base, result.head, result.changes, result.strays
     if options.format == "terminal":
-        say(*terminal_lines(*told))
+        say(*terminal_lines(*parts))
     else:
-        text = change_json(*told) if options.format == "json" else markdown_text(*told)
+        text = change_json(*parts) if options.format == "json" else markdown_text(*parts)
         say(*text.split("\n"))
     return 0
 

@@ -39,8 +39,8 @@ class Finding:
     Attributes:
         section: the kind of thing: ``compiler``, ``spaces``, ``device``, ``package`` or ``works``.
         name: what was looked for.
-        found: what was found, in words; empty when nothing was.
-        remedy: the command that brings it, or ""; also given where what was found is too old.
+        found: what was found, in words; empty if nothing was.
+        remedy: the command that installs it, also if the version found is too old; else empty.
     """
 
     section: str
@@ -51,7 +51,7 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Look for everything this package can use; never raises for what is missing."""
-    found = [
+    findings = [
         *_host(),
         *_c_compilers(),
         *_cuda_compilers(),
@@ -59,7 +59,7 @@ def examine() -> list[Finding]:
         *_devices(),
         *(_package(name, extra) for name, extra in _EXTRAS.items()),
     ]
-    return [*found, *_what_works(found)]
+    return [*findings, *_what_works(findings)]
 
 
 def _host() -> Iterator[Finding]:
@@ -99,7 +99,8 @@ def _search_spaces() -> Finding:
         return _for_this_ptxas(f"fetched when first needed, release {SEARCH_SPACES_TAG}")
     try:
         manifest = json.loads((Path(directory) / "manifest.json").read_text(encoding="utf-8"))
-        held = ", ".join(f"{one['compiler']} {one['compiler_version']} {one['variant']}" for one in manifest["entries"])
+        entries = manifest["entries"]
+        held = ", ".join(f"{entry['compiler']} {entry['compiler_version']} {entry['variant']}" for entry in entries)
         return _for_this_ptxas(f"{held} in {directory}")
     except (OSError, ValueError, KeyError, TypeError):
         remedy = f"put manifest.json and the files of the release {SEARCH_SPACES_TAG} there, or unset the variable"
@@ -108,11 +109,11 @@ def _search_spaces() -> Finding:
 
 
 def _for_this_ptxas(found: str) -> Finding:
-    """A space's draws are refused beyond the minor version that it is for."""
+    """The finding for spaces ``found``: ptxas refuses what a space of another minor version draws."""
     try:
         tool = next(installed("ptxas"), None)
     except EnvironmentFault:
-        tool = None  # which the compilers' own lines say
+        tool = None  # the compilers' own findings say so
     if tool is None or tool.line == f"ptxas{SEARCH_SPACES_OF}":
         return Finding("spaces", _SPACES, found)
     found = f"{found}; they are for {SEARCH_SPACES_OF}, and ptxas is {tool.version}"
@@ -136,8 +137,8 @@ def _package(name: str, extra: str) -> Finding:
         return Finding("package", name, "", install(extra))
 
 
-def _what_works(found: list[Finding]) -> Iterator[Finding]:
-    """The surface, each part with the first thing that it lacks."""
+def _what_works(findings: list[Finding]) -> Iterator[Finding]:
+    """Each feature, with the first thing that it lacks."""
     needs: dict[str, tuple[str, ...]] = {
         "Cc": ("gcc",),
         "Ptxas and Nvcc, public options": ("ptxas", "nvcc"),
@@ -146,7 +147,7 @@ def _what_works(found: list[Finding]) -> Iterator[Finding]:
         "Triton kernels, ahead of time": ("triton", "ptxas"),
         "GPU timing and launches": ("GPU", "cuda-core", "cuda-bindings", "nvidia-ml-py"),
     }
-    by_name = {finding.name: finding for finding in reversed(found)}
+    by_name = {finding.name: finding for finding in reversed(findings)}
     for what, names in needs.items():
         acf = what.startswith("ACFs")
         lacking = next(

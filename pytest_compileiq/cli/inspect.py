@@ -1,4 +1,4 @@
-"""``acf list``, ``acf show``, ``acf check`` and ``acf doctor``: what is stored, and what is here."""
+"""``acf list``, ``acf show``, ``acf check`` and ``acf doctor``: what the store holds, and what this machine has."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _show(options: argparse.Namespace) -> int:
     if options.target is not None and options.target not in targets:
         raise UserError(f"{options.name} has no target {options.target!r}: {_known(options.target, targets)}")
     broken = False
-    for target in [options.target] if options.target else targets:  # what one file does costs no other its lines
+    for target in [options.target] if options.target else targets:  # one broken file does not hide the others
         try:
             say(*artifact_lines(options.name, store.read(options.name, target)))
         except StoreError as error:
@@ -95,14 +95,14 @@ def _check(options: argparse.Namespace) -> int:
     store, named = open_store(options), named_options(options)
     store.clear_partial()
     health = store.health(hold=hold)
-    problems = [*(one.problem for one in health), *_foreign_options(store, named, {one.path for one in health})]
+    problems = [*(entry.problem for entry in health), *_foreign_options(store, named, {entry.path for entry in health})]
     say(*problems)
-    said = (
+    counts = (
         _counted(sum(1 for _ in store.artifacts()), "artifact"),
         _counted(len(recomputed), "claim") + " recomputed",
         _counted(len(problems), "problem"),
     )
-    say(", ".join(said))
+    say(", ".join(counts))
     say("This proves arithmetic, not truth: pytest rebuilds them, and measures them on the device they were proven on.")
     return 1 if problems else 0
 
@@ -121,7 +121,7 @@ def _known(wanted: str, names: Sequence[str]) -> str:
 
 
 def _foreign_options(store: Store, named: NamedOptions, unhealthy: Container[Path]) -> Iterator[str]:
-    """What stands in healthy artifacts that may not be committed."""
+    """Why the controls of otherwise healthy artifacts may not be committed."""
     from pytest_compileiq.ship.flags import held_controls
 
     for name, target in store.artifacts():

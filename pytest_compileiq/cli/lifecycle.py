@@ -9,7 +9,7 @@ from pytest_compileiq.system.printing import say
 
 
 def add_verbs(verbs: Any) -> None:
-    """Declare the verbs."""
+    """Add the verbs to the ``acf`` command."""
     retire = verbs.add_parser(
         "retire", help="withdraw an artifact: builds take the baseline, it is never proposed again"
     )

@@ -1,4 +1,4 @@
-"""Every artifact of a store in a row, each read as strictly as anywhere else."""
+"""The artifacts of a store, one row each, strictly read."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.parallel import spread
 
 COLUMNS = ("name", "target", "outcome", "against the baseline, 95 % interval", "device")
-_LEAST_NAMES = 500  # a process of its own pays from here on
+_LEAST_NAMES = 500  # from here on, another process pays
 Row = tuple[str, str, str, str, str]
 
 
 @dataclass(frozen=True)
 class Listing:
-    """The rows, sorted by name and target, and why some artifacts have none."""
+    """The rows, sorted by name and target, and why some artifacts have no row."""
 
     rows: list[Row] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)

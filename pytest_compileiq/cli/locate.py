@@ -1,4 +1,4 @@
-"""Which project, and which store, an ``acf`` call is about. Imports nothing heavy: ``acf --help`` pays for it."""
+"""Finds the project and the store of an ``acf`` call. Imports nothing heavy: ``acf --help`` would pay for it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def open_store(options: argparse.Namespace) -> Store:
 
 
 def store_root(options: argparse.Namespace) -> Path:
-    """Where the store lies, whether it is there or not."""
+    """The store's path, whether or not it exists."""
     if options.acf_dir is not None:
         return Path(options.acf_dir).absolute()
     project = find_project(Path.cwd())
@@ -45,17 +45,17 @@ def find_project(start: Path) -> Path:
 
 
 def acf_dir(directory: Path) -> str | None:
-    """The ini key ``acf_dir`` of a project, or None where it is not set."""
+    """The ini key ``acf_dir`` of a project; None if it is not set."""
     settings = settings_of(directory)
     value = settings.values.get("acf_dir") if settings else None
     return value if isinstance(value, str) and value else None
 
 
 def named_options(options: argparse.Namespace) -> NamedOptions:
-    """What the settings of the project that the store belongs to let into controls files.
+    """The options that the settings of the store's project allow in controls files.
 
     Raises:
-        UserError: they name what is no option.
+        UserError: the settings name something that is not an option.
     """
     start = find_project(Path.cwd()) if options.acf_dir is None else store_root(options).parent
     settings = next(filter(None, map(settings_of, (start, *start.parents))), None)

@@ -1,4 +1,4 @@
-"""The ``acf`` command. Each verb imports what it needs when it runs, so that ``acf --help`` costs nothing."""
+"""The ``acf`` command. Each verb imports what it needs when it runs, so that ``acf --help`` is fast."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_compileiq.system.printing import complain, flush, give_up_printing, 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run ``acf``; returns 0, 1 where something is unhealthy, 2 for a wrong call."""
+    """Run ``acf``; returns the exit code: 0, 1 if something is unhealthy, or 2 for a wrong call."""
     options = _parser().parse_args(arguments)
     try:
         code: int = options.verb(options)
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors quote arguments harmlessly: a build may take them from elsewhere."""
+    """A parser whose errors show arguments harmlessly: a build may pass untrusted ones."""
 
     def error(self, message: str) -> NoReturn:
         super().error(harmless(message))

@@ -1,4 +1,4 @@
-"""Which artifacts the tests of a project claim: pytest collects them in a process of its own, and nothing runs."""
+"""Which artifacts the tests of a project claim: pytest collects them in another process, and none runs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _COLLECTED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED, pytest.Exi
 
 @dataclass(eq=False)  # pytest keeps its plugins in sets
 class Claims:
-    """What a collection found; as a pytest plugin, it finds it.
+    """The claims that a collection found; it is itself the pytest plugin that notes them.
 
     Attributes:
         tests: artifact name → the test that claims it; deselected tests count.
         left_out: modules and tests whose claims are not known.
-        refusal: why pytest could not collect at all, or empty.
+        refusal: why pytest could not collect at all; empty if it could.
     """
 
     tests: dict[str, str] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Claims:
 
 
 def collect_claims(project: Path) -> Claims:
-    """What the tests of ``project`` claim.
+    """The artifacts that the tests of ``project`` claim.
 
     Raises:
         UserError: pytest could not collect at all.
@@ -68,7 +68,7 @@ def collect_claims(project: Path) -> Claims:
 
 
 def _main() -> None:
-    """Collect here, and print the claims as one line of JSON."""
+    """Collect the tests of the working directory, and print the claims as one line of JSON."""
     claims, printed = Claims(), io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         code = pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider"], plugins=[claims])

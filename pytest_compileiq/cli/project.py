@@ -1,4 +1,4 @@
-"""``acf init`` and ``acf prune``: what a project needs to begin with, and what it no longer needs."""
+"""``acf init`` and ``acf prune``: set up a project, and remove the artifacts that it no longer needs."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def _init(options: argparse.Namespace) -> int:
     from pytest_compileiq.cli.starter import TEXTCONV, set_up
 
     here = Path.cwd()
-    for done in set_up(here, acf_dir(here) or "acf", with_ini=not configures_pytest(here)):
-        say(f"{done.path.relative_to(here)}: {done.what}")
+    for file in set_up(here, acf_dir(here) or "acf", with_ini=not configures_pytest(here)):
+        say(f"{file.path.relative_to(here)}: {file.what}")
     say("", "Once in every clone, so that git diff shows artifacts as text:", f"  {TEXTCONV}")
     say("Next:", "  pytest --tune")
     return 0

@@ -15,7 +15,7 @@ REFUSED = 3
 
 
 def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the three to the ``acf`` command's ``verbs``."""
+    """Add the verbs to the ``acf`` command."""
     flags = verbs.add_parser("flags", help="the compiler options that apply an artifact's controls, for a build system")
     flags.add_argument("name")
     flags.add_argument("--compiler", required=True, metavar="PATH", help="the compiler that is to be given them")
@@ -103,8 +103,8 @@ def _export(options: argparse.Namespace) -> int:
         complain(f"left out: {sentence}" if omit or sentence not in exported.stale else sentence)
     if exported.stale and not omit:
         return REFUSED
-    for one in exported.applied:
-        say(one)
+    for artifact in exported.applied:
+        say(artifact)
     return 0
 
 

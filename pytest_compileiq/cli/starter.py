@@ -1,4 +1,4 @@
-"""What ``acf init`` writes: the attributes that git needs, the settings, and a first benchmark that works."""
+"""What ``acf init`` writes: attributes for git, settings, and a first benchmark that works."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def test_starter(acf):
 
 @dataclass(frozen=True)
 class Written:
-    """One file, and what became of it: ``written``, ``extended`` or ``left as it is``."""
+    """One file, and what was done to it: ``written``, ``extended`` or ``left as it is``."""
 
     path: Path
     what: str
 
 
 def attributes(acf_dir: str) -> list[str]:
-    """The lines of ``.gitattributes``: not a byte altered, shown by ``acf textconv``, samples folded on GitHub."""
+    """The lines of ``.gitattributes``: git alters no byte and shows ``acf textconv``; GitHub folds samples."""
     every, samples = f"{acf_dir}/**", f"{acf_dir}/**/*.csv"
     if any(character.isspace() for character in acf_dir):
         every, samples = json.dumps(every), json.dumps(samples)
@@ -65,7 +65,7 @@ def attributes(acf_dir: str) -> list[str]:
 
 
 def set_up(project: Path, acf_dir: str, *, with_ini: bool) -> list[Written]:
-    """Write what is missing under ``project``; nothing that is there is replaced."""
+    """Write what is missing under ``project``; existing files are never replaced."""
     done = [_extend(project / ".gitattributes", attributes(acf_dir))]
     if with_ini:
         done.append(_write(project / "pytest.ini", INI))

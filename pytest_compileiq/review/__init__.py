@@ -1,1 +1,1 @@
-"""What a change to ``acf/`` means: git range to snapshots to changes."""
+"""What a change to ``acf/`` means: from a git range to snapshots to changes."""

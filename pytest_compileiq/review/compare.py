@@ -1,4 +1,4 @@
-"""What a change to ``acf/`` means: git range → both sides → pairs → changes. Recorded values; nothing is measured."""
+"""What a change to ``acf/`` means: git range → both sides → pairs → changes. Nothing is measured again."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pytest_compileiq.rules.renames import pair_renamed
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.parallel import spread
 
-_LEAST_FOLDERS = 100  # a process of its own pays from here on
+_LEAST_FOLDERS = 100  # from here on, another process pays
 _ORDER = list(Kind)
 
 
 @dataclass(frozen=True)
 class Review:
-    """What became of the artifacts that differ.
+    """The artifacts that differ between two ends.
 
     Attributes:
-        base, head: what was compared, as a person would say it.
+        base, head: the two ends, in words.
         changes: sorted by kind, then name and target.
-        strays: files that came or changed and belong to no artifact, as paths below ``acf/``.
+        strays: new or changed files that belong to no artifact, as paths below ``acf/``.
     """
 
     base: str
@@ -34,7 +34,7 @@ class Review:
 
 @dataclass(frozen=True)
 class _Study:
-    """What became of some of the folders; what stands on one side only may have come from another folder."""
+    """The changes in some of the folders; an artifact on one side only may have been renamed from another folder."""
 
     changes: Sequence[Change]
     removed: Sequence[Side]
@@ -46,7 +46,7 @@ def review(store: Store, span: str | None) -> Review:
     """Compare ``acf/`` at both ends of ``span``: ``BASE..HEAD``, or ``BASE`` and the work tree.
 
     Raises:
-        UserError: ``span`` names no commit that is here.
+        UserError: ``span`` names a commit that this clone does not have.
         EnvironmentFault: there is no git repository.
     """
     history = History(store)
@@ -57,29 +57,31 @@ def review(store: Store, span: str | None) -> Review:
         mine = frozenset(folders)
         old = read_sides(history, base, mine, thorough=False)
         new = read_sides(history, head, mine, thorough=True)
-        stayed = [(side, compare(old[place], side)) for place, side in new.items() if place in old]
+        kept = [(side, compare(old[place], side)) for place, side in new.items() if place in old]
         return _Study(
-            changes=[one for side, one in stayed if one.kind is not Kind.UNCHANGED or different & files_of(side)],
+            changes=[
+                change for side, change in kept if change.kind is not Kind.UNCHANGED or different & files_of(side)
+            ],
             removed=[side for place, side in old.items() if place not in new],
             added=[side for place, side in new.items() if place not in old],
             strays=_strays([path for path in different & head.files.keys() if folder_of(path) in mine], new.values()),
         )
 
-    studies = spread(study, sorted({folder_of(path) for path in different}), least=_LEAST_FOLDERS)
-    removed, added = [side for one in studies for side in one.removed], [side for one in studies for side in one.added]
-    changes = [change for one in studies for change in one.changes]
+    parts = spread(study, sorted({folder_of(path) for path in different}), least=_LEAST_FOLDERS)
+    removed, added = [side for part in parts for side in part.removed], [side for part in parts for side in part.added]
+    changes = [change for part in parts for change in part.changes]
     changes += [compare(*pair) for pair in pair_renamed(removed, added)]
     return Review(
         base.label,
         head.label,
-        tuple(sorted(changes, key=lambda one: (_ORDER.index(one.kind), one.name, one.target))),
-        tuple(sorted(path for one in studies for path in one.strays)),
+        tuple(sorted(changes, key=lambda change: (_ORDER.index(change.kind), change.name, change.target))),
+        tuple(sorted(path for part in parts for path in part.strays)),
     )
 
 
 def _strays(paths: Sequence[str], sides: Collection[Side]) -> list[str]:
     known = {path for side in sides for path in files_of(side)}
     known |= {f"{side.name}/{side.target}.toml" for side in sides}
-    # What an unreadable artifact names is not known.
+    # An unreadable artifact may own any file that begins with its target.
     unknown = tuple(f"{side.name}/{side.target}-" for side in sides if side.artifact is None)
     return [path for path in paths if path not in known and not path.startswith(unknown)]

@@ -1,4 +1,4 @@
-"""The artifacts at one end of a comparison, strictly read, their files held against what they record. Untrusted."""
+"""Reads the artifacts at one end of a comparison, and checks their files against what they record. Untrusted."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from pytest_compileiq.store.metadata import (
 
 _MOST_TRACED = 500  # files of one artifact
 Place = tuple[str, str]  # name and target
-Found = tuple[str, int] | StoreError  # a file's digest and size, or why it cannot be read
+_Facts = tuple[str, int] | StoreError  # a file's digest and size, or why it cannot be read
 
 
 def read_sides(history: History, snapshot: Snapshot, folders: Set[str], *, thorough: bool) -> dict[Place, Side]:
-    """Every artifact that lies in ``folders``; its controls are held against the digest recorded.
+    """Every artifact in ``folders``, its controls checked against the recorded digest.
 
     Args:
-        thorough: hold its samples and the controls of its front against what is recorded too.
+        thorough: also check its samples and the controls of its front.
     """
     wanted = [
         Wanted(path, entry, MAX_METADATA_BYTES)
@@ -39,8 +39,8 @@ def read_sides(history: History, snapshot: Snapshot, folders: Set[str], *, thoro
         side for path, data in history.contents(wanted) for side in _parsed(history.folder, path, data, snapshot.label)
     ]
     paths = {path for side in sides for path in (files_of(side) if thorough else _controls_of(side))}
-    found = _look_at(history, snapshot.files, paths)
-    checked = [_checked(history.folder, side, found, thorough) for side in sides]
+    facts = _look_at(history, snapshot.files, paths)
+    checked = [_checked(history.folder, side, facts, thorough) for side in sides]
     return {(side.name, side.target): side for side in (_traced(history, snapshot, checked) if thorough else checked)}
 
 
@@ -60,7 +60,7 @@ def _controls_of(side: Side) -> set[str]:
 
 
 def _place(path: str) -> Place | None:
-    """The artifact whose metadata lies at ``path``, where it is one."""
+    """The artifact whose metadata lies at ``path``; None for any other file."""
     name, _, file = path.partition("/")
     target = file.removesuffix(".toml")
     return (name, target) if target != file and NAME.fullmatch(name) and NAME.fullmatch(target) else None
@@ -78,8 +78,8 @@ def _parsed(root: str, path: str, data: bytes | StoreError, label: str) -> Itera
         yield Side(*place, None, str(error))
 
 
-def _look_at(history: History, files: Mapping[str, Entry], paths: set[str]) -> dict[str, Found]:
-    """What each file really is; missing ones are left out."""
+def _look_at(history: History, files: Mapping[str, Entry], paths: set[str]) -> dict[str, _Facts]:
+    """Each file's digest and size, or why it cannot be read; missing files are left out."""
     wanted = [Wanted(path, files[path], _limit(path)) for path in sorted(paths) if path in files]
     return {
         path: data if isinstance(data, StoreError) else (sha256_hex(data), len(data))
@@ -91,48 +91,48 @@ def _limit(path: str) -> int:
     return MAX_SAMPLES_BYTES if path.endswith(".csv") else MAX_CONTROLS_BYTES
 
 
-def _checked(root: str, side: Side, found: Mapping[str, Found], thorough: bool) -> Side:
+def _checked(root: str, side: Side, facts: Mapping[str, _Facts], thorough: bool) -> Side:
     if side.artifact is None:
         return side
-    problem = _controls_problem(root, side, side.artifact.controls, found) if side.artifact.controls else ""
-    warnings = tuple(_warnings(root, side, side.artifact, found)) if thorough else ()
+    problem = _controls_problem(root, side, side.artifact.controls, facts) if side.artifact.controls else ""
+    warnings = tuple(_warnings(root, side, side.artifact, facts)) if thorough else ()
     return replace(side, problem=problem, warnings=warnings)
 
 
 def _traced(history: History, snapshot: Snapshot, sides: Sequence[Side]) -> Iterator[Side]:
-    """The sides with what is not here as it was tuned, where the recorded commit does not hold that."""
-    asked = {path for side in sides for path in _uncommitted(side)}
-    places = {path: history.places(snapshot, path, MAX_CONTROLS_BYTES) for path in asked}
-    wanted = {one.path: one for found in places.values() for one in found if one is not None}
+    """The sides, each with the files that were tuned before they were committed and now hold something else."""
+    paths = {path for side in sides for path in _uncommitted(side)}
+    places = {path: history.places(snapshot, path, MAX_CONTROLS_BYTES) for path in paths}
+    wanted = {place.path: place for row in places.values() for place in row if place is not None}
     read = {path: data for path, data in history.contents(wanted.values()) if isinstance(data, bytes)}
     for side in sides:
         yield replace(side, untraced=_untraced(side, places, read)) if side.artifact else side
 
 
 def _untraced(side: Side, places: Mapping[str, Sequence[Wanted | None]], read: Mapping[str, bytes]) -> tuple[str, ...]:
-    """Files inside the repository that hold something else than was tuned."""
+    """Files inside the repository whose content is not what was tuned."""
     files = [path for path in _uncommitted(side) if any(places[path])]
     if side.artifact is None or not files:
         return ()
     sources, parts = side.artifact.fingerprint.sources, side.artifact.fingerprint.parts
     # Recorded paths are relative to one directory: the nearest that holds any of them.
     levels = zip(*(places[path] for path in files), strict=True)
-    here = [{path: read[one.path] for path, one in zip(files, level, strict=True) if one and one.path in read}
+    here = [{path: read[place.path] for path, place in zip(files, level, strict=True) if place and place.path in read}
             for level in levels]  # fmt: skip
     held = next(filter(None, here), {})
     return tuple(path for path in files if not holds(held.get(path), path, sources, parts))
 
 
 def _uncommitted(side: Side) -> list[str]:
-    """The files that the fingerprint covers, where some of them were tuned before they were committed."""
+    """The files that the fingerprint covers, if the artifact was tuned with uncommitted changes."""
     if side.artifact is None or not side.artifact.provenance.dirty:
         return []
     return covered_files(side.artifact.fingerprint.sources, side.artifact.fingerprint.parts)[:_MOST_TRACED]
 
 
-def _controls_problem(root: str, side: Side, controls: Controls, found: Mapping[str, Found]) -> str:
+def _controls_problem(root: str, side: Side, controls: Controls, all_facts: Mapping[str, _Facts]) -> str:
     path = f"{side.name}/{controls.file}"
-    facts = found.get(path)
+    facts = all_facts.get(path)
     if facts is None:
         return f"{root}/{path}, its controls, is missing"
     if isinstance(facts, StoreError):
@@ -143,11 +143,11 @@ def _controls_problem(root: str, side: Side, controls: Controls, found: Mapping[
     return f"{root}/{path} is not the controls recorded: it has sha256 {facts[0][:8]}…, {facts[1]} bytes; {recorded}"
 
 
-def _warnings(root: str, side: Side, artifact: Artifact, found: Mapping[str, Found]) -> Iterator[str]:
+def _warnings(root: str, side: Side, artifact: Artifact, all_facts: Mapping[str, _Facts]) -> Iterator[str]:
     if artifact.target != side.target:
         yield f"{root}/{side.name}/{side.target}.toml says that its target is {artifact.target}"
     for file in sorted({claim.samples for claim in artifact.claims if claim.samples}):
-        facts = found.get(f"{side.name}/{file}")
+        facts = all_facts.get(f"{side.name}/{file}")
         if facts is None:
             yield f"{root}/{side.name}/{file}, the samples behind a claim, is missing: the claim cannot be recomputed"
         elif isinstance(facts, StoreError):
@@ -155,5 +155,5 @@ def _warnings(root: str, side: Side, artifact: Artifact, found: Mapping[str, Fou
         elif file != f"{artifact.target}-{facts[0][:8]}.csv":
             yield f"{root}/{side.name}/{file} is not the samples file recorded: its digest is {facts[0][:8]}"
     for point in artifact.front:
-        if problem := _controls_problem(root, side, point.controls, found):
+        if problem := _controls_problem(root, side, point.controls, all_facts):
             yield f"a point of the front cannot be promoted: {problem}"

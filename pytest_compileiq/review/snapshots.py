@@ -1,6 +1,6 @@
-"""``acf/`` as it stood at a commit, from git objects alone, or as it stands in the work tree. Read-only, untrusted.
+"""``acf/`` at a commit, read from git's objects alone, or in the work tree. Nothing is written; content is untrusted.
 
-Nothing is checked out, no filter or textconv of the repository runs, and a shallow clone that has both commits will do.
+Nothing is checked out, and no filter or textconv of the repository runs. A shallow clone with both commits is enough.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True)
 class Entry:
-    """One file: its git mode and its object; None where only the work tree holds it."""
+    """One file: its git mode and its object's id, which is None if only the work tree holds the file."""
 
     mode: str
     oid: str | None
@@ -34,9 +34,12 @@ class Entry:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """``acf/`` at one end. ``files`` maps paths below it, ``kernel/sm_90a-ptxas13.3.toml``, to what lies there.
+    """``acf/`` at one end of a comparison.
 
-    ``commit`` is None for the work tree.
+    Attributes:
+        label: the end in words.
+        files: the entry of each path below ``acf/``, e.g. ``kernel/sm_90a-ptxas13.3.toml``.
+        commit: None for the work tree.
     """
 
     label: str
@@ -46,7 +49,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Wanted:
-    """One file to read: its path below ``acf/``, what lies there, and how many bytes are read at most."""
+    """One file to read: its path below ``acf/``, its entry, and the most bytes that it may have."""
 
     path: str
     entry: Entry
@@ -57,10 +60,10 @@ class History:
     """The repository around a store.
 
     Attributes:
-        folder: the store, from the repository's root.
+        folder: the store's path, relative to the repository's root.
 
     Raises:
-        EnvironmentFault: there is no git, or no repository, around the store.
+        EnvironmentFault: git is missing, or the store is in no repository.
     """
 
     def __init__(self, store: Store) -> None:
@@ -68,7 +71,7 @@ class History:
         repository = open_repository(store.root.parent)
         if repository is None or repository.working_tree_dir is None:
             raise EnvironmentFault(f"{store.root} is in no git repository that can be read; acf diff compares commits")
-        self._repository = repository  # its git lives as long as it does
+        self._repository = repository  # ``_git`` works only as long as this lives
         self._git: Any = repository.git
         root = store.root.parent.resolve() / store.root.name
         self.folder = root.relative_to(Path(repository.working_tree_dir).resolve()).as_posix()
@@ -76,10 +79,10 @@ class History:
     def sides(self, span: str | None) -> tuple[Snapshot, Snapshot]:
         """Both ends of ``BASE..HEAD``, or of ``BASE`` and the work tree.
 
-        Without ``span`` the base is where this branch left main or master, or on these the commit before HEAD.
+        Without ``span`` the base is where this branch left main or master; on those, it is the commit before HEAD.
 
         Raises:
-            UserError: ``span`` names no commit that is here.
+            UserError: ``span`` names a commit that this clone does not have.
         """
         base_text, dots, head_text = (span or "").partition("..")
         if head_text.startswith("."):
@@ -94,22 +97,25 @@ class History:
         return base, Snapshot(WORK_TREE, self._in_work_tree(commit, base.files))
 
     def contents(self, wanted: Iterable[Wanted]) -> Iterator[tuple[str, bytes | StoreError]]:
-        """What each file holds, in another order; the reason where it cannot be read."""
+        """The path and content of each file, in any order; an error in place of content that cannot be read."""
         stored: list[Wanted] = []
-        for one in wanted:
-            if one.entry.mode not in _REGULAR:
-                yield one.path, StoreError(f"{self._shown(one)} is a link or no regular file, and only files are read")
-            elif one.entry.oid is None:
-                yield one.path, self._of_work_tree(one)
+        for file in wanted:
+            if file.entry.mode not in _REGULAR:
+                yield (
+                    file.path,
+                    StoreError(f"{self._shown(file)} is a link or no regular file, and only files are read"),
+                )
+            elif file.entry.oid is None:
+                yield file.path, self._of_work_tree(file)
             else:
-                stored.append(one)
+                stored.append(file)
         if stored:
             yield from self._of_objects(stored)
 
     def places(self, snapshot: Snapshot, path: str, limit: int) -> list[Wanted | None]:
-        """Where a file of the project lies at one end, for each directory that ``path`` may be relative to.
+        """Where a file of the project may lie at one end: one place for each directory that ``path`` may start from.
 
-        The store's parent stands first, the repository's root last. None: it would lie outside the repository.
+        The store's parent comes first, the repository's root last. A place outside the repository is None.
         """
         return [self._place(snapshot, home, path, limit) for home in PurePosixPath(self.folder).parents]
 
@@ -134,17 +140,17 @@ class History:
         head = self._commit("HEAD")
         for name in _DEFAULTS:
             tip = self._ask("rev_parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-            left = self._ask("merge_base", tip, head) if tip and tip != head else None
-            if left is not None and left != head:
-                return f"where this branch left {name}", left
+            fork = self._ask("merge_base", tip, head) if tip and tip != head else None
+            if fork is not None and fork != head:
+                return f"where this branch left {name}", fork
             if tip is not None:
                 break
         before = self._ask("rev_parse", "--verify", "--quiet", "HEAD~^{commit}")
         return ("HEAD~", before) if before else ("HEAD", head)
 
     def _ask(self, command: str, *arguments: str) -> str | None:
-        """What git answers, or None where it refuses."""
-        with suppress(Exception):  # GitPython raises GitCommandError and more; all of it means that there is no answer
+        """git's answer; None if it fails or prints nothing."""
+        with suppress(Exception):  # GitPython raises GitCommandError and more; all of them mean that there is no answer
             return str(getattr(self._git, command)(*arguments)) or None
         return None
 
@@ -160,8 +166,8 @@ class History:
         return Snapshot(f"{name} ({commit[:10]})", files, commit)
 
     def _in_work_tree(self, commit: str, base: Mapping[str, Entry]) -> Mapping[str, Entry]:
-        """The base's files, with what the work tree has otherwise; git's index knows which without reading them all."""
-        # Two lists: what git tracks and finds changed, and what it does not track.
+        """The base's files with the work tree's changes, which git's index finds without reading every file."""
+        # Two lists: tracked files that changed, and untracked files.
         changed = self._paths("diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", commit, "--", self.folder)
         changed += self._paths("ls_files", "--others", "-z", "--", self.folder)
         files = dict(base)
@@ -200,21 +206,21 @@ class History:
             return self._store.read_bytes(self._store.root / wanted.path, wanted.limit)
         except StoreError as error:
             return error
-        except OSError as error:  # a name that no file system takes
+        except OSError as error:  # a name that the file system refuses
             return StoreError(f"{self._shown(wanted):.200} cannot be read: {error.strerror}")
 
     def _of_objects(self, wanted: list[Wanted]) -> Iterator[tuple[str, bytes | StoreError]]:
-        """One ``git cat-file`` for all, read as it comes: no more than one file is in memory."""
-        with tempfile.TemporaryFile() as asked:
-            asked.write("".join(f"{one.entry.oid}\n" for one in wanted).encode())
-            asked.seek(0)
-            process = self._git.cat_file("--batch", istream=asked, as_process=True)
+        """Read all files from one ``git cat-file``, with one file in memory at a time."""
+        with tempfile.TemporaryFile() as request:
+            request.write("".join(f"{file.entry.oid}\n" for file in wanted).encode())
+            request.seek(0)
+            process = self._git.cat_file("--batch", istream=request, as_process=True)
             try:
-                for one in wanted:
-                    yield one.path, self._next_object(process.stdout, one)
+                for file in wanted:
+                    yield file.path, self._next_object(process.stdout, file)
             finally:
                 process.stdout.close()
-                with suppress(Exception):  # stopped half-way: git finds nobody listening
+                with suppress(Exception):  # the caller stopped half-way, and git's output had no reader
                     process.wait()
 
     def _next_object(self, stream: Any, wanted: Wanted) -> bytes | StoreError:
