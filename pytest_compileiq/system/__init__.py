@@ -1,1 +1,1 @@
-"""One concern of the world a file: processes, files, git, the machine."""
+"""What lies outside this package, one file for each concern: processes, files, git, printing."""

@@ -1,4 +1,4 @@
-"""Files that others may have had a hand in, and files that others may read meanwhile."""
+"""Reads files that others may have written, and writes files that others may be reading."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pathlib import Path
 
 from pytest_compileiq.errors import EnvironmentFault, Signal
 
-PARTIAL = ".partial-"  # how a file is called until it is whole
+PARTIAL = ".partial-"  # how a file's name begins until it is complete
 
 
 class Unfit(Signal):
-    """A file that is not read. The message goes on after its name: ``is missing``, ``is no regular file``."""
+    """A file that is refused. The message continues after its name: ``is missing``, ``is no regular file``."""
 
 
 def read_regular(path: Path, limit: int) -> bytes:
     """A regular file's content; a link as the last part of ``path`` is not followed.
 
     Raises:
-        Unfit: it is missing, a link, no regular file, has more than ``limit`` bytes, or cannot be read.
+        Unfit: it is missing, a link, not a regular file, has more than ``limit`` bytes, or cannot be read.
     """
     try:
         # Opening a pipe would wait for its writer.
@@ -47,10 +47,10 @@ def read_regular(path: Path, limit: int) -> bytes:
 
 
 def inside(root: Path, name: str) -> Path:
-    """Where ``name``, a path from elsewhere, really lies below ``root``.
+    """The real location of ``name``, an untrusted path, below ``root``.
 
     Raises:
-        Unfit: it leaves ``root``, itself or by a link, or is no path at all.
+        Unfit: it leads out of ``root``, directly or by a link, or is not a path at all.
     """
     try:
         real = (root / name).resolve()
@@ -63,7 +63,7 @@ def inside(root: Path, name: str) -> Path:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Put ``data`` in the place of ``path``: whole or not at all, readable for all, and safe from a power cut.
+    """Replace ``path`` with ``data``: completely or not at all, readable by everyone, and safe from a power cut.
 
     Raises:
         OSError: it cannot be written; ``filename`` is ``path``.
@@ -88,7 +88,7 @@ def replace(path: Path, data: bytes) -> None:
 
 
 def write_output(path: Path, text: str) -> None:
-    """Write a file that a user asked for: whole or not at all, but for a pipe or a device, which is written to.
+    """Write a file that a user asked for, completely or not at all; a pipe or a device is written to directly.
 
     Raises:
         OSError: it cannot be written; ``filename`` is ``path``.
@@ -104,9 +104,9 @@ def write_output(path: Path, text: str) -> None:
 
 
 def machine_lock(what: str) -> Path:
-    """The lock file of ``what`` for every user of this machine, in a directory that is theirs in common.
+    """The lock file of ``what``, in a directory that all users of this machine share.
 
-    Not in ``TMPDIR``, which a user or a batch job may have for itself.
+    ``TMPDIR`` is only the fallback, since a user or a batch job may have its own.
     """
     import tempfile
 
@@ -117,11 +117,11 @@ def machine_lock(what: str) -> Path:
 
 @contextlib.contextmanager
 def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
-    """Hold the lock of ``path``, which is made where it is missing and never removed; it ends with the process.
+    """Hold the lock on ``path``; the file is created if missing and never removed. The lock ends with the process.
 
     Raises:
-        BlockingIOError: another process holds it, and ``wait`` is not wanted.
-        EnvironmentFault: what lies there is a link, no regular file, or another user's own; it is not touched.
+        BlockingIOError: another process holds it, and ``wait`` is false.
+        EnvironmentFault: the file is a link, not a regular file, or closed to this user; it is not touched.
     """
     import fcntl
 
@@ -134,7 +134,7 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
 
 
 def _is_for_everybody(directory: Path) -> bool:
-    """Whether every user may make files there, and none may remove another's."""
+    """Whether every user may create files there, and none may remove another's."""
     try:
         mode = directory.stat().st_mode
     except OSError:
@@ -157,12 +157,12 @@ def _open_lock(path: Path) -> int:
 def _open_or_make(path: Path) -> int:
     flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        # Not to be made at once: the kernel refuses that for another user's file in a directory for everybody.
+        # Without O_CREAT, which the kernel refuses for another user's file in a directory for everybody.
         return _open_for_any(path, flags)
     except FileNotFoundError:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | flags, 0o644)
-        except FileExistsError:  # made meanwhile
+        except FileExistsError:  # another process has just created it
             return _open_for_any(path, flags)
         os.fchmod(descriptor, 0o644)  # whatever the umask: others need to read it to lock it
         return descriptor

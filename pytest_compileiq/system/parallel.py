@@ -1,4 +1,4 @@
-"""The same work on many items, a share of them for each core. Processes are forked, so the work may be any callable."""
+"""The same work on many items, one share per core. Processes are forked, so the work may be any callable."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def spread(work: Callable[[Sequence[Item]], Result], items: Sequence[Item], *, l
     Raises:
         EnvironmentFault: a process was killed before it answered.
     """
-    gc.freeze()  # the collector need neither go through all that is imported, nor touch what the processes share
+    gc.freeze()  # the collector skips what is imported by now, and leaves the memory that the processes share alone
     try:
         return _spread(work, _shares(items, least))
     finally:
@@ -36,15 +36,15 @@ def _spread(work: Callable[[Sequence[Item]], Result], shares: Sequence[Sequence[
     forked = multiprocessing.get_context("fork")
     running = []
     for share in shares[1:]:
-        mine, theirs = forked.Pipe(duplex=False)
-        process = forked.Process(target=_run, args=(work, share, theirs), daemon=True)
+        receiver, sender = forked.Pipe(duplex=False)
+        process = forked.Process(target=_run, args=(work, share, sender), daemon=True)
         process.start()
-        theirs.close()
-        running.append((process, mine))
+        sender.close()
+        running.append((process, receiver))
     results = [work(shares[0])]
-    for process, mine in running:
+    for process, receiver in running:
         try:
-            result, error = mine.recv()
+            result, error = receiver.recv()
         except EOFError as end:
             process.join()
             raise EnvironmentFault(
@@ -67,5 +67,5 @@ def _shares(items: Sequence[Item], least: int) -> list[Sequence[Item]]:
 def _run(work: Callable[[Sequence[Item]], Result], share: Sequence[Item], answer: Connection) -> None:
     try:
         answer.send((work(share), None))
-    except Exception as error:  # it belongs to whoever asked for the work
+    except Exception as error:  # ``spread`` raises it
         answer.send((None, error))

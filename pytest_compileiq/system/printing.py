@@ -1,8 +1,8 @@
-"""Everything that this package prints goes through here. Text from elsewhere is shown in it, and never obeyed.
+"""Everything that this package prints goes through here. Untrusted text is shown, and never obeyed.
 
-Files under ``acf/``, names, compilers and git say what they like: a terminal would obey their control characters, a
-reader would be misled by their bidi controls, and a CI runner takes some lines for commands. So no other module prints,
-nor raises what pytest prints (``tests/unit/system/test_printing.py`` names the one that does).
+Text from files under ``acf/``, names, compilers and git is untrusted: a terminal would obey its control characters, its
+bidi controls would mislead a reader, and a CI runner takes some lines for commands. So no other module prints, or
+raises what pytest prints (``tests/unit/system/test_printing.py`` names the one that does).
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ _COMMAND = re.compile(r"^( *):(?=:)|#(?=#\w*\[)")
 
 
 def visible(text: str, keep: str = "") -> str:
-    """``text`` with control characters, bidi controls and lone surrogates shown as escapes, but for those to ``keep``.
+    """``text`` with control characters, bidi controls and lone surrogates as escapes, except those in ``keep``.
 
-    One line, unless line ends are kept.
+    The result is one line, unless line ends are kept.
     """
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() or one in keep else repr(one)[1:-1] for one in text)
+    return "".join(char if char.isprintable() or char in keep else repr(char)[1:-1] for char in text)
 
 
 def harmless(text: str) -> str:
     """``text`` as one line that neither a terminal nor a CI runner takes for anything but text."""
-    return _COMMAND.sub(lambda found: "\\x23" if found[1] is None else f"{found[1]}\\x3a", visible(text))
+    return _COMMAND.sub(lambda match: "\\x23" if match[1] is None else f"{match[1]}\\x3a", visible(text))
 
 
 def json_text(value: Any) -> str:
-    """``value`` as JSON in ASCII, so that every file and stream can hold it, and no line of it is a command."""
+    """``value`` as JSON in ASCII: every file and stream can hold it, and no line of it is a command."""
     return json.dumps(value, indent=2).replace("##", "#\\u0023")
 
 
@@ -55,17 +55,17 @@ def complain(sentence: str) -> None:
 
 
 def flush() -> None:
-    """Have everything printed now, while an error can still be told."""
+    """Flush standard output now, while an error can still be reported."""
     sys.stdout.flush()
 
 
 def give_up_printing() -> None:
-    """Print nothing any more, not even at exit: the reader (head, less) has what it wanted."""
+    """Discard all further output, even at exit: the reader (head, less) has gone."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _write(line: str, stream: TextIO) -> None:
-    # What the stream's encoding lacks is shown as an escape: a stream may raise instead.
+    # Characters that the stream's encoding lacks become escapes: some streams would raise instead.
     encoding = stream.encoding or "utf-8"
     stream.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
 
@@ -74,7 +74,7 @@ def _write(line: str, stream: TextIO) -> None:
 
 
 def failure(message: str, remedy: str = "") -> BaseException:
-    """A test's failure without a traceback: the message is all there is to say, and below it what mends it."""
+    """A test's failure without a traceback: the message, and the remedy on the line below."""
     import pytest
 
     text = "\n".join(harmless(part) for part in (message, remedy) if part)
@@ -107,7 +107,7 @@ class Terminal:
         return self._reporter is not None and bool(self._reporter.isatty)
 
     def begin(self) -> None:
-        """End the line of dots that pytest may be within."""
+        """End the line of dots that pytest may be printing."""
         if self._reporter is not None:
             self._reporter.ensure_newline()
 

@@ -1,7 +1,7 @@
-"""Subprocesses that cannot outlive, outgrow or outlast their welcome.
+"""Subprocesses with bounded time and output that leave nothing behind.
 
-``run`` runs one program to its end. ``Guard`` makes sure that nothing started during a search or a gate is
-left over, even when pytest itself dies by ``kill -9``.
+``run`` runs one program to its end. ``Guard`` ensures that nothing started during a search or a gate survives, even
+when pytest itself dies by ``kill -9``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Finished:
     Attributes:
         returncode: negative for a signal, as in ``subprocess``.
         output: the tail of standard output and standard error, in the order of writing; undecodable bytes replaced.
-        timed_out: it was killed because it took longer than it was given.
+        timed_out: it was killed because its time ran out.
         seconds: wall time.
     """
 
@@ -60,10 +60,10 @@ def run(
     env: Mapping[str, str] | None = None,
     tail_bytes: int = TAIL_BYTES,
 ) -> Finished:
-    """Run ``argv`` in a session of its own and kill what is left of its process group when it ends or runs out of time.
+    """Run ``argv`` in its own session; kill the rest of its process group when it ends or runs out of time.
 
     Standard input is empty. Output beyond the last ``tail_bytes`` is read and dropped, so a program that never stops
-    printing costs no memory. ``env`` of None is this process's environment; an open guard's token is added to either.
+    printing costs no memory. Without ``env`` it has this process's environment; an open guard's token is always added.
 
     Raises:
         EnvironmentFault: there is no such program, or it cannot be executed.
@@ -88,7 +88,7 @@ def run(
         try:
             timed_out = not _drain(process, tail, deadline=started + timeout_s)
         finally:
-            # The leader has not been reaped yet, so that its number still means this group and no other.
+            # The leader has not been reaped yet, so its number still means this group and no other.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -110,7 +110,7 @@ def _cannot_start(program: str, cwd: Path | None, error: OSError) -> str:
 
 
 class _Tail:
-    """The last ``limit`` bytes of a stream, in memory of about that size."""
+    """The last ``limit`` bytes of a stream, in about that much memory."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -128,7 +128,7 @@ class _Tail:
 
 
 def _drain(process: subprocess.Popen[bytes], tail: _Tail, *, deadline: float) -> bool:
-    """Read ``process`` until it has ended; False when the deadline came first. The process is left unreaped."""
+    """Read ``process`` until it ends; False if the deadline comes first. The process is not reaped."""
     assert process.stdout is not None
     pipe = process.stdout.fileno()
     pause_s = _SHORTEST_PAUSE_S
@@ -152,32 +152,30 @@ def _has_ended(pid: int) -> bool:
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-# Sessions that run() has under way: a sweep spares another thread's builds, of which none starts meanwhile.
+# Sessions that run() has started: a sweep spares other threads' builds, and the lock lets none start during it.
 _running: set[int] = set()
 _starting = threading.Lock()
 
-# The tokens of this process's open guards, innermost last: builds run on threads, far from whoever holds the guard.
+# The tokens of this process's open guards, innermost last. Global, because builds run on threads that see no guard.
 _open_tokens: list[str] = []
 
 
 class Guard:
-    """While open, what this process starts for a run carries a random token, and dies with this process at the latest.
+    """While open, processes started for a run carry a random token, and die at the latest with this process.
 
-    That is everything started by ``run`` or with a ``marked`` environment, and whatever these start; a server that a
-    user's fixture starts from this process is not ours. A tiny watchdog in a session of its own holds the other end of
-    a pipe; when the pipe closes, because the guard was closed or because this process died in whatever way, it kills
-    every carrier of the token, and then removes ``folder`` with all that they left there. It watches before ``folder``
-    is made, so that no death leaves one. Double forks and ``setsid`` do not escape it; a program that starts another
-    with an emptied environment does.
+    These are all processes started by ``run`` or with a ``marked`` environment, and their descendants; a server that a
+    user's fixture starts from this process is not one of them. A small watchdog in its own session holds the other end
+    of a pipe. When the pipe closes, because the guard was closed or this process died, the watchdog kills every carrier
+    of the token and removes ``folder``. It starts before ``folder`` is created, so no death leaves one behind. Double
+    forks and ``setsid`` do not escape it; a program started with an emptied environment does.
 
-    Carriers are found in ``/proc``. Elsewhere than on Linux there is none to find, and what remains is ``run``'s
-    killing of process groups.
+    Carriers are found in ``/proc``. On systems other than Linux none are found, and only ``run`` kills process groups.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.token = secrets.token_hex(16)
-        # An empty environment: a guard around this process must not take the watchdog for one of its own carriers.
+        # An empty environment: a guard around this process must not kill the watchdog as one of its carriers.
         self._watchdog = subprocess.Popen(
             [sys.executable, "-I", "-S", watchdog.__file__, self.token, str(os.getpid()), str(folder)],
             env={},
@@ -198,12 +196,12 @@ class Guard:
         return {**environment, RUN_TOKEN_VARIABLE: self.token}
 
     def sweep(self, sessions: Collection[int] = frozenset()) -> list[int]:
-        """Kill what was started under this guard, but ``sessions`` and what ``run`` has under way; return the ids."""
+        """Kill the guard's carriers, except those in ``sessions`` and in a running ``run``; return their ids."""
         with _starting:
             return watchdog.kill_carriers(self.token, {os.getpid()}, {*_running, *sessions})
 
     def close(self) -> None:
-        """Sweep, have the folder removed, and end the watchdog. Closing twice does nothing more."""
+        """Sweep, let the watchdog remove the folder, and end it. Closing twice does nothing more."""
         if self.token not in _open_tokens:
             return
         _open_tokens.remove(self.token)

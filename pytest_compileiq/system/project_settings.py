@@ -1,4 +1,4 @@
-"""pytest's settings in a project's files, read as pytest reads them and without it: a build pays for every import."""
+"""pytest's settings in a project's files, read as pytest reads them but without importing it, to keep builds fast."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_compileiq.errors import UserError
 from pytest_compileiq.named_options import KEY, NamedOptions, why_no_entries
 
 FILES = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
-_OWN = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini")  # pytest's even when they are empty
+_OWN = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini")  # these are pytest's even when they are empty
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,10 @@ class ProjectSettings:
     """The settings of one file.
 
     Attributes:
-        file: where they are.
-        section: which part of it, as it is written: ``[pytest]``.
+        file: the file that holds them.
+        section: the section's heading as written, e.g. ``[pytest]``.
         values: texts, or TOML's own types.
-        is_native: whether a value has its own type there, and no text stands for a list.
+        is_native: whether lists are written as TOML lists, so that a text is never split into one.
     """
 
     file: Path
@@ -32,10 +32,10 @@ class ProjectSettings:
     is_native: bool = False
 
     def named_options(self) -> NamedOptions:
-        """What ``acf_options`` lets into controls files.
+        """The options that ``acf_options`` allows in controls files.
 
         Raises:
-            UserError: an entry is no option.
+            UserError: an entry is not an option.
         """
         value = self.values.get(KEY, [])
         try:
@@ -49,12 +49,12 @@ class ProjectSettings:
         return self.naming(tuple(entries))
 
     def naming(self, entries: tuple[str, ...]) -> NamedOptions:
-        """``entries`` as of this file."""
+        """``entries`` as written in this file."""
         return NamedOptions(entries, f"{self.section} of {self.file.name}", self.file.suffix == ".toml")
 
 
 def named_options(entries: tuple[str, ...], file: Path | None) -> NamedOptions:
-    """``entries``, which pytest has read, and the place in its ``file`` where others are to be written."""
+    """``entries``, which pytest has read, with the place in its ``file`` where further ones belong."""
     settings = settings_in(file) if file else None
     if settings is None and file is not None and file.suffix == ".toml":
         settings = ProjectSettings(file, "[tool.pytest.ini_options]", {})
@@ -62,12 +62,12 @@ def named_options(entries: tuple[str, ...], file: Path | None) -> NamedOptions:
 
 
 def settings_of(directory: Path) -> ProjectSettings | None:
-    """The settings in ``directory``: those of the first file that holds any, as pytest chooses."""
+    """The settings of the first file in ``directory`` that holds any, in pytest's order; None without any."""
     return next(filter(None, (settings_in(directory / name) for name in FILES)), None)
 
 
 def settings_in(path: Path) -> ProjectSettings | None:
-    """The settings in one file, or None; a file that pytest itself cannot read says so when pytest runs."""
+    """The settings in one file; None if it has none or cannot be read, which pytest itself reports when it runs."""
     if not path.is_file():
         return None
     try:

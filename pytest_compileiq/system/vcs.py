@@ -1,4 +1,4 @@
-"""What git knows about the project: the commit, whether files are dirty, which commits touched them. Read-only."""
+"""What git knows about the project: its commit, changed files, and the commits that touched files. Read-only."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _TIMEOUT_S = 20
 
 @dataclass(frozen=True)
 class Revision:
-    """Where the work tree stands, and which files differ from it; None where there is no repository, or no commit."""
+    """The commit checked out, and the files that differ from it; both None without a repository or a commit."""
 
     commit: str | None
     changed: tuple[str, ...] | None
 
 
 def revision(rootdir: Path, files: Sequence[str]) -> Revision:
-    """The commit of ``rootdir``, and what of ``files`` (relative to it) differs from it or is untracked.
+    """The commit of ``rootdir``, and those of ``files`` (relative to it) that differ from the commit or are untracked.
 
-    A directory among ``files`` stands for what is below it; what lies outside the repository is passed over.
+    A directory among ``files`` stands for all files below it; files outside the repository are ignored.
     """
     repository = open_repository(rootdir)
     if repository is None or repository.working_tree_dir is None:
@@ -48,7 +48,7 @@ def revision(rootdir: Path, files: Sequence[str]) -> Revision:
 
 
 def content_at(rootdir: Path, commit: str, file: str) -> bytes | None:
-    """What ``file`` (relative to ``rootdir``) held at ``commit``; None where it was not there."""
+    """The content of ``file`` (relative to ``rootdir``) at ``commit``; None if it was not there."""
     repository = open_repository(rootdir)
     if repository is None or repository.working_tree_dir is None:
         return None
@@ -56,7 +56,7 @@ def content_at(rootdir: Path, commit: str, file: str) -> bytes | None:
         try:
             path = os.path.relpath(rootdir.resolve() / file, Path(repository.working_tree_dir).resolve())
             content: bytes = repository.commit(commit).tree.join(Path(path).as_posix()).data_stream.read()
-        except Exception:  # GitPython raises KeyError, ValueError and more for what is not there
+        except Exception:  # GitPython raises KeyError, ValueError and more for what is missing
             return None
     return content
 
@@ -81,13 +81,13 @@ def commits_touching(rootdir: Path, files: Sequence[str], since: str | None, lim
 
 
 def open_repository(rootdir: Path) -> Repo | None:
-    """The repository around ``rootdir``, or None where there is no git, no repository, or one of another owner."""
+    """The repository around ``rootdir``; None without git, without a repository, or if another user owns it."""
     os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
     try:
         from git import Repo
 
         return Repo(rootdir, search_parent_directories=True)
-    except Exception:  # whatever it is, there is no history to ask
+    except Exception:  # whatever the cause, there is no history to read
         return None
 
 

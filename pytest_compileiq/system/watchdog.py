@@ -1,4 +1,4 @@
-"""Ends every process of one run, found by a token in its environment and killed without appeal, and clears up.
+"""Kills every process of one run, found by a token in its environment, and removes the run's folder.
 
 Imports only the standard library, because ``pytest_compileiq.system.process.Guard`` also runs this file as a script
 (``python -I -S watchdog.py TOKEN PARENT_PID FOLDER``) that outlives the pytest process it watches.
@@ -23,19 +23,20 @@ _GIVE_UP_S = 30.0
 
 
 def carriers(token: str) -> list[int]:
-    """Live processes whose environment at their start held ``token``; survives double forks and ``setsid``.
+    """Ids of live processes that started with ``token`` in their environment, even after double forks and ``setsid``.
 
-    Reads ``/proc/*/environ``: elsewhere than on Linux the list is empty. Zombies have no environment, so they are out.
+    Read from ``/proc/*/environ``, so the list is empty on systems other than Linux. Zombies have no environment, so
+    they are not listed.
     """
     wanted = f"{RUN_TOKEN_VARIABLE}={token}".encode()
     return sorted(pid for pid, environ in of_each_process("environ") if wanted in environ.split(b"\0"))
 
 
 def of_each_process(name: str) -> Iterator[tuple[int, bytes]]:
-    """The content of ``/proc/PID/NAME`` for each process that can be read; none elsewhere than on Linux.
+    """Id and content of ``/proc/PID/NAME`` of each readable process; nothing on systems other than Linux.
 
-    A process may end at any step: no glob, since looking through its directory then fails with ESRCH, which
-    ``Path.exists`` does not take for absence.
+    A process may end at any step. This is no glob, because listing the directory of an ended process fails with ESRCH,
+    which ``Path.exists`` does not treat as absence.
     """
     try:
         entries = list(Path("/proc").iterdir())
@@ -45,30 +46,29 @@ def of_each_process(name: str) -> Iterator[tuple[int, bytes]]:
         if entry.name.isdecimal():
             try:
                 content = (entry / name).read_bytes()
-            except OSError:  # it has ended meanwhile, or belongs to another user
+            except OSError:  # the process has ended, or belongs to another user
                 continue
             if content:
                 yield int(entry.name), content
 
 
 def not_in(sessions: Collection[int], pids: Collection[int]) -> set[int]:
-    """Those of ``pids`` that live and belong to none of ``sessions``."""
-    found = set()
+    """Those of ``pids`` that are alive and in none of ``sessions``."""
+    outside = set()
     for pid in pids:
         try:
             if os.getsid(pid) not in sessions:
-                found.add(pid)
+                outside.add(pid)
         except ProcessLookupError:
             continue
-    return found
+    return outside
 
 
 def kill_carriers(token: str, spare: Collection[int] = (), sessions: Collection[int] = ()) -> list[int]:
-    """SIGKILL the carriers of ``token`` until none but ``spare`` is left, and return those that were killed.
+    """SIGKILL the carriers of ``token`` until only ``spare`` is left, and return the ids of those killed.
 
-    Whatever belongs to one of ``sessions`` is spared too, since that may fork at any time.
-    Repeats, since a process can fork between the look and the kill. Gives up after 30 s: a process stuck in the
-    kernel cannot be killed.
+    Processes in ``sessions`` are spared as well, even those forked meanwhile. It repeats, since a process may fork
+    between the listing and the kill. It gives up after 30 s: a process stuck in the kernel cannot be killed.
     """
     killed: set[int] = set()
     give_up_at = time.monotonic() + _GIVE_UP_S
@@ -87,7 +87,7 @@ def kill_carriers(token: str, spare: Collection[int] = (), sessions: Collection[
 
 
 def _wait_for_the_end_of(parent_pid: int) -> None:
-    """Return when standard input closes, or when the parent is gone though a fork of it still holds the pipe."""
+    """Return when standard input closes, or when the parent is gone although a fork of it still holds the pipe."""
     while os.getppid() == parent_pid:
         readable, _, _ = select.select([0], [], [], _PARENT_CHECK_S)
         if readable and not os.read(0, 1):
