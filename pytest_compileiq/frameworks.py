@@ -1,8 +1,8 @@
-"""What a framework that compiles for itself is told, computed from ``acf.options``.
+"""Turns ``acf.options`` into the settings of frameworks that call the compiler themselves.
 
-Nothing is imported from any framework. Each function names the release whose sources it was read from, and gives the
-empty fragment for the baseline, whose options are ``()``. The frameworks hand their flags on as text that is split at
-blanks, by ninja, a shell or nvcc, so an option that such splitting would break is refused.
+Nothing is imported from any framework. Each function names the release whose sources it was written from, and returns
+an empty fragment for the baseline, whose options are ``()``. The frameworks pass flags on as text, which ninja, a shell
+or nvcc splits at blanks, so an option that such splitting would break is refused.
 
 The options of ``Ptxas`` and ``Triton`` are for ptxas, those of ``Nvcc`` for nvcc; each function says which it takes.
 """
@@ -27,7 +27,7 @@ def triton_options(options: Sequence[str]) -> dict[str, str]:
         options: for ptxas.
 
     Raises:
-        EnvironmentFault: an option holds a character that does not survive.
+        EnvironmentFault: an option holds a character that a framework would split at or change.
     """
     return {"ptx_options": " ".join(_whole(options))} if options else {}
 
@@ -39,8 +39,8 @@ def helion_options(options: Sequence[str]) -> dict[str, str]:
         options: for ptxas; Helion takes an ACF and nothing else.
 
     Raises:
-        BodyError: there is another option than the ACF.
-        EnvironmentFault: the ACF's path holds a character that does not survive.
+        BodyError: there is an option other than the ACF.
+        EnvironmentFault: the ACF's path holds a character that a framework would split at or change.
     """
     if other := next((option for option in options if not option.startswith(_ACF)), None):
         raise BodyError(f"Helion takes an ACF alone, and {other!r} is another option: leave space= at its default")
@@ -54,7 +54,7 @@ def cute_options(options: Sequence[str]) -> str:
         options: for ptxas.
 
     Raises:
-        EnvironmentFault: an option holds a character that does not survive.
+        EnvironmentFault: an option holds a character that a framework would split at or change.
     """
     return f"--ptxas-options '{' '.join(_whole(options))}'" if options else ""
 
@@ -66,36 +66,36 @@ def torch_extension_flags(options: Sequence[str]) -> list[str]:
         options: for nvcc.
 
     Raises:
-        EnvironmentFault: an option holds a character that does not survive.
+        EnvironmentFault: an option holds a character that a framework would split at or change.
     """
     return list(_whole(options))
 
 
 def flashinfer_environment(options: Sequence[str], environment: Mapping[str, str], cache: Path) -> dict[str, str]:
-    """The environment of a process that imports FlashInfer, as one arm. Read from FlashInfer 0.7.2.
+    """The environment of a process that imports FlashInfer and runs one arm. Read from FlashInfer 0.7.2.
 
     Args:
-        options: for nvcc; they follow the flags that ``environment`` gives FlashInfer already.
+        options: for nvcc; they follow the flags that ``environment`` already has.
         environment: the variables to start from, e.g. ``os.environ``.
-        cache: a directory; every arm has its workspace in it.
+        cache: a directory in which every arm has its own workspace.
 
     Raises:
-        EnvironmentFault: an option holds a character that does not survive.
+        EnvironmentFault: an option holds a character that a framework would split at or change.
     """
     flags = _appended(environment, "FLASHINFER_EXTRA_CUDAFLAGS", options)
     return {**environment, **flags, "FLASHINFER_WORKSPACE_BASE": _of_this_arm(cache, options)}
 
 
 def inductor_environment(options: Sequence[str], environment: Mapping[str, str], cache: Path) -> dict[str, str]:
-    """The environment of a process that calls ``torch.compile``, as one arm. Read from PyTorch 2 and Triton 3.9.
+    """The environment of a process that calls ``torch.compile`` for one arm. Read from PyTorch 2 and Triton 3.9.
 
     Args:
-        options: for ptxas; they follow those that ``environment`` gives already.
+        options: for ptxas; they follow the options that ``environment`` already has.
         environment: the variables to start from, e.g. ``os.environ``.
-        cache: a directory; every arm has its compile caches in it.
+        cache: a directory in which every arm has its own compile caches.
 
     Raises:
-        EnvironmentFault: an option holds a character that does not survive.
+        EnvironmentFault: an option holds a character that a framework would split at or change.
     """
     flags = _appended(environment, "PTXAS_OPTIONS", options)
     home = _of_this_arm(cache, options)
@@ -108,15 +108,15 @@ def _appended(environment: Mapping[str, str], name: str, options: Sequence[str])
 
 
 def _of_this_arm(cache: Path, options: Sequence[str]) -> str:
-    """A directory of its own for these options: one framework cache holds one arm."""
+    """A directory for these options alone, since a framework's cache must hold one arm."""
     return str(cache / (sha256_hex("\0".join(options).encode())[:16] if options else "baseline"))
 
 
 def _whole(options: Sequence[str]) -> Sequence[str]:
     for option in options:
-        if found := _SPLIT_BY_SOMEONE.search(option):
+        if match := _SPLIT_BY_SOMEONE.search(option):
             raise EnvironmentFault(
-                f"{option!r} has {found[0]!r} in it, and a framework would split or change it there: "
+                f"{option!r} has {match[0]!r} in it, and a framework would split or change it there: "
                 "set XDG_CACHE_HOME to a plain path"
             )
     return options

@@ -33,7 +33,7 @@ _HELP: dict[str, str] = {
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Declare the options and ini keys of DESIGN section 3.2 that this version has."""
+    """Declare the options and ini keys."""
     group = parser.getgroup("compileiq", "compiler tuning (pytest-compileiq)")
     group.addoption("--tune", action="store_true", help="search, prove and store; only tuned benchmarks run")
     group.addoption(
@@ -83,10 +83,10 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def read_settings(config: pytest.Config) -> Settings:
-    """Check every option and ini key.
+    """Read and check every option and ini key.
 
     Raises:
-        pytest.UsageError: a value is not one of those allowed; the message names the key, the value and the choice.
+        pytest.UsageError: a value is not allowed; the message names the key, the value and the choices.
     """
     option = config.option
     if option.tune and _is_xdist(config):

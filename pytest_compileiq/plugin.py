@@ -1,4 +1,4 @@
-"""pytest's hooks, which only route. Nothing but pytest is imported until a tuned test, or an ``acf/``, is met."""
+"""pytest's hooks, which only route. Nothing but pytest is imported until there is a tuned test or an ``acf/``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Check the settings; a worker of ours has none of its own."""
+    """Check the settings, and listen to reports."""
     from pytest_compileiq.options import read_settings
 
     config.addinivalue_line("markers", _MARKER)
@@ -60,7 +60,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Meet the tuned tests."""
+    """Hand the tuned tests to the session."""
     if any(item.get_closest_marker("tune") for item in session.items) and _inside(session.config) is None:
         _session(session.config).collected(session.items)
 
@@ -111,7 +111,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Send what became of a tuned test along with its report: as a string, which every process boundary takes."""
+    """Attach the outcome of a tuned test to its report, as a string, which passes every process boundary."""
     report = yield
     if item.get_closest_marker("tune") is None or _inside(item.config) is not None:
         return report
@@ -147,7 +147,7 @@ class _Reports:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Hear from a worker of xdist, where deselection happens."""
+        """Note whether an xdist worker's run was partial: deselection happens there."""
         self.partial |= getattr(node, "workeroutput", {}).get(_PARTIAL, False)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -157,7 +157,7 @@ class _Reports:
 
 
 def pytest_terminal_summary(config: pytest.Config) -> None:
-    """One line an artifact, what was not checked, then the remedies."""
+    """Print one line per artifact, what was not checked, then the remedies."""
     session = config.stash.get(_SESSION, None)
     if session is None:
         return
@@ -214,6 +214,6 @@ def _session(config: pytest.Config) -> Session:
 
 
 def _inside(config: pytest.Config) -> Inside | None:
-    """The worker's own plugin, when this process is a worker of ours."""
+    """The worker's own plugin; None unless this process is one of our workers."""
     inside: Inside | None = config.pluginmanager.get_plugin("compileiq-worker")
     return inside

@@ -1,4 +1,4 @@
-"""One object in ``config.stash``: which items are tuned, what became of each, and what the run says at its end."""
+"""The tuned part of a pytest run: which items are tuned, the outcome of each, and the reports at the end."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Session:
                 self._owners.setdefault(name, []).append(item.nodeid)
 
     def name_of(self, item: pytest.Item) -> str | None:
-        """The artifact's name, or None when the marker is not usable."""
+        """The artifact's name; None if the marker is missing or invalid."""
         mark = find_marker(item)
         try:
             return read_marker(mark, item.name).name if mark else None
@@ -72,7 +72,7 @@ class Session:
     # ── items ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def set_up(self, item: pytest.Item) -> None:
-        """Check the marker before any fixture is set up; a bad one fails the test with a sentence."""
+        """Check the marker before any fixture is set up; a bad marker fails the test with a sentence."""
         mark = find_marker(item)
         try:
             name = read_marker(mark, item.name).name if mark else ""
@@ -84,7 +84,7 @@ class Session:
             )
 
     def replay(self, item: pytest.Function) -> ItemReport:
-        """The normal run of one item; raises pytest's outcomes."""
+        """Replay one item, as a normal run does; raises pytest's outcomes."""
         with _told(item.nodeid):
             benchmark = self._benchmark(item)
             if self.settings.calibrate:
@@ -101,7 +101,7 @@ class Session:
         return report
 
     def tune(self, item: pytest.Item) -> ItemReport:
-        """The search of one item; raises pytest's outcomes."""
+        """Search for one item's controls; raises pytest's outcomes."""
         from pytest_compileiq.errors import TuneFailed
         from pytest_compileiq.tuning.tune import tune  # heavy: the engines and their linear algebra
 
@@ -139,7 +139,7 @@ class Session:
         return report
 
     def _why_current(self, benchmark: TunedBenchmark) -> str | None:
-        """Why the benchmark's artifact needs no new search, or None when it does."""
+        """Why the benchmark's artifact needs no new search; None if it does."""
         if not self.store.targets(benchmark.name):
             return f"{benchmark.name} has no artifact; --tune-new-only tunes those"
         return self._replay_of(benchmark, lambda acf: None).why_current()
@@ -154,8 +154,8 @@ class Session:
 
     def _keep(self, item: pytest.Item, report: ItemReport) -> None:
         item.stash[REPORT] = report.to_json()
-        others = [one for one in item.user_properties if not one[0].startswith(junit.PREFIX)]  # of an earlier try
-        item.user_properties[:] = [*others, *junit.properties(report)]
+        foreign = [pair for pair in item.user_properties if not pair[0].startswith(junit.PREFIX)]
+        item.user_properties[:] = [*foreign, *junit.properties(report)]  # an earlier try may have left some of ours
 
     def _progress(self, name: str) -> LineProgress:
         terminal = Terminal(self.config)
@@ -165,7 +165,7 @@ class Session:
     # ── resources ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _get_guard(self) -> Guard:
-        """The guard of the run and of its own directory, which no end of the run leaves behind."""
+        """The guard that removes the run's own directory, however the run ends."""
         if self._guard is None:
             self._guard = Guard(Path(tempfile.gettempdir()) / f"compileiq-{secrets.token_hex(8)}")
         return self._guard
@@ -195,19 +195,19 @@ class Session:
             self.complete = False
         item = ItemReport.from_json(text) if text else None
         if item is not None:
-            self._became[item.nodeid] = item  # one that runs again counts once
+            self._became[item.nodeid] = item  # an item that runs again counts once
         file, line, _ = report.location
         failure = report.longreprtext if report.failed else ""
         self._outcomes.append(github.Outcome(report.nodeid, self._from_workspace(file), (line or 0) + 1, failure, item))
 
     def finish(self, *, complete: bool) -> int | None:
-        """Judge what no test claimed, write the reports; returns the exit code to use, or None."""
+        """Judge what no test claimed and write the reports; returns the exit code to use, None for pytest's own."""
         self.report.items = list(self._became.values())
-        # Files of artifacts whose test ran fail that test instead.
+        # A bad file of an artifact whose test ran fails that test instead.
         problems = self.store.health(but={item.name for item in self.report.items})
-        self.report.store_problems = [one.problem for one in problems]
+        self.report.store_problems = [health.problem for health in problems]
         if complete and self.complete and not self.settings.tune and self.settings.orphans != "ignore":
-            with suppress(StoreError):  # which is one of the problems
+            with suppress(StoreError):  # it is one of the problems already
                 self.report.orphans = sorted(set(self.store.names()) - self.claimed)
         written = self._write_reports()
         if os.environ.get("GITHUB_ACTIONS") == "true":
@@ -240,23 +240,23 @@ class Session:
             except OSError as error:
                 lines.append(f"::warning title=acf::the job summary could not be written: {error.strerror}")
         terminal = Terminal(self.config)
-        for line in ["", *lines] if lines else []:  # pytest may be within a line of dots, which is no beginning of one
+        for line in ["", *lines] if lines else []:  # GitHub reads commands at a line's start; pytest may be in mid-line
             terminal.command(line)
 
     def _from_workspace(self, file: str) -> str:
-        """A path from rootdir as one from the repository's root, where GitHub says which that is."""
+        """``file``, which is relative to rootdir, relative to GitHub's workspace instead if it lies there."""
         path, workspace = self.settings.rootdir / file, os.environ.get("GITHUB_WORKSPACE")
         return path.relative_to(workspace).as_posix() if workspace and path.is_relative_to(workspace) else file
 
 
 @contextmanager
 def _told(nodeid: str) -> Iterator[None]:
-    """What this package raises on purpose, and what the machine refuses it, is a failure in one sentence."""
+    """Turn this package's exceptions, and the machine's ``OSError``, into a test failure of one sentence."""
     try:
         yield
     except (CompileIQError, OSError) as error:
-        said = fault_of(error) if isinstance(error, OSError) else str(error)
-        raise failure(said if nodeid in said else f"{nodeid}: {said}") from None
+        message = fault_of(error) if isinstance(error, OSError) else str(error)
+        raise failure(message if nodeid in message else f"{nodeid}: {message}") from None
 
 
 REPORT: pytest.StashKey[str] = pytest.StashKey()
