@@ -1,4 +1,4 @@
-"""What other people's code is tested with: conformance suites for engines and toolchains, and fakes that ship."""
+"""Tools for testing third-party code: conformance suites for engines and toolchains, and fakes."""
 
 from pytest_compileiq.testing.conformance import LARGE_SPACE as LARGE_SPACE
 from pytest_compileiq.testing.conformance import SMALL_SPACE as SMALL_SPACE

@@ -1,4 +1,4 @@
-"""Conformance suites for engines and toolchains of third parties: subclass one, and pytest runs its tests on yours.
+"""Conformance suites for third-party engines and toolchains: subclass one, and pytest runs its tests on yours.
 
 ::
 
@@ -65,9 +65,9 @@ class EngineConformance:
 
     Attributes:
         space: a large space that the engine searches.
-        small_space: one that it comes to the end of.
+        small_space: a space that the engine exhausts.
         evaluations: how many a test spends on the large space.
-        objectives: how many it takes at most.
+        objectives: the most objectives that the engine takes.
         deterministic: whether equal briefs and results give equal candidates.
         batch: how many candidates are asked for at a time.
     """
@@ -86,11 +86,11 @@ class EngineConformance:
     def brief(
         self, space: Space | None = None, seed: int = 1, objectives: int = 1, seeds: Sequence[Candidate] = ()
     ) -> Brief:
-        """A brief of the large space, or of another."""
+        """A brief for the large space, or for ``space``."""
         return Brief(space or self.space, seed, objectives, self.evaluations, seeds)
 
     def search(self, engine: Engine, judge: Judge, evaluations: int | None = None) -> list[Candidate]:
-        """Ask and tell in batches; the candidates in the order that they were asked."""
+        """Ask and tell in batches; returns the candidates in the order in which the engine gave them."""
         asked: list[Candidate] = []
         limit = evaluations or self.evaluations
         while len(asked) < limit and (batch := engine.ask(min(self.batch, limit - len(asked)))):
@@ -103,7 +103,7 @@ class EngineConformance:
         return Told(candidate, (digest_of(candidate) / 2**32 - 0.5,))
 
     def check_candidates(self, asked: Sequence[Candidate], space: Space) -> None:
-        """They lie in the space and are distinct."""
+        """Assert that the candidates lie in the space and are distinct."""
         for candidate in asked:
             assert space.why_not(candidate.knobs) is None, f"{dict(candidate.knobs)}: {space.why_not(candidate.knobs)}"
         distinct = {(space.point(candidate.knobs), candidate.blob) for candidate in asked}
@@ -161,7 +161,7 @@ class EngineConformance:
         if not self.deterministic:
             pytest.skip("declared not to be deterministic")
         first, again = (self.search(self.make(self.brief(seed=7)), self.scored) for _ in range(2))
-        assert [one.knobs for one in first] == [one.knobs for one in again]
+        assert [candidate.knobs for candidate in first] == [candidate.knobs for candidate in again]
 
     def test_given_seeds_are_tried_first_and_what_lies_outside_the_space_is_not(self) -> None:
         rng = np.random.default_rng(5)
@@ -192,10 +192,10 @@ class ToolchainConformance:
 
     Attributes:
         files: the project: path relative to its root → text.
-        test_dir: the directory of the test file in it, which toolchain paths are relative to.
-        knobs: sets of knobs that the compiler takes; one of them at least changes the machine code.
-        broken: as ``files``, laid over them: with these the baseline does not compile. By default every source is
-            overwritten by what no compiler takes.
+        test_dir: the test file's directory in the project, to which toolchain paths are relative.
+        knobs: sets of knobs that the compiler takes; at least one of them changes the machine code.
+        broken: files written over ``files`` so that the baseline does not compile. By default every source is
+            overwritten with text that no compiler takes.
         timeout_s: enough for one build.
     """
 
@@ -217,7 +217,7 @@ class ToolchainConformance:
     @pytest.fixture(scope="class")
     @classmethod
     def builder(cls, tmp_path_factory: pytest.TempPathFactory) -> Builder:
-        """The toolchain, found, on a copy of the project."""
+        """The toolchain, resolved on a copy of the project."""
         return cls().make().resolve(cls().place(tmp_path_factory.mktemp("project") / "checkout"))
 
     @pytest.fixture(scope="class")
@@ -273,8 +273,8 @@ class ToolchainConformance:
             builder.build(controls, tmp_path / str(number), timeout_s=self.timeout_s)
             for number, controls in enumerate(self.controls(builder))
         ]
-        assert all(one.code.keys() == baseline.code.keys() for one in built)
-        assert any(one.digest != baseline.digest for one in built), "no set of knobs changes the machine code"
+        assert all(build.code.keys() == baseline.code.keys() for build in built)
+        assert any(build.digest != baseline.digest for build in built), "no set of knobs changes the machine code"
 
     def test_controls_are_read_back_as_they_were_written(self, builder: Builder) -> None:
         for knobs, controls in zip(self.knobs, self.controls(builder), strict=True):

@@ -1,4 +1,4 @@
-"""A carrier of workers that start no process: for tests of conversations, of pools, and of carriers' order."""
+"""A carrier whose workers start no process, for tests of conversations, of pools, and of the order of calls."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TOUCHED = Touched(frozenset({"kernel"}), frozenset())
 
 
 def obedient(order: Order) -> Answer:
-    """What a worker says whose kernel is correct and takes a millisecond."""
+    """The answer of a worker whose kernel is correct and takes a millisecond."""
     if isinstance(order, Enter):
         return Entered()
     if isinstance(order, Leave):
@@ -56,10 +56,10 @@ class FakeCarrier:
     """A ``Carrier`` whose workers are functions of this process.
 
     Attributes:
-        answer: the worker's number in order of launches, the order → its answer; an exception is raised.
-        said: ``(what, worker)`` in order: the names of orders (``Start``, ``Enter``, ``CheckTask`` and so on),
-            ``close``, ``kill``, and with the kinds or the spared workers in place of a worker ``alone`` and ``sweep``.
-        launches: how many workers may be started; the next one is refused by the machine.
+        answer: the worker's number in launch order, and the order → the worker's answer; an exception is raised.
+        said: ``(what, worker)`` in call order: the names of orders (``Start``, ``Enter``, ``CheckTask`` and so on),
+            ``close``, ``kill``; for ``alone`` and ``sweep`` the second item is the kinds or the spared workers.
+        launches: how many workers may be started; the machine refuses the next one.
         shares_files: whether the workers see this machine's files.
     """
 
@@ -69,10 +69,10 @@ class FakeCarrier:
     shares_files: bool = True
 
     def launch(self, start: Start) -> _FakeLine:
-        """Start one.
+        """Start a worker.
 
         Raises:
-            OSError: there are ``launches`` already.
+            OSError: ``launches`` workers were started before.
         """
         number = sum(what == "Start" for what, _ in self.said)
         if number == self.launches:

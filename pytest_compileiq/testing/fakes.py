@@ -1,7 +1,7 @@
 """Fakes for tests of order and failure: a compiler that compiles nothing, workers that run nothing.
 
-They stand in for ``Builder`` and ``Pool`` where a test is about what is asked, in what order, and what becomes of a
-failure. What a compiler really makes, and how long it really takes, is for tests with real ones.
+They replace ``Builder`` and ``Pool`` in tests of which calls are made, in what order, and how failures are handled. Real
+machine code and real times need tests with real compilers and workers.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class FakeBuilder:
         return FAKE_SPACE
 
     def render(self, candidate: Candidate) -> ControlsFile:
-        """The blob, or the knobs beginning with ``-``, name and value joined, one a line.
+        """The blob, or the knobs beginning with ``-``, name and value joined, one per line.
 
         Raises:
             MarkerError: a value is a boolean.
@@ -111,10 +111,10 @@ class FakeBuilder:
         return {"kernel.src": sha256_hex(self.source.encode())}
 
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
-        """What ``code`` makes of the knobs.
+        """Build what ``code`` gives for the knobs.
 
         Raises:
-            BuildError: these options are refused.
+            BuildError: ``refusals`` holds these options.
         """
         text = controls.data.decode("latin-1") if controls else ""
         self.built.append(text)
@@ -132,7 +132,7 @@ class FakeBuilder:
         return (f"@{path}",)
 
     def load(self, built: BuildResult, used: set[str]) -> Any:
-        """The path of what was built; every entry counts as taken."""
+        """The path of the build; every entry counts as taken."""
         used |= built.code.keys()
         return built.path
 
@@ -148,7 +148,7 @@ class FakeToolchain:
     builder: FakeBuilder
 
     def resolve(self, place: Place) -> FakeBuilder:
-        """The builder, wherever it is asked for."""
+        """The builder, for every place."""
         return self.builder
 
 
@@ -161,10 +161,10 @@ class FakePool:
         failures: rendered options → the failure of every check and block with them; ``""`` is the baseline.
         drops: quad's number → whether the device was disturbed in it.
         noise: relative standard deviation between slots.
-        times: the number of a look and its worker's → what it finds of the measured call.
+        times: the look's number and its worker's number → the times of the measured call.
         asked: ``(what, worker, options)`` in order: ``prepare``, ``check``, ``block`` and ``look``.
-        interrupt_at: the number of ``asked`` at which a Ctrl-C arrives, or None.
-        touched: what every body takes from ``load()`` and reads of ``acf.params``.
+        interrupt_at: the index in ``asked`` at which a Ctrl-C arrives; None for no interruption.
+        touched: what every body takes from ``load()`` and reads from ``acf.params``.
     """
 
     seconds: Callable[[ControlsFile | None], float] = lambda controls: 1e-3
@@ -185,7 +185,7 @@ class FakePool:
     def check(
         self, number: int, benchmark: TunedBenchmark, controls: ControlsFile | None, workload: Workload
     ) -> Touched:
-        """One correct body, or the failure that stands in ``failures``."""
+        """A correct body, or the failure in ``failures``."""
         self._ask("check", number, controls)
         return self.touched
 
@@ -215,7 +215,7 @@ class FakePool:
     def look(
         self, number: int, benchmark: TunedBenchmark, controls: ControlsFile | None, workload: Workload
     ) -> CallTimes | None:
-        """What ``times`` says, or the failure that stands in ``failures``."""
+        """The result of ``times``, or the failure in ``failures``."""
         self._ask("look", number, controls)
         return self.times(sum(what == "look" for what, _, _ in self.asked) - 1, number)
 
@@ -237,7 +237,7 @@ class FakePool:
 
 @dataclass
 class FakeProgress:
-    """Keeps what was said."""
+    """Keeps every line that was said."""
 
     said: list[str] = field(default_factory=list)
 
@@ -265,7 +265,7 @@ def by_options(seconds: Mapping[str, float], otherwise: float = 1e-3) -> Callabl
 def fake_benchmark(
     rootdir: Path, builder: FakeBuilder, *, builds_in: Path | None = None, **marker: Any
 ) -> TunedBenchmark:
-    """A tuned benchmark named ``kernel``; ``marker`` are the arguments of ``tune()`` behind the toolchain."""
+    """A tuned benchmark named ``kernel``; ``marker`` are the arguments of ``tune()`` after the toolchain."""
     spec = read_marker(pytest.mark.tune(FakeToolchain(builder), **marker).mark, "test_kernel")
     exact = frozenset(objective.metric for objective in spec.objectives if objective.exact)
     builds = Builds(builder, builds_in or rootdir / "builds", spec.timeout_s, exact)
@@ -273,7 +273,7 @@ def fake_benchmark(
 
 
 def fake_settings(rootdir: Path, **changes: Any) -> Settings:
-    """The settings of a run in ``rootdir`` where nothing is set, but for ``changes``."""
+    """The default settings of a run in ``rootdir``, with ``changes``."""
     values: dict[str, Any] = {
         **dict.fromkeys(("tune", "new_only", "stale_only", "fresh"), False),
         **dict.fromkeys(("budget", "engine", "start_from", "calibrate", "seed", "report", "html")),
@@ -285,7 +285,7 @@ def fake_settings(rootdir: Path, **changes: Any) -> Settings:
 
 
 def _body(acf: object) -> None:
-    """Stands for the test function, which fakes never call."""
+    """A placeholder for the test function, which fakes never call."""
 
 
 __all__: Sequence[str] = (
