@@ -1,1 +1,1 @@
-"""The compilers this package can drive, one file each."""
+"""The compilers that this package can drive, one package each, and what they share."""

@@ -1,4 +1,4 @@
-"""The compiler runs of one build: they share its time, and a failure is a typed sentence."""
+"""The compiler runs of one build: they share its time limit, and a failure is a typed exception of one sentence."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _NO_SPACE = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)))
 
 
 def english() -> dict[str, str]:
-    """This process's environment, with messages untranslated: they are read for ``error:``."""
+    """This process's environment with untranslated messages, which are searched for ``error:``."""
     return {**os.environ, "LC_ALL": "C"}
 
 
 def ask(argv: Sequence[str], *, cwd: Path | None = None, tail_bytes: int = 4 * 2**20) -> Finished:
-    """Run a compiler, or a tool beside it, for its answer, in English and with room for a long one.
+    """Run a compiler, or a tool beside it, for its answer, which is in English and may be long.
 
     Raises:
         EnvironmentFault: it did not answer in time.
@@ -41,9 +41,10 @@ class Commands:
 
     Attributes:
         name: the compiler, for messages.
-        out_dir: where the build goes, and the compiler's temporary files: a killed compiler does not remove its own.
-        first_error: picks the line of its output that says what is wrong.
-        log: the tail of what has been printed so far.
+        out_dir: the build's directory, also for temporary files, which a killed compiler does not remove.
+        timeout_s: the time limit of all commands together, in seconds.
+        first_error: picks the line of the output that says what is wrong.
+        log: the tail of the output so far.
     """
 
     name: str
@@ -57,15 +58,15 @@ class Commands:
 
     @property
     def seconds(self) -> float:
-        """Wall time since the build began."""
+        """Wall time since the build began, in seconds."""
         return time.monotonic() - self.started
 
     def run(self, argv: Sequence[str], what: str) -> str:
-        """Run one command on ``what`` and return the tail of what it printed.
+        """Run one command on ``what`` and return the tail of its output.
 
         Raises:
             BuildError: it refused, was killed by a signal (kind ``compile``), or ran out of time (kind ``timeout``).
-            EnvironmentFault: it had no space to write to, which says nothing about what it compiles.
+            EnvironmentFault: the disk is full, which says nothing about the source.
         """
         left_s = max(0.0, self.timeout_s - self.seconds)
         env = {**english(), "TMPDIR": str(self.out_dir.absolute()), **self.environment}

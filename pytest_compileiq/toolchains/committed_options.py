@@ -1,4 +1,4 @@
-"""The line that committed options are held to wherever they are read, whether or not the test is there to be asked."""
+"""The check of committed options, the same wherever they are read, with or without the test."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _LISTS: Mapping[str, tuple[OptionList, Render]] = {
 
 
 def option_list(compiler: str, command: Sequence[str]) -> OptionList | None:
-    """What is known of the options of ``compiler``, whose baseline is ``command``.
+    """The known options of ``compiler``, whose baseline is ``command``.
 
-    None where only the test knows what its command takes: ``Command``, or a toolchain of others.
+    None if only the test knows them: for ``Command``, and for third-party toolchains.
     """
     return None if compiler not in _LISTS or is_recorded_template(command) else _LISTS[compiler][0]
 
 
 def check_committed(compiler: str, kind: str, data: bytes, knobs: Knobs, named: NamedOptions) -> None:
-    """Hold committed controls of a compiler with an ``option_list`` to it.
+    """Check committed controls against the ``option_list`` of ``compiler``, which must have one.
 
     Raises:
-        StoreError: ``data`` are not what ``knobs`` render to, or an option may not be committed.
+        StoreError: ``data`` is not what ``knobs`` render to, or an option may not be committed.
     """
     known, render = _LISTS[compiler]
     if reason := known.why_any_not(knobs, named):

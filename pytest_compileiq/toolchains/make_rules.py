@@ -1,4 +1,4 @@
-"""Reading the Makefile rules that compilers write for ``-M``."""
+"""Reads the Makefile rules that compilers write for ``-M``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 
 def prerequisites(rules: str) -> set[str]:
-    """The files that the rules depend on, unquoted as GNU cpp quotes them."""
+    """The files that the rules depend on, without the quoting of GNU cpp."""
     names: set[str] = set()
     for rule in rules.replace("\\\n", " ").splitlines():
         words = re.findall(r"(?:\\[ #]|[^\s])+", rule.partition(": ")[2])

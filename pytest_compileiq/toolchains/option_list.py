@@ -1,8 +1,8 @@
 """Which options a committed controls file may hold: those that the tool knows, by name and by the form of their value.
 
-A committed options file is untrusted, and more than its spelling tells what an option does: many weaken a hardening,
-change a calling convention or write a file. What the tool does not know, only the maintainers can let in, by
-``acf_options`` in the project's settings; and what runs programs, or reads and writes files, nobody can.
+A committed options file is untrusted, and an option's spelling does not tell what it does: many options weaken a
+hardening, change a calling convention or write a file. Only the maintainers can allow an option that the tool does not
+know, by ``acf_options`` in the project's settings. Nobody can allow one that runs programs, or reads or writes files.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Option:
 
     Attributes:
         name: as typed, up to its value: ``-falign-loops=``, ``-funroll-loops``.
-        form: a pattern of every value that may be committed; ``""`` where the option takes none.
-        drawn: what the default space draws from.
+        form: a pattern of every value that may be committed; ``""`` if the option takes no value.
+        drawn: the values that the default space draws from.
     """
 
     name: str
@@ -42,8 +42,8 @@ class OptionList:
 
     Attributes:
         compiler: its name, for messages.
-        known: what a controls file may hold; append-only, so that committed controls stay inside.
-        nameable: a pattern of whole options: what ``acf_options`` may let in besides.
+        known: the options that a controls file may hold; append-only, so that committed controls stay valid.
+        nameable: a pattern of the whole options that ``acf_options`` may allow in addition.
     """
 
     compiler: str
@@ -51,15 +51,15 @@ class OptionList:
     nameable: re.Pattern[str]
 
     def knows(self, option: str) -> bool:
-        """Whether ``option`` may stand in a controls file without anybody's word."""
+        """Whether ``option`` may stand in a controls file without the maintainers' permission."""
         return any(known.gives(option) for known in self.known)
 
     def may_hold(self, option: str) -> bool:
-        """Whether ``option`` may stand in a controls file at all, if need be by the maintainers' word."""
+        """Whether ``option`` may stand in a controls file at all, with the maintainers' permission if necessary."""
         return self.knows(option) or self.nameable.fullmatch(option) is not None
 
     def why_not(self, name: str, value: KnobValue, named: NamedOptions) -> str | None:
-        """Why the knob may not be committed, with the line of settings that lets it in; None when it may."""
+        """Why the knob may not be committed, with the settings line that would allow it; None if it may."""
         option = f"{name}{value}"
         if self.knows(option) or (named.hold(option) and self.may_hold(option)):
             return None
@@ -71,6 +71,6 @@ class OptionList:
         )
 
     def why_any_not(self, knobs: Knobs, named: NamedOptions) -> str | None:
-        """The first reason of ``why_not`` of the ``knobs`` that are options."""
+        """The first reason that ``why_not`` gives for an option in ``knobs``; None if all may be committed."""
         reasons = (self.why_not(name, value, named) for name, value in knobs.items() if name.startswith("-"))
         return next(filter(None, reasons), None)

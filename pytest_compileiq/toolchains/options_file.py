@@ -1,4 +1,4 @@
-"""A committed options file is untrusted: it must be, byte for byte, what its recorded knobs render to."""
+"""Checks committed controls: an options file must be, byte for byte, what its recorded knobs render to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def parse_rendered(data: bytes, knobs: Knobs, render: Render) -> ControlsFile:
     """Check that ``data`` is what ``render`` makes of ``knobs``.
 
     Raises:
-        StoreError: they differ, or an option is not one that a controls file may hold.
+        StoreError: they differ, or an option may not stand in a controls file.
     """
     try:
         rendered = render(Candidate(knobs))
@@ -29,7 +29,7 @@ def parse_rendered(data: bytes, knobs: Knobs, render: Render) -> ControlsFile:
 
 
 def parse_controls(kind: str, data: bytes, knobs: Knobs, render: Render) -> ControlsFile:
-    """Check committed controls. Of an ACF the store has checked the digest: its knobs are all that is left to check.
+    """Check committed controls. The store has checked an ACF's digest, so only the knobs beside it are left.
 
     Raises:
         StoreError: an options file is not what its knobs render to, or a knob may not stand where it does.
@@ -42,9 +42,9 @@ def parse_controls(kind: str, data: bytes, knobs: Knobs, render: Render) -> Cont
         raise StoreError(f"recorded knobs cannot stand beside an ACF: {error}; run pytest --tune again") from error
 
 
-def _first_difference(found: bytes, expected: bytes) -> str:
-    have, want = found.splitlines(keepends=True), expected.splitlines(keepends=True)
-    for number, (one, other) in enumerate(zip(have, want, strict=False), start=1):
-        if one != other:
-            return f"line {number} is {one[:80]!r} and should be {other[:80]!r}"
+def _first_difference(actual: bytes, expected: bytes) -> str:
+    have, want = actual.splitlines(keepends=True), expected.splitlines(keepends=True)
+    for number, (line, wanted) in enumerate(zip(have, want, strict=False), start=1):
+        if line != wanted:
+            return f"line {number} is {line[:80]!r} and should be {wanted[:80]!r}"
     return f"it has {len(have)} lines and should have {len(want)}"

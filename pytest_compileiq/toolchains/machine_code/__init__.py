@@ -1,1 +1,1 @@
-"""Machine code out of what compilers write: digests and exact metrics."""
+"""Reads machine code from compilers' output: digests and exact metrics."""

@@ -1,6 +1,6 @@
-"""The machine code in built files: of cubins and fat binaries every kernel, of host code what objects hold.
+"""The machine code in built files: every kernel of cubins and fat binaries, and the host code of object files.
 
-Linking rewrites host code: it fills in addresses and relaxes instructions. So of a linked file only names are read.
+Linking rewrites host code: it fills in addresses and relaxes instructions. So only names are read from a linked file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_BYTES = 1 << 32
 _ARCHITECTURE = re.compile(r"-arch[= ](sm_\w+)")
 _ELF = b"\x7fELF"
 _MACHINE, _EM_CUDA = slice(18, 20), 190
-# What pyelftools stumbles over in a file whose tables point anywhere, beside its own errors.
+# What pyelftools raises, beside its own errors, for a file with damaged tables.
 _FROM_A_DAMAGED_ELF = (ArithmeticError, LookupError, AttributeError, TypeError, ValueError, MemoryError)
 _TYPE, _ET_REL = slice(16, 18), 1
 
@@ -32,11 +32,11 @@ class Kernel:
     """One entry function.
 
     Attributes:
-        path: the file that it is in.
-        architecture: ``sm_90a``; ``HOST``; or ``UNKNOWN`` for a cubin that does not say.
+        path: the file that holds it.
+        architecture: e.g. ``sm_90a``; ``HOST``; or ``UNKNOWN`` for a cubin that does not say.
         entry: its name.
-        sha256: the digest of its machine code, as at tuning.
-        together: of host code, the digest in a build of all objects given: it covers what they hide from others.
+        sha256: the digest of its machine code, computed as at tuning.
+        together: for host code, the digest that all objects given have as one build: hidden functions count in it.
     """
 
     path: Path
@@ -48,7 +48,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Linked:
-    """Linked host code: which functions it defines."""
+    """A linked file of host code, and the functions that it defines."""
 
     path: Path
     functions: frozenset[str]
@@ -56,9 +56,13 @@ class Linked:
 
 @dataclass(frozen=True)
 class Contents:
-    """The machine code in files: what can be compared, what is linked, and in sentences what could not be read.
+    """The machine code in files.
 
-    ``objects`` are the files of host code that can be compared.
+    Attributes:
+        kernels: the entry functions that can be compared.
+        objects: the files of host code that can be compared.
+        linked: the files of host code that cannot, because they are linked.
+        unreadable: what could not be read, in sentences.
     """
 
     kernels: tuple[Kernel, ...] = ()
@@ -68,20 +72,20 @@ class Contents:
 
 
 def read_binaries(paths: Sequence[Path]) -> Contents:
-    """What cubins, fat binaries, host libraries, programs and objects hold."""
-    found = [_contents(path) for path in paths]
-    objects = tuple(path for one in found for path in one.objects)
-    kernels = (kernel for one in found for kernel in one.kernels)
+    """The machine code in cubins, fat binaries, host libraries, programs and objects."""
+    files = [_contents(path) for path in paths]
+    objects = tuple(path for file in files for path in file.objects)
+    kernels = (kernel for file in files for kernel in file.kernels)
     return Contents(
         tuple(kernels if len(objects) < 2 else _together(kernels, objects)),
         objects,
-        tuple(linked for one in found for linked in one.linked),
-        tuple(reason for one in found for reason in one.unreadable),
+        tuple(linked for file in files for linked in file.linked),
+        tuple(reason for file in files for reason in file.unreadable),
     )
 
 
 def _together(kernels: Iterable[Kernel], objects: Sequence[Path]) -> Iterator[Kernel]:
-    """The kernels, those of host objects with their digests in one build of these."""
+    """The kernels; those of host objects with their digest in one build of all ``objects``."""
     entries = machine_code(objects).entries
     for kernel in kernels:
         is_host = kernel.architecture == HOST
@@ -111,7 +115,7 @@ def _unreadable(reason: str) -> Contents:
 
 def _device_code(path: Path, fatbin: bytes) -> Contents:
     held = list(members(fatbin, path))
-    cubins = [one.data for one in held if one.is_cubin]
+    cubins = [member.data for member in held if member.is_cubin]
     if not cubins:
         return _unreadable(f"{path} holds PTX alone, which the driver compiles where it runs")
     with tempfile.TemporaryDirectory() as home:
@@ -137,7 +141,7 @@ def _host_code(path: Path, data: bytes) -> Contents:
 
 
 def _kernels(cubin: Path, path: Path) -> Iterator[Kernel]:
-    """The entry functions of ``cubin``, which was found in ``path``."""
+    """The entry functions of ``cubin``, which came from ``path``."""
     read = read_cubin(cubin)
     named = _ARCHITECTURE.search(read.command)
     for entry, code in read.entries.items():

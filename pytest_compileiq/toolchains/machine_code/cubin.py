@@ -1,8 +1,8 @@
-"""Machine code out of cubins: what each entry function is, whatever the paths and command lines recorded around it.
+"""Digests the entry functions of cubins, independently of the paths and command lines that a cubin records.
 
-A cubin embeds the assembler's command line (``.note.nv.tkinfo``), so the file differs where the code does not. Digested
-are code, constants, shared and global memory, and the attributes that the driver launches by (``.nv.info``: registers,
-frame sizes, parameters). Names are compared without what nvcc puts of the source's place into them.
+A cubin embeds the assembler's command line (``.note.nv.tkinfo``), so files may differ while their code does not. A
+digest covers code, constants, shared and global memory, and the attributes that the driver launches by (``.nv.info``:
+registers, frame sizes, parameters). Names are compared without the source's location, which nvcc puts into them.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _SHARED = re.compile(r"\.nv\.(?:constant\d+|global(?:\.init)?)")
 # EIATTR codes of .nv.info whose payload begins with the index of the function they describe.
 _OF_A_FUNCTION = frozenset({0x11, 0x12, 0x23, 0x2F})  # frame size, minimal and maximal stack size, register count
 _SIZED_VALUE = 0x04
-_ASKED_REGISTERS = 0x1B  # the limit that was asked for, of every function; what each uses is its register count
+_ASKED_REGISTERS = 0x1B  # the limit that was asked for; the register count says what each function uses
 
 
 @dataclass(frozen=True)
 class Cubin:
-    """What a cubin holds.
+    """The content of a cubin.
 
     Attributes:
         entries: entry function → digest, with ``code_bytes`` and ``instructions`` (padding left out). Keys are names
-            without module ids; of two entries that have one such name, the second is ``NAME#2``.
-        symbols: the same keys → the name in this file, by which it is launched.
-        assembler: the version line of the ptxas that made it, from the note it leaves, or "".
-        command: the command line that this ptxas was given, from the same note, or "".
+            without module ids; the second of two entries with the same such name is ``NAME#2``.
+        symbols: the same keys → the name in this file, by which the entry is launched.
+        assembler: the version line in the note that ptxas leaves; empty without a note.
+        command: ptxas's command line in the same note; empty without a note.
     """
 
     entries: Mapping[str, CodeDigest]
@@ -59,7 +59,7 @@ def read_cubin(path: Path) -> Cubin:
     """Read the cubin at ``path``.
 
     Raises:
-        BuildError: it is no cubin.
+        BuildError: it is not a cubin.
     """
     try:
         with path.open("rb") as stream:
@@ -68,17 +68,17 @@ def read_cubin(path: Path) -> Cubin:
             return _Reader(ELFFile(stream)).cubin()
     except BuildError:
         raise
-    except Exception as error:  # on hostile bytes pyelftools raises whatever its reading of them comes to
+    except Exception as error:  # on hostile bytes pyelftools may raise anything
         why = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         raise BuildError(f"{path}: not a cubin whose machine code can be read: {why}", kind="compile") from error
 
 
 class _Reader:
-    """One ELF file being taken apart."""
+    """Takes one ELF file apart."""
 
     def __init__(self, elf: ELFFile) -> None:
         self._sections: list[Section] = list(elf.iter_sections())
-        table = next((one for one in self._sections if isinstance(one, SymbolTableSection)), None)
+        table = next((section for section in self._sections if isinstance(section, SymbolTableSection)), None)
         self._symbols = list(table.iter_symbols()) if table else []
         self._entries = sorted(_entry_names(table)) if table else []
         self._relocations: dict[int, list[str]] = {}
@@ -118,7 +118,7 @@ class _Reader:
         return _join([header, content, *patches])
 
     def _attributes(self, data: bytes) -> Iterator[tuple[str, bytes]]:
-        """(function, record) of one ``.nv.info``; the function is "" where the record names none."""
+        """(function, record) of one ``.nv.info``; the function is empty if the record names none."""
         at = 0
         while at + 4 <= len(data):
             form, code, value = struct.unpack_from("<BBH", data, at)
@@ -139,14 +139,14 @@ class _Reader:
             )
 
     def _sizes(self, entry: str) -> dict[str, int]:
-        code = next((one.data() for one in self._sections if one.name == f".text.{entry}"), b"")
+        code = next((section.data() for section in self._sections if section.name == f".text.{entry}"), b"")
         opcodes = (
             int.from_bytes(code[at : at + 2], "little") & 0xFFF for at in range(0, len(code), _INSTRUCTION_BYTES)
         )
         return {"code_bytes": len(code), "instructions": sum(opcode != _NOP for opcode in opcodes)}
 
     def _note(self) -> tuple[str, str]:
-        section = next((one for one in self._sections if one.name == ".note.nv.tkinfo"), None)
+        section = next((section for section in self._sections if section.name == ".note.nv.tkinfo"), None)
         if section is None:
             return "", ""
         words = [word.decode("utf-8", "replace").strip() for word in section.data()[24:].split(b"\0")]
@@ -156,7 +156,7 @@ class _Reader:
 
 
 def _entry_names(table: SymbolTableSection) -> Iterator[str]:
-    """Functions that can be launched; ``st_other`` is read raw, since pyelftools drops the bit that says so."""
+    """Functions that can be launched. ``st_other`` is read raw, since pyelftools drops the bit that marks them."""
     raw, size = table.data(), table["sh_entsize"]
     for number, symbol in enumerate(table.iter_symbols()):
         defined = symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_shndx"] != "SHN_UNDEF"
@@ -165,7 +165,7 @@ def _entry_names(table: SymbolTableSection) -> Iterator[str]:
 
 
 def _keys(entries: Mapping[str, CodeDigest]) -> dict[str, str]:
-    """Key → entry function. Namesakes are told apart by their code, which is the same wherever they were compiled."""
+    """Key → entry function. Entries of the same name are numbered in the order of their digests, not of the file."""
     keys: dict[str, str] = {}
     by_code = sorted(entries, key=lambda name: (without_module_id(name), entries[name].sha256))
     for key, namesakes in groupby(by_code, key=without_module_id):
@@ -175,7 +175,7 @@ def _keys(entries: Mapping[str, CodeDigest]) -> dict[str, str]:
 
 
 def _join(parts: Iterable[bytes]) -> bytes:
-    """SHA-256 of ``parts``, each with its length in front."""
+    """SHA-256 of ``parts``, each preceded by its length."""
     state = hashlib.sha256()
     for part in parts:
         state.update(len(part).to_bytes(8, "little"))

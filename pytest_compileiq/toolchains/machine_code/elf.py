@@ -1,6 +1,6 @@
-"""Machine code out of ELF objects: what each entry function is, whatever the paths, dates and addresses around it.
+"""Digests the functions of ELF objects, independently of paths, dates and addresses.
 
-Objects are read before linking, where every reference is still a relocation by name, so that equal code is equal text.
+Objects are read before linking, while every reference is still a relocation by name, so equal code has equal bytes.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _FUNCTION_TYPES = frozenset({"STT_FUNC", "STT_LOOS"})  # STT_LOOS is GNU's indir
 _NAMED_TYPES = _FUNCTION_TYPES | {"STT_OBJECT"}
 _VISIBLE = frozenset({"STV_DEFAULT", "STV_PROTECTED"})
 # Notes hold property bits and build ids; unwind tables repeat what the code already says; device code embedded by nvcc
-# is digested from its cubins, and the module id holds the source's place.
+# is digested from its cubins, and the module id holds the source's location.
 _SKIPPED_SECTIONS = (".note", ".eh_frame", ".nv_fatbin", "__nv_relfatbin", "__nv_module_id")
 
 
 @dataclass(frozen=True)
 class MachineCode:
-    """What a set of objects holds.
+    """The code of a set of objects.
 
     Attributes:
-        entries: exported function → its digest and ``code_bytes``, by name.
+        entries: exported function → its digest and ``code_bytes``, sorted by name.
         program: the digest and ``code_bytes`` of all code and data together.
     """
 
@@ -43,7 +43,7 @@ class MachineCode:
 
 @dataclass
 class _Object:
-    """The code of one object: a digest of each function, and of each thing that its functions share."""
+    """The code of one object: a digest of each function, and of each part that its functions share."""
 
     exported: dict[str, bytes] = field(default_factory=dict)
     exported_bytes: dict[str, int] = field(default_factory=dict)
@@ -53,29 +53,31 @@ class _Object:
 
 
 def machine_code(objects: Sequence[Path]) -> MachineCode:
-    """Read ``objects``, in the order of the link.
+    """Read ``objects``, in link order.
 
-    An entry's digest covers the function's own bytes and relocations, and what it may reach unseen: the local functions
-    and the data of its object, and the hidden functions of all objects. Notes, unwind tables and debug data are out.
+    An entry's digest covers the function's own bytes and relocations, and what it may reach without a public name: the
+    local functions and the data of its object, and the hidden functions of all objects. Notes, unwind tables and debug
+    data are left out.
 
     Raises:
         BuildError: a file is not an ELF object.
     """
-    read = [_read(path) for path in objects]
-    whole = _digest(part for each in read for part in (*each.exported.values(), *each.hidden, *each.shared))
-    program = CodeDigest(whole.hex(), {"code_bytes": sum(each.code_bytes for each in read)})
-    return MachineCode(_entries(read), program)
+    parsed = [_read(path) for path in objects]
+    whole = _digest(part for obj in parsed for part in (*obj.exported.values(), *obj.hidden, *obj.shared))
+    program = CodeDigest(whole.hex(), {"code_bytes": sum(obj.code_bytes for obj in parsed)})
+    return MachineCode(_entries(parsed), program)
 
 
 def defined_functions(path: Path) -> frozenset[str]:
-    """The functions that a linked file defines for others, by name.
+    """The names of the functions that a linked file exports.
 
     Raises:
         BuildError: it is not an ELF file.
     """
     try:
         with path.open("rb") as stream:
-            tables = [one for one in ELFFile(stream).iter_sections() if isinstance(one, SymbolTableSection)]
+            sections = ELFFile(stream).iter_sections()
+            tables = [section for section in sections if isinstance(section, SymbolTableSection)]
             return frozenset(
                 symbol.name
                 for table in tables
@@ -88,15 +90,15 @@ def defined_functions(path: Path) -> frozenset[str]:
         raise BuildError(f"{path}: not an ELF file that can be read: {error}", kind="compile") from error
 
 
-def _entries(read: Sequence[_Object]) -> Mapping[str, CodeDigest]:
-    # An object without an entry of its own is there for the others.
-    common = _digest(part for each in read for part in (*each.hidden, *([] if each.exported else each.shared)))
+def _entries(objects: Sequence[_Object]) -> Mapping[str, CodeDigest]:
+    # An object without entries serves those of the others.
+    common = _digest(part for obj in objects for part in (*obj.hidden, *([] if obj.exported else obj.shared)))
     bodies: dict[str, list[bytes]] = {}
     sizes: dict[str, int] = {}
-    for each in read:
-        for name, body in each.exported.items():
-            bodies.setdefault(name, [common]).append(_digest([body, *each.shared]))
-            sizes[name] = sizes.get(name, 0) + each.exported_bytes[name]
+    for obj in objects:
+        for name, body in obj.exported.items():
+            bodies.setdefault(name, [common]).append(_digest([body, *obj.shared]))
+            sizes[name] = sizes.get(name, 0) + obj.exported_bytes[name]
     return {name: CodeDigest(_digest(bodies[name]).hex(), {"code_bytes": sizes[name]}) for name in sorted(bodies)}
 
 
@@ -112,8 +114,8 @@ def _read(path: Path) -> _Object:
 
 def _take_apart(elf: ELFFile) -> _Object:
     sections: list[Section] = list(elf.iter_sections())
-    table = next((each for each in sections if isinstance(each, SymbolTableSection)), None)
-    symbols = list(table.iter_symbols()) if table else []  # read once: relocations name the same ones again and again
+    table = next((section for section in sections if isinstance(section, SymbolTableSection)), None)
+    symbols = list(table.iter_symbols()) if table else []  # read once: many relocations name the same symbol
     relocations = _relocations(sections, symbols)
     functions = _functions(symbols, sections)
     out = _Object()
@@ -147,20 +149,20 @@ _Function = tuple[Symbol, int, int]
 
 
 def _functions(symbols: Sequence[Symbol], sections: Sequence[Section]) -> dict[int, list[_Function]]:
-    """Section index → its functions as (symbol, start, size), by start and name."""
-    found: dict[int, list[_Function]] = {}
+    """Section index → its functions as (symbol, start, size), sorted by start and name."""
+    by_section: dict[int, list[_Function]] = {}
     for symbol in symbols:
         index = symbol["st_shndx"]
         if isinstance(index, int) and _is_function(symbol, sections[index]):
-            found.setdefault(index, []).append((symbol, symbol["st_value"], symbol["st_size"]))
-    for index, functions in found.items():
+            by_section.setdefault(index, []).append((symbol, symbol["st_value"], symbol["st_size"]))
+    for index, functions in by_section.items():
         functions.sort(key=lambda function: (function[1], function[0].name))
         ends = [start for _, start, _ in functions[1:]] + [sections[index]["sh_size"]]
         # Hand-written assembly often gives no size: such a function ends where the next begins.
-        found[index] = [
+        by_section[index] = [
             (symbol, start, size or end - start) for (symbol, start, size), end in zip(functions, ends, strict=True)
         ]
-    return found
+    return by_section
 
 
 def _is_function(symbol: Symbol, section: Section) -> bool:
@@ -173,22 +175,22 @@ _Relocation = tuple[int, str]
 
 
 def _relocations(sections: Sequence[Section], symbols: Sequence[Symbol]) -> dict[int, list[_Relocation]]:
-    """Index of the section they patch → relocations as (offset, what is put there), by offset."""
-    found: dict[int, list[_Relocation]] = {}
+    """Index of the patched section → its relocations as (offset, type and target), sorted by offset."""
+    by_section: dict[int, list[_Relocation]] = {}
     for section in sections:
         if isinstance(section, RelocationSection) and symbols and _is_loaded(sections[section["sh_info"]]):
             entries = [
                 (entry["r_offset"], f"{entry['r_info_type']} {_reference(entry, symbols, sections)}")
                 for entry in section.iter_relocations()
             ]
-            found.setdefault(section["sh_info"], []).extend(sorted(entries))
-    return found
+            by_section.setdefault(section["sh_info"], []).extend(sorted(entries))
+    return by_section
 
 
 def _reference(entry: Relocation, symbols: Sequence[Symbol], sections: Sequence[Section]) -> str:
-    """What a relocation refers to: a name where the source gave one, else a place in a section.
+    """The target of a relocation: a name if the source gave one, else an offset in a section.
 
-    A compiler numbers its own labels (``.LC7``) through the file: their names would tie a function to its neighbours.
+    A compiler numbers its own labels (``.LC7``) across the file, so their names would depend on neighbouring functions.
     """
     symbol = symbols[entry["r_info_sym"]]
     addend = entry["r_addend"] if entry.is_RELA() else 0
@@ -202,7 +204,7 @@ def _reference(entry: Relocation, symbols: Sequence[Symbol], sections: Sequence[
 def _piece(section: Section, relocations: Sequence[_Relocation], start: int, size: int) -> bytes:
     """Digest of a part of a section: name, alignment, bytes, and relocations with offsets from its start.
 
-    nvcc's host code holds the names of kernels as text, by which it registers them.
+    Module ids are removed from the bytes too, since nvcc's host code holds the names of kernels to register them.
     """
     empty = section["sh_type"] == "SHT_NOBITS"
     content = "" if empty else section.data()[start : start + size].decode("latin-1")
@@ -213,7 +215,7 @@ def _piece(section: Section, relocations: Sequence[_Relocation], start: int, siz
 
 
 def _digest(parts: Iterable[bytes]) -> bytes:
-    """SHA-256 of ``parts``, each with its length in front, so that no two sequences run together."""
+    """SHA-256 of ``parts``, each preceded by its length, so that different sequences have different digests."""
     state = hashlib.sha256()
     for part in parts:
         state.update(len(part).to_bytes(8, "little"))

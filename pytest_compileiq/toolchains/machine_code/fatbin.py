@@ -1,8 +1,7 @@
-"""Device code in what nvcc ships: cubins out of a fat binary, alone or inside a host library, program or object.
+"""Reads cubins from nvcc's fat binaries, alone or inside a host library, program or object.
 
-A fat binary is a row of containers, each a header and its members; a member is a cubin or PTX, stored as it is or
-compressed. The layout was read from files that nvcc 13.3 writes. What is compressed is taken out by ``cuobjdump``,
-where it is installed.
+A fat binary is a row of containers, each a header and its members; a member is a cubin or PTX, plain or compressed. The
+layout was read from files that nvcc 13.3 writes. Compressed members are extracted by ``cuobjdump``, if it is installed.
 """
 
 from __future__ import annotations
@@ -24,24 +23,24 @@ CONTAINER_MAGIC = struct.pack("<I", 0xBA55ED50)
 _CONTAINER = struct.Struct("<IHHQ")  # magic, version, bytes of this header, bytes of the members
 _MEMBER = struct.Struct(
     "<HHIQI"
-)  # kind, version, bytes of this header, bytes stored, bytes of them that are compressed
+)  # kind, version, bytes of this header, bytes stored, bytes of these that are compressed
 _CUBIN_KIND = 2
-_SECTION = ".nv_fatbin"  # __nv_relfatbin is of code that is still to be linked
+_SECTION = ".nv_fatbin"  # __nv_relfatbin holds code that is not linked yet
 
 
 @dataclass(frozen=True)
 class Member:
-    """One member. ``data`` is None where it is compressed."""
+    """One member of a container; ``data`` is None if it is compressed."""
 
     is_cubin: bool
     data: bytes | None
 
 
 def fatbin_of(data: bytes, path: Path) -> bytes | None:
-    """The containers in the bytes of ``path``: the whole of a fat binary, a section of a host file; None without any.
+    """The containers in ``data``, the bytes of ``path``: all of a fat binary, or a section of a host file, if it has one.
 
     Raises:
-        BuildError: it is no fat binary and no ELF file.
+        BuildError: it is neither a fat binary nor an ELF file.
     """
     if data.startswith(CONTAINER_MAGIC):
         return data
@@ -57,7 +56,7 @@ def members(fatbin: bytes, path: Path) -> Iterator[Member]:
     """The members of every container in ``fatbin``, in order.
 
     Raises:
-        BuildError: it ends in the middle of one, or something else lies between them.
+        BuildError: it ends in the middle of a container, or something else lies between containers.
     """
     at = 0
     while at < len(fatbin):
@@ -75,10 +74,10 @@ def members(fatbin: bytes, path: Path) -> Iterator[Member]:
 
 
 def extract_with_cuobjdump(path: Path, directory: Path) -> list[Path] | None:
-    """Every cubin in ``path``, compressed or not, as files in ``directory``; None where ``cuobjdump`` is not installed.
+    """Every cubin in ``path``, compressed or not, as files in ``directory``; None if ``cuobjdump`` is not installed.
 
     Raises:
-        BuildError: it refuses the file.
+        BuildError: ``cuobjdump`` refuses the file.
     """
     tool = next(installed("cuobjdump"), None)
     if tool is None:

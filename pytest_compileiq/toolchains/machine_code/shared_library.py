@@ -1,4 +1,4 @@
-"""A built shared library in this process, remembering which of its functions were taken."""
+"""A built shared library, loaded into this process, that remembers which of its functions were taken."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _NUMBERS = frozenset("?bBhHiIlLqQfdg")  # ctypes' codes of simple types without 
 
 
 class SharedLibrary(ctypes.CDLL):
-    """A ``ctypes.CDLL`` whose functions, once taken, are in ``used``, and of which a call may be watched or emptied.
+    """A ``ctypes.CDLL`` that notes the functions taken in ``used``, and whose calls can be watched or emptied.
 
-    Neither costs a call anything while it is not on.
+    A call that is neither watched nor emptied costs nothing extra.
     """
 
     used: set[str]
@@ -39,25 +39,27 @@ class SharedLibrary(ctypes.CDLL):
         def handed(function: Any, *arguments: Any, **named: Any) -> Any:
             return around(function.__name__, arguments, lambda: plain(function, *arguments, **named))
 
-        setattr(self._FuncPtr, "__call__", handed)  # noqa: B010 - of this library alone: each has a class of its own
+        setattr(self._FuncPtr, "__call__", handed)  # noqa: B010 - each library has its own class
 
     def unwatch(self) -> None:
-        """Call the functions directly again, as fast as if nothing had been."""
+        """Call the functions directly again, at full speed."""
         delattr(self._FuncPtr, "__call__")
 
     @contextmanager
     def emptied(self, names: Collection[str]) -> Iterator[None]:
-        """Let the functions of these names lead to one that does nothing and returns 0.
+        """Redirect the functions of these names to one that does nothing and returns 0.
 
         Raises:
-            ValueError: one of them returns an address, which somebody would follow.
+            ValueError: one of them returns an address, which the caller would follow.
             AttributeError: there is no such function in this process.
         """
         functions = [function for function in self._taken if function.__name__ in names]
         returned = {function.restype for function in functions} - {None}
         if any(getattr(kind, "_type_", "") not in _NUMBERS for kind in returned):
             raise ValueError(f"{self._name}: a function of it returns something else than a number")
-        nothing = ctypes.cast(ctypes.CDLL(None).fegetround, ctypes.c_void_p).value  # 0: to nearest, as everywhere
+        nothing = ctypes.cast(
+            ctypes.CDLL(None).fegetround, ctypes.c_void_p
+        ).value  # returns 0: round to nearest, the default
         places = [ctypes.c_void_p.from_buffer(function) for function in functions]
         before = [place.value for place in places]
         try:
@@ -70,14 +72,14 @@ class SharedLibrary(ctypes.CDLL):
 
 
 Around = Callable[[str, tuple[Any, ...], Callable[[], Any]], Any]
-"""What a watched call is handed to: the function's name, its arguments, and the call itself."""
+"""Takes a watched call: the function's name, its arguments, and a function that makes the call."""
 
 _announced: ContextVar[Callable[[SharedLibrary], object]] = ContextVar("announced")
 
 
 @contextmanager
 def announcing(to: Callable[[SharedLibrary], object]) -> Iterator[None]:
-    """Tell ``to`` of every library that is loaded meanwhile."""
+    """Call ``to`` with every library that is loaded inside the ``with`` block."""
     token = _announced.set(to)
     try:
         yield
