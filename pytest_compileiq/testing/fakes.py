@@ -1,7 +1,7 @@
 """Fakes for tests of order and failure: a compiler that compiles nothing, workers that run nothing.
 
-They replace ``Builder`` and ``Pool`` in tests of which calls are made, in what order, and how failures are handled. Real
-machine code and real times need tests with real compilers and workers.
+They replace ``Builder`` and ``Pool`` in tests of which calls are made, in what order, and how failures are handled.
+Real machine code and real times need tests with real compilers and workers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""gcc and clang at work: one found compiler on one kernel, its inputs, its builds and what they hold."""
+"""Builds with gcc and clang: one installed compiler on one kernel, its inputs, its builds and their machine code."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from pytest_compileiq.toolchains.machine_code.elf import MachineCode
 
 _LISTING_BYTES = 64 * 2**20
-# What holds the date or the time it was built at could never be replayed.
+# A build that holds its own date or time could never be replayed.
 _NO_DATES = "-Werror=date-time"
 _INSTRUCTION = re.compile(r"^ +[0-9a-f]+:\t", re.MULTILINE)
 
 
 def resolve(cc: Cc, place: Place) -> CcBuilder:
-    """What ``pytest_compileiq.toolchains.cc.marker.Cc.resolve`` promises."""
+    """Implements ``pytest_compileiq.toolchains.cc.marker.Cc.resolve``."""
     _check_arguments(cc)
     sources = tuple(_find_source(source, place) for source in cc.sources)
     program = find_compiler(cc.compiler, place)
@@ -41,7 +41,7 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
     architecture_from = who_chooses(flags.compile)
     flags = Flags(program.without_native(flags.compile), program.without_native(flags.link), flags.libraries)
     if cc.output == "library":
-        # A unique symbol is one per process: the two arms would share the static data of inline functions.
+        # A process has one copy of a unique symbol, so the two arms would share the static data of inline functions.
         separate = ("-fno-gnu-unique",) if program.name == "gcc" else ()
         flags = Flags((*flags.compile, "-fPIC", *separate), ("-shared", *flags.link), flags.libraries)
     architecture = program.architecture(flags.compile)
@@ -68,7 +68,7 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
 class CcBuilder:
     """A ``pytest_compileiq.toolchains.base.Builder``. The compiler runs in ``rootdir`` on relative paths.
 
-    So neither ``__FILE__`` nor a diagnostic holds the place of a checkout.
+    So neither ``__FILE__`` nor a diagnostic holds the path of a checkout.
     """
 
     compiler: Compiler
@@ -85,7 +85,7 @@ class CcBuilder:
     knobs_taken: frozenset[str] = frozenset()
 
     def default_space(self) -> Space:
-        """The options of this compiler that matter, as far as the installed one knows them."""
+        """The known options of this compiler that the installed version takes."""
         return cc_space(self.program)
 
     def option_space(self) -> Space:
@@ -96,7 +96,7 @@ class CcBuilder:
         """The options file of ``candidate``.
 
         Raises:
-            MarkerError: a knob does not give an option that a controls file may hold.
+            MarkerError: a knob is not an option that a controls file may hold.
         """
         return render_options(candidate)
 
@@ -113,9 +113,9 @@ class CcBuilder:
         return parse_options(data, knobs)
 
     def sources(self) -> Mapping[str, str]:
-        """Path → SHA-256 of every file the compiler reads, but for system headers outside rootdir.
+        """Path → SHA-256 of every file that the compiler reads, except system headers outside rootdir.
 
-        Paths are relative to rootdir; a header outside is named as the compiler names it.
+        Paths are relative to rootdir; a header outside it is named as the compiler names it.
 
         Raises:
             BuildError: the preprocessor refuses a source, or a file cannot be read.
@@ -132,29 +132,29 @@ class CcBuilder:
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
         """Compile and link into ``out_dir``; ``None`` builds the baseline. ``timeout_s`` bounds the whole build.
 
-        Metrics: ``code_bytes`` of all objects; ``count`` tells ``instructions``.
+        Metrics: ``code_bytes`` of all objects; ``count`` gives ``instructions``.
 
         Raises:
             BuildError: the compiler refused or crashed (kind ``compile``), or was killed (kind ``timeout``), or a
                 library exports no function.
         """
         from pytest_compileiq.toolchains.machine_code.elf import (
-            machine_code,  # heavy: elftools, and workers find their builds made
+            machine_code,  # heavy: elftools, and workers need not build
         )
 
         out_dir = out_dir.absolute()
         out_dir.mkdir(parents=True, exist_ok=True)
         commands = Commands(self.compiler.name, self.rootdir, out_dir, timeout_s, first_error)
         objects = self._compile(commands, controls, out_dir)
-        made = out_dir / ("kernel.so" if self.output == "library" else "program")
-        link = [self.program.program, *self.flags.link, *map(str, objects), *self.flags.libraries, "-o", str(made)]
+        output = out_dir / ("kernel.so" if self.output == "library" else "program")
+        link = [self.program.program, *self.flags.link, *map(str, objects), *self.flags.libraries, "-o", str(output)]
         commands.run(link, "the link")
         seconds = commands.seconds
-        held = machine_code(objects)
-        return BuildResult(made, self._entries(held), held.program.metrics, commands.log, seconds)
+        code = machine_code(objects)
+        return BuildResult(output, self._entries(code), code.program.metrics, commands.log, seconds)
 
     def count(self, built: BuildResult) -> Mapping[str, int]:
-        """``instructions`` of all objects, where ``objdump`` can read them."""
+        """``instructions`` of all objects, if ``objdump`` can read them."""
         instructions = _count_instructions(sorted(built.path.parent.glob("*.o")))
         return {} if instructions is None else {"instructions": instructions}
 
@@ -163,7 +163,7 @@ class CcBuilder:
         return (f"@{path}",)
 
     def load(self, built: BuildResult, used: set[str]) -> Any:
-        """The library as ``ctypes.CDLL``, which adds the functions taken from it to ``used``; a program's path.
+        """The library as ``ctypes.CDLL``, which adds the functions taken from it to ``used``; or a program's path.
 
         Raises:
             BuildError: the library cannot be loaded here.
@@ -181,19 +181,19 @@ class CcBuilder:
             response = self.options(controls, options_file)
         objects = []
         for number, source in enumerate(self.source_paths):
-            made = out_dir / f"{number}-{Path(source).stem}.o"
-            argv = [self.program.program, *self.flags.compile, _NO_DATES, *response, "-c", source, "-o", str(made)]
+            obj = out_dir / f"{number}-{Path(source).stem}.o"
+            argv = [self.program.program, *self.flags.compile, _NO_DATES, *response, "-c", source, "-o", str(obj)]
             commands.run(argv, source)
-            objects.append(made)
+            objects.append(obj)
         return objects
 
-    def _entries(self, held: MachineCode) -> Mapping[str, CodeDigest]:
+    def _entries(self, code: MachineCode) -> Mapping[str, CodeDigest]:
         if self.output == "executable":
-            return {"main": held.program}
-        if not held.entries:
+            return {"main": code.program}
+        if not code.entries:
             names = ", ".join(self.source_paths)
             raise BuildError(f"{names}: exports no function; a kernel is neither static nor hidden", kind="compile")
-        return held.entries
+        return code.entries
 
     def _dependencies(self, option: Literal["-M", "-MM"]) -> set[str]:
         finished = ask([self.program.program, *self.flags.compile, option, *self.source_paths], cwd=self.rootdir)
@@ -229,7 +229,7 @@ def _find_source(source: str, place: Place) -> str:
 
 
 def _count_instructions(objects: Sequence[Path]) -> int | None:
-    """Instructions of ``objects`` as ``objdump`` decodes them, padding included; None where it cannot."""
+    """Instructions of ``objects`` as ``objdump`` decodes them, padding included; None if it cannot."""
     argv = ["objdump", "--disassemble", "--no-show-raw-insn", *map(str, objects)]
     try:
         listing = ask(argv, tail_bytes=_LISTING_BYTES)

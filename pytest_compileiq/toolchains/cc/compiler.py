@@ -1,4 +1,4 @@
-"""One installed gcc or clang: which it is, what ``native`` means to it here, and what its machine flags need."""
+"""One installed gcc or clang: its version, what ``native`` means to it here, and what its machine flags need."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pytest_compileiq.toolchains.commands import ask
 
 _EMPTY_FILE = ("-x", "c", os.devnull)
 
-# Instruction sets that a compiler uses of its own accord. Others (SGX, XSAVE, …) come and go between virtual machines
-# of one processor and change no code.
+# Instruction sets that a compiler uses by itself. Others (SGX, XSAVE, …) differ between virtual machines of one
+# processor and change no code.
 _INSTRUCTION_SET = re.compile(
     r"#define __(S?SSE[0-9A_]*|AVX[0-9A-Z]*|FMA4?|BMI2?|POPCNT|LZCNT|MOVBE|F16C|"
     r"GFNI|V?AES|V?PCLMUL(?:QDQ)?|SHA|ADX|XOP|TBM)__ 1"
@@ -36,7 +36,7 @@ class CcCompiler:
     Attributes:
         program: its path.
         name: ``gcc`` or ``clang``.
-        version: ``12.2.0``.
+        version: e.g. ``12.2.0``.
         build: the first line of ``--version``.
         machine: the family of processors it compiles for by default, e.g. ``x86-64``.
     """
@@ -49,18 +49,18 @@ class CcCompiler:
 
     @property
     def line(self) -> str:
-        """Name and major version: what an upgrade must not change in silence."""
+        """Name and major version; artifacts of another line do not apply."""
         return self.name + self.version.partition(".")[0]
 
     def architecture(self, flags: Sequence[str]) -> str:
-        """The processor that ``flags`` choose, as an artifact's target spells it."""
+        """The processor that ``flags`` choose, as spelled in an artifact's target."""
         chosen = [flag.partition("=")[2] for flag in flags if flag.startswith(CHOOSE_THE_ARCHITECTURE)]
         return re.sub(r"[^A-Za-z0-9._-]", "_", chosen[-1]) if chosen else self.machine
 
     def without_native(self, flags: Sequence[str]) -> tuple[str, ...]:
-        """``flags`` with every ``native`` replaced by the processor's name, and the instruction sets it adds or lacks.
+        """``flags`` with every ``native`` replaced by the processor's name and the instruction sets it adds or lacks.
 
-        Cache sizes, which the compiler would take from this host too, are left out: they differ by virtual machine.
+        The cache sizes that ``native`` would also set are left out, since they differ between virtual machines.
 
         Raises:
             MarkerError: the compiler has no ``native`` here.
@@ -72,7 +72,7 @@ class CcCompiler:
         return tuple(resolved)
 
     def unrunnable(self, flags: Sequence[str]) -> str | None:
-        """Why this machine cannot run what ``flags`` compile for, or None when it can."""
+        """Why this machine cannot run what ``flags`` compile for; None if it can."""
         here = platform.machine().replace("_", "-")
         if here != self.machine:
             return f"it is compiled for {self.machine}; this machine is {here}"
@@ -105,12 +105,12 @@ class CcCompiler:
 
     def _spelled_out(self, name: str) -> list[str]:
         native = self.instruction_sets(["-march=native"])
-        if name == "x86-64":  # it does not know this processor: the best level that fits
+        if name == "x86-64":  # the compiler does not know this processor: take the best level that fits
             fitting = (level for level in _X86_LEVELS if self.instruction_sets([f"-march={level}"]) <= native)
             name = next(fitting, name)
         named = self.instruction_sets([f"-march={name}"])
-        surplus = [f"-m{_as_option(each)}" for each in sorted(native - named)]
-        lacking = [f"-mno-{_as_option(each)}" for each in sorted(named - native)]
+        surplus = [f"-m{_as_option(feature)}" for feature in sorted(native - named)]
+        lacking = [f"-mno-{_as_option(feature)}" for feature in sorted(named - native)]
         return [f"-march={name}", *surplus, *lacking]
 
 
@@ -118,20 +118,20 @@ def find_compiler(compiler: str, place: Place) -> CcCompiler:
     """Find ``compiler``, a program on ``PATH`` or a path relative to the test file.
 
     Raises:
-        EnvironmentFault: it is not there, does not answer, or is neither gcc nor clang.
+        EnvironmentFault: it is missing, does not answer, or is neither gcc nor clang.
     """
     if os.sep in compiler:
         wanted = str(place.test_dir / compiler)
-        found = shutil.which(wanted)
+        program = shutil.which(wanted)
         where = f"at {wanted}"
     else:
-        found = shutil.which(compiler)
+        program = shutil.which(compiler)
         where = f"on PATH ({os.environ.get('PATH', '')})"
-    if found is None:
+    if program is None:
         raise EnvironmentFault(
             f"no compiler {compiler!r} {where}; install it, or name another: Cc(…, compiler='clang')"
         )
-    return _identify(str(Path(found).absolute()))
+    return _identify(str(Path(program).absolute()))
 
 
 def first_error(output: str) -> str:
@@ -166,12 +166,12 @@ def _instruction_sets(program: str, machine_flags: tuple[str, ...]) -> frozenset
 
 
 def _cpuinfo_flags() -> frozenset[str]:
-    """Features of the first processor, without underscores; empty where ``/proc/cpuinfo`` does not say."""
+    """Features of the first processor, without underscores; empty if ``/proc/cpuinfo`` does not list them."""
     try:
-        found = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        flags = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:
         return frozenset()
-    return frozenset(_squeezed(flag) for flag in found[1].split()) if found else frozenset()
+    return frozenset(_squeezed(flag) for flag in flags[1].split()) if flags else frozenset()
 
 
 def _squeezed(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The baseline's flags: which compile, which link, which cannot be used, and what relative paths in them mean."""
+"""The baseline's flags: which ones compile, which link, which cannot be used, and how their relative paths resolve."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def split_flags(flags: str, place: Place) -> Flags:
 
 
 def who_chooses(flags: Sequence[str]) -> ArchitectureFrom:
-    """Who chooses the architecture that ``flags``, as the test wrote them, compile for: the last word counts."""
+    """Who chooses the architecture that ``flags``, as the test wrote them, compile for: the last flag decides."""
     chosen = [flag.partition("=")[2] for flag in flags if flag.startswith(CHOOSE_THE_ARCHITECTURE)]
     if not chosen:
         return "default"
@@ -85,21 +85,21 @@ def _unusable(token: str) -> str | None:
 
 def rooted(tokens: Sequence[str], place: Place) -> list[str]:
     """``tokens`` with paths joined to their option (``-I dir`` is ``-Idir``) and relative to rootdir."""
-    found = []
+    joined = []
     waiting = ""
     for token in tokens:
         if token in (*_TAKES_A_PATH, "-l", "-D", "-U") and not waiting:
             waiting = token
             continue
-        found.append(_with_rooted_path(waiting + token, place))
+        joined.append(_with_rooted_path(waiting + token, place))
         waiting = ""
     if waiting:
         raise ValueError(f"{waiting} needs a value")
-    return found
+    return joined
 
 
 def _with_rooted_path(flag: str, place: Place) -> str:
-    option = max((each for each in _TAKES_A_PATH if flag.startswith(each)), key=len, default=None)
+    option = max((name for name in _TAKES_A_PATH if flag.startswith(name)), key=len, default=None)
     if option is None:
         return flag
     path = Path(flag.removeprefix(option))
@@ -111,5 +111,5 @@ def _with_rooted_path(flag: str, place: Place) -> str:
 
 
 def relative_to_rootdir(path: Path, place: Place) -> str:
-    """``path``, relative to the test file, as the compiler is given it: relative to rootdir, with forward slashes."""
+    """``path``, which is relative to the test file, relative to rootdir and with forward slashes."""
     return Path(os.path.relpath(place.test_dir / path, place.rootdir)).as_posix()

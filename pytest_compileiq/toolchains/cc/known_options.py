@@ -1,7 +1,7 @@
 """The options of gcc and clang that the tool knows: those that decide how fast a kernel runs.
 
-The lists are append-only, so that a committed artifact's knobs stay inside the space that it was found in. Options that
-relax maths are in: half of real gains need them, and the test's assertions judge them.
+The lists are append-only, so that a committed artifact's knobs stay inside the space in which they were found. They
+include options that relax maths: half of real gains need these, and the test's assertions judge the results.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from pytest_compileiq.space import choice, literal
 from pytest_compileiq.toolchains.cc.options import NAMEABLE
 from pytest_compileiq.toolchains.option_list import NUMBER, Option, OptionList
 
-# How likely a knob is off in a random candidate. What lets the compiler do more helps more often than it hurts, what
-# takes something away is the rare find, and two thirds of all candidates should optimise beyond the baseline.
+# The probability that a knob is off in a random candidate. Options that enable something help more often than they
+# hurt, options that disable something seldom help, and two thirds of all candidates should optimise more than the
+# baseline.
 _CHOICE_OFF = 0.6
 _LEVEL_OFF = 0.34
 _ENABLING_OFF = 0.5

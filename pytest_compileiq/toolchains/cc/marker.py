@@ -1,27 +1,28 @@
-"""The marker's words for gcc and clang; what they do is in ``pytest_compileiq.toolchains.cc.builder``."""
+"""The marker's arguments for gcc and clang; ``pytest_compileiq.toolchains.cc.builder`` implements them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-# Every tuned test file imports this module, in runs that tune nothing too: it must cost nothing.
+# Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.base import Builder, Place
 
 
 @dataclass(frozen=True, init=False)
 class Cc:
-    """A kernel in C, or whatever else ``compiler`` compiles, built by gcc or clang.
+    """A kernel in C, or another language that ``compiler`` compiles, built by gcc or clang.
 
     Args:
         sources: paths relative to the test file.
         flags: the baseline's flags, split as a shell would. Relative ``-I``, ``-L`` and ``-include`` are relative to
-            the test file. ``-l…``, ``-L…`` and ``-Wl,…`` only link; what relaxes maths only compiles, since linking
-            with it would set flush-to-zero for the whole process. ``-march=native`` is replaced by what it means here.
-        compiler: a program on ``PATH``, or a path; ``gcc`` by default. The variable ``CC`` is not consulted, because
-            an artifact belongs to one compiler and the environment must not choose another.
-        output: ``"library"`` is loaded with ``ctypes.CDLL``; of an ``"executable"`` the path is given.
+            the test file. ``-l…``, ``-L…`` and ``-Wl,…`` only link; options that relax maths only compile, since
+            linking with them would set flush-to-zero for the whole process. ``-march=native`` is replaced by the
+            processor that it means here.
+        compiler: a program on ``PATH``, or a path; ``gcc`` by default. The variable ``CC`` is not read, because an
+            artifact belongs to one compiler and the environment must not choose another.
+        output: a ``"library"`` is loaded with ``ctypes.CDLL``; for an ``"executable"`` the body gets the path.
     """
 
     sources: tuple[str, ...]
@@ -48,6 +49,6 @@ class Cc:
             EnvironmentFault: the compiler is not installed or does not answer.
             MarkerError: a source is missing or a flag cannot be used.
         """
-        from pytest_compileiq.toolchains.cc.builder import resolve  # heavy, and collecting does without
+        from pytest_compileiq.toolchains.cc.builder import resolve  # heavy, and not needed to collect tests
 
         return resolve(self, place)

@@ -1,8 +1,8 @@
-"""The controls of gcc and clang: an options file, one option a line, and which options may never stand in one.
+"""The controls of gcc and clang: an options file with one option per line, and the options that it may never hold.
 
-A compiler's options can run programs and write files. So an option needs a plain spelling, one of four beginnings, and
-a place on no list of those that do more than choose how code is generated. Which of the others may be committed is
-``pytest_compileiq.toolchains.option_list``'s to say.
+A compiler's options can run programs and write files. So an option needs a plain spelling and one of four beginnings,
+and must not be one that does more than choose how code is generated. Which of the others may be committed is decided
+in ``pytest_compileiq.toolchains.option_list``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DOES_MORE = (
     r"syntax-only|preprocessed|directives|working-directory|(?:file|macro|debug)-prefix|debug-compilation-dir|"
     r"(?:input|exec|wide-exec)-charset|random-seed|compare-debug|dbg-cnt|"
     r"PIC|PIE|pic|pie|visibility|common|short-|pack-struct|abi|signed-char|unsigned-char|openmp(?!-simd)|openacc|permissive|"
-    # What is named after a file takes one; so does a value behind a second "=".
+    # An option named after a file takes one; so does an option with a second "=".
     r"[a-z-]*(?:file|dir|path|list|report|record|index|map|cache|bitcode)[a-z-]*=|[a-z-]+=[A-Za-z0-9_.,+-]*="
     r")"
     r"|-m(?:arch=|cpu=|llvm|abi|32|64|x32|16|fentry|record-mcount|nop-mcount|instrument|cmodel|code-model|no-red-zone)"
@@ -37,10 +37,10 @@ NAMEABLE = re.compile(f"(?!{_DOES_MORE}){_PLAIN}")
 
 
 def render_options(candidate: Candidate) -> ControlsFile:
-    """The options file of ``candidate``: knobs beginning with ``-``, name and value joined, sorted, one a line.
+    """The options file of ``candidate``: knobs beginning with ``-``, name and value joined, sorted, one per line.
 
     Raises:
-        MarkerError: a knob does not give an option that a controls file may hold, or the candidate is an opaque blob.
+        MarkerError: a knob is not an option that a controls file may hold, or the candidate is an opaque blob.
     """
     if candidate.blob is not None:
         raise MarkerError("gcc and clang read options, not an opaque controls blob: give Cc a space of named knobs")

@@ -1,4 +1,4 @@
-"""The default search spaces of gcc and clang: what the tool knows of each, as far as the installed one knows it too."""
+"""The default search spaces of gcc and clang: the options that the tool knows and the installed compiler takes."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from pytest_compileiq.toolchains.commands import ask
 
 _LISTS = {"gcc": GCC, "clang": CLANG}
 
-# Where relaxed maths pays, it often takes all of it at once, which a draw of one option at a time seldom meets.
+# A gain from relaxed maths often needs all of its options at once, which independent draws seldom give.
 _PRESETS: Sequence[Mapping[str, int | str]] = (
     {"-O": 3},
     {"-O": "s"},
     {"-O": 3, "-funroll-loops": "", **dict.fromkeys(RELAXED_MATHS, "")},
 )
 
-# Without these gcc warns that -fassociative-math has no effect, and the trial takes a warning for a refusal.
+# Without these gcc warns that -fassociative-math has no effect, and the trial treats a warning as a refusal.
 _COMPANIONS = ("-fno-signed-zeros", "-fno-trapping-math")
 
 
 @lru_cache(maxsize=16)
 def cc_space(compiler: CcCompiler) -> Space:
-    """The default space of ``compiler``, without what the installed one refuses or ignores."""
+    """The default space of ``compiler``, without options that the installed version refuses or ignores."""
     options = _LISTS[compiler.name].known
     known = set(
         _accepted(compiler.program, [f"{option.name}{value}" for option in options for value in option.drawn.values])
@@ -42,7 +42,7 @@ def cc_space(compiler: CcCompiler) -> Space:
 
 
 def _accepted(program: str, options: Sequence[str]) -> list[str]:
-    """Those of ``options`` that the compiler takes without a warning: one run when it takes all, else by halving."""
+    """Those of ``options`` that the compiler takes without a warning: one run if it takes all, else by halving."""
     if not options:
         return []
     trial = [program, "-Werror", "-O2", *_COMPANIONS, *options, "-S", "-x", "c", os.devnull, "-o", "-"]

@@ -1,4 +1,4 @@
-"""Any compiler at work: the programs of a command template, found, on one kernel."""
+"""Builds with any compiler: runs the programs of a command template on one kernel."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _RECORDED_CHARACTERS = 1500  # of a word; the metadata has room for 2000
 
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 _ARCHITECTURE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
-# What says most comes first. Many tools write no "error:", and LLVM's end with a guess at what was meant.
+# The most telling pattern comes first. Many tools write no "error:", and LLVM's end with a guess at what was meant.
 _TELLING = (re.compile(r"(?i)error:|fatal|undefined reference|cannot find"), re.compile(r"(?i)unknown|invalid|cannot"))
 
 
 def resolve(command: Command, place: Place) -> CommandBuilder:
-    """What ``pytest_compileiq.toolchains.command.marker.Command.resolve`` promises."""
+    """Implements ``pytest_compileiq.toolchains.command.marker.Command.resolve``."""
     _check_arguments(command)
     sources = tuple(_find_file(name, "sources", place) for name in command.sources)
     depends = tuple(_find_file(name, "depends", place) for name in command.depends)
     template = read_template(command.steps, dict(command.defaults), len(sources))
     programs = tuple(_find_program(step[0], place) for step in template.steps)
-    asked = _version_command(command, place) or (programs[0], "--version")
-    name = re.sub(r"-\d[\d.]*$", "", Path(asked[0]).name)  # opt-14 is opt
-    version, build = _identify(asked, place.rootdir)
+    version_command = _version_command(command, place) or (programs[0], "--version")
+    name = re.sub(r"-\d[\d.]*$", "", Path(version_command[0]).name)  # opt-14 is opt
+    version, build = _identify(version_command, place.rootdir)
     here = platform.machine().replace("_", "-")
     architecture = command.target or here
     line = re.sub(r"[^A-Za-z0-9.]", "_", name) + version.partition(".")[0]
@@ -92,7 +92,7 @@ class CommandBuilder:
         return frozenset(self.template.defaults)
 
     def default_space(self) -> Space | None:
-        """None: what a compiler nobody has met may vary is the marker's to say."""
+        """None: only the marker knows what an unknown compiler may vary."""
         return None
 
     def option_space(self) -> Space | None:
@@ -100,7 +100,7 @@ class CommandBuilder:
         return None
 
     def render(self, candidate: Candidate) -> ControlsFile:
-        """The controls file of ``candidate``: one option or ``name=value`` a line, sorted.
+        """The controls file of ``candidate``: one option or ``name=value`` per line, sorted.
 
         Raises:
             MarkerError: a knob has no place in the steps, or its value may not stand in one.
@@ -120,10 +120,10 @@ class CommandBuilder:
         return parse_rendered(data, knobs, self.render)
 
     def sources(self) -> Mapping[str, str]:
-        """Rootdir-relative path → SHA-256 of the sources and of what the steps are said to depend on.
+        """Rootdir-relative path → SHA-256 of the sources and of the marker's ``depends``.
 
         Raises:
-            BuildError: one cannot be read.
+            BuildError: a file cannot be read.
         """
         try:
             names = sorted({*self.source_paths, *self.depends})
@@ -138,22 +138,22 @@ class CommandBuilder:
 
         Raises:
             BuildError: a step refused or crashed (kind ``compile``), was killed (kind ``timeout``), or made nothing.
-            EnvironmentFault: a program is no longer there.
+            EnvironmentFault: a program no longer exists.
         """
         out_dir = out_dir.absolute()
         out_dir.mkdir(parents=True, exist_ok=True)
-        made = out_dir / _OUTPUTS[self.output]
-        places = {**_source_places(self.source_paths), "out_dir": (str(out_dir),), "out": (str(made),)}
+        out = out_dir / _OUTPUTS[self.output]
+        places = {**_source_places(self.source_paths), "out_dir": (str(out_dir),), "out": (str(out),)}
         steps = self.template.words(controls.knobs if controls else {}, places)
         commands = Commands(self.compiler.name, self.rootdir, out_dir, timeout_s, _first_error)
         for number, (program, words) in enumerate(zip(self.programs, steps, strict=True), start=1):
             commands.name = Path(program).name
             commands.run([program, *words[1:]], f"step {number}")
         seconds = commands.seconds
-        if not made.is_file():
-            raise BuildError(f"the steps end well and make no {{out}}: {made}", kind="compile", log=commands.log)
-        held = code_of(made, self.output, self.objects)
-        return BuildResult(made, held.entries, held.program.metrics, commands.log, seconds)
+        if not out.is_file():
+            raise BuildError(f"the steps end well and make no {{out}}: {out}", kind="compile", log=commands.log)
+        code = code_of(out, self.output, self.objects)
+        return BuildResult(out, code.entries, code.program.metrics, commands.log, seconds)
 
     def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
         """The words of ``{options}``; other knobs are in ``acf.params``."""
@@ -173,7 +173,11 @@ class CommandBuilder:
 def _check_arguments(command: Command) -> None:
     for key, least in (("steps", 1), ("sources", 1), ("depends", 0)):
         value = getattr(command, key)
-        if not isinstance(value, tuple) or len(value) < least or not all(isinstance(one, str) and one for one in value):
+        if (
+            not isinstance(value, tuple)
+            or len(value) < least
+            or not all(isinstance(text, str) and text for text in value)
+        ):
             raise MarkerError(f"Command({key}={value!r}): expected a text or a list of texts")
     pairs = command.defaults if isinstance(command.defaults, tuple) else (command.defaults,)
     if not all(isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs):
@@ -198,17 +202,17 @@ def _find_program(program: str, place: Place) -> str:
     """The path of ``program``: a name on ``PATH``, or a path relative to the test file.
 
     Raises:
-        EnvironmentFault: it is not there.
+        EnvironmentFault: there is no such program.
     """
     is_path = os.sep in program
-    found = shutil.which(str(place.test_dir / program) if is_path else program)
-    if found is None:
+    path = shutil.which(str(place.test_dir / program) if is_path else program)
+    if path is None:
         where = f"at {place.test_dir / program}" if is_path else f"on PATH ({os.environ.get('PATH', '')})"
         raise EnvironmentFault(
             f"no program {program!r} {where}; install it (Debian has opt and llc in the package llvm), "
             "or name another in Command's steps"
         )
-    return str(Path(found).absolute())
+    return str(Path(path).absolute())
 
 
 def _version_command(command: Command, place: Place) -> tuple[str, ...] | None:
@@ -225,21 +229,21 @@ def _version_command(command: Command, place: Place) -> tuple[str, ...] | None:
 
 @lru_cache(maxsize=64)
 def _identify(argv: tuple[str, ...], rootdir: Path) -> tuple[str, str]:
-    """Version and build: the first number with a dot that ``argv`` prints, and the line that it stands in."""
+    """Version and build: the first number with a dot that ``argv`` prints, and the line that holds it."""
     answer = ask(argv, cwd=rootdir)
     lines = (line.strip() for line in answer.output.splitlines())
     build = next((line for line in lines if _VERSION.search(line)), "")
     version = _VERSION.search(build)
     if answer.returncode != 0 or version is None:
-        said = _first_error(answer.output)
+        reply = _first_error(answer.output)
         raise EnvironmentFault(
-            f"{shlex.join(argv)} does not say a version: it says {said!r}; give Command(version='PROGRAM --version')"
+            f"{shlex.join(argv)} does not say a version: it says {reply!r}; give Command(version='PROGRAM --version')"
         )
     return version[0], build[:_RECORDED_CHARACTERS]
 
 
 def _recorded(template: Template, sources: tuple[str, ...]) -> tuple[str, ...]:
-    """The baseline's steps as the metadata holds them; what each build fills in anew is left open."""
+    """The baseline's steps as the metadata records them, with the places that each build fills left open."""
     still_open = {name: (f"{{{name}}}",) for name in ("out_dir", "out", OPTIONS)}
     words: list[str] = []
     for step in template.words({}, {**_source_places(sources), **still_open}):
@@ -248,7 +252,7 @@ def _recorded(template: Template, sources: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _shortened(word: str) -> str:
-    """A whole pass pipeline may be longer than a word of the metadata; its digest keeps two of them apart."""
+    """``word`` cut to what the metadata can hold, with its digest: a pass pipeline may be longer than that."""
     return f"{word[:_RECORDED_CHARACTERS]}… (sha256 {sha256_hex(word.encode())})"
 
 

@@ -1,4 +1,4 @@
-"""The marker's words for any compiler; what they do is in ``pytest_compileiq.toolchains.command.builder``."""
+"""The marker's arguments for any compiler; ``pytest_compileiq.toolchains.command.builder`` implements them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-# Every tuned test file imports this module, in runs that tune nothing too: it must cost nothing.
+# Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.base import Builder, Place
 
 
 @dataclass(frozen=True, init=False)
 class Command:
-    """A kernel built by whatever compiler, from a template of its commands. A pass pipeline of LLVM, for example::
+    """A kernel built by any compiler, from a template of its commands. An example is a pass pipeline of LLVM::
 
         Command(
             [
@@ -28,21 +28,22 @@ class Command:
     Steps run in rootdir, one after the other and without a shell: ``|``, ``*`` and ``$HOME`` mean nothing.
 
     Args:
-        steps: one command or several, split as a shell would. ``{source}`` is the only source and ``{sources}`` all of
-            them, ``{out}`` is what the last step makes and ``{out_dir}`` where the others put what they make;
+        steps: one command or several, split as a shell would. ``{source}`` is the only source and ``{sources}`` all
+            sources; ``{out}`` is the output of the last step and ``{out_dir}`` the directory for all other output;
             ``{options}`` becomes the knobs that begin with ``-``, name and value joined, one word each; ``{NAME}``
-            becomes the value of the knob ``NAME``, and never more than its place in that one word.
+            becomes the value of the knob ``NAME``, which never reaches beyond its place in that one word.
         sources: paths relative to the test file.
         defaults: the baseline's value of every ``{NAME}``.
-        output: ``"library"`` is loaded with ``ctypes.CDLL``; of an ``"executable"`` or a ``"file"`` the path is
-            given.
-        objects: the names of the files in ``{out_dir}`` that a library or an executable is linked from, as a pattern:
-            replay compares the machine code in them, function by function. Where they do not hold all of it, replay
-            compares the bytes of the output.
+        output: a ``"library"`` is loaded with ``ctypes.CDLL``; for an ``"executable"`` or a ``"file"`` the body gets
+            the path.
+        objects: a pattern of the files in ``{out_dir}`` that a library or an executable is linked from. Replay compares
+            the machine code in them, function by function; if they do not hold all of it, replay compares the bytes of
+            the output.
         depends: more files that the steps read, such as headers; paths relative to the test file.
-        target: the architecture that the steps compile for, beginning with this machine's name when its kernels run
-            here (``x86-64-v3``); this machine's by default. ``native`` cannot be used: it names no processor.
-        version: what prints the compiler's version, ``"opt --version"``; by default it is the first step's program.
+        target: the architecture that the steps compile for; by default this machine's. Kernels run here if it begins
+            with this machine's name, e.g. ``x86-64-v3``. ``native`` cannot be used, since it names no processor.
+        version: the command that prints the compiler's version, e.g. ``"opt --version"``; by default ``--version`` of
+            the first step's program.
     """
 
     steps: tuple[str, ...]
@@ -79,16 +80,16 @@ class Command:
         """Find the programs of the steps.
 
         Raises:
-            EnvironmentFault: one is not installed, or the compiler does not say its version.
+            EnvironmentFault: a program is not installed, or the compiler does not report its version.
             MarkerError: a source is missing, or a step cannot be used.
         """
-        from pytest_compileiq.toolchains.command.builder import resolve  # heavy, and collecting does without
+        from pytest_compileiq.toolchains.command.builder import resolve  # heavy, and not needed to collect tests
 
         return resolve(self, place)
 
 
 def _frozen(value: Any) -> Any:
-    """``value`` as tuples, so that a marker is a value; what is of a wrong kind is left for ``Command.resolve``."""
+    """``value`` as tuples, so that markers compare by value; ``Command.resolve`` refuses values of a wrong type."""
     if isinstance(value, str):
         return (value,)
     if isinstance(value, Mapping):

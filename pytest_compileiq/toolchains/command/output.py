@@ -1,4 +1,4 @@
-"""What the steps of a command made: machine code where it can be read as such, else bytes."""
+"""Reads the output of a command's steps: as machine code if possible, else as bytes."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from pytest_compileiq.toolchains.machine_code.elf import MachineCode, machine_co
 WHOLE = "output"
 Output = Literal["library", "executable", "file"]
 
-# The C runtime's own functions, which every link adds. One that is missing here costs precision, never truth.
+# The C runtime's own functions, which every link adds. Missing one here makes replay stricter, never wrong.
 _STARTUP = frozenset(
     {"_init", "_fini", "_start", "frame_dummy", "register_tm_clones", "deregister_tm_clones", "__do_global_dtors_aux",
      "_dl_relocate_static_pie", "__libc_csu_init", "__libc_csu_fini"}
 )  # fmt: skip
 
 
-def code_of(made: Path, output: Output, pattern: str) -> MachineCode:
-    """The machine code of ``made``, by way of the objects beside it whose names match ``pattern``.
+def code_of(path: Path, output: Output, pattern: str) -> MachineCode:
+    """The machine code of ``path``, read from the objects beside it whose names match ``pattern``.
 
-    A file is its own object. An executable is the one entry ``main``. What is not wholly made of readable objects, by
-    the names of its functions, is the one entry ``WHOLE``: the digest and the number of its bytes.
+    A file is its own object. An executable is the single entry ``main``. Output whose functions are not all in readable
+    objects is the single entry ``WHOLE``, with the digest and the number of its bytes.
 
     Raises:
         BuildError: a library exports no function, or an object is damaged.
     """
-    objects = [made] if output == "file" else _matching(made.parent, pattern)
-    if not objects or not all(map(_is_object, objects)) or not _is_wholly_of(made, objects):
-        data = made.read_bytes()
+    objects = [path] if output == "file" else _matching(path.parent, pattern)
+    if not objects or not all(map(_is_object, objects)) or not _is_wholly_of(path, objects):
+        data = path.read_bytes()
         whole = CodeDigest(sha256_hex(data), {"code_bytes": len(data)})
         return MachineCode({WHOLE: whole}, whole)
-    held = machine_code(objects)
-    if output == "library" and not held.entries:
-        names = ", ".join(each.name for each in objects)
+    code = machine_code(objects)
+    if output == "library" and not code.entries:
+        names = ", ".join(file.name for file in objects)
         raise BuildError(f"{names}: exports no function; a kernel is neither static nor hidden", kind="compile")
     if output == "executable":
-        return MachineCode({"main": held.program}, held.program)
-    return held if held.entries else MachineCode({WHOLE: held.program}, held.program)
+        return MachineCode({"main": code.program}, code.program)
+    return code if code.entries else MachineCode({WHOLE: code.program}, code.program)
 
 
 def _matching(out_dir: Path, pattern: str) -> list[Path]:
@@ -53,7 +53,7 @@ def _matching(out_dir: Path, pattern: str) -> list[Path]:
 
 
 def _is_object(path: Path) -> bool:
-    """Whether it is ELF, and not linked yet."""
+    """Whether the file is ELF and not linked yet."""
     try:
         with path.open("rb") as stream:
             return bool(ELFFile(stream)["e_type"] == "ET_REL")
@@ -61,11 +61,11 @@ def _is_object(path: Path) -> bool:
         return False
 
 
-def _is_wholly_of(made: Path, objects: Sequence[Path]) -> bool:
-    """Whether every function of ``made`` is in ``objects``: what a link adds from elsewhere would go undigested."""
+def _is_wholly_of(path: Path, objects: Sequence[Path]) -> bool:
+    """Whether every function of ``path`` is in ``objects``: no digest would cover what the link adds from elsewhere."""
     try:
-        known = _STARTUP.union(*(_functions(each) for each in objects))
-        return _functions(made) <= known
+        known = _STARTUP.union(*(_functions(file) for file in objects))
+        return _functions(path) <= known
     except ELFError:
         return False
 

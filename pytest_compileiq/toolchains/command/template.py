@@ -1,8 +1,7 @@
-"""Commands with places for controls: what may stand in a place, and that it never becomes more than that.
+"""Commands with places for controls, and the checks that keep a value inside its place.
 
-Words are split before anything is put into them, once, and no shell reads them. A value holds no slash, so that it
-names no file outside its place, and where it begins a word it is neither an option nor ``@file``, which many compilers
-read as more words.
+Words are split once, before any value is filled in, and no shell reads them. A value holds no slash, so it cannot name
+a file elsewhere. At the beginning of a word it is neither an option nor ``@file``, which many compilers expand.
 """
 
 from __future__ import annotations
@@ -32,21 +31,21 @@ class Template:
     """Steps as words with places in them.
 
     Attributes:
-        steps: the words of each step, the first of which is a program.
-        defaults: what stands in each knob's place when the knob is off, as in the baseline.
+        steps: the words of each step; the first is a program.
+        defaults: the value in each knob's place when the knob is off, as in the baseline.
     """
 
     steps: tuple[Step, ...]
     defaults: Mapping[str, str]
 
     def words(self, knobs: Knobs, own: Mapping[str, Sequence[str]]) -> list[list[str]]:
-        """The steps with ``knobs``, which ``render`` has checked, and the plugin's ``own`` places filled in."""
+        """The steps, filled in with ``knobs``, which ``render`` has checked, and the plugin's ``own`` places."""
         values = {name: (str(knobs.get(name, default)),) for name, default in self.defaults.items()}
         places = {OPTIONS: option_words(knobs), **values, **own}
         return [_filled(step, places) for step in self.steps]
 
     def render(self, candidate: Candidate) -> ControlsFile:
-        """The controls file of ``candidate``: one option or ``name=value`` a line, sorted.
+        """The controls file of ``candidate``: one option or ``name=value`` per line, sorted.
 
         Raises:
             MarkerError: a knob has no place in the steps, its value may not stand in one, or it is an opaque blob.
@@ -70,21 +69,21 @@ class Template:
 
 
 def read_template(steps: Sequence[str], defaults: Mapping[str, KnobValue], sources: int) -> Template:
-    """Split ``steps`` and check their places; ``sources`` is how many there are.
+    """Split ``steps`` and check their places; ``sources`` is the number of sources.
 
     Raises:
-        MarkerError: a place is unknown or in the wrong place, a default may not stand in its own, or the reverse.
+        MarkerError: a place is unknown or misplaced, or a default has no place or does not fit into it.
     """
     split = tuple(_split(step) for step in steps)
-    found = {place for step in split for word in step for place in _PLACE.findall(word)}
-    if "out" not in found:
+    places = {place for step in split for word in step for place in _PLACE.findall(word)}
+    if "out" not in places:
         raise MarkerError(f"Command: no step makes the output: write {{out}} in one, as in {steps[-1] + ' -o {out}'!r}")
-    if "source" in found and sources != 1:
+    if "source" in places and sources != 1:
         raise MarkerError(f"Command: {{source}} is the only source, and there are {sources}: write {{sources}}")
-    if nameless := sorted(found - OWN_PLACES - defaults.keys()):
+    if nameless := sorted(places - OWN_PLACES - defaults.keys()):
         name = nameless[0]
         raise MarkerError(f"Command: {{{name}}} has no value in the baseline: give defaults={{{name!r}: …}}")
-    if unused := sorted(defaults.keys() - (found - OWN_PLACES)):
+    if unused := sorted(defaults.keys() - (places - OWN_PLACES)):
         raise MarkerError(f"Command(defaults=…): no step has {{{unused[0]}}}, or it is one of the plugin's own places")
     return Template(split, {name: _value(name, value, split) for name, value in defaults.items()})
 
@@ -95,7 +94,7 @@ def option_words(knobs: Knobs) -> tuple[str, ...]:
 
 
 def is_recorded_template(command: Sequence[str]) -> bool:
-    """Whether a recorded baseline is one of templates, in which places are left open."""
+    """Whether a recorded baseline comes from a template, whose places are left open."""
     return any("{out}" in word for word in command)
 
 
@@ -148,7 +147,7 @@ def _value(name: str, value: KnobValue, steps: Collection[Step]) -> str:
 
 
 def _text(name: str, value: KnobValue) -> str:
-    """``value`` as it stands in a word."""
+    """``value`` as the text that goes into a word."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise MarkerError(f"knob {name!r} = {value!r}: expected a text or a number; write 'true' or 'false'")
     text = str(value)

@@ -37,7 +37,7 @@ class Member:
 
 
 def fatbin_of(data: bytes, path: Path) -> bytes | None:
-    """The containers in ``data``, the bytes of ``path``: all of a fat binary, or a section of a host file, if it has one.
+    """The containers in ``data``, the content of ``path``: a whole fat binary, or a host file's section; None without.
 
     Raises:
         BuildError: it is neither a fat binary nor an ELF file.

@@ -57,9 +57,7 @@ class SharedLibrary(ctypes.CDLL):
         returned = {function.restype for function in functions} - {None}
         if any(getattr(kind, "_type_", "") not in _NUMBERS for kind in returned):
             raise ValueError(f"{self._name}: a function of it returns something else than a number")
-        nothing = ctypes.cast(
-            ctypes.CDLL(None).fegetround, ctypes.c_void_p
-        ).value  # returns 0: round to nearest, the default
+        nothing = ctypes.cast(ctypes.CDLL(None).fegetround, ctypes.c_void_p).value  # 0: round to nearest
         places = [ctypes.c_void_p.from_buffer(function) for function in functions]
         before = [place.value for place in places]
         try:

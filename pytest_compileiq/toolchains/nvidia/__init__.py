@@ -1,1 +1,1 @@
-"""NVIDIA's compilers, and launching what they make."""
+"""NVIDIA's compilers, and launching the kernels that they build."""

@@ -18,7 +18,7 @@ from pytest_compileiq.toolchains.nvidia.tools import CudaTool, needs_controls
 
 @dataclass(frozen=True, kw_only=True)
 class PtxasBacked:
-    """Code for one architecture, assembled by a ptxas that was found here."""
+    """Code for one architecture, assembled by an installed ptxas."""
 
     compiler: Compiler
     architecture: str
@@ -28,12 +28,12 @@ class PtxasBacked:
 
     @property
     def native(self) -> str | None:
-        """Why no device here runs the cubin, or None when one does."""
+        """Why no device here runs the cubin; None if one does."""
         return why_not_here(self.clock, self.architecture)
 
     @property
     def acf_line(self) -> str:
-        """Whose ACF it applies, e.g. ``ptxas13.3``."""
+        """The compiler line whose ACFs it applies, e.g. ``ptxas13.3``."""
         return self.tool.line
 
     def default_space(self) -> Space:
@@ -46,7 +46,7 @@ class PtxasBacked:
 
 
 def controls_fragment(tool: CudaTool, controls: ControlsFile | None, out_dir: Path) -> Sequence[str]:
-    """Write ``controls`` into ``out_dir`` and give the ptxas options that apply them.
+    """Write ``controls`` into ``out_dir`` and return the ptxas options that apply them.
 
     Raises:
         EnvironmentFault: they are an ACF, and this compiler takes none.
@@ -66,15 +66,15 @@ def controls_fragment(tool: CudaTool, controls: ControlsFile | None, out_dir: Pa
 
 
 def entries_of(cubin: Cubin, log: str, arch: str, source: str) -> Mapping[str, CodeDigest]:
-    """Entry → digest, with what ``ptxas -v`` said of it.
+    """Entry → digest, with the metrics that ``ptxas -v`` printed for it.
 
     Raises:
         BuildError: the file defines no entry function.
     """
     if not cubin.entries:
         raise BuildError(f"{source}: defines no entry function for {arch}", kind="compile", log=log)
-    said = read_ptxas_log(log)
+    printed = read_ptxas_log(log)
     return {
-        name: CodeDigest(code.sha256, {**code.metrics, **said.get((cubin.symbols[name], arch), {})})
+        name: CodeDigest(code.sha256, {**code.metrics, **printed.get((cubin.symbols[name], arch), {})})
         for name, code in cubin.entries.items()
     }

@@ -21,12 +21,12 @@ class CubinModule:
 
     Args:
         path: the cubin.
-        used: the names of kernels taken are added to it, as a build names its entries: without module ids.
-        suffixes: what a build of several architectures appends to them, ``@sm_90a``.
+        used: the names of the kernels taken are added to it, without module ids, as a build names its entries.
+        suffixes: the suffixes that a build of several architectures appends to these names, e.g. ``@sm_90a``.
 
     Raises:
         EnvironmentFault: no driver, no visible device (both ``NoDevice``), or no cuda-core.
-        BuildError: it is no cubin.
+        BuildError: it is not a cubin.
     """
 
     def __init__(self, path: Path, used: set[str], suffixes: Sequence[str] = ("",)) -> None:
@@ -41,15 +41,15 @@ class CubinModule:
         self._kernels: dict[str, CubinKernel] = {}
 
     def __getattr__(self, name: str) -> CubinKernel:
-        if name.startswith("__"):  # Python's own protocols ask for such names, copy for one before __init__
+        if name.startswith("__"):  # Python's own protocols read such names, copy even before __init__
             raise AttributeError(name)
         return self[name]
 
     def __getitem__(self, name: str) -> CubinKernel:
-        """The kernel ``name``, which is either as the file has it or without module ids, as it is in every checkout.
+        """The kernel ``name``, given either as in the file or without module ids, as in every checkout.
 
         Raises:
-            AttributeError: there is none, naming those that exist.
+            AttributeError: there is no such kernel; the message names those that exist.
         """
         key = next((key for key, symbol in self._symbols.items() if name in (key, symbol)), None)
         if key is None:
@@ -81,23 +81,23 @@ class CubinKernel:
         return int(self._kernel.num_arguments)
 
     def __call__(self, grid: Extent, block: Extent, *args: Any, shared_bytes: int = 0) -> None:
-        """Launch on the current stream: the legacy default one, or the one that the clock captures.
+        """Launch on the current stream: the legacy default stream, or the one that the clock captures.
 
         Args:
-            grid: blocks, an int or up to three.
-            block: threads of a block, an int or up to three.
+            grid: number of blocks, an int or up to three.
+            block: threads per block, an int or up to three.
             args: the parameters in order: cuda.core buffers; numpy scalars and ctypes numbers of the parameter's own
                 type; an int as a 64-bit integer or an address; anything with ``data_ptr()`` (torch) or
                 ``__cuda_array_interface__`` as its address.
-            shared_bytes: dynamic shared memory of a block.
+            shared_bytes: dynamic shared memory per block, in bytes.
 
         Raises:
-            TypeError: there are too few arguments or too many, or one has no size that a kernel would know or does not
-                lie on the GPU.
-            BodyError: the device has not so much shared memory.
+            TypeError: there are too few or too many arguments, or an argument's size in bits is not known, or it does
+                not lie on the GPU.
+            BodyError: the device does not have that much shared memory.
             Exception: cuda-core's ``CUDAError``, whose text names the CUDA error, when the launch is refused.
         """
-        if len(args) != self.parameters:  # the driver would read as many as the kernel has, wherever they end
+        if len(args) != self.parameters:  # the driver would read past the end of too few
             raise TypeError(f"{self._name} takes {self.parameters} parameters, and {len(args)} are given")
         if shared_bytes > self._most_shared_bytes:
             self._allow(shared_bytes)
@@ -106,7 +106,7 @@ class CubinKernel:
         self._core.launch(stream, config, self._kernel, *(_parameter(self._name, arg) for arg in args))
 
     def _allow(self, shared_bytes: int) -> None:
-        """Raise the kernel's limit; beyond 48 KiB a launch is refused without."""
+        """Raise the kernel's limit of shared memory, without which a launch with more than 48 KiB is refused."""
         driver: Any = import_module("cuda.bindings.driver")  # cuda-core reads this attribute and cannot set it
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         (result,) = driver.cuKernelSetAttribute(attribute, shared_bytes, self._kernel.handle, self._gpu.device_id)
@@ -123,7 +123,7 @@ def sizes(extent: Extent) -> tuple[int, ...]:
 
 
 def _parameter(kernel: str, arg: Any) -> Any:
-    """``arg`` as cuda-core takes it; what it does not take is a TypeError of its own."""
+    """``arg`` as cuda-core takes it; cuda-core itself raises TypeError for types that it does not take."""
     if type(arg) is float:  # numpy.float64 is a subclass
         raise TypeError(
             f"{kernel}: {arg!r} may be 32 or 64 bits wide: pass numpy.float32({arg!r}) or numpy.float64({arg!r})"

@@ -24,14 +24,14 @@ class DeviceArray:
     """
 
     def __init__(self, host: npt.ArrayLike) -> None:
-        given = np.asarray(host)
+        array = np.asarray(host)
         core = cuda_core()
         gpu = visible_gpu(core)
         gpu.set_current()
-        self.shape, self.dtype = given.shape, given.dtype
+        self.shape, self.dtype = array.shape, array.dtype
         self._driver: Any = import_module("cuda.bindings.driver")
-        self._buffer = gpu.allocate(max(1, given.nbytes), stream=core.LEGACY_DEFAULT_STREAM)
-        self.copy_from(given)
+        self._buffer = gpu.allocate(max(1, array.nbytes), stream=core.LEGACY_DEFAULT_STREAM)
+        self.copy_from(array)
 
     def data_ptr(self) -> int:
         """The address."""
@@ -41,7 +41,7 @@ class DeviceArray:
         """Overwrite the content.
 
         Raises:
-            BodyError: another shape or dtype, or the copy fails.
+            BodyError: ``host`` has another shape or dtype, or the copy fails.
         """
         given = np.asarray(host, order="C")
         if (given.shape, given.dtype) != (self.shape, self.dtype):
@@ -49,10 +49,10 @@ class DeviceArray:
         self._check(self._driver.cuMemcpyHtoD(self.data_ptr(), given.ctypes.data, given.nbytes))
 
     def host(self) -> np.ndarray[Any, Any]:
-        """The content, once everything launched on blocking streams has ended.
+        """The content, after everything launched on blocking streams has ended.
 
         Raises:
-            BodyError: the copy fails; a kernel that failed before says so here.
+            BodyError: the copy fails, also because a kernel failed before.
         """
         copy = np.empty(self.shape, self.dtype)
         self._check(self._driver.cuMemcpyDtoH(copy.ctypes.data, self.data_ptr(), copy.nbytes))

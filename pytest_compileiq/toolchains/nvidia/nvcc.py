@@ -1,4 +1,4 @@
-"""The marker's words for nvcc; what they do is in ``pytest_compileiq.toolchains.nvidia.nvcc_builder``."""
+"""The marker's arguments for nvcc; ``pytest_compileiq.toolchains.nvidia.nvcc_builder`` implements them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-# Every tuned test file imports this module, in runs that tune nothing too: it must cost nothing.
+# Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.base import Builder, Place
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 class Nvcc:
     """Kernels in CUDA C++, compiled by nvcc.
 
-    It is given a ``-frandom-seed`` of the source's path, unless ``flags`` hold one: without, what is private to a file
-    of nothing but templates has another name each time.
+    nvcc gets a ``-frandom-seed`` derived from the source's path, unless ``flags`` hold one. Without a seed, the private
+    names of a file that holds only templates change with every build.
 
     Args:
         source: the ``.cu`` file, relative to the test file.
-        arch: an architecture, or several, e.g. ``"sm_90a"``; controls reach every one of them.
+        arch: one architecture or several, e.g. ``"sm_90a"``; controls apply to all of them.
         flags: the baseline's flags, split as a shell would; relative ``-I`` is relative to the test file.
-        output: a ``"cubin"`` (several architectures: a fatbin), a shared ``"library"`` for ``ctypes``, or an
-            ``"executable"``, of which the path is given.
-        controls: which compiler an ACF is for: ``"ptxas"`` works on every architecture, ``"nvcc"`` from sm_100 on.
-        compiler: an ``nvcc`` on ``PATH``, or a path relative to the test file. By default the one of the ``cuda``
-            extra, else of ``CUDA_HOME`` or ``CUDA_PATH``, else the first on ``PATH``.
+        output: a ``"cubin"`` (for several architectures, a fatbin), a shared ``"library"`` for ``ctypes``, or an
+            ``"executable"``, whose path the body gets.
+        controls: the compiler that an ACF is for: ``"ptxas"`` works on every architecture, ``"nvcc"`` from sm_100 on.
+        compiler: an ``nvcc`` on ``PATH``, or a path relative to the test file. By default that of the ``cuda`` extra,
+            else that of ``CUDA_HOME`` or ``CUDA_PATH``, else the first on ``PATH``.
     """
 
     source: str
@@ -43,6 +43,6 @@ class Nvcc:
             EnvironmentFault: there is no nvcc.
             MarkerError: the source is missing, or an architecture or a flag cannot be used.
         """
-        from pytest_compileiq.toolchains.nvidia.nvcc_builder import resolve  # heavy, and collecting does without
+        from pytest_compileiq.toolchains.nvidia.nvcc_builder import resolve  # heavy, and not needed to collect tests
 
         return resolve(self, place)

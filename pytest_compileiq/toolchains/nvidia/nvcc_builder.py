@@ -1,4 +1,4 @@
-"""nvcc at work: one found compiler on one ``.cu`` file, for one or several architectures."""
+"""Builds with nvcc: one installed compiler on one ``.cu`` file, for one or several architectures."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _OURS = re.compile(
     r"-?-apply-controls|-odir|--output-directory|-run|--run|-dryrun|--dryrun|-v|--verbose|-h|--help|-V|--version"
 )
 _CONTROLS_FROM = (10, 0)  # cicc refuses -apply-controls below sm_100
-_SEED_SINCE = 13  # the first that was seen to take -frandom-seed; 12.6 does not
+_SEED_SINCE = 13  # the first version seen to take -frandom-seed; 12.6 does not
 _NAME_OF_OUTPUT = {"cubin": "kernel.cubin", "library": "kernel.so", "executable": "program"}
 
 
 def resolve(nvcc: Nvcc, place: Place) -> NvccBuilder:
-    """What ``pytest_compileiq.toolchains.nvidia.nvcc.Nvcc.resolve`` promises."""
+    """Implements ``pytest_compileiq.toolchains.nvidia.nvcc.Nvcc.resolve``."""
     architectures = _architectures(nvcc)
     _check_choices(nvcc, architectures)
     if not isinstance(nvcc.source, str) or not (place.test_dir / nvcc.source).is_file():
@@ -93,13 +93,13 @@ class NvccBuilder:
 
     @property
     def native(self) -> str | None:
-        """Why no device here runs any of the architectures, or None when one does."""
+        """Why no device here runs any of the architectures; None if one does."""
         reasons = [why_not_here(self.clock, arch) for arch in self.architectures]
         return None if None in reasons else reasons[0]
 
     @property
     def acf_line(self) -> str:
-        """Whose ACF it applies: ``ptxas13.3`` or ``nvcc13.3``."""
+        """The compiler line whose ACFs it applies, e.g. ``ptxas13.3`` or ``nvcc13.3``."""
         return self.tool.line.replace("nvcc", self.controls)
 
     def default_space(self) -> Space:
@@ -107,14 +107,14 @@ class NvccBuilder:
         return Space((), PtxasSearchSpace() if self.controls == "ptxas" else NvccSearchSpace())
 
     def option_space(self) -> Space:
-        """The public options of nvcc, and of ptxas behind ``-Xptxas=``."""
+        """The public options of nvcc, and those of ptxas after ``-Xptxas=``."""
         return NVCC.space()
 
     def render(self, candidate: Candidate) -> ControlsFile:
         """The candidate's ACF, or the options file of its knobs.
 
         Raises:
-            MarkerError: a knob does not give an option that a controls file may hold.
+            MarkerError: a knob is not an option that a controls file may hold.
         """
         return NVCC.render(candidate)
 
@@ -127,7 +127,7 @@ class NvccBuilder:
         return NVCC.parse(kind, data, knobs)
 
     def sources(self) -> Mapping[str, str]:
-        """The source and every project header it reads; the toolkit's are judged by the machine code.
+        """Path → SHA-256 of the source and its project headers; the machine code shows changes of the toolkit's.
 
         Raises:
             BuildError: the preprocessor refuses the source.
@@ -153,7 +153,7 @@ class NvccBuilder:
         """
         out_dir = out_dir.absolute()
         out_dir.mkdir(parents=True, exist_ok=True)
-        made = out_dir / _NAME_OF_OUTPUT[self.output]
+        output = out_dir / _NAME_OF_OUTPUT[self.output]
         commands = Commands(f"nvcc {self.tool.version}", self.rootdir, out_dir, timeout_s, first_error)
         kind = {"cubin": ["-cubin"] if len(self.architectures) == 1 else ["-fatbin"], "library": ["-shared"]}
         argv = [
@@ -164,21 +164,21 @@ class NvccBuilder:
             *kind.get(self.output, []),
             *self._fragment(controls, out_dir),
         ]
-        log = commands.run([*argv, "--keep", f"--keep-dir={out_dir}", self.source, "-o", str(made)], self.source)
+        log = commands.run([*argv, "--keep", f"--keep-dir={out_dir}", self.source, "-o", str(output)], self.source)
         seconds = commands.seconds
-        code = self._code(out_dir, made, log)
-        device = {name: one.metrics for name, one in code.items() if name != "host"}
-        return BuildResult(made, code, totals(device), log, seconds)
+        code = self._code(out_dir, output, log)
+        device = {name: entry.metrics for name, entry in code.items() if name != "host"}
+        return BuildResult(output, code, totals(device), log, seconds)
 
     def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
-        """``-Xptxas=--apply-controls=FILE`` for an ACF, then the options that lie beside it."""
+        """``-Xptxas=--apply-controls=FILE`` for an ACF, then the options beside it."""
         applied = (self._apply(path),) if controls.kind == "blob" else ()
         return (*applied, *NVCC.text(controls.knobs).splitlines())
 
     def load(self, built: BuildResult, used: set[str]) -> Any:
-        """A cubin's kernels by name, a library as ``ctypes.CDLL``, a program's path.
+        """A cubin's kernels by name, a library as ``ctypes.CDLL``, or a program's path.
 
-        Of several architectures the kernels are the ones that run here; taken is a kernel in every architecture.
+        With several architectures the kernels are those that run here, and count as taken in every architecture.
 
         Raises:
             BuildError: the library cannot be loaded here.
@@ -186,7 +186,7 @@ class NvccBuilder:
         if self.output == "executable":
             return built.path
         if self.output == "library":
-            # A host function launches kernels unseen, so what it takes by name says nothing of the device code.
+            # A host function launches kernels unseen, so the functions taken say nothing about the device code.
             return load_library(built, set())
         from pytest_compileiq.toolchains.nvidia.cubin_module import CubinModule  # heavy: the CUDA driver
 
@@ -197,7 +197,7 @@ class NvccBuilder:
         return CubinModule(kept, used, [f"@{arch}" for arch in self.architectures])
 
     def _seed(self) -> list[str]:
-        """Without a seed, what nvcc calls the private names of a file with nothing but templates changes each time."""
+        """The seed option; without it, nvcc changes the private names of a file of templates with every build."""
         is_given = any(word.startswith(("-frandom-seed", "--frandom-seed")) for word in self.words)
         if is_given or int(self.tool.version.partition(".")[0]) < _SEED_SINCE:
             return []
@@ -217,13 +217,13 @@ class NvccBuilder:
             fragment.append(self._apply(out_dir / "controls.acf"))
         return fragment
 
-    def _code(self, out_dir: Path, made: Path, log: str) -> dict[str, CodeDigest]:
-        """Entry → digest, ``kernel@sm_90a`` where there are several architectures; the host's code as one entry."""
+    def _code(self, out_dir: Path, output: Path, log: str) -> dict[str, CodeDigest]:
+        """Entry → digest, named ``kernel@sm_90a`` if there are several architectures; host code is one entry."""
         several = len(self.architectures) > 1
         code: dict[str, CodeDigest] = {}
         for arch in self.architectures:
             is_output = self.output == "cubin" and not several
-            cubin = read_cubin(made if is_output else self._cubin(out_dir, arch))
+            cubin = read_cubin(output if is_output else self._cubin(out_dir, arch))
             entries = entries_of(cubin, log, arch, self.source)
             code |= {f"{name}@{arch}" if several else name: digest for name, digest in entries.items()}
         if self.output != "cubin":
@@ -231,7 +231,7 @@ class NvccBuilder:
         return code
 
     def _cubin(self, out_dir: Path, arch: str) -> Path:
-        """What ``--keep`` calls the cubin for ``arch``, where that is not the output itself."""
+        """The path that ``--keep`` gives the cubin for ``arch``, if that is not the output itself."""
         of_several = f".{arch.replace('sm_', 'compute_')}" if len(self.architectures) > 1 else ""
         return out_dir / f"{Path(self.source).stem}{of_several}.cubin"
 
@@ -241,7 +241,7 @@ def _architectures(nvcc: Nvcc) -> tuple[str, ...]:
     if not given or len(set(given)) < len(given):
         raise MarkerError(f"Nvcc(arch={nvcc.arch!r}): expected one architecture or several different ones")
     checked = [check_architecture(arch, "Nvcc") for arch in given]
-    return tuple(sorted(checked, key=lambda arch: (capability(arch), arch)))  # their order means nothing
+    return tuple(sorted(checked, key=lambda arch: (capability(arch), arch)))  # their order has no meaning
 
 
 def _check_choices(nvcc: Nvcc, architectures: tuple[str, ...]) -> None:

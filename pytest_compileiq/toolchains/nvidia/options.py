@@ -1,7 +1,7 @@
 """Controls of NVIDIA's compilers: an opaque ACF, public options in an options file, or both.
 
-A committed options file is untrusted, so only options that choose how code is generated are let through, by name and by
-the form of their value; some of them only where the maintainers of a project name them.
+A committed options file is untrusted, so only options that choose how code is generated are allowed, by name and by the
+form of their value; some of them only if a project's maintainers name them.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class CudaOptions(OptionList):
         return Space.from_mapping({option.name: option.drawn for option in self.known})
 
     def render(self, candidate: Candidate) -> ControlsFile:
-        """The controls of ``candidate``: its ACF when it has one, else an options file, one option a line, sorted.
+        """The controls of ``candidate``: its ACF if it has one, else an options file, one option per line, sorted.
 
-        Beside an ACF the options lie in the metadata alone; ``text`` writes them out for the build.
+        Options beside an ACF are in the metadata alone; ``text`` writes them out for the build.
 
         Raises:
-            MarkerError: a knob does not give an option that a controls file may hold.
+            MarkerError: a knob is not an option that a controls file may hold.
         """
         text = self.text(candidate.knobs)
         if candidate.blob is not None:
@@ -39,10 +39,10 @@ class CudaOptions(OptionList):
         return ControlsFile("options", text.encode("ascii"), dict(candidate.knobs))
 
     def render_launch(self, candidate: Candidate) -> ControlsFile:
-        """As ``render``, with the knobs that are no options beside them, ``name=value``: what a launch is told.
+        """As ``render``, but the options file also holds the other knobs, ``name=value``, which a launch takes.
 
         Raises:
-            MarkerError: a knob does not give an option that a controls file may hold.
+            MarkerError: a knob is not an option that a controls file may hold.
         """
         options = self.text(candidate.knobs).splitlines()
         if candidate.blob is not None:
@@ -55,15 +55,15 @@ class CudaOptions(OptionList):
         """Check committed controls.
 
         Raises:
-            StoreError: an options file is not what its knobs render to, or a knob is no option that may stand in one.
+            StoreError: an options file is not what its knobs render to, or a knob may not stand in one.
         """
         return parse_controls(kind, data, knobs, self.render)
 
     def text(self, knobs: Knobs) -> str:
-        """The options file of the knobs that are options, ``""`` when there is none.
+        """The options file of the knobs that are options; empty if none is.
 
         Raises:
-            MarkerError: one is not an option that may stand in a controls file.
+            MarkerError: an option may not stand in a controls file.
         """
         options = []
         for name, value in knobs.items():
@@ -71,7 +71,7 @@ class CudaOptions(OptionList):
                 continue
             option = f"{name}{value}"
             if isinstance(value, bool) or not self.may_hold(option):
-                known = ", ".join(sorted(one.name for one in self.known))
+                known = ", ".join(sorted(listed.name for listed in self.known))
                 raise MarkerError(
                     f"knob {name!r} = {value!r}: {option[:200]!r} is no option of {self.compiler} that a controls file "
                     f"may hold; expected {known}, or put it in the toolchain's flags"
@@ -101,7 +101,7 @@ _PTXAS_NAMEABLE = (
     r"--(?:minnctapersm|device-function-maxrregcount)=\d{1,4}|--enable-func-clone-sc=(?:true|false)"
     r"|--Ofast-compile=(?:0|min|mid|max)|--return-at-end|--override-directive-values"
 )
-# What changes results (fmad, fast maths) is in: the test's assertions judge it.
+# Options that change results (fmad, fast maths) are included: the test's assertions judge them.
 PTXAS = CudaOptions(
     "ptxas",
     (

@@ -1,11 +1,11 @@
-"""The marker's words for ptxas; what they do is in ``pytest_compileiq.toolchains.nvidia.ptxas_builder``."""
+"""The marker's arguments for ptxas; ``pytest_compileiq.toolchains.nvidia.ptxas_builder`` implements them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-# Every tuned test file imports this module, in runs that tune nothing too: it must cost nothing.
+# Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.base import Builder, Place
 
@@ -18,8 +18,8 @@ class Ptxas:
         source: the PTX file, relative to the test file.
         arch: the architecture to assemble for, e.g. ``"sm_90a"``; any that ptxas knows, whatever this machine has.
         flags: the baseline's flags, split as a shell would.
-        compiler: a ``ptxas`` on ``PATH``, or a path relative to the test file. By default the one of the ``cuda``
-            extra, else of ``CUDA_HOME`` or ``CUDA_PATH``, else the first on ``PATH``.
+        compiler: a ``ptxas`` on ``PATH``, or a path relative to the test file. By default that of the ``cuda`` extra,
+            else that of ``CUDA_HOME`` or ``CUDA_PATH``, else the first on ``PATH``.
     """
 
     source: str
@@ -34,6 +34,6 @@ class Ptxas:
             EnvironmentFault: there is no ptxas.
             MarkerError: the source is missing, or the architecture or a flag cannot be used.
         """
-        from pytest_compileiq.toolchains.nvidia.ptxas_builder import resolve  # heavy, and collecting does without
+        from pytest_compileiq.toolchains.nvidia.ptxas_builder import resolve  # heavy, and not needed to collect tests
 
         return resolve(self, place)

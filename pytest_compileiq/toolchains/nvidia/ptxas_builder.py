@@ -1,4 +1,4 @@
-"""ptxas at work: one found assembler on one PTX file, for one architecture."""
+"""Builds with ptxas: one installed assembler on one PTX file, for one architecture."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OURS = frozenset(
 
 
 def resolve(ptxas: Ptxas, place: Place) -> PtxasBuilder:
-    """What ``pytest_compileiq.toolchains.nvidia.ptxas.Ptxas.resolve`` promises."""
+    """Implements ``pytest_compileiq.toolchains.nvidia.ptxas.Ptxas.resolve``."""
     arch = check_architecture(ptxas.arch, "Ptxas")
     if not isinstance(ptxas.source, str) or not (place.test_dir / ptxas.source).is_file():
         where = place.test_dir / str(ptxas.source)
@@ -52,7 +52,7 @@ def split_ptxas_flags(flags: object) -> tuple[str, ...]:
     """The baseline's flags.
 
     Raises:
-        MarkerError: not a string, or a flag that the plugin gives itself.
+        MarkerError: ``flags`` is not a string, or holds a flag that the plugin sets itself.
     """
     if not isinstance(flags, str):
         raise MarkerError(f"flags={flags!r}: expected one string, as in flags='-O3 --maxrregcount=128'")
@@ -80,7 +80,7 @@ class PtxasBuilder(PtxasBacked):
         """The candidate's ACF, or the options file of its knobs.
 
         Raises:
-            MarkerError: a knob does not give an option that a controls file may hold.
+            MarkerError: a knob is not an option that a controls file may hold.
         """
         return PTXAS.render(candidate)
 
@@ -93,7 +93,7 @@ class PtxasBuilder(PtxasBacked):
         return PTXAS.parse(kind, data, knobs)
 
     def sources(self) -> Mapping[str, str]:
-        """The PTX file; it includes nothing.
+        """Path → SHA-256 of the PTX file, which includes no other.
 
         Raises:
             StoreError: it cannot be read.
@@ -112,17 +112,17 @@ class PtxasBuilder(PtxasBacked):
         """
         out_dir = out_dir.absolute()
         out_dir.mkdir(parents=True, exist_ok=True)
-        made = out_dir / "kernel.cubin"
+        cubin = out_dir / "kernel.cubin"
         commands = Commands(f"ptxas {self.tool.version}", self.rootdir, out_dir, timeout_s, first_error)
         fragment = controls_fragment(self.tool, controls, out_dir)
         argv = [self.tool.program, f"-arch={self.architecture}", "-v", *self.flags, *fragment, self.source]
-        output = commands.run([*argv, "-o", str(made)], self.source)
+        output = commands.run([*argv, "-o", str(cubin)], self.source)
         seconds = commands.seconds
-        code = entries_of(read_cubin(made), output, self.architecture, self.source)
-        return BuildResult(made, code, totals({name: one.metrics for name, one in code.items()}), output, seconds)
+        code = entries_of(read_cubin(cubin), output, self.architecture, self.source)
+        return BuildResult(cubin, code, totals({name: entry.metrics for name, entry in code.items()}), output, seconds)
 
     def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
-        """``--apply-controls=FILE`` for an ACF, then the options that lie beside it."""
+        """``--apply-controls=FILE`` for an ACF, then the options beside it."""
         applied = (f"--apply-controls={path}",) if controls.kind == "blob" else ()
         return (*applied, *PTXAS.text(controls.knobs).splitlines())
 

@@ -1,4 +1,4 @@
-"""What ``ptxas -v`` says of each entry function: registers, spills, stack, shared memory, barriers."""
+"""Reads the metrics that ``ptxas -v`` prints for each entry: registers, spills, stack, shared memory, barriers."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _SUMMED = ("spill_store_bytes", "spill_load_bytes", "spill_bytes", "stack_bytes"
 def read_ptxas_log(output: str) -> dict[tuple[str, str], dict[str, int]]:
     """(entry, architecture) → its exact metrics.
 
-    ``stack_bytes`` and the spills add up over an entry and the functions it calls; ``spill_bytes`` is what is stored
-    plus what is loaded.
+    ``stack_bytes`` and the spills are summed over an entry and the functions it calls; ``spill_bytes`` is the sum of
+    spill stores and loads.
     """
-    found: dict[tuple[str, str], dict[str, int]] = {}
+    by_entry: dict[tuple[str, str], dict[str, int]] = {}
     current: dict[str, int] | None = None
     for line in output.splitlines():
         if entry := _ENTRY.search(line):
-            current = found.setdefault((entry["name"], entry["arch"]), dict.fromkeys(("registers", "barriers"), 0))
+            current = by_entry.setdefault((entry["name"], entry["arch"]), dict.fromkeys(("registers", "barriers"), 0))
             current |= dict.fromkeys(_SUMMED, 0)
         elif current is not None:
             _add(current, line)
-    return found
+    return by_entry
 
 
 def totals(entries: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """Metrics of a whole build: the most registers and barriers of any entry, the sum of everything else."""
+    """Metrics of a whole build: the maximum of registers and barriers over all entries, the sum of all else."""
     result: dict[str, int] = {}
     for metrics in entries.values():
         for name, value in metrics.items():

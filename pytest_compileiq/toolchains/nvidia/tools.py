@@ -1,8 +1,7 @@
-"""NVIDIA's compilers on this machine: where each one is, which version it has, and which one is taken.
+"""NVIDIA's compilers on this machine: where each one is, its version, and which one is used.
 
-The order is fixed and explicit: a path given in the marker, the ``cuda`` extra, ``CUDA_HOME`` or ``CUDA_PATH``, then
-``PATH``. The first one found is taken, whatever its version: what a machine compiles with must not depend on what else
-is installed on it.
+The order is fixed: a path given in the marker, the ``cuda`` extra, ``CUDA_HOME`` or ``CUDA_PATH``, then ``PATH``. The
+first one found is used, whatever its version, so that it does not depend on what else is installed.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ class CudaTool:
     Attributes:
         name: ``ptxas`` or ``nvcc``.
         program: its path.
-        version: ``13.3.73``.
-        build: ``cuda_13.3.r13.3/compiler.38244171_0``.
+        version: e.g. ``13.3.73``.
+        build: e.g. ``cuda_13.3.r13.3/compiler.38244171_0``; empty if it prints none.
         origin: how it was found, in words.
     """
 
@@ -45,12 +44,12 @@ class CudaTool:
 
     @property
     def line(self) -> str:
-        """Name and minor version: an ACF is refused beyond it."""
+        """Name and minor version; an ACF of another line is refused."""
         return f"{self.name}{'.'.join(self.version.split('.')[:2])}"
 
     @property
     def takes_controls(self) -> bool:
-        """Whether it has ``--apply-controls``."""
+        """Whether this version has ``--apply-controls``."""
         return tuple(int(part) for part in self.version.split(".")[:2]) >= CONTROLS_SINCE
 
     def __str__(self) -> str:
@@ -58,20 +57,20 @@ class CudaTool:
 
 
 def find_tool(name: str, given: str | None, place: Place) -> CudaTool:
-    """The ``name`` that builds here.
+    """The tool ``name`` that builds here.
 
     Args:
-        given: the marker's ``compiler``: a program on ``PATH``, or a path relative to the test file; None to look.
+        given: the marker's ``compiler``: a program on ``PATH``, or a path relative to the test file; None to search.
 
     Raises:
-        EnvironmentFault: there is none, or it does not say its version.
+        EnvironmentFault: it is not installed, or does not report its version.
     """
     if given is not None:
         wanted = str(place.test_dir / given) if os.sep in given else given
-        found = shutil.which(wanted)
-        if found is None:
+        program = shutil.which(wanted)
+        if program is None:
             raise EnvironmentFault(f"no {name} at {wanted}; leave compiler= out, or {INSTALL}")
-        return identify(name, found, "named in the marker")
+        return identify(name, program, "named in the marker")
     tool = next(installed(name), None)
     if tool is None:
         raise EnvironmentFault(f"no {name} in the cuda extra, CUDA_HOME, CUDA_PATH or PATH: {INSTALL}")
@@ -79,10 +78,10 @@ def find_tool(name: str, given: str | None, place: Place) -> CudaTool:
 
 
 def installed(name: str) -> Iterator[CudaTool]:
-    """Every ``name`` on this machine that answers, in the order of choice.
+    """Every tool ``name`` on this machine, in the order of choice.
 
     Raises:
-        EnvironmentFault: one does not say its version.
+        EnvironmentFault: one does not report its version.
     """
     seen = set()
     for origin, directory in _directories():
@@ -93,18 +92,18 @@ def installed(name: str) -> Iterator[CudaTool]:
 
 
 def needs_controls(tool: CudaTool) -> EnvironmentFault:
-    """Why ``tool`` cannot apply an ACF, to be raised."""
+    """The exception to raise because ``tool`` cannot apply an ACF."""
     since = ".".join(map(str, CONTROLS_SINCE))
     return EnvironmentFault(f"an ACF needs {tool.name} {since} or later; found {tool}: {INSTALL}")
 
 
 def pinned(minor_version: str) -> str:
-    """The command that brings ``minor_version`` (``13.3``) of nvcc, ptxas and what they need."""
+    """The command that installs ``minor_version``, e.g. ``13.3``, of nvcc, ptxas and what they need."""
     return f"{INSTALL} 'nvidia-cuda-nvcc=={minor_version}.*'"
 
 
 def check_architecture(arch: object, where: str) -> str:
-    """``arch``, when it names one architecture such as ``sm_90a``.
+    """``arch``, if it names one architecture such as ``sm_90a``.
 
     Raises:
         MarkerError: it does not.
@@ -119,7 +118,7 @@ def identify(name: str, program: str, origin: str) -> CudaTool:
     """The tool at ``program``.
 
     Raises:
-        EnvironmentFault: it does not say its version.
+        EnvironmentFault: it does not report its version.
     """
     answer = ask([program, "--version"]).output
     version = re.search(r"\bV(\d+\.\d+\.\d+)", answer)
@@ -150,7 +149,7 @@ def _directories() -> Iterator[tuple[str, str]]:
 
 
 def _extra_directories() -> list[Path]:
-    """``bin`` of every toolkit that wheels installed, the newest major version first."""
+    """The ``bin`` directory of every toolkit that wheels installed, the newest major version first."""
     spec = importlib.util.find_spec("nvidia")
     homes = [Path(home) for home in (spec.submodule_search_locations or ())] if spec else []
     toolkits = [path for home in homes for path in home.glob("cu[0-9]*/bin")]

@@ -1,4 +1,4 @@
-"""Triton at work: one kernel, one architecture, and the ptxas that Triton is made to call."""
+"""Builds with Triton: one kernel, one architecture, and the ptxas that Triton is told to call."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _HINTED = re.compile(r"[^:]*|\*.*:16|[ui](?!1:)\d+:(?:16|1)")
 
 
 def resolve(triton: Triton, place: Place) -> TritonBuilder:
-    """What ``pytest_compileiq.toolchains.triton.marker.Triton.resolve`` promises."""
+    """Implements ``pytest_compileiq.toolchains.triton.marker.Triton.resolve``."""
     arch = _architecture(triton)
     file, function = _kernel(triton, place)
     _check_arguments(triton)
@@ -70,7 +70,7 @@ def resolve(triton: Triton, place: Place) -> TritonBuilder:
 
 @dataclass(frozen=True, kw_only=True)
 class TritonBuilder(PtxasBacked):
-    """A ``pytest_compileiq.toolchains.base.Builder``; the ptxas is the one that Triton is made to call."""
+    """A ``pytest_compileiq.toolchains.base.Builder``; ``tool`` is the ptxas that Triton is told to call."""
 
     file: str
     function: str
@@ -85,7 +85,7 @@ class TritonBuilder(PtxasBacked):
         return frozenset(self.baseline)
 
     def render(self, candidate: Candidate) -> ControlsFile:
-        """The candidate's ACF, or its knobs, one ``name=value`` or option a line, sorted.
+        """The candidate's ACF, or its knobs, one ``name=value`` or option per line, sorted.
 
         Raises:
             MarkerError: a knob is neither a launch parameter, a constexpr of the marker, nor a ptxas option.
@@ -99,12 +99,12 @@ class TritonBuilder(PtxasBacked):
         """Check committed controls.
 
         Raises:
-            StoreError: an options file is not what ``knobs`` render to, or a knob is none of this kernel's.
+            StoreError: an options file is not what ``knobs`` render to, or a knob does not belong to this kernel.
         """
         return parse_controls(kind, data, knobs, self.render)
 
     def sources(self) -> Mapping[str, str]:
-        """The kernel's file and the project's modules that it imports."""
+        """Path → SHA-256 of the kernel's file and of the project's modules that it imports."""
         root = self.place.rootdir
         files = project_imports(root / self.file, (self.place.test_dir, root))
         return {relative_to_rootdir(path, self.place): sha256_hex(path.read_bytes()) for path in files}
@@ -113,8 +113,8 @@ class TritonBuilder(PtxasBacked):
         """Have Triton compile into ``out_dir``.
 
         Raises:
-            BuildError: Triton or ptxas refused, crashed (kind ``compile``), was killed (kind ``timeout``), or another
-                ptxas than this one, or no ACF, made the cubin.
+            BuildError: Triton or ptxas refused, crashed (kind ``compile``) or was killed (kind ``timeout``), or the
+                cubin comes from another ptxas, or from one that did not get the ACF.
             EnvironmentFault: this ptxas takes no ACF.
         """
         out_dir = out_dir.absolute()
@@ -124,14 +124,14 @@ class TritonBuilder(PtxasBacked):
         job.write_text(json.dumps(self._job(controls, out_dir)), encoding="utf-8")
         log = commands.run([sys.executable, "-P", host.__file__, str(job)], f"{self.file}::{self.function}")
         seconds = commands.seconds
-        made = out_dir / "kernel.cubin"
-        cubin = read_cubin(made)
+        path = out_dir / "kernel.cubin"
+        cubin = read_cubin(path)
         self._expect_parity(cubin, controls, log)
         code = entries_of(cubin, log, self.architecture, self.file)
-        return BuildResult(made, code, totals({name: one.metrics for name, one in code.items()}), log, seconds)
+        return BuildResult(path, code, totals({name: entry.metrics for name, entry in code.items()}), log, seconds)
 
     def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
-        """What a launch passes as ``ptx_options``, joined by blanks: ``--apply-controls=FILE`` and ptxas options."""
+        """The words of a launch's ``ptx_options``: ``--apply-controls=FILE`` and ptxas options."""
         applied = (f"--apply-controls={path}",) if controls.kind == "blob" else ()
         return (*applied, *PTXAS.text(controls.knobs).splitlines())
 
@@ -170,7 +170,7 @@ class TritonBuilder(PtxasBacked):
 
     def _environment(self, out_dir: Path) -> dict[str, str]:
         return {
-            # One for sm_90 and newer, one for what is older; where a path is wrong Triton takes its own in silence.
+            # One is for sm_90 and newer, the other for older ones; for a wrong path Triton silently takes its own.
             "TRITON_PTXAS_BLACKWELL_PATH": self.tool.program,
             "TRITON_PTXAS_PATH": self.tool.program,
             "TRITON_CACHE_DIR": str(out_dir / "cache"),
@@ -179,7 +179,7 @@ class TritonBuilder(PtxasBacked):
         }
 
     def _expect_parity(self, cubin: Cubin, controls: ControlsFile | None, log: str) -> None:
-        """The note in the cubin says which ptxas made it, and how."""
+        """Raise BuildError unless the cubin's note names this ptxas and its ACF."""
         if f"V{self.tool.version}" not in cubin.assembler:
             message = f"Triton compiled with another assembler ({cubin.assembler or 'unknown'}) than {self.tool}"
             raise BuildError(message, kind="compile", log=log)
@@ -189,19 +189,19 @@ class TritonBuilder(PtxasBacked):
 
 
 def _architecture(triton: Triton) -> str:
-    """What Triton compiles for where it is asked for ``triton.arch``: from sm_90 on, the architecture's own features.
+    """The architecture that Triton compiles for when asked for ``triton.arch``: from sm_90 on, the ``a`` variant.
 
     Raises:
         MarkerError: that is another family than was asked for.
     """
     arch = check_architecture(triton.arch, "Triton")
     major, minor = capability(arch)
-    made = f"sm_{major}{minor}{'a' if major >= 9 else ''}"
-    if arch.removesuffix("a") != made.removesuffix("a"):
+    actual = f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+    if arch.removesuffix("a") != actual.removesuffix("a"):
         raise MarkerError(
-            f"Triton(arch={arch!r}): Triton compiles for {made} where it is asked for that: name {made!r}"
+            f"Triton(arch={arch!r}): Triton compiles for {actual} where it is asked for that: name {actual!r}"
         )
-    return made
+    return actual
 
 
 def _kernel(triton: Triton, place: Place) -> tuple[str, str]:
@@ -234,7 +234,7 @@ def _check_arguments(triton: Triton) -> None:
 
 
 def _last_error(output: str) -> str:
-    """What Triton says is wrong: ptxas's own words where it is ptxas that refuses."""
+    """What Triton says is wrong; ptxas's own words if ptxas refused."""
     if ptxas := re.search(r"ptxas (?:fatal|error)\s*:\s*[^\n]*", output):
         return ptxas[0].split(" Repro command")[0].strip()[:500]
     if crash := re.search(r"`ptxas` failed with error code -(\d+)", output):

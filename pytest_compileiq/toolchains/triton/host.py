@@ -1,6 +1,6 @@
-"""Compiles one Triton kernel in a process of its own: ``python host.py JOB.json``. Never imported for work.
+"""Compiles one Triton kernel in its own process: ``python host.py JOB.json``. The plugin never imports it to compile.
 
-Triton itself runs ptxas, with the flags that it adds: a cubin made in any other way is not what production compiles.
+Triton itself runs ptxas, with the flags that it adds, so the cubin is the one that production compiles.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def main() -> int:
     sys.path[:0] = job["sys_path"]
     try:
         compiled = _compile(job)
-    except Exception as error:  # Triton's own errors: the parent makes a sentence of the last line
+    except Exception as error:  # Triton's own errors: the parent turns the last line into a sentence
         text = " ".join(str(error).split())
-        print(f"error: {type(error).__name__}: {text[-1500:]}", file=sys.stderr)  # the reason stands behind the source
+        print(f"error: {type(error).__name__}: {text[-1500:]}", file=sys.stderr)  # the reason follows the source
         return 1
     (out_dir / "kernel.ptx").write_text(compiled.asm["ptx"], encoding="utf-8")
     (out_dir / "kernel.cubin").write_bytes(compiled.asm["cubin"])
@@ -35,14 +35,14 @@ def main() -> int:
 
 
 def specialised(function: Any, kinds: dict[str, str], constexprs: dict[str, Any]) -> dict[str, Any]:
-    """What Triton's JIT would compile ``function`` for: the arguments of its ``ASTSource``.
+    """The arguments of the ``ASTSource`` for which Triton's JIT would compile ``function``.
 
     Args:
-        kinds: argument → type, with ``:16`` where it is divisible by 16 and ``:1`` where it is 1.
-        constexprs: argument → value; None is one for any argument.
+        kinds: argument → type, with ``:16`` for a value divisible by 16 and ``:1`` for the value 1.
+        constexprs: argument → value; any argument may be None here.
 
     Raises:
-        ValueError: an argument is missing, is none of the kernel's, or is one that the JIT does not specialise so.
+        ValueError: an argument is missing or unknown, or the JIT would not specialise it this way.
     """
     names = list(function.arg_names)
     if unknown := sorted((kinds.keys() | constexprs.keys()) - set(names)):
@@ -60,7 +60,7 @@ def specialised(function: Any, kinds: dict[str, str], constexprs: dict[str, Any]
                 f"the argument {name!r} is no tl.constexpr: give its type in signature, 'i32:1' where it is 1"
             )
         _expect_as_the_jit(parameter, kind, hint)
-        is_constant = kind == "constexpr" or hint == "1"  # as the JIT makes of an integer that is 1
+        is_constant = kind == "constexpr" or hint == "1"  # the JIT makes a constant of an integer that is 1
         signature[name] = "constexpr" if is_constant else kind
         if is_constant:
             values[name] = constexprs.get(name, 1)
@@ -70,7 +70,7 @@ def specialised(function: Any, kinds: dict[str, str], constexprs: dict[str, Any]
 
 
 def _expect_as_the_jit(parameter: Any, kind: str, hint: str) -> None:
-    """Raise ValueError where the JIT would compile for another ``parameter``, whatever is launched."""
+    """Raise ValueError if the JIT would never compile ``parameter`` as ``kind`` with ``hint``."""
     name, annotated = parameter.name, parameter.annotation_type
     if kind != "constexpr" and parameter.is_constexpr:
         raise ValueError(f"the argument {name!r} is a tl.constexpr: name it in constexprs")
@@ -90,7 +90,7 @@ def _compile(job: dict[str, Any]) -> Any:
 
     function = _function(Path(job["file"]), job["function"])
     source = ASTSource(fn=function, **specialised(function, job["signature"], job["constexprs"]))
-    # Launched in the kernel's order, whatever the order of the marker's.
+    # Launches take arguments in the kernel's order, not in the marker's.
     job["signature"] = {name: job["signature"][name] for name in function.arg_names if name in job["signature"]}
     target = GPUTarget("cuda", job["capability"], 32)
     options = {name: job[name] for name in ("num_warps", "num_stages")}
@@ -107,7 +107,7 @@ def _function(path: Path, name: str) -> Any:
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
     function = getattr(module, name, None)
-    while function is not None and not hasattr(function, "arg_names"):  # under autotune and heuristics
+    while function is not None and not hasattr(function, "arg_names"):  # unwrap autotune and heuristics
         function = getattr(function, "fn", None)
     if function is None:
         raise ValueError(f"{path} defines no @triton.jit function {name!r}")

@@ -8,25 +8,25 @@ from pathlib import Path
 
 
 def project_imports(path: Path, roots: Sequence[Path]) -> list[Path]:
-    """``path`` and every module under ``roots`` that it imports, directly or through another, sorted."""
-    found: set[Path] = set()
+    """``path`` and every module under ``roots`` that it imports, directly or indirectly, sorted."""
+    modules: set[Path] = set()
     waiting = [path.resolve()]
     while waiting:
         current = waiting.pop()
-        if current in found:
+        if current in modules:
             continue
-        found.add(current)
+        modules.add(current)
         for name in _imported(current):
             waiting += [module for root in roots for module in _files(root, name, current)]
-    return sorted(found)
+    return sorted(modules)
 
 
 def _imported(path: Path) -> Iterator[tuple[int, str]]:
-    """(level, dotted name) of everything that may be a module; ``from a import b`` may mean the module ``a.b``."""
+    """(level, dotted name) of every import that may be a module; ``from a import b`` may mean the module ``a.b``."""
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):
-        return  # the compiler says so, better than this could
+        return  # the compiler reports it better
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((0, alias.name) for alias in node.names)

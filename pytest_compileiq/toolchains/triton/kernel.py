@@ -26,7 +26,7 @@ class TritonKernel:
 
     Raises:
         EnvironmentFault: no driver, no visible device, or no cuda-core.
-        BodyError: the kernel runs in clusters or writes a profile, which this launcher does not serve.
+        BodyError: the kernel runs in clusters or writes a profile, which this launcher does not support.
     """
 
     def __init__(self, path: Path, used: set[str]) -> None:
@@ -40,18 +40,18 @@ class TritonKernel:
         self._arguments: dict[str, str] = described["arguments"]
         self._threads: int = described["num_warps"] * _WARP
         self._shared_bytes: int = described["shared"]
-        self._scratch_bytes: int = described["global_scratch_size"] or 0  # of a program
+        self._scratch_bytes: int = described["global_scratch_size"] or 0  # per program
         self._scratch_alignment: int = described["global_scratch_align"] or 1
         self._scratch: dict[int, Any] = {}
 
     def __call__(self, grid: Extent, *args: Any) -> None:
         """Launch ``grid`` programs with the arguments of the signature, in the kernel's order, constexprs left out.
 
-        An argument that the signature says is 1 (``i32:1``) is given as it is to the JIT.
+        An argument with the hint ``:1`` (``i32:1``) is passed too, as to the JIT.
 
         Raises:
-            TypeError: there are too few arguments or too many, an integer is not what the signature says of it, or an
-                argument has no size that a kernel would know.
+            TypeError: there are too few or too many arguments, an integer contradicts its hint in the signature, or an
+                argument's size in bits is not known.
             BodyError: Triton gave the kernel parameters that this launcher does not know.
         """
         if len(args) != len(self._arguments):
@@ -60,10 +60,10 @@ class TritonKernel:
         launched = []
         for (name, kind), arg in zip(self._arguments.items(), args, strict=True):
             _expect(f"{self._name}: {name}", kind, arg)
-            if not kind.endswith(":1"):  # a constant of the code
+            if not kind.endswith(":1"):  # else a constant in the code
                 launched.append(arg)
         extent = sizes(grid)
-        # Behind the signature Triton adds two pointers: to scratch memory, and to a profile.
+        # After the signature's arguments Triton adds two pointers: to scratch memory, and to a profile.
         added = self._kernel.parameters - len(launched)
         if not bool(self._scratch_bytes) <= added <= 2:
             raise BodyError(
@@ -74,7 +74,7 @@ class TritonKernel:
         self._kernel(extent, self._threads, *launched, *pointers, shared_bytes=self._shared_bytes)
 
     def _scratch_for(self, programs: int) -> int:
-        """The address of the kernel's scratch memory, kept: a graph may be replayed that launches with it."""
+        """The address of the kernel's scratch memory, which is kept, since a captured graph may use it again."""
         if not self._scratch_bytes:
             return 0
         if programs not in self._scratch:
@@ -86,7 +86,7 @@ class TritonKernel:
 
 
 def _expect(argument: str, kind: str, arg: Any) -> None:
-    """Raise TypeError where an integer is not what the kernel was compiled for."""
+    """Raise TypeError if an integer is not what the kernel was compiled for."""
     plain, _, hint = kind.partition(":")
     if not hint or plain.startswith("*"):
         return

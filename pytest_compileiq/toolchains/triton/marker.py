@@ -1,4 +1,4 @@
-"""The marker's words for Triton; what they do is in ``pytest_compileiq.toolchains.triton.builder``."""
+"""The marker's arguments for Triton; ``pytest_compileiq.toolchains.triton.builder`` implements them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-# Every tuned test file imports this module, in runs that tune nothing too: it must cost nothing.
+# Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.base import Builder, Place
 
@@ -17,16 +17,16 @@ class Triton:
 
     Args:
         kernel: ``"file.py::function"``, the file relative to the test file.
-        signature: argument → type as Triton's ahead-of-time compiler spells it: ``"*fp32"``, ``"i32"``, and
-            ``"*fp32:16"`` for a pointer or an integer that is divisible by 16 and ``"i32:1"`` for an integer that is 1,
-            such as a unit stride, of which the JIT makes a constant.
-        arch: the architecture, e.g. ``"sm_90a"``, which ``"sm_90"`` means too: it is what Triton compiles for.
+        signature: argument → type as Triton's ahead-of-time compiler spells it: ``"*fp32"``, ``"i32"``. A pointer or an
+            integer that is divisible by 16 takes ``:16``, as in ``"*fp32:16"``; an integer that is 1, such as a unit
+            stride, takes ``:1``, and the JIT makes it a constant.
+        arch: the architecture, e.g. ``"sm_90a"``; ``"sm_90"`` means the same, since Triton compiles for ``sm_90a``.
         constexprs: the kernel's ``tl.constexpr`` arguments in the baseline, each of which can be a knob; also any
-            argument that is None, of which the JIT makes a constant too.
-        num_warps: of the baseline; a knob of this name replaces it. So for ``num_stages``.
-        num_stages: see ``num_warps``.
-        compiler: the ``ptxas`` that Triton shall call, as for ``Ptxas``; never one that Triton bundles, since a 13.3
-            ACF needs ptxas 13.3.
+            argument that is None, which the JIT makes a constant too.
+        num_warps: the number of warps in the baseline; a knob of this name replaces it.
+        num_stages: the number of stages in the baseline; a knob of this name replaces it.
+        compiler: the ``ptxas`` that Triton calls, found as for ``Ptxas``; never the one that Triton bundles, since a
+            13.3 ACF needs ptxas 13.3.
     """
 
     kernel: str
@@ -44,6 +44,6 @@ class Triton:
             EnvironmentFault: Triton or ptxas is not installed.
             MarkerError: the file is missing, or an argument cannot be used.
         """
-        from pytest_compileiq.toolchains.triton.builder import resolve  # heavy, and collecting does without
+        from pytest_compileiq.toolchains.triton.builder import resolve  # heavy, and not needed to collect tests
 
         return resolve(self, place)
