@@ -1,4 +1,4 @@
-"""One artifact in words, for ``acf show``, and many in a table, for ``acf list``. Texts of artifacts are untrusted."""
+"""One artifact in words for ``acf show``, and many in a table for ``acf list``. Texts of artifacts are untrusted."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pytest_compileiq.system.printing import harmless
 
 
 def setting_text(knob: str, value: object) -> str:
-    """A knob and its value as they are written: ``-O3``, ``num_warps=8``."""
+    """A knob and its value as they are written, e.g. ``-O3`` or ``num_warps=8``."""
     return f"{knob}{value}" if knob.startswith("-") else f"{knob}={value}"
 
 
 def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """A table, as wide as its content: names are never cut off."""
+    """The lines of a table as wide as its content; names are never cut off."""
     table = [list(columns), *([harmless(cell) for cell in row] for row in rows)]
     widths = [max(map(_width, column)) for column in zip(*table, strict=True)]
     table.insert(1, ["─" * width for width in widths])
@@ -28,7 +28,7 @@ def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterat
 
 
 def _width(text: str) -> int:
-    """Cells of a terminal that ``text`` takes up; it holds no control character."""
+    """The number of terminal cells that ``text``, which holds no control character, takes up."""
     return len(text) if text.isascii() else sum(_cells(character) for character in text)
 
 
@@ -40,7 +40,7 @@ def _cells(character: str) -> int:
 
 
 def artifact_lines(name: str, artifact: Artifact) -> Iterator[str]:
-    """Everything a reviewer wants to know of one artifact."""
+    """Everything that a reviewer wants to know about one artifact."""
     yield f"{name}  {artifact.target}  {artifact.outcome}"
     if artifact.reason:
         yield f"  reason     {artifact.reason}"

@@ -1,4 +1,4 @@
-"""A change of ``acf/`` in words: what every format of ``acf diff`` says. Texts of artifacts are untrusted."""
+"""A change of ``acf/`` in the words that all formats of ``acf diff`` share. Texts of artifacts are untrusted."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _DIGEST_SHOWN = 12
 
 @dataclasses.dataclass(frozen=True)
 class Fact:
-    """One thing to know of a change.
+    """One fact about a change.
 
     Attributes:
-        loud: nobody is to merge without having read it.
-        folded: where there is little room, it may be folded away.
+        loud: nobody should merge without having read it.
+        folded: it may be folded away where room is short.
     """
 
     label: str
@@ -38,7 +38,7 @@ class Fact:
 
 
 def gain_text(change: Change) -> str:
-    """The leading claim, before and now."""
+    """The leading claim before and after the change."""
     lead = change.lead
     if lead is None:
         return "no claim" if change.outcome == "tuned" else change.outcome or "cannot be used"
@@ -56,7 +56,7 @@ def _result(claim: Claim) -> str:
 
 
 def sure_text(claim: Claim | None) -> str:
-    """What a claim stands on, as recorded."""
+    """The recorded evidence for a claim; empty without a claim."""
     if claim is None:
         return ""
     if claim.kind == "exact":
@@ -65,7 +65,7 @@ def sure_text(claim: Claim | None) -> str:
 
 
 def facts(change: Change) -> Iterator[Fact]:
-    """Everything else that is known of a change, what is loud first."""
+    """All other facts about a change, loud ones first."""
     everything = (
         Fact("problem", (change.problem,) if change.problem else (), loud=True, folded=False),
         Fact("worse", tuple(f"{_claim_step(step)}: {step.worse}" for step in change.worse), loud=True, folded=False),
@@ -94,7 +94,7 @@ def facts(change: Change) -> Iterator[Fact]:
 
 
 def counts_text(changes: Sequence[Change]) -> str:
-    """``2 retuned, 1 added``, what is graver first."""
+    """The changes counted by kind, e.g. ``2 retuned, 1 added``, the gravest kind first."""
     counts = Counter(change.kind for change in changes)
     return ", ".join(f"{counts[kind]} {kind}" for kind in Kind if counts[kind]) or "no artifact changed"
 
@@ -119,7 +119,7 @@ def terminal_lines(base: str, head: str, changes: Sequence[Change], strays: Sequ
 
 
 def change_json(base: str, head: str, changes: Sequence[Change], strays: Sequence[str]) -> str:
-    """The comparison for a program, versioned; what is None is left out."""
+    """The comparison as versioned JSON; fields that are None are left out."""
     content = {"schema": DIFF_SCHEMA, "base": base, "head": head, "changes": changes, "strays": strays}
     return json_text(to_jsonable_python(content, exclude_none=True))
 
@@ -131,7 +131,7 @@ def _other_outcome(change: Change) -> bool:
 def _claim_step(step: ClaimStep) -> str:
     claim = step.new or step.old
     where = f"{claim.device}, {claim.workload}" if claim else ""
-    old, new = (_result(one) if one else "no claim" for one in (step.old, step.new))
+    old, new = (_result(side) if side else "no claim" for side in (step.old, step.new))
     return f"{where}: {new if step.old is None else f'{old} → {new}'}"
 
 

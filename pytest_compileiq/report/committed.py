@@ -1,4 +1,4 @@
-"""What the page shows of the store: artifacts with the slots behind their claims, and a report from the store alone."""
+"""Reads the store for the page: artifacts with the slots behind their claims, and a report from the store alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pytest_compileiq.report.results import report_on
 from pytest_compileiq.rules.slots import slot_value
 from pytest_compileiq.store.store import Store
 
-MAX_CHARTED_CLAIMS = 8  # an artifact; the rest stands in the table of claims
+MAX_CHARTED_CLAIMS = 8  # per artifact; the table of claims holds them all
 Key = tuple[str, str]
 _CHECKS = (
     Check("integrity", "passed", "the files are those whose digests are recorded"),
@@ -30,27 +30,27 @@ _CHECKS = (
 
 @dataclass(frozen=True)
 class Committed:
-    """One artifact; ``slots`` holds those of each claim by its place, where they could be read."""
+    """One artifact, and by a claim's index the slots behind it, if they could be read."""
 
     artifact: Artifact
     slots: dict[int, list[Slot]]
 
 
 def read_committed(store: Store, keys: Iterable[Key]) -> dict[Key, Committed]:
-    """The artifacts of (name, target) pairs; what cannot be read is absent, and its item or its health says why."""
-    found = {}
+    """The artifacts of (name, target) pairs; unreadable ones are left out, and the report's items say why."""
+    committed = {}
     for name, target in keys:
         try:
             artifact = store.read(name, target)
         except StoreError:
             continue
-        found[name, target] = Committed(artifact, _slots_by_claim(store, name, artifact))
-    return found
+        committed[name, target] = Committed(artifact, _slots_by_claim(store, name, artifact))
+    return committed
 
 
 def report_of_store(store: Store) -> RunReport:
     """Every artifact as committed: nothing is rebuilt or measured, and each item says so."""
-    unhealthy = {one.path: one.problem for one in store.health()}
+    unhealthy = {entry.path: entry.problem for entry in store.health()}
     items = []
     for name, target in store.artifacts():
         problem = unhealthy.pop(store.metadata_path(name, target), None)
@@ -70,15 +70,15 @@ def _corrupt(name: str, target: str, problem: str) -> ItemReport:
 
 
 def _slots_by_claim(store: Store, name: str, artifact: Artifact) -> dict[int, list[Slot]]:
-    found: dict[int, list[Slot]] = {}
+    slots: dict[int, list[Slot]] = {}
     with suppress(StoreError):
         for claim, rows in itertools.islice(store.read_samples(name, artifact), MAX_CHARTED_CLAIMS):
-            found[artifact.claims.index(claim)] = slots_of(rows)
-    return dict(sorted(found.items()))
+            slots[artifact.claims.index(claim)] = slots_of(rows)
+    return dict(sorted(slots.items()))
 
 
 def slots_of(rows: Iterable[SampleRow]) -> list[Slot]:
-    """Slots in the order they were measured; a slot's value is the gate's."""
+    """The slots in the order in which they were measured, each with the value that the gate uses."""
     ordered = sorted(rows, key=_place)
     return [_slot(list(group)) for _, group in itertools.groupby(ordered, key=_place)]
 

@@ -1,4 +1,4 @@
-"""A run for GitHub: annotations on the tests' lines, and the job summary. Values in, text out; texts are untrusted."""
+"""A run for GitHub: annotations on the tests' lines, and the job summary. Texts in the report are untrusted."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from pytest_compileiq.report.markdown import code, prose
 from pytest_compileiq.report.results import located
 from pytest_compileiq.report.terminal import headline_text
 
-MOST_ANNOTATIONS = 10  # of a level and a step: GitHub drops what comes after
+MOST_ANNOTATIONS = 10  # per level and step: GitHub drops any more
 MOST_ROWS = 500
-MOST_RESULTS = 9  # of an artifact
+MOST_RESULTS = 9  # per artifact
 _REPLAYED = frozenset({Verdict.PROVEN, Verdict.REPLAYED})
 _COLUMNS = ("artifact", "verdict", "against the baseline", "found", "not checked in this run")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a tuned test, and where it stands.
+    """The outcome of a tuned test, and the test's place.
 
     Attributes:
         file: path from the repository's root.
         line: from 1.
-        failure: what pytest says of the failure; empty when the test did not fail.
-        item: what the test found, or None when it came to no verdict.
+        failure: pytest's text of the failure; empty if the test did not fail.
+        item: the test's report; None if it came to no verdict.
     """
 
     nodeid: str
@@ -50,17 +50,17 @@ class _Annotation:
 
 
 def annotation_lines(outcomes: Sequence[Outcome], problems: Sequence[str]) -> Iterator[str]:
-    """Workflow commands, one a line: an error for what failed, a warning for what decayed or was not checked.
+    """Workflow commands, one per line: errors for failures, warnings for what decayed or was not checked.
 
-    ``problems`` are those of the store's files, which stand on no test's line.
+    ``problems`` are those of the store's files, which belong to no test's line.
     """
-    found = [one for outcome in outcomes if (one := _annotation(outcome))]
-    found += [_Annotation("error", "acf: unhealthy file", problem) for problem in problems]
+    annotations = [annotation for outcome in outcomes if (annotation := _annotation(outcome))]
+    annotations += [_Annotation("error", "acf: unhealthy file", problem) for problem in problems]
     for level in ("error", "warning"):
-        mine = [one for one in found if one.level == level]
-        shown = mine if len(mine) <= MOST_ANNOTATIONS else mine[: MOST_ANNOTATIONS - 1]
+        of_level = [annotation for annotation in annotations if annotation.level == level]
+        shown = of_level if len(of_level) <= MOST_ANNOTATIONS else of_level[: MOST_ANNOTATIONS - 1]
         yield from map(str, shown)
-        if rest := len(mine) - len(shown):
+        if rest := len(of_level) - len(shown):
             yield str(_Annotation(level, "acf", f"{rest} more {level}s: see the job summary"))
 
 
@@ -70,12 +70,12 @@ def _annotation(outcome: Outcome) -> _Annotation | None:
     if outcome.failure:
         text = "\n".join(filter(None, (item.message, item.remedy))) if item and item.failed else outcome.failure
         return _Annotation("error", title, text, outcome.file, outcome.line)
-    said = _to_know(item) if item else []
-    return _Annotation("warning", title, "\n".join(said), outcome.file, outcome.line) if said else None
+    warnings = _to_know(item) if item else []
+    return _Annotation("warning", title, "\n".join(warnings), outcome.file, outcome.line) if warnings else None
 
 
 def _to_know(item: ItemReport) -> list[str]:
-    """What a test that passed has to say: a lenient verdict, a decayed gain, what was not checked."""
+    """The warnings of a test that passed: a lenient verdict, a decayed gain, what was not checked."""
     lenient = [item.message] if item.remedy else []
     notes = item.notes if item.verdict in _REPLAYED else ()
     return [*lenient, *notes, *_unchecked(item)]
@@ -86,11 +86,12 @@ def _unchecked(item: ItemReport) -> list[str]:
 
 
 def summary_text(report: RunReport) -> str:
-    """The job summary as GitHub's Markdown; empty where there is nothing to say."""
+    """The job summary as GitHub's Markdown; empty if there is nothing to report."""
     if not (report.items or report.store_problems or report.orphans):
         return ""
     items = sorted(report.items, key=lambda item: (not item.failed, item.name, item.target))
-    counts = ", ".join(f"{count} {prose(verdict)}" for verdict, count in Counter(one.verdict for one in items).items())
+    by_verdict = Counter(item.verdict for item in items)
+    counts = ", ".join(f"{count} {prose(verdict)}" for verdict, count in by_verdict.items())
     return "\n".join([f"### Compiler controls: {counts or 'no tuned test ran'}\n", *_table(items), *_rest(report), ""])
 
 
@@ -115,7 +116,7 @@ def _row(item: ItemReport) -> str:
 
 
 def _results(item: ItemReport) -> list[str]:
-    return [headline_text(item), *(located(one, item.results) for one in item.results[1:MOST_RESULTS])]
+    return [headline_text(item), *(located(result, item.results) for result in item.results[1:MOST_RESULTS])]
 
 
 def _rest(report: RunReport) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What a tuned test found as properties of its test case in JUnit XML."""
+"""A tuned test's report as properties of its test case in JUnit XML."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def properties(item: ItemReport) -> Iterator[tuple[str, str]]:
         yield f"{PREFIX}speedup", repr(item.speedup)
         yield f"{PREFIX}speedup_low", repr(item.speedup_low)
         yield f"{PREFIX}speedup_high", repr(item.speedup_high)
-    if worse := [one.text() for one in item.results if one.standing == "worse"]:
+    if worse := [result.text() for result in item.results if result.standing == "worse"]:
         yield f"{PREFIX}worse", harmless("; ".join(worse))
     if item.workload:
         yield f"{PREFIX}workload", harmless(item.workload)

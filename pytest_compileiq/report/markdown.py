@@ -1,4 +1,4 @@
-"""``acf diff`` for a pull request. Texts of artifacts stand in code spans, where nothing is markup, mention or link."""
+"""``acf diff`` for a pull request. Texts of artifacts are in code spans, where nothing is markup, mention or link."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COLUMNS = ("", "artifact", "gain over the compiler's defaults (95 % interval)",
 
 
 def markdown_text(base: str, head: str, changes: Sequence[Change], strays: Sequence[str]) -> str:
-    """The comparison as GitHub's Markdown, at most ``MOST_CHARACTERS`` long: what does not fit is counted."""
+    """The comparison as GitHub's Markdown of at most ``MOST_CHARACTERS``; what does not fit is counted."""
     title = f"### Tuned kernels: {counts_text(changes)}\n\n{code(base)} → {code(head)}\n\n"
     closing = f"\n{NOT_CHECKED}\n" if changes or strays else ""
     room = MOST_CHARACTERS - len(title) - len(closing) - 400
@@ -29,7 +29,7 @@ def markdown_text(base: str, head: str, changes: Sequence[Change], strays: Seque
 
 
 def code(text: str, *, in_table: bool = False) -> str:
-    """``text`` as a code span; a bar would end a table's cell, so it is shown as an escape there."""
+    """``text`` as a code span; in a table a bar becomes an escape, since it would end the cell."""
     text = harmless(text)
     if in_table:
         text = text.replace("|", "\\x7c")
@@ -39,7 +39,7 @@ def code(text: str, *, in_table: bool = False) -> str:
 
 
 def prose(text: str, *, in_table: bool = False) -> str:
-    """``text`` as it stands where none of it can be markup, else as a code span."""
+    """``text`` unchanged if none of it can be markup, else as a code span."""
     return text if _PLAIN.fullmatch(text) else code(text, in_table=in_table)
 
 
@@ -70,7 +70,7 @@ def _item(fact: Fact, line: str) -> str:
 
 
 def _fitting(parts: Iterator[str], room: int) -> tuple[str, int]:
-    """As many parts as fit, and how many."""
+    """The parts that fit into ``room`` characters, joined, and their number."""
     kept: list[str] = []
     for part in parts:
         room -= len(part)

@@ -1,4 +1,4 @@
-"""What a person watches while a search runs: one live line on a terminal, plain lines elsewhere."""
+"""The progress of a search: one live line on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _LIVE_EVERY_S = 0.1
 
 
 class LineProgress:
-    """Progress through two functions.
+    """Shows progress through two functions.
 
-    ``rewrite`` replaces the current line, None where there is no terminal; ``line`` ends one.
+    ``line`` prints a whole line; ``rewrite`` replaces the live line, and is None without a terminal.
     """
 
     def __init__(self, name: str, line: Callable[[str], None], rewrite: Callable[[str], None] | None) -> None:
@@ -35,17 +35,17 @@ class LineProgress:
         (self._rewrite or self._line)(f"{self._name}: {tally_text(tally, budget)}")
 
     def done(self) -> None:
-        """Clear the live line: the report says what came of it."""
+        """Clear the live line; the report tells the result."""
         if self._rewrite:
             self._rewrite("")
 
     def say(self, text: str) -> None:
-        """Show what happens now."""
+        """Show what is being done now."""
         (self._rewrite or self._line)(f"{self._name}: {text}")
 
 
 def tally_text(tally: Tally, budget: Budget) -> str:
-    """Evaluations, invalid, duplicates, best so far against baseline, time left."""
+    """Evaluations, invalid ones, duplicates, the best so far against the baseline, and the time left in seconds."""
     spent = tally.seconds
     if budget.evaluations is not None:
         done, left_s = (

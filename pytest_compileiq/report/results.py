@@ -1,6 +1,6 @@
-"""What claims say in words. The leading one is what was gained; what is worse is called worse.
+"""Claims in words. A gain leads; a loss is called worse.
 
-Ratios are worded by ``rules.words``: never below 1, with a word. Exact metrics are shown as they were and as they are.
+``rules.words`` words the ratios: never below 1, with a word. Exact metrics are shown before and after.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ def report_on(
 
 
 def results_of(claims: Iterable[Claim], measured: Sequence[Claim] = ()) -> tuple[Result, ...]:
-    """The claims as results: what was gained leads, then what is worse, then the rest.
+    """The claims as results: gains lead, then losses, then the rest.
 
     Args:
         claims: as committed.
-        measured: of these, what was measured in this run, with the numbers of now; one of them leads, or an exact one.
+        measured: those of the claims that this run measured, with the new numbers; one of them leads, or an exact one.
     """
-    replaced = {(one.device, one.workload, one.objective) for one in measured}
-    recorded = [one for one in claims if (one.device, one.workload, one.objective) not in replaced]
-    exact = [one for one in recorded if one.kind == "exact"]
-    elsewhere = [one for one in recorded if one.kind != "exact"]
+    replaced = {(claim.device, claim.workload, claim.objective) for claim in measured}
+    recorded = [claim for claim in claims if (claim.device, claim.workload, claim.objective) not in replaced]
+    exact = [claim for claim in recorded if claim.kind == "exact"]
+    elsewhere = [claim for claim in recorded if claim.kind != "exact"]
     first = in_order([*measured, *exact]) if measured else in_order(recorded)
     rest = in_order(elsewhere) if measured else ()
-    return tuple(_result(one, NOW if one in measured else "") for one in (*first, *rest))
+    return tuple(_result(claim, NOW if claim in measured else "") for claim in (*first, *rest))
 
 
 def claim_text(claim: Claim) -> str:
@@ -46,17 +46,17 @@ def claim_text(claim: Claim) -> str:
 
 
 def ratio_of(claim: Claim) -> str:
-    """A measured claim's estimate in words, where its interval shows a difference."""
+    """A measured claim's estimate in words, or that its interval shows no clear difference."""
     if standing(claim) == "level":
         return "no clear difference"
     return ratio_text(claim.speedup or 0.0, words_of(claim))
 
 
 def estimate_texts(point: FrontPoint, better: Mapping[str, Direction]) -> dict[str, str]:
-    """What the search estimated of each metric of a point of the front, as a gain or a loss in words.
+    """The search's estimate of each metric of a front's point, as a gain or a loss in words.
 
     Args:
-        better: which way each metric is; where that is not on record, the bare ratio is said.
+        better: each metric's better direction; for a metric without one, the text is the bare ratio.
     """
     return {name: _estimate(name, ratio, better.get(name)) for name, ratio in point.metrics.items()}
 
@@ -83,15 +83,15 @@ def evidence_text(claim: Claim) -> str:
 
 
 def brief_text(results: Sequence[Result]) -> str:
-    """All objectives in a line: the first result of each, and all that is worse; the rest is counted."""
-    first = {one.objective: one for one in reversed(results)}
-    shown = [one for one in results if one.standing == "worse" or one is first[one.objective]]
+    """All objectives in one line: the first result of each, and all losses; the rest are counted."""
+    first = {result.objective: result for result in reversed(results)}
+    shown = [result for result in results if result.standing == "worse" or result is first[result.objective]]
     more = [f"and {len(results) - len(shown)} more"] if len(shown) < len(results) else []
-    return "; ".join([*(located(one, results) for one in shown), *more])
+    return "; ".join([*(located(result, results) for result in shown), *more])
 
 
 def headline(results: Sequence[Result], *, interval: bool = True) -> str:
-    """The leading result; of a measured gain the lower bound is said first, since that much is surely there."""
+    """The leading result; a measured gain begins with its lower bound, since at least that much was gained."""
     if not results:
         return ""
     lead = results[0]
@@ -105,21 +105,21 @@ def headline(results: Sequence[Result], *, interval: bool = True) -> str:
 
 
 def located(result: Result, among: Sequence[Result]) -> str:
-    """A result's text, with its workload and device where there are several.
+    """A result's text, with its workload and device if there are several.
 
-    What is on record only is called so beside what was measured in this run.
+    Beside results measured in this run, a result that was only recorded is called so.
     """
-    on_record = NOW in {one.evidence for one in among} and result.speedup is not None and result.evidence != NOW
+    on_record = NOW in {other.evidence for other in among} and result.speedup is not None and result.evidence != NOW
     return f"{'recorded, ' if on_record else ''}{result.text(_where(result, among))}"
 
 
 def _where(result: Result, among: Sequence[Result]) -> str:
-    """Of which workload and device, where the measured results have several; an exact metric is of the build."""
+    """The workload and device, if the measured results have several; an exact metric belongs to the whole build."""
     if result.speedup is None:
         return ""
-    measured = [one for one in among if one.speedup is not None]
-    workload = f" on {result.workload}" if len({one.workload for one in measured}) > 1 else ""
-    device = f" on {result.device}" if len({one.device for one in measured}) > 1 else ""
+    measured = [other for other in among if other.speedup is not None]
+    workload = f" on {result.workload}" if len({other.workload for other in measured}) > 1 else ""
+    device = f" on {result.device}" if len({other.device for other in measured}) > 1 else ""
     return workload + device
 
 

@@ -1,6 +1,6 @@
-"""The terminal summary: one line an artifact, what was not checked, then the remedies. Values in, lines out.
+"""The terminal summary: one line per artifact, what was not checked, then the remedies.
 
-What pytest has told as a test's failure is counted, and not told again.
+Failures that pytest has printed already are counted, and not printed again.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from pytest_compileiq.outcome import ItemReport, RunReport, Verdict
 from pytest_compileiq.report.results import headline, located
 
 Line = tuple[str, dict[str, bool]]
-_MOST_RESULTS = 8  # of an artifact, beyond its headline
+_MOST_RESULTS = 8  # per artifact, beyond its headline
 
 
 def summary_lines(report: RunReport, *, failures_shown: bool) -> Iterator[Line]:
     """Lines with pytest's markup.
 
     Args:
-        failures_shown: pytest has printed the tests' failures, which say all of what failed here and what mends it.
+        failures_shown: pytest has printed the tests' failures, with their remedies.
     """
     items = sorted(report.items, key=lambda item: item.name)
     untold = [item for item in items if not (failures_shown and _says_all(item))]
@@ -44,12 +44,12 @@ def summary_lines(report: RunReport, *, failures_shown: bool) -> Iterator[Line]:
 
 
 def _says_all(item: ItemReport) -> bool:
-    """Whether the test's failure is this report's text; that of a wrong answer is the test's own exception."""
+    """Whether the test's failure is this report's text; a wrong answer fails with the test's own exception."""
     return item.failed and item.verdict != Verdict.WRONG
 
 
 def headline_text(item: ItemReport) -> str:
-    """The leading result and what it stands on."""
+    """The leading result and its evidence."""
     if not item.results:
         return ""
     lead = item.results[0]
@@ -58,7 +58,7 @@ def headline_text(item: ItemReport) -> str:
 
 
 def _other_results(item: ItemReport) -> Iterator[Line]:
-    """Every result beyond the headline, what is worse first."""
+    """Every result beyond the headline, losses first."""
     for result in item.results[1 : 1 + _MOST_RESULTS]:
         yield f"    {located(result, item.results)}", {"yellow": True} if result.standing == "worse" else {}
     if (more := len(item.results) - 1 - _MOST_RESULTS) > 0:

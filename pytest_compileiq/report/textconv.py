@@ -1,4 +1,4 @@
-"""One file of an artifact as text, for ``git diff``: nothing that changed is hidden, no hostile text is obeyed."""
+"""One file of an artifact as text for ``git diff``: no change is hidden, and no hostile text is obeyed."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _BYTES_A_LINE = 16
 
 
 def text_lines(file_name: str, data: bytes) -> Iterator[str]:
-    """``data`` as lines of text; a file that is not what its name says is shown as it is, never refused.
+    """``data`` as lines of text; a file that is not what its name says is shown unchanged, never refused.
 
-    Metadata: every value, a line each, named by what it belongs to. Controls: options as they are, a blob in
-    hexadecimal. Samples: each arm's distribution, and the digest of the whole.
+    Metadata: one line per value, with its keys in front. Controls: options unchanged, a blob in hexadecimal. Samples:
+    each arm's distribution, and the digest of the whole file.
     """
     if file_name.endswith(".toml"):
         return _metadata(data)
@@ -50,7 +50,7 @@ def _headline(artifact: Artifact) -> str:
 
 
 def _flat(prefix: str, value: Any) -> Iterator[str]:
-    """``fingerprint sources k.c = …``: a line for every value."""
+    """One line for every value, e.g. ``fingerprint sources k.c = …``."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from _flat(f"{prefix}{key} ", inner)
@@ -83,7 +83,7 @@ def _distribution(rows: list[SampleRow]) -> str:
 
 
 def _raw(data: bytes) -> Iterator[str]:
-    """Text as it is, anything else in hexadecimal."""
+    """Text unchanged, anything else in hexadecimal."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:

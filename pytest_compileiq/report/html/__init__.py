@@ -1,1 +1,1 @@
-"""The page for a person, one file without network."""
+"""The HTML page: one file that loads nothing."""

@@ -1,4 +1,4 @@
-"""Charts as inline SVG: numbers in, markup out. Each says in words what it shows, for those who do not see it."""
+"""Charts as inline SVG: numbers in, markup out. Each also says in words what it shows, for screen readers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pytest_compileiq.report.html.scale import (
 from pytest_compileiq.rules.slots import quantile
 
 ARMS: tuple[Arm, ...] = ("baseline", "tuned")
-MAX_POINTS = 300  # a chart; beyond it every n-th slot is drawn, and the note says so
+MAX_POINTS = 300  # per chart; of more, every n-th slot is drawn, and the note says so
 WIDTH = 400
 _LEFT, _RIGHT = 52.0, 10.0
 _GOLDEN = 0.6180339887
@@ -31,7 +31,7 @@ Block = list[tuple[int, "Slot"]]  # one process: each slot with its place in the
 
 @dataclass(frozen=True)
 class Slot:
-    """One slot of the measurement: the median of its samples, or the tail that is claimed, in the metric's unit."""
+    """One slot of the measurement; ``value`` is its samples' median, or the claimed tail, in the metric's unit."""
 
     process: int
     arm: Arm
@@ -41,14 +41,14 @@ class Slot:
 
 @dataclass(frozen=True)
 class Chart:
-    """The drawing, and what it leaves out in words (empty when it shows everything)."""
+    """The drawing, and a note of what it leaves out; empty if it shows everything."""
 
     svg: Html
     note: str = ""
 
 
 def distribution(slots: Sequence[Slot], objective: str, ident: str) -> Chart | None:
-    """Both arms' slots as a strip each, with p5, p25, p50, p75 and p95; None when there is nothing to draw."""
+    """Each arm's slots as a strip with p5, p25, p50, p75 and p95; None if there is nothing to draw."""
     kept = _kept(slots)
     if not _drawable(kept):
         return None
@@ -65,10 +65,10 @@ def distribution(slots: Sequence[Slot], objective: str, ident: str) -> Chart | N
 
 
 def run_order(slots: Sequence[Slot], objective: str, ident: str) -> Chart | None:
-    """Every slot in the order it was measured, in per cent of its arm's median, with each process's median.
+    """Every slot in the order measured, in per cent of its arm's median, with each process's median.
 
-    Each arm has a panel, so that drift shows as a slope however far apart the arms are; both have one scale, so that
-    their spreads compare.
+    Each arm has its own panel, so drift shows as a slope however far apart the arms are. Both panels share one scale,
+    so their spreads can be compared. None if there is nothing to draw.
     """
     kept = _kept(slots)
     if not _drawable(kept):
@@ -92,16 +92,16 @@ def run_order(slots: Sequence[Slot], objective: str, ident: str) -> Chart | None
 
 
 def interval(low: float, estimate: float, high: float, domain: tuple[float, float]) -> Html:
-    """A speed-up and its interval on a logarithmic axis, beside the same numbers as text: hidden from screen readers.
+    """A speed-up and its interval on a logarithmic axis. Hidden from screen readers, since the numbers stand beside it.
 
     Args:
-        domain: the lowest and highest ratio shown, around 1, which has a line of its own.
+        domain: the lowest and highest ratio shown, around 1, which has its own line.
     """
     scale = Scale(math.log(domain[0]), math.log(domain[1]), 6, 154)
     left, middle, right = (_short(scale(math.log(max(value, domain[0])))) for value in (low, estimate, high))
-    one = _short(scale(0.0))
+    x_of_one = _short(scale(0.0))
     return tag(
-        "svg", tag("path", class_="one", d=f"M{one} 1V21"),
+        "svg", tag("path", class_="one", d=f"M{x_of_one} 1V21"),
         tag("path", class_="whisker tuned", d=f"M{left} 11H{right}"),
         tag("path", class_="estimate tuned", d=f"M{middle} 3V19"),
         class_="interval", viewBox="0 0 160 22", aria_hidden="true", focusable="false",
@@ -110,12 +110,12 @@ def interval(low: float, estimate: float, high: float, domain: tuple[float, floa
 
 def interval_domain(ratios: Sequence[float]) -> tuple[float, float]:
     """One axis for all intervals of a page; a ratio below 1/20 or above 20 stays at the edge."""
-    usable = [min(max(one, 0.05), 20.0) for one in ratios]
+    usable = [min(max(ratio, 0.05), 20.0) for ratio in ratios]
     return min([0.98, *usable]) / 1.02, max([1.05, *usable]) * 1.02
 
 
 def front(points: Sequence[tuple[float, float, bool]], names: tuple[str, str], ident: str) -> Chart | None:
-    """Pareto points as (x, y, is committed), gains in two metrics; None when there is nothing to draw."""
+    """Pareto points as (x, y, is committed), gains in two metrics; None if there is nothing to draw."""
     xs, ys = [x for x, _, _ in points], [y for _, y, _ in points]
     if not drawable(xs) or not drawable(ys):
         return None
@@ -138,7 +138,7 @@ def front(points: Sequence[tuple[float, float, bool]], names: tuple[str, str], i
 
 
 def convergence(improvements: Sequence[tuple[int, float]], evaluations: int, ident: str) -> Chart | None:
-    """The best gain found so far after each evaluation, as a step line; None when there is nothing to draw."""
+    """The best gain so far after each evaluation, as a step line; None if there is nothing to draw."""
     gains = [1.0, *(gain for _, gain in improvements)]
     if not improvements or not drawable(gains):
         return None
@@ -191,10 +191,10 @@ def _panel(arm: Arm, blocks: Sequence[Block], places: Scale, scale: Scale, middl
         left, right = _short(places(block[0][0] - 0.5)), _short(places(block[-1][0] + 0.5))
         if number % 2:
             bands += f"M{left} {_short(scale.end)}H{right}V{_short(scale.start)}H{left}Z"
-        mine = [(places(index), scale(_percent(slot.value, middle)), slot) for index, slot in block if slot.arm == arm]
-        dots += [(x, y) for x, y, slot in mine if not slot.dropped]
-        lost += [(x, y) for x, y, slot in mine if slot.dropped]
-        if ordered := sorted(slot.value for _, _, slot in mine if not slot.dropped):
+        own = [(places(index), scale(_percent(slot.value, middle)), slot) for index, slot in block if slot.arm == arm]
+        dots += [(x, y) for x, y, slot in own if not slot.dropped]
+        lost += [(x, y) for x, y, slot in own if slot.dropped]
+        if ordered := sorted(slot.value for _, _, slot in own if not slot.dropped):
             medians += f"M{left} {_short(scale(_percent(quantile(ordered, 0.5), middle)))}H{right}"
     return join([
         tag("path", class_="band", d=bands), _y_axis(scale, Unit(1.0, "%")),
@@ -224,7 +224,7 @@ def _label(x: float, y: float, text: str, anchor: str) -> Html:
 
 
 def _dots(points: Iterable[tuple[float, float]]) -> str:
-    """Points as subpaths of no length, which line caps make visible: the smallest markup there is for them."""
+    """Points as subpaths of length 0, which line caps make visible: the smallest markup for them."""
     return "".join(f"M{_short(x)} {_short(y)}h0" for x, y in points)
 
 
@@ -290,4 +290,4 @@ def _is(slot: Slot, arm: Arm) -> bool:
 
 def _thinned(slots: Sequence[Slot]) -> Sequence[Slot]:
     stride = math.ceil(len(slots) / MAX_POINTS)
-    return slots[:: stride | 1]  # odd: an even one could pick the same arm of every quad
+    return slots[:: stride | 1]  # odd: an even stride could pick the same arm of every quad

@@ -1,4 +1,4 @@
-"""Markup that is escaped by construction: text becomes part of a page through ``tag`` alone, which escapes it."""
+"""Markup that is escaped by construction: text enters a page only through ``tag``, which escapes it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Html(str):
 
 
 def escape(text: str) -> Html:
-    """``text`` as content or attribute value; what is not printable (control, bidi, surrogate) is shown, not obeyed."""
+    """``text`` as content or attribute value; control, bidi and surrogate characters are shown as escapes."""
     return text if isinstance(text, Html) else Html(html.escape(visible(text, keep="\n\t")))
 
 
@@ -28,7 +28,7 @@ def tag(name: str, /, *children: str, **attributes: str | float | bool | None) -
 
 
 def join(parts: Iterable[str], separator: str = "") -> Html:
-    """Parts one after the other, each escaped unless it is markup."""
+    """The parts in order, each escaped unless it is markup."""
     return Html(separator.join(map(escape, parts)))
 
 

@@ -1,4 +1,4 @@
-"""The page for a person: one file that holds all it needs and asks the network for nothing."""
+"""The HTML page: one file that holds everything it needs and loads nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pytest_compileiq.system.vcs import revision
 
 
 def write_html(report: RunReport, store: Store, path: Path, *, title: str) -> None:
-    """Write the page of ``report``, with what ``store`` holds of its items, to ``path``, making its directory.
+    """Write the page of ``report`` and its items' artifacts to ``path``, whose directory is created if missing.
 
     Raises:
         OSError: the file cannot be written.
@@ -34,7 +34,7 @@ def write_html(report: RunReport, store: Store, path: Path, *, title: str) -> No
 
 
 def environment_of(root: Path) -> dict[str, str]:
-    """Where the page was made: versions, system, and the commit with whether ``root`` differs from it."""
+    """The page's origin: versions, system, and the commit, with a note if ``root`` differs from it."""
     now = revision(root.parent, [root.name])
     dirty = f", {root.name}/ has changes that are not committed" if now.changed else ""
     return {
@@ -48,7 +48,7 @@ def environment_of(root: Path) -> dict[str, str]:
 def render_page(
     report: RunReport, committed: Mapping[Key, Committed], environment: Mapping[str, str], *, title: str
 ) -> str:
-    """The page as text; a function of its arguments alone. Every text in them is untrusted and is escaped."""
+    """The page as text, which depends on the arguments alone. Their texts are untrusted and escaped."""
     items = in_order(report.items)
     idents = [f"artifact-{place}" for place in range(1, len(items) + 1)]
     domain = interval_domain([ratio for item in items for ratio in _ratios(item, committed)])
@@ -74,8 +74,8 @@ def render_page(
 
 
 def _ratios(item: ItemReport, committed: Mapping[Key, Committed]) -> list[float]:
-    found = committed.get((item.name, item.target))
-    claims = found.artifact.claims if found else ()
+    entry = committed.get((item.name, item.target))
+    claims = entry.artifact.claims if entry else ()
     bounds = [item.speedup_low, item.speedup_high]
     bounds += [bound for claim in claims for bound in (claim.speedup_low, claim.speedup_high)]
     return [bound for bound in bounds if bound is not None]
@@ -95,8 +95,8 @@ def _legend() -> Html:
 
 
 def _head(title: str) -> Html:
-    # The policy forbids the page every request, and every script and style but these two: should a text ever get past
-    # the escaping, it still could not run or call out.
+    # The policy forbids every request, and all scripts and styles but these two: even a text that got past the
+    # escaping could neither run nor send anything.
     policy = (
         f"default-src 'none'; script-src '{_hash(_asset('page.js'))}'; style-src '{_hash(_asset('page.css'))}'; "
         "base-uri 'none'; form-action 'none'"

@@ -18,7 +18,7 @@ _PADDING = 0.06
 
 @dataclass(frozen=True)
 class Unit:
-    """``value / size`` is in ``name``: 1e-6 and µs for a runtime of microseconds."""
+    """A unit of ``size`` base units, e.g. 1e-6 and µs: ``value / size`` is the number to show."""
 
     size: float
     name: str
@@ -29,7 +29,7 @@ class Unit:
 
 
 def unit_for(objective: str, magnitude: float) -> Unit:
-    """The SI unit in which ``magnitude`` is at least 1, or the bare number of an objective that has no unit."""
+    """The SI unit in which ``magnitude`` is at least 1; no unit for an objective that has none."""
     measured, _ = tail_of(objective)
     if measured not in _UNITS:
         return Unit(1.0, "")
@@ -41,7 +41,7 @@ def unit_for(objective: str, magnitude: float) -> Unit:
 
 @dataclass(frozen=True)
 class Scale:
-    """A linear axis: ``low`` to ``high`` onto ``start`` to ``end`` in pixels. What lies beyond stays at the edge."""
+    """A linear axis from ``low`` to ``high`` onto pixels ``start`` to ``end``; values beyond it stay at the edge."""
 
     low: float
     high: float
@@ -54,7 +54,7 @@ class Scale:
         return self.start + share * (self.end - self.start)
 
     def beyond(self, values: Sequence[float]) -> int:
-        """How many values are not where they are drawn."""
+        """The number of values that lie beyond the axis."""
         return sum(not self.low <= value <= self.high for value in values)
 
     def ticks(self, wanted: int, unit: Unit) -> list[tuple[float, str]]:
@@ -62,11 +62,12 @@ class Scale:
         low, high = self.low / unit.size, self.high / unit.size
         rough = (high - low) / wanted
         power = 10.0 ** math.floor(math.log10(rough))
-        step = next(power * one for one in _STEPS if power * one >= rough * 0.999)
+        step = next(power * factor for factor in _STEPS if power * factor >= rough * 0.999)
         decimals = max(0, -math.floor(math.log10(step)))
         first = math.ceil(low / step)
         numbers = [(first + index) * step for index in range(2 * wanted) if (first + index) * step <= high]
-        return [(one * unit.size, f"{one:.{decimals}f}" if 1e-9 < step < 1e6 else f"{one:.4g}") for one in numbers]
+        is_plain = 1e-9 < step < 1e6
+        return [(tick * unit.size, f"{tick:.{decimals}f}" if is_plain else f"{tick:.4g}") for tick in numbers]
 
 
 def drawable(values: Sequence[float]) -> bool:
@@ -75,7 +76,7 @@ def drawable(values: Sequence[float]) -> bool:
 
 
 def limits_within(groups: Sequence[Sequence[float]], *, tail: float) -> tuple[float, float]:
-    """Limits that hold each group but for ``tail`` at either end, which could squeeze what matters."""
+    """Limits that hold each group except a share of ``tail`` at either end, whose outliers could squeeze the rest."""
     ordered = [sorted(group) for group in groups]
     low = min(quantile(group, tail) for group in ordered)
     high = max(quantile(group, 1 - tail) for group in ordered)
@@ -83,7 +84,7 @@ def limits_within(groups: Sequence[Sequence[float]], *, tail: float) -> tuple[fl
 
 
 def limits_by_fences(groups: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """Limits that hold each group up to its far fences: three times the middle half's width away (Tukey 1977, 2D)."""
+    """Limits that hold each group up to its far fences, 3 times the interquartile range away (Tukey 1977, 2D)."""
     lows, highs = [], []
     for group in map(sorted, groups):
         first, third = quantile(group, 0.25), quantile(group, 0.75)
@@ -94,6 +95,6 @@ def limits_by_fences(groups: Sequence[Sequence[float]]) -> tuple[float, float]:
 
 
 def padded(low: float, high: float) -> tuple[float, float]:
-    """Limits with room at both ends, and never of no width."""
+    """Limits with room at both ends, and never equal."""
     room = max((high - low) * _PADDING, max(abs(low), abs(high)) * 1e-6, 1e-30)
     return low - room, high + room

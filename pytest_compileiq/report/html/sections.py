@@ -1,4 +1,4 @@
-"""One artifact's part of the page: what was found and what mends it, its claims with their samples, its origin."""
+"""One artifact's part of the page: its verdict and remedy, its claims with their samples, and its origin."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pytest_compileiq.report.results import estimate_texts, gain_of, headline, l
 from pytest_compileiq.rules.claims import directions, standing, words_of
 from pytest_compileiq.rules.words import interval_text
 
-MAX_ROWS = 60  # of one table; an artifact may hold a megabyte of them
+MAX_ROWS = 60  # per table; an artifact may hold a megabyte of them
 _DIGEST = 12
 Domain = tuple[float, float]
 
 
 def artifact_section(item: ItemReport, committed: Committed | None, ident: str, domain: Domain) -> Html:
-    """All that the page says of one item.
+    """Everything that the page says about one item.
 
     Args:
         ident: a prefix of element ids, unique in the page.
@@ -36,7 +36,7 @@ def artifact_section(item: ItemReport, committed: Committed | None, ident: str, 
 
 
 def table(caption: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Html:
-    """A table whose first cells head their rows, in a region that scrolls by itself; the rest beyond 60 is counted."""
+    """A table whose first cells head their rows, in its own scrolling region; rows beyond 60 are counted."""
     head = tag("tr", *(tag("th", column, scope="col") for column in columns))
     body = [
         tag("tr", tag("th", row[0], scope="row"), *(tag("td", cell) for cell in row[1:])) for row in rows[:MAX_ROWS]
@@ -47,7 +47,7 @@ def table(caption: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> Html:
-    """Terms and what they are; pairs without a text are left out."""
+    """A list of terms and their texts; pairs without a text are left out."""
     return tag("dl", *(tag("div", tag("dt", term), tag("dd", text)) for term, text in pairs if text))
 
 
@@ -59,7 +59,7 @@ def _found(item: ItemReport) -> Iterator[Html]:
         lead = item.results[0]
         stands_on = f" on {lead.workload}, {lead.evidence}" if lead.evidence else ""
         yield tag("p", tag("strong", headline(item.results)), stands_on, class_="lead")
-    if others := [tag("li", located(one, item.results)) for one in item.results[1:MAX_RESULTS]]:
+    if others := [tag("li", located(result, item.results)) for result in item.results[1:MAX_RESULTS]]:
         yield tag("ul", *others, class_="results", aria_label="Other results")
     if item.message:
         yield tag("p", item.message, class_="message")

@@ -1,4 +1,4 @@
-"""The verdicts of a page: badge, the table with its filter, what was not checked, and what mends what is wrong."""
+"""The verdicts of a page: badges, the table with its filter, what was not checked, and the remedies."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pytest_compileiq.report.results import headline, located
 from pytest_compileiq.rules.words import interval_text, words_for
 
 _MAX_LINES = 30
-MAX_RESULTS = 30  # of an artifact; the table of its claims has them all
+MAX_RESULTS = 30  # per artifact; the table of its claims has them all
 _COLUMNS = ("Artifact", "Target", "Verdict", "Gain", "95 % interval", "Found")
 
 
 def badge(item: ItemReport) -> Html:
-    """The verdict as a word and a mark, so that colour is not all that tells it."""
+    """The verdict as a word and a mark, so that it does not depend on colour."""
     if item.failed:
         kind, mark = "bad", "✗"
     elif item.verdict.tone == "good":
@@ -28,17 +28,17 @@ def badge(item: ItemReport) -> Html:
 
 
 def in_order(items: Sequence[ItemReport]) -> list[ItemReport]:
-    """What failed first, then what is not proven, then by name."""
+    """Failed items first, then those that are not proven, then by name."""
     return sorted(items, key=lambda item: (not item.failed, item.verdict.tone == "good", item.name, item.target))
 
 
 def counted(items: Sequence[ItemReport]) -> str:
-    """``12 PROVEN, 1 STALE``: the most frequent first."""
+    """The items counted by verdict, e.g. ``12 PROVEN, 1 STALE``, the most frequent first."""
     return ", ".join(f"{count} {verdict}" for verdict, count in Counter(item.verdict for item in items).most_common())
 
 
 def verdict_table(items: Sequence[ItemReport], idents: Sequence[str], domain: tuple[float, float]) -> Html:
-    """The table, its filter and the line that says how many rows are shown; all of it is there without scripts."""
+    """The table, its filter, and the line that counts the rows shown; the table works without scripts."""
     head = [
         tag("th", tag("button", name, tag("span", "", class_="arrow", aria_hidden="true"), type="button"),
             scope="col", role="columnheader", aria_sort="none")
@@ -59,24 +59,24 @@ def verdict_table(items: Sequence[ItemReport], idents: Sequence[str], domain: tu
 def _row(item: ItemReport, ident: str, domain: tuple[float, float]) -> Html:
     low, estimate, high = item.speedup_low, item.speedup, item.speedup_high
     if low is None or estimate is None or high is None:
-        drawn, key, found = Html(""), "", [item.message]
+        drawn, key, texts = Html(""), "", [item.message]
     else:
-        key, found = f"{low!r}", [item.evidence, item.message]
+        key, texts = f"{low!r}", [item.evidence, item.message]
         limits = interval_text(low, high, words_for(item.results[0].objective, item.results[0].direction))
         drawn = join([tag("span", limits, class_="limits"), interval(low, estimate, high, domain)])
-    found += [located(one, item.results) for one in item.results[1:MAX_RESULTS]]
+    texts += [located(result, item.results) for result in item.results[1:MAX_RESULTS]]
     name = tag("th", tag("a", item.name, href=f"#{ident}"), tag("span", item.nodeid, class_="nodeid"),
                scope="row", role="rowheader")  # fmt: skip
     return tag(
         "tr", name, tag("td", item.target, role="cell"), tag("td", badge(item), role="cell"),
         tag("td", headline(item.results, interval=False), role="cell", data_key=key, class_="number"),
         tag("td", drawn, role="cell", data_key=key),
-        tag("td", "; ".join(text for text in found if text), role="cell", class_="found"), role="row",
+        tag("td", "; ".join(text for text in texts if text), role="cell", class_="found"), role="row",
     )  # fmt: skip
 
 
 def unchecked(items: Sequence[ItemReport]) -> Iterator[Html]:
-    """What was not checked, and why; nothing when everything was."""
+    """The section of what was not checked, and why; nothing if everything was."""
     counts = Counter(
         f"{check.name}: {check.detail}" if check.detail else check.name
         for item in items
@@ -89,7 +89,7 @@ def unchecked(items: Sequence[ItemReport]) -> Iterator[Html]:
 
 
 def attention(report: RunReport) -> Iterator[Html]:
-    """What mends what is wrong, what is unhealthy, and what no test claims."""
+    """The sections of remedies, of unhealthy files, and of artifacts that no test claims."""
     remedies: dict[str, list[str]] = {}
     for item in report.items:
         if item.remedy:
