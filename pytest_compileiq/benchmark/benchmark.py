@@ -25,7 +25,7 @@ from pytest_compileiq.model import (
     sha256_hex,
 )
 from pytest_compileiq.named_options import NamedOptions
-from pytest_compileiq.rules.staleness import Found
+from pytest_compileiq.rules.staleness import Rebuilt
 from pytest_compileiq.space import OpaqueSpace, Space
 from pytest_compileiq.timing.base import Device
 from pytest_compileiq.timing.registry import find_device, why_no_energy
@@ -188,9 +188,9 @@ class TunedBenchmark:
             parts=dict(benchmark.parts),
         )
 
-    def found(self, baseline: BuildResult | None, tuned: BuildResult | None) -> Found:
+    def found(self, baseline: BuildResult | None, tuned: BuildResult | None) -> Rebuilt:
         """What is here now, for the staleness rules."""
-        return Found(
+        return Rebuilt(
             compiler=self.builder.compiler,
             fingerprint=self.fingerprint,
             baseline=baseline.code if baseline else None,

@@ -33,7 +33,7 @@ _EXTRAS = {
 
 
 @dataclass(frozen=True)
-class Finding:
+class Examined:
     """One thing looked for.
 
     Attributes:
@@ -49,7 +49,7 @@ class Finding:
     remedy: str = ""
 
 
-def examine() -> list[Finding]:
+def examine() -> list[Examined]:
     """Look for everything this package can use; never raises for what is missing."""
     findings = [
         *_host(),
@@ -62,38 +62,38 @@ def examine() -> list[Finding]:
     return [*findings, *_what_works(findings)]
 
 
-def _host() -> Iterator[Finding]:
-    yield Finding("host", "pytest-compileiq", f"{__version__}, Python {platform.python_version()}, {sys.executable}")
+def _host() -> Iterator[Examined]:
+    yield Examined("host", "pytest-compileiq", f"{__version__}, Python {platform.python_version()}, {sys.executable}")
 
 
-def _c_compilers() -> Iterator[Finding]:
+def _c_compilers() -> Iterator[Examined]:
     for name in ("gcc", "clang"):
         try:
             compiler = find_compiler(name, Place(Path.cwd(), Path.cwd()))
-            yield Finding("compiler", name, f"{compiler.version} at {compiler.program}")
+            yield Examined("compiler", name, f"{compiler.version} at {compiler.program}")
         except EnvironmentFault:
-            yield Finding("compiler", name, "", f"install {name} with your system's package manager")
+            yield Examined("compiler", name, "", f"install {name} with your system's package manager")
 
 
-def _cuda_compilers() -> Iterator[Finding]:
+def _cuda_compilers() -> Iterator[Examined]:
     for name in ("ptxas", "nvcc"):
         try:
             tools = list(installed(name))
         except EnvironmentFault as error:
-            yield Finding("compiler", name, str(error), INSTALL)
+            yield Examined("compiler", name, str(error), INSTALL)
             continue
         for tool in tools[:1]:
             since = ".".join(map(str, CONTROLS_SINCE))
             remark = "takes ACFs" if tool.takes_controls else f"takes no ACF, which needs {since}"
             found = f"{tool.version} at {tool.program} ({tool.origin}): {remark}"
-            yield Finding("compiler", name, found, "" if tool.takes_controls else INSTALL)
+            yield Examined("compiler", name, found, "" if tool.takes_controls else INSTALL)
         for tool in tools[1:]:
-            yield Finding("compiler", name, f"{tool.version} at {tool.program} ({tool.origin}): not the one taken")
+            yield Examined("compiler", name, f"{tool.version} at {tool.program} ({tool.origin}): not the one taken")
         if not tools:
-            yield Finding("compiler", name, "", INSTALL)
+            yield Examined("compiler", name, "", INSTALL)
 
 
-def _search_spaces() -> Finding:
+def _search_spaces() -> Examined:
     directory = os.environ.get("CIQ_SEARCH_SPACES_DIR")
     if not directory:
         return _for_this_ptxas(f"fetched when first needed, release {SEARCH_SPACES_TAG}")
@@ -105,39 +105,39 @@ def _search_spaces() -> Finding:
     except (OSError, ValueError, KeyError, TypeError):
         remedy = f"put manifest.json and the files of the release {SEARCH_SPACES_TAG} there, or unset the variable"
         found = f"CIQ_SEARCH_SPACES_DIR={directory} holds no manifest that can be read"
-        return Finding("spaces", _SPACES, found, remedy)
+        return Examined("spaces", _SPACES, found, remedy)
 
 
-def _for_this_ptxas(found: str) -> Finding:
+def _for_this_ptxas(found: str) -> Examined:
     """The finding for spaces ``found``: ptxas refuses what a space of another minor version draws."""
     try:
         tool = next(installed("ptxas"), None)
     except EnvironmentFault:
         tool = None  # the compilers' own findings say so
     if tool is None or tool.line == f"ptxas{SEARCH_SPACES_OF}":
-        return Finding("spaces", _SPACES, found)
+        return Examined("spaces", _SPACES, found)
     found = f"{found}; they are for {SEARCH_SPACES_OF}, and ptxas is {tool.version}"
-    return Finding("spaces", _SPACES, found, pinned(SEARCH_SPACES_OF))
+    return Examined("spaces", _SPACES, found, pinned(SEARCH_SPACES_OF))
 
 
-def _devices() -> Iterator[Finding]:
-    yield Finding("device", "processor", find_device("cpu").name)
+def _devices() -> Iterator[Examined]:
+    yield Examined("device", "processor", find_device("cpu").name)
     try:
         gpu = find_device("cuda")
         limit = f", {gpu.power_limit_w:g} W" if gpu.power_limit_w else ""
-        yield Finding("device", "GPU", f"{gpu.name} ({gpu.architecture}), driver {gpu.driver}{limit}")
+        yield Examined("device", "GPU", f"{gpu.name} ({gpu.architecture}), driver {gpu.driver}{limit}")
     except EnvironmentFault as error:
-        yield Finding("device", "GPU", "", str(error))
+        yield Examined("device", "GPU", "", str(error))
 
 
-def _package(name: str, extra: str) -> Finding:
+def _package(name: str, extra: str) -> Examined:
     try:
-        return Finding("package", name, importlib.metadata.version(name))
+        return Examined("package", name, importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
-        return Finding("package", name, "", install(extra))
+        return Examined("package", name, "", install(extra))
 
 
-def _what_works(findings: list[Finding]) -> Iterator[Finding]:
+def _what_works(findings: list[Examined]) -> Iterator[Examined]:
     """Each feature, with the first thing that it lacks."""
     needs: dict[str, tuple[str, ...]] = {
         "Cc": ("gcc",),
@@ -154,6 +154,6 @@ def _what_works(findings: list[Finding]) -> Iterator[Finding]:
             (by_name[name] for name in names if not by_name[name].found or (acf and by_name[name].remedy)), None
         )
         if lacking is None:
-            yield Finding("works", what, "yes")
+            yield Examined("works", what, "yes")
         else:
-            yield Finding("works", what, "", f"{lacking.name}: {lacking.remedy}")
+            yield Examined("works", what, "", f"{lacking.name}: {lacking.remedy}")

@@ -20,7 +20,7 @@ _COLLECTED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED, pytest.Exi
 
 
 @dataclass(eq=False)  # pytest keeps its plugins in sets
-class Claims:
+class ClaimedNames:
     """The claims that a collection found; it is itself the pytest plugin that notes them.
 
     Attributes:
@@ -49,7 +49,7 @@ class Claims:
             self.left_out.append(report.nodeid)
 
 
-def collect_claims(project: Path) -> Claims:
+def collect_claims(project: Path) -> ClaimedNames:
     """The artifacts that the tests of ``project`` claim.
 
     Raises:
@@ -59,9 +59,9 @@ def collect_claims(project: Path) -> Claims:
         [sys.executable, "-m", "pytest_compileiq.cli.orphans"], cwd=project, capture_output=True, text=True, check=False
     )
     try:
-        claims = Claims(**json.loads(done.stdout.splitlines()[-1]))
+        claims = ClaimedNames(**json.loads(done.stdout.splitlines()[-1]))
     except (ValueError, TypeError, IndexError):
-        claims = Claims(refusal=done.stderr)
+        claims = ClaimedNames(refusal=done.stderr)
     if claims.refusal:
         raise UserError(f"pytest could not collect the tests of {project}: {claims.refusal.strip()[-300:]}")
     return claims
@@ -69,7 +69,7 @@ def collect_claims(project: Path) -> Claims:
 
 def _main() -> None:
     """Collect the tests of the working directory, and print the claims as one line of JSON."""
-    claims, printed = Claims(), io.StringIO()
+    claims, printed = ClaimedNames(), io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         code = pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider"], plugins=[claims])
     if code not in _COLLECTED:

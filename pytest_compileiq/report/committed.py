@@ -11,7 +11,7 @@ from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import SampleRow
 from pytest_compileiq.outcome import Check, ItemReport, RunReport, Verdict
-from pytest_compileiq.report.html.charts import Slot
+from pytest_compileiq.report.html.charts import ChartedSlot
 from pytest_compileiq.report.results import report_on
 from pytest_compileiq.rules.slots import slot_value
 from pytest_compileiq.store.store import Store
@@ -33,7 +33,7 @@ class Committed:
     """One artifact, and by a claim's index the slots behind it, if they could be read."""
 
     artifact: Artifact
-    slots: dict[int, list[Slot]]
+    slots: dict[int, list[ChartedSlot]]
 
 
 def read_committed(store: Store, keys: Iterable[Key]) -> dict[Key, Committed]:
@@ -69,15 +69,15 @@ def _corrupt(name: str, target: str, problem: str) -> ItemReport:
     return ItemReport(f"acf/{name}", name, target, Verdict.CORRUPT, problem, failed=True)
 
 
-def _slots_by_claim(store: Store, name: str, artifact: Artifact) -> dict[int, list[Slot]]:
-    slots: dict[int, list[Slot]] = {}
+def _slots_by_claim(store: Store, name: str, artifact: Artifact) -> dict[int, list[ChartedSlot]]:
+    slots: dict[int, list[ChartedSlot]] = {}
     with suppress(StoreError):
         for claim, rows in itertools.islice(store.read_samples(name, artifact), MAX_CHARTED_CLAIMS):
             slots[artifact.claims.index(claim)] = slots_of(rows)
     return dict(sorted(slots.items()))
 
 
-def slots_of(rows: Iterable[SampleRow]) -> list[Slot]:
+def slots_of(rows: Iterable[SampleRow]) -> list[ChartedSlot]:
     """The slots in the order in which they were measured, each with the value that the gate uses."""
     ordered = sorted(rows, key=_place)
     return [_slot(list(group)) for _, group in itertools.groupby(ordered, key=_place)]
@@ -87,6 +87,6 @@ def _place(row: SampleRow) -> tuple[int, int, int, str]:
     return row.process, row.quad, row.slot, row.arm
 
 
-def _slot(rows: list[SampleRow]) -> Slot:
+def _slot(rows: list[SampleRow]) -> ChartedSlot:
     value = slot_value(rows[0].objective, [row.value for row in rows])
-    return Slot(rows[0].process, rows[0].arm, value, any(row.dropped for row in rows))
+    return ChartedSlot(rows[0].process, rows[0].arm, value, any(row.dropped for row in rows))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from pytest_compileiq.review.read import files_of, folder_of, read_sides
-from pytest_compileiq.review.snapshots import History
+from pytest_compileiq.review.snapshots import StoreInGit
 from pytest_compileiq.rules.diff import Change, Kind, Side, compare
 from pytest_compileiq.rules.renames import pair_renamed
 from pytest_compileiq.store.store import Store
@@ -49,7 +49,7 @@ def review(store: Store, span: str | None) -> Review:
         UserError: ``span`` names a commit that this clone does not have.
         EnvironmentFault: there is no git repository.
     """
-    history = History(store)
+    history = StoreInGit(store)
     base, head = history.sides(span)
     different = {path for path in base.files.keys() | head.files.keys() if base.files.get(path) != head.files.get(path)}
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pytest_compileiq.artifact import MAX_CONTROLS_BYTES, Artifact, Controls
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import sha256_hex
-from pytest_compileiq.review.snapshots import Entry, History, Snapshot, Wanted
+from pytest_compileiq.review.snapshots import Entry, Snapshot, StoreInGit, Wanted
 from pytest_compileiq.rules.diff import Side
 from pytest_compileiq.rules.fingerprint import covered_files, holds
 from pytest_compileiq.store.metadata import (
@@ -24,7 +24,7 @@ Place = tuple[str, str]  # name and target
 _Facts = tuple[str, int] | StoreError  # a file's digest and size, or why it cannot be read
 
 
-def read_sides(history: History, snapshot: Snapshot, folders: Set[str], *, thorough: bool) -> dict[Place, Side]:
+def read_sides(history: StoreInGit, snapshot: Snapshot, folders: Set[str], *, thorough: bool) -> dict[Place, Side]:
     """Every artifact in ``folders``, its controls checked against the recorded digest.
 
     Args:
@@ -78,7 +78,7 @@ def _parsed(root: str, path: str, data: bytes | StoreError, label: str) -> Itera
         yield Side(*place, None, str(error))
 
 
-def _look_at(history: History, files: Mapping[str, Entry], paths: set[str]) -> dict[str, _Facts]:
+def _look_at(history: StoreInGit, files: Mapping[str, Entry], paths: set[str]) -> dict[str, _Facts]:
     """Each file's digest and size, or why it cannot be read; missing files are left out."""
     wanted = [Wanted(path, files[path], _limit(path)) for path in sorted(paths) if path in files]
     return {
@@ -99,7 +99,7 @@ def _checked(root: str, side: Side, facts: Mapping[str, _Facts], thorough: bool)
     return replace(side, problem=problem, warnings=warnings)
 
 
-def _traced(history: History, snapshot: Snapshot, sides: Sequence[Side]) -> Iterator[Side]:
+def _traced(history: StoreInGit, snapshot: Snapshot, sides: Sequence[Side]) -> Iterator[Side]:
     """The sides, each with the files that were tuned before they were committed and now hold something else."""
     paths = {path for side in sides for path in _uncommitted(side)}
     places = {path: history.places(snapshot, path, MAX_CONTROLS_BYTES) for path in paths}

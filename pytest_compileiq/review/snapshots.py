@@ -56,7 +56,7 @@ class Wanted:
     limit: int
 
 
-class History:
+class StoreInGit:
     """The repository around a store.
 
     Attributes:

@@ -22,7 +22,7 @@ _ENTRY_AT = re.compile(r"(?P<entry>.+)@(?P<architecture>sm_\w+)", re.DOTALL)  # 
 
 
 @dataclass(frozen=True)
-class Found:
+class Rebuilt:
     """What is here now. ``baseline`` and ``tuned`` map entry functions to code; None where that arm is not built."""
 
     compiler: Compiler
@@ -98,7 +98,7 @@ def are_elsewhere(stored: Mapping[str, ArchitectureFrom], target: str, chosen_by
     )
 
 
-def judge(artifact: Artifact, found: Found) -> list[Finding]:
+def judge(artifact: Artifact, found: Rebuilt) -> list[Finding]:
     """Apply the staleness table to ``artifact`` once both arms are built."""
     moved = moved_code(artifact, found)
     findings = [
@@ -117,7 +117,7 @@ def judge(artifact: Artifact, found: Found) -> list[Finding]:
     return findings
 
 
-def moved_code(artifact: Artifact, found: Found) -> tuple[MovedCode, ...]:
+def moved_code(artifact: Artifact, found: Rebuilt) -> tuple[MovedCode, ...]:
     """Every entry function whose recorded code differs in any arm from what was built here, sorted by name."""
     built: dict[Arm, Mapping[str, CodeDigest] | None] = {"baseline": found.baseline}
     if artifact.outcome == "tuned":
@@ -146,7 +146,7 @@ def _names(moved: Sequence[MovedCode]) -> str:
     return ", ".join(shown) + (f" and {len(moved) - MOST_NAMED} more" if len(moved) > MOST_NAMED else "")
 
 
-def _benchmark(artifact: Artifact, found: Found) -> Finding | None:
+def _benchmark(artifact: Artifact, found: Rebuilt) -> Finding | None:
     before, now = artifact.fingerprint, found.fingerprint
     if before.benchmark == now.benchmark:
         return None
@@ -155,7 +155,7 @@ def _benchmark(artifact: Artifact, found: Found) -> Finding | None:
     return Finding("benchmark", Effect.STALE, f"the benchmark changed: {changed_text(before.parts, now.parts)}", files)
 
 
-def _sources(artifact: Artifact, found: Found, moved: Sequence[MovedCode]) -> Finding | None:
+def _sources(artifact: Artifact, found: Rebuilt, moved: Sequence[MovedCode]) -> Finding | None:
     before, now = artifact.fingerprint.sources, found.fingerprint.sources
     files = tuple(sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name)))
     if not files:
@@ -173,7 +173,7 @@ def _kind_of_change(name: str, before: Mapping[str, str], now: Mapping[str, str]
     return "changed" if name in now else "no longer read"
 
 
-def _command(artifact: Artifact, found: Found, moved: Sequence[MovedCode]) -> Finding | None:
+def _command(artifact: Artifact, found: Rebuilt, moved: Sequence[MovedCode]) -> Finding | None:
     if artifact.fingerprint.command == found.fingerprint.command:
         return None
     before, now = artifact.compiler.command, found.compiler.command
@@ -195,7 +195,7 @@ def _linked(command: Sequence[str]) -> list[str]:
     return [word for word in command if word.startswith(_LINKS)]
 
 
-def _compiler(artifact: Artifact, found: Found, moved: Sequence[MovedCode]) -> Finding | None:
+def _compiler(artifact: Artifact, found: Rebuilt, moved: Sequence[MovedCode]) -> Finding | None:
     before, now = artifact.compiler, found.compiler
     if (before.name, before.version, before.build) == (now.name, now.version, now.build):
         return None

@@ -28,14 +28,14 @@ class Match(IntEnum):
 
 
 @dataclass(frozen=True)
-class Line:
+class Sentence:
     """One sentence of the answer, and its verdict."""
 
     verdict: Match
     message: str
 
 
-def verify_files(store: Store, paths: Sequence[Path], names: Sequence[str]) -> list[Line]:
+def verify_files(store: Store, paths: Sequence[Path], names: Sequence[str]) -> list[Sentence]:
     """Compare cubins, fat binaries, host objects, and libraries and programs with device code, all together.
 
     Args:
@@ -49,7 +49,7 @@ def verify_files(store: Store, paths: Sequence[Path], names: Sequence[str]) -> l
     return _verify(read_binaries(paths), artifacts, ", ".join(map(str, paths)), bool(names))
 
 
-def verify_triton_cache(store: Store, cache: Path, names: Sequence[str]) -> list[Line]:
+def verify_triton_cache(store: Store, cache: Path, names: Sequence[str]) -> list[Sentence]:
     """Compare every cubin in Triton's cache directory with the artifacts of Triton and ptxas kernels.
 
     Raises:
@@ -68,7 +68,7 @@ def verify_triton_cache(store: Store, cache: Path, names: Sequence[str]) -> list
     return _verify(contents, artifacts, str(cache), bool(names))
 
 
-def verdict(lines: Sequence[Line]) -> Match:
+def verdict(lines: Sequence[Sentence]) -> Match:
     """The verdict of all lines: one difference decides, then one entry that could not be compared."""
     for worst in (Match.DIFFERS, Match.CANNOT_TELL):
         if any(line.verdict is worst for line in lines):
@@ -83,7 +83,7 @@ _Artifacts = Mapping[_Key, Artifact]
 
 
 @dataclass(frozen=True)
-class _Finding:
+class _Comparison:
     """What one entry function was found to be; ``digests`` tells them where they matter."""
 
     verdict: Match
@@ -104,14 +104,14 @@ def _artifacts(store: Store, names: Sequence[str]) -> _Artifacts:
     }
 
 
-def _verify(contents: Contents, artifacts: _Artifacts, shown: str, named: bool) -> list[Line]:
-    lines = [Line(Match.CANNOT_TELL, reason) for reason in contents.unreadable]
-    findings: list[_Finding] = []
+def _verify(contents: Contents, artifacts: _Artifacts, shown: str, named: bool) -> list[Sentence]:
+    lines = [Sentence(Match.CANNOT_TELL, reason) for reason in contents.unreadable]
+    findings: list[_Comparison] = []
     met: set[_Key] = set()
     for kernel in contents.kernels:
         if kernel.architecture == UNKNOWN and any(kernel.entry in artifact.code for artifact in artifacts.values()):
             message = f"{kernel.path}: {kernel.entry} is in a cubin that does not say which architecture it is for"
-            lines.append(Line(Match.CANNOT_TELL, message))
+            lines.append(Sentence(Match.CANNOT_TELL, message))
         rivals = {key: artifact for key, artifact in artifacts.items() if _key_in(artifact, kernel) is not None}
         if rivals:
             met |= rivals.keys()
@@ -123,18 +123,18 @@ def _verify(contents: Contents, artifacts: _Artifacts, shown: str, named: bool) 
         met |= concerned.keys()
         lines += _of_linked(linked, concerned)
     for name in sorted({name for name, _ in artifacts} - {name for name, _ in met}) if named else ():
-        lines.append(Line(Match.CANNOT_TELL, f"{shown} holds no entry function of {name}"))
+        lines.append(Sentence(Match.CANNOT_TELL, f"{shown} holds no entry function of {name}"))
     if not lines:
         held = _named(sorted({kernel.entry for kernel in contents.kernels})) or "no entry function"
-        lines.append(Line(Match.CANNOT_TELL, f"{shown} holds {held}, which no artifact is for"))
+        lines.append(Sentence(Match.CANNOT_TELL, f"{shown} holds {held}, which no artifact is for"))
     return lines
 
 
-def _compare(kernel: Kernel, rivals: _Artifacts) -> _Finding:
+def _compare(kernel: Kernel, rivals: _Artifacts) -> _Comparison:
     """Compare one entry with the artifacts that name it; it is right if any of them proved this code."""
 
-    def finding(verdict: Match, what: str, digests: str = "") -> _Finding:
-        return _Finding(verdict, str(kernel.path), kernel.entry, kernel.architecture, what, digests)
+    def finding(verdict: Match, what: str, digests: str = "") -> _Comparison:
+        return _Comparison(verdict, str(kernel.path), kernel.entry, kernel.architecture, what, digests)
 
     own_digests = {kernel.sha256, kernel.together}
     baselines, expected = [], []
@@ -165,7 +165,7 @@ def _arm(artifact: Artifact) -> str:
     }.get(artifact.outcome, "the baseline, which was not beaten,")
 
 
-def _missing(contents: Contents, artifacts: _Artifacts, met: set[_Key], shown: str) -> Iterator[_Finding]:
+def _missing(contents: Contents, artifacts: _Artifacts, met: set[_Key], shown: str) -> Iterator[_Comparison]:
     """The entries that the files lack, of artifacts that they hold in part."""
     held = {(kernel.entry, kernel.architecture) for kernel in contents.kernels}
     proven = {sha for kernel in contents.kernels for sha in (kernel.sha256, kernel.together)}
@@ -178,18 +178,20 @@ def _missing(contents: Contents, artifacts: _Artifacts, met: set[_Key], shown: s
             name, _, architecture = entry.partition("@")
             wanted = (architecture,) if architecture else (*Target(artifact.target).architectures, HOST)
             if name != "host" and not any((name, place) in held for place in wanted):
-                yield _Finding(Match.DIFFERS, shown, name, architecture or HOST, f"missing of those of {_label(key)}")
+                yield _Comparison(
+                    Match.DIFFERS, shown, name, architecture or HOST, f"missing of those of {_label(key)}"
+                )
 
 
-def _of_linked(linked: Linked, concerned: _Artifacts) -> Iterator[Line]:
+def _of_linked(linked: Linked, concerned: _Artifacts) -> Iterator[Sentence]:
     """Which object files to give instead of linked host code, for each artifact that has functions in it."""
     why = f"{linked.path} is linked, which rewrites what the compiler made"
     for key, artifact in concerned.items():
         sources = ", ".join(word for word in artifact.compiler.command if word in artifact.fingerprint.sources)
         count = _counted(len(_functions_in(linked, artifact)))
-        yield Line(Match.CANNOT_TELL, f"{why}: give the object file of {sources} for the {count} of {_label(key)}")
+        yield Sentence(Match.CANNOT_TELL, f"{why}: give the object file of {sources} for the {count} of {_label(key)}")
     if not concerned:
-        yield Line(Match.CANNOT_TELL, f"{why}, and holds no device code: give the object files")
+        yield Sentence(Match.CANNOT_TELL, f"{why}, and holds no device code: give the object files")
 
 
 def _functions_in(linked: Linked, artifact: Artifact) -> frozenset[str]:
@@ -216,9 +218,9 @@ def _is_host_library(artifact: Artifact) -> bool:
 # ── sentences ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _sentences(findings: Sequence[_Finding]) -> Iterator[Line]:
+def _sentences(findings: Sequence[_Comparison]) -> Iterator[Sentence]:
     """One line for all functions with the same result; it lists several functions only if something is wrong."""
-    groups: dict[tuple[Match, str], list[_Finding]] = {}
+    groups: dict[tuple[Match, str], list[_Comparison]] = {}
     for finding in findings:
         groups.setdefault((finding.verdict, finding.what), []).append(finding)
     for (verdict, what), group in groups.items():
@@ -228,11 +230,11 @@ def _sentences(findings: Sequence[_Finding]) -> Iterator[Line]:
         on = f" ({', '.join(architectures)})" if architectures else ""
         if len(group) == 1:
             details = f": {group[0].digests}" if group[0].digests else ""
-            yield Line(verdict, f"{where}: {group[0].entry}{on} is {what}{details}")
+            yield Sentence(verdict, f"{where}: {group[0].entry}{on} is {what}{details}")
         else:
             differing = [f"{item.entry}{f' ({item.digests})' if item.digests else ''}" for item in group]
             details = f": {_named(differing)}" if verdict is not Match.RIGHT else ""
-            yield Line(verdict, f"{where}: {_counted(len(group))}{on} are {what}{details}")
+            yield Sentence(verdict, f"{where}: {_counted(len(group))}{on} are {what}{details}")
 
 
 def _named(names: Sequence[str]) -> str:

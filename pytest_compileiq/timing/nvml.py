@@ -32,7 +32,7 @@ _DISTURBING = (0x08, 0x20, 0x40, 0x80)
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class GpuState:
     """A GPU at one moment; None where NVML does not say.
 
     Attributes:
@@ -51,7 +51,7 @@ class Snapshot:
     foreign_pids: tuple[int, ...] | None
 
 
-def snapshot(device: int | str = 0, *, root: int | None = None) -> Snapshot | None:
+def snapshot(device: int | str = 0, *, root: int | None = None) -> GpuState | None:
     """The GPU as it is now, or None where NVML or the device is not available.
 
     Args:
@@ -68,7 +68,7 @@ def snapshot(device: int | str = 0, *, root: int | None = None) -> Snapshot | No
     except (nvml.NVMLError, LookupError):
         return None
     milliwatts = _ask(nvml, "nvmlDeviceGetPowerUsage", handle)
-    return Snapshot(
+    return GpuState(
         sm_clock_mhz=_ask(nvml, "nvmlDeviceGetClockInfo", physical, nvml.NVML_CLOCK_SM),
         memory_clock_mhz=_ask(nvml, "nvmlDeviceGetClockInfo", physical, nvml.NVML_CLOCK_MEM),
         throttle_reasons=_words(_ask(nvml, "nvmlDeviceGetCurrentClocksEventReasons", physical)),
@@ -79,13 +79,13 @@ def snapshot(device: int | str = 0, *, root: int | None = None) -> Snapshot | No
     )
 
 
-def hardware_slowdown(seen: Snapshot) -> str | None:
+def hardware_slowdown(seen: GpuState) -> str | None:
     """Why a quad measured around ``seen`` does not count: heat or a power brake, in words; None when it counts."""
     disturbing = {_REASONS[bit] for bit in _DISTURBING}
     return ", ".join(reason for reason in seen.throttle_reasons or () if reason in disturbing) or None
 
 
-def energy_joules(before: Snapshot, after: Snapshot) -> float | None:
+def energy_joules(before: GpuState, after: GpuState) -> float | None:
     """What the GPU consumed between two snapshots, or None where it does not count or the counter was reset."""
     if before.energy_mj is None or after.energy_mj is None or after.energy_mj < before.energy_mj:
         return None

@@ -11,7 +11,7 @@ from pytest_compileiq.errors import NoDevice
 from pytest_compileiq.timing.base import Device
 from pytest_compileiq.timing.cuda import CudaEnergy, cuda_device
 from pytest_compileiq.timing.nvml import (
-    Snapshot,
+    GpuState,
     device_lock_name,
     driver_version,
     energy_joules,
@@ -31,7 +31,7 @@ def _throttled(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_snapshot_speaks_in_megahertz_words_watts_and_millijoules():
     before, after = snapshot(), snapshot("GPU-aaaa")
 
-    assert before == Snapshot(1980, 3201, REASONS, 412.5, 61, before.energy_mj, ())
+    assert before == GpuState(1980, 3201, REASONS, 412.5, 61, before.energy_mj, ())
     assert energy_joules(before, after) == pytest.approx(STEP_J)
 
 
@@ -61,7 +61,7 @@ def test_what_nvml_does_not_know_is_no_device(monkeypatch, mask):
 def test_a_mig_device_has_the_clocks_of_its_gpu_and_no_power_of_its_own(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-aaaa")
 
-    assert snapshot() == Snapshot(1980, 3201, REASONS, None, 61, None, ())
+    assert snapshot() == GpuState(1980, 3201, REASONS, None, 61, None, ())
     assert power_limit_w() == 700.0
 
 

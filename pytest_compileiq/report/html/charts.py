@@ -26,11 +26,11 @@ MAX_POINTS = 300  # per chart; of more, every n-th slot is drawn, and the note s
 WIDTH = 400
 _LEFT, _RIGHT = 52.0, 10.0
 _GOLDEN = 0.6180339887
-Block = list[tuple[int, "Slot"]]  # one process: each slot with its place in the run
+Block = list[tuple[int, "ChartedSlot"]]  # one process: each slot with its place in the run
 
 
 @dataclass(frozen=True)
-class Slot:
+class ChartedSlot:
     """One slot of the measurement; ``value`` is its samples' median, or the claimed tail, in the metric's unit."""
 
     process: int
@@ -47,7 +47,7 @@ class Chart:
     note: str = ""
 
 
-def distribution(slots: Sequence[Slot], objective: str, ident: str) -> Chart | None:
+def distribution(slots: Sequence[ChartedSlot], objective: str, ident: str) -> Chart | None:
     """Each arm's slots as a strip with p5, p25, p50, p75 and p95; None if there is nothing to draw."""
     kept = _kept(slots)
     if not _drawable(kept):
@@ -64,7 +64,7 @@ def distribution(slots: Sequence[Slot], objective: str, ident: str) -> Chart | N
     return Chart(svg, _left_out(slots, drawn, sum(scale.beyond(values) for values in kept.values())))
 
 
-def run_order(slots: Sequence[Slot], objective: str, ident: str) -> Chart | None:
+def run_order(slots: Sequence[ChartedSlot], objective: str, ident: str) -> Chart | None:
     """Every slot in the order measured, in per cent of its arm's median, with each process's median.
 
     Each arm has its own panel, so drift shows as a slope however far apart the arms are. Both panels share one scale,
@@ -240,7 +240,7 @@ def _in_words(arm: Arm, ordered: Sequence[float], unit: Unit) -> str:
     return f"{arm}: median {p50}, 5 % to 95 % from {p5} to {p95}, {len(ordered)} slots"
 
 
-def _drift_in_words(slots: Sequence[Slot], unit: Unit) -> str:
+def _drift_in_words(slots: Sequence[ChartedSlot], unit: Unit) -> str:
     """Each arm's median in the first and in the last process."""
     ends = []
     for arm in ARMS:
@@ -254,7 +254,7 @@ def _drift_in_words(slots: Sequence[Slot], unit: Unit) -> str:
     return f"{'; '.join(ends)}."
 
 
-def _left_out(slots: Sequence[Slot], drawn: Sequence[Slot], beyond: int) -> str:
+def _left_out(slots: Sequence[ChartedSlot], drawn: Sequence[ChartedSlot], beyond: int) -> str:
     dropped = sum(slot.dropped for slot in slots)
     parts = [
         f"{beyond} beyond the axis, drawn at its edge" if beyond else "",
@@ -272,7 +272,7 @@ def _unit(kept: dict[Arm, list[float]], objective: str) -> Unit:
     return unit_for(objective, quantile(sorted(kept["tuned"]), 0.5))
 
 
-def _kept(slots: Sequence[Slot]) -> dict[Arm, list[float]]:
+def _kept(slots: Sequence[ChartedSlot]) -> dict[Arm, list[float]]:
     return {arm: [slot.value for slot in slots if _is(slot, arm)] for arm in ARMS}
 
 
@@ -284,10 +284,10 @@ def _percent(value: float, middle: float) -> float:
     return 100 * (value - middle) / middle
 
 
-def _is(slot: Slot, arm: Arm) -> bool:
+def _is(slot: ChartedSlot, arm: Arm) -> bool:
     return slot.arm == arm and not slot.dropped
 
 
-def _thinned(slots: Sequence[Slot]) -> Sequence[Slot]:
+def _thinned(slots: Sequence[ChartedSlot]) -> Sequence[ChartedSlot]:
     stride = math.ceil(len(slots) / MAX_POINTS)
     return slots[:: stride | 1]  # odd: an even stride could pick the same arm of every quad

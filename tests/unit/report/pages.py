@@ -19,7 +19,7 @@ from pytest_compileiq.artifact import (
 )
 from pytest_compileiq.outcome import Check, ItemReport, RunReport, Verdict
 from pytest_compileiq.report.committed import Committed
-from pytest_compileiq.report.html.charts import Slot
+from pytest_compileiq.report.html.charts import ChartedSlot
 from pytest_compileiq.report.results import results_of
 from tests.unit.artifacts import make_artifact
 
@@ -28,7 +28,7 @@ VERDICTS = sorted(Verdict, key=lambda verdict: (verdict.tone != "bad", verdict))
 DEVICE = "AMD EPYC (cpu family 26, model 2, stepping 1)"
 
 
-def make_slots(processes: int = 8, *, seed: int = 1, drift: float = 0.004) -> list[Slot]:
+def make_slots(processes: int = 8, *, seed: int = 1, drift: float = 0.004) -> list[ChartedSlot]:
     """ABBA quads of a kernel 1.4 times as fast when tuned, on a machine that slows down, with a heavy tail."""
     source = random.Random(seed)
     slots = []
@@ -38,7 +38,7 @@ def make_slots(processes: int = 8, *, seed: int = 1, drift: float = 0.004) -> li
             lost = source.random() < 0.02
             for arm in ("baseline", "tuned", "tuned", "baseline"):
                 noise = 1 + source.expovariate(100) + (source.random() < 0.03) * 0.5
-                slots.append(Slot(process, arm, level * noise / (1.4 if arm == "tuned" else 1), lost))
+                slots.append(ChartedSlot(process, arm, level * noise / (1.4 if arm == "tuned" else 1), lost))
     return slots
 
 

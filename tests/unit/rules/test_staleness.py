@@ -8,11 +8,11 @@ import pytest
 
 from pytest_compileiq.model import CodeDigest
 from pytest_compileiq.outcome import MovedCode
-from pytest_compileiq.rules.staleness import Effect, Found, are_elsewhere, choose, judge, moved_code
+from pytest_compileiq.rules.staleness import Effect, Rebuilt, are_elsewhere, choose, judge, moved_code
 from tests.unit.artifacts import TARGET, make_artifact
 
 ARTIFACT = make_artifact()
-SAME = Found(
+SAME = Rebuilt(
     compiler=ARTIFACT.compiler, fingerprint=ARTIFACT.fingerprint, baseline={"k": CodeDigest("e" * 64)},
     tuned={"k": CodeDigest("f" * 64)}, target=TARGET, architecture="x86-64-v3",
 )  # fmt: skip

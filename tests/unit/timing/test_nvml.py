@@ -14,7 +14,7 @@ import pytest
 
 from pytest_compileiq.errors import EnvironmentFault, NoDevice
 from pytest_compileiq.timing.nvml import (
-    Snapshot,
+    GpuState,
     device_lock_name,
     driver_version,
     energy_joules,
@@ -113,9 +113,9 @@ def pids(monkeypatch: pytest.MonkeyPatch):
     return running
 
 
-def seen(**fields) -> Snapshot:
-    empty = dict.fromkeys(Snapshot.__dataclass_fields__)
-    return Snapshot(**{**empty, **fields})
+def seen(**fields) -> GpuState:
+    empty = dict.fromkeys(GpuState.__dataclass_fields__)
+    return GpuState(**{**empty, **fields})
 
 
 @pytest.mark.parametrize(

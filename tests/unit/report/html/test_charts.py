@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_compileiq.report.html.charts import (
     MAX_POINTS,
-    Slot,
+    ChartedSlot,
     convergence,
     distribution,
     front,
@@ -24,7 +24,8 @@ from tests.unit.report.pages import make_slots
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 slots = st.lists(
-    st.builds(Slot, st.integers(0, 9), st.sampled_from(["baseline", "tuned"]), finite, st.booleans()), max_size=40
+    st.builds(ChartedSlot, st.integers(0, 9), st.sampled_from(["baseline", "tuned"]), finite, st.booleans()),
+    max_size=40,
 )
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|nan|inf")
 
@@ -65,7 +66,7 @@ def test_whatever_an_interval_claims_it_stays_within_its_axis(low, estimate, hig
 
 
 def test_an_arm_without_samples_has_no_chart():
-    only = [Slot(0, "baseline", 1.0)]
+    only = [ChartedSlot(0, "baseline", 1.0)]
     assert distribution(only, "runtime", "c") is None and run_order(only, "runtime", "c") is None
     assert distribution([], "runtime", "c") is None
 
@@ -80,24 +81,29 @@ def test_a_chart_says_in_words_what_it_shows():
 
 
 def test_drift_is_a_slope_in_the_run_order_whatever_the_gap_between_the_arms():
-    apart = [Slot(one.process, one.arm, one.value / (1 if one.arm == "baseline" else 9)) for one in undropped()]
+    apart = [ChartedSlot(one.process, one.arm, one.value / (1 if one.arm == "baseline" else 9)) for one in undropped()]
     assert _medians(apart) == _medians(undropped())
     heights = _medians(make_slots(drift=0.05))[1]
     assert heights == sorted(heights, reverse=True)
 
 
-def undropped() -> list[Slot]:
-    return [Slot(one.process, one.arm, one.value) for one in make_slots()]
+def undropped() -> list[ChartedSlot]:
+    return [ChartedSlot(one.process, one.arm, one.value) for one in make_slots()]
 
 
-def _medians(drawn: list[Slot]) -> list[list[float]]:
+def _medians(drawn: list[ChartedSlot]) -> list[list[float]]:
     svg = run_order(drawn, "runtime", "c").svg
     paths = re.findall(r'class="median \w+" d="([^"]*)"', svg)
     return [[float(y) for y in re.findall(r"M[\d.]+ ([\d.]+)", path)] for path in paths]
 
 
 def test_dropped_slots_and_slots_beyond_the_axis_are_counted_in_words():
-    drawn = [*undropped(), Slot(8, "tuned", 1.0, True), Slot(8, "tuned", 1.0), Slot(8, "baseline", 1e-4)]
+    drawn = [
+        *undropped(),
+        ChartedSlot(8, "tuned", 1.0, True),
+        ChartedSlot(8, "tuned", 1.0),
+        ChartedSlot(8, "baseline", 1e-4),
+    ]
     note = run_order(drawn, "runtime", "c").note
     assert "1 dropped" in note and "beyond the axis" in note
 
