@@ -34,7 +34,7 @@ LIMIT_S = 60  # for a mutant that does not end
 # The tests of each module, the quickest and most telling first: the run of a mutant ends with the first failure.
 TESTS = {
     "calls": ("test_calls.py",),
-    "claims": ("test_diff.py",),
+    "claims": ("test_claims.py", "test_diff.py"),
     "diff": ("test_diff.py",),
     "fingerprint": ("test_fingerprint.py",),
     "gate": ("test_gate_limits.py", "test_gate.py", "test_tails.py"),
@@ -44,6 +44,7 @@ TESTS = {
     "slots": ("test_tails.py",),
     "staleness": ("test_staleness.py",),
     "stats": ("test_stats.py",),
+    "words": ("test_words.py",),
 }
 
 # What no test can notice, with the reason. A line that no longer meets a survivor is an error too.

@@ -36,8 +36,10 @@ def _metadata(data: bytes) -> Iterator[str]:
         return
     yield _headline(artifact)
     content = artifact.model_dump(mode="json", by_alias=True, exclude_none=True)
-    claims = content.pop("claims")
+    claims, front = content.pop("claims"), content.pop("front")
     yield from _flat("", content)
+    for number, point in enumerate(front):
+        yield from _flat(f"front {number}, an estimate of the search: ", point)
     for claim in claims:
         where = " / ".join(claim.pop(key) for key in ("device", "workload", "objective"))
         yield from _flat(f"claim {where}: ", claim)

@@ -32,7 +32,7 @@ def direction_of(claim: Claim) -> Direction:
         return claim.direction
     if _known_to_be_minimised(claim.objective) or not claim.baseline or not claim.tuned:
         return "minimize"
-    gained = claim.speedup is not None and claim.speedup > 1
+    gained = (claim.speedup or 0) > 1
     return "maximize" if gained and claim.tuned.mean > claim.baseline.mean else "minimize"
 
 

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from pytest_compileiq.artifact import FrontPoint
 from pytest_compileiq.cli.main import main
 from pytest_compileiq.store.metadata import render
 from pytest_compileiq.store.store import Store
@@ -132,6 +133,9 @@ def test_metadata_becomes_a_line_for_every_value_and_hides_none(text):
         "claim cpu / w / runtime: p_value = 0.001\n" in shown
         and f"controls sha256 = '{artifact.controls.sha256}'\n" in shown
     )
+    point = FrontPoint(controls=artifact.controls, metrics={"runtime": 0.8468})
+    shown_front = text("t.toml", render(artifact.model_copy(update={"front": (point,)})))
+    assert "front 0, an estimate of the search: metrics runtime = 0.8468\n" in shown_front
     other = artifact.model_copy(
         update={"fingerprint": artifact.fingerprint.model_copy(update={"benchmark": "a" * 63 + "b"})}
     )

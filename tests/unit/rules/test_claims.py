@@ -6,7 +6,7 @@ import pytest
 
 from pytest_compileiq.artifact import Claim, Controls, DecisionRecord, FrontPoint, Summary
 from pytest_compileiq.model import Thresholds
-from pytest_compileiq.rules.claims import direction_of, directions
+from pytest_compileiq.rules.claims import direction_of, directions, in_order, leading_claim, standing
 from pytest_compileiq.rules.recompute import recorded_thresholds
 from tests.unit.artifacts import make_artifact
 
@@ -33,6 +33,9 @@ DIRECTIONS = {
     "of a known metric's tail": (measured("runtime@p99", tuned=2.0), "minimize"),
     "of a metric of the test's own that rose in a gain": (measured("rate", tuned=2.0), "maximize"),
     "of a metric of the test's own that fell in a gain": (measured("errors"), "minimize"),
+    "of a metric of the test's own that rose without a gain": (measured("rate", tuned=2.0, speedup=0.5), "minimize"),
+    "of a metric of the test's own that rose and is no better": (measured("rate", tuned=2.0, speedup=1.0), "minimize"),
+    "of a metric of the test's own whose mean stayed": (measured("rate", tuned=1.0), "minimize"),
     "of a metric of the test's own that fell without a gain": (measured("rate", speedup=0.5), "minimize"),
 }
 
@@ -58,3 +61,54 @@ def test_the_directions_of_a_search_are_on_record_or_follow_from_its_claims_and_
     recorded = {"rate": "minimize", "code_bytes": "maximize"}
     search = older.search.model_copy(update={"objectives": recorded})
     assert directions(older.model_copy(update={"search": search})) == recorded
+
+
+def counted(before: int, after: int, metric="registers", *, direction="minimize", workload="w") -> Claim:
+    return Claim(
+        device="sm_90a", workload=workload, objective=metric, direction=direction, kind="exact", baseline_value=before,
+        tuned_value=after,
+    )  # fmt: skip
+
+
+def between(low: float, high: float, **changes) -> Claim:
+    return measured(speedup=(low + high) / 2, speedup_low=low, speedup_high=high, **changes)
+
+
+STANDINGS = {
+    "a proven gain": (between(1.1, 1.2), "gained"),
+    "a proven gain whose two-sided interval holds 1": (between(0.999, 1.02), "gained"),
+    "a gain that is none": (between(0.9, 1.1), "level"),
+    "a gain that is a loss": (between(0.8, 0.9), "worse"),
+    "not worse, and perhaps better": (between(1.01, 1.1, kind="non-inferior"), "level"),
+    "up to as good": (between(0.9, 1.0, kind="non-inferior"), "level"),
+    "a loss": (between(0.9, 0.99, kind="non-inferior"), "worse"),
+    "fewer": (counted(8, 7), "gained"),
+    "as many": (counted(8, 8), "level"),
+    "more": (counted(8, 9), "worse"),
+    "fewer of what is to be many": (counted(8, 7, direction="maximize"), "worse"),
+    "more of what is to be many": (counted(8, 9, direction="maximize"), "gained"),
+}
+
+
+@pytest.mark.parametrize(("claim", "said"), STANDINGS.values(), ids=STANDINGS)
+def test_how_a_metric_stands_against_the_baseline(claim, said):
+    assert standing(claim) == said
+
+
+def test_the_surest_gain_of_the_first_objective_that_gained_leads_then_what_is_worse():
+    level, worse = counted(0, 0, "spill_bytes"), between(0.8, 0.9, workload="odd", kind="non-inferior")
+    first, surer = between(1.1, 1.9), between(1.3, 1.4, workload="large")
+    energy = measured("energy", speedup=3.0)
+    claims = (level, worse, first, surer, energy)
+    assert in_order(claims) == (surer, worse, first, energy, level)
+    assert leading_claim(make_artifact(claims=claims)) == surer
+    assert in_order((level, worse)) == (level, worse)
+    assert in_order(()) == ()
+    assert leading_claim(make_artifact(outcome="baseline", controls=None, claims=())) is None
+
+
+def test_an_exact_metric_is_told_once_and_a_measured_one_for_each_workload():
+    size, again = counted(8, 7), counted(8, 7, workload="v")
+    other = counted(8, 6, workload="u")  # of a build that is not the same, which replay refuses
+    twice = (between(1.1, 1.2), between(1.1, 1.2, workload="v"))
+    assert in_order((*twice, size, again, other)) == (*twice, size, other)

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 
-from pytest_compileiq.rules.fingerprint import canonical_text, digest, undecorated
+import pytest
+
+from pytest_compileiq.rules.fingerprint import (
+    canonical_text,
+    changed_text,
+    covered_files,
+    defined_in,
+    digest,
+    holds,
+    undecorated,
+)
 
 
 def expression(source: str) -> str:
@@ -60,3 +71,77 @@ def test_a_decorator_is_left_out_and_the_node_kept_as_it_was():
 
 def test_no_two_lists_of_parts_have_one_digest():
     assert len({digest(parts) for parts in ([], [""], ["ab"], ["a", "b"], ["b", "a"], ['a","b'])}) == 6
+
+
+# ── what it covers of a file ─────────────────────────────────────────────────────────────────────────────────────
+
+FILE = b"LIMIT = 1\n\n@tuned(flags='-O2')\ndef test_it(acf):\n    assert acf\n\nclass Box:\n    def get(self):\n        return 1\n"
+PARTS = {
+    "test t.py::test_it": defined_in(FILE, ["test_it"])["test_it"],
+    "helper t.py::Box.get": defined_in(FILE, ["Box.get"])["Box.get"],
+    "fixture t.py::LIMIT": defined_in(FILE, ["LIMIT"])["LIMIT"],
+    "workload t.py::big": "0",
+    "objectives": "0",
+}
+SOURCES = {"k.c": hashlib.sha256(b"one").hexdigest()}
+
+
+def test_files_are_those_of_sources_and_of_parts_that_stand_in_files():
+    assert covered_files(["k.c", "b.h"], [*PARTS, "helper a.py::h"]) == ["a.py", "b.h", "k.c", "t.py"]
+
+
+HOLDS = {
+    "the same": ("t.py", FILE, True),
+    "a comment": ("t.py", FILE + b"# anew\n", True),
+    "another function": ("t.py", FILE + b"def other():\n    pass\n", True),
+    "a decorator": ("t.py", FILE.replace(b"-O2", b"-O3"), True),
+    "the test": ("t.py", FILE.replace(b"assert acf", b"assert not acf"), False),
+    "a method": ("t.py", FILE.replace(b"return 1", b"return 2"), False),
+    "a constant that is gone": ("t.py", FILE.replace(b"LIMIT", b"LIMITS"), False),
+    "no Python": ("t.py", b"def test_it(:", False),
+    "a zero byte": ("t.py", FILE + b"\0", False),
+    "no file": ("t.py", None, False),
+    "a source": ("k.c", b"one", True),
+    "another source": ("k.c", b"two", False),
+    "a file that it does not look into": ("other.py", b"(", True),
+}
+
+
+@pytest.mark.parametrize(("file", "content", "held"), HOLDS.values(), ids=HOLDS)
+def test_a_file_holds_what_is_covered_of_it_or_does_not(file, content, held):
+    assert holds(content, file, SOURCES, PARTS) is held
+
+
+def test_a_source_that_is_python_too_is_covered_as_a_whole():
+    sources = {"t.py": hashlib.sha256(FILE).hexdigest()}
+    assert holds(FILE, "t.py", sources, PARTS)
+    assert not holds(FILE + b"\n", "t.py", sources, PARTS)
+
+
+def test_decorators_are_seen_where_they_are_asked_for():
+    other = FILE.replace(b"-O2", b"-O3")
+    assert defined_in(FILE, ["test_it"]) == defined_in(other, ["test_it"])
+    assert defined_in(FILE, ["test_it"], decorated=True) != defined_in(other, ["test_it"], decorated=True)
+    assert defined_in(FILE, ["nothing"]) == {"nothing": None}
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(5, "helper h.py::f4 (added)"), (6, "helper h.py::f4 (added), and 1 more")]
+)
+def test_changed_parts_are_named_up_to_five(count, said):
+    assert changed_text(
+        {"objectives": "0"}, {"objectives": "0"} | {f"helper h.py::f{n}": "0" for n in range(count)}
+    ).endswith(said)
+
+
+def test_parts_that_came_and_went_are_called_so_and_a_record_without_parts_tells_none():
+    before, now = {"workload a": "0", "workload b": "0"}, {"workload b": "1", "workload c": "0"}
+    assert changed_text(before, now) == "workload a (gone), workload b, workload c (added)"
+    for pair in ((before, {}), ({}, now)):
+        assert changed_text(*pair) == "the test's code, a fixture or helper it uses, a workload or an objective"
+
+
+def test_a_definition_is_looked_for_in_its_own_scope():
+    nested = b"if 1:\n    def f():\n        def g():\n            x = 1\n        y = 2\n"
+    found = defined_in(nested, ["f", "g", "x", "y", "f.g", "f.y", "f.g.x"])
+    assert [name for name, sha in found.items() if sha] == ["f", "f.g", "f.y", "f.g.x"]
