@@ -10,7 +10,7 @@ import tomllib
 import pytest
 
 from tests import needs
-from tests.e2e.conftest import Project, make_project
+from tests.projects import Project, make_project
 
 pytestmark = [needs.ptxas, needs.cuda_core]
 

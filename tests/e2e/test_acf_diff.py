@@ -6,7 +6,6 @@ import ast
 import json
 import re
 import shutil
-import subprocess
 import tomllib
 from pathlib import Path
 
@@ -18,23 +17,12 @@ from pytest_compileiq.review import compare as review
 from pytest_compileiq.rules.fingerprint import definition_digest
 from pytest_compileiq.store.metadata import controls_file_name, render
 from pytest_compileiq.store.store import Store
-from tests.e2e.test_resume import SUM_C
-from tests.e2e.test_several_objectives import EXACT_PY, NAMED
+from tests.examples import EXACT_PY, NAMED, SUM_C
+from tests.projects import ACF
+from tests.repository import git
 from tests.unit.artifacts import CONTROLS, TARGET, make_artifact, make_rows, measured_claim
 
 OTHER = b"-O2\n"
-
-
-def git(home: Path, *arguments: str) -> str:
-    settings = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "commit.gpgsign=false")
-    done = subprocess.run(
-        ["git", *settings, "-c", "protocol.file.allow=always", *arguments],
-        cwd=home,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.strip()
 
 
 class Repository:
@@ -449,8 +437,6 @@ def test_a_tuning_looks_at_what_the_fingerprint_covers_and_the_natural_order_lea
 
 
 def test_textconv_makes_plain_git_diff_readable(repository):
-    from tests.e2e.test_acf_project import ACF
-
     (repository.home / ".gitattributes").write_text("acf/** -text diff=acf\n")
     repository.tune(controls=OTHER, claims=(faster(),))
     git(repository.home, "add", "-A")

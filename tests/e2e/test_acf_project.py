@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
-
 import pytest
 
 from pytest_compileiq.artifact import FrontPoint
 from pytest_compileiq.cli.main import main
 from pytest_compileiq.store.metadata import render
 from pytest_compileiq.store.store import Store
-from tests.e2e.conftest import Project
+from tests.projects import Project
 from tests.unit.artifacts import CONTROLS, TARGET, make_artifact, make_rows, measured_claim
-
-ACF = shlex.join([sys.executable, "-m", "pytest_compileiq.cli"])
 
 
 @pytest.fixture

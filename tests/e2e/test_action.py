@@ -16,6 +16,7 @@ import pytest
 
 from pytest_compileiq.store.metadata import render
 from pytest_compileiq.store.store import Store
+from tests.repository import git
 
 SCRIPT = Path(__file__).parents[2] / ".github" / "actions" / "acf-review" / "review.py"
 MARKER = "<!-- acf-review acf -->"
@@ -211,12 +212,6 @@ def test_a_body_that_is_too_long_is_cut_between_lines_with_a_note(job, github):
 
 
 # ── the replay ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def git(home: Path, *arguments: str) -> str:
-    settings = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "commit.gpgsign=false")
-    done = subprocess.run(["git", *settings, *arguments], cwd=home, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
 
 
 def commit(home: Path) -> str:

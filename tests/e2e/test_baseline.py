@@ -13,7 +13,7 @@ import pytest
 
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.compiler import find_compiler
-from tests.e2e.conftest import Project, make_project
+from tests.projects import Project, make_project
 
 FOREIGN = ("bdver4", "knl", "sapphirerapids")
 KERNEL_C = "int kernel(int x) { int sum = 0; for (int i = 0; i < x; i++) sum += i * x; return sum; }\n"

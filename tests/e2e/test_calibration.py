@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from pytest_compileiq.proof.calibration import warning
-from tests.e2e.conftest import Project
+from tests.projects import Project
 
 
 def test_equal_arms_are_counted_by_device_and_a_bad_rate_is_warned_of(tuned: Project):

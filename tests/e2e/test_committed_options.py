@@ -16,7 +16,7 @@ from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.store.metadata import controls_file_name
 from pytest_compileiq.store.store import Store
 from tests import needs
-from tests.e2e.conftest import Project, make_project
+from tests.projects import Project, make_project
 
 KERNEL_C = "int kernel(const int *x, int n) { int sum = 0; while (n--) sum += x[n]; return sum; }\n"
 # The space declares every option, as an attacker's own test would: what is committed is refused all the same.

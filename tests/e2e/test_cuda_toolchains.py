@@ -13,7 +13,7 @@ import pytest
 from pytest_compileiq.cli.main import main
 from pytest_compileiq.toolchains.nvidia.tools import installed
 from tests import needs
-from tests.e2e.conftest import Project, make_project
+from tests.projects import Project, make_project
 
 # Eight rows a thread, and bounds that leave too few registers for them: the baseline spills.
 ATTENTION_CU = """\

@@ -10,7 +10,7 @@ from pytest_compileiq.cli.main import main
 from pytest_compileiq.outcome import RunReport
 from pytest_compileiq.report.html.page import render_page
 from tests.e2e.browser import find_browser, open_browser
-from tests.e2e.conftest import naming
+from tests.projects import naming
 from tests.unit.report.pages import HOSTILE, VERDICTS, make_committed, make_item, make_run
 
 needs_browser = pytest.mark.skipif(

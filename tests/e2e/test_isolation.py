@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.system.watchdog import of_each_process
-from tests.e2e.conftest import naming
+from tests.projects import naming
 
 KERNEL_C = """\
 #include <signal.h>

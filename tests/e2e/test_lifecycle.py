@@ -8,9 +8,8 @@ import tomllib
 
 import pytest
 
-from tests.e2e.conftest import Project
-from tests.e2e.test_resume import SUM_C
-from tests.e2e.test_several_objectives import EXACT_PY, NAMED
+from tests.examples import EXACT_PY, NAMED, SUM_C
+from tests.projects import Project
 
 
 def acf(made: Project, *arguments: str, code: int = 0) -> str:

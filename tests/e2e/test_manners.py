@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import make_project
+from tests.projects import make_project
+from tests.repository import git
 
 SUM_C = """\
 unsigned sum(const unsigned *x, int n) {
@@ -241,11 +242,6 @@ def test_without_git_a_stale_artifact_is_named_without_commits(with_stale, tmp_p
                 (tools / tool.name).symlink_to(tool)
     output = run(with_stale, env={"PATH": str(tools)}, code=1)
     assert "1 stale" in output and "2 proven" in output and "since then" not in output
-
-
-def git(where: Path, *arguments: str) -> None:
-    who = ("-c", "user.name=Ada", "-c", "user.email=ada@example.invalid", "-c", "commit.gpgsign=false")
-    subprocess.run(["git", *who, *arguments], cwd=where, capture_output=True, check=True)
 
 
 def test_a_shallow_clone_checks_what_it_has_and_names_no_commit_that_it_lacks(scratch, tmp_path):

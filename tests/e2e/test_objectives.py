@@ -8,7 +8,7 @@ import tomllib
 
 import pytest
 
-from tests.e2e.conftest import Project, naming
+from tests.projects import Project, naming
 
 SQUARES_C = """\
 unsigned squares(const unsigned *x, int n) {

@@ -13,7 +13,7 @@ from pytest_compileiq.cli.doctor import examine
 from pytest_compileiq.toolchains.nvidia import tools
 from pytest_compileiq.toolchains.nvidia.tools import installed
 from tests import needs
-from tests.e2e.conftest import Project, make_project
+from tests.projects import Project, make_project
 
 pytestmark = needs.ptxas
 LATER = """\

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.e2e.conftest import Project
+from tests.projects import Project
 
 ENGINE_PY = """\
 import random

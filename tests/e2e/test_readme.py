@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq import options
-from tests.e2e.conftest import Project
+from tests.projects import Project
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -17,26 +17,9 @@ import tomllib
 import pytest
 
 from tests import needs
-from tests.e2e.conftest import NOT_NEEDED, Project
+from tests.examples import SIZE_PY, SUM_C
+from tests.projects import NOT_NEEDED, Project
 
-SUM_C = """\
-float total(const float *x, int n) {
-    float sum = 0;
-    for (int i = 0; i < n; i++)
-        sum += x[i] * x[i];
-    return sum;
-}
-"""
-SIZE_PY = """\
-import time
-import pytest
-from pytest_compileiq import Cc, minimize
-
-@pytest.mark.tune(Cc("sum.c", flags="-O1"), objectives=[minimize("code_bytes")])
-def test_total(acf):
-    acf.build()
-    time.sleep(0.02)
-"""
 WAIT = """while not acf.is_baseline and __import__("os").path.exists("wait"):
         time.sleep(0.02)"""
 BUDGET = 48

@@ -11,24 +11,9 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.cli.main import main
-from tests.e2e.conftest import Project, make_project, naming
-from tests.e2e.test_resume import SUM_C
+from tests.examples import EXACT_PY, NAMED, SUM_C
+from tests.projects import Project, make_project
 
-NAMED = naming("-fno-unroll-loops")
-EXACT_PY = """\
-import pytest
-from pytest_compileiq import Cc, choice, literal, minimize
-
-@pytest.mark.tune(
-    Cc("sum.c", flags="-O1 -funroll-loops"),
-    space={"-O": choice([1, 2, 3, "s"]), "-fno-unroll-loops": literal("", knockout_prob=0.5),
-           "-falign-loops=": choice([1, 32], knockout_prob=0.5)},
-    objectives=[minimize("code_bytes"), minimize("instructions")],
-    max_regression=0.0,
-)
-def test_total(acf):
-    acf.build()
-"""
 MIXED_PY = """\
 import ctypes
 import numpy as np, pytest

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.store.store import Store
-from tests.e2e.conftest import KERNEL_C, KERNEL_H, TEST_PY, Project, naming
+from tests.examples import KERNEL_C, KERNEL_H, TEST_PY
+from tests.projects import Project, naming
 
 AWAY = "NVIDIA H200"
 TARGET = "x86-64-v3-gcc12"

@@ -8,8 +8,8 @@ import json
 
 import pytest
 
-from tests.e2e.conftest import Project
-from tests.e2e.test_resume import SIZE_PY, SUM_C
+from tests.examples import SIZE_PY, SUM_C
+from tests.projects import Project
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tomllib
 
-from tests.e2e.conftest import KERNEL_C, KERNEL_H, TEST_PY, naming
+from tests.examples import KERNEL_C, KERNEL_H, TEST_PY
+from tests.projects import naming
 
 SIZE_PY = """\
 import pytest

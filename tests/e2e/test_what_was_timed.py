@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.e2e.conftest import naming
+from tests.projects import naming
 
 FAST = naming("-ffast-math")
 HEAD = """\

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.e2e.conftest import Project
+from tests.projects import Project
 
 KERNEL_C = "int kernel(int x) { return x * 3 + 1; }\n"
 SIZE_PY = """\

@@ -15,11 +15,12 @@ import tomli
 
 from pytest_compileiq.store.metadata import samples_file_name
 from pytest_compileiq.store.samples import decode_samples
-from tests.e2e.conftest import KERNEL_C, KERNEL_H, TEST_PY, make_project
+from tests.examples import KERNEL_C, KERNEL_H, TEST_PY
 from tests.fuzz import stores
 from tests.fuzz.drafts import Draft, finished
 from tests.fuzz.trees import Tree
 from tests.fuzz.watch import PYTEST_CODES, Report, Violation, run_pytest
+from tests.projects import make_project
 
 
 def run(home: Path, seed: int, first: int, wanted: int, told: Callable[[Report], None] = lambda _: None) -> Report:

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
 from pytest_compileiq.system.vcs import Revision, commits_touching, content_at, revision
-
-
-def git(home, *arguments) -> str:
-    settings = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "commit.gpgsign=false")
-    return subprocess.run(
-        ["git", *settings, *arguments], cwd=home, capture_output=True, text=True, check=True
-    ).stdout.strip()
+from tests.repository import git
 
 
 @pytest.fixture

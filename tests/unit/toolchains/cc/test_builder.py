@@ -18,6 +18,7 @@ from pytest_compileiq.toolchains.base import Place, Toolchain
 from pytest_compileiq.toolchains.cc.builder import CcBuilder, resolve
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.cc.options import parse_options, render_options
+from tests.files import write_files
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 needs_clang = pytest.mark.skipif(shutil.which("clang") is None, reason="needs clang")
@@ -45,10 +46,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def make_project(root: Path) -> Path:
-    (root / "kernels" / "include").mkdir(parents=True)
-    (root / "kernels" / "sum.c").write_text(SUM)
-    (root / "kernels" / "include" / "weights.h").write_text("#define WEIGHT 2.0\n")
-    return root
+    return write_files(root, {"kernels/sum.c": SUM, "kernels/include/weights.h": "#define WEIGHT 2.0\n"})
 
 
 def builder(root: Path, cc: Cc | None = None) -> CcBuilder:

@@ -20,6 +20,7 @@ from pytest_compileiq.toolchains.base import Place, Toolchain
 from pytest_compileiq.toolchains.command.builder import CommandBuilder, resolve
 from pytest_compileiq.toolchains.command.marker import Command
 from pytest_compileiq.toolchains.command.template import read_template
+from tests.files import write_files
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 needs_llvm = pytest.mark.skipif(
@@ -71,11 +72,8 @@ def project(tmp_path: Path) -> Path:
 
 
 def make_project(root: Path) -> Path:
-    (root / "kernels").mkdir(parents=True)
-    (root / "kernels" / "twice.c").write_text(TWICE_C)
-    (root / "kernels" / "factor.h").write_text("#define FACTOR 2\n")
-    (root / "kernels" / "squares.ll").write_text(SQUARES_LL)
-    return root
+    files = {"twice.c": TWICE_C, "factor.h": "#define FACTOR 2\n", "squares.ll": SQUARES_LL}
+    return write_files(root, {f"kernels/{name}": text for name, text in files.items()})
 
 
 def builder(root: Path, command: Command) -> CommandBuilder:

@@ -11,6 +11,7 @@ import pytest
 from pytest_compileiq import Fortran
 from pytest_compileiq.testing import ToolchainConformance
 from pytest_compileiq.toolchains.base import Place
+from tests.files import write_files
 
 pytestmark = pytest.mark.skipif(shutil.which("gfortran") is None, reason="no gfortran: apt-get install gfortran")
 
@@ -36,10 +37,8 @@ class TestGfortran(ToolchainConformance):
 
 
 def test_modules_stay_in_the_build_and_included_text_is_a_source(tmp_path: Path) -> None:
-    for name, text in FILES.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    builder = Fortran("consts.f90", "twice.f90").resolve(Place(tmp_path / "kernels", tmp_path))
+    root = write_files(tmp_path, FILES)
+    builder = Fortran("consts.f90", "twice.f90").resolve(Place(root / "kernels", root))
     assert builder.sources().keys() == FILES.keys()
     built = builder.build(None, tmp_path / "out", timeout_s=60)
     assert not [*tmp_path.glob("*.mod"), *tmp_path.glob("kernels/*.mod")]

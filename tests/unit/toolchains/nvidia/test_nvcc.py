@@ -13,6 +13,7 @@ from pytest_compileiq.toolchains.base import Place, Toolchain
 from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
 from pytest_compileiq.toolchains.nvidia.nvcc_builder import NvccBuilder, resolve
 from tests import needs
+from tests.files import write_files
 
 ENOUGH_S = 120.0
 SOURCE = """\
@@ -36,10 +37,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def make_project(root: Path, text: str = SOURCE) -> Path:
-    (root / "kernels" / "include").mkdir(parents=True)
-    (root / "kernels" / "k.cu").write_text(text)
-    (root / "kernels" / "include" / "scale.h").write_text("#define SCALE 3.0f\n")
-    return root
+    return write_files(root, {"kernels/k.cu": text, "kernels/include/scale.h": "#define SCALE 3.0f\n"})
 
 
 def builder(root: Path, arch="sm_90a", flags="-O3 -Iinclude", **arguments) -> NvccBuilder:

@@ -15,6 +15,7 @@ from pytest_compileiq.toolchains.nvidia.ptxas import Ptxas
 from pytest_compileiq.toolchains.nvidia.ptxas_builder import PtxasBuilder, resolve
 from pytest_compileiq.toolchains.nvidia.ptxas_log import read_ptxas_log, totals
 from tests import needs
+from tests.files import write_files
 
 ENOUGH_S = 60.0
 HEAD = ".version 8.3\n.target sm_90a\n.address_size 64\n"
@@ -51,9 +52,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def make_project(root: Path, text: str = TWO_KERNELS) -> Path:
-    (root / "kernels").mkdir(parents=True)
-    (root / "kernels" / "k.ptx").write_text(text)
-    return root
+    return write_files(root, {"kernels/k.ptx": text})
 
 
 def builder(root: Path, flags: str = "", compiler: str | None = None, arch: str = "sm_90a") -> PtxasBuilder:

@@ -16,6 +16,7 @@ from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.triton.builder import TritonBuilder, resolve
 from pytest_compileiq.toolchains.triton.marker import Triton
 from tests import needs
+from tests.files import write_files
 
 pytestmark = [needs.triton, needs.ptxas]
 ENOUGH_S = 120.0
@@ -82,10 +83,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def make_project(root: Path) -> Path:
-    (root / "kernels").mkdir(parents=True)
-    (root / "kernels" / "k.py").write_text(KERNELS)
-    (root / "kernels" / "helpers.py").write_text(HELPERS)
-    return root
+    return write_files(root, {"kernels/k.py": KERNELS, "kernels/helpers.py": HELPERS})
 
 
 def builder(root: Path, kernel: str = "k.py::scale", **arguments) -> TritonBuilder:

@@ -1,0 +1,61 @@
+"""Projects that pytest runs in, as a user would run it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.files import write_files
+
+# Plugins of the suite itself, of which hypothesis alone is a sixth of a short run; and what collects all garbage at the
+# end to report an exception that nobody could raise: Python prints its traceback anyway, which no test lets pass.
+NOT_NEEDED = ("cacheprovider", "randomly", "xdist", "hypothesispytest", "anyio", "unraisableexception")
+
+
+# The command where no script is on PATH, as a shell reads it.
+ACF = shlex.join([sys.executable, "-m", "pytest_compileiq.cli"])
+
+
+@dataclass(frozen=True)
+class Project:
+    """A directory that pytest runs in, as a user would run it."""
+
+    root: Path
+
+    def pytest(self, *arguments: str, code: int | None = None) -> str:
+        """Run pytest in a process of its own; returns what it printed, and checks the exit code when given."""
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COMPILEIQ_"))}
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *(f"-pno:{name}" for name in NOT_NEEDED), *arguments],
+            cwd=self.root, env=environment, capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+        output = done.stdout + done.stderr
+        assert "Traceback" not in output, output
+        assert code is None or done.returncode == code, f"exit code {done.returncode}, expected {code}\n{output}"
+        return output
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        """Replace ``old``, which must be there, in a file."""
+        path = self.root / name
+        text = path.read_text()
+        assert old in text, f"{name} has no {old!r}"
+        path.write_text(text.replace(old, new, 1))
+
+    def one(self, pattern: str) -> Path:
+        """The only file that matches."""
+        (path,) = self.root.glob(pattern)
+        return path
+
+
+def make_project(root: Path, files: dict[str, str]) -> Project:
+    """A project of ``files`` with an ini of its own."""
+    return Project(write_files(root, {"pytest.ini": "[pytest]\n"} | files))
+
+
+def naming(*options: str) -> dict[str, str]:
+    """The settings of a project whose maintainers let ``options`` into controls files."""
+    return {"pytest.ini": f"[pytest]\nacf_options = {' '.join(options)}\n"}
