@@ -61,6 +61,8 @@ def parse(data: bytes, shown: str, mend: str) -> Artifact:
 
 
 def _parse(data: bytes, shown: str, mend: str) -> Artifact:
+    if len(data) > MAX_METADATA_BYTES:  # a parsed document takes fifty times the memory of its text
+        raise StoreError(f"{shown} has {len(data)} bytes, and at most {MAX_METADATA_BYTES} are read; {mend}")
     try:
         content = tomli.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # bytes that are not text, text that is not TOML, endless digits

@@ -120,6 +120,12 @@ def text(here, capsys):
     return run
 
 
+def test_metadata_beyond_what_the_store_reads_is_shown_as_it_is_and_never_parsed(text):
+    shown = text("t.toml", b"[a]\n" * (1 << 18) + b"[z]\n")
+    assert "this file has 1048580 bytes, and at most 1048576 are read; it is shown as it is" in shown
+    assert shown.count("[a]") == 1 << 18
+
+
 def test_metadata_becomes_a_line_for_every_value_and_hides_none(text):
     artifact = make_artifact(claims=(measured_claim("cpu"),))
     shown = text("t.toml", render(artifact))

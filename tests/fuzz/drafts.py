@@ -155,7 +155,8 @@ def _text(pick: random.Random, draft: Draft) -> bytes:
 
 
 def _name_samples(draft: Draft, file: str) -> None:
-    for claim in draft.content.get("claims") or []:
+    claims = draft.content.get("claims")
+    for claim in claims if isinstance(claims, list) else []:
         if isinstance(claim, dict) and "samples" in claim:
             claim["samples"] = file
 
