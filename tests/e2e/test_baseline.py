@@ -178,9 +178,9 @@ def test_a_build_that_reads_more_than_it_says_is_found_the_same_elsewhere(projec
 
 
 def test_a_header_above_rootdir_is_found_the_same_elsewhere(tmp_path):
-    (tmp_path / "shared").mkdir()
-    (tmp_path / "shared" / "kernel.h").write_text("#define FACTOR 1\n")
-    test_py = TEST_PY.format(flags="-O3 -I../shared", body=LOADS)
+    (tmp_path / "common").mkdir()
+    (tmp_path / "common" / "kernel.h").write_text("#define FACTOR 1\n")
+    test_py = TEST_PY.format(flags="-O3 -I../common", body=LOADS)
     source = '#include "kernel.h"\n' + KERNEL_C.replace("i * x", "i * x * FACTOR")
     made = make_project(tmp_path / "project", {"kernel.c": source, "test_kernel.py": test_py})
     assert NOT_CHECKED not in made.pytest("--tune", "--tune-budget=2", code=0)

@@ -13,16 +13,16 @@ from pytest_compileiq.tuning.reproduce import lay_out
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     for name in (
-        "work/project/tests/k/k.c",
-        "work/project/include/k.h",
-        "work/project/data/big.bin",
-        "work/shared/s.h",
+        "area/project/tests/k/k.c",
+        "area/project/include/k.h",
+        "area/project/data/big.bin",
+        "area/common/s.h",
     ):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
-    (tmp_path / "work/project/tests/__pycache__").mkdir()
-    return Place(tmp_path / "work/project/tests", tmp_path / "work/project")
+    (tmp_path / "area/project/tests/__pycache__").mkdir()
+    return Place(tmp_path / "area/project/tests", tmp_path / "area/project")
 
 
 def links(home: Path) -> set[str]:
@@ -33,19 +33,19 @@ def test_what_is_read_is_copied_and_the_rest_is_linked_where_it_was(place, tmp_p
     home = tmp_path / "home"
     moved = lay_out(place, ["tests/k/k.c", "/usr/include/math.h"], ["cc", "-Iinclude"], home)
     assert moved == Place(home / "tests", home)
-    assert (moved.rootdir / "tests/k/k.c").read_text() == "work/project/tests/k/k.c"
-    assert (moved.rootdir / "data/big.bin").read_text() == "work/project/data/big.bin"
+    assert (moved.rootdir / "tests/k/k.c").read_text() == "area/project/tests/k/k.c"
+    assert (moved.rootdir / "data/big.bin").read_text() == "area/project/data/big.bin"
     assert links(home) == {"include", "data"}, "Python would write its cache through a link to the original's"
 
 
 @pytest.mark.parametrize(
     ("file", "word"),
-    [("../shared/s.h", "-O2"), ("tests/k/k.c", "-I../shared"), ("tests/../../x/../shared/s.h", "-I../x/../../work/x")],
+    [("../common/s.h", "-O2"), ("tests/k/k.c", "-I../common"), ("tests/../../x/../common/s.h", "-I../x/../../area/x")],
 )
 def test_what_lies_above_rootdir_is_found_by_the_same_words(place, tmp_path, file, word):
-    (tmp_path / "work/x").mkdir()
+    (tmp_path / "area/x").mkdir()
     home = tmp_path / "home"
     moved = lay_out(place, [file], [word], home)
     assert moved.rootdir.is_relative_to(home) and moved.rootdir.name == "project"
-    assert (moved.rootdir / "../shared/s.h").read_text() == "work/shared/s.h"
-    assert set(tmp_path.iterdir()) == {tmp_path / "work", home}, "something was written beside the view"
+    assert (moved.rootdir / "../common/s.h").read_text() == "area/common/s.h"
+    assert set(tmp_path.iterdir()) == {tmp_path / "area", home}, "something was written beside the view"
