@@ -12,11 +12,10 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints, ValidationError, model_validator
 
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.model import ArchitectureFrom, Direction
+from pytest_compileiq.model import INTEGERS, LARGEST_NUMBER, LONGEST_TEXT, ArchitectureFrom, Direction
 
 SCHEMA = 1
 MAX_CONTROLS_BYTES = 1 << 20
-LONGEST_TEXT = 2000
 MOST_FLIPS = 1 << 20  # of one claim's randomisation test
 MOST_FLIPPED_PROCESSES = 1 << 27  # flips times processes, of all claims together: recomputing them takes seconds
 ACF_NOTICE = "© NVIDIA Corporation, 2026."  # an ACF is drawn by CompileIQ, whose licence asks for it
@@ -26,10 +25,10 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,
 FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,254}$")]
 Text = Annotated[str, StringConstraints(max_length=LONGEST_TEXT)]
 Symbol = Annotated[str, StringConstraints(max_length=20_000)]  # templates give long ones
-Integer = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-Count = Annotated[int, Field(ge=0, lt=2**63)]
-Finite = Annotated[float, Field(ge=-1e30, le=1e30, allow_inf_nan=False)]
-Ratio = Annotated[float, Field(gt=0, le=1e30, allow_inf_nan=False)]
+Integer = Annotated[int, Field(ge=INTEGERS.start, lt=INTEGERS.stop)]
+Count = Annotated[int, Field(ge=0, lt=INTEGERS.stop)]
+Finite = Annotated[float, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER, allow_inf_nan=False)]
+Ratio = Annotated[float, Field(gt=0, le=LARGEST_NUMBER, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Level = Annotated[float, Field(ge=1e-12, le=1, allow_inf_nan=False)]

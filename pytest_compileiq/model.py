@@ -24,6 +24,11 @@ CLOCKED = frozenset({"runtime", "energy"})  # taken while the callable that the 
 EXACT_OBJECTIVES = frozenset({"registers", "spill_bytes", "code_bytes", "instructions"})
 TAILS = {"p95": 0.95, "p99": 0.99}
 
+# What an artifact can hold, and so what a knob may be.
+LONGEST_TEXT = 2000
+LARGEST_NUMBER = 1e30
+INTEGERS = range(-(2**63), 2**63)
+
 
 def sha256_hex(data: bytes) -> str:
     """The lowercase hexadecimal SHA-256 of ``data``."""

@@ -17,11 +17,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.model import INTEGERS, LARGEST_NUMBER, LONGEST_TEXT, KnobValue
 
 if TYPE_CHECKING:  # numpy is not needed to declare a space, only to sample one
     import numpy as np
 
-KnobValue = bool | int | float | str
 Kind = Literal["choice", "ordinal", "integer", "log", "switch"]
 Point = tuple[int, ...]
 
@@ -31,6 +31,7 @@ SEARCH_SPACES_TAG = "search-spaces-2026.05.22"
 SEARCH_SPACES_OF = "13.3"  # the one minor version of NVIDIA's compilers that the release is for
 _VARIANTS = {"ptxas": ("default", "att"), "nvcc": ("default",)}  # of the release
 _MAX_VALUES = 100_000
+_NUMBER = f"a number up to {LARGEST_NUMBER:g}, an integer of 64 bits"
 
 
 @dataclass(frozen=True)
@@ -350,14 +351,22 @@ def _values_text(values: Sequence[KnobValue]) -> object:
 
 
 def _value(where: str, value: object) -> KnobValue:
-    if not isinstance(value, bool | int | float | str) or (isinstance(value, float) and not math.isfinite(value)):
-        raise MarkerError(f"{where}: {value!r}: expected a bool, a finite number or a string")
-    return value
+    if isinstance(value, str):
+        if len(value) <= LONGEST_TEXT:
+            return value
+        raise MarkerError(f"{where}: a string of {len(value)} characters: an artifact holds {LONGEST_TEXT} of one")
+    if isinstance(value, int | float) and _can_be_stored(value):
+        return value
+    raise MarkerError(f"{where}: {value!r}: expected a bool, {_NUMBER} or a string")
 
 
 def _number(where: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise MarkerError(f"{where}{value!r}): expected a finite number")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _can_be_stored(value):
+        raise MarkerError(f"{where}{value!r}): expected {_NUMBER}")
+
+
+def _can_be_stored(number: float) -> bool:
+    return number in INTEGERS if isinstance(number, int) else abs(number) <= LARGEST_NUMBER
 
 
 def _knockout(probability: object) -> float:

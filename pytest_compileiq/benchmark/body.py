@@ -14,7 +14,7 @@ import tempfile
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -126,30 +126,22 @@ def run_block(
     return _BlockRun(benchmark, body, arms, workload, plan, tick).run()
 
 
+@dataclass
 class _BlockRun:
     """One block under way."""
 
-    def __init__(
-        self,
-        benchmark: TunedBenchmark,
-        body: Body,
-        arms: Arms,
-        workload: Workload,
-        plan: BlockPlan,
-        tick: Callable[[], object],
-    ) -> None:
-        self.benchmark = benchmark
-        self.body = body
-        self.arms = arms
-        self.workload = workload
-        self.plan = plan
-        self.tick = tick
-        self.outputs = Outputs()
-        self.calls: dict[Arm, Callable[[], object]] = {}
-        self.touched: dict[Arm, Touched] = {}
-        self.slots: dict[str, list[Slot[float]]] = {}
-        self.clock: Clock | None = None
-        self.failure: ArmFailure | None = None
+    benchmark: TunedBenchmark
+    body: Body
+    arms: Arms
+    workload: Workload
+    plan: BlockPlan
+    tick: Callable[[], object]
+    outputs: Outputs = field(default_factory=Outputs)
+    calls: dict[Arm, Callable[[], object]] = field(default_factory=dict)
+    touched: dict[Arm, Touched] = field(default_factory=dict)
+    slots: dict[str, list[Slot[float]]] = field(default_factory=dict)
+    clock: Clock | None = None
+    failure: ArmFailure | None = None
 
     def run(self) -> Block:
         outer = self._arm(self.plan.outer, self._nest)

@@ -30,15 +30,21 @@ _WHOLE: Key = ()
 
 
 def look(run: Callable[[Measurer], object], tick: Callable[[], object]) -> CallTimes | None:
-    """Run a body once and look at what it measures; None where it measures nothing.
+    """Run a body until it measures and look at the call; None where it measures nothing.
+
+    The body's later statements are not run: some of the calls were of an empty function, whose results they would see.
 
     Args:
         run: runs the body with what it is to do for ``acf.measure``.
         tick: called before every call, so that a watcher sees progress.
     """
     watched = _Look(tick)
-    with announcing(watched.load):
-        run(watched.measure)
+    try:
+        with announcing(watched.load):
+            run(watched.measure)
+    except BaseException:
+        if watched.times is None:
+            raise
     return watched.times
 
 
@@ -52,6 +58,10 @@ class _Seen:
 
 Calls = Mapping[Key, _Seen]
 """Within one measured call, by function and arguments: the last call of each, and the measured call as a whole."""
+
+
+class _Leave(BaseException):
+    """Unwinds the body once the look is done; no ``except Exception`` of its own catches it."""
 
 
 class _Astray(Signal):
@@ -95,7 +105,7 @@ class _Look:
             call_s=call_s,
             empty_s=self._empty(call),
         )
-        self._watched(call)  # the statements after ``measure`` look at the output of the kernel itself
+        raise _Leave
 
     # ── calls one by one ─────────────────────────────────────────────────────────────────────────────────────────
 

@@ -54,16 +54,23 @@ class Proof:
     """Controls that the gate has proven.
 
     Attributes:
-        winner: the controls; None where the baseline was proven against itself.
-        claims: the winner's claims, ``samples`` still to be named by the store.
-        rows: the winner's raw samples.
-        reason: why it won, in words that are as true on another day: it is stored.
+        controls: what was proven; None where a calibration let the baseline stand against itself.
+        claims: their claims, ``samples`` still to be named by the store.
+        rows: their raw samples.
+        reason: why they won, in words that are as true on another day: it is stored.
     """
 
-    winner: ControlsFile | None
+    controls: ControlsFile | None
     claims: tuple[Claim, ...]
     rows: tuple[SampleRow, ...]
     reason: str
+
+    @property
+    def winner(self) -> ControlsFile:
+        """The controls of a proof that is no calibration's."""
+        if self.controls is None:
+            raise ValueError("the baseline, proven against itself, is no winner")
+        return self.controls
 
 
 @dataclass(frozen=True)

@@ -85,13 +85,6 @@ def hardware_slowdown(seen: GpuState) -> str | None:
     return ", ".join(reason for reason in seen.throttle_reasons or () if reason in disturbing) or None
 
 
-def energy_joules(before: GpuState, after: GpuState) -> float | None:
-    """What the GPU consumed between two snapshots, or None where it does not count or the counter was reset."""
-    if before.energy_mj is None or after.energy_mj is None or after.energy_mj < before.energy_mj:
-        return None
-    return (after.energy_mj - before.energy_mj) * 1e-3
-
-
 def driver_version() -> str | None:
     """``580.65.06``, or None where NVML is not available."""
     nvml = _library()

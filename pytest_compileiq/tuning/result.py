@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from pytest_compileiq import __version__
 from pytest_compileiq.artifact import (
     ACF_NOTICE,
-    LONGEST_TEXT,
     Artifact,
     CodePair,
     Controls,
@@ -27,7 +26,7 @@ from pytest_compileiq.artifact import (
 )
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.model import BuildResult, ControlsFile
+from pytest_compileiq.model import LONGEST_TEXT, BuildResult, ControlsFile
 from pytest_compileiq.proof.prove import NoWinner, Proof
 from pytest_compileiq.rules.fingerprint import covered_files, defined_in, holds
 from pytest_compileiq.search.scoring import Scored

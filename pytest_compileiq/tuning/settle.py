@@ -70,18 +70,16 @@ def settle(tuning: Tuning, incumbent: Incumbent | None, proof: Proof | NoWinner,
     if incumbent is not None and incumbent.controls is not None and is_healthy(benchmark, incumbent):
         if isinstance(proof, NoWinner):
             return tuning.report(Verdict.KEPT, f"the committed controls stay: {proof.reason}", incumbent.artifact)
-        if proof.winner is not None and proof.winner.key == incumbent.controls.key:
+        if proof.winner.key == incumbent.controls.key:
             return _store_claims(tuning, incumbent.artifact, proof)
-        if proof.winner is not None and (
-            refusal := _refuse(tuning, proof.winner, incumbent.controls, incumbent.artifact)
-        ):
+        if refusal := _refuse(tuning, proof.winner, incumbent.controls, incumbent.artifact):
             return tuning.report(Verdict.KEPT, refusal, incumbent.artifact)
     artifact = make_artifact(benchmark, proof, result, incumbent.artifact.withdrawn if incumbent else ())
     files = [scored.controls.data for scored in result.front[:MOST_FRONT_POINTS]]
     if isinstance(proof, NoWinner):
         written = tuning.store.write(benchmark.name, artifact, controls=files, samples=())
         return tuning.report(Verdict.BASELINE, proof.reason, written.artifact, _paths(benchmark, written))
-    files += [proof.winner.data] if proof.winner else []
+    files.append(proof.winner.data)
     written = tuning.store.write(benchmark.name, artifact, controls=files, samples=proof.rows)
     return tuning.report(Verdict.TUNED, proof.reason, written.artifact, _paths(benchmark, written))
 
@@ -150,8 +148,6 @@ def _store_claims(tuning: Tuning, artifact: Artifact, proof: Proof) -> ItemRepor
     Other devices' claims stay while the machine code is what was measured there.
     """
     benchmark = tuning.benchmark
-    if proof.winner is None:
-        raise ValueError("only proven controls have claims to store")
     mine = {claim.device for claim in proof.claims}
     others = tuple(claim for claim in artifact.claims if claim.device not in mine)
     code = stored_code(benchmark.builds.get(None), benchmark.builds.get(proof.winner))

@@ -130,5 +130,15 @@ TaskAnswer = CheckAnswer | BlockAnswer | LookAnswer | FailureAnswer
 Answer = Ready | Entered | Left | Failed | TaskAnswer
 
 encode = msgspec.msgpack.Encoder().encode
+
+
+def can_be_sent(value: object) -> bool:
+    """Whether ``value`` arrives as it is."""
+    try:
+        return bool(msgspec.msgpack.decode(encode(value)) == value)
+    except (TypeError, ValueError, OverflowError, msgspec.DecodeError):
+        return False
+
+
 decode_order = msgspec.msgpack.Decoder(Order).decode
 decode_answer = msgspec.msgpack.Decoder(Answer).decode

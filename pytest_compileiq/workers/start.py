@@ -7,7 +7,6 @@ the wrong thing in a worker are then taken out, before they act.
 
 from __future__ import annotations
 
-import json
 import os
 import site
 import sys
@@ -17,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.workers.messages import Start
+from pytest_compileiq.workers.messages import Start, can_be_sent
 
 _DROPPED_OPTIONS = (
     "basetemp", "keyword", "markexpr", "lf", "failedfirst", "newfirst", "cacheclear", "stepwise", "deselect", "xmlpath",
@@ -46,7 +45,7 @@ def start_of(config: pytest.Config, nodeids: Sequence[str]) -> Start:
     """What the workers of this run begin with, to collect ``nodeids``."""
     directory, root = config.invocation_params.dir, config.rootpath
     options = {
-        key: value for key, value in vars(config.option).items() if key not in _DROPPED_OPTIONS and _is_json(value)
+        key: value for key, value in vars(config.option).items() if key not in _DROPPED_OPTIONS and can_be_sent(value)
     }
     for key in _PATHS:
         if options.get(key):
@@ -105,11 +104,4 @@ def _import_path(root: Path) -> tuple[str | None, ...]:
 def _is_own(entry: str) -> bool:
     """Whether every process of this interpreter and environment has ``entry``."""
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    return entry in given or entry.startswith(_LIBRARIES) or Path(entry).name == _ZIPPED
-
-
-def _is_json(value: object) -> bool:
-    try:
-        return bool(json.loads(json.dumps(value)) == value)
-    except (TypeError, ValueError):
-        return False
+    return (entry in given and entry != "") or entry.startswith(_LIBRARIES) or Path(entry).name == _ZIPPED

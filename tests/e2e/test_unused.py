@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-HEAVY = ("numpy", "scipy", "pydantic", "git", "rich", "elftools")
+HEAVY = ("numpy", "scipy", "pydantic", "git", "rich", "elftools", "msgspec")
 CONFTEST = f"""
 import atexit, sys
 

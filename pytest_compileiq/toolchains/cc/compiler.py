@@ -137,7 +137,7 @@ def find_compiler(compiler: str, place: Place) -> CcCompiler:
 def first_error(output: str) -> str:
     """The line of a compiler's or linker's output that says what is wrong."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    telling = (line for line in lines if re.search(r"error:|undefined reference|cannot find|fatal", line))
+    telling = (line for line in lines if re.search(r"[Ee]rror:|undefined reference|cannot find|fatal", line))
     return next(telling, lines[-1] if lines else "it printed nothing")[:500]
 
 

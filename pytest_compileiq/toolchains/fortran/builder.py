@@ -22,21 +22,24 @@ def resolve(fortran: Fortran, place: Place) -> FortranBuilder:
     return FortranBuilder(**{field.name: getattr(cc, field.name) for field in fields(cc)})
 
 
+_VECTOR_MATHS = "math-vector-fortran.h"  # glibc's, which gfortran reads before every source
+
+
 @dataclass(frozen=True)
 class FortranBuilder(CcBuilder):
     """A ``pytest_compileiq.toolchains.base.Builder``. Its options and its line are gcc's, whose back end it shares."""
 
     def _compile(self, commands: Commands, controls: ControlsFile | None, out_dir: Path) -> list[Path]:
-        return super(FortranBuilder, self._with("-J", str(out_dir)))._compile(commands, controls, out_dir)
+        return CcBuilder._compile(self._with("-J", str(out_dir)), commands, controls, out_dir)
 
     def _dependencies(self, option: Literal["-M", "-MM"]) -> set[str]:
-        """gfortran follows ``use`` too, so that the modules of earlier sources must be there to be found."""
+        """gfortran follows ``use`` too, so that the modules of earlier sources must be there to be found.
+
+        A module that lies beside a library's sources is a source; one that was made here is not.
+        """
         with tempfile.TemporaryDirectory() as modules:
-            read = super(FortranBuilder, self._with("-cpp", "-J", modules))._dependencies(option)
-        return {name for name in read if not name.endswith(".mod") and Path(name).name != _VECTOR_MATHS}
+            read = CcBuilder._dependencies(self._with("-cpp", "-J", modules), option)
+        return {name for name in read if Path(name).name != _VECTOR_MATHS and Path(name).parent != Path(modules)}
 
     def _with(self, *flags: str) -> FortranBuilder:
         return replace(self, flags=replace(self.flags, compile=(*self.flags.compile, *flags)))
-
-
-_VECTOR_MATHS = "math-vector-fortran.h"  # glibc's, which gfortran reads before every source

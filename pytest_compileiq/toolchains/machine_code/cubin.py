@@ -7,10 +7,9 @@ registers, frame sizes, parameters). Names are compared without the source's loc
 
 from __future__ import annotations
 
-import hashlib
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -21,6 +20,7 @@ from elftools.elf.sections import Section, SymbolTableSection
 
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import CodeDigest
+from pytest_compileiq.toolchains.machine_code.parts import digest_of
 from pytest_compileiq.toolchains.nvidia.module_id import without_module_id
 
 _MOST_BYTES = 1 << 28
@@ -98,9 +98,10 @@ class _Reader:
                 own.get(owner[1], shared).append(self._digest(index, section))
             elif _SHARED.fullmatch(section.name):
                 shared.append(self._digest(index, section))
-        common = _join(sorted(shared))
+        common = digest_of(sorted(shared))
         entries = {
-            name: CodeDigest(_join([common, *sorted(parts)]).hex(), self._sizes(name)) for name, parts in own.items()
+            name: CodeDigest(digest_of([common, *sorted(parts)]).hex(), self._sizes(name))
+            for name, parts in own.items()
         }
         symbols = _keys(entries)
         return Cubin({key: entries[name] for key, name in symbols.items()}, symbols, *self._note())
@@ -115,7 +116,7 @@ class _Reader:
         content = b"" if section["sh_type"] == "SHT_NOBITS" else section.data()
         header = f"{without_module_id(section.name)} {section['sh_addralign']} {section['sh_size']}".encode()
         patches = (patch.encode() for patch in sorted(self._relocations.get(index, ())))
-        return _join([header, content, *patches])
+        return digest_of([header, content, *patches])
 
     def _attributes(self, data: bytes) -> Iterator[tuple[str, bytes]]:
         """(function, record) of one ``.nv.info``; the function is empty if the record names none."""
@@ -135,7 +136,7 @@ class _Reader:
             value = 0 if form == _SIZED_VALUE else value
             yield (
                 function,
-                _join([struct.pack("<BBH", form, code, value), without_module_id(function).encode(), payload]),
+                digest_of([struct.pack("<BBH", form, code, value), without_module_id(function).encode(), payload]),
             )
 
     def _sizes(self, entry: str) -> dict[str, int]:
@@ -172,12 +173,3 @@ def _keys(entries: Mapping[str, CodeDigest]) -> dict[str, str]:
         for number, name in enumerate(namesakes, start=1):
             keys[key if number == 1 else f"{key}#{number}"] = name
     return keys
-
-
-def _join(parts: Iterable[bytes]) -> bytes:
-    """SHA-256 of ``parts``, each preceded by its length."""
-    state = hashlib.sha256()
-    for part in parts:
-        state.update(len(part).to_bytes(8, "little"))
-        state.update(part)
-    return state.digest()

@@ -5,8 +5,7 @@ Objects are read before linking, while every reference is still a relocation by 
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from elftools.elf.sections import Section, Symbol, SymbolTableSection
 
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import CodeDigest
+from pytest_compileiq.toolchains.machine_code.parts import digest_of
 from pytest_compileiq.toolchains.nvidia.module_id import without_module_id
 
 _FUNCTION_TYPES = frozenset({"STT_FUNC", "STT_LOOS"})  # STT_LOOS is GNU's indirect function
@@ -63,7 +63,7 @@ def machine_code(objects: Sequence[Path]) -> MachineCode:
         BuildError: a file is not an ELF object.
     """
     parsed = [_read(path) for path in objects]
-    whole = _digest(part for obj in parsed for part in (*obj.exported.values(), *obj.hidden, *obj.shared))
+    whole = digest_of(part for obj in parsed for part in (*obj.exported.values(), *obj.hidden, *obj.shared))
     program = CodeDigest(whole.hex(), {"code_bytes": sum(obj.code_bytes for obj in parsed)})
     return MachineCode(_entries(parsed), program)
 
@@ -92,14 +92,14 @@ def defined_functions(path: Path) -> frozenset[str]:
 
 def _entries(objects: Sequence[_Object]) -> Mapping[str, CodeDigest]:
     # An object without entries serves those of the others.
-    common = _digest(part for obj in objects for part in (*obj.hidden, *([] if obj.exported else obj.shared)))
+    common = digest_of(part for obj in objects for part in (*obj.hidden, *([] if obj.exported else obj.shared)))
     bodies: dict[str, list[bytes]] = {}
     sizes: dict[str, int] = {}
     for obj in objects:
         for name, body in obj.exported.items():
-            bodies.setdefault(name, [common]).append(_digest([body, *obj.shared]))
+            bodies.setdefault(name, [common]).append(digest_of([body, *obj.shared]))
             sizes[name] = sizes.get(name, 0) + obj.exported_bytes[name]
-    return {name: CodeDigest(_digest(bodies[name]).hex(), {"code_bytes": sizes[name]}) for name in sorted(bodies)}
+    return {name: CodeDigest(digest_of(bodies[name]).hex(), {"code_bytes": sizes[name]}) for name in sorted(bodies)}
 
 
 def _read(path: Path) -> _Object:
@@ -211,13 +211,4 @@ def _piece(section: Section, relocations: Sequence[_Relocation], start: int, siz
     patches = (f"{offset - start} {what}" for offset, what in relocations if start <= offset < start + size)
     header = f"{without_module_id(section.name)} {section['sh_addralign']} {size}"
     parts = [header.encode(), without_module_id(content).encode("latin-1"), *(patch.encode() for patch in patches)]
-    return _digest(parts)
-
-
-def _digest(parts: Iterable[bytes]) -> bytes:
-    """SHA-256 of ``parts``, each preceded by its length, so that different sequences have different digests."""
-    state = hashlib.sha256()
-    for part in parts:
-        state.update(len(part).to_bytes(8, "little"))
-        state.update(part)
-    return state.digest()
+    return digest_of(parts)

@@ -1,24 +1,28 @@
-"""What every toolchain that ends in ptxas has in common."""
+"""What NVIDIA's compilers have in common as toolchains, and what all that end in ptxas have."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from pytest_compileiq.errors import BuildError
-from pytest_compileiq.model import CodeDigest, Compiler, ControlsFile
+from pytest_compileiq.model import Candidate, CodeDigest, Compiler, ControlsFile, Knobs
 from pytest_compileiq.space import PtxasSearchSpace, Space
 from pytest_compileiq.timing.registry import why_not_here
 from pytest_compileiq.toolchains.machine_code.cubin import Cubin
-from pytest_compileiq.toolchains.nvidia.options import PTXAS
+from pytest_compileiq.toolchains.nvidia.options import PTXAS, CudaOptions
 from pytest_compileiq.toolchains.nvidia.ptxas_log import read_ptxas_log
 from pytest_compileiq.toolchains.nvidia.tools import CudaTool, needs_controls
+from pytest_compileiq.toolchains.options_file import parse_controls
 
 
 @dataclass(frozen=True, kw_only=True)
-class PtxasBacked:
-    """Code for one architecture, assembled by an installed ptxas."""
+class NvidiaBuilder:
+    """One installed compiler of NVIDIA's, whose controls are an ACF, public options, or both."""
+
+    public_options: ClassVar[CudaOptions]
 
     compiler: Compiler
     architecture: str
@@ -27,22 +31,50 @@ class PtxasBacked:
     clock: str = "cuda"
 
     @property
-    def native(self) -> str | None:
-        """Why no device here runs the cubin; None if one does."""
-        return why_not_here(self.clock, self.architecture)
+    def knobs_taken(self) -> frozenset[str]:
+        """The knobs that the builder itself reads: none."""
+        return frozenset()
 
     @property
     def acf_line(self) -> str:
         """The compiler line whose ACFs it applies, e.g. ``ptxas13.3``."""
         return self.tool.line
 
+    def option_space(self) -> Space:
+        """The compiler's public options."""
+        return self.public_options.space()
+
+    def render(self, candidate: Candidate) -> ControlsFile:
+        """The candidate's ACF, or the options file of its knobs.
+
+        Raises:
+            MarkerError: a knob is not an option that a controls file may hold.
+        """
+        return self.public_options.render(candidate)
+
+    def parse(self, kind: str, data: bytes, knobs: Knobs) -> ControlsFile:
+        """Check committed controls.
+
+        Raises:
+            StoreError: an options file is not what ``knobs`` render to, or a knob may not stand in one.
+        """
+        return parse_controls(kind, data, knobs, self.render)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PtxasBacked(NvidiaBuilder):
+    """Code for one architecture, assembled by an installed ptxas."""
+
+    public_options = PTXAS
+
+    @property
+    def native(self) -> str | None:
+        """Why no device here runs the cubin; None if one does."""
+        return why_not_here(self.clock, self.architecture)
+
     def default_space(self) -> Space:
         """CompileIQ's space of ptxas controls."""
         return Space((), PtxasSearchSpace())
-
-    def option_space(self) -> Space:
-        """The public options of ptxas."""
-        return PTXAS.space()
 
 
 def controls_fragment(tool: CudaTool, controls: ControlsFile | None, out_dir: Path) -> Sequence[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.errors import BuildError, MarkerError
-from pytest_compileiq.model import BuildResult, Candidate, CodeDigest, Compiler, ControlsFile, Knobs, Target, sha256_hex
+from pytest_compileiq.model import BuildResult, CodeDigest, Compiler, ControlsFile, Target, sha256_hex
 from pytest_compileiq.space import NvccSearchSpace, PtxasSearchSpace, Space
 from pytest_compileiq.timing.base import capability
 from pytest_compileiq.timing.registry import why_not_here
@@ -21,12 +21,11 @@ from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.machine_code.elf import machine_code
 from pytest_compileiq.toolchains.machine_code.shared_library import load_library
 from pytest_compileiq.toolchains.make_rules import prerequisites
-from pytest_compileiq.toolchains.nvidia.builder import entries_of
+from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of
 from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
 from pytest_compileiq.toolchains.nvidia.options import NVCC
 from pytest_compileiq.toolchains.nvidia.ptxas_log import totals
 from pytest_compileiq.toolchains.nvidia.tools import (
-    CudaTool,
     check_architecture,
     find_tool,
     first_error,
@@ -74,22 +73,18 @@ def resolve(nvcc: Nvcc, place: Place) -> NvccBuilder:
     )
 
 
-@dataclass(frozen=True)
-class NvccBuilder:
+@dataclass(frozen=True, kw_only=True)
+class NvccBuilder(NvidiaBuilder):
     """A ``pytest_compileiq.toolchains.base.Builder``. nvcc runs in ``rootdir`` on the relative path."""
 
-    compiler: Compiler
-    architecture: str
-    target: str
-    tool: CudaTool
+    public_options = NVCC  # and those of ptxas after ``-Xptxas=``
+
     architectures: tuple[str, ...]
     words: tuple[str, ...]
     source: str
     output: str
     controls: str
     rootdir: Path
-    clock: str = "cuda"
-    knobs_taken: frozenset[str] = frozenset()
 
     @property
     def native(self) -> str | None:
@@ -105,26 +100,6 @@ class NvccBuilder:
     def default_space(self) -> Space:
         """CompileIQ's space of the compiler that the ACF is for."""
         return Space((), PtxasSearchSpace() if self.controls == "ptxas" else NvccSearchSpace())
-
-    def option_space(self) -> Space:
-        """The public options of nvcc, and those of ptxas after ``-Xptxas=``."""
-        return NVCC.space()
-
-    def render(self, candidate: Candidate) -> ControlsFile:
-        """The candidate's ACF, or the options file of its knobs.
-
-        Raises:
-            MarkerError: a knob is not an option that a controls file may hold.
-        """
-        return NVCC.render(candidate)
-
-    def parse(self, kind: str, data: bytes, knobs: Knobs) -> ControlsFile:
-        """Check committed controls.
-
-        Raises:
-            StoreError: an options file is not what ``knobs`` render to, or a knob may not stand in one.
-        """
-        return NVCC.parse(kind, data, knobs)
 
     def sources(self) -> Mapping[str, str]:
         """Path → SHA-256 of the source and its project headers; the machine code shows changes of the toolkit's.

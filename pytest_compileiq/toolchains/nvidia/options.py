@@ -14,7 +14,6 @@ from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate, ControlsFile, Knobs
 from pytest_compileiq.space import Space, choice, literal, range
 from pytest_compileiq.toolchains.option_list import Option, OptionList
-from pytest_compileiq.toolchains.options_file import parse_controls
 
 
 @dataclass(frozen=True)
@@ -50,14 +49,6 @@ class CudaOptions(OptionList):
         own = [f"{name}={value}" for name, value in candidate.knobs.items() if not name.startswith("-")]
         data = "".join(f"{line}\n" for line in sorted([*options, *own])).encode()
         return ControlsFile("options", data, dict(candidate.knobs))
-
-    def parse(self, kind: str, data: bytes, knobs: Knobs) -> ControlsFile:
-        """Check committed controls.
-
-        Raises:
-            StoreError: an options file is not what its knobs render to, or a knob may not stand in one.
-        """
-        return parse_controls(kind, data, knobs, self.render)
 
     def text(self, knobs: Knobs) -> str:
         """The options file of the knobs that are options; empty if none is.

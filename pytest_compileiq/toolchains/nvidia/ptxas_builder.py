@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.errors import MarkerError, StoreError
-from pytest_compileiq.model import BuildResult, Candidate, Compiler, ControlsFile, Knobs, Target, sha256_hex
+from pytest_compileiq.model import BuildResult, Compiler, ControlsFile, Target, sha256_hex
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.commands import Commands
@@ -74,23 +74,6 @@ class PtxasBuilder(PtxasBacked):
     flags: tuple[str, ...]
     source: str
     rootdir: Path
-    knobs_taken: frozenset[str] = frozenset()
-
-    def render(self, candidate: Candidate) -> ControlsFile:
-        """The candidate's ACF, or the options file of its knobs.
-
-        Raises:
-            MarkerError: a knob is not an option that a controls file may hold.
-        """
-        return PTXAS.render(candidate)
-
-    def parse(self, kind: str, data: bytes, knobs: Knobs) -> ControlsFile:
-        """Check committed controls.
-
-        Raises:
-            StoreError: an options file is not what ``knobs`` render to, or a knob may not stand in one.
-        """
-        return PTXAS.parse(kind, data, knobs)
 
     def sources(self) -> Mapping[str, str]:
         """Path → SHA-256 of the PTX file, which includes no other.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, install
-from pytest_compileiq.model import BuildResult, Candidate, Compiler, ControlsFile, Knobs, KnobValue, sha256_hex
+from pytest_compileiq.model import BuildResult, Candidate, Compiler, ControlsFile, KnobValue, sha256_hex
 from pytest_compileiq.timing.base import capability
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
@@ -23,7 +23,6 @@ from pytest_compileiq.toolchains.nvidia.builder import PtxasBacked, entries_of
 from pytest_compileiq.toolchains.nvidia.options import PTXAS
 from pytest_compileiq.toolchains.nvidia.ptxas_log import totals
 from pytest_compileiq.toolchains.nvidia.tools import check_architecture, find_tool, needs_controls
-from pytest_compileiq.toolchains.options_file import parse_controls
 from pytest_compileiq.toolchains.triton import host
 from pytest_compileiq.toolchains.triton.imports import project_imports
 from pytest_compileiq.toolchains.triton.marker import Triton
@@ -94,14 +93,6 @@ class TritonBuilder(PtxasBacked):
             known = ", ".join(self.baseline)
             raise MarkerError(f"knob {unknown[0]!r}: {self.function} has {known}; name constexprs in the marker first")
         return PTXAS.render_launch(candidate)
-
-    def parse(self, kind: str, data: bytes, knobs: Knobs) -> ControlsFile:
-        """Check committed controls.
-
-        Raises:
-            StoreError: an options file is not what ``knobs`` render to, or a knob does not belong to this kernel.
-        """
-        return parse_controls(kind, data, knobs, self.render)
 
     def sources(self) -> Mapping[str, str]:
         """Path → SHA-256 of the kernel's file and of the project's modules that it imports."""

@@ -112,21 +112,41 @@ def test_where_the_body_makes_other_calls_the_first_is_measures_own(load):
     assert times.first_s < 1e-3
 
 
-def test_what_stands_after_measure_sees_the_kernels_own_output(load):
-    seen = []
+def test_a_body_is_left_before_it_sees_what_an_empty_function_gave(load):
+    reached = []
 
     def body(measure):
-        one, out = load().one, ctypes.c_int()
-
-        def call():
-            out.value = 0
-            one(ctypes.byref(out))
-
-        measure(call)
-        seen.append(out.value)
+        one, out, given = load().one, ctypes.c_int(), []
+        measure(lambda: given.append(one(ctypes.byref(out))))
+        reached.append(given)
+        assert all(value == 1 for value in given)
 
     assert looked(body).empty_s is not None
-    assert seen == [1]
+    assert not reached
+
+
+def test_what_a_body_undoes_is_undone(load):
+    undone = []
+
+    def body(measure):
+        try:
+            measure(load().next)
+        except Exception:
+            undone.append("caught")
+        finally:
+            undone.append("left")
+
+    assert looked(body).call_s > 0
+    assert undone == ["left"]
+
+
+def test_a_body_that_fails_before_it_measures_fails(load):
+    def body(measure):
+        load()
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        looked(body)
 
 
 def test_a_callable_that_waits_for_the_kernel_is_not_tried_with_an_empty_one(load):

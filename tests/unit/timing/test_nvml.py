@@ -17,7 +17,6 @@ from pytest_compileiq.timing.nvml import (
     GpuState,
     device_lock_name,
     driver_version,
-    energy_joules,
     hardware_slowdown,
     power_limit_w,
     snapshot,
@@ -238,12 +237,6 @@ def test_a_process_that_this_proc_does_not_know_is_left_out(install, pids):
 )
 def test_heat_and_the_power_brake_drop_a_quad_and_a_power_cap_does_not(reasons, answer):
     assert hardware_slowdown(seen(throttle_reasons=reasons)) == answer
-
-
-def test_energy_is_the_difference_and_unknown_where_the_counter_was_reset():
-    assert energy_joules(seen(energy_mj=1000), seen(energy_mj=3500)) == pytest.approx(2.5)
-    assert energy_joules(seen(energy_mj=3500), seen(energy_mj=1000)) is None
-    assert energy_joules(seen(), seen(energy_mj=1000)) is None
 
 
 def test_without_nvml_there_is_no_snapshot_and_no_lock(install, monkeypatch):

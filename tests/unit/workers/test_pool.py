@@ -23,6 +23,7 @@ from pytest_compileiq.workers.messages import (
     Start,
 )
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
+from pytest_compileiq.workers.tasks import pack_builder
 
 START = Start(".", ("test_kernel.py::test_kernel",), {}, (), (None,), {})
 WORKLOAD = Workload("default")
@@ -82,15 +83,16 @@ def test_a_block_is_sampled_alone_on_the_device_and_a_check_is_not(benchmark):
     assert "alone" not in [what for what, _ in carrier.said]
 
 
-def test_a_builder_travels_only_where_the_worker_sees_the_same_files(benchmark):
+@pytest.mark.parametrize("shares_files", [True, False])
+def test_a_builder_travels_only_where_the_worker_sees_the_same_files(benchmark, shares_files):
     builders = []
 
     def answer(worker, order):
         builders.extend([order.builder] if isinstance(order, Enter) else [])
         return obedient(order)
 
-    pool_of(FakeCarrier(answer, shares_files=False)).check(0, benchmark, None, WORKLOAD)
-    assert builders == [None]
+    pool_of(FakeCarrier(answer, shares_files=shares_files)).check(0, benchmark, None, WORKLOAD)
+    assert builders == [pack_builder(benchmark.builder) if shares_files else None]
 
 
 def test_a_machine_that_starts_no_more_processes_is_a_fault_of_the_environment(benchmark):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from pytest_compileiq import Fortran
+from pytest_compileiq.errors import BuildError
 from pytest_compileiq.testing import ToolchainConformance
 from pytest_compileiq.toolchains.base import Place
 from tests.files import write_files
@@ -45,3 +47,17 @@ def test_modules_stay_in_the_build_and_included_text_is_a_source(tmp_path: Path)
     values = (ctypes.c_double * 3)(1, 2, 3)
     builder.load(built, set()).twice(3, values)
     assert list(values) == [2, 4, 6]
+
+
+def test_a_module_beside_a_librarys_sources_is_a_source(tmp_path: Path) -> None:
+    uses_it = KERNEL.replace("  use consts\n", "  use far\n")
+    root = write_files(tmp_path, FILES | {"lib/far.f90": MODULE.replace("consts", "far"), "kernels/twice.f90": uses_it})
+    subprocess.run(["gfortran", "-c", "far.f90"], cwd=root / "lib", check=True)
+    builder = Fortran("consts.f90", "twice.f90", flags="-O2 -I../lib").resolve(Place(root / "kernels", root))
+    assert builder.sources().keys() == {*FILES, "lib/far.mod"}
+
+
+def test_the_reason_is_the_compilers_own(tmp_path: Path) -> None:
+    root = write_files(tmp_path, FILES)
+    with pytest.raises(BuildError, match=r"gcc cannot read the sources: Fatal Error: Cannot open module file .consts"):
+        Fortran("twice.f90").resolve(Place(root / "kernels", root)).sources()

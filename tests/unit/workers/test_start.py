@@ -1,0 +1,106 @@
+"""What a worker begins with: its options, and an import path that is the parent's wherever the project lies."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_compileiq.workers import start
+from pytest_compileiq.workers.messages import can_be_sent, decode_order, encode
+
+STDLIB = str(Path(os.__file__).parent)
+
+
+@pytest.fixture
+def import_path(monkeypatch):
+    """The import path that workers get, and the one that a worker then has, from ``sys.path`` here and there."""
+
+    def through(parent: list[str], worker: list[str], root: Path, there: Path) -> list[str]:
+        monkeypatch.setattr(sys, "path", parent)
+        monkeypatch.chdir(root)
+        sent = start._import_path(root)
+        assert not any(entry is not None and Path(entry).is_absolute() for entry in sent)
+        monkeypatch.setattr(sys, "path", worker)
+        start.enter_project(start.Start(".", (), {}, (), sent, {}), there)
+        return sys.path
+
+    return through
+
+
+@pytest.fixture
+def roots(tmp_path):
+    root, there = tmp_path / "here" / "project", tmp_path / "there" / "other"
+    for path in (root, there):
+        path.mkdir(parents=True)
+    return root, there
+
+
+def test_a_projects_directories_are_first_or_last_as_they_were(import_path, roots, monkeypatch):
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    root, there = roots
+    parent = [str(root / "src"), STDLIB, f"{STDLIB}/lib-dynload", str(root.parent / "shared")]
+    assert import_path(parent, [STDLIB], root, there) == [str(there / "src"), STDLIB, str(there.parent / "shared")]
+
+
+@pytest.mark.parametrize("pythonpath", ["", None, "/elsewhere"])
+def test_the_working_directory_stays_importable(import_path, roots, monkeypatch, pythonpath):
+    """``python -m pytest`` has it as ``''``, which an empty PYTHONPATH does not give a worker."""
+    if pythonpath is None:
+        monkeypatch.delenv("PYTHONPATH", raising=False)
+    else:
+        monkeypatch.setenv("PYTHONPATH", pythonpath)
+    root, there = roots
+    assert import_path(["", STDLIB], [STDLIB], root, there) == [str(there), STDLIB]
+
+
+def test_what_the_environment_gives_every_process_is_not_sent(import_path, roots, monkeypatch):
+    root, there = roots
+    monkeypatch.setenv("PYTHONPATH", f"{root}/vendored{os.pathsep}/usr/share/tool")
+    parent = [f"{root}/vendored", "/usr/share/tool", STDLIB]
+    worker = [f"{root}/vendored", "/usr/share/tool", STDLIB]
+    assert import_path(parent, list(worker), root, there) == worker
+
+
+def test_an_entry_that_stands_twice_is_sent_once(import_path, roots, monkeypatch):
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    root, there = roots
+    assert import_path([str(root), STDLIB, "", str(root)], [STDLIB], root, there) == [str(there), STDLIB]
+
+
+@pytest.mark.parametrize("value", [None, True, 2**63 - 1, 0.5, "é", ["a", 1], {"a": [1, {"b": None}]}])
+def test_an_option_of_plain_values_travels(value):
+    assert can_be_sent(value)
+    sent = start.Start(".", (), {"option": value}, (), (), {})
+    assert decode_order(encode(sent)) == sent
+
+
+class Unwilling:
+    __hash__ = None
+
+    def __eq__(self, other):
+        raise TypeError("not to be compared")
+
+
+@pytest.mark.parametrize("value", [2**64, {1, 2}, ("a",), object(), Unwilling(), "\ud800", print])
+def test_an_option_that_would_not_arrive_as_it_is_stays(value):
+    assert not can_be_sent(value)
+
+
+def test_what_reports_or_orders_stays_with_the_parent(pytestconfig):
+    begun = start.start_of(pytestconfig, ["test_kernel.py::test_kernel"])
+    assert begun.options["tbstyle"] == pytestconfig.option.tbstyle
+    assert not {"basetemp", "keyword", "maxfail", "lf", "tune", "numprocesses"} & begun.options.keys()
+    assert begun.tests == ("test_kernel.py::test_kernel",)
+    assert decode_order(encode(begun)) == begun
+
+
+def test_a_worker_is_no_other_tools_worker(pytestconfig, monkeypatch):
+    for name in ("PYTEST_XDIST_WORKER", "COV_CORE_SOURCE", "PYTEST_ADDOPTS"):
+        monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("KERNELS", "kept")
+    environment = start.start_of(pytestconfig, ()).environment
+    assert environment["KERNELS"] == "kept" and environment["PYTHONUNBUFFERED"] == "1"
+    assert not [name for name in environment if name.startswith(("PYTEST_XDIST", "COV_", "PYTEST_ADDOPTS"))]
