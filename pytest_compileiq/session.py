@@ -20,7 +20,6 @@ from pytest_compileiq.outcome import ItemReport, RunReport, Verdict
 from pytest_compileiq.replay.committed import Integrity
 from pytest_compileiq.replay.run import Replay
 from pytest_compileiq.report import github, junit
-from pytest_compileiq.report.html.page import write_html
 from pytest_compileiq.report.json import write_json
 from pytest_compileiq.report.progress import LineProgress
 from pytest_compileiq.store.store import Store
@@ -223,6 +222,8 @@ class Session:
             if self.settings.report is not None:
                 write_json(self.report, self.settings.report)
             if self.settings.html is not None:
+                from pytest_compileiq.report.html.page import write_html  # heavy, and few runs want a page
+
                 write_html(self.report, self.store, self.settings.html, title="Compiler controls: this run")
         except OSError as error:
             problem = f"{error.filename} could not be written for the report: {error.strerror}; name another file"
