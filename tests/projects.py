@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.files import write_files
+from tests.forked import run_module
 
 # Plugins of the suite itself, of which hypothesis alone is a sixth of a short run; and what collects all garbage at the
 # end to report an exception that nobody could raise: Python prints its traceback anyway, which no test lets pass.
@@ -26,16 +26,16 @@ class Project:
 
     root: Path
 
-    def pytest(self, *arguments: str, code: int | None = None) -> str:
-        """Run pytest in a process of its own; returns what it printed, and checks the exit code when given."""
+    def pytest(self, *arguments: str, code: int | None = None, forked: bool = True) -> str:
+        """Run pytest in a process of its own; returns what it printed, and checks the exit code when given.
+
+        One that is not ``forked`` has imported nothing.
+        """
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COMPILEIQ_"))}
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *(f"-pno:{name}" for name in NOT_NEEDED), *arguments],
-            cwd=self.root, env=environment, capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
-        output = done.stdout + done.stderr
+        options = [*(f"-pno:{name}" for name in NOT_NEEDED), *arguments]
+        given, output = run_module("pytest", options, cwd=self.root, environment=environment, forked=forked)
         assert "Traceback" not in output, output
-        assert code is None or done.returncode == code, f"exit code {done.returncode}, expected {code}\n{output}"
+        assert code is None or given == code, f"exit code {given}, expected {code}\n{output}"
         return output
 
     def edit(self, name: str, old: str, new: str) -> None:

@@ -14,8 +14,8 @@ def tell():
 
 def test_a_project_without_tuned_benchmarks_loads_no_heavy_module(project):
     made = project({"conftest.py": CONFTEST, "test_plain.py": "def test_plain():\n    pass\n"})
-    assert "HEAVY []" in made.pytest("-s", code=0)
-    assert "HEAVY []" in made.pytest("-s", "--collect-only", "-q", code=0)
+    assert "HEAVY []" in made.pytest("-s", code=0, forked=False)
+    assert "HEAVY []" in made.pytest("-s", "--collect-only", "-q", code=0, forked=False)
 
 
 LOADED = """
@@ -41,11 +41,11 @@ KERNEL_C = "int k(const int *x, int n) { int s = 0; while (n--) s += x[n]; retur
 
 def test_a_worker_and_a_replay_of_exact_claims_load_what_they_use(project):
     made = project({"conftest.py": LOADED, "test_k.py": TEST_PY, "k.c": KERNEL_C})
-    made.pytest("--tune", "--tune-budget=1", code=0)
+    made.pytest("--tune", "--tune-budget=1", code=0, forked=False)
     worker = (made.root / "worker.txt").read_text().split()
     assert "pytest_compileiq.benchmark.body" in worker
     assert not {"pydantic", "elftools", "scipy", "git"} & set(worker)
-    assert "1 proven" in made.pytest(code=0)
+    assert "1 proven" in made.pytest(code=0, forked=False)
     assert not {"numpy", "scipy"} & set((made.root / "pytest.txt").read_text().split())
 
 

@@ -1,0 +1,109 @@
+"""Programs in processes of their own, forked from one that has imported what they begin with: a second less for each.
+
+The server is a fresh process of one thread that does nothing but import and fork. What a program does about its imports,
+or how it is started, is tested with processes that begin from nothing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import runpy
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+PRELOADED = ("pytest", "git", "scipy.stats", "pytest_compileiq.session", "pytest_compileiq.plugin")
+_ENVIRONMENT = dict(os.environ)
+_MOST_S = 300
+
+
+def run_module(
+    module: str, arguments: Sequence[str], *, cwd: Path, environment: Mapping[str, str], forked: bool = True
+) -> tuple[int, str]:
+    """The exit code of ``python -m module``, negative if a signal ended it, and its stdout and then its stderr.
+
+    Args:
+        module: its name.
+        arguments: after it.
+        cwd: where it runs.
+        environment: all of it; what an interpreter or the loader reads as it starts needs a process from nothing.
+        forked: False for a process from nothing in any case.
+    """
+    with TemporaryDirectory() as home:
+        streams = [Path(home, name) for name in ("stdout", "stderr")]
+        if forked and _read_at_start(environment) == _read_at_start(_ENVIRONMENT):
+            request = [module, [*arguments], str(cwd), dict(environment), [*map(str, streams)]]
+            code = _asked(_server(), request)
+        else:
+            with streams[0].open("wb") as stdout, streams[1].open("wb") as stderr:
+                argv = [sys.executable, "-m", module, *arguments]
+                done = subprocess.run(
+                    argv, cwd=cwd, env=environment, stdout=stdout, stderr=stderr, timeout=_MOST_S, check=False
+                )
+            code = done.returncode
+        return code, "".join(stream.read_text(encoding="utf-8") for stream in streams)
+
+
+def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(("PYTHON", "LD_"))}
+
+
+@cache
+def _server() -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, __file__], env=_ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def _asked(server: subprocess.Popen[str], request: list[object]) -> int:
+    assert server.stdin and server.stdout
+    server.stdin.write(json.dumps(request) + "\n")
+    server.stdin.flush()
+    return int(server.stdout.readline())
+
+
+def serve() -> None:
+    """Fork a process for each request on stdin, one after another, and print its exit code; end with stdin."""
+    for name in PRELOADED:
+        import_module(name)
+    # Else pytest warns that it could not rewrite the assertions of a plugin that is imported already: it has none.
+    sys.modules["pytest_compileiq"].__doc__ = "PYTEST_DONT_REWRITE"
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            _become(*json.loads(line))
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+def _become(module: str, arguments: list[str], cwd: str, environment: dict[str, str], streams: list[str]) -> None:
+    """Be ``python -m module`` in this process, to its end."""
+    signal.alarm(_MOST_S)
+    for number, path in enumerate([os.devnull, *streams]):
+        os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(cwd)
+    sys.argv[1:], sys.path[0] = arguments, cwd
+    code: object = 1
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as left:
+        code = left.code
+    finally:
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else code is not None)
+
+
+if __name__ == "__main__":
+    with suppress(KeyboardInterrupt):
+        serve()
