@@ -10,11 +10,10 @@ import pytest
 from pytest_compileiq.engines.base import Brief, Told
 from pytest_compileiq.engines.compileiq import described, knobs_of
 from pytest_compileiq.engines.registry import choose, make
-from pytest_compileiq.errors import EnvironmentFault, MarkerError
+from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import PtxasSearchSpace, Space, choice, literal, log_sampling
 from pytest_compileiq.space import range as steps
-from tests import needs
 
 OPEN = ("ga", "random")
 SMALL = Space.from_mapping(
@@ -159,51 +158,6 @@ def test_knobs_go_to_compileiq_and_back_by_index():
         drawn = {name: index for name, index in zip(names, point, strict=True) if index >= 0}
         drawn = {name: index for name, index in drawn.items() if space.genes[int(name)].kind != "switch"}
         assert knobs_of(space, drawn) == space.knobs(point)
-
-
-@needs.compileiq
-@needs.search_spaces
-@pytest.mark.parametrize("space", [OPAQUE, MIXED, Space(MIXED.genes)], ids=["opaque", "mixed", "open"])
-def test_compileiq_draws_from_the_space_takes_scores_and_failures_and_goes_on(space):
-    engine = make("compileiq", Brief(space, 1, seeds=[Candidate({}, b"previous winner")], options={"pool_size": 6}))
-    assert engine.ask(4) == [Candidate({}, b"previous winner")]
-    seen = []
-    for _ in range(5):
-        asked = engine.ask(4)
-        seen += asked
-        engine.tell(
-            [Told(asked[0], (0.1,)), Told(asked[1], failure="crash"), *(Told(one, (-0.2,)) for one in asked[2:])]
-        )
-    assert len(seen) == 20
-    assert all(space.why_not(one.knobs) is None for one in seen)
-    assert all((one.blob is not None) == (space.opaque is not None) for one in seen)
-    if space.opaque:
-        assert len({one.blob for one in seen}) > 10
-
-
-@needs.compileiq
-@needs.search_spaces
-def test_compileiq_takes_several_objectives():
-    engine = make("compileiq", Brief(OPAQUE, 1, n_objectives=2))
-    asked = engine.ask(3)
-    engine.tell([Told(asked[0], (0.1, -0.2)), Told(asked[1], failure="wrong"), Told(asked[2], (0.0, 0.3))])
-    assert engine.ask(1)
-
-
-@needs.compileiq
-def test_a_search_space_that_cannot_be_had_is_one_sentence(monkeypatch, tmp_path):
-    monkeypatch.setenv("CIQ_SEARCH_SPACES_DIR", str(tmp_path))
-    with pytest.raises(
-        EnvironmentFault, match=r"CompileIQ's ptxas 13\.3 space .* cannot be had: .*CIQ_SEARCH_SPACES_DIR"
-    ):
-        make("compileiq", Brief(OPAQUE, 1))
-
-
-@needs.compileiq
-@pytest.mark.parametrize("options", [{"pool_size": 5}, {"generations": 0}, {"mutate_rate": 0.5}, {"pool_size": True}])
-def test_compileiq_s_options_are_checked(options):
-    with pytest.raises(MarkerError, match="engine 'compileiq'"):
-        make("compileiq", Brief(OPAQUE, 1, options=options))
 
 
 def test_ga_takes_a_knob_with_one_number():
