@@ -1,0 +1,133 @@
+"""The journal: what was finished before a kill is there after it, and no other search takes it for its own."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from dataclasses import replace
+
+import pytest
+
+from pytest_compileiq.errors import StoreError
+from pytest_compileiq.model import Candidate
+from pytest_compileiq.search.journal import Batch, Earlier, Evaluated, open_journal
+
+BENCHMARK, TARGET = "test_k.py::test_k", "x86-64-gcc12"
+IDENTITY = {"space": "a" * 64, "seed": "0", "engine": "ga 1"}
+SEEDS = (Candidate({"-O": 3, "-fast": ""}, origin="incumbent"), Candidate({}, b"\x00acf\xff"))
+ASKED = (Candidate({"-O": 2}), Candidate({"ratio": 0.5, "name": "é"}, b"blob", "pack"))
+GOOD = Evaluated((-0.5, 0.25), None, "", False, "d" * 64, [[0, 1, 2.5e-3]], 1.5)
+BAD = Evaluated((), "crash", "signal 11", False, "", [], 2.5)
+
+
+@pytest.fixture
+def opened(tmp_path):
+    return lambda benchmark=BENCHMARK, target=TARGET: open_journal(tmp_path, benchmark, target)
+
+
+def write(journal, *evaluated: Evaluated, candidates=ASKED, state: bytes | None = None) -> None:
+    number = journal.asked(4, candidates, state)
+    for place, evaluation in enumerate(evaluated):
+        journal.finished(number, place, evaluation)
+
+
+def test_a_search_that_begins_has_its_seeds_and_nothing_else(opened):
+    with opened() as journal:
+        assert journal.begin(IDENTITY, SEEDS) == Earlier(SEEDS)
+
+
+def test_what_was_asked_and_finished_is_there_for_whoever_goes_on(opened):
+    with opened() as journal:
+        journal.begin(IDENTITY, SEEDS)
+        write(journal, GOOD, BAD, state=b"\x00checkpoint")
+        write(journal, replace(GOOD, duplicate=True))  # killed within this one
+    with opened() as journal:
+        earlier = journal.begin(dict(reversed(IDENTITY.items())), ())
+    assert earlier == Earlier(
+        SEEDS,
+        (
+            Batch(4, ASKED, (GOOD, BAD), b"\x00checkpoint"),
+            Batch(4, ASKED, (replace(GOOD, duplicate=True),), None),
+        ),
+    )
+
+
+def test_a_search_that_goes_on_writes_behind_what_is_there(opened):
+    with opened() as journal:
+        journal.begin(IDENTITY, SEEDS)
+        write(journal, GOOD)
+    with opened() as journal:
+        (batch,) = journal.begin(IDENTITY, ()).batches
+        assert journal.taken_up(batch) == 0
+        journal.finished(0, 1, BAD)
+        write(journal, GOOD)
+    with opened() as journal:
+        assert [batch.done for batch in journal.begin(IDENTITY, ()).batches] == [(GOOD, BAD), (GOOD,)]
+
+
+@pytest.mark.parametrize(
+    ("identity", "changed"),
+    [
+        (IDENTITY | {"seed": "1"}, "seed"),
+        (IDENTITY | {"space": "b" * 64, "engine": "ga 2"}, "engine, space"),
+        (IDENTITY | {"compiler": "13"}, "compiler"),
+        ({"space": "a" * 64, "seed": "0"}, "engine"),
+    ],
+)
+def test_another_search_begins_anew_and_says_what_changed(opened, identity, changed):
+    with opened() as journal:
+        journal.begin(IDENTITY, SEEDS)
+        write(journal, GOOD)
+        other = (Candidate({"-O": 1}),)
+        assert journal.begin(identity, other) == Earlier(other, (), changed)
+        write(journal, BAD)  # counts from nothing
+        assert journal.begin(identity, ()).batches == (Batch(4, ASKED, (BAD,), None),)
+
+
+def test_a_search_that_ended_is_forgotten_and_no_other_is(opened):
+    with opened() as journal, opened(target="sm-90a-ptxas13.3") as of_another:
+        for each in (journal, of_another):
+            each.begin(IDENTITY, SEEDS)
+            write(each, GOOD)
+        journal.clear()
+        assert journal.begin(IDENTITY, ()) == Earlier((), (), None)
+        assert of_another.begin(IDENTITY, ()).batches[0].done == (GOOD,)
+
+
+def test_what_is_finished_survives_without_a_proper_end(opened, tmp_path):
+    """Another connection sees it at once, as a process does that runs after a kill."""
+    with opened() as journal:
+        journal.begin(IDENTITY, SEEDS)
+        write(journal, GOOD)
+        beside = sqlite3.connect(next(tmp_path.rglob("journal.sqlite3")))
+        assert beside.execute("SELECT COUNT(*) FROM evaluation").fetchone() == (1,)
+        beside.close()
+
+
+def test_two_searches_of_one_benchmark_exclude_each_other_and_of_two_do_not(opened):
+    with opened():
+        with pytest.raises(StoreError, match="is being searched by another pytest --tune: wait for it, or stop it"):
+            opened().__enter__()
+        with opened("test_k.py::test_other"):
+            pass
+    with opened():
+        pass
+
+
+def test_a_file_that_is_no_journal_is_named_with_the_remedy(opened, tmp_path):
+    with opened():
+        path = next(tmp_path.rglob("journal.sqlite3"))
+    path.write_bytes(b"no database " * 100)
+    with pytest.raises(
+        StoreError, match=r"journal\.sqlite3 cannot be used \(.*\): remove it, and the search starts anew"
+    ):
+        opened().__enter__()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everything")
+def test_a_journal_that_cannot_be_written_is_named(opened, tmp_path):
+    with opened():
+        path = next(tmp_path.rglob("journal.sqlite3"))
+    path.chmod(0o400)
+    with pytest.raises(StoreError, match="make it writable"), opened() as journal:
+        journal.begin(IDENTITY, SEEDS)
