@@ -1,8 +1,9 @@
 """Every comparison, sign and connective of the rules turned round, one at a time: which change no test notices?
 
-python bench/mutants.py [gate stats …]
+python bench/mutants.py [rules.gate search.loop …]
 
-Exit status 1 when a mutant survives that is not explained in EQUIVALENT below. Nothing is written: a mutant is compiled
+The rules are its default; it also knows the state machines that fakes drive. Exit status 1 when a mutant survives that
+is not explained in EQUIVALENT below. Nothing is written: a mutant is compiled
 in memory and imported in a forked child, whose parent has numpy, scipy and hypothesis loaded, so that one costs as long
 as its tests take and no more.
 
@@ -28,30 +29,39 @@ import pytest
 
 PRELOADED = ("hypothesis", "pydantic", "numpy", "scipy.stats")
 ROOT = Path(__file__).resolve().parents[1]
-RULES = ROOT / "pytest_compileiq" / "rules"
+PACKAGE = "pytest_compileiq"
 LIMIT_S = 60  # for a mutant that does not end
 
 # The tests of each module, the quickest and most telling first: the run of a mutant ends with the first failure.
 TESTS = {
-    "calls": ("test_calls.py",),
-    "claims": ("test_claims.py", "test_diff.py"),
-    "diff": ("test_diff.py",),
-    "fingerprint": ("test_fingerprint.py",),
-    "gate": ("test_gate_limits.py", "test_gate.py", "test_tails.py"),
-    "noise": ("test_noise.py",),
-    "recompute": ("test_gate.py",),
-    "renames": ("test_diff.py",),
-    "slots": ("test_tails.py",),
-    "staleness": ("test_staleness.py",),
-    "stats": ("test_stats.py",),
-    "words": ("test_words.py",),
+    "rules.calls": ("test_calls.py",),
+    "rules.claims": ("test_claims.py", "test_diff.py"),
+    "rules.diff": ("test_diff.py",),
+    "rules.fingerprint": ("test_fingerprint.py",),
+    "rules.gate": ("test_gate_limits.py", "test_gate.py", "test_tails.py"),
+    "rules.noise": ("test_noise.py",),
+    "rules.recompute": ("test_gate.py",),
+    "rules.renames": ("test_diff.py",),
+    "rules.slots": ("test_tails.py",),
+    "rules.staleness": ("test_staleness.py",),
+    "rules.stats": ("test_stats.py",),
+    "rules.words": ("test_words.py",),
+    "search.journal": ("test_journal.py",),
+    "search.loop": ("test_loop.py",),
+    "proof.prove": ("test_prove.py",),
+    "replay.run": ("test_run.py", "test_committed.py"),
+    "replay.committed": ("test_committed.py", "test_run.py"),
+    "store.store": ("test_store.py",),
+    "workers.pool": ("test_pool.py",),
+    "workers.worker": ("test_worker.py",),
 }
+RULES = [name for name in TESTS if name.startswith("rules.")]
 
 # What no test can notice, with the reason. A line that no longer meets a survivor is an error too.
 DEVIATIONS = "2 * math.sqrt(count * (count - 1) * (2 * count + 5) / 18)"
 EQUIVALENT = {
-    ("noise", "drifted > 0", "drifted >= 0"): "a drift of 0 is not above DRIFT, and this line is not reached",
-    ("noise", f"abs(concordance) < {DEVIATIONS}", f"abs(concordance) <= {DEVIATIONS}"): (
+    ("rules.noise", "drifted > 0", "drifted >= 0"): "a drift of 0 is not above DRIFT, and this line is not reached",
+    ("rules.noise", f"abs(concordance) < {DEVIATIONS}", f"abs(concordance) <= {DEVIATIONS}"): (
         "a concordance is whole, and two standard deviations of it are not for any count from 6 to 2000"
     ),
 }
@@ -81,7 +91,7 @@ EXTREMES = {"min": "max", "max": "min"}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("modules", nargs="*", default=sorted(TESTS), metavar="module", help=", ".join(TESTS))
+    parser.add_argument("modules", nargs="*", default=RULES, metavar="module", help=", ".join(TESTS))
     chosen = parser.parse_args().modules
     os.chdir(ROOT)
     sys.path.insert(0, str(ROOT))
@@ -90,9 +100,9 @@ def main() -> None:
         importlib.import_module(name)
     began, tried, explained, unexplained = time.monotonic(), 0, set(), 0
     for module in chosen:
-        path = RULES / f"{module}.py"
+        path = (ROOT / PACKAGE).joinpath(*module.split(".")).with_suffix(".py")
         if not passes(module, compile(path.read_text(), str(path), "exec")):
-            sys.exit(f"{module}: its tests fail on the rules as they are")
+            sys.exit(f"{module}: its tests fail on the module as it is")
         for line, old, new, code in mutants(path):
             tried += 1
             if not passes(module, code):
@@ -101,7 +111,7 @@ def main() -> None:
                 explained.add((module, old, new))
                 continue
             unexplained += 1
-            print(f"{module}.py:{line}: {old}  →  {new}", flush=True)
+            print(f"{module}:{line}: {old}  →  {new}", flush=True)
     killed = tried - unexplained - len(explained)
     seconds = time.monotonic() - began
     print(f"{tried} mutants: {killed} killed, {len(explained)} equivalent, {unexplained} survived; {seconds:.0f} s")
@@ -192,10 +202,11 @@ def run_tests(module: str, code: CodeType) -> None:
         silence = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silence, 1)
         os.dup2(silence, 2)
-        name = f"pytest_compileiq.rules.{module}"
+        name = f"{PACKAGE}.{module}"
         sys.meta_path.insert(0, Mutant(name, code))
         importlib.import_module(name)
-        tests = [f"tests/unit/rules/{file}" for file in TESTS[module]]
+        room = module.partition(".")[0]
+        tests = [f"tests/unit/{room}/{file}" for file in TESTS[module]]
         # Rewritten asserts would ask to import the rules anew, from their files.
         status = pytest.main(["-xq", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:randomly", *tests])
     finally:

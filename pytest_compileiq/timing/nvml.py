@@ -71,7 +71,7 @@ def snapshot(device: int | str = 0, *, root: int | None = None) -> GpuState | No
     return GpuState(
         sm_clock_mhz=_ask(nvml, "nvmlDeviceGetClockInfo", physical, nvml.NVML_CLOCK_SM),
         memory_clock_mhz=_ask(nvml, "nvmlDeviceGetClockInfo", physical, nvml.NVML_CLOCK_MEM),
-        throttle_reasons=_words(_ask(nvml, "nvmlDeviceGetCurrentClocksEventReasons", physical)),
+        throttle_reasons=_words(_throttle_reasons(nvml, physical)),
         power_w=None if milliwatts is None else milliwatts * 1e-3,
         temperature_c=_ask(nvml, "nvmlDeviceGetTemperature", physical, nvml.NVML_TEMPERATURE_GPU),
         energy_mj=_ask(nvml, "nvmlDeviceGetTotalEnergyConsumption", handle),
@@ -134,8 +134,9 @@ def _library() -> Any:
 
 
 def _ask(nvml: Any, query: str, *arguments: Any) -> Any:
+    """The answer; None where the device, its driver or this ``pynvml`` has none."""
     try:
-        return getattr(nvml, query)(*arguments)
+        return getattr(nvml, query)(*arguments) if hasattr(nvml, query) else None
     except nvml.NVMLError:
         return None
 
@@ -145,6 +146,12 @@ def _physical(nvml: Any, handle: Any) -> Any:
     if not _ask(nvml, "nvmlDeviceIsMigDeviceHandle", handle):
         return handle
     return nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
+
+
+def _throttle_reasons(nvml: Any, gpu: Any) -> int | None:
+    """NVML's bits, by the name of 2023 or, in an older ``pynvml`` or above an older driver, by the one before."""
+    reasons: int | None = _ask(nvml, "nvmlDeviceGetCurrentClocksEventReasons", gpu)
+    return _ask(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", gpu) if reasons is None else reasons
 
 
 def _words(reasons: int | None) -> tuple[str, ...] | None:

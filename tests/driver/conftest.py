@@ -92,7 +92,7 @@ def calls() -> Callable[[], list[str]]:
 
     def since() -> list[str]:
         nonlocal seen
-        text = log.read_bytes()
+        text = log.read_bytes() if log.exists() else b""
         new, seen = text[seen:].decode(), len(text)
         return new.splitlines()
 

@@ -69,6 +69,10 @@ int nvmlDeviceGetCurrentClocksEventReasons(device one, unsigned long long *reaso
     return one->whole ? NOT_SUPPORTED : SUCCESS;
 }
 
+int nvmlDeviceGetCurrentClocksThrottleReasons(device one, unsigned long long *reasons) {  // its name before 2023
+    return nvmlDeviceGetCurrentClocksEventReasons(one, reasons);
+}
+
 int nvmlDeviceGetPowerUsage(device one, unsigned *milliwatts) { return of_the_whole(one, milliwatts, 412500); }
 
 int nvmlDeviceGetPowerManagementLimit(device one, unsigned *milliwatts) { return of_the_whole(one, milliwatts, 700000); }

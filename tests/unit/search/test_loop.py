@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from pytest_compileiq import choice
+from pytest_compileiq import choice, minimize
 from pytest_compileiq import range as steps
 from pytest_compileiq.artifact import Withdrawn
 from pytest_compileiq.config import Budget
@@ -41,6 +41,16 @@ class Scripted:
         self.told += results
 
 
+class Generations(Scripted):
+    """An engine whose state is saved: what it has asked for so far."""
+
+    def checkpoint(self) -> bytes:
+        return bytes([len(self._left)])
+
+    def restore(self, state: bytes) -> None:
+        self._left = self._left[len(self._left) - state[0] :]
+
+
 def options(*texts: str) -> list[Candidate]:
     """``"-O3 -fast"`` → a candidate."""
     return [Candidate(dict(_knob(word) for word in text.split())) for text in texts]
@@ -55,8 +65,9 @@ def searching(tmp_path):
     """Run a search with an engine on fakes; returns the search, whose collaborators are its attributes."""
 
     def run(
-        engine, pool=None, builder=None, *, budget=100, used=("kernel",), withdrawn=(), fresh=True, marker=None
+        engine, pool=None, builder=None, *, budget=100, jobs=1, used=("kernel",), withdrawn=(), fresh=True, marker=None
     ) -> Search:
+        budget = budget if isinstance(budget, Budget) else Budget(evaluations=budget)
         builder = builder or FakeBuilder()
         benchmark = fake_benchmark(tmp_path, builder, **(marker or {}))
         pool = pool or FakePool(seconds=RUNTIME)
@@ -65,7 +76,7 @@ def searching(tmp_path):
                 journal.clear()
             earlier = journal.begin({"identity": "same"}, ())
             brief = SearchBrief(
-                benchmark, Scorer(pool, benchmark, Random(0)), journal, Budget(evaluations=budget), 1, FakeProgress(),
+                benchmark, Scorer(pool, benchmark, Random(0)), journal, budget, jobs, FakeProgress(),
                 Trackers([], print), frozenset(used), withdrawn,
             )  # fmt: skip
             search = Search(brief, engine)
@@ -166,6 +177,51 @@ def test_the_budget_is_spent_to_the_last_evaluation_and_no_further(searching, bu
     assert sum(engine.asks) == budget
 
 
+@pytest.mark.parametrize(("seconds", "evaluations"), [(0.0, 0), (1e6, 20)])
+def test_a_budget_of_seconds_ends_with_the_time_or_with_the_space(searching, seconds, evaluations):
+    engine = Scripted([Candidate({"-O": number}) for number in range(20)])
+    assert searching(engine, budget=Budget(seconds=seconds)).tally.evaluations == evaluations
+    assert set(engine.asks) <= {4}
+
+
+@pytest.mark.parametrize(
+    ("engine", "budget", "jobs", "asks"),
+    [
+        (Scripted, 100, 1, 4),
+        (Scripted, 100, 8, 8),
+        (Scripted, 100, 50, 12),  # an eighth of the budget: the engine has to learn in between
+        (Scripted, 3, 50, 3),
+        (Generations, 100, 1, 8),
+        (Generations, 100, 4, 32),
+        (Generations, 5, 4, 5),
+    ],
+)
+def test_a_batch_keeps_every_job_busy_and_the_engine_learning(searching, engine, budget, jobs, asks):
+    asked = engine([Candidate({"-O": number}) for number in range(200)])
+    searching(asked, budget=budget, jobs=jobs)
+    assert asked.asks[0] == asks
+
+
+EXACT = {"objectives": [minimize("code_bytes")]}
+
+
+@pytest.mark.parametrize(
+    ("engine", "marker", "before_the_first_is_told"), [(Scripted, {}, 4), (Scripted, EXACT, 8), (Generations, EXACT, 8)]
+)
+def test_the_next_batch_is_built_meanwhile_only_where_nothing_is_timed_and_no_generation_has_to_end(
+    searching, engine, marker, before_the_first_is_told
+):
+    waiting = []
+
+    class Watching(engine):
+        def tell(self, results):
+            waiting.append(sum(self.asks) - len(self.told))
+            super().tell(results)
+
+    searching(Watching([Candidate({"-O": number}) for number in range(40)]), marker=marker)
+    assert waiting[0] == before_the_first_is_told
+
+
 def test_an_engine_with_nothing_left_ends_the_search(searching):
     assert searching(Scripted(options("-fast"))).tally.evaluations == 1
 
@@ -204,16 +260,58 @@ def test_knobs_that_nobody_reads_stop_it_early(searching):
 # ── going on ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def spent(search: Search) -> tuple[object, ...]:
+    tally = search.tally
+    return tally.evaluations, tally.valid, tally.duplicates, tally.invalid, tally.first_reason
+
+
 @pytest.mark.parametrize("killed_at", range(0, 10, 2))
 def test_an_interrupted_search_goes_on_having_lost_nothing_and_repeating_nothing(searching, killed_at):
+    def some(knobs):
+        return {"kernel": "same" if knobs.get("-O") == 2 else str(sorted(knobs.items()))}
+
+    def run(pool, *, fresh):
+        builder = FakeBuilder(code=some, refusals={"-O1\n": "no such level", "-O1\n-fast\n": "no such level"})
+        return searching(RandomSearch(Brief(FAKE_SPACE, seed=3)), pool, builder, fresh=fresh)
+
     first, second = FakePool(seconds=RUNTIME, interrupt_at=killed_at), FakePool(seconds=RUNTIME)
-    whole = searching(RandomSearch(Brief(FAKE_SPACE, seed=3)))
-    interrupted = searching(RandomSearch(Brief(FAKE_SPACE, seed=3)), first, fresh=True)
-    resumed = searching(RandomSearch(Brief(FAKE_SPACE, seed=3)), second, fresh=False)
-    assert interrupted.tally.evaluations <= resumed.tally.evaluations == whole.tally.evaluations
+    whole = run(FakePool(seconds=RUNTIME), fresh=True)
+    interrupted = run(first, fresh=True)
+    resumed = run(second, fresh=False)
+    assert interrupted.tally.evaluations <= resumed.tally.evaluations
+    assert spent(resumed) == spent(whole)
+    assert resumed.tally.seconds >= interrupted.tally.earlier_s
+    assert (resumed.tally.earlier_s > 0) == (interrupted.tally.evaluations > 0)
     measured = [options for what, _, options in first.asked + second.asked if what == "block"]
     assert len(measured) == len(set(measured))
     assert {one.controls.key for one in resumed.scored.values()} == {one.controls.key for one in whole.scored.values()}
+
+
+def test_acfs_that_arrived_before_a_kill_have_shown_that_they_do(searching):
+    builder = FakeBuilder(code=lambda knobs: {"kernel": "heard" if knobs.get("blob") == "\x00" else "deaf"})
+    candidates = [Candidate({}, blob=bytes([number])) for number in range(20)]
+    searching(Scripted(candidates), builder=builder, budget=4)
+    assert searching(Scripted(candidates), builder=builder, fresh=False).tally.evaluations == 20
+
+
+def test_acfs_that_did_nothing_before_a_kill_have_shown_nothing(searching):
+    builder = FakeBuilder(code=lambda knobs: {"kernel": "deaf"})
+    candidates = [Candidate({}, blob=bytes([number])) for number in range(20)]
+    searching(Scripted(candidates), builder=builder, budget=4)
+    with pytest.raises(NotInjected):
+        searching(Scripted(candidates), builder=builder, fresh=False)
+
+
+def test_an_engine_of_generations_goes_on_from_its_last_checkpoint(searching):
+    candidates = [Candidate({"-O": number}) for number in range(20)]
+    first, second = FakePool(interrupt_at=11), FakePool()
+    searching(Generations(candidates), first)
+    engine = Generations(candidates)
+    search = searching(engine, second, fresh=False)
+    assert search.tally.evaluations == 20
+    assert engine.asks[0] == 8 and [told.candidate for told in engine.told] == candidates[8:]
+    measured = [options for what, _, options in first.asked[:11] + second.asked if what == "block"]
+    assert len(measured) == len(set(measured)) == 20
 
 
 def test_an_engine_that_asks_for_something_else_than_it_did_cannot_go_on(searching):

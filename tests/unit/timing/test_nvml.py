@@ -48,10 +48,11 @@ class FakeNvml:
     def __init__(self, *gpus: str, names: tuple[str, ...] = ()):
         self.gpus, self.names = gpus, names or ("NVIDIA H200",) * len(gpus)
         self.unsupported: set[str] = set()
+        self.missing: set[str] = set()
         self.asked: list[tuple] = []
 
     def __getattr__(self, query):
-        if query not in QUERIES:
+        if query not in QUERIES or query in self.missing:
             raise AttributeError(query)
 
         def answer(*arguments):
@@ -128,18 +129,31 @@ def seen(**fields) -> GpuState:
         ("nvmlDeviceGetComputeRunningProcesses", ("foreign_pids",)),
     ],
 )
-def test_what_is_not_supported_is_none_and_the_rest_is_still_known(install, query, fields):
+@pytest.mark.parametrize("how", ["unsupported", "missing"])
+def test_what_a_device_or_an_older_pynvml_does_not_tell_is_none_and_the_rest_is_still_known(
+    install, how, query, fields
+):
     nvml = install("GPU-aaaa")
-    nvml.unsupported = {query}
+    setattr(nvml, how, {query})
 
     found = vars(snapshot())
 
     assert {name for name, value in found.items() if value is None} == set(fields)
 
 
-def test_a_power_limit_or_driver_that_nvml_does_not_tell_is_none(install):
+@pytest.mark.parametrize("how", ["unsupported", "missing"])
+def test_the_reasons_of_the_clocks_are_asked_for_by_their_older_name_too(install, monkeypatch, how):
     nvml = install("GPU-aaaa")
-    nvml.unsupported = {"nvmlDeviceGetPowerManagementLimit", "nvmlSystemGetDriverVersion"}
+    setattr(nvml, how, {"nvmlDeviceGetCurrentClocksEventReasons"})
+    monkeypatch.setitem(QUERIES, "nvmlDeviceGetCurrentClocksThrottleReasons", lambda gpu: 0x8)
+    assert snapshot().throttle_reasons == ("hardware slowdown",)
+    assert hardware_slowdown(snapshot()) == "hardware slowdown"
+
+
+@pytest.mark.parametrize("how", ["unsupported", "missing"])
+def test_a_power_limit_or_driver_that_nvml_does_not_tell_is_none(install, how):
+    nvml = install("GPU-aaaa")
+    setattr(nvml, how, {"nvmlDeviceGetPowerManagementLimit", "nvmlSystemGetDriverVersion"})
 
     assert power_limit_w() is None
     assert driver_version() is None

@@ -119,6 +119,22 @@ def test_a_dismissed_worker_tears_down_quits_and_is_waited_for(worker, entered, 
     assert said(carrier)[-len(last) :] == last
 
 
+def test_a_closed_worker_has_given_its_last_answer():
+    """Its fixtures are down before its files are removed."""
+    waited = []
+
+    def answer(number, order):
+        waited.append(type(order).__name__)
+        return obedient(order)
+
+    one = Worker(FakeCarrier(answer), START)
+    one.enter("a", None)
+    one.dismiss()
+    waited.clear()
+    one.close()
+    assert waited == ["Leave"]
+
+
 @pytest.mark.parametrize("dies_at", [Leave, Quit])
 def test_one_that_is_gone_is_dismissed_and_closed_in_peace(dies_at):
     carrier = FakeCarrier(
