@@ -100,6 +100,72 @@ def test_finalists_share_processes_in_an_order_that_a_seed_decides(proving):
         assert sorted(options for _, options in group) == ["-O3\n", "-fast\n"]
 
 
+# ── the best of several ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("finalists", [("-fast", "-O3"), ("-O3", "-fast")])
+def test_of_two_that_are_proven_the_faster_wins(proving, finalists):
+    proof, _ = proving(FakePool(seconds=by_options({"-fast\n": 9e-4, "-O3\n": 7e-4})), *finalists)
+    assert proof.winner == controls("-O3")
+    assert {claim.test.finalists for claim in proof.claims} == {2}
+
+
+@pytest.mark.parametrize(("weight", "winner"), [(1, "-fast"), (9, "-O3")])
+def test_of_several_workloads_the_weighty_ones_decide(proving, weight, winner):
+    class TwoWorkloads(FakePool):
+        def block(self, number, benchmark, arms, workload, plan):
+            small = {"-fast\n": 4e-4, "-O3\n": 9e-4}
+            large = {"-fast\n": 9e-4, "-O3\n": 6e-4}
+            self.seconds = by_options(small if workload.name == "small" else large)
+            return super().block(number, benchmark, arms, workload, plan)
+
+    workloads = {"small": {"n": 1}, "large": {"n": 2, "weight": weight}}
+    proof, _ = proving(TwoWorkloads(), "-fast", "-O3", workloads=workloads)
+    assert proof.winner == controls(winner)
+
+
+def sized(**sizes: int) -> FakeBuilder:
+    """A compiler whose code has 100 bytes, or what ``sizes`` say of an option's name."""
+    return FakeBuilder(code=lambda knobs: {"kernel": "x" * next((sizes[k[1:]] for k in knobs if k[1:] in sizes), 100)})
+
+
+@pytest.mark.parametrize(
+    ("metrics", "winner"), [(("code_bytes", "runtime"), "-fast"), (("runtime", "code_bytes"), "-O3")]
+)
+def test_the_first_objective_decides_among_those_that_are_proven(proving, metrics, winner):
+    pool = FakePool(seconds=by_options({"-fast\n": 9e-4, "-O3\n": 6e-4}))
+    objectives = [minimize(metric) for metric in metrics]
+    proof, _ = proving(pool, "-fast", "-O3", builder=sized(fast=70, O=90), objectives=objectives)
+    assert proof.winner == controls(winner)
+    assert [claim.objective for claim in proof.claims] == list(metrics)
+
+
+def test_a_metric_that_falls_to_nothing_beats_one_that_is_halved(proving):
+    pool = FakePool()
+    objectives = [minimize("code_bytes"), minimize("runtime")]
+    proof, _ = proving(pool, "-O3", "-fast", builder=sized(fast=0, O=50), objectives=objectives, max_regression=0.2)
+    assert proof.winner == controls("-fast")
+
+
+@pytest.mark.parametrize(("size", "proven"), [(125, True), (126, False)])
+def test_an_exact_metric_may_be_worse_by_what_the_test_allows(proving, size, proven):
+    pool = FakePool(seconds=by_options({"-fast\n": 5e-4}))
+    proof, _ = proving(
+        pool, "-fast", builder=sized(fast=size), objectives=[minimize("runtime"), minimize("code_bytes")],
+        max_regression=0.25,
+    )  # fmt: skip
+    assert isinstance(proof, Proof) == proven
+
+
+def test_why_nothing_can_win_is_said_of_the_one_that_came_closest(proving):
+    pool = FakePool(seconds=by_options({"-fast\n": 1.5e-3, "-O3\n": 1.1e-3}))
+    proof, _ = proving(pool, "-fast", "-O3")
+    near, _ = proving(FakePool(seconds=by_options({"-O3\n": 1.1e-3})), "-O3")
+    far, _ = proving(FakePool(seconds=by_options({"-fast\n": 1.5e-3})), "-fast")
+    assert proof.reason.partition("(")[0] == near.reason.partition("(")[0]
+    assert proof.reason != far.reason
+
+
 # ── what is refused ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -188,3 +254,10 @@ def test_a_claim_is_measured_again_until_it_is_decided(proving, tmp_path, now, v
     decision = prove_again(pool, fake_benchmark(tmp_path, FakeBuilder()), controls("-fast"), proof.claims[0], seed=2)
     assert decision.verdict is verdict
     assert len(blocks(pool)) == processes
+    assert "more processes follow" not in decision.reason
+
+
+def test_an_exact_claim_is_not_measured(proving, tmp_path):
+    proof, _ = proving(FakePool(), "-fast", builder=SIZES, objectives=[minimize("code_bytes")])
+    with pytest.raises(ValueError, match="compared exactly"):
+        prove_again(FakePool(), fake_benchmark(tmp_path, FakeBuilder()), controls("-fast"), proof.claims[0], seed=2)
