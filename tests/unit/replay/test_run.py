@@ -182,6 +182,53 @@ def test_retired_controls_are_never_applied(project):
     ran = []
     report, _ = project.replay(body=lambda acf: ran.append(acf.is_baseline) or measuring(acf))
     assert (report.verdict, report.message, ran) == ("RETIRED", "withdrawn: wrong on odd sizes", [True])
+    assert not report.remedy
+
+
+def test_promoted_controls_are_not_applied_before_their_proof_which_is_the_remedy(project):
+    artifact, reason = project.store.read("kernel", FAKE), "point 2 of the front"
+    promoted = artifact.model_copy(update={"outcome": "promoted", "claims": (), "reason": reason})
+    project.store.write("kernel", promoted, controls=[], samples=())
+    ran = []
+    report, _ = project.replay(body=lambda acf: ran.append(acf.is_baseline) or measuring(acf))
+    assert (report.verdict, report.message, ran) == ("PROMOTED", reason, [True])
+    assert report.remedy == "prove it: pytest --tune --tune-budget=0 test_kernel.py::test_kernel"
+
+
+# ── why no new search is needed ──────────────────────────────────────────────────────────────────────────────────
+
+CURRENT = {
+    "it holds": ({}, "kernel still holds for fake-fake1"),
+    "the machine code is another": ({"builder": OTHER}, None),
+    "another compiler's line": ({"builder": FakeBuilder(target="fake-fake2")}, None),
+}
+
+
+@pytest.mark.parametrize("what", CURRENT)
+def test_an_artifact_that_still_holds_needs_no_new_search(project, what):
+    given, why = CURRENT[what]
+    benchmark = project.benchmark(**given)
+    run = Replay(benchmark, fake_settings(project.root), Integrity(benchmark, project.store), measuring, FakePool)
+    assert run.why_current() == why
+
+
+def test_an_artifact_of_another_machine_is_no_reason_to_search_here(project):
+    artifact = project.store.read("kernel", FAKE)
+    compiler = artifact.compiler.model_copy(update={"architecture_from": "machine"})
+    samples = [row for _, rows in project.store.read_samples("kernel", artifact) for row in rows]
+    project.store.write("kernel", artifact.model_copy(update={"compiler": compiler}), controls=[], samples=samples)
+    native = replace(FakeBuilder().compiler, architecture_from="machine")
+    elsewhere = FakeBuilder(architecture="wide", target="wide-fake1", compiler=native)
+    benchmark = project.benchmark(elsewhere)
+    run = Replay(benchmark, fake_settings(project.root), Integrity(benchmark, project.store), measuring, FakePool)
+    assert "wide-fake1" in run.why_current()
+
+
+def test_a_withdrawn_artifact_needs_a_new_search(project):
+    retire(project.store, "kernel", FAKE, "wrong on odd sizes")
+    benchmark = project.benchmark()
+    run = Replay(benchmark, fake_settings(project.root), Integrity(benchmark, project.store), measuring, FakePool)
+    assert run.why_current() is None
 
 
 def test_a_baseline_outcome_follows_the_same_rows_untimed(tmp_path):
@@ -190,6 +237,10 @@ def test_a_baseline_outcome_follows_the_same_rows_untimed(tmp_path):
     pool = FakePool()
     report, _ = made.replay(pool)
     assert report.verdict == "BASELINE" and not pool.asked
+    artifact = made.store.read("kernel", FAKE)
+    assert report.message == artifact.reason
+    made.store.write("kernel", artifact.model_copy(update={"reason": None}), controls=[], samples=())
+    assert made.replay()[0].message == "nothing was found to beat the defaults"
     assert made.replay(builder=OTHER)[0].verdict == "STALE"
 
 
