@@ -14,6 +14,7 @@ from pytest_compileiq.errors import SchemaTooNew, StoreError, contained
 from pytest_compileiq.model import sha256_hex
 
 MAX_METADATA_BYTES = 1 << 20
+MOST_MARKS = 60_000  # dots and brackets: each may be a table, and a parsed table takes a thousand bytes
 MAX_SAMPLES_BYTES = 64 << 20
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
@@ -63,6 +64,8 @@ def parse(data: bytes, shown: str, mend: str) -> Artifact:
 def _parse(data: bytes, shown: str, mend: str) -> Artifact:
     if len(data) > MAX_METADATA_BYTES:  # a parsed document takes fifty times the memory of its text
         raise StoreError(f"{shown} has {len(data)} bytes, and at most {MAX_METADATA_BYTES} are read; {mend}")
+    if (marks := sum(map(data.count, (b".", b"[", b"{")))) > MOST_MARKS:
+        raise StoreError(f"{shown} has {marks} dots and brackets, and at most {MOST_MARKS} are read; {mend}")
     try:
         content = tomli.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # bytes that are not text, text that is not TOML, endless digits

@@ -83,3 +83,15 @@ def test_what_must_not_be_is_seen(room, monkeypatch, what):
 
 def test_a_call_that_takes_more_than_its_share_of_memory_is_seen():
     assert list(wrong_with(Call(("verb",), 0, "", 0.0, 301))) == ["took 301 MiB"]
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("::error file=test_k.py,line=3,title=kernel STALE::  ::add-mask::a", False),
+        ("::warning title=acf::x ##[group]y", True),
+        ("::add-mask::a", True),
+    ],
+)
+def test_an_annotation_of_ours_is_one_command_whatever_its_text_begins_with(line, wrong):
+    assert bool(list(wrong_with(Call(("pytest",), 0, f"{line}\n", 0.0, 1)))) == wrong

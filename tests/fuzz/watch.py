@@ -66,7 +66,7 @@ class Violation:
 
 def wrong_with(call: Call, codes: frozenset[int] = CODES) -> Iterator[str]:
     """Everything that must not be, in a few words each."""
-    text = _OUR_ANNOTATION.sub("", call.output)
+    text = _OUR_ANNOTATION.sub("annotation: ", call.output)
     if "Traceback (most recent call last)" in call.output or "INTERNALERROR" in call.output:
         yield f"a traceback: {call.output[-1500:]}"
     if call.code not in codes:
@@ -308,9 +308,14 @@ def _forget_peak() -> None:
         Path("/proc/self/clear_refs").write_text("5")
 
 
-def _peak_mib() -> int:
-    status = Path("/proc/self/status").read_text() if Path("/proc/self/status").exists() else "VmHWM: 0"
-    return int(re.search(r"VmHWM:\s*(\d+)", status)[1]) >> 10
+def _peak_mib(process: int | str = "self") -> int:
+    """0 where there is no ``/proc``, or the process has ended."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return 0
+    peak = re.search(r"VmHWM:\s*(\d+)", status)
+    return int(peak[1]) >> 10 if peak else 0
 
 
 # ── outside of it ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -399,7 +404,9 @@ def run_pytest(project: Path, arguments: list[str], temporary: Path, **environme
             stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         give_up_at = time.monotonic() + 4 * MOST_WAITING_SECONDS
+        mib = 0
         while (ended := os.wait4(process.pid, os.WNOHANG))[0] == 0 and time.monotonic() < give_up_at:
+            mib = max(mib, _peak_mib(process.pid))  # what wait4 tells holds what this process had when it forked
             time.sleep(0.02)
         if ended[0] == 0:
             with contextlib.suppress(ProcessLookupError):
@@ -408,6 +415,4 @@ def run_pytest(project: Path, arguments: list[str], temporary: Path, **environme
     process.returncode = os.waitstatus_to_exitcode(ended[1])
     output = (project.parent / "said").read_bytes().decode("utf-8", "surrogateescape")
     usage = ended[2]
-    return Call(
-        ("pytest", *arguments), process.returncode, output, usage.ru_utime + usage.ru_stime, usage.ru_maxrss >> 10
-    )
+    return Call(("pytest", *arguments), process.returncode, output, usage.ru_utime + usage.ru_stime, mib)

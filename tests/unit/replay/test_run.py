@@ -21,6 +21,7 @@ from pytest_compileiq.testing.fakes import (
     fake_benchmark,
     fake_settings,
 )
+from pytest_compileiq.timing.registry import find_device_or_none
 from pytest_compileiq.tuning.tune import tune
 from pytest_compileiq.workers.pool import EvaluationFailed
 
@@ -139,6 +140,16 @@ def test_a_comment_is_cosmetic(project):
     report, _ = project.replay(builder=FakeBuilder(source="two"))
     assert report.verdict == "PROVEN"
     assert any("the machine code is the same" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(("driver", "said"), [(None, False), ("580.65.06", True)])
+def test_another_driver_than_the_claims_is_told(project, monkeypatch, driver, said):
+    device = replace(find_device_or_none("cpu"), driver=driver)
+    monkeypatch.setattr("pytest_compileiq.replay.run.find_device_or_none", lambda kind: device)
+    report, _ = project.replay()
+    told = [note for note in report.notes if "driver" in note]
+    assert (report.verdict, bool(told)) == ("PROVEN", said)
+    assert not told or told[0].startswith("proven under driver unknown, measured now under 580.65.06;")
 
 
 def test_nothing_is_measured_when_only_a_replay_is_asked_for(project):

@@ -174,6 +174,23 @@ def test_what_could_not_be_read_back_is_not_written(store, changes, told):
     assert snapshot(store.root) == before
 
 
+TABLES = {
+    "deep": "\n".join(f"[a{number}{'.a' * 100}]" for number in range(1000)),
+    "many": "\n".join(f"[a{number}]" for number in range(70_000)),
+    "inline": f"x = [{','.join(['{a=1}'] * 70_000)}]",
+    "dotted": "\n".join(f"a{number}{'.a' * 100} = 1" for number in range(1000)),
+}
+
+
+@pytest.mark.parametrize("what", TABLES)
+def test_a_small_file_of_very_many_tables_is_refused_before_it_is_parsed(store, what, monkeypatch):
+    path = store.metadata_path("k", TARGET)
+    path.write_text(f"schema = 1\n{TABLES[what]}\n")
+    monkeypatch.setattr("pytest_compileiq.store.metadata.tomli.loads", lambda text: pytest.fail("it was parsed"))
+    with pytest.raises(StoreError, match="dots and brackets, and at most 60000 are read; restore it with git checkout"):
+        store.read("k", TARGET)
+
+
 def test_every_truncation_is_refused(store):
     path = store.metadata_path("k", TARGET)
     whole = path.read_bytes()

@@ -8,13 +8,14 @@ import json
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import pytest_compileiq
-from pytest_compileiq.system.printing import complain, failure, harmless, json_text, say
+from pytest_compileiq.system.printing import Terminal, complain, failure, harmless, json_text, say
 
 PACKAGE = Path(pytest_compileiq.__file__).parent
 # Programs of ours whose standard output and error are pipes to this package, which prints none of it as it comes.
@@ -102,6 +103,12 @@ def test_what_would_be_obeyed_is_shown_and_the_rest_stays(text, shown):
 
 def test_a_failure_is_one_line_and_its_remedy_another():
     assert str(failure("k: STALE\n::error::x", "::add-mask::y\n")) == "k: STALE\\n::error::x\n\\x3a:add-mask::y\\n"
+
+
+def test_a_command_of_ours_holds_none_of_others(capsys):
+    nowhere = SimpleNamespace(pluginmanager=SimpleNamespace(get_plugin=lambda name: None))
+    Terminal(nowhere).command("::error title=k::x ##[group]y ::add-mask::z\x1b[2J")
+    assert capsys.readouterr().out == "::error title=k::x \\x23#[group]y ::add-mask::z\\x1b[2J\n"
 
 
 @given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
