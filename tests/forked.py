@@ -58,8 +58,9 @@ def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
 
 @cache
 def _server() -> subprocess.Popen[str]:
+    alone = _ENVIRONMENT | {"OPENBLAS_NUM_THREADS": "1"}  # a process of several threads is not to be forked
     return subprocess.Popen(
-        [sys.executable, __file__], env=_ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, __file__], env=alone, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
 
 

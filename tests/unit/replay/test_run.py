@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -11,6 +12,7 @@ from pytest_compileiq.config import Budget
 from pytest_compileiq.errors import NoWorker
 from pytest_compileiq.replay.committed import Integrity
 from pytest_compileiq.replay.run import Replay
+from pytest_compileiq.rules.gate import QUADS, SAMPLES
 from pytest_compileiq.store.lifecycle import retire
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.testing.fakes import (
@@ -22,6 +24,7 @@ from pytest_compileiq.testing.fakes import (
     fake_settings,
 )
 from pytest_compileiq.timing.registry import find_device_or_none
+from pytest_compileiq.timing.sampler import plan_block
 from pytest_compileiq.tuning.tune import tune
 from pytest_compileiq.workers.pool import EvaluationFailed
 
@@ -83,8 +86,8 @@ OTHER = FakeBuilder(code=lambda knobs: {"kernel": f"other {sorted(knobs.items())
 ENDS = {
     "the gain is gone": ({"pool": FakePool(seconds=lambda controls: 1e-3)}, "REFUTED", "the gain is gone"),
     "the tuned arm fails": ({"pool": FakePool(seconds=GAIN, failures={"-fast\n": EvaluationFailed("tuned", "crash", "SIGSEGV")})}, "REFUTED", "SIGSEGV"),
-    "the baseline fails": ({"pool": FakePool(seconds=GAIN, failures={"-fast\n": EvaluationFailed("baseline", "crash", "SIGBUS")})}, "INCONCLUSIVE", "SIGBUS"),
-    "others disturb": ({"pool": FakePool(seconds=GAIN, failures={"-fast\n": EvaluationFailed(None, "disturbed", "others")})}, "INCONCLUSIVE", "others"),
+    "the baseline fails": ({"pool": FakePool(seconds=GAIN, failures={"-fast\n": EvaluationFailed("baseline", "crash", "SIGBUS")})}, "INCONCLUSIVE", "the baseline arm failed while it was measured (crash): SIGBUS"),
+    "others disturb": ({"pool": FakePool(seconds=GAIN, failures={"-fast\n": EvaluationFailed(None, "disturbed", "others")})}, "INCONCLUSIVE", "the measured arm failed while it was measured (disturbed): others"),
     "too many quads are dropped": ({"pool": FakePool(seconds=GAIN, drops=lambda quad: quad > 1)}, "INCONCLUSIVE", "dropped"),
     "no worker starts": ({"pool": FakePool(seconds=GAIN, failures={"-fast\n": NoWorker("no module named x")})}, "NO WORKER", "no module named x"),
     "the machine code is another": ({"builder": OTHER}, "STALE", "kernel.src (changed): the machine code is another, in kernel"),
@@ -133,7 +136,33 @@ def test_a_stale_artifact_that_may_warn_runs_the_baseline_only(project):
         builder=OTHER, body=lambda acf: ran.append(acf.is_baseline) or measuring(acf), stale="warn"
     )
     assert (report.verdict, report.failed, ran) == ("STALE", False, [True])
+    assert report.remedy.endswith("or search anew: pytest --tune test_kernel.py::test_kernel")
     assert [code.entry for code in report.moved] == ["kernel"]
+
+
+def test_what_is_undecided_and_may_warn_has_run_its_body_and_says_what_to_do(project):
+    ran = []
+    report, _ = project.replay(
+        FakePool(seconds=GAIN, drops=lambda quad: quad > 1), inconclusive="warn",
+        body=lambda acf: ran.append(acf.is_baseline) or measuring(acf),
+    )  # fmt: skip
+    assert (report.verdict, report.failed, ran) == ("INCONCLUSIVE", False, [False])
+    assert report.remedy.startswith("measure again on a quiet machine")
+    refuted, _ = project.replay(FakePool(seconds=lambda controls: 1e-3), inconclusive="warn")
+    assert (refuted.failed, refuted.remedy) == (True, "tune anew: pytest --tune test_kernel.py::test_kernel")
+
+
+def test_a_replay_draws_other_orders_than_the_proof_did(project):
+    seed = project.store.read("kernel", FAKE).claims[0].test.seed
+    plans = []
+
+    class Watching(FakePool):
+        def block(self, number, benchmark, arms, workload, plan):
+            plans.append(plan)
+            return super().block(number, benchmark, arms, workload, plan)
+
+    project.replay(Watching(seconds=GAIN))
+    assert plans[0] == plan_block(Random(seed + 1), quads=QUADS, samples=SAMPLES)
 
 
 def test_a_comment_is_cosmetic(project):
@@ -181,7 +210,9 @@ def test_exact_claims_are_compared_before_a_missing_device_is_told(tmp_path):
     made.tune(builder=sizes)
     loads = lambda acf: acf.build().load()  # noqa: E731
     assert made.replay(builder=sizes, body=loads)[0].verdict == "PROVEN"
-    assert made.replay(builder=sizes, body=loads, no_device="skip")[0].verdict == "NO DEVICE"
+    for no_device, failed in (("skip", False), ("fail", True)):
+        report, _ = made.replay(builder=sizes, body=loads, no_device=no_device)
+        assert (report.verdict, report.failed) == ("NO DEVICE", failed)
     path = made.root / "acf" / "kernel" / f"{FAKE}.toml"
     path.write_text(path.read_text().replace("tuned_value = 80", "tuned_value = 70"))
     report, _ = made.replay(builder=sizes, body=loads, no_device="skip")

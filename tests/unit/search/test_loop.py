@@ -10,12 +10,21 @@ import pytest
 from pytest_compileiq import choice, minimize
 from pytest_compileiq import range as steps
 from pytest_compileiq.artifact import Withdrawn
+from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.config import Budget
 from pytest_compileiq.engines.base import Brief, Told
 from pytest_compileiq.engines.random import RandomSearch
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.search.journal import open_journal
-from pytest_compileiq.search.loop import CannotResume, NothingJudged, NotInjected, Search, SearchBrief
+from pytest_compileiq.search.loop import (
+    CANARIES,
+    MOST_NAMED,
+    CannotResume,
+    NothingJudged,
+    NotInjected,
+    Search,
+    SearchBrief,
+)
 from pytest_compileiq.search.scoring import Scorer
 from pytest_compileiq.search.trackers import Trackers
 from pytest_compileiq.testing.fakes import FAKE_SPACE, FakeBuilder, FakePool, FakeProgress, by_options, fake_benchmark
@@ -232,8 +241,8 @@ def test_an_engine_with_nothing_left_ends_the_search(searching):
 def test_acfs_that_change_no_machine_code_are_never_injected(searching):
     builder = FakeBuilder(code=lambda knobs: {"kernel": "deaf"}, acf_line="fake1")
     engine = Scripted([Candidate({}, blob=bytes([number])) for number in range(20)])
-    with pytest.raises(NotInjected, match="ACFs in a row change no machine code"):
-        searching(engine, builder=builder)
+    with pytest.raises(NotInjected, match=f"^{CANARIES} ACFs in a row change no machine code"):
+        searching(engine, builder=builder, budget=CANARIES)
 
 
 def test_one_acf_that_changes_the_code_shows_that_they_arrive(searching):
@@ -248,6 +257,22 @@ def test_a_search_whose_candidates_are_void_stops_early(searching):
     with pytest.raises(NothingJudged, match="of 16 candidates were not measured"):
         searching(engine, builder=builder)
     assert sum(engine.asks) < 30
+
+
+def test_a_knob_that_the_body_reads_is_not_called_unread(searching):
+    pool = FakePool(touched=Touched(frozenset({"kernel"}), frozenset({"BLOCK"})))
+    engine = Scripted([Candidate({"BLOCK": number}) for number in range(20)])
+    builder = FakeBuilder(code=lambda knobs: {"kernel": "same" if not knobs else str(knobs)})
+    search = searching(engine, pool, builder, marker={"space": {"BLOCK": steps(0, 99)}})
+    assert (search.tally.evaluations, search.unread) == (20, ())
+
+
+def test_the_first_neighbours_are_named_and_the_others_counted(searching):
+    others = [f"f{number}" for number in range(MOST_NAMED + 3)]
+    builder = FakeBuilder(code=lambda knobs: {"kernel": str(knobs)} | dict.fromkeys(others, str("-fast" in knobs)))
+    search = searching(Scripted(options("-fast", "-O3")), FakePool(seconds=RUNTIME), builder)
+    named = ", ".join(sorted(others)[:MOST_NAMED])
+    assert search.tally.first_reason["neighbour"].startswith(f"also change {named} and 3 more, which")
 
 
 def test_knobs_that_nobody_reads_stop_it_early(searching):
@@ -303,15 +328,23 @@ def test_acfs_that_did_nothing_before_a_kill_have_shown_nothing(searching):
 
 
 def test_an_engine_of_generations_goes_on_from_its_last_checkpoint(searching):
-    candidates = [Candidate({"-O": number}) for number in range(20)]
-    first, second = FakePool(interrupt_at=11), FakePool()
-    searching(Generations(candidates), first)
+    candidates = [Candidate({"-O": number}) for number in range(40)]
+    first, second = FakePool(interrupt_at=19), FakePool()
+    searching(Generations(candidates), first, budget=30)
     engine = Generations(candidates)
-    search = searching(engine, second, fresh=False)
-    assert search.tally.evaluations == 20
-    assert engine.asks[0] == 8 and [told.candidate for told in engine.told] == candidates[8:]
-    measured = [options for what, _, options in first.asked[:11] + second.asked if what == "block"]
-    assert len(measured) == len(set(measured)) == 20
+    search = searching(engine, second, budget=30, fresh=False)
+    assert search.tally.evaluations == 30
+    assert engine.asks[:2] == [8, 6] and [told.candidate for told in engine.told] == candidates[16:30]
+    measured = [options for what, _, options in first.asked[:19] + second.asked if what == "block"]
+    assert len(measured) == len(set(measured)) == 30
+
+
+def test_an_engine_of_generations_goes_on_twice(searching):
+    """What the second run takes up counts for the third one's numbers too."""
+    candidates = [Candidate({"-O": number}) for number in range(40)]
+    for interrupt_at in (19, 9):
+        searching(Generations(candidates), FakePool(interrupt_at=interrupt_at), budget=40, fresh=interrupt_at == 19)
+    assert searching(Generations(candidates), FakePool(), budget=40, fresh=False).tally.evaluations == 40
 
 
 def test_an_engine_that_asks_for_something_else_than_it_did_cannot_go_on(searching):
