@@ -120,14 +120,15 @@ class Journal:
             )
         return self._batch
 
-    def finished(self, batch: int, place: int, one: Evaluated) -> None:
+    def finished(self, batch: int, place: int, evaluated: Evaluated) -> None:
         """Record one evaluation, of the candidate at ``place`` of a batch."""
         with self._connection:
             self._connection.execute(
                 "INSERT INTO evaluation VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
-                    *self._key, self._number, batch, place, json.dumps(one.scores), one.failure, one.reason,
-                    int(one.duplicate), one.digest, json.dumps(one.samples), one.seconds,
+                    *self._key, self._number, batch, place, json.dumps(evaluated.scores), evaluated.failure,
+                    evaluated.reason, int(evaluated.duplicate), evaluated.digest, json.dumps(evaluated.samples),
+                    evaluated.seconds,
                 ),
             )  # fmt: skip
         self._number += 1

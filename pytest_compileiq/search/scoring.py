@@ -58,7 +58,7 @@ class Scorer:
         )
         return Scored(scores, controls, tuple(taken.rows), read | taken.read)
 
-    def settled(self, one: Scored) -> Scored:
+    def settled(self, scored: Scored) -> Scored:
         """The candidate with its timed objectives measured anew, each as the median of several rounds.
 
         The body first runs with these controls alone: beside the baseline, in buffers that both share, a kernel that
@@ -68,13 +68,13 @@ class Scorer:
             EvaluationFailed: as ``score``.
         """
         for workload in self.benchmark.timed_workloads:
-            self.pool.check(0, self.benchmark, one.controls, workload)
-        rounds = [self._timed(one.controls).scores for _ in range(ROUNDS)]
+            self.pool.check(0, self.benchmark, scored.controls, workload)
+        rounds = [self._timed(scored.controls).scores for _ in range(ROUNDS)]
         scores = tuple(
             score if objective.exact else statistics.median(taken[objective.metric] for taken in rounds)
-            for objective, score in zip(self.benchmark.objectives, one.scores, strict=True)
+            for objective, score in zip(self.benchmark.objectives, scored.scores, strict=True)
         )
-        return Scored(scores, one.controls)
+        return Scored(scores, scored.controls)
 
     def _timed(self, controls: ControlsFile) -> _Taken:
         total = sum(workload.weight for workload in self.benchmark.timed_workloads)

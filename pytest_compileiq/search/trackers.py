@@ -26,7 +26,7 @@ class Tracker(Protocol):
         """A search begins; ``parameters`` are all that it depends on."""
         ...
 
-    def evaluated(self, number: int, candidate: Candidate, one: Evaluated) -> None:
+    def evaluated(self, number: int, candidate: Candidate, outcome: Evaluated) -> None:
         """Evaluation ``number``, from 0, is finished; evaluations of a resumed search are not told again."""
         ...
 
@@ -54,12 +54,13 @@ class CsvTracker:
         if not self._path.exists():
             self._append(self.HEADER)
 
-    def evaluated(self, number: int, candidate: Candidate, one: Evaluated) -> None:
+    def evaluated(self, number: int, candidate: Candidate, outcome: Evaluated) -> None:
         """Append a line."""
-        scores = dict(zip(self._metrics, one.scores, strict=False))
+        scores = dict(zip(self._metrics, outcome.scores, strict=False))
         self._append((
-            *self._search, number, candidate.origin, one.failure or "ok", int(one.duplicate), json.dumps(scores),
-            json.dumps(dict(candidate.knobs), sort_keys=True), one.digest, round(one.seconds, 3), one.reason,
+            *self._search, number, candidate.origin, outcome.failure or "ok", int(outcome.duplicate),
+            json.dumps(scores), json.dumps(dict(candidate.knobs), sort_keys=True), outcome.digest,
+            round(outcome.seconds, 3), outcome.reason,
         ))  # fmt: skip
 
     def end(self, verdict: str, message: str) -> None:
@@ -97,9 +98,9 @@ class MlflowTracker:
         for name, value in {**parameters, "benchmark": benchmark, "target": target}.items():
             self._client.log_param(self._run, name.replace("'", "").replace("--", ""), value[:500])
 
-    def evaluated(self, number: int, candidate: Candidate, one: Evaluated) -> None:
+    def evaluated(self, number: int, candidate: Candidate, outcome: Evaluated) -> None:
         """Log the scores."""
-        for metric, score in zip(self._metrics, one.scores, strict=False):
+        for metric, score in zip(self._metrics, outcome.scores, strict=False):
             self._best[metric] = min(score, self._best.get(metric, 0.0))
             self._client.log_metric(self._run, metric, score, step=number)
             self._client.log_metric(self._run, f"best_{metric}", self._best[metric], step=number)
@@ -121,9 +122,9 @@ class Trackers:
         """To all."""
         self._all(lambda tracker: tracker.begin(benchmark, target, metrics, parameters))
 
-    def evaluated(self, number: int, candidate: Candidate, one: Evaluated) -> None:
+    def evaluated(self, number: int, candidate: Candidate, outcome: Evaluated) -> None:
         """To all."""
-        self._all(lambda tracker: tracker.evaluated(number, candidate, one))
+        self._all(lambda tracker: tracker.evaluated(number, candidate, outcome))
 
     def end(self, verdict: str, message: str) -> None:
         """To all."""

@@ -123,8 +123,28 @@ def test_tuning_under_xdist_is_a_usage_error(tuned):
     assert "--tune measures on this machine alone" in done.stderr
 
 
-def test_a_healthy_incumbent_is_replaced_only_when_beaten(tuned):
-    before = {path.name: path.read_bytes() for path in (tuned.root / "acf/kernel").iterdir() if path.suffix == ".acf"}
-    output = tuned.pytest("--tune", "--tune-budget=4", "--tune-seed=5", code=0)
-    after = {path.name: path.read_bytes() for path in (tuned.root / "acf/kernel").iterdir() if path.suffix == ".acf"}
-    assert before == after or "TUNED" in output
+SMALLEST_PY = """
+import pytest
+from pytest_compileiq import Cc, choice, minimize
+
+
+@pytest.mark.tune(Cc("kernel.c", flags="-O3"), space={"-O": choice(SIZES)}, objectives=[minimize("code_bytes")])
+def test_kernel(acf):
+    acf.build()
+"""
+
+
+def test_a_healthy_incumbent_is_replaced_only_when_beaten(project):
+    """In bytes, so that which is better is no matter of noise."""
+    made = project({"kernel.c": KERNEL_C, "kernel.h": KERNEL_H, "test_kernel.py": SMALLEST_PY.replace("SIZES", "[2]")})
+
+    def tuned(sizes: str, seed: int) -> tuple[str, bytes]:
+        (made.root / "test_kernel.py").write_text(SMALLEST_PY.replace("SIZES", sizes))
+        output = made.pytest("--tune", "--tune-budget=4", f"--tune-seed={seed}", code=0)
+        return output, made.one("acf/kernel/*.acf").read_bytes()
+
+    assert tuned("[2]", 1)[1] == b"-O2\n"
+    output, controls = tuned('[2, "s"]', 2)
+    assert "TUNED" in output and controls == b"-Os\n"
+    output, controls = tuned('["s", 2]', 3)
+    assert "1 proven" in output and controls == b"-Os\n"
