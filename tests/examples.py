@@ -1,7 +1,9 @@
-"""Kernels and tuned tests that several tests use."""
+"""Kernels, tuned tests and spaces that several tests use."""
 
 from __future__ import annotations
 
+from pytest_compileiq.space import PtxasSearchSpace, Space, choice, literal
+from pytest_compileiq.space import range as steps
 from tests.projects import naming
 
 KERNEL_C = """\
@@ -86,3 +88,12 @@ def test_total(acf):
 """
 
 NAMED = naming("-fno-unroll-loops")
+
+OPAQUE = Space((), PtxasSearchSpace())
+MIXED = Space.merge(
+    Space.from_mapping(
+        {"-O": choice([1, 2, 3]), "warps": choice(["a", "b", "c"], 0.5), "group": {"x": steps(0, 9, knockout_prob=0.5)},
+         "on": literal(True, 0.5)}
+    ),
+    Space((), PtxasSearchSpace(variant="att")),
+)  # fmt: skip

@@ -6,7 +6,7 @@ or how it is started, is tested with processes that begin from nothing.
 
 from __future__ import annotations
 
-import atexit
+import gc
 import json
 import os
 import runpy
@@ -19,6 +19,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 PRELOADED = ("pytest", "git", "scipy.stats", "pytest_compileiq.session", "pytest_compileiq.plugin")
 _ENVIRONMENT = dict(os.environ)
@@ -71,21 +72,28 @@ def _asked(server: subprocess.Popen[str], request: list[object]) -> int:
     return int(server.stdout.readline())
 
 
-def serve() -> None:
-    """Fork a process for each request on stdin, one after another, and print its exit code; end with stdin."""
+def serve() -> list[Any] | None:
+    """Fork a process for each request on stdin, one after another, and print its exit code.
+
+    Returns:
+        In a forked process the request, in the server None at the end of stdin.
+    """
     for name in PRELOADED:
         import_module(name)
     # Else pytest warns that it could not rewrite the assertions of a plugin that is imported already: it has none.
     sys.modules["pytest_compileiq"].__doc__ = "PYTEST_DONT_REWRITE"
-    for line in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            _become(*json.loads(line))
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    gc.freeze()  # what is here now is no garbage of the programs to come
+    with suppress(KeyboardInterrupt):
+        for line in sys.stdin:
+            if (child := os.fork()) == 0:
+                request: list[Any] = json.loads(line)
+                return request
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    return None
 
 
-def _become(module: str, arguments: list[str], cwd: str, environment: dict[str, str], streams: list[str]) -> None:
-    """Be ``python -m module`` in this process, to its end."""
+def become(module: str, arguments: list[str], cwd: str, environment: dict[str, str], streams: list[str]) -> None:
+    """Be ``python -m module``; the interpreter then ends as any does, and tells of what was left open."""
     signal.alarm(_MOST_S)
     for number, path in enumerate([os.devnull, *streams]):
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)
@@ -93,18 +101,10 @@ def _become(module: str, arguments: list[str], cwd: str, environment: dict[str, 
     os.environ.update(environment)
     os.chdir(cwd)
     sys.argv[1:], sys.path[0] = arguments, cwd
-    code: object = 1
-    try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
-    except SystemExit as left:
-        code = left.code
-    finally:
-        atexit._run_exitfuncs()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code if isinstance(code, int) else code is not None)
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
-    with suppress(KeyboardInterrupt):
-        serve()
+    asked = serve()
+    if asked is not None:
+        become(*asked)

@@ -130,6 +130,8 @@ TaskAnswer = CheckAnswer | BlockAnswer | LookAnswer | FailureAnswer
 Answer = Ready | Entered | Left | Failed | TaskAnswer
 
 encode = msgspec.msgpack.Encoder().encode
+decode_order = msgspec.msgpack.Decoder(Order).decode
+decode_answer = msgspec.msgpack.Decoder(Answer).decode
 
 
 def can_be_sent(value: object) -> bool:
@@ -138,7 +140,3 @@ def can_be_sent(value: object) -> bool:
         return bool(msgspec.msgpack.decode(encode(value)) == value)
     except (TypeError, ValueError, OverflowError, msgspec.DecodeError):
         return False
-
-
-decode_order = msgspec.msgpack.Decoder(Order).decode
-decode_answer = msgspec.msgpack.Decoder(Answer).decode

@@ -8,20 +8,11 @@ from pytest_compileiq.engines.base import Brief, Told
 from pytest_compileiq.engines.registry import make
 from pytest_compileiq.errors import EnvironmentFault, MarkerError
 from pytest_compileiq.model import Candidate
-from pytest_compileiq.space import PtxasSearchSpace, Space, choice, literal
-from pytest_compileiq.space import range as steps
+from pytest_compileiq.space import Space
 from tests import needs
+from tests.examples import MIXED, OPAQUE
 
 pytestmark = needs.compileiq
-
-OPAQUE = Space((), PtxasSearchSpace())
-MIXED = Space.merge(
-    Space.from_mapping(
-        {"-O": choice([1, 2, 3]), "warps": choice(["a", "b", "c"], 0.5), "group": {"x": steps(0, 9, knockout_prob=0.5)},
-         "on": literal(True, 0.5)}
-    ),
-    Space((), PtxasSearchSpace(variant="att")),
-)  # fmt: skip
 
 
 @needs.search_spaces

@@ -12,8 +12,9 @@ from pytest_compileiq.engines.compileiq import described, knobs_of
 from pytest_compileiq.engines.registry import choose, make
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate
-from pytest_compileiq.space import PtxasSearchSpace, Space, choice, literal, log_sampling
+from pytest_compileiq.space import Space, choice, literal, log_sampling
 from pytest_compileiq.space import range as steps
+from tests.examples import MIXED, OPAQUE
 
 OPEN = ("ga", "random")
 SMALL = Space.from_mapping(
@@ -122,16 +123,6 @@ def test_unknown_engines_and_options_are_named():
         make("ga", Brief(SMALL, 1, options={"generations": 3}))
     with pytest.raises(MarkerError, match="pool_size = 0"):
         make("ga", Brief(SMALL, 1, options={"pool_size": 0}))
-
-
-OPAQUE = Space((), PtxasSearchSpace())
-MIXED = Space.merge(
-    Space.from_mapping(
-        {"-O": choice([1, 2, 3]), "warps": choice(["a", "b", "c"], 0.5), "group": {"x": steps(0, 9, knockout_prob=0.5)},
-         "on": literal(True, 0.5)}
-    ),
-    Space((), PtxasSearchSpace(variant="att")),
-)  # fmt: skip
 
 
 def test_auto_takes_compileiq_for_an_opaque_space_and_ga_for_an_open_one():
