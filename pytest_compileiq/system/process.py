@@ -31,6 +31,7 @@ __all__ = ["RUN_TOKEN_VARIABLE", "TAIL_BYTES", "Finished", "Guard", "run"]
 TAIL_BYTES = 64 * 1024
 
 _CHUNK_BYTES = 64 * 1024
+_PIPE_BYTES = 1024 * 1024  # more than a pipe holds, whatever the size of a page
 _SHORTEST_PAUSE_S = 0.0005
 _LONGEST_PAUSE_S = 0.05
 
@@ -141,6 +142,8 @@ def _drain(process: subprocess.Popen[bytes], tail: _Tail, *, deadline: float) ->
                 else:
                     selector.unregister(pipe)
             elif _has_ended(process.pid):  # even with the pipe open: a daemon left behind may hold it for ever
+                if selector.get_map() and selector.select(0):  # its last words came after the look above
+                    tail.add(os.read(pipe, _PIPE_BYTES))
                 return True
             elif not selector.get_map():  # it closed its output: most end within a millisecond, some live on
                 time.sleep(min(remaining_s, pause_s))
