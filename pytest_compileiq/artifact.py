@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints, ValidationError, model_validator
 
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.model import INTEGERS, LARGEST_NUMBER, LONGEST_TEXT, ArchitectureFrom, Direction
+from pytest_compileiq.model import INTEGERS, L2, LARGEST_NUMBER, LONGEST_TEXT, ArchitectureFrom, Direction, Launch
 
 SCHEMA = 1
 MAX_CONTROLS_BYTES = 1 << 20
@@ -156,12 +156,28 @@ class Summary(Stored):
     p99: Finite
 
 
+class StoredConditions(Stored):
+    """How the samples of a claim on a GPU were taken: ``Conditions`` on disk.
+
+    ``diluted``: the call is so short that what every sample holds besides it, ``empty_s``, counts: the gain of the
+    kernel itself is larger than the claimed one.
+    """
+
+    launch: Launch
+    l2: L2
+    all_streams: bool = False
+    empty_s: Seconds
+    eager_ratio: Ratio | None = None
+    diluted: bool = False
+
+
 class Claim(Stored):
     """On ``device``, for ``workload``, tuned against baseline on ``objective``.
 
     ``kind`` is ``gain`` or ``non-inferior`` (with statistics and a samples file) or ``exact`` (with two integers).
     ``speedup`` is baseline over tuned for minimised metrics, tuned over baseline for maximised ones. Claims that were
-    written before ``direction`` was recorded have none: ``rules.claims.direction_of`` reads them.
+    written before ``direction`` was recorded have none: ``rules.claims.direction_of`` reads them. ``conditions`` are
+    those of a GPU's clock, which a replay takes its samples under, too.
     """
 
     device: Text
@@ -178,6 +194,7 @@ class Claim(Stored):
     p_value: Probability | None = None
     cohens_d: Finite | None = None
     test: DecisionRecord | None = None
+    conditions: StoredConditions | None = None
     samples: FileName | None = None
     baseline: Summary | None = None
     tuned: Summary | None = None

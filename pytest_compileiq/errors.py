@@ -6,6 +6,7 @@
     ├── UserError                what the user wrote is not usable
     │   ├── MarkerError          the arguments of ``@pytest.mark.tune``, an ini value, an option
     │   └── BodyError            the test body used the ``acf`` fixture against its contract
+    │       └── CannotMeasure    … or handed ``measure`` a call that no clock can time
     ├── EnvironmentFault         this machine lacks something: a compiler, an extra
     │   ├── NoDevice             … or a device that runs what was built
     │   └── NoWorker             … or what a worker needs to get ready
@@ -47,6 +48,10 @@ class MarkerError(UserError):
 
 class BodyError(UserError):
     """The test body used ``acf`` against its contract (outside the body, measured twice, …)."""
+
+
+class CannotMeasure(BodyError):
+    """The call that was handed to ``measure`` cannot be timed; the message says what to change in it."""
 
 
 class EnvironmentFault(CompileIQError):

@@ -16,6 +16,8 @@ KnobValue = bool | int | float | str
 Knobs = Mapping[str, KnobValue]
 Arm = Literal["baseline", "tuned"]
 Direction = Literal["minimize", "maximize"]
+Launch = Literal["graph", "eager"]  # all calls of a sample as one CUDA graph, or one by one
+L2 = Literal["flush", "warm"]
 FailureKind = Literal["compile", "timeout", "crash", "wrong", "neighbour", "disturbed"]
 ArchitectureFrom = Literal["test", "machine", "default"]
 
@@ -223,6 +225,25 @@ class BuildResult:
 
 
 # ── what was measured ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """How a GPU's clock took its samples.
+
+    Attributes:
+        launch: how the calls were launched.
+        l2: ``flush``: the cache was cold and clean before every call; ``warm``: it held what the call before left.
+        all_streams: whether the events stood for non-blocking streams too.
+        empty_s: seconds that an empty kernel takes in the place of the call. They are in every sample.
+        eager_ratio: how many times as long the calls take when they are launched one by one; None where they are.
+    """
+
+    launch: Launch
+    l2: L2
+    all_streams: bool
+    empty_s: float
+    eager_ratio: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,11 @@ import pytest
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.fixture import Acf, Measurer, OutputMismatch, Outputs
-from pytest_compileiq.errors import BodyError, BuildError, NoDevice, Signal
-from pytest_compileiq.model import CLOCKED, Arm, ControlsFile, FailureKind, Workload
+from pytest_compileiq.errors import BodyError, BuildError, CannotMeasure, EnvironmentFault, NoDevice, Signal
+from pytest_compileiq.model import CLOCKED, Arm, Conditions, ControlsFile, FailureKind, Objective, Workload
 from pytest_compileiq.timing.base import Clock
-from pytest_compileiq.timing.registry import make_clock, waiting_clock
+from pytest_compileiq.timing.cpu import CpuClock
+from pytest_compileiq.timing.registry import finish, make_clock
 from pytest_compileiq.timing.sampler import ArmError, BlockPlan, Slot, call_again, sample_calls, sample_values
 from pytest_compileiq.timing.watch import intruders, slowdown_of
 
@@ -47,9 +48,10 @@ class Touched:
 
 @dataclass(frozen=True)
 class Block:
-    """What one block gave: the slots of each timed metric, and what each arm touched."""
+    """What one block gave: the slots of each timed metric, how they were taken on a GPU, what each arm touched."""
 
     slots: Mapping[str, tuple[Slot[float], ...]]
+    conditions: Mapping[str, Conditions]
     touched: Mapping[Arm, Touched]
 
 
@@ -101,7 +103,8 @@ def check_body(benchmark: TunedBenchmark, body: Body, arms: Arms, workload: Work
     outputs = Outputs()
 
     def call_once(_: Acf, call: Callable[[], object]) -> None:
-        waiting_clock(benchmark.builder.clock).seconds(call, 1)
+        call()
+        finish(benchmark.builder.clock)
 
     acf = run_arm(benchmark, body, arms["tuned"], "tuned", workload, outputs, call_once)
     _expect_objectives(benchmark, acf)
@@ -140,6 +143,7 @@ class _BlockRun:
     calls: dict[Arm, Callable[[], object]] = field(default_factory=dict)
     touched: dict[Arm, Touched] = field(default_factory=dict)
     slots: dict[str, list[Slot[float]]] = field(default_factory=dict)
+    conditions: dict[str, Conditions] = field(default_factory=dict)
     clock: Clock | None = None
     failure: ArmFailure | None = None
 
@@ -155,7 +159,8 @@ class _BlockRun:
             self.slots["compile_time"] = sample_values(self.plan, self._compile_seconds)
         if any(metric not in self.slots for metric in timed):
             raise ArmFailure(self.plan.outer, "wrong", "the body measured in one arm only")
-        return Block({metric: tuple(slots) for metric, slots in self.slots.items()}, self.touched)
+        slots = {metric: tuple(slots) for metric, slots in self.slots.items()}
+        return Block(slots, self.conditions, self.touched)
 
     def _arm(self, arm: Arm, measurer: Measurer) -> Acf:
         self.tick()
@@ -181,15 +186,32 @@ class _BlockRun:
                 raise ArmFailure(None, "disturbed", others)
             for objective in self.benchmark.timed_objectives:
                 if objective.measured in CLOCKED:
-                    self.clock = make_clock(kind, objective.measured, l2=acf.l2, graph=acf.graph)
-                    plan = self.plan.of(objective.metric)
-                    slots = sample_calls(plan, self.calls, self.clock, self.tick, slowdown_of(kind))
-                    self.slots[objective.metric] = slots
+                    self._take(objective, acf)
             self._call_again(self.plan.inner)
 
+    def _take(self, objective: Objective, acf: Acf) -> None:
+        """Sample what the clock of ``objective`` takes, as the body of ``acf`` wants it taken."""
+        kind = self.benchmark.builder.clock
+        launch = self.plan.launch or acf.launch
+        try:
+            self.clock = make_clock(kind, objective.measured, self.calls, l2=acf.l2, launch=launch)
+            plan = self.plan.of(objective.metric)
+            self.slots[objective.metric] = sample_calls(plan, self.calls, self.clock, self.tick, slowdown_of(kind))
+            if void := self.clock.why_void():
+                raise ArmFailure(None, "disturbed", void)
+            if conditions := self.clock.conditions():
+                self.conditions[objective.metric] = conditions
+        except CannotMeasure as error:  # whatever the controls are
+            raise ArmFailure("baseline", "wrong", str(error)) from error
+        except NoDevice:
+            raise
+        except EnvironmentFault as fault:
+            raise ArmFailure(None, "disturbed", str(fault)) from fault
+
     def _call_again(self, arm: Arm) -> None:
-        """Call by the clock that timed it, so that the statements after ``measure`` look at this arm's output."""
-        call_again(arm, self.calls[arm], self.clock or waiting_clock(self.benchmark.builder.clock), self.tick)
+        """Call as it was timed, so that the statements after ``measure`` look at this arm's output."""
+        call_again(arm, self.calls[arm], self.clock or CpuClock(), self.tick)
+        finish(self.benchmark.builder.clock)
 
     @contextmanager
     def _keeping_failures(self) -> Iterator[None]:

@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.errors import BodyError, CompileIQError, NoDevice
-from pytest_compileiq.model import Arm, BuildResult, ControlsFile, KnobValue, Workload
+from pytest_compileiq.model import L2, Arm, BuildResult, ControlsFile, KnobValue, Launch, Workload
 from pytest_compileiq.system.files import replace
 
 Measurer = Callable[["Acf", Callable[[], object]], object]
@@ -112,8 +112,8 @@ class Acf:
         self.recorded: dict[str, float] = {}
         self.used: set[str] = set()
         self.read: set[str] = set()
-        self.l2: Literal["flush", "warm"] = "flush"
-        self.graph = False
+        self.l2: L2 = "flush"
+        self.launch: Launch | None = None
         self.not_run: str | None = None
 
     @property
@@ -144,23 +144,29 @@ class Acf:
         built = self._builds.get(self._controls)
         return Build(built.path, built.metrics, built.log, lambda: self._load(built))
 
-    def measure(
-        self, call: Callable[[], object], *, l2: Literal["flush", "warm"] = "flush", graph: bool = False
-    ) -> None:
-        """Hand over the callable whose runtime is the objective. ``l2`` and ``graph`` are for GPU kernels.
+    def measure(self, call: Callable[[], object], *, l2: L2 = "flush", graph: bool | None = None) -> None:
+        """Hand over the callable whose runtime is the objective.
 
         Before it returns, ``call`` has run once more in this arm, and a GPU has finished it: assert on the output after
         ``measure``, so that what was timed is what is checked.
+
+        Args:
+            call: does the work, and nothing else.
+            l2: whether each call of a GPU kernel finds the L2 cache cold (``"flush"``) or as the call before left it.
+            graph: whether the calls of a GPU kernel are captured into a CUDA graph; by default wherever the call does
+                nothing but launch, the same each time, by the kernels of ``load()``.
 
         Raises:
             BodyError: ``call`` is not callable, or this body has measured or recorded already.
         """
         if not callable(call):
             raise BodyError(f"acf.measure({call!r}): expected a callable, e.g. acf.measure(lambda: run(kernel))")
-        if l2 not in ("flush", "warm") or not isinstance(graph, bool):
-            raise BodyError(f"acf.measure(l2={l2!r}, graph={graph!r}): expected l2='flush' or 'warm' and a bool")
+        if l2 not in ("flush", "warm") or not isinstance(graph, bool | None):
+            raise BodyError(
+                f"acf.measure(l2={l2!r}, graph={graph!r}): expected l2='flush' or 'warm' and a bool or None"
+            )
         self.measured += 1
-        self.l2, self.graph = l2, graph
+        self.l2, self.launch = l2, None if graph is None else "graph" if graph else "eager"
         if self.measured > 1 or self.recorded:
             raise BodyError(
                 "acf.measure was called twice, or after acf.record: a body has one objective, measured once"

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from random import Random
 
-from pytest_compileiq.artifact import Claim, DecisionRecord
+from pytest_compileiq.artifact import Claim
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import TuneFailed
-from pytest_compileiq.model import Arm, ControlsFile, Objective, SampleRow, Workload
+from pytest_compileiq.model import Arm, ControlsFile, Launch, SampleRow, Workload
 from pytest_compileiq.outcome import Verdict
-from pytest_compileiq.proof.exact import Exact, judge_exact
+from pytest_compileiq.proof.claims import Finalist, Judged, Look, claims_of, score_of
+from pytest_compileiq.proof.exact import judge_exact
 from pytest_compileiq.rules.gate import (
     LOOKS,
     QUADS,
@@ -25,28 +25,14 @@ from pytest_compileiq.rules.gate import (
     judge_replay,
     levels_by_holm,
     overall_p,
-    summarise,
     why_lost,
 )
 from pytest_compileiq.rules.noise import advice
 from pytest_compileiq.timing.conditions import cpu_conditions
 from pytest_compileiq.timing.sampler import plan_block
-from pytest_compileiq.workers.pool import EvaluationFailed, Pool
+from pytest_compileiq.workers.pool import EvaluationFailed, MeasuredBlock, Pool
 
 Say = Callable[[str], None]
-
-
-@dataclass
-class Finalist:
-    """One set of controls under proof: its rows, and why it is out; None while it is not."""
-
-    controls: ControlsFile | None
-    rows: list[SampleRow] = field(default_factory=list)
-    out: str | None = None
-
-    def of(self, metric: str, workload: Workload) -> list[SampleRow]:
-        """The rows of one metric on one workload."""
-        return [row for row in self.rows if (row.objective, row.workload) == (metric, workload.name)]
 
 
 @dataclass(frozen=True)
@@ -93,9 +79,6 @@ class NoWinner:
         return "; ".join((self.reason, *self.advice))
 
 
-Judged = tuple[Finalist, Objective, Workload, Evidence]
-
-
 class Unprovable(TuneFailed):
     """The baseline itself failed while it was measured, or others disturb every measurement."""
 
@@ -107,12 +90,13 @@ def sample_process(
     arms: Mapping[Arm, ControlsFile | None],
     workload: Workload,
     random: Random,
-) -> list[SampleRow]:
-    """One block of ``benchmark`` in worker ``number``, by the gate's plan."""
+    launch: Launch | None = None,
+) -> MeasuredBlock:
+    """One block of ``benchmark`` in worker ``number``, by the gate's plan; on a GPU launched as ``launch`` says."""
     # A compilation is long and steady: a median of several is not worth several times the wait.
     samples = 1 if {objective.metric for objective in benchmark.timed_objectives} == {"compile_time"} else SAMPLES
-    rows, _ = pool.block(number, benchmark, arms, workload, plan_block(random, quads=QUADS, samples=samples))
-    return rows
+    plan = replace(plan_block(random, quads=QUADS, samples=samples), launch=launch)
+    return pool.block(number, benchmark, arms, workload, plan)
 
 
 def prove(
@@ -159,12 +143,12 @@ def prove(
 def _lost_evidence(benchmark: TunedBenchmark, contenders: Sequence[Finalist]) -> str | None:
     """Why one of the finalists was not judged at all, or None when each of them was."""
     judged = _evidence(benchmark, [finalist for finalist in contenders if not finalist.out])
-    return next((reason for *_, evidence in judged if (reason := why_lost(evidence))), None)
+    return next((reason for entry in judged if (reason := why_lost(entry.evidence))), None)
 
 
 def _evidence(benchmark: TunedBenchmark, finalists: Sequence[Finalist]) -> list[Judged]:
     return [
-        (finalist, objective, workload, gather(finalist.of(objective.metric, workload), objective.direction))
+        Judged(finalist, objective, workload, gather(finalist.of(objective.metric, workload), objective.direction))
         for finalist in finalists
         for objective in benchmark.timed_objectives
         for workload in benchmark.timed_workloads
@@ -178,8 +162,11 @@ def _sample_finalist(
         if finalist.out:
             return
         try:
-            finalist.rows += sample_process(
-                pool, number, benchmark, {"baseline": against, "tuned": finalist.controls}, workload, random
+            finalist.take(
+                workload,
+                sample_process(
+                    pool, number, benchmark, {"baseline": against, "tuned": finalist.controls}, workload, random
+                ),
             )
         except EvaluationFailed as failure:
             if failure.arm == "baseline":
@@ -201,19 +188,18 @@ def _judge(
     if not alive:
         return NoWinner(_why_none(contenders, "every finalist failed"))
     judged = _evidence(benchmark, alive)
-    p_values = [overall_p(evidence, thresholds, seed=seed, level=level) for *_, evidence in judged]
-    levels = levels_by_holm(p_values, level)
+    p_values = [overall_p(entry.evidence, thresholds, seed=seed, level=level) for entry in judged]
     gains = [
-        judge_gain(evidence, thresholds, level=own_level, seed=seed)
-        for (*_, evidence), own_level in zip(judged, levels, strict=True)
+        judge_gain(entry.evidence, thresholds, level=own_level, seed=seed)
+        for entry, own_level in zip(judged, levels_by_holm(p_values, level), strict=True)
     ]
     proven = []
     for finalist in alive:
-        own = [(entry, gain) for entry, gain in zip(judged, gains, strict=True) if entry[0] is finalist]
+        own = [(entry, gain) for entry, gain in zip(judged, gains, strict=True) if entry.finalist is finalist]
         exact = judge_exact(benchmark, against, finalist.controls)
-        claims = _claims(benchmark, own, exact, look=look, seed=seed, finalists=len(contenders))
+        claims = claims_of(benchmark, own, exact, Look(look, seed, len(contenders)))
         if claims is not None:
-            proven.append((_score(benchmark, claims), finalist, claims))
+            proven.append((score_of(benchmark, claims), finalist, claims))
     if proven:
         _, best, claims = max(proven, key=lambda entry: entry[0])
         return Proof(best.controls, claims, tuple(best.rows), f"proven at look {look}")
@@ -232,102 +218,6 @@ def _prove_exact(
     if exact.worst() > benchmark.spec.thresholds.max_regression:
         return NoWinner(f"something is worse: {change}")
     return Proof(controls, exact.claims, (), change) if exact.gained() else NoWinner(f"no better: {change}")
-
-
-def _claims(
-    benchmark: TunedBenchmark,
-    judged: Sequence[tuple[Judged, Decision]],
-    exact: Exact,
-    *,
-    look: int,
-    seed: int,
-    finalists: int,
-) -> tuple[Claim, ...] | None:
-    """The finalist's claims when one gain is proven and nothing else got worse, else None."""
-    thresholds = benchmark.spec.thresholds
-    if exact.worst() > thresholds.max_regression:
-        return None
-    if not any(gain.verdict is Verdict.PROVEN for _, gain in judged) and not exact.gained():
-        return None
-    claims = []
-    for (_, objective, workload, evidence), gain in judged:
-        kind, decision = "gain", gain
-        if gain.verdict is not Verdict.PROVEN:
-            kind, decision = (
-                "non-inferior",
-                judge_non_inferior(evidence, thresholds, level=thresholds.alpha / len(LOOKS)),
-            )
-        if decision.verdict is not Verdict.PROVEN:
-            return None
-        claims.append(
-            _claim(
-                benchmark, objective, workload.name, evidence, decision, kind, look=look, seed=seed, finalists=finalists
-            )
-        )
-    metrics = [objective.metric for objective in benchmark.objectives]
-    return tuple(sorted((*claims, *exact.claims), key=lambda claim: metrics.index(claim.objective)))
-
-
-def _claim(
-    benchmark: TunedBenchmark,
-    objective: Objective,
-    workload: str,
-    evidence: Evidence,
-    decision: Decision,
-    kind: str,
-    *,
-    look: int,
-    seed: int,
-    finalists: int,
-) -> Claim:
-    device = benchmark.device(objective.metric)
-    return Claim(
-        device=device.name,
-        workload=workload,
-        objective=objective.metric,
-        direction=objective.direction,
-        kind="gain" if kind == "gain" else "non-inferior",
-        architecture=device.architecture,
-        driver=device.driver,
-        power_limit_w=device.power_limit_w,
-        speedup=decision.speedup,
-        speedup_low=decision.speedup_low,
-        speedup_high=decision.speedup_high,
-        p_value=decision.p_value,
-        cohens_d=decision.cohens_d,
-        test=DecisionRecord(
-            **asdict(benchmark.spec.thresholds),
-            level=decision.level,
-            look=look,
-            processes=evidence.processes,
-            flips=decision.flips,
-            seed=seed,
-            finalists=finalists,
-        ),
-        samples="unnamed.csv",
-        baseline=summarise(evidence.baseline.ravel()),
-        tuned=summarise(evidence.tuned.ravel()),
-    )
-
-
-def _score(benchmark: TunedBenchmark, claims: Sequence[Claim]) -> tuple[float, ...]:
-    """For each objective, the most important first, the weighted mean over workloads of its log gain.
-
-    A measured gain counts by its lower bound.
-    """
-    weights = {workload.name: workload.weight for workload in benchmark.timed_workloads}
-    return tuple(
-        sum(weights[claim.workload] * _log_gain(claim) for claim in claims if claim.objective == objective.metric)
-        / sum(weights.values())
-        for objective in benchmark.objectives
-    )
-
-
-def _log_gain(claim: Claim) -> float:
-    if claim.kind != "exact":
-        return math.log(max(claim.speedup_low or 0.0, 1e-9))
-    before, after = (max(value or 0, 0.5) for value in (claim.baseline_value, claim.tuned_value))
-    return math.log(before / after) if claim.direction == "minimize" else math.log(after / before)
 
 
 def _disturbances(benchmark: TunedBenchmark, finalist: Finalist) -> tuple[str, ...]:
@@ -354,12 +244,14 @@ def prove_again(pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile, c
     workload = next(workload for workload in benchmark.spec.workloads if workload.name == claim.workload)
     if claim.speedup is None or claim.speedup_low is None or claim.speedup_high is None:
         raise ValueError("an exact claim is compared exactly, not measured")
+    launch = claim.conditions.launch if claim.conditions else None
     rows: list[SampleRow] = []
     done = 0
     for processes in LOOKS:
         pool.prepare(range(done, processes), benchmark)
         for number in range(done, processes):
-            rows += sample_process(pool, number, benchmark, {"baseline": None, "tuned": controls}, workload, random)
+            arms: Mapping[Arm, ControlsFile | None] = {"baseline": None, "tuned": controls}
+            rows += sample_process(pool, number, benchmark, arms, workload, random, launch).rows
         done = processes
         own = [row for row in rows if row.objective == claim.objective]
         evidence = gather(own, benchmark.direction(claim.objective))

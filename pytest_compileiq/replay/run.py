@@ -267,7 +267,7 @@ class Replay:
     def _report(self, verdict: Verdict, message: str, artifact: Artifact | None) -> ItemReport:
         benchmark = self.benchmark
         report = report_on(benchmark.nodeid, benchmark.name, benchmark.builder.target, verdict, message, artifact)
-        return replace(report, checks=tuple(self.checks), notes=tuple(self.notes))
+        return replace(report, checks=tuple(self.checks), notes=(*report.notes, *self.notes))
 
     def _stopped(self, stop: Stop) -> tuple[ItemReport, BaseException | None]:
         told = replace(self._report(stop.verdict, stop.message, None), remedy=stop.remedy, moved=stop.moved)

@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from pytest_compileiq.artifact import Artifact, Claim, FrontPoint
 from pytest_compileiq.model import Direction
 from pytest_compileiq.outcome import ItemReport, Result, Verdict
 from pytest_compileiq.rules.claims import direction_of, in_order, standing, words_of
+from pytest_compileiq.rules.conditions import told
 from pytest_compileiq.rules.words import interval_text, ratio_text, words_for
 
 NOW = "measured now"
@@ -19,9 +21,22 @@ NOW = "measured now"
 def report_on(
     nodeid: str, name: str, target: str, verdict: Verdict, message: str, artifact: Artifact | None
 ) -> ItemReport:
-    """A report that shows the artifact's claims."""
+    """A report that shows the artifact's claims, and what has to be known of how they were measured."""
     item = ItemReport(nodeid, name, target, verdict, message)
-    return item.with_results(results_of(artifact.claims)) if artifact else item
+    if artifact is None:
+        return item
+    return replace(item, notes=notes_of(artifact.claims)).with_results(results_of(artifact.claims))
+
+
+def notes_of(claims: Sequence[Claim]) -> tuple[str, ...]:
+    """What a reader has to know of the conditions under which ``claims`` were measured on a GPU."""
+    several = len(claims) > 1
+    return tuple(
+        f"{claim.workload} on {claim.device}: {sentence}" if several else sentence
+        for claim in claims
+        if claim.conditions and claim.baseline and claim.tuned
+        for sentence in told(claim.conditions, min(claim.baseline.p50, claim.tuned.p50))
+    )
 
 
 def results_of(claims: Iterable[Claim], measured: Sequence[Claim] = ()) -> tuple[Result, ...]:

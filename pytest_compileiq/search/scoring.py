@@ -81,11 +81,11 @@ class Scorer:
         taken = _Taken({objective.metric: 0.0 for objective in self.benchmark.timed_objectives})
         for workload in self.benchmark.timed_workloads:
             plan = plan_block(self.random, quads=QUADS, samples=SAMPLES)
-            rows, touched = self.pool.block(0, self.benchmark, {"baseline": None, "tuned": controls}, workload, plan)
-            taken.rows += rows
-            taken.read |= touched.read
+            block = self.pool.block(0, self.benchmark, {"baseline": None, "tuned": controls}, workload, plan)
+            taken.rows += block.rows
+            taken.read |= block.touched.read
             for metric in taken.scores:
-                of_metric = [row for row in rows if row.objective == metric]
+                of_metric = [row for row in block.rows if row.objective == metric]
                 taken.scores[metric] += workload.weight / total * log_ratio(of_metric, self.benchmark.direction(metric))
         return taken
 

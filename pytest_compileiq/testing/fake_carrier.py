@@ -47,7 +47,7 @@ def obedient(order: Order) -> Answer:
             for quad, arms in enumerate(order.plan.quads)
             for slot, letter in enumerate(arms)
         )
-        return BlockAnswer({"runtime": slots}, _TOUCHED)
+        return BlockAnswer({"runtime": slots}, {}, _TOUCHED)
     return Ready()
 
 

@@ -27,6 +27,7 @@ from pytest_compileiq.model import (
     Candidate,
     CodeDigest,
     Compiler,
+    Conditions,
     ControlsFile,
     Knobs,
     SampleRow,
@@ -39,7 +40,7 @@ from pytest_compileiq.tally import Tally
 from pytest_compileiq.timing.sampler import ARMS, BlockPlan
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.options_file import parse_rendered
-from pytest_compileiq.workers.pool import EvaluationFailed
+from pytest_compileiq.workers.pool import EvaluationFailed, MeasuredBlock
 
 FAKE_SPACE = Space.from_mapping({"-O": choice([1, 2, 3], knockout_prob=0.5), "-fast": literal("", knockout_prob=0.5)})
 
@@ -165,6 +166,7 @@ class FakePool:
         asked: ``(what, worker, options)`` in order: ``prepare``, ``check``, ``block`` and ``look``.
         interrupt_at: the index in ``asked`` at which a Ctrl-C arrives; None for no interruption.
         touched: what every body takes from ``load()`` and reads from ``acf.params``.
+        conditions: metric → how a GPU's clock took every block.
     """
 
     seconds: Callable[[ControlsFile | None], float] = lambda controls: 1e-3
@@ -175,6 +177,7 @@ class FakePool:
     asked: list[tuple[str, int, str]] = field(default_factory=list)
     interrupt_at: int | None = None
     touched: Touched = _TOUCHED
+    conditions: Mapping[str, Conditions] = field(default_factory=dict)
     _random: Random = field(default_factory=lambda: Random(0))
 
     def prepare(self, numbers: range, benchmark: TunedBenchmark) -> None:
@@ -196,7 +199,7 @@ class FakePool:
         arms: Mapping[Arm, ControlsFile | None],
         workload: Workload,
         plan: BlockPlan,
-    ) -> tuple[list[SampleRow], Touched]:
+    ) -> MeasuredBlock:
         """The rows of one block, in the plan's order."""
         self._ask("block", number, arms["tuned"])
         device = {objective.metric: benchmark.device(objective.metric).name for objective in benchmark.timed_objectives}
@@ -210,7 +213,7 @@ class FakePool:
             for slot, letter in enumerate(order)
             for sample in range(plan.of(objective.metric).samples)
         ]  # fmt: skip
-        return rows, self.touched
+        return MeasuredBlock(rows, self.conditions, self.touched)
 
     def look(
         self, number: int, benchmark: TunedBenchmark, controls: ControlsFile | None, workload: Workload

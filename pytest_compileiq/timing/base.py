@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from pytest_compileiq.model import Conditions
+
 
 @dataclass(frozen=True)
 class Device:
@@ -37,4 +39,16 @@ class Clock(Protocol):
 
     def sample(self, call: Callable[[], object], repeats: int) -> float:
         """The metric's value for one call, as the mean of ``repeats``; for a clock of time, its seconds."""
+        ...
+
+    def once(self, call: Callable[[], object]) -> None:
+        """Call as it is timed, and wait for the device."""
+        ...
+
+    def why_void(self) -> str | None:
+        """Why the samples so far measured something else than the kernel; None where they measured it."""
+        ...
+
+    def conditions(self) -> Conditions | None:
+        """How the last sample was taken; None where there is nothing to choose."""
         ...

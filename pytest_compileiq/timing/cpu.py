@@ -24,6 +24,16 @@ class CpuClock:
 
     sample = seconds
 
+    def once(self, call: Callable[[], object]) -> None:
+        """Call; when it has returned, it has done its work."""
+        call()
+
+    def why_void(self) -> None:
+        """Nothing: the host's time is what is measured."""
+
+    def conditions(self) -> None:
+        """Nothing to choose."""
+
 
 def cpu_device() -> Device:
     """This processor's model: on virtual machines the name alone hides the generation, so family and model follow."""

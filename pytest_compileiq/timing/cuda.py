@@ -2,112 +2,199 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from contextlib import suppress
-from importlib import import_module
-from typing import Any, Literal
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
 
-from pytest_compileiq.errors import BodyError, EnvironmentFault
+from pytest_compileiq.errors import EnvironmentFault
+from pytest_compileiq.model import L2, Conditions
 from pytest_compileiq.timing.base import Device
-from pytest_compileiq.timing.cuda_context import cuda_core, launching_on, visible_gpu
+from pytest_compileiq.timing.cuda_context import cuda_core, current_stream, visible_gpu
+from pytest_compileiq.timing.cuda_driver import Driver
+from pytest_compileiq.timing.cuda_graph import capture
+from pytest_compileiq.timing.l2_cache import L2Cache
+from pytest_compileiq.timing.launching import Launching
 from pytest_compileiq.timing.nvml import driver_version, power_limit_w, snapshot
 
-_L2_MULTIPLE = 2  # a buffer of the cache's own size may leave lines of the kernel's in it
+Call = Callable[[], object]
+
+_OFFSETS = 5  # samples of an empty kernel
+_HOST_SHARE = 0.8  # of a sample: when enqueuing takes as much, the GPU has waited for it
+_HOST_BOUND_SAMPLES = 0.25
+_MOST_CALLS_OF_A_GRAPH = 1000
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """The events before and after what is timed."""
+
+    start: Any
+    end: Any
+
+    def seconds(self) -> float:
+        milliseconds: float = self.end - self.start
+        return milliseconds * 1e-3
+
+
+@dataclass
+class _HostLimit:
+    """How often the GPU waited for the host to enqueue."""
+
+    samples: int = 0
+    bound: int = 0
+    call_s: float = 0.0
 
 
 class CudaClock:
-    """CUDA events on the legacy default stream. They resolve about 0.5 µs, a hundredth of the shortest sample.
+    """CUDA events around the calls. They resolve about 0.5 µs, a hundredth of the shortest sample.
 
-    The legacy stream waits for every blocking stream of the context and they wait for it, so that what a call launches
-    there or on any blocking stream (torch's default one, Triton's, our launcher's, the per-thread default) lies between
-    the events. Work on a stream made non-blocking (torch's side streams, ``cuda.core``'s unless told otherwise) does
-    not: the call has to join it to a blocking stream.
+    A sample of a cold cache is ``repeats`` times a sweep of the L2 cache and one call, with two events around each
+    call; one of a warm cache is a call that is not timed, and ``repeats`` calls between two events. Either is launched
+    whole as one CUDA graph, or call by call. Then a sweep also keeps the GPU busy while the host enqueues, and a sample
+    for which the GPU waited for the host counts as host-bound.
+
+    The events lie on the legacy default stream, which waits for every blocking stream of the context, and they for it;
+    with ``all_streams`` they stand for non-blocking streams too.
 
     Args:
-        l2: ``"flush"`` overwrites the L2 cache before each sample, outside the events, so that the sample's first call
-            finds nothing of its own there; the memset also keeps the GPU busy while the host enqueues. Further calls
-            of the same sample find what the one before left. ``"warm"`` leaves the cache as it is.
-        graph: capture the calls of a sample into a CUDA graph once and time its replay, which takes the host's launch
-            cost out. Only launches of our own launcher are captured.
+        l2: ``"flush"``: no call finds anything of its own in the cache; ``"warm"``: each finds what the last one left.
+        launching: how the calls are launched.
 
     Raises:
-        EnvironmentFault: no driver, no visible device (both ``NoDevice``), or no cuda-core.
+        EnvironmentFault: no driver, no visible device (both ``NoDevice``), no cuda-core, or too little GPU memory.
     """
 
     shortest_s = 50e-6
 
-    def __init__(self, *, l2: Literal["flush", "warm"] = "flush", graph: bool = False) -> None:
+    def __init__(self, launching: Launching, *, l2: L2 = "flush") -> None:
         self._core = cuda_core()
         self._gpu = visible_gpu(self._core)
         self._gpu.set_current()
         self._stream = self._core.LEGACY_DEFAULT_STREAM
-        timed = self._core.EventOptions(timing_enabled=True)
-        self._start, self._end = self._gpu.create_event(timed), self._gpu.create_event(timed)
-        self._scratch = self._allocate_scratch() if l2 == "flush" else None
-        self._graph = graph
+        self._driver = Driver()
+        self._cache = L2Cache()
+        if l2 == "flush":
+            self._cache.expect_flushable()
+        self._l2: L2 = l2
+        self._launching = launching
+        self._pairs: list[_Pair] = []
+        self._fence = self._gpu.create_event()
+        self._host = _HostLimit()
+        self._repeats = 1
         # By identity: callables of the two arms may compare equal. The callable is kept so that its id stays its own.
-        self._graphs: dict[tuple[int, int], tuple[Callable[[], object], Any]] = {}
+        self._graphs: dict[tuple[int, int], tuple[Call, Any]] = {}
 
-    def seconds(self, call: Callable[[], object], repeats: int) -> float:
-        """Seconds of GPU time for one call of ``call``, the mean of ``repeats`` in a row.
+    def seconds(self, call: Call, repeats: int) -> float:
+        """Seconds of GPU time for one call of ``call``, the mean of ``repeats``.
 
         Raises:
             Exception: cuda-core's ``CUDAError``, whose text names the CUDA error, when the work fails; an error that
                 poisons the context (``CUDA_ERROR_ILLEGAL_ADDRESS``) fails every later call in this process too.
-            BodyError: ``graph`` is on and the call launched nothing that could be captured.
+            CannotMeasure: the calls are to be captured, and cannot be.
         """
-        graph = self._replayable(call, repeats) if self._graph else None
-        if self._scratch is not None:
-            self._scratch.fill(0, stream=self._stream)
-        self._stream.record(self._start)
-        if graph is not None:
-            graph.launch(self._stream)
+        self._repeats = repeats
+        pairs = self._pairs_of(repeats if self._l2 == "flush" else 1)
+        if self._launching.launch == "graph":
+            self._replayable(call, repeats, pairs).launch(self._stream)
+            pairs[-1].end.sync()
         else:
-            for _ in range(repeats):
-                call()
-        self._stream.record(self._end)
-        self._end.sync()
-        milliseconds: float = self._end - self._start
-        return milliseconds * 1e-3 / repeats
+            host_s = self._emit(self._stream, call, repeats, pairs)
+            pairs[-1].end.sync()
+            self._note(host_s, sum(pair.seconds() for pair in pairs), repeats)
+        return sum(pair.seconds() for pair in pairs) / repeats
 
     sample = seconds
 
-    def _allocate_scratch(self) -> Any:
-        size_bytes = max(1, _L2_MULTIPLE * self._gpu.properties.l2_cache_size)
-        return self._gpu.allocate(size_bytes, stream=self._stream)
+    def once(self, call: Call) -> None:
+        """Call as it is timed, and wait for the GPU.
 
-    def _replayable(self, call: Callable[[], object], repeats: int) -> Any:
+        Raises:
+            Exception: as ``seconds``.
+        """
+        if self._launching.launch == "graph":
+            self._replayable(call, 0, []).launch(self._stream)
+        else:
+            call()
+        self._driver.finish()
+
+    def why_void(self) -> str | None:
+        """Why the samples so far measured something else than the kernel; None where they measured it."""
+        if self._host.bound <= _HOST_BOUND_SAMPLES * self._host.samples:
+            return None
+        return (
+            f"the call is host-bound: the host takes {self._host.call_s * 1e6:.1f} µs to enqueue what the GPU does in "
+            f"{self._launching.kernel_s * 1e6:.1f} µs; use measure(…, graph=True), or give each call more work"
+        )
+
+    def conditions(self) -> Conditions:
+        """How the last sample was taken, with what an empty kernel takes in the same place."""
+
+        def empty() -> None:
+            self._cache.empty(current_stream(self._core))
+
+        empty_s = min(self.seconds(empty, self._repeats) for _ in range(_OFFSETS))
+        return Conditions(
+            launch=self._launching.launch,
+            l2=self._l2,
+            all_streams=self._launching.all_streams,
+            empty_s=empty_s,
+            eager_ratio=self._launching.eager_ratio,
+        )
+
+    # ── one sample ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _emit(self, stream: Any, call: Call, repeats: int, pairs: list[_Pair]) -> float:
+        """Enqueue one sample on ``stream``; returns the host's seconds between events that the GPU had reached."""
+        if self._l2 == "warm":
+            call()
+            return self._timed(stream, call, repeats, pairs[0])
+        host_s = 0.0
+        for pair in pairs:
+            self._cache.sweep(stream)
+            host_s += self._timed(stream, call, 1, pair)
+        return host_s
+
+    def _timed(self, stream: Any, call: Call, times: int, pair: _Pair) -> float:
+        captured = stream is not self._stream
+        begun = perf_counter()
+        self._driver.record(pair.start, stream, within_capture=captured)
+        if self._launching.all_streams and not captured:
+            self._driver.hold_all_streams(pair.start)
+        for _ in range(times):
+            call()
+        if self._launching.all_streams and not captured:
+            self._driver.record_all_streams(self._fence)
+            stream.wait(self._fence)
+        self._driver.record(pair.end, stream, within_capture=captured)
+        # While the GPU is still busy with what came before, it does not wait for the host.
+        return 0.0 if captured or not pair.start.is_done else perf_counter() - begun
+
+    def _note(self, host_s: float, device_s: float, repeats: int) -> None:
+        self._host.samples += 1
+        if host_s >= _HOST_SHARE * device_s:
+            self._host.bound += 1
+            self._host.call_s = host_s / repeats
+
+    def _pairs_of(self, count: int) -> list[_Pair]:
+        timed = self._core.EventOptions(timing_enabled=True)
+        while len(self._pairs) < count:
+            self._pairs.append(_Pair(self._gpu.create_event(timed), self._gpu.create_event(timed)))
+        return self._pairs[:count]
+
+    def _replayable(self, call: Call, repeats: int, pairs: list[_Pair]) -> Any:
         key = (id(call), repeats)
         if key not in self._graphs:
-            self._graphs[key] = (call, self._capture(call, repeats))
+            emit = (lambda _: call()) if not repeats else (lambda stream: self._emit(stream, call, repeats, pairs))
+            self._graphs[key] = (call, capture(emit, first=call))
         return self._graphs[key][1]
-
-    def _capture(self, call: Callable[[], object], repeats: int) -> Any:
-        call()  # what only a first call does, such as loading code lazily, must not happen within a capture
-        # Blocking, so that a launch on the legacy stream within the capture is CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-        # beside a non-blocking stream it would run at once and be missing from the replay.
-        stream = self._gpu.create_stream(options=self._core.StreamOptions(nonblocking=False))
-        builder = stream.create_graph_builder()
-        try:
-            builder.begin_building("thread_local")  # forbids what a replay would not repeat, such as cudaMalloc
-            with launching_on(stream):
-                for _ in range(repeats):
-                    call()
-            builder.end_building()
-            if not builder.graph_definition.nodes():
-                raise BodyError("measure(graph=True) captured nothing: launch with the kernel that load() gives")
-            graph = builder.complete()
-        except BaseException:
-            with suppress(Exception):  # closing ends the capture, and raises again what went wrong
-                builder.close()
-            raise
-        builder.close()
-        graph.upload(self._stream)
-        return graph
 
 
 class CudaEnergy:
     """Joules by NVML's counter, which moves every few ten milliseconds: a sample lasts long enough for a hundred steps.
+
+    The cache is warm: what a sweep between two calls draws would count, too.
 
     Raises:
         EnvironmentFault: as for ``CudaClock``, or the GPU counts no energy.
@@ -115,19 +202,25 @@ class CudaEnergy:
 
     shortest_s = 2.0
 
-    def __init__(self, *, l2: Literal["flush", "warm"] = "flush", graph: bool = False) -> None:
-        self._clock = CudaClock(l2=l2, graph=graph)
+    def __init__(self, launching: Launching) -> None:
+        self._clock = CudaClock(launching, l2="warm")
+        self.once = self._clock.once
+        self.why_void = self._clock.why_void
+        self.conditions = self._clock.conditions
         self._joules()
 
-    def seconds(self, call: Callable[[], object], repeats: int) -> float:
+    def seconds(self, call: Call, repeats: int) -> float:
         """Seconds of GPU time for one call, as ``CudaClock`` takes them."""
         return self._clock.seconds(call, repeats)
 
-    def sample(self, call: Callable[[], object], repeats: int) -> float:
+    def sample(self, call: Call, repeats: int) -> float:
         """Joules for one call, the mean of ``repeats`` in a row; what the idle GPU draws meanwhile is in it."""
+        several = min(repeats, _MOST_CALLS_OF_A_GRAPH)
+        launches = math.ceil(repeats / several)
         before = self._joules()
-        self._clock.seconds(call, repeats)
-        return (self._joules() - before) / repeats
+        for _ in range(launches):
+            self._clock.seconds(call, several)
+        return (self._joules() - before) / (several * launches)
 
     def _joules(self) -> float:
         seen = snapshot()
@@ -150,12 +243,21 @@ def context_is_poisoned() -> bool:
     """Whether an earlier error, such as an illegal address, fails everything that this process does on the GPU."""
     try:
         visible_gpu(cuda_core()).set_current()  # a thread that has not used the GPU yet has no context to ask
-        # Device.sync would bring up the CUDA runtime, which refuses older drivers.
-        driver: Any = import_module("cuda.bindings.driver")
-        (result,) = driver.cuCtxSynchronize()
+        Driver().finish()  # Device.sync would bring up the CUDA runtime, which refuses older drivers
     except Exception:  # whatever it is, nothing works in this process any more
         return True
-    return bool(result != driver.CUresult.CUDA_SUCCESS)
+    return False
+
+
+def finish() -> None:
+    """Wait for what was launched on the GPU in use.
+
+    Raises:
+        EnvironmentFault: no driver, no visible device (both ``NoDevice``), or no cuda-core.
+        BodyError: something that ran there failed; the message names the CUDA error.
+    """
+    visible_gpu(cuda_core()).set_current()
+    Driver().finish()
 
 
 def architecture(major: int, minor: int) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from importlib import import_module
+from time import perf_counter
 from typing import Any
 
 from pytest_compileiq.errors import EnvironmentFault, NoDevice, install
@@ -15,6 +17,20 @@ from pytest_compileiq.errors import EnvironmentFault, NoDevice, install
 INSTALL = install("cuda")
 _DRIVER = "libcuda.so.1"
 _capture_stream: ContextVar[Any] = ContextVar("capture_stream")
+_launches: ContextVar[Launches | None] = ContextVar("launches", default=None)
+
+
+@dataclass
+class Launches:
+    """What this package's launcher launched within one call.
+
+    Attributes:
+        made: kernel, grid, block, shared memory and parameters of each launch, as values that compare.
+        seconds: of the host, in all launches together.
+    """
+
+    made: list[tuple[object, ...]] = field(default_factory=list)
+    seconds: float = 0.0
 
 
 def cuda_core() -> Any:
@@ -62,3 +78,25 @@ def launching_on(stream: Any) -> Iterator[None]:
         yield
     finally:
         _capture_stream.reset(token)
+
+
+@contextmanager
+def noting_launches() -> Iterator[Launches]:
+    """Note what is launched meanwhile."""
+    token = _launches.set(launches := Launches())
+    try:
+        yield launches
+    finally:
+        _launches.reset(token)
+
+
+@contextmanager
+def launch_noted(what: Callable[[], tuple[object, ...]]) -> Iterator[None]:
+    """Around a launch of ``what``, which is asked for only where somebody takes note."""
+    if (launches := _launches.get()) is None:
+        yield
+        return
+    begun = perf_counter()
+    yield
+    launches.seconds += perf_counter() - begun
+    launches.made.append(what())

@@ -2,38 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import lru_cache
-from typing import Literal
 
 from pytest_compileiq.errors import EnvironmentFault
+from pytest_compileiq.model import L2, Arm, Launch
 from pytest_compileiq.timing.base import Clock, Device, capability
 from pytest_compileiq.timing.cpu import CpuClock, cpu_device
 
+Call = Callable[[], object]
 
-def make_clock(kind: str, metric: str, *, l2: Literal["flush", "warm"], graph: bool) -> Clock:
-    """The clock that takes ``metric`` (``runtime`` or ``energy``) of kernels of ``kind``; the options are for GPUs.
+
+def make_clock(kind: str, metric: str, calls: Mapping[Arm, Call], *, l2: L2, launch: Launch | None) -> Clock:
+    """The clock that takes ``metric`` (``runtime`` or ``energy``) of ``calls``, which run on a device of ``kind``.
+
+    Args:
+        l2: whether each call finds the GPU's cache cold.
+        launch: how the calls are launched on a GPU; by default in a graph, wherever that does the same.
 
     Raises:
         EnvironmentFault: this machine has none.
+        CannotMeasure: a call cannot be timed on a GPU.
+        ArmError: a call raised when it was looked at.
     """
     if kind == "cpu":
         if metric == "energy":
             raise EnvironmentFault(why_no_energy(kind) or "")
         return CpuClock()
     from pytest_compileiq.timing.cuda import CudaClock, CudaEnergy  # heavy: the CUDA driver
+    from pytest_compileiq.timing.launching import choose_launching
 
-    return CudaEnergy(l2=l2, graph=graph) if metric == "energy" else CudaClock(l2=l2, graph=graph)
+    launching = choose_launching(calls, launch)
+    return CudaEnergy(launching) if metric == "energy" else CudaClock(launching, l2=l2)
 
 
-def waiting_clock(kind: str) -> Clock:
-    """A clock whose ``seconds`` returns when the device has done what a call launched, for calls that are not timed.
+def finish(kind: str) -> None:
+    """Wait until the device has done what was launched on it; nothing where there is none.
 
-    On a machine without the device, it only makes the call.
+    Raises:
+        BodyError: something that ran there failed.
     """
-    try:
-        return make_clock(kind, "runtime", l2="warm", graph=False)
-    except EnvironmentFault:
-        return CpuClock()
+    if kind == "cpu":
+        return
+    from pytest_compileiq.timing.cuda import finish as finish_gpu
+
+    with suppress(EnvironmentFault):
+        finish_gpu()
 
 
 @lru_cache(maxsize=4)

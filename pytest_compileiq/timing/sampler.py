@@ -10,27 +10,30 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Generic, TypeVar
 
-from pytest_compileiq.errors import Signal
-from pytest_compileiq.model import Arm, tail_of
+from pytest_compileiq.errors import CannotMeasure, Signal
+from pytest_compileiq.model import Arm, Launch, tail_of
 from pytest_compileiq.rules.slots import samples_needed
 from pytest_compileiq.timing.base import Clock
 from pytest_compileiq.timing.watch import Disturbed, undisturbed
 
 ARMS: Mapping[str, Arm] = {"A": "baseline", "B": "tuned"}
 Call = Callable[[], object]
+_MOST_REPEATS = 2_000_000  # of a call of a microsecond, for a counter of energy
 
 
 @dataclass(frozen=True)
 class BlockPlan:
     """What one block does: which arm's body is the outer one, the order of slots, samples per slot.
 
-    ``single`` samples are of one call each, however short it is: a tail of means is not a tail of calls.
+    ``single`` samples are of one call each, however short it is: a tail of means is not a tail of calls. ``launch`` is
+    how earlier blocks launched on a GPU, so that all of a claim are taken alike; None in the first.
     """
 
     outer: Arm
     quads: tuple[str, ...]
     samples: int
     single: bool = False
+    launch: Launch | None = None
 
     def of(self, metric: str) -> BlockPlan:
         """This plan for one metric: a tail needs more samples, of single calls."""
@@ -85,12 +88,11 @@ def sample_calls(
         ArmError: a callable raised.
     """
     with _quiet():
-        repeats = max(_repeats(arm, calls[arm], clock, tick) for arm in ("baseline", "tuned"))
-        repeats = 1 if plan.single else repeats
+        repeats = max(_repeats(arm, calls[arm], clock, tick, single=plan.single) for arm in ("baseline", "tuned"))
 
         def once(arm: Arm) -> float:
             tick()
-            with _blame(arm):
+            with blame(arm):
                 return clock.sample(calls[arm], repeats)
 
         return sample_values(plan, once, disturbed)
@@ -103,8 +105,8 @@ def call_again(arm: Arm, call: Call, clock: Clock, tick: Call) -> None:
         ArmError: the callable raised.
     """
     tick()
-    with _blame(arm):
-        clock.seconds(call, 1)
+    with blame(arm):
+        clock.once(call)
 
 
 def sample_values(
@@ -122,18 +124,34 @@ def sample_values(
     return slots
 
 
-def _repeats(arm: Arm, call: Call, clock: Clock, tick: Call) -> int:
+def _repeats(arm: Arm, call: Call, clock: Clock, tick: Call, *, single: bool) -> int:
+    """How many calls make a sample long enough; the first call of all is made here, and not timed."""
     tick()
-    with _blame(arm):
+    with blame(arm):
         call()
-        shortest = min(clock.seconds(call, 1) for _ in range(3))
-    return max(1, math.ceil(clock.shortest_s / max(shortest, 1e-9)))
+        if single:
+            return 1
+        repeats = _enough(clock, min(clock.seconds(call, 1) for _ in range(3)))
+        # What a sample costs once, however many calls it has, is no part of a call.
+        return repeats if repeats == 1 else max(repeats, _enough(clock, clock.seconds(call, repeats)))
+
+
+def _enough(clock: Clock, call_s: float) -> int:
+    return min(_MOST_REPEATS, max(1, math.ceil(clock.shortest_s / max(call_s, 1e-9))))
 
 
 @contextmanager
-def _blame(arm: Arm) -> Iterator[None]:
+def blame(arm: Arm) -> Iterator[None]:
+    """Whatever a callable raises is its arm's fault, but that no clock can time it.
+
+    Raises:
+        ArmError: it raised.
+        CannotMeasure: no clock can time it.
+    """
     try:
         yield
+    except CannotMeasure:
+        raise
     except Exception as error:
         raise ArmError(arm) from error
 

@@ -49,7 +49,7 @@ def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> Baseline:
                 touched = pool.check(0, benchmark, None, workload)
             else:
                 plan = BlockPlan("baseline", ("ABBA",), 1)
-                _, touched = pool.block(0, benchmark, {"baseline": None, "tuned": None}, workload, plan)
+                touched = pool.block(0, benchmark, {"baseline": None, "tuned": None}, workload, plan).touched
         except EvaluationFailed as failure:
             raise TuneFailed(
                 f"{benchmark.nodeid}: the baseline is not usable on workload {workload.name!r} "

@@ -170,7 +170,7 @@ def _store_claims(tuning: Tuning, artifact: Artifact, proof: Proof) -> ItemRepor
     notes = tuple(
         f"the claim of {device} was of other machine code and is dropped: prove it there" for device in dropped
     )
-    return replace(report, notes=notes)
+    return replace(report, notes=(*report.notes, *notes))
 
 
 def _paths(benchmark: TunedBenchmark, written: Written) -> list[str]:

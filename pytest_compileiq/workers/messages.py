@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from pytest_compileiq.benchmark.body import Touched
-from pytest_compileiq.model import Arm, ControlsFile, FailureKind
+from pytest_compileiq.model import Arm, Conditions, ControlsFile, FailureKind
 from pytest_compileiq.rules.calls import CallTimes
 from pytest_compileiq.timing.sampler import BlockPlan, Slot
 
@@ -103,9 +103,10 @@ class CheckAnswer(Struct, frozen=True, tag=True):
 
 
 class BlockAnswer(Struct, frozen=True, tag=True):
-    """The slots of each timed metric, and what the tuned arm touched."""
+    """The slots of each timed metric, how they were taken on a GPU, and what the tuned arm touched."""
 
     slots: dict[str, tuple[Slot[float], ...]]
+    conditions: dict[str, Conditions]
     touched: Touched
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.errors import CompileIQError, NoWorker, fault_of
-from pytest_compileiq.model import Arm, ControlsFile, FailureKind, SampleRow, Workload
+from pytest_compileiq.model import Arm, Conditions, ControlsFile, FailureKind, Launch, SampleRow, Workload
 from pytest_compileiq.rules.calls import CallTimes
 from pytest_compileiq.timing.sampler import BlockPlan
 from pytest_compileiq.workers.carrier import Carrier, WorkerDied
@@ -40,6 +40,15 @@ class EvaluationFailed(CompileIQError):
         self.reason = reason
 
 
+@dataclass(frozen=True)
+class MeasuredBlock:
+    """What one block gave: its rows, how each metric was taken on a GPU, and what the tuned arm touched."""
+
+    rows: list[SampleRow]
+    conditions: Mapping[str, Conditions]
+    touched: Touched
+
+
 @dataclass
 class Pool:
     """Workers by number; worker ``k`` takes the ``k``-th block of every benchmark: imports are paid once.
@@ -52,6 +61,7 @@ class Pool:
     start: Start
     carrier: Carrier
     _workers: dict[int, Worker] = field(default_factory=dict)
+    _launches: dict[tuple[str, str], Launch] = field(default_factory=dict)
 
     def prepare(self, numbers: range, benchmark: TunedBenchmark) -> None:
         """Start the workers of ``numbers`` side by side and wait for all, so that no start-up disturbs a sample.
@@ -82,15 +92,19 @@ class Pool:
         arms: Mapping[Arm, ControlsFile | None],
         workload: Workload,
         plan: BlockPlan,
-    ) -> tuple[list[SampleRow], Touched]:
-        """Sample one block in worker ``number``; returns its rows and what the tuned arm touched.
+    ) -> MeasuredBlock:
+        """Sample one block in worker ``number``. All blocks of one benchmark and workload launch as the first one did.
 
         Raises:
             EvaluationFailed: an arm's body failed, or the worker did not survive it.
             NoWorker: the worker did not get ready.
         """
+        of_all = benchmark.nodeid, workload.name
+        plan = replace(plan, launch=plan.launch or self._launches.get(of_all))
         task = BlockTask(workload.name, arms["baseline"], arms["tuned"], plan)
         answer = self._ask_alone(number, benchmark, task, BlockAnswer)
+        for conditions in answer.conditions.values():
+            self._launches[of_all] = conditions.launch
         rows = [
             SampleRow(
                 benchmark.device(metric).name, workload.name, metric, number, slot.quad, slot.slot, slot.arm, sample,
@@ -100,7 +114,7 @@ class Pool:
             for slot in slots
             for sample, value in enumerate(slot.values)
         ]  # fmt: skip
-        return rows, answer.touched
+        return MeasuredBlock(rows, answer.conditions, answer.touched)
 
     def look(
         self, number: int, benchmark: TunedBenchmark, controls: ControlsFile | None, workload: Workload

@@ -52,7 +52,7 @@ def _do(benchmark: TunedBenchmark, body: Body, task: Task, tick: Callable[[], ob
     workload = next(workload for workload in benchmark.spec.workloads if workload.name == task.workload)
     if isinstance(task, BlockTask):
         block = run_block(benchmark, body, {"baseline": task.baseline, "tuned": task.tuned}, workload, task.plan, tick)
-        return BlockAnswer(dict(block.slots), block.touched["tuned"])
+        return BlockAnswer(dict(block.slots), dict(block.conditions), block.touched["tuned"])
     if isinstance(task, CheckTask):
         arms: Arms = {"baseline": None, "tuned": task.controls}
         return CheckAnswer(check_body(benchmark, body, arms, workload).touched)

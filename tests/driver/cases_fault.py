@@ -7,13 +7,15 @@ import pytest
 
 from pytest_compileiq.errors import BodyError
 from pytest_compileiq.timing.cuda import CudaClock, context_is_poisoned
+from pytest_compileiq.timing.launching import Launching
 from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray
 
 
 def test_an_illegal_address_names_itself_and_poisons_the_context(cubin, request):
     assert not context_is_poisoned()  # nothing in this process has used the GPU yet
 
-    array, clock, fault = DeviceArray(np.zeros(4)), CudaClock(), request.getfixturevalue("kernels").fault
+    eager = Launching("eager", all_streams=False, kernel_s=1e-3, eager_ratio=None, why_eager="")
+    array, clock, fault = DeviceArray(np.zeros(4)), CudaClock(eager), request.getfixturevalue("kernels").fault
     assert not context_is_poisoned()
     with pytest.raises(Exception, match="CUDA_ERROR_ILLEGAL_ADDRESS"):
         clock.seconds(lambda: fault(1, 32), 1)

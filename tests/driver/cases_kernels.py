@@ -42,7 +42,7 @@ def test_a_kernel_taken_as_attribute_or_item_is_loaded_once_and_used(cubin, call
 
     assert module.scale is module["scale"] is copy.copy(module).scale
     assert used == {"scale"}
-    assert calls() == ["cuLibraryLoadData 6 kernels", "cuLibraryGetKernel scale"]
+    assert calls() == ["cuLibraryLoadData 8 kernels", "cuLibraryGetKernel scale"]
 
 
 def test_a_kernel_private_to_its_file_is_taken_by_its_name_here_and_by_its_name_in_every_checkout(cubin, calls):
@@ -74,13 +74,13 @@ def test_an_unknown_kernel_names_those_that_exist(cubin):
 
     with pytest.raises(
         AttributeError,
-        match=rf"kernels\.cubin has no kernel 'sca'; its .*: {PRIVATE}, each, fault, nothing, padded, scale",
+        match=rf"kernels\.cubin has no kernel 'sca'; its .*: {PRIVATE}, each, fault, nothing, padded, reuse, scale, spin",
     ):
         _ = module.sca
     with pytest.raises(AttributeError):
         module["sca"]
     assert used == set()
-    assert dir(module) == [PRIVATE, "each", "fault", "nothing", "padded", "scale"]
+    assert dir(module) == [PRIVATE, "each", "fault", "nothing", "padded", "reuse", "scale", "spin"]
 
 
 @pytest.mark.parametrize(

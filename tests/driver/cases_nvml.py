@@ -10,6 +10,7 @@ import pytest
 from pytest_compileiq.errors import NoDevice
 from pytest_compileiq.timing.base import Device
 from pytest_compileiq.timing.cuda import CudaEnergy, cuda_device
+from pytest_compileiq.timing.launching import choose_launching
 from pytest_compileiq.timing.nvml import (
     GpuState,
     device_lock_name,
@@ -75,7 +76,7 @@ def test_a_process_of_others_is_foreign_and_this_one_is_not(monkeypatch):
 
 
 def test_energy_is_what_the_counter_moved_by_for_each_call(kernels):
-    clock = CudaEnergy(l2="warm")
+    clock = CudaEnergy(choose_launching({"tuned": lambda: kernels.nothing(1, 32)}, None))
 
     assert clock.sample(lambda: kernels.nothing(1, 32), 3) == pytest.approx(STEP_J / 3)
     assert clock.seconds(lambda: kernels.nothing(1, 32), 3) == pytest.approx(2e-3)

@@ -24,6 +24,8 @@ PTX = """
 .visible .entry padded(.param .u64 address, .param .u64 scratch, .param .u64 profile) { ret; }
 .visible .entry nothing() { ret; }
 .visible .entry fault() { ret; }
+.visible .entry spin(.param .u64 ns) { ret; }
+.visible .entry reuse(.param .u64 ns) { ret; }
 .visible .entry _ZN38_GLOBAL__N__b88bd397_7_anon_cu__Z2goPf5innerEPf(.param .u64 address) { ret; }
 """
 

@@ -1,10 +1,22 @@
 /* A driver without a GPU: what of libcuda cuda-core and cuda-bindings ask for under this package, in virtual time.
 
-   A kernel takes a millisecond for BYTES_A_MS of its code and a memset MEMSET_MS, of a clock that nothing else moves;
-   memory is the host's. Code is never executed: a kernel is its name, the length of its code and the layout of its
-   parameters, read from the cubin, and one named "fault" poisons the context as an illegal address does.
-   CUDA_VISIBLE_DEVICES shows some of the GPUS. What the GPU is asked to do is written to STUB_DRIVER_LOG, a line a call;
-   not what the garbage collector frees.
+   Memory is the host's. Code is never executed: a kernel is its name, the length of its code and the layout of its
+   parameters, read from the cubin or from PTX. CUDA_VISIBLE_DEVICES shows some of the GPUS. What the GPU is asked to do
+   is written to STUB_DRIVER_LOG, a line a call; not what the garbage collector frees.
+
+   The host and every stream have a clock of their own, in nanoseconds. A launch takes the host STUB_LAUNCH_NS and the
+   launch of a graph STUB_GRAPH_NS; what it launches begins when the host has launched it and its stream is free. Events
+   see multiples of STUB_EVENT_NS. Kernels take a millisecond for BYTES_A_MS of their code, but for these:
+
+     spin    as many nanoseconds as its first parameter says
+     empty   EMPTY_NS
+     sweep   SWEEP_NS; it reads what a flush has written, so that the cache is cold and clean
+     reuse   as many nanoseconds as its first parameter says, COLD times as many while the cache is cold
+     fault   nothing, and poisons the context as an illegal address does
+
+   A memset leaves the cache cold and dirty: the next kernel takes DIRTY_NS more. */
+
+/*
 
    cuGetProcAddress finds no function that is not here: cuda-bindings then raises and names it, but cuda-core's own C++
    says CUDA_ERROR_NOT_FOUND of the call. */
@@ -19,7 +31,11 @@
 #include <string.h>
 
 #define BYTES_A_MS 128 /* ptxas pads code to as many */
-#define MEMSET_MS 1000
+#define MEMSET_NS 1000000000
+#define SWEEP_NS 1000000000
+#define EMPTY_NS 1500
+#define DIRTY_NS 20000
+#define COLD 3
 #define L2_BYTES 4096
 #define SHARED_BYTES (48 << 10) /* of a block, unless the kernel's attribute allows more */
 #define MOST_SHARED_BYTES (227 << 10)
@@ -27,20 +43,22 @@
 #define EIATTR_KPARAM_INFO 0x17 /* a record of .nv.info.KERNEL: where one parameter lies, and its size */
 #define EIFMT_SVAL 0x04         /* such a record's value is the length of what follows it */
 
-enum { GPUS = 2, MOST_KERNELS = 16, MOST_PARAMETERS = 16, MOST_NODES = 64 };
+enum { GPUS = 2, MOST_KERNELS = 16, MOST_PARAMETERS = 16, MOST_NODES = 4096, MOST_STREAMS = 64 };
 
 struct CUctx_st { CUdevice device; };
-struct CUevent_st { int timed, recorded, reached; float at_ms; };
-struct CUstream_st { unsigned flags; };
+struct CUevent_st { int timed, recorded; int64_t at_ns; };
+struct CUstream_st { unsigned flags; int64_t free_ns; };
 struct CUkern_st {
     char name[64];
-    int parameters, most_shared_bytes, milliseconds;
+    int parameters, most_shared_bytes;
+    int64_t code_ns;
     size_t offset[MOST_PARAMETERS], bytes[MOST_PARAMETERS];
 };
 struct CUlib_st { int count; struct CUkern_st kernels[MOST_KERNELS]; };
-struct CUgraphNode_st { CUkernel kernel; };
-struct CUgraph_st { size_t count; struct CUgraphNode_st nodes[MOST_NODES]; };
-struct CUgraphExec_st { size_t kernels; int milliseconds; };
+/* What a stream is given: a kernel with its first parameter, a memset, or an event. */
+struct CUgraphNode_st { CUkernel kernel; uint64_t parameter; CUevent event; int is_memset; };
+struct CUgraph_st { size_t count, kernels; struct CUgraphNode_st nodes[MOST_NODES]; };
+struct CUgraphExec_st { struct CUgraph_st graph; };
 
 static const struct { const char *name; int major; } GPU[GPUS] = {{"Stub H200", 9}, {"Stub A100", 8}};
 
@@ -48,7 +66,11 @@ static int visible[GPUS], visible_count = -1; /* -1 before cuInit */
 static struct CUctx_st contexts[GPUS];
 static CUcontext current;
 static CUresult poison; /* what every later call fails with */
-static float now_ms;
+static int64_t host_ns;
+static int64_t gate_ns; /* what every stream waits for */
+static struct CUstream_st legacy;
+static CUstream streams[MOST_STREAMS];
+static int stream_count, cold, dirty;
 static CUstream capturing; /* one at a time */
 static CUgraph captured;
 static int invalidated;
@@ -69,15 +91,57 @@ static const char *kind(CUstream stream) {
     return stream->flags & CU_STREAM_NON_BLOCKING ? "non-blocking" : "blocking";
 }
 
-/* The legacy stream waits for every blocking one, so it cannot be used while one of them is captured. */
-static int waits_for_capture(CUstream stream) {
-    return capturing && stream == CU_STREAM_LEGACY && !(capturing->flags & CU_STREAM_NON_BLOCKING);
+static int64_t setting(const char *name) {
+    const char *given = getenv(name);
+    return given ? atoll(given) : 0;
 }
 
-static CUresult enqueue(CUresult state, CUstream stream, int milliseconds) {
+/* For tests that look at the host's clock too. */
+int64_t stub_host_ns(void) { return host_ns; }
+
+static int64_t later(int64_t one, int64_t other) { return one > other ? one : other; }
+
+static int is_blocking(CUstream stream) { return !(stream->flags & CU_STREAM_NON_BLOCKING); }
+
+/* The legacy stream waits for every blocking one, so it cannot be used while one of them is captured. */
+static int waits_for_capture(CUstream stream) { return capturing && stream == CU_STREAM_LEGACY && is_blocking(capturing); }
+
+static int64_t kernel_ns(const struct CUgraphNode_st *node) {
+    const char *name = node->kernel->name;
+    if (!strcmp(name, "sweep")) return SWEEP_NS;
+    if (!strcmp(name, "empty")) return EMPTY_NS;
+    if (!strcmp(name, "spin")) return (int64_t)node->parameter;
+    if (!strcmp(name, "reuse")) return (int64_t)node->parameter * (cold ? COLD : 1);
+    return node->kernel->code_ns;
+}
+
+static int64_t node_ns(const struct CUgraphNode_st *node) {
+    if (node->is_memset) return cold = dirty = 1, MEMSET_NS;
+    if (!node->kernel) return 0;
+    int64_t took = kernel_ns(node) + (dirty ? DIRTY_NS : 0);
+    cold = !strcmp(node->kernel->name, "sweep"), dirty = 0;
+    return took;
+}
+
+/* Streams that are not non-blocking wait for the legacy stream, and it for them. */
+static void execute(const struct CUgraphNode_st *node, CUstream stream) {
+    int64_t begin = later(later(host_ns, gate_ns), stream == CU_STREAM_LEGACY ? legacy.free_ns : stream->free_ns);
+    if (stream == CU_STREAM_LEGACY)
+        for (int i = 0; i < stream_count; i++)
+            begin = is_blocking(streams[i]) ? later(begin, streams[i]->free_ns) : begin;
+    else if (is_blocking(stream)) begin = later(begin, legacy.free_ns);
+    int64_t end = begin + node_ns(node);
+    *(stream == CU_STREAM_LEGACY ? &legacy.free_ns : &stream->free_ns) = end;
+    if (node->event) *node->event = (struct CUevent_st){.timed = node->event->timed, .recorded = 1, .at_ns = end};
+}
+
+static CUresult enqueue(CUresult state, CUstream stream, struct CUgraphNode_st node) {
     if (state) return state;
     if (waits_for_capture(stream)) return invalidated = 1, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-    if (stream != capturing) now_ms += milliseconds;
+    if (!capturing || stream != capturing) return execute(&node, stream), CUDA_SUCCESS;
+    if (captured->count == MOST_NODES) return CUDA_ERROR_OUT_OF_MEMORY;
+    captured->kernels += node.kernel != NULL;
+    captured->nodes[captured->count++] = node;
     return CUDA_SUCCESS;
 }
 
@@ -86,6 +150,7 @@ CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuu
     static const char *const NEWEST_FIRST[] = {"_v3", "_v2", ""};
     void *ourselves = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
     *function = NULL;
+    if (getenv("STUB_OLD_DRIVER") && strstr("cuCtxRecordEvent cuCtxWaitEvent", name)) return CUDA_ERROR_NOT_FOUND;
     for (int i = 0; i < 3 && !*function; i++) {
         char symbol[128];
         snprintf(symbol, sizeof symbol, "%s%s", name, NEWEST_FIRST[i]);
@@ -103,6 +168,8 @@ CUresult cuGetErrorName(CUresult error, const char **name) {
     ERROR(CUDA_ERROR_INVALID_CONTEXT);
     ERROR(CUDA_ERROR_NOT_FOUND);
     ERROR(CUDA_ERROR_NOT_READY);
+    ERROR(CUDA_ERROR_OUT_OF_MEMORY);
+    ERROR(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     ERROR(CUDA_ERROR_ILLEGAL_ADDRESS);
     ERROR(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     ERROR(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
@@ -172,7 +239,25 @@ CUresult cuCtxGetDevice(CUdevice *device) {
     return current ? *device = current->device, CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-CUresult cuCtxSynchronize(void) { return called("cuCtxSynchronize"); }
+static int64_t all_free_ns(void) {
+    int64_t free_ns = legacy.free_ns;
+    for (int i = 0; i < stream_count; i++) free_ns = later(free_ns, streams[i]->free_ns);
+    return free_ns;
+}
+
+CUresult cuCtxSynchronize(void) { return host_ns = later(host_ns, all_free_ns()), called("cuCtxSynchronize"); }
+
+/* Of all streams at once; not while one of them is captured. STUB_OLD_DRIVER knows neither. */
+CUresult cuCtxRecordEvent(CUcontext context, CUevent event) {
+    if (capturing) return invalidated = 1, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    *event = (struct CUevent_st){.timed = event->timed, .recorded = 1, .at_ns = later(host_ns, all_free_ns())};
+    return called("cuCtxRecordEvent");
+}
+
+CUresult cuCtxWaitEvent(CUcontext context, CUevent event) {
+    if (capturing) return invalidated = 1, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    return gate_ns = later(gate_ns, event->at_ns), called("cuCtxWaitEvent");
+}
 
 /* ── memory ── */
 
@@ -186,8 +271,15 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
 
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value) { return CUDA_SUCCESS; }
 
+CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
+    *total = 1 << 30, *free_bytes = getenv("STUB_FREE_BYTES") ? (size_t)setting("STUB_FREE_BYTES") : *total;
+    return called("cuMemGetInfo");
+}
+
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream) {
-    CUresult state = enqueue(called("cuMemAllocFromPoolAsync %zu bytes on %s", bytes, kind(stream)), stream, 0);
+    CUresult state = called("cuMemAllocFromPoolAsync %zu bytes on %s", bytes, kind(stream));
+    if (waits_for_capture(stream)) return invalidated = 1, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    if (getenv("STUB_FREE_BYTES") && bytes > (size_t)setting("STUB_FREE_BYTES")) return CUDA_ERROR_OUT_OF_MEMORY;
     *address = (CUdeviceptr)malloc(bytes) | ON_THE_GPU;
     return bytes ? state : CUDA_ERROR_INVALID_VALUE;
 }
@@ -198,18 +290,26 @@ CUresult cuMemsetD8Async(CUdeviceptr address, unsigned char value, size_t bytes,
     CUresult state = called("cuMemsetD8Async %zu bytes to %d on %s", bytes, value, kind(stream));
     if (!memory(address)) return CUDA_ERROR_INVALID_VALUE;
     memset(memory(address), value, bytes);
-    return enqueue(state, stream, MEMSET_MS);
+    return enqueue(state, stream, (struct CUgraphNode_st){.is_memset = 1});
+}
+
+/* The host waits for a copy, and the copy for all that the legacy stream waits for. */
+static CUresult copied(CUresult state) {
+    struct CUevent_st event = {0};
+    state = enqueue(state, CU_STREAM_LEGACY, (struct CUgraphNode_st){.event = &event});
+    host_ns = later(host_ns, event.at_ns);
+    return state;
 }
 
 CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes) {
-    CUresult state = enqueue(called("cuMemcpyHtoD %zu bytes", bytes), CU_STREAM_LEGACY, 0);
+    CUresult state = copied(called("cuMemcpyHtoD %zu bytes", bytes));
     if (!memory(to)) return CUDA_ERROR_INVALID_VALUE;
     if (!state) memcpy(memory(to), from, bytes);
     return state;
 }
 
 CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes) {
-    CUresult state = enqueue(called("cuMemcpyDtoH %zu bytes", bytes), CU_STREAM_LEGACY, 0);
+    CUresult state = copied(called("cuMemcpyDtoH %zu bytes", bytes));
     if (!memory(from)) return CUDA_ERROR_INVALID_VALUE;
     if (!state) memcpy(to, memory(from), bytes);
     return state;
@@ -225,19 +325,33 @@ CUresult cuEventCreate(CUevent *event, unsigned flags) {
 
 CUresult cuEventDestroy(CUevent event) { return free(event), poison; }
 
-CUresult cuEventRecord(CUevent event, CUstream stream) {
-    CUresult state = enqueue(called("cuEventRecord on %s", kind(stream)), stream, 0);
-    *event = (struct CUevent_st){.timed = event->timed, .recorded = !state, .at_ms = now_ms};
-    return state;
+CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) {
+    CUresult state = called("cuEventRecord on %s", kind(stream));
+    if (capturing && stream == capturing && flags != CU_EVENT_RECORD_EXTERNAL) event = NULL; /* no node of the graph */
+    return event ? enqueue(state, stream, (struct CUgraphNode_st){.event = event}) : state;
 }
 
-CUresult cuEventSynchronize(CUevent event) { return event->reached = event->recorded, called("cuEventSynchronize"); }
+CUresult cuEventRecord(CUevent event, CUstream stream) { return cuEventRecordWithFlags(event, stream, 0); }
+
+CUresult cuEventQuery(CUevent event) {
+    return poison ? poison : event->at_ns <= host_ns ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult cuEventSynchronize(CUevent event) {
+    return host_ns = later(host_ns, event->at_ns), called("cuEventSynchronize");
+}
+
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
+    int64_t *free_ns = stream == CU_STREAM_LEGACY ? &legacy.free_ns : &stream->free_ns;
+    return *free_ns = later(*free_ns, event->at_ns), called("cuStreamWaitEvent on %s", kind(stream));
+}
 
 /* Refused: events without time, events never recorded, an end that nobody waited for. */
 CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end) {
-    *milliseconds = end->at_ms - start->at_ms;
+    int64_t step = later(setting("STUB_EVENT_NS"), 1);
+    *milliseconds = (float)((end->at_ns / step - start->at_ns / step) * step) / 1e6f;
     if (!start->timed || !end->timed || !start->recorded || !end->recorded) return CUDA_ERROR_INVALID_VALUE;
-    return poison ? poison : end->reached ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    return poison ? poison : end->at_ns <= host_ns ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 /* ── kernels ── */
@@ -260,10 +374,28 @@ static CUkernel kernel_named(CUlibrary library, const char *name) {
     return NULL;
 }
 
+/* Entries whose parameters are addresses, if they have any. */
+static CUresult load_ptx(CUlibrary *library, const char *text) {
+    *library = calloc(1, sizeof **library);
+    while ((text = strstr(text, ".entry "))) {
+        struct CUkern_st *kernel = &(*library)->kernels[(*library)->count++];
+        const char *end = strchr(text, ')');
+        sscanf(text, ".entry %63[^(](", kernel->name);
+        kernel->most_shared_bytes = SHARED_BYTES;
+        for (; (text = strstr(text, ".param")) && text < end; text++) {
+            kernel->offset[kernel->parameters] = 8 * (size_t)kernel->parameters;
+            kernel->bytes[kernel->parameters++] = 8;
+        }
+        text = end;
+    }
+    return called("cuLibraryLoadData %d kernels of PTX", (*library)->count);
+}
+
 CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *options, void **values, unsigned count,
                            CUlibraryOption *library_options, void **library_values, unsigned library_count) {
     const unsigned char *image = code;
     const Elf64_Ehdr *header = code;
+    if (!strncmp(code, ".version", 8)) return load_ptx(library, code);
     if (memcmp(header->e_ident, ELFMAG, SELFMAG)) return CUDA_ERROR_INVALID_IMAGE;
     const Elf64_Shdr *sections = (const void *)(image + header->e_shoff);
     const char *names = (const char *)image + sections[header->e_shstrndx].sh_offset;
@@ -278,7 +410,7 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *o
     for (int i = 0; i < header->e_shnum; i++) {
         const char *name = names + sections[i].sh_name;
         CUkernel kernel = strncmp(name, ".text.", 6) ? NULL : kernel_named(*library, name + 6);
-        if (kernel) kernel->milliseconds = (int)(sections[i].sh_size / BYTES_A_MS);
+        if (kernel) kernel->code_ns = (int64_t)(sections[i].sh_size / BYTES_A_MS) * 1000000;
     }
     return called("cuLibraryLoadData %d kernels", (*library)->count);
 }
@@ -316,8 +448,10 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
                             config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX, config->blockDimY,
                             config->blockDimZ, config->sharedMemBytes, kind(config->hStream), parameters);
     if (!state && (int)config->sharedMemBytes > kernel->most_shared_bytes) return CUDA_ERROR_INVALID_VALUE;
-    state = enqueue(state, config->hStream, kernel->milliseconds);
-    if (!state && config->hStream == capturing) captured->nodes[captured->count++].kernel = kernel;
+    struct CUgraphNode_st node = {.kernel = kernel};
+    if (kernel->parameters) memcpy(&node.parameter, arguments[0], kernel->bytes[0] < 8 ? kernel->bytes[0] : 8);
+    host_ns += setting("STUB_LAUNCH_NS");
+    state = enqueue(state, config->hStream, node);
     if (!state && !strcmp(kernel->name, "fault")) poison = CUDA_ERROR_ILLEGAL_ADDRESS; /* the launch itself succeeds */
     return state;
 }
@@ -328,10 +462,16 @@ CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) { return *least 
 
 CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority) {
     *stream = calloc(1, sizeof **stream);
-    return (*stream)->flags = flags, poison;
+    (*stream)->flags = flags;
+    if (stream_count < MOST_STREAMS) streams[stream_count++] = *stream;
+    return poison;
 }
 
-CUresult cuStreamDestroy(CUstream stream) { return free(stream), poison; }
+CUresult cuStreamDestroy(CUstream stream) {
+    for (int i = 0; i < stream_count; i++)
+        if (streams[i] == stream) streams[i] = streams[--stream_count];
+    return free(stream), poison;
+}
 
 CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
     static const char *const MODES[] = {"global", "thread_local", "relaxed"};
@@ -377,18 +517,19 @@ CUresult cuGraphKernelNodeGetParams(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *p
 CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters) {
     parameters->result_out = CUDA_GRAPH_INSTANTIATE_SUCCESS;
     *exec = calloc(1, sizeof **exec);
-    (*exec)->kernels = graph->count;
-    for (size_t i = 0; i < graph->count; i++) (*exec)->milliseconds += graph->nodes[i].kernel->milliseconds;
-    return called("cuGraphInstantiateWithParams %zu kernels", graph->count);
+    (*exec)->graph = *graph;
+    return called("cuGraphInstantiateWithParams %zu kernels", graph->kernels);
 }
 
 CUresult cuGraphUpload(CUgraphExec exec, CUstream stream) {
-    return enqueue(called("cuGraphUpload %zu kernels on %s", exec->kernels, kind(stream)), stream, 0);
+    return called("cuGraphUpload %zu kernels on %s", exec->graph.kernels, kind(stream));
 }
 
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
-    CUresult state = called("cuGraphLaunch %zu kernels on %s", exec->kernels, kind(stream));
-    return enqueue(state, stream, exec->milliseconds);
+    CUresult state = called("cuGraphLaunch %zu kernels on %s", exec->graph.kernels, kind(stream));
+    host_ns += setting("STUB_GRAPH_NS");
+    for (size_t i = 0; !state && i < exec->graph.count; i++) execute(&exec->graph.nodes[i], stream);
+    return state;
 }
 
 CUresult cuGraphDestroy(CUgraph graph) { return free(graph), poison; }

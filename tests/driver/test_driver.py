@@ -14,8 +14,9 @@ pytestmark = [needs.ptxas, needs.cuda_core]
 PYTEST = ("-m", "pytest", *(f"-pno:{plugin}" for plugin in ("cacheprovider", "randomly", "xdist", "hypothesispytest")))
 SHOW = """
 from pytest_compileiq.errors import NoDevice
-from pytest_compileiq.timing.cuda import CudaClock, cuda_device
-for ask in (cuda_device, CudaClock, cuda_device):
+from pytest_compileiq.timing.cuda import cuda_device
+from pytest_compileiq.timing.l2_cache import L2Cache
+for ask in (cuda_device, L2Cache, cuda_device):
     try:
         print(ask())
     except NoDevice as error:
@@ -35,11 +36,11 @@ def test_a_fault(above):
     ("mask", "name", "architecture"), [("1", "Stub A100", "sm_80"), ("0,7", "Stub H200", "sm_90a")]
 )
 def test_the_device_is_the_first_that_cuda_shows(above, mask, name, architecture):
-    first, clock, again = above("-c", SHOW, CUDA_VISIBLE_DEVICES=mask).splitlines()
+    first, cache, again = above("-c", SHOW, CUDA_VISIBLE_DEVICES=mask).splitlines()
 
     assert first == again
     assert f"name='{name}', architecture='{architecture}'" in first
-    assert "CudaClock" in clock
+    assert "L2Cache" in cache
 
 
 @pytest.mark.parametrize("mask", ["", "7"])

@@ -27,6 +27,12 @@ PTX = """\
 }
 .visible .entry fault() { ret; }
 """
+SPIN_PTX = """\
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry spin(.param .u64 ns) { ret; }
+"""
 TEST_PY = """\
 import numpy as np
 import pytest
@@ -43,6 +49,23 @@ def test_scale(acf):
     acf.measure(lambda: scale(8, 128, x, np.float32(2)), graph=True)
     assert x.host().sum() == 1024  # where no GPU is, nothing is computed
 """
+# The GPU takes as long as it is told, and the host's clock is the driver's.
+SPIN_PY = """\
+import ctypes
+import pytest
+from pytest_compileiq import Ptxas, choice
+from pytest_compileiq.timing import cuda, cuda_context, launching
+
+host_ns = ctypes.CDLL("libcuda.so.1").stub_host_ns
+host_ns.restype = ctypes.c_int64
+for module in (cuda, cuda_context, launching):
+    module.perf_counter = lambda: host_ns() * 1e-9
+
+@pytest.mark.tune(Ptxas("spin.ptx", arch="sm_90a"), space={"ns": choice([TUNED])})
+def test_scale(acf):
+    spin, ns = acf.build().load().spin, acf.params.get("ns", 3000)
+    acf.measure(lambda: spin(1, 32, ns), l2="warm"MORE)
+"""
 THERMAL_SLOWDOWN = "0x40"
 
 
@@ -51,7 +74,7 @@ def project(tmp_path, monkeypatch, driver) -> Project:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     for name, value in driver.items():
         monkeypatch.setenv(name, value)
-    return make_project(tmp_path / "project", {"scale.ptx": PTX, "test_scale.py": TEST_PY})
+    return make_project(tmp_path / "project", {"scale.ptx": PTX, "spin.ptx": SPIN_PTX, "test_scale.py": TEST_PY})
 
 
 def test_a_gain_is_found_beside_a_fault_and_proven_and_replayed(project):
@@ -78,3 +101,69 @@ def test_a_search_whose_evidence_was_lost_fails_and_writes_nothing_not_even_over
     assert "100% of the quads were dropped, and at most 25% may be; the search is kept" in output
     assert {path.name: path.read_bytes() for path in (project.root / "acf/scale").iterdir()} == stored
     assert list((project.root / ".compileiq").glob("*.sqlite*"))
+
+
+def spinning(project, tuned_ns: int, more: str = "") -> None:
+    text = SPIN_PY.replace("TUNED", str(tuned_ns)).replace("MORE", more)
+    (project.root / "test_scale.py").write_text(text, encoding="utf-8")
+
+
+@pytest.fixture
+def _as_on_a_real_machine(monkeypatch):
+    monkeypatch.setenv("STUB_EVENT_NS", "500")
+    monkeypatch.setenv("STUB_LAUNCH_NS", "4100")
+    monkeypatch.setenv("STUB_GRAPH_NS", "6000")
+
+
+@pytest.mark.usefixtures("_as_on_a_real_machine")
+def test_three_percent_of_a_kernel_of_three_microseconds_are_proven_in_a_graph_and_replayed_so(project):
+    spinning(project, 2910)
+    output = project.pytest("--tune", "--tune-engine=grid", code=0)
+
+    (claim,) = tomllib.loads(project.one("acf/scale/*.toml").read_text())["claims"]
+    assert claim["speedup"] == pytest.approx(1.03, abs=0.01)
+    assert claim["conditions"] == {
+        "launch": "graph", "l2": "warm", "all_streams": False, "diluted": True,
+        "empty_s": pytest.approx(1.5e-6, rel=0.1), "eager_ratio": pytest.approx(1.5, abs=0.2),
+    }  # fmt: skip
+    told = (
+        "measured in a CUDA graph: launched one by one, the calls take 1.6 times as long",
+        "diluted: of the call's 2.9 µs an empty kernel would take 1.5",
+    )
+    assert all(sentence in output for sentence in told), output
+    again = project.pytest(code=0)
+    assert "PROVEN" in again
+    assert all(sentence in again for sentence in told)
+
+
+@pytest.mark.usefixtures("_as_on_a_real_machine")
+def test_equal_kernels_of_three_microseconds_are_not_proven(project):
+    spinning(project, 3000)
+    assert "BASELINE" in project.pytest("--tune", "--tune-engine=grid", code=0)
+
+
+@pytest.mark.usefixtures("_as_on_a_real_machine")
+def test_what_the_host_was_the_limit_of_proves_nothing(project):
+    spinning(project, 1000, more=", graph=False")
+    output = project.pytest("--tune", "--tune-engine=grid", code=1)
+    assert "the call is host-bound: the host takes 4.1 µs to enqueue what the GPU does in 3.0 µs" in output
+    assert not list(project.root.glob("acf/**/*.toml"))
+
+
+def test_a_claim_of_a_graph_is_not_measured_otherwise(project):
+    spinning(project, 2000)
+    project.pytest("--tune", "--tune-engine=grid", code=0)
+    project.edit("test_scale.py", "import ctypes\n", "import ctypes\nfrom pytest_compileiq.timing import cuda_graph\n")
+    conftest = """\
+from pytest_compileiq.timing import cuda_graph, launching
+from pytest_compileiq.errors import CannotMeasure
+
+def refuse(emit, first):
+    raise CannotMeasure("this driver captures nothing")
+
+launching.capture = refuse
+"""
+    (project.root / "conftest.py").write_text(conftest, encoding="utf-8")
+    output = project.pytest(code=0)
+    assert "PROVEN" not in output
+    assert "this driver captures nothing" in output

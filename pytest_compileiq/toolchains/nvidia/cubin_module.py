@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, SupportsIndex
 
 from pytest_compileiq.errors import BodyError
-from pytest_compileiq.timing.cuda_context import cuda_core, current_stream, visible_gpu
+from pytest_compileiq.timing.cuda_context import cuda_core, current_stream, launch_noted, visible_gpu
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 
 Extent = SupportsIndex | Iterable[SupportsIndex]
@@ -103,7 +103,9 @@ class CubinKernel:
             self._allow(shared_bytes)
         config = self._core.LaunchConfig(grid=sizes(grid), block=sizes(block), shmem_size=shared_bytes)
         stream = current_stream(self._core)
-        self._core.launch(stream, config, self._kernel, *(_parameter(self._name, arg) for arg in args))
+        parameters = [_parameter(self._name, arg) for arg in args]
+        with launch_noted(lambda: (self, sizes(grid), sizes(block), shared_bytes, *map(_content, parameters))):
+            self._core.launch(stream, config, self._kernel, *parameters)
 
     def _allow(self, shared_bytes: int) -> None:
         """Raise the kernel's limit of shared memory, without which a launch with more than 48 KiB is refused."""
@@ -134,3 +136,12 @@ def _parameter(kernel: str, arg: Any) -> Any:
         return int(arg.data_ptr())
     interface = getattr(arg, "__cuda_array_interface__", None)
     return arg if interface is None else int(interface["data"][0])
+
+
+def _content(parameter: Any) -> object:
+    """What the kernel is given, as a value that compares: an address, or a number of a certain width."""
+    if isinstance(parameter, int):
+        return parameter
+    if hasattr(parameter, "handle"):
+        return int(parameter.handle)
+    return type(parameter), parameter.tobytes() if hasattr(parameter, "tobytes") else bytes(parameter)

@@ -7,7 +7,8 @@ import itertools
 import pytest
 
 from pytest_compileiq import minimize
-from pytest_compileiq.model import Candidate
+from pytest_compileiq.artifact import StoredConditions
+from pytest_compileiq.model import Candidate, Conditions
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.prove import NoWinner, Proof, Unprovable, prove, prove_again
 from pytest_compileiq.rules.gate import LOOKS
@@ -53,6 +54,17 @@ def test_a_true_gain_is_proven_at_the_first_look_with_its_claim_and_rows(proving
     assert (claim.test.look, claim.test.processes, claim.test.finalists) == (1, LOOKS[0], 1)
     assert len(proof.rows) == LOOKS[0] * 4 * 4 * 5
     assert said == ["proving 1 finalist(s): look 1, 8 processes"]
+
+
+def test_a_claim_of_a_gpu_says_how_its_samples_were_taken(proving):
+    taken = Conditions("graph", "warm", all_streams=False, empty_s=2e-6, eager_ratio=1.5)
+    proof, _ = proving(
+        FakePool(seconds=by_options({"-fast\n": 8e-6}, otherwise=12e-6), conditions={"runtime": taken}), "-fast"
+    )
+    (claim,) = proof.claims
+    assert claim.conditions == StoredConditions(launch="graph", l2="warm", empty_s=2e-6, eager_ratio=1.5, diluted=True)
+    long, _ = proving(FakePool(seconds=by_options(FAST), conditions={"runtime": taken}), "-fast")
+    assert not long.claims[0].conditions.diluted
 
 
 def test_equal_arms_are_looked_at_three_times_and_not_proven(proving):

@@ -14,7 +14,8 @@ import pytest
 from pytest_compileiq.errors import EnvironmentFault, NoDevice
 from pytest_compileiq.timing.cuda import CudaClock, architecture, context_is_poisoned, cuda_device
 from pytest_compileiq.timing.cuda_context import current_stream, launching_on
-from pytest_compileiq.timing.registry import waiting_clock
+from pytest_compileiq.timing.launching import Launching, choose_launching
+from pytest_compileiq.timing.registry import finish
 from pytest_compileiq.toolchains.nvidia.cubin_module import CubinModule
 from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray
 
@@ -26,6 +27,9 @@ def test_the_current_stream_is_restored_after_an_error():
         raise KeyError
 
     assert current_stream(core) == "legacy"
+
+
+LAUNCHING = Launching("graph", all_streams=False, kernel_s=1e-3, eager_ratio=None, why_eager=None)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +48,14 @@ def test_architectures_from_hopper_on_are_feature_specific(capability, target):
 
 
 @pytest.mark.parametrize(
-    "use", [cuda_device, CudaClock, lambda: CubinModule(Path("kernel.cubin"), set()), lambda: DeviceArray(np.zeros(2))]
+    "use",
+    [
+        cuda_device,
+        lambda: CudaClock(LAUNCHING),
+        lambda: choose_launching({}, None),
+        lambda: CubinModule(Path("kernel.cubin"), set()),
+        lambda: DeviceArray(np.zeros(2)),
+    ],
 )
 def test_a_machine_without_a_driver_has_no_device_and_cuda_core_is_never_asked(monkeypatch, use):
     def missing(name):
@@ -57,10 +68,8 @@ def test_a_machine_without_a_driver_has_no_device_and_cuda_core_is_never_asked(m
         use()
 
 
-def test_a_call_that_is_not_timed_needs_no_device():
-    calls = []
-    waiting_clock("cuda").seconds(lambda: calls.append(1), 1)
-    assert calls == [1]
+def test_where_there_is_no_device_nothing_is_waited_for():
+    finish("cuda")
 
 
 def test_a_missing_cuda_core_names_the_extra(monkeypatch):

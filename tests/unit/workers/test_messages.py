@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from pytest_compileiq.benchmark.body import Touched
-from pytest_compileiq.model import ControlsFile
+from pytest_compileiq.model import Conditions, ControlsFile
 from pytest_compileiq.rules.calls import CallTimes
 from pytest_compileiq.timing.sampler import BlockPlan, Slot
 from pytest_compileiq.workers.messages import (
@@ -42,7 +42,8 @@ ORDERS = [
 ]  # fmt: skip
 ANSWERS = [
     Ready(), Entered(), Left(None), Left("teardown"), Failed("ImportError"), CheckAnswer(TOUCHED),
-    BlockAnswer({"runtime": (Slot(0, 1, "tuned", (1e-3, 2.0)),)}, TOUCHED),
+    BlockAnswer({"runtime": (Slot(0, 1, "tuned", (1e-3, 2.0)),)}, {}, TOUCHED),
+    BlockAnswer({}, {"runtime": Conditions("graph", "warm", True, 1.5e-6, None)}, TOUCHED),
     LookAnswer(None), LookAnswer(CallTimes(1.0, 0.5, 0.7, 3, 0.5, None)),
     FailureAnswer("tuned", "wrong", "AssertionError", True), FailureAnswer(None, "disturbed", "a neighbour", False),
 ]  # fmt: skip

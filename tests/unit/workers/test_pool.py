@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.errors import NoWorker
-from pytest_compileiq.model import Workload
+from pytest_compileiq.model import Conditions, Workload
 from pytest_compileiq.testing import FakeBuilder, FakeCarrier, fake_benchmark, obedient
 from pytest_compileiq.timing.sampler import BlockPlan
 from pytest_compileiq.workers.carrier import WorkerDied
 from pytest_compileiq.workers.messages import (
+    BlockTask,
     CheckAnswer,
     Enter,
     Entered,
@@ -72,15 +74,33 @@ def test_a_worker_stays_in_its_test_from_task_to_task_and_leaves_it_for_another(
 
 def test_a_block_is_sampled_alone_on_the_device_and_a_check_is_not(benchmark):
     carrier = FakeCarrier()
-    rows, touched = pool_of(carrier).block(2, benchmark, {"baseline": None, "tuned": None}, WORKLOAD, PLAN)
-    assert [(row.process, row.arm, row.sample, row.value) for row in rows[:3]] == [
+    block = pool_of(carrier).block(2, benchmark, {"baseline": None, "tuned": None}, WORKLOAD, PLAN)
+    assert [(row.process, row.arm, row.sample, row.value) for row in block.rows[:3]] == [
         (2, "baseline", 0, 1e-3), (2, "baseline", 1, 1e-3), (2, "tuned", 0, 1e-3),
     ]  # fmt: skip
-    assert touched == Touched(frozenset({"kernel"}), frozenset())
+    assert block.touched == Touched(frozenset({"kernel"}), frozenset())
     assert carrier.said[0] == ("alone", ("cpu",)) and ("BlockTask", 0) in carrier.said
     carrier.said.clear()
     pool_of(carrier).check(0, benchmark, None, WORKLOAD)
     assert "alone" not in [what for what, _ in carrier.said]
+
+
+def test_all_blocks_of_a_workload_are_launched_as_its_first_one_was(benchmark):
+    launches = []
+
+    def answer(worker, order):
+        if isinstance(order, BlockTask):
+            launches.append(order.plan.launch)
+            taken = Conditions("graph", "flush", all_streams=False, empty_s=2e-6)
+            return msgspec.structs.replace(obedient(order), conditions={"runtime": taken})
+        return obedient(order)
+
+    pool = pool_of(FakeCarrier(answer))
+    arms = {"baseline": None, "tuned": None}
+    for number in (0, 1):
+        assert pool.block(number, benchmark, arms, WORKLOAD, PLAN).conditions["runtime"].launch == "graph"
+    pool.block(0, benchmark, arms, WORKLOAD, replace(PLAN, launch="eager"))  # a claim's replay says how
+    assert launches == [None, "graph", "eager"]
 
 
 @pytest.mark.parametrize("shares_files", [True, False])

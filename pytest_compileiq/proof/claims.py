@@ -1,0 +1,135 @@
+"""From a judged finalist to the claims that are stored, and to the score that chooses among several."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+from pytest_compileiq.artifact import Claim, DecisionRecord
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.model import Conditions, ControlsFile, Objective, SampleRow, Workload
+from pytest_compileiq.outcome import Verdict
+from pytest_compileiq.proof.exact import Exact
+from pytest_compileiq.rules.conditions import stored_conditions
+from pytest_compileiq.rules.gate import LOOKS, Decision, Evidence, judge_non_inferior, summarise
+from pytest_compileiq.workers.pool import MeasuredBlock
+
+
+@dataclass
+class Finalist:
+    """One set of controls under proof: its rows, how they were taken, and why it is out; None while it is not."""
+
+    controls: ControlsFile | None
+    rows: list[SampleRow] = field(default_factory=list)
+    conditions: dict[tuple[str, str], list[Conditions]] = field(default_factory=dict)
+    out: str | None = None
+
+    def take(self, workload: Workload, block: MeasuredBlock) -> None:
+        """Add what one block on ``workload`` gave."""
+        self.rows += block.rows
+        for metric, conditions in block.conditions.items():
+            self.conditions.setdefault((metric, workload.name), []).append(conditions)
+
+    def of(self, metric: str, workload: Workload) -> list[SampleRow]:
+        """The rows of one metric on one workload."""
+        return [row for row in self.rows if (row.objective, row.workload) == (metric, workload.name)]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One finalist on one objective and workload, with its evidence."""
+
+    finalist: Finalist
+    objective: Objective
+    workload: Workload
+    evidence: Evidence
+
+
+@dataclass(frozen=True)
+class Look:
+    """Which look it was, by which seed, at how many finalists."""
+
+    number: int
+    seed: int
+    finalists: int
+
+
+def claims_of(
+    benchmark: TunedBenchmark, judged: Sequence[tuple[Judged, Decision]], exact: Exact, look: Look
+) -> tuple[Claim, ...] | None:
+    """The finalist's claims when one gain is proven and nothing else got worse, else None."""
+    thresholds = benchmark.spec.thresholds
+    if exact.worst() > thresholds.max_regression:
+        return None
+    if not any(gain.verdict is Verdict.PROVEN for _, gain in judged) and not exact.gained():
+        return None
+    claims = []
+    for entry, gain in judged:
+        if gain.verdict is Verdict.PROVEN:
+            claims.append(_claim(benchmark, entry, gain, "gain", look))
+            continue
+        decision = judge_non_inferior(entry.evidence, thresholds, level=thresholds.alpha / len(LOOKS))
+        if decision.verdict is not Verdict.PROVEN:
+            return None
+        claims.append(_claim(benchmark, entry, decision, "non-inferior", look))
+    metrics = [objective.metric for objective in benchmark.objectives]
+    return tuple(sorted((*claims, *exact.claims), key=lambda claim: metrics.index(claim.objective)))
+
+
+def _claim(
+    benchmark: TunedBenchmark, judged: Judged, decision: Decision, kind: Literal["gain", "non-inferior"], look: Look
+) -> Claim:
+    objective, evidence = judged.objective, judged.evidence
+    device = benchmark.device(objective.metric)
+    baseline, tuned = summarise(evidence.baseline.ravel()), summarise(evidence.tuned.ravel())
+    taken = judged.finalist.conditions.get((objective.metric, judged.workload.name))
+    return Claim(
+        device=device.name,
+        workload=judged.workload.name,
+        objective=objective.metric,
+        direction=objective.direction,
+        kind=kind,
+        architecture=device.architecture,
+        driver=device.driver,
+        power_limit_w=device.power_limit_w,
+        speedup=decision.speedup,
+        speedup_low=decision.speedup_low,
+        speedup_high=decision.speedup_high,
+        p_value=decision.p_value,
+        cohens_d=decision.cohens_d,
+        test=DecisionRecord(
+            **asdict(benchmark.spec.thresholds),
+            level=decision.level,
+            look=look.number,
+            processes=evidence.processes,
+            flips=decision.flips,
+            seed=look.seed,
+            finalists=look.finalists,
+        ),
+        conditions=stored_conditions(taken, min(baseline.p50, tuned.p50)) if taken else None,
+        samples="unnamed.csv",
+        baseline=baseline,
+        tuned=tuned,
+    )
+
+
+def score_of(benchmark: TunedBenchmark, claims: Sequence[Claim]) -> tuple[float, ...]:
+    """For each objective, the most important first, the weighted mean over workloads of its log gain.
+
+    A measured gain counts by its lower bound.
+    """
+    weights = {workload.name: workload.weight for workload in benchmark.timed_workloads}
+    return tuple(
+        sum(weights[claim.workload] * _log_gain(claim) for claim in claims if claim.objective == objective.metric)
+        / sum(weights.values())
+        for objective in benchmark.objectives
+    )
+
+
+def _log_gain(claim: Claim) -> float:
+    if claim.kind != "exact":
+        return math.log(max(claim.speedup_low or 0.0, 1e-9))
+    before, after = (max(value or 0, 0.5) for value in (claim.baseline_value, claim.tuned_value))
+    return math.log(before / after) if claim.direction == "minimize" else math.log(after / before)
