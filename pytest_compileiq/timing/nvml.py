@@ -51,6 +51,38 @@ class GpuState:
     foreign_pids: tuple[int, ...] | None
 
 
+@dataclass(frozen=True)
+class WholeGpu:
+    """A GPU and the library that answers for it, for what ``snapshot`` does not tell or is too slow for.
+
+    Attributes:
+        nvml: the initialised module ``pynvml``.
+        handle: NVML's handle of the GPU; of the whole one where a MIG device is meant.
+    """
+
+    nvml: Any
+    handle: Any
+
+    def ask(self, query: str, *arguments: Any) -> Any:
+        """The answer to one of NVML's queries; None where the GPU, its driver or this ``pynvml`` has none."""
+        return _ask(self.nvml, query, self.handle, *arguments)
+
+    def throttle_reasons(self) -> tuple[str, ...] | None:
+        """Why the clocks are not higher, in words."""
+        return _words(_throttle_reasons(self.nvml, self.handle))
+
+
+def whole_gpu(device: int | str = 0) -> WholeGpu | None:
+    """The GPU that ``device`` (as in ``snapshot``) is or is a part of, or None where NVML does not show it."""
+    nvml = _library()
+    if nvml is None:
+        return None
+    try:
+        return WholeGpu(nvml, _physical(nvml, _find(nvml, device)))
+    except (nvml.NVMLError, LookupError):
+        return None
+
+
 def snapshot(device: int | str = 0, *, root: int | None = None) -> GpuState | None:
     """The GPU as it is now, or None where NVML or the device is not available.
 
@@ -93,14 +125,8 @@ def driver_version() -> str | None:
 
 def power_limit_w(device: int | str = 0) -> float | None:
     """The power limit of ``device`` (as in ``snapshot``) in watts, or None where it is not known."""
-    nvml = _library()
-    if nvml is None:
-        return None
-    try:
-        physical = _physical(nvml, _find(nvml, device))
-    except (nvml.NVMLError, LookupError):
-        return None
-    milliwatts = _ask(nvml, "nvmlDeviceGetPowerManagementLimit", physical)
+    gpu = whole_gpu(device)
+    milliwatts = None if gpu is None else gpu.ask("nvmlDeviceGetPowerManagementLimit")
     return None if milliwatts is None else milliwatts * 1e-3
 
 
