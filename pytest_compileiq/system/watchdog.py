@@ -86,15 +86,18 @@ def kill_carriers(token: str, spare: Collection[int] = (), sessions: Collection[
     return sorted(killed)
 
 
-def _wait_for_the_end_of(parent_pid: int) -> None:
-    """Return when standard input closes, or when the parent is gone although a fork of it still holds the pipe."""
+def wait_for_the_end_of(parent_pid: int) -> None:
+    """Return when standard input closes or brings anything, or when the parent is gone.
+
+    The parent may be gone and the pipe open, since a fork of it holds it too.
+    """
     while os.getppid() == parent_pid:
         readable, _, _ = select.select([0], [], [], _PARENT_CHECK_S)
-        if readable and not os.read(0, 1):
+        if readable:
             return
 
 
 if __name__ == "__main__":
-    _wait_for_the_end_of(int(sys.argv[2]))
+    wait_for_the_end_of(int(sys.argv[2]))
     kill_carriers(sys.argv[1])
     shutil.rmtree(sys.argv[3], ignore_errors=True)

@@ -1,9 +1,14 @@
 /* NVML without a GPU: what of libnvidia-ml pynvml asks for under this package, about the two GPUs of libcuda.c and a MIG
    device of the first. Its energy counter moves by ENERGY_MJ whenever it is read. STUB_NVML_REASONS is why the clocks
-   are not higher, as a number, and STUB_NVML_PID computes on every GPU beside this process.
+   are not higher, as a number, and STUB_NVML_PID computes on every GPU beside this process. STUB_NVML_SM_MHZ is the SM
+   clock, and STUB_NVML_APPLICATION_MHZ the application clock that somebody has set.
+
+   A lock of the clocks is the GPU's, whoever set it: a file "locked-UUID" beside this library, which holds the clock. The
+   error in a file "refusal" beside it meets whoever locks or resets; the process that does has hardly any environment.
 
    The header is not in the cuda extra, so the types are written down here as its documentation gives them. */
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +17,7 @@
 #define ENERGY_MJ 600
 
 enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7 };
-enum { CLOCK_SM = 1, CLOCK_MEM = 2 };
+enum { CLOCK_SM = 1, CLOCK_MEM = 2, BASE_MHZ = 1755 };
 enum { GPUS = 2, DEVICES = 3 };
 
 struct device { const char *name, *uuid; struct device *whole; };
@@ -32,9 +37,32 @@ static int text(char *buffer, unsigned length, const char *answer) {
     return snprintf(buffer, length, "%s", answer) < (int)length ? SUCCESS : INSUFFICIENT_SIZE;
 }
 
+static unsigned environment(const char *name, unsigned otherwise) {
+    const char *given = getenv(name);
+    return given ? (unsigned)atoi(given) : otherwise;
+}
+
+static const char *beside_this_library(const char *name, const char *uuid) {
+    static char path[4096];
+    Dl_info here;
+    dladdr((void *)beside_this_library, &here);
+    snprintf(path, sizeof path, "%.*s/%s%s", (int)(strrchr(here.dli_fname, '/') - here.dli_fname), here.dli_fname, name, uuid);
+    return path;
+}
+
+static unsigned number_in(const char *path, unsigned otherwise) {
+    FILE *file = fopen(path, "r");
+    if (!file) return otherwise;
+    fscanf(file, "%u", &otherwise);
+    fclose(file);
+    return otherwise;
+}
+
 int nvmlInitWithFlags(unsigned flags) { return SUCCESS; }
 
-const char *nvmlErrorString(int error) { return error == NOT_FOUND ? "Not Found" : "An error of the stub"; }
+const char *nvmlErrorString(int error) {
+    return error == NOT_FOUND ? "Not Found" : error == NOT_SUPPORTED ? "Not Supported" : "An error of the stub";
+}
 
 int nvmlSystemGetDriverVersion(char *version, unsigned length) { return text(version, length, "580.65.06"); }
 
@@ -60,7 +88,29 @@ int nvmlDeviceIsMigDeviceHandle(device one, unsigned *answer) { return *answer =
 int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(device mig, device *whole) { return *whole = mig->whole, SUCCESS; }
 
 int nvmlDeviceGetClockInfo(device one, unsigned clock, unsigned *mhz) {
-    return of_the_whole(one, mhz, clock == CLOCK_SM ? 1980 : clock == CLOCK_MEM ? 3201 : 0);
+    unsigned sm_mhz = number_in(beside_this_library("locked-", one->uuid), environment("STUB_NVML_SM_MHZ", 1980));
+    return of_the_whole(one, mhz, clock == CLOCK_SM ? sm_mhz : clock == CLOCK_MEM ? 3201 : 0);
+}
+
+int nvmlDeviceGetDefaultApplicationsClock(device one, unsigned clock, unsigned *mhz) {
+    return of_the_whole(one, mhz, BASE_MHZ);
+}
+
+int nvmlDeviceGetApplicationsClock(device one, unsigned clock, unsigned *mhz) {
+    return of_the_whole(one, mhz, environment("STUB_NVML_APPLICATION_MHZ", BASE_MHZ));
+}
+
+int nvmlDeviceSetGpuLockedClocks(device one, unsigned least_mhz, unsigned most_mhz) {
+    int refusal = number_in(beside_this_library("refusal", ""), SUCCESS);
+    if (refusal || least_mhz != most_mhz) return refusal ? refusal : INVALID_ARGUMENT;
+    FILE *file = fopen(beside_this_library("locked-", one->uuid), "w");
+    fprintf(file, "%u", most_mhz);
+    return fclose(file);
+}
+
+int nvmlDeviceResetGpuLockedClocks(device one) {
+    int refusal = number_in(beside_this_library("refusal", ""), SUCCESS);
+    return refusal ? refusal : (unlink(beside_this_library("locked-", one->uuid)), SUCCESS);
 }
 
 int nvmlDeviceGetCurrentClocksEventReasons(device one, unsigned long long *reasons) {

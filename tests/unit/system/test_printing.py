@@ -19,7 +19,7 @@ from pytest_compileiq.system.printing import Terminal, complain, failure, harmle
 
 PACKAGE = Path(pytest_compileiq.__file__).parent
 # Programs of ours whose standard output and error are pipes to this package, which prints none of it as it comes.
-PROGRAMS = ("cli/orphans.py", "engines/compileiq_host.py", "toolchains/triton/host.py")
+PROGRAMS = ("cli/orphans.py", "engines/compileiq_host.py", "timing/clock_keeper.py", "toolchains/triton/host.py")
 PRINTERS = (
     "print", "sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__", "warnings.warn", "pytest.fail",
     "pytest.fail.Exception", "pytest.skip", "pytest.skip.Exception", "pytest.exit", "pytest.UsageError",
