@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.config import DEFAULT_BUDGET, Budget, Settings, parse_budget
+from pytest_compileiq.config import DEFAULT_BUDGET, LOCKABLE_MHZ, Budget, LockClocks, Settings, parse_budget
 from pytest_compileiq.errors import UserError
 from pytest_compileiq.named_options import KEY, why_no_entries
 from pytest_compileiq.system.printing import wrong_usage
@@ -78,6 +78,7 @@ def add_options(parser: pytest.Parser) -> None:
     parser.addini("tune_budget", "default of --tune-budget", default=str(DEFAULT_BUDGET))
     parser.addini("tune_engine", "default of --tune-engine", default="auto")
     parser.addini("tune_jobs", "default of --tune-jobs", default="")
+    parser.addini("acf_lock_clocks", "the GPU's clocks while it is measured: off, base, or MHz", default="off")
     for key, choices in _CHOICES.items():
         parser.addini(key, f"{_HELP[key]}: {', '.join(choices)}", default=choices[0])
 
@@ -117,6 +118,7 @@ def read_settings(config: pytest.Config) -> Settings:
         orphans=chosen["acf_orphans"],
         no_device=chosen["acf_no_device"],
         inconclusive=chosen["acf_inconclusive"],
+        lock_clocks=_lock_clocks(config),
         acf_dir=_store_dir(config),
         options=_options(config),
         ini_file=config.inipath,
@@ -138,6 +140,20 @@ def _choice(config: pytest.Config, key: str) -> str:
     if value not in _CHOICES[key]:
         raise wrong_usage(f"{config.inipath or 'ini'}: {key} = {value!r}: expected {', '.join(_CHOICES[key])}")
     return value
+
+
+def _lock_clocks(config: pytest.Config) -> LockClocks:
+    value = str(config.getini("acf_lock_clocks")).strip()
+    if value == "off":
+        return None
+    if value == "base":
+        return "base"
+    if re.fullmatch("[0-9]{3,5}", value) and int(value) in LOCKABLE_MHZ:
+        return int(value)
+    raise wrong_usage(
+        f"{config.inipath or 'ini'}: acf_lock_clocks = {value!r}: expected off, base, or a number of MHz from "
+        f"{LOCKABLE_MHZ[0]} to {LOCKABLE_MHZ[-1]}"
+    )
 
 
 def _integer(text: str | None, where: str, *, minimum: int) -> int | None:

@@ -1,0 +1,37 @@
+"""What the ini file says becomes a setting, or a usage error that names the choices."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_compileiq.options import read_settings
+
+
+class Configured:
+    """This run's configuration with other ini values."""
+
+    def __init__(self, config: pytest.Config, **ini: str):
+        self._config, self._ini = config, ini
+
+    def __getattr__(self, name: str):
+        return getattr(self._config, name)
+
+    def getini(self, name: str):
+        return self._ini.get(name) or self._config.getini(name)
+
+
+@pytest.mark.parametrize(
+    ("value", "setting"), [("off", None), ("base", "base"), (" 1500 ", 1500), ("100", 100), ("10000", 10000)]
+)
+def test_clocks_are_locked_at_the_base_or_at_a_number_of_megahertz(pytestconfig, value, setting):
+    assert read_settings(Configured(pytestconfig, acf_lock_clocks=value)).lock_clocks == setting
+
+
+def test_clocks_come_as_they_come_unless_told(pytestconfig):
+    assert read_settings(pytestconfig).lock_clocks is None
+
+
+@pytest.mark.parametrize("value", ["99", "10001", "1.5e3", "1500 MHz", "-1500", "on", "tdp", "١٥٠٠"])
+def test_another_value_is_a_usage_error_that_says_what_is_expected(pytestconfig, value):
+    with pytest.raises(pytest.UsageError, match=r"acf_lock_clocks = .*: expected off, base, or .* from 100 to 10000"):
+        read_settings(Configured(pytestconfig, acf_lock_clocks=value))
