@@ -7,11 +7,14 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pytest_compileiq.errors import EnvironmentFault, Signal
 
+_LOCK_DIR = "ACF_LOCK_DIR"
+_POLL_S = 0.05
 PARTIAL = ".partial-"  # how a file's name begins until it is complete
 
 
@@ -104,15 +107,63 @@ def write_output(path: Path, text: str) -> None:
 
 
 def machine_lock(what: str) -> Path:
-    """The lock file of ``what``, in a directory that all users of this machine share.
+    """The lock file of ``what``, in ``lock_directory``.
+
+    Raises:
+        EnvironmentFault: that directory cannot be used.
+    """
+    name = f"pytest-compileiq-{hashlib.sha256(what.encode(errors='surrogateescape')).hexdigest()[:16]}.lock"
+    return lock_directory() / name
+
+
+def lock_directory() -> Path:
+    """Where lock files lie: what ``ACF_LOCK_DIR`` names, else a directory that all users of this machine share.
 
     ``TMPDIR`` is only the fallback, since a user or a batch job may have its own.
+
+    Raises:
+        EnvironmentFault: ``ACF_LOCK_DIR`` names nothing that this user may write to.
     """
+    if is_lock_dir_given():
+        given = Path(os.environ[_LOCK_DIR])
+        if not (given.is_dir() and os.access(given, os.W_OK | os.X_OK)):
+            raise EnvironmentFault(
+                f"{_LOCK_DIR}={given} is no directory that this user may write to: make it one, for everybody who "
+                "measures on the same devices (chmod 1777), or unset the variable"
+            )
+        return given
     import tempfile
 
     places = [Path("/run/lock"), Path("/tmp")]
-    home = next((place for place in places if _is_for_everybody(place)), Path(tempfile.gettempdir()))
-    return home / f"pytest-compileiq-{hashlib.sha256(what.encode(errors='surrogateescape')).hexdigest()[:16]}.lock"
+    return next((place for place in places if _is_for_everybody(place)), Path(tempfile.gettempdir()))
+
+
+def is_lock_dir_given() -> bool:
+    """Whether ``ACF_LOCK_DIR`` is set, so that lock files lie where containers and users share them."""
+    return bool(os.environ.get(_LOCK_DIR))
+
+
+def is_in_container() -> bool:
+    """Whether Docker or Podman says that this is a container, whose directories others do not see."""
+    return any(Path(mark).exists() for mark in ("/.dockerenv", "/run/.containerenv"))
+
+
+@contextlib.contextmanager
+def locked_in_turn(path: Path, waiting: Callable[[], object]) -> Iterator[None]:
+    """As ``locked``, calling ``waiting`` again and again as long as another process holds it.
+
+    Raises:
+        EnvironmentFault: as ``locked`` does.
+    """
+    with contextlib.ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(locked(path, wait=False))
+                break
+            except BlockingIOError:
+                waiting()
+                time.sleep(_POLL_S)
+        yield
 
 
 @contextlib.contextmanager

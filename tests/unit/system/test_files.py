@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -11,7 +12,18 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.errors import EnvironmentFault
-from pytest_compileiq.system.files import Unfit, inside, locked, machine_lock, read_regular, replace, write_output
+from pytest_compileiq.system.files import (
+    Unfit,
+    inside,
+    is_in_container,
+    is_lock_dir_given,
+    locked,
+    locked_in_turn,
+    machine_lock,
+    read_regular,
+    replace,
+    write_output,
+)
 
 ODD = {
     "missing": (lambda path: None, "is missing"),
@@ -171,9 +183,62 @@ def test_a_lock_keeps_what_its_file_holds(tmp_path):
 
 
 def test_all_users_mean_the_same_lock_wherever_their_temporary_files_go(tmp_path, monkeypatch):
+    monkeypatch.delenv("ACF_LOCK_DIR", raising=False)
     before = machine_lock("device cpu")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.setattr(os, "getuid", lambda: 12345)
     assert machine_lock("device cpu") == before != machine_lock("device cuda")
     assert before.parent.stat().st_mode & 0o1002 == 0o1002 and not before.parent.is_relative_to(tmp_path)
+
+
+def test_locks_lie_where_those_who_share_a_device_say(tmp_path, monkeypatch):
+    monkeypatch.setenv("ACF_LOCK_DIR", str(tmp_path))
+    assert is_lock_dir_given()
+    assert machine_lock("device cpu").parent == tmp_path
+    assert machine_lock("device cpu") != machine_lock("device cuda")
+
+    monkeypatch.setenv("ACF_LOCK_DIR", "")
+    assert not is_lock_dir_given()
+    assert machine_lock("device cpu").parent != tmp_path
+
+
+@pytest.mark.parametrize("what", ["gone", "a file", "closed"])
+def test_a_directory_for_locks_that_cannot_be_used_says_so(tmp_path, monkeypatch, what):
+    given = tmp_path / what
+    if what == "a file":
+        given.touch()
+    if what == "closed":
+        given.mkdir()
+        monkeypatch.setattr(os, "access", lambda path, mode: (path, mode) != (given, os.W_OK | os.X_OK))
+    monkeypatch.setenv("ACF_LOCK_DIR", str(given))
+
+    with pytest.raises(EnvironmentFault, match=rf"ACF_LOCK_DIR={given} is no directory that this user may write to: "):
+        machine_lock("device cpu")
+
+
+def test_who_waits_in_turn_says_so_until_the_lock_is_free(tmp_path):
+    path, said = tmp_path / "it.lock", []
+    with contextlib.ExitStack() as other:
+        other.enter_context(locked(path))
+
+        def waiting() -> None:
+            said.append("waiting")
+            if len(said) == 3:
+                other.close()
+
+        with locked_in_turn(path, waiting), pytest.raises(BlockingIOError), locked(path, wait=False):
+            pass
+    assert said == ["waiting"] * 3
+    with locked(path, wait=False):
+        pass
+
+
+def test_docker_and_podman_mark_a_container(monkeypatch):
+    marks = set()
+    monkeypatch.setattr(Path, "exists", lambda path: str(path) in marks)
+    assert not is_in_container()
+    for mark in ("/.dockerenv", "/run/.containerenv"):
+        marks |= {mark}
+        assert is_in_container()
+        marks.clear()
