@@ -14,7 +14,7 @@ import tempfile
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -25,9 +25,9 @@ from pytest_compileiq.errors import BodyError, BuildError, CannotMeasure, Enviro
 from pytest_compileiq.model import CLOCKED, Arm, Conditions, ControlsFile, FailureKind, Objective, Workload
 from pytest_compileiq.timing.base import Clock
 from pytest_compileiq.timing.cpu import CpuClock
-from pytest_compileiq.timing.registry import finish, make_clock
+from pytest_compileiq.timing.registry import finish, make_clock, watch_of
 from pytest_compileiq.timing.sampler import ArmError, BlockPlan, Slot, call_again, sample_calls, sample_values
-from pytest_compileiq.timing.watch import intruders, slowdown_of
+from pytest_compileiq.timing.watch import Disturbance, Watch
 
 Arms = Mapping[Arm, ControlsFile | None]
 Body = Callable[[Acf], None]
@@ -48,11 +48,15 @@ class Touched:
 
 @dataclass(frozen=True)
 class Block:
-    """What one block gave: the slots of each timed metric, how they were taken on a GPU, what each arm touched."""
+    """What one block gave: the slots of each timed metric, how they were taken on a GPU, what each arm touched.
+
+    ``remarks`` are what to say of the device.
+    """
 
     slots: Mapping[str, tuple[Slot[float], ...]]
     conditions: Mapping[str, Conditions]
     touched: Mapping[Arm, Touched]
+    remarks: tuple[str, ...] = ()
 
 
 class ArmFailure(Signal):
@@ -120,13 +124,21 @@ def run_block(
     workload: Workload,
     plan: BlockPlan,
     tick: Callable[[], object],
+    *,
+    parent_holds_context: bool = False,
 ) -> Block:
-    """Sample both arms of ``benchmark`` on ``workload`` in one process.
+    """Sample both arms of ``benchmark`` on ``workload`` in one process, while no other run measures on the device.
 
     Raises:
-        ArmFailure: an arm's body or callable failed, or handed over no objective.
+        ArmFailure: an arm's body or callable failed, or handed over no objective; or others computed on the device.
     """
-    return _BlockRun(benchmark, body, arms, workload, plan, tick).run()
+    with watch_of(benchmark.builder.clock, tick, parent_holds_context=parent_holds_context) as watch:
+        try:
+            block = _BlockRun(benchmark, body, arms, workload, plan, tick, watch).run()
+            watch.after()
+        except Disturbance as disturbance:
+            raise _disturbed(disturbance) from disturbance
+        return replace(block, remarks=watch.remarks)
 
 
 @dataclass
@@ -139,6 +151,7 @@ class _BlockRun:
     workload: Workload
     plan: BlockPlan
     tick: Callable[[], object]
+    watch: Watch
     outputs: Outputs = field(default_factory=Outputs)
     calls: dict[Arm, Callable[[], object]] = field(default_factory=dict)
     touched: dict[Arm, Touched] = field(default_factory=dict)
@@ -154,13 +167,14 @@ class _BlockRun:
             self._arm(self.plan.inner, self._nest)
         timed = [objective.metric for objective in self.benchmark.timed_objectives]
         if recorded := [metric for metric in timed if metric in outer.recorded]:
-            self.slots |= _by_metric(sample_values(self.plan, lambda arm: self._recorded(arm, recorded)), recorded)
+            self.watch.before()
+            slots = sample_values(self.plan, lambda arm: self._recorded(arm, recorded), self.watch.after_quad)
+            self.slots |= _by_metric(slots, recorded)
         if "compile_time" in timed:
             self.slots["compile_time"] = sample_values(self.plan, self._compile_seconds)
         if any(metric not in self.slots for metric in timed):
             raise ArmFailure(self.plan.outer, "wrong", "the body measured in one arm only")
-        slots = {metric: tuple(slots) for metric, slots in self.slots.items()}
-        return Block(slots, self.conditions, self.touched)
+        return Block({metric: tuple(slots) for metric, slots in self.slots.items()}, self.conditions, self.touched)
 
     def _arm(self, arm: Arm, measurer: Measurer) -> Acf:
         self.tick()
@@ -180,10 +194,7 @@ class _BlockRun:
     def _sample(self, acf: Acf, call: Callable[[], object]) -> None:
         """The inner ``measure``: both arms are alive here."""
         self.calls[self.plan.inner] = call
-        kind = self.benchmark.builder.clock
         with self._keeping_failures():
-            if others := intruders(kind):
-                raise ArmFailure(None, "disturbed", others)
             for objective in self.benchmark.timed_objectives:
                 if objective.measured in CLOCKED:
                     self._take(objective, acf)
@@ -194,9 +205,11 @@ class _BlockRun:
         kind = self.benchmark.builder.clock
         launch = self.plan.launch or acf.launch
         try:
+            self.watch.before()
             self.clock = make_clock(kind, objective.measured, self.calls, l2=acf.l2, launch=launch)
             plan = self.plan.of(objective.metric)
-            self.slots[objective.metric] = sample_calls(plan, self.calls, self.clock, self.tick, slowdown_of(kind))
+            slots = sample_calls(plan, self.calls, self.clock, self.tick, self.watch.after_quad)
+            self.slots[objective.metric] = slots
             if void := self.clock.why_void():
                 raise ArmFailure(None, "disturbed", void)
             if conditions := self.clock.conditions():
@@ -221,6 +234,9 @@ class _BlockRun:
             reason = f"the measured callable raised {_describe(error.__cause__)}"
             self.failure = ArmFailure(error.arm, "wrong", reason)
             raise _FailedWithin from error
+        except Disturbance as disturbance:
+            self.failure = _disturbed(disturbance)
+            raise _FailedWithin from disturbance
         except ArmFailure as failure:
             self.failure = failure
             raise _FailedWithin from failure
@@ -272,6 +288,10 @@ def run_arm(
     return acf
 
 
+def _disturbed(disturbance: Disturbance) -> ArmFailure:
+    return ArmFailure(None, "disturbed", str(disturbance))
+
+
 def _as_failure(arm: Arm, error: BaseException) -> ArmFailure:
     if isinstance(error, ArmFailure):
         return error
@@ -290,7 +310,10 @@ def _describe(error: BaseException | None) -> str:
 def _by_metric(slots: Sequence[Slot[tuple[float, ...]]], metrics: Sequence[str]) -> dict[str, list[Slot[float]]]:
     """Slots of several metrics recorded together, as slots of each."""
     return {
-        metric: [Slot(slot.quad, slot.slot, slot.arm, tuple(value[number] for value in slot.values)) for slot in slots]
+        metric: [
+            Slot(slot.quad, slot.slot, slot.arm, tuple(value[number] for value in slot.values), slot.dropped)
+            for slot in slots
+        ]
         for number, metric in enumerate(metrics)
     }
 

@@ -188,7 +188,10 @@ class Replay:
         from pytest_compileiq.proof.calibration import warning  # heavy: numpy
 
         self.notes += advice.of_the_call(self.pool(), self.benchmark, controls)
-        decisions = [self._gate_claim(claim, controls) for claim in here]
+        try:
+            decisions = [self._gate_claim(claim, controls) for claim in here]
+        finally:
+            self.notes += self.pool().remarks(self.benchmark)
         results = results_of(artifact.claims, measured=list(map(_as_measured, here, decisions)))
         said = [warning(self.benchmark.rootdir, here[0].device), *sorted(set(map(self._other_driver, here)))]
         self.notes += filter(None, said)

@@ -167,6 +167,7 @@ class FakePool:
         interrupt_at: the index in ``asked`` at which a Ctrl-C arrives; None for no interruption.
         touched: what every body takes from ``load()`` and reads from ``acf.params``.
         conditions: metric → how a GPU's clock took every block.
+        remarked: what its blocks say of their device.
     """
 
     seconds: Callable[[ControlsFile | None], float] = lambda controls: 1e-3
@@ -178,6 +179,7 @@ class FakePool:
     interrupt_at: int | None = None
     touched: Touched = _TOUCHED
     conditions: Mapping[str, Conditions] = field(default_factory=dict)
+    remarked: tuple[str, ...] = ()
     _random: Random = field(default_factory=lambda: Random(0))
 
     def prepare(self, numbers: range, benchmark: TunedBenchmark) -> None:
@@ -214,6 +216,10 @@ class FakePool:
             for sample in range(plan.of(objective.metric).samples)
         ]  # fmt: skip
         return MeasuredBlock(rows, self.conditions, self.touched)
+
+    def remarks(self, benchmark: TunedBenchmark) -> tuple[str, ...]:
+        """What ``remarked`` holds."""
+        return self.remarked
 
     def look(
         self, number: int, benchmark: TunedBenchmark, controls: ControlsFile | None, workload: Workload

@@ -11,7 +11,7 @@ from typing import Any
 from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.model import L2, Conditions
 from pytest_compileiq.timing.base import Device
-from pytest_compileiq.timing.cuda_context import cuda_core, current_stream, visible_gpu
+from pytest_compileiq.timing.cuda_context import cuda_core, current_stream, current_uuid, uuid_of, visible_gpu
 from pytest_compileiq.timing.cuda_driver import Driver
 from pytest_compileiq.timing.cuda_graph import capture
 from pytest_compileiq.timing.l2_cache import L2Cache
@@ -223,7 +223,7 @@ class CudaEnergy:
         return (self._joules() - before) / (several * launches)
 
     def _joules(self) -> float:
-        seen = snapshot()
+        seen = snapshot(current_uuid())
         if seen is None or seen.energy_mj is None:
             raise EnvironmentFault("this GPU counts no energy: leave the objective out, or record it in the body")
         return seen.energy_mj * 1e-3
@@ -236,7 +236,7 @@ def cuda_device() -> Device:
         EnvironmentFault: no driver, no visible device (both ``NoDevice``), or no cuda-core.
     """
     gpu = visible_gpu(cuda_core())
-    return Device(gpu.name, architecture(*gpu.compute_capability), driver_version(), power_limit_w(gpu.device_id))
+    return Device(gpu.name, architecture(*gpu.compute_capability), driver_version(), power_limit_w(uuid_of(gpu)))
 
 
 def context_is_poisoned() -> bool:

@@ -65,6 +65,31 @@ def visible_gpu(core: Any) -> Any:
         raise NoDevice(f"CUDA shows no device ({error}; {shown}): see what nvidia-smi -L lists") from error
 
 
+def current_uuid() -> str:
+    """The UUID of ``visible_gpu``, as NVML spells it: ``GPU-…``, or ``MIG-…`` of a part of a GPU.
+
+    Raises:
+        EnvironmentFault: no driver, no visible device (both ``NoDevice``), or no cuda-core.
+    """
+    return uuid_of(visible_gpu(cuda_core()))
+
+
+def uuid_of(gpu: Any) -> str:
+    """The UUID of a ``cuda.core.Device``, as NVML spells it; the driver names a part of a GPU ``… MIG 1g.10gb``."""
+    return f"{'MIG' if 'MIG' in gpu.name.split() else 'GPU'}-{gpu.uuid}"
+
+
+def holds_context() -> bool:
+    """Whether this thread has a CUDA context, whoever made it, so that this process computes on a GPU."""
+    try:
+        cuda_core()
+        driver: Any = import_module("cuda.bindings.driver")
+    except (EnvironmentFault, ImportError):
+        return False
+    result, context = driver.cuCtxGetCurrent()
+    return bool(result == driver.CUresult.CUDA_SUCCESS and int(context))
+
+
 def current_stream(core: Any) -> Any:
     """Where to launch now: the stream being captured, else the legacy default stream."""
     return _capture_stream.get(core.LEGACY_DEFAULT_STREAM)

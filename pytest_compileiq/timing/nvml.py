@@ -1,4 +1,4 @@
-"""What NVML says about the GPU: clocks, throttling, power, energy, and who else computes on it.
+"""What NVML says about the GPU: clocks, throttling, power, energy, and which processes compute on it.
 
 What a device or its driver does not support is None, never an exception.
 """
@@ -6,14 +6,9 @@ What a device or its driver does not support is None, never an exception.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import Any
-
-from pytest_compileiq.errors import EnvironmentFault, NoDevice
-from pytest_compileiq.timing.cuda_context import INSTALL
 
 # nvmlClocksEventReason*: why the clocks are not higher.
 _REASONS = {
@@ -38,8 +33,8 @@ class GpuState:
     Attributes:
         throttle_reasons: why the clocks are not higher, in words.
         energy_mj: millijoules since the driver was loaded; the counter moves every few ten milliseconds.
-        foreign_pids: processes of others that hold a compute context. Some drivers number processes as the host does;
-            one that has no entry in this ``/proc`` may be this process, and is left out.
+        compute_pids: the processes that hold a compute context, as NVML numbers them; ``timing.neighbours`` tells whose
+            they are.
     """
 
     sm_clock_mhz: int | None
@@ -48,7 +43,7 @@ class GpuState:
     power_w: float | None
     temperature_c: int | None
     energy_mj: int | None
-    foreign_pids: tuple[int, ...] | None
+    compute_pids: tuple[int, ...] | None
 
 
 @dataclass(frozen=True)
@@ -83,13 +78,11 @@ def whole_gpu(device: int | str = 0) -> WholeGpu | None:
         return None
 
 
-def snapshot(device: int | str = 0, *, root: int | None = None) -> GpuState | None:
+def snapshot(device: int | str = 0) -> GpuState | None:
     """The GPU as it is now, or None where NVML or the device is not available.
 
     Args:
         device: CUDA's ordinal among the devices that ``CUDA_VISIBLE_DEVICES`` shows, or a UUID.
-        root: the process whose descendants and ancestors are not foreign; this one unless given. A worker that has
-            siblings names its parent.
     """
     nvml = _library()
     if nvml is None:
@@ -107,7 +100,7 @@ def snapshot(device: int | str = 0, *, root: int | None = None) -> GpuState | No
         power_w=None if milliwatts is None else milliwatts * 1e-3,
         temperature_c=_ask(nvml, "nvmlDeviceGetTemperature", physical, nvml.NVML_TEMPERATURE_GPU),
         energy_mj=_ask(nvml, "nvmlDeviceGetTotalEnergyConsumption", handle),
-        foreign_pids=_foreign(_ask(nvml, "nvmlDeviceGetComputeRunningProcesses", handle), root or os.getpid()),
+        compute_pids=_pids(_ask(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)),
     )
 
 
@@ -128,22 +121,6 @@ def power_limit_w(device: int | str = 0) -> float | None:
     gpu = whole_gpu(device)
     milliwatts = None if gpu is None else gpu.ask("nvmlDeviceGetPowerManagementLimit")
     return None if milliwatts is None else milliwatts * 1e-3
-
-
-def device_lock_name() -> str:
-    """The UUID of the first visible GPU or MIG device, which names the file that locks it.
-
-    Raises:
-        EnvironmentFault: NVML is not available, or (``NoDevice``) it does not show the device.
-    """
-    nvml = _library()
-    if nvml is None:
-        raise EnvironmentFault(f"NVML, which names the GPU to be locked, is not to be had: {INSTALL}, and a driver")
-    try:
-        uuid: str = nvml.nvmlDeviceGetUUID(_find(nvml, 0))
-    except (nvml.NVMLError, LookupError) as error:
-        raise NoDevice(f"NVML shows no GPU to measure on: {error}; see what nvidia-smi -L lists") from error
-    return uuid
 
 
 def _library() -> Any:
@@ -178,6 +155,10 @@ def _throttle_reasons(nvml: Any, gpu: Any) -> int | None:
     """NVML's bits, by the name of 2023 or, in an older ``pynvml`` or above an older driver, by the one before."""
     reasons: int | None = _ask(nvml, "nvmlDeviceGetCurrentClocksEventReasons", gpu)
     return _ask(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", gpu) if reasons is None else reasons
+
+
+def _pids(processes: list[Any] | None) -> tuple[int, ...] | None:
+    return None if processes is None else tuple(process.pid for process in processes)
 
 
 def _words(reasons: int | None) -> tuple[str, ...] | None:
@@ -229,25 +210,3 @@ def _numbered(nvml: Any, number: int) -> Any:
 
 def _gpus(nvml: Any) -> list[Any]:
     return [nvml.nvmlDeviceGetHandleByIndex(number) for number in range(nvml.nvmlDeviceGetCount())]
-
-
-# ── whose processes ──────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _foreign(processes: Iterable[Any] | None, root: int) -> tuple[int, ...] | None:
-    if processes is None:
-        return None
-    ours = set(_lineage(root))
-    lineages = {process.pid: list(_lineage(process.pid)) for process in processes}
-    return tuple(sorted(pid for pid, line in lineages.items() if line and pid not in ours and root not in line))
-
-
-def _lineage(pid: int) -> Iterator[int]:
-    """``pid``, its parent and so on, as far as this ``/proc`` knows them."""
-    while pid:
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return
-        yield pid
-        pid = int(stat.rpartition(")")[2].split()[1])

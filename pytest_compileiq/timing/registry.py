@@ -10,6 +10,7 @@ from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.model import L2, Arm, Launch
 from pytest_compileiq.timing.base import Clock, Device, capability
 from pytest_compileiq.timing.cpu import CpuClock, cpu_device
+from pytest_compileiq.timing.watch import Watch
 
 Call = Callable[[], object]
 
@@ -93,13 +94,27 @@ def is_poisoned(kind: str) -> bool:
     return context_is_poisoned()
 
 
-def lock_name(kind: str) -> str:
-    """The name of the device's lock: the UUID of a GPU, since there may be several; the model of the one processor."""
+def holds_context(kind: str) -> bool:
+    """Whether this process computes on the device of ``kind``, for kinds whose driver counts processes."""
     if kind == "cpu":
-        return cpu_device().name
-    from pytest_compileiq.timing.nvml import device_lock_name
+        return False
+    from pytest_compileiq.timing.cuda_context import holds_context as holds_cuda_context
 
-    return device_lock_name()
+    return holds_cuda_context()
+
+
+def watch_of(kind: str, waiting: Callable[[], object], *, parent_holds_context: bool) -> Watch:
+    """What watches the device of ``kind`` for one block, and keeps others that measure off it.
+
+    Args:
+        waiting: called again and again while another run measures on the device.
+        parent_holds_context: what ``holds_context`` says in the process that started this one.
+    """
+    if kind == "cpu":
+        return Watch()
+    from pytest_compileiq.timing.gpu_watch import GpuWatch  # heavy: NVML
+
+    return GpuWatch(waiting, parent_holds_context=parent_holds_context)
 
 
 def why_not_here(kind: str, architecture: str) -> str | None:

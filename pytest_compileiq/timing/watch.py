@@ -1,12 +1,19 @@
-"""What may disturb a measurement while it is taken: a GPU that slows itself down, or that others compute on."""
+"""What may disturb a measurement while it is taken: a device that slows itself down, or that others compute on."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from pytest_compileiq.errors import Signal
 
 Disturbed = Callable[[], str | None]
 """Asked after every quad: why it does not count, or None when it counts."""
+
+
+class Disturbance(Signal):
+    """Others compute on the device, or nobody can tell: nothing that is measured now proves anything."""
 
 
 def undisturbed() -> str | None:
@@ -14,26 +21,41 @@ def undisturbed() -> str | None:
     return None
 
 
-def slowdown_of(kind: str) -> Disturbed:
-    """Whether the device of ``kind`` slowed itself down, by heat or by a power brake."""
-    if kind == "cpu":
-        return undisturbed
-    from pytest_compileiq.timing.nvml import hardware_slowdown, snapshot  # heavy: NVML
+class Watch:
+    """Watches one block; this one is of a device that cannot tell anything.
 
-    def slowdown() -> str | None:
-        seen = snapshot()
-        return hardware_slowdown(seen) if seen else None
+    Attributes:
+        remarks: what could not be seen, or kept out, in sentences.
+    """
 
-    return slowdown
+    remarks: tuple[str, ...] = ()
 
+    def __enter__(self) -> Self:
+        return self
 
-def intruders(kind: str) -> str | None:
-    """Who else computes on the device of ``kind``, in words; this worker's siblings do not count."""
-    if kind == "cpu":
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let others measure again."""
+
+    def before(self) -> None:
+        """Keep others that measure off the device from now on; asked before sampling, maybe more than once.
+
+        Raises:
+            Disturbance: somebody computes on it all the same.
+        """
+
+    def after_quad(self) -> str | None:
+        """Why the quad does not count, or None when it counts.
+
+        Raises:
+            Disturbance: somebody else computes on the device.
+        """
         return None
-    from pytest_compileiq.timing.nvml import snapshot  # heavy: NVML
 
-    seen = snapshot(root=os.getppid())
-    if seen is None or not seen.foreign_pids:
-        return None
-    return f"other processes compute on the GPU: {', '.join(map(str, seen.foreign_pids))}"
+    def after(self) -> None:
+        """Asked when the block has been sampled.
+
+        Raises:
+            Disturbance: somebody else computes on the device.
+        """

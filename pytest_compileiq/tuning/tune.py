@@ -44,9 +44,10 @@ def tune(benchmark: TunedBenchmark, *, settings: Settings, store: Store, pool: P
     incumbent, note = find_incumbent(benchmark, store)
     if budget.proof_only:
         report = prove_committed(tuning, incumbent)
-        return replace(report, notes=(*report.notes, *baseline.unchecked))
+        return replace(report, notes=(*report.notes, *baseline.unchecked, *pool.remarks(benchmark)))
     report = _search_and_settle(tuning, settings, budget, baseline, incumbent)
-    return replace(report, notes=(*report.notes, *note, *baseline.unchecked, *_unchecked(benchmark)))
+    unchecked = *baseline.unchecked, *_unchecked(benchmark), *pool.remarks(benchmark)
+    return replace(report, notes=(*report.notes, *note, *unchecked))
 
 
 def _search_and_settle(

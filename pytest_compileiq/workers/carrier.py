@@ -63,7 +63,10 @@ class Carrier(Protocol):
         """
 
     def alone(self, kinds: Sequence[str]) -> AbstractContextManager[None]:
-        """Keep everybody else there from measuring on the devices of ``kinds`` meanwhile."""
+        """Keep everybody else there from measuring on the devices of ``kinds`` meanwhile.
+
+        Not on GPUs: only the worker knows which one its body uses, and locks it.
+        """
 
     def sweep(self, spared: Collection[Line] = ()) -> None:
         """Kill whatever the workers have left behind, but not the workers ``spared``."""

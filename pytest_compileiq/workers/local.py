@@ -21,7 +21,7 @@ import msgspec
 
 from pytest_compileiq.system.files import locked, machine_lock
 from pytest_compileiq.system.process import Guard
-from pytest_compileiq.timing.registry import lock_name
+from pytest_compileiq.timing.cpu import cpu_device
 from pytest_compileiq.workers.carrier import Line, WorkerDied
 from pytest_compileiq.workers.channel import Channel
 from pytest_compileiq.workers.messages import Answer, Order, Start, decode_answer
@@ -54,10 +54,8 @@ class LocalCarrier:
 
     @contextlib.contextmanager
     def alone(self, kinds: Sequence[str]) -> Iterator[None]:
-        """Hold the locks of the devices, which all users of this machine share."""
-        with contextlib.ExitStack() as locks:
-            for kind in sorted(set(kinds)):
-                locks.enter_context(locked(machine_lock(f"device {lock_name(kind)}")))
+        """Hold the processor's lock, which all users of this machine share; a GPU's is its worker's to hold."""
+        with locked(machine_lock(f"device {cpu_device().name}")) if "cpu" in kinds else contextlib.nullcontext():
             yield
 
     def sweep(self, spared: Collection[Line] = ()) -> None:

@@ -61,12 +61,13 @@ class CheckTask(Struct, frozen=True, tag=True):
 
 
 class BlockTask(Struct, frozen=True, tag=True):
-    """Sample both arms, nested."""
+    """Sample both arms, nested; ``parent_holds_context`` says whether the parent computes on a GPU itself."""
 
     workload: str
     baseline: ControlsFile | None
     tuned: ControlsFile | None
     plan: BlockPlan
+    parent_holds_context: bool = False
 
 
 class LookTask(Struct, frozen=True, tag=True):
@@ -103,11 +104,12 @@ class CheckAnswer(Struct, frozen=True, tag=True):
 
 
 class BlockAnswer(Struct, frozen=True, tag=True):
-    """The slots of each timed metric, how they were taken on a GPU, and what the tuned arm touched."""
+    """The slots of each timed metric, how a GPU's were taken, what the tuned arm touched, remarks on the device."""
 
     slots: dict[str, tuple[Slot[float], ...]]
     conditions: dict[str, Conditions]
     touched: Touched
+    remarks: tuple[str, ...] = ()
 
 
 class LookAnswer(Struct, frozen=True, tag=True):

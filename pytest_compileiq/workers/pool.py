@@ -11,6 +11,7 @@ from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.errors import CompileIQError, NoWorker, fault_of
 from pytest_compileiq.model import Arm, Conditions, ControlsFile, FailureKind, Launch, SampleRow, Workload
 from pytest_compileiq.rules.calls import CallTimes
+from pytest_compileiq.timing.registry import holds_context
 from pytest_compileiq.timing.sampler import BlockPlan
 from pytest_compileiq.workers.carrier import Carrier, WorkerDied
 from pytest_compileiq.workers.messages import (
@@ -62,6 +63,7 @@ class Pool:
     carrier: Carrier
     _workers: dict[int, Worker] = field(default_factory=dict)
     _launches: dict[tuple[str, str], Launch] = field(default_factory=dict)
+    _remarks: dict[str, dict[str, None]] = field(default_factory=dict)
 
     def prepare(self, numbers: range, benchmark: TunedBenchmark) -> None:
         """Start the workers of ``numbers`` side by side and wait for all, so that no start-up disturbs a sample.
@@ -101,10 +103,12 @@ class Pool:
         """
         of_all = benchmark.nodeid, workload.name
         plan = replace(plan, launch=plan.launch or self._launches.get(of_all))
-        task = BlockTask(workload.name, arms["baseline"], arms["tuned"], plan)
+        on_gpu = holds_context(benchmark.builder.clock)
+        task = BlockTask(workload.name, arms["baseline"], arms["tuned"], plan, on_gpu)
         answer = self._ask_alone(number, benchmark, task, BlockAnswer)
         for conditions in answer.conditions.values():
             self._launches[of_all] = conditions.launch
+        self._remarks.setdefault(benchmark.nodeid, {}).update(dict.fromkeys(answer.remarks))
         rows = [
             SampleRow(
                 benchmark.device(metric).name, workload.name, metric, number, slot.quad, slot.slot, slot.arm, sample,
@@ -115,6 +119,10 @@ class Pool:
             for sample, value in enumerate(slot.values)
         ]  # fmt: skip
         return MeasuredBlock(rows, answer.conditions, answer.touched)
+
+    def remarks(self, benchmark: TunedBenchmark) -> tuple[str, ...]:
+        """What its blocks could not see of their device, or keep out of it, in sentences, each once."""
+        return tuple(self._remarks.get(benchmark.nodeid, ()))
 
     def look(
         self, number: int, benchmark: TunedBenchmark, controls: ControlsFile | None, workload: Workload

@@ -51,8 +51,11 @@ def serve(benchmark: TunedBenchmark, body: Body, task: Task, tick: Callable[[], 
 def _do(benchmark: TunedBenchmark, body: Body, task: Task, tick: Callable[[], object]) -> TaskAnswer:
     workload = next(workload for workload in benchmark.spec.workloads if workload.name == task.workload)
     if isinstance(task, BlockTask):
-        block = run_block(benchmark, body, {"baseline": task.baseline, "tuned": task.tuned}, workload, task.plan, tick)
-        return BlockAnswer(dict(block.slots), dict(block.conditions), block.touched["tuned"])
+        block = run_block(
+            benchmark, body, {"baseline": task.baseline, "tuned": task.tuned}, workload, task.plan, tick,
+            parent_holds_context=task.parent_holds_context,
+        )  # fmt: skip
+        return BlockAnswer(dict(block.slots), dict(block.conditions), block.touched["tuned"], block.remarks)
     if isinstance(task, CheckTask):
         arms: Arms = {"baseline": None, "tuned": task.controls}
         return CheckAnswer(check_body(benchmark, body, arms, workload).touched)

@@ -1,7 +1,9 @@
 /* NVML without a GPU: what of libnvidia-ml pynvml asks for under this package, about the two GPUs of libcuda.c and a MIG
    device of the first. Its energy counter moves by ENERGY_MJ whenever it is read. STUB_NVML_REASONS is why the clocks
-   are not higher, as a number, and STUB_NVML_PID computes on every GPU beside this process. STUB_NVML_SM_MHZ is the SM
-   clock, and STUB_NVML_APPLICATION_MHZ the application clock that somebody has set.
+   are not higher, as a number. STUB_NVML_SM_MHZ is the SM clock, and STUB_NVML_APPLICATION_MHZ the application clock that
+   somebody has set. On every GPU this process computes, under the number STUB_NVML_AS, or unlisted where that is empty;
+   and beside it STUB_NVML_PID, but where STUB_NVML_DURING is "FROM-TO" only when a process asks for the FROM-th to TO-th
+   time, counted from one.
 
    A lock of the clocks is the GPU's, whoever set it: a file "locked-UUID" beside this library, which holds the clock. The
    error in a file "refusal" beside it meets whoever locks or resets; the process that does has hardly any environment.
@@ -9,6 +11,7 @@
    The header is not in the cuda extra, so the types are written down here as its documentation gives them. */
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +28,9 @@ struct process { unsigned pid; unsigned long long memory_bytes; unsigned gpu_ins
 typedef struct device *device;
 
 static struct device devices[DEVICES] = {
-    {"Stub H200", "GPU-aaaa", NULL}, {"Stub A100", "GPU-bbbb", NULL}, {"Stub H200 MIG 1g", "MIG-aaaa", devices}};
+    {"Stub H200", "GPU-aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa", NULL},
+    {"Stub A100", "GPU-bbbbbbbb-bbbb-bbbb-bbbb-bbbbbbbbbbbb", NULL},
+    {"Stub H200 MIG 1g", "MIG-aaaa", devices}};
 
 /* NVML answers for a MIG device no question about the whole GPU. */
 static int of_the_whole(device one, unsigned *value, unsigned answer) {
@@ -136,11 +141,15 @@ int nvmlDeviceGetTotalEnergyConsumption(device one, unsigned long long *millijou
 }
 
 int nvmlDeviceGetComputeRunningProcesses_v3(device one, unsigned *count, struct process *processes) {
-    const char *other = getenv("STUB_NVML_PID");
-    unsigned room = *count;
-    *count = other ? 2 : 1;
-    if (room < *count) return INSUFFICIENT_SIZE;
-    processes[0].pid = (unsigned)getpid();
-    if (other) processes[1].pid = (unsigned)atoi(other);
-    return SUCCESS;
+    static int answered;
+    const char *own = getenv("STUB_NVML_AS"), *other = getenv("STUB_NVML_PID"), *during = getenv("STUB_NVML_DURING");
+    int first = 1, last = INT_MAX;
+    if (during) sscanf(during, "%d-%d", &first, &last);
+    unsigned pids[2], room = *count;
+    *count = 0;
+    if (!own || *own) pids[(*count)++] = own ? (unsigned)atoi(own) : (unsigned)getpid();
+    if (other && answered + 1 >= first && answered + 1 <= last) pids[(*count)++] = (unsigned)atoi(other);
+    if (room < *count) return INSUFFICIENT_SIZE; /* it is asked again, with room for as many */
+    for (unsigned i = 0; i < *count; i++) processes[i].pid = pids[i];
+    return answered++, SUCCESS;
 }

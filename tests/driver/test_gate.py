@@ -5,7 +5,11 @@ Time is virtual there and proportional to the length of a kernel's code, so the 
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tomllib
+from collections.abc import Iterator
 
 import pytest
 
@@ -72,7 +76,9 @@ THERMAL_SLOWDOWN = "0x40"
 @pytest.fixture
 def project(tmp_path, monkeypatch, driver) -> Project:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    for name, value in driver.items():
+    locks = tmp_path / "locks"
+    locks.mkdir()
+    for name, value in {**driver, "ACF_LOCK_DIR": str(locks)}.items():
         monkeypatch.setenv(name, value)
     return make_project(tmp_path / "project", {"scale.ptx": PTX, "spin.ptx": SPIN_PTX, "test_scale.py": TEST_PY})
 
@@ -167,3 +173,61 @@ launching.capture = refuse
     output = project.pytest(code=0)
     assert "PROVEN" not in output
     assert "this driver captures nothing" in output
+
+
+# ── neighbours ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+HIDDEN = str(2**31 - 1)  # no process of this machine
+COMES_AND_GOES = "6-6"  # within a process's second block of a tune, and at the end of its first one of a replay
+
+
+@pytest.fixture
+def neighbour() -> Iterator[str]:
+    """A process of this machine that is none of the run's."""
+    script = "import sys; sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE) as process:
+        yield str(process.pid)
+        process.communicate()
+
+
+def contents(project: Project) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (project.root / "acf/scale").iterdir()}
+
+
+def test_a_neighbour_that_comes_and_goes_within_a_block_proves_nothing_and_is_named(project, monkeypatch, neighbour):
+    monkeypatch.setenv("STUB_NVML_PID", neighbour)
+    monkeypatch.setenv("STUB_NVML_DURING", COMES_AND_GOES)
+
+    output = project.pytest("--tune", "--tune-engine=grid", code=1)
+
+    assert f"other processes compute on the GPU: {neighbour}" in output
+    assert not (project.root / "acf/scale").exists()
+
+
+def test_a_proven_gain_is_neither_proven_again_nor_refuted_beside_a_neighbour(project, monkeypatch):
+    project.pytest("--tune", "--tune-engine=grid", code=0)
+    stored = contents(project)
+    monkeypatch.setenv("STUB_NVML_PID", HIDDEN)
+    monkeypatch.setenv("STUB_NVML_DURING", COMES_AND_GOES)
+    who = f"other processes compute on the GPU: 1 process of another container or user (pids on the host {HIDDEN})"
+
+    output = project.pytest("--tune", "--tune-budget=0", code=1)
+    assert f"nothing can be proven while {who}" in output
+    output = project.pytest(code=0)
+    assert "INCONCLUSIVE" in output and who in output
+    assert contents(project) == stored
+
+
+def test_what_cannot_be_seen_or_kept_out_is_told_with_the_verdict(project, monkeypatch):
+    project.pytest("--tune", "--tune-engine=grid", code=0)
+    unseen, shared = "NVML does not show which processes compute on this GPU", "set ACF_LOCK_DIR to a directory"
+
+    monkeypatch.setenv("STUB_NVML_AS", "")
+    output = project.pytest(code=0)
+    assert "PROVEN" in output and unseen in output and shared not in output
+
+    monkeypatch.setenv("STUB_NVML_AS", HIDDEN)  # as the host numbers it
+    monkeypatch.setenv("STUB_NVML_PID", str(os.getpid()))  # for the parent, which has run the body itself
+    monkeypatch.delenv("ACF_LOCK_DIR")
+    output = project.pytest(code=0)
+    assert "PROVEN" in output and shared in output and unseen not in output

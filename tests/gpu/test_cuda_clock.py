@@ -17,8 +17,8 @@ import pytest
 from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.timing.base import Device
 from pytest_compileiq.timing.cuda import CudaClock, cuda_device
-from pytest_compileiq.timing.cuda_context import cuda_core, launching_on, visible_gpu
-from pytest_compileiq.timing.nvml import device_lock_name, snapshot
+from pytest_compileiq.timing.cuda_context import cuda_core, current_uuid, holds_context, launching_on, visible_gpu
+from pytest_compileiq.timing.nvml import snapshot
 from pytest_compileiq.toolchains.nvidia.cubin_module import CubinModule
 from pytest_compileiq.toolchains.nvidia.tools import installed
 
@@ -232,12 +232,11 @@ def test_a_faulting_kernel_names_the_cuda_error_and_poisons_the_context(cubin):
 
 
 def test_nvml_sees_the_gpu_that_cuda_uses(device, kernels):
-    uuid = visible_gpu(cuda_core()).uuid
-    before = snapshot()
+    before = snapshot(current_uuid())
     CudaClock().seconds(spin(kernels), 50)
-    after = snapshot()
+    after = snapshot(current_uuid())
 
-    assert uuid in device_lock_name()
+    assert holds_context()
     assert after.sm_clock_mhz is None or after.sm_clock_mhz > 0
     assert after.temperature_c is None or 0 < after.temperature_c < 120
     assert before.energy_mj is None or after.energy_mj >= before.energy_mj

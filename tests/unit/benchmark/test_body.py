@@ -6,9 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from pytest_compileiq.benchmark import body as body_module
 from pytest_compileiq.benchmark.body import ArmFailure, check_body, run_block
 from pytest_compileiq.model import Objective, Workload
 from pytest_compileiq.timing.sampler import BlockPlan
+from pytest_compileiq.timing.watch import Disturbance, Watch
 
 ARMS = {"baseline": None, "tuned": None}
 ORDERS = [(outer, quad) for outer in ("baseline", "tuned") for quad in ("ABBA", "BAAB")]
@@ -127,3 +129,77 @@ def test_where_nothing_is_clocked_the_callable_runs_all_the_same():
     with pytest.raises(ArmFailure):  # the objective is not recorded; what counts here is what ran
         run_block(timed, body, ARMS, Workload("default"), BlockPlan("baseline", ("ABBA",), 1), lambda: None)
     assert calls == ["tuned", "baseline"]
+
+
+# ── others on the device ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Watched(Watch):
+    """Keeps what it is asked, and sees a neighbour when it is asked the ``seen``-th time."""
+
+    def __init__(self, seen: int = -1, slow: int = -1) -> None:
+        self.asked: list[str] = []
+        self.remarks = ("nobody looked",)
+        self.seen, self.slow = seen, slow
+
+    def __exit__(self, *_):
+        self.asked.append("free")
+
+    def before(self):
+        self.ask("before")
+
+    def after_quad(self):
+        return self.ask("quad")
+
+    def after(self):
+        self.ask("after")
+
+    def ask(self, what: str) -> str | None:
+        self.asked.append(what)
+        if len(self.asked) == self.seen:
+            raise Disturbance("others compute here")
+        return "heat" if len(self.asked) == self.slow else None
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    """A block of two quads of this metric, by this watch."""
+
+    def run(watch: Watched, metric: str = "runtime", *, swallow: bool = False):
+        monkeypatch.setattr(body_module, "watch_of", lambda kind, waiting, *, parent_holds_context: watch)
+
+        def body(acf):
+            try:
+                acf.measure(lambda: None) if metric == "runtime" else acf.record(**{metric: 1.0})
+            except Exception:
+                if not swallow:
+                    raise
+
+        plan = BlockPlan("baseline", ("ABBA", "BAAB"), 1)
+        return run_block(benchmark(metric), body, ARMS, Workload("default"), plan, lambda: None)
+
+    return run
+
+
+@pytest.mark.parametrize("metric", ["runtime", "throughput"])
+def test_a_block_is_watched_from_before_its_first_sample_until_its_end(watched, metric):
+    watch = Watched(slow=2)
+    block = watched(watch, metric)
+
+    assert watch.asked == ["before", "quad", "quad", "after", "free"]
+    assert [slot.dropped for slot in block.slots[metric]] == [True] * 4 + [False] * 4
+    assert block.remarks == ("nobody looked",)
+
+
+@pytest.mark.parametrize("swallow", [False, True])
+@pytest.mark.parametrize("metric", ["runtime", "throughput"])
+@pytest.mark.parametrize("seen", [1, 2, 3, 4])
+def test_a_neighbour_is_nobodys_fault_and_nothing_is_handed_over_whatever_the_body_catches(
+    watched, metric, seen, swallow
+):
+    watch = Watched(seen)
+
+    with pytest.raises(ArmFailure, match=r"^others compute here$") as caught:
+        watched(watch, metric, swallow=swallow)
+    assert (caught.value.arm, caught.value.kind) == (None, "disturbed")
+    assert watch.asked[-1] == "free"

@@ -299,3 +299,9 @@ def test_a_neighbour_that_the_controls_change_fails(tmp_path):
 
     report, _ = made.replay(builder=both, body=one_of_them)
     assert report.verdict == "STALE" and [code.entry for code in report.moved] == ["other"]
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(GAIN, "PROVEN"), (lambda controls: 1e-3, "REFUTED")])
+def test_what_could_not_be_seen_of_the_device_is_told_whatever_the_verdict(project, seconds, verdict):
+    report, _ = project.replay(FakePool(seconds=seconds, remarked=("nobody looked",)))
+    assert (report.verdict, report.notes.count("nobody looked")) == (verdict, 1)

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_compileiq.errors import EnvironmentFault, NoDevice
 from pytest_compileiq.timing.cuda import CudaClock, architecture, context_is_poisoned, cuda_device
-from pytest_compileiq.timing.cuda_context import current_stream, launching_on
+from pytest_compileiq.timing.cuda_context import current_stream, holds_context, launching_on, uuid_of
 from pytest_compileiq.timing.launching import Launching, choose_launching
 from pytest_compileiq.timing.registry import finish
 from pytest_compileiq.toolchains.nvidia.cubin_module import CubinModule
@@ -45,6 +45,14 @@ LAUNCHING = Launching("graph", all_streams=False, kernel_s=1e-3, eager_ratio=Non
 )
 def test_architectures_from_hopper_on_are_feature_specific(capability, target):
     assert architecture(*capability) == target
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix"),
+    [("NVIDIA H200", "GPU-"), ("NVIDIA H200 MIG 1g.18gb", "MIG-"), ("NVIDIA A100-SXM4-40GB MIG 3g.20gb", "MIG-")],
+)
+def test_a_uuid_is_spelled_as_nvml_does(name, prefix):
+    assert uuid_of(SimpleNamespace(name=name, uuid="c7f6-0d1e")) == f"{prefix}c7f6-0d1e"
 
 
 @pytest.mark.parametrize(
@@ -80,6 +88,7 @@ def test_a_missing_cuda_core_names_the_extra(monkeypatch):
         cuda_device()
     assert not isinstance(caught.value, NoDevice)
     assert context_is_poisoned()
+    assert not holds_context()
 
 
 def test_importing_the_modules_imports_neither_cuda_nor_nvml():

@@ -1,21 +1,17 @@
-"""NVML against a fake pynvml: which device is meant, what is not supported, whose processes they are.
+"""NVML against a fake pynvml: which device is meant, what is not supported.
 
 ``tests/driver`` asks the real one.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from types import SimpleNamespace
 
 import pytest
 
-from pytest_compileiq.errors import EnvironmentFault, NoDevice
 from pytest_compileiq.timing.nvml import (
     GpuState,
-    device_lock_name,
     driver_version,
     hardware_slowdown,
     power_limit_w,
@@ -104,13 +100,9 @@ def install(monkeypatch: pytest.MonkeyPatch):
     return with_gpus
 
 
-@pytest.fixture
-def pids(monkeypatch: pytest.MonkeyPatch):
-    """What NVML answers for the processes on the GPU."""
-    running: list[int] = []
-    answer = lambda gpu: [SimpleNamespace(pid=pid) for pid in running]  # noqa: E731
-    monkeypatch.setitem(QUERIES, "nvmlDeviceGetComputeRunningProcesses", answer)
-    return running
+def meant(nvml: FakeNvml) -> set[str]:
+    """The devices that were asked about."""
+    return {gpu for _, gpu, *_ in nvml.asked}
 
 
 def seen(**fields) -> GpuState:
@@ -126,7 +118,7 @@ def seen(**fields) -> GpuState:
         ("nvmlDeviceGetPowerUsage", ("power_w",)),
         ("nvmlDeviceGetTemperature", ("temperature_c",)),
         ("nvmlDeviceGetTotalEnergyConsumption", ("energy_mj",)),
-        ("nvmlDeviceGetComputeRunningProcesses", ("foreign_pids",)),
+        ("nvmlDeviceGetComputeRunningProcesses", ("compute_pids",)),
     ],
 )
 @pytest.mark.parametrize("how", ["unsupported", "missing"])
@@ -174,11 +166,12 @@ def test_a_power_limit_or_driver_that_nvml_does_not_tell_is_none(install, how):
     ],
 )
 def test_the_first_visible_device_is_the_one_that_cuda_shows_first(install, monkeypatch, mask, device):
-    install("GPU-aaaa", "GPU-abbb")
+    nvml = install("GPU-aaaa", "GPU-abbb")
     if mask is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", mask)
 
-    assert device_lock_name() == device
+    snapshot()
+    assert meant(nvml) == {device}
 
 
 @pytest.mark.parametrize("mask", ["", "-1", "9", "-1,0", "GPU-a", "GPU-cccc", "abbb", "MIG-gone", "NoDevFiles"])
@@ -187,8 +180,6 @@ def test_a_mask_that_shows_nothing_shows_nothing(install, monkeypatch, mask):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", mask)
 
     assert snapshot() is None
-    with pytest.raises(NoDevice, match=r"NVML shows no GPU .*nvidia-smi"):
-        device_lock_name()
 
 
 def test_an_ordinal_counts_among_the_visible_and_stops_at_the_first_invalid_name(install, monkeypatch):
@@ -196,7 +187,7 @@ def test_an_ordinal_counts_among_the_visible_and_stops_at_the_first_invalid_name
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,1,-1,0")
 
     snapshot(1)
-    assert {gpu for _, gpu, *_ in nvml.asked} == {"GPU-abbb"}
+    assert meant(nvml) == {"GPU-abbb"}
     assert snapshot(2) is None
     assert snapshot(3) is None
 
@@ -207,33 +198,24 @@ def test_a_uuid_means_itself_whatever_is_visible(install, monkeypatch):
 
     snapshot("GPU-abbb")
 
-    assert {gpu for _, gpu, *_ in nvml.asked} == {"GPU-abbb"}
+    assert meant(nvml) == {"GPU-abbb"}
 
 
 def test_a_number_among_several_models_needs_the_order_of_the_bus(install, monkeypatch):
-    install("GPU-aaaa", "GPU-abbb", names=("NVIDIA T400", "NVIDIA H200"))
+    nvml = install("GPU-aaaa", "GPU-abbb", names=("NVIDIA T400", "NVIDIA H200"))
 
     assert snapshot() is None
-    with pytest.raises(NoDevice, match="CUDA_DEVICE_ORDER=PCI_BUS_ID"):
-        device_lock_name()
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
-    assert device_lock_name() == "GPU-aaaa"
+    snapshot()
+    assert meant(nvml) == {"GPU-aaaa"}
 
 
-def test_this_process_its_parents_and_its_children_are_not_foreign(install, pids):
+def test_processes_are_listed_by_the_numbers_that_nvml_gives_them(install, monkeypatch):
     install("GPU-aaaa")
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        pids += [os.getpid(), os.getppid(), child.pid]
-        assert snapshot().foreign_pids == ()
-        assert snapshot(root=child.pid).foreign_pids == ()
-        child.communicate()
+    listed = [SimpleNamespace(pid=pid) for pid in (7, 5)]
+    monkeypatch.setitem(QUERIES, "nvmlDeviceGetComputeRunningProcesses", lambda gpu: listed)
 
-
-def test_a_process_that_this_proc_does_not_know_is_left_out(install, pids):
-    install("GPU-aaaa")
-    pids.append(2**31 - 1)
-
-    assert snapshot().foreign_pids == ()
+    assert snapshot().compute_pids == (7, 5)
 
 
 @pytest.mark.parametrize(
@@ -253,10 +235,8 @@ def test_heat_and_the_power_brake_drop_a_quad_and_a_power_cap_does_not(reasons, 
     assert hardware_slowdown(seen(throttle_reasons=reasons)) == answer
 
 
-def test_without_nvml_there_is_no_snapshot_and_no_lock(install, monkeypatch):
+def test_without_nvml_there_is_no_snapshot(install, monkeypatch):
     install()
     for broken in (sys.modules["pynvml"], None):
         monkeypatch.setitem(sys.modules, "pynvml", broken)
         assert (snapshot(), driver_version(), power_limit_w()) == (None, None, None)
-        with pytest.raises(EnvironmentFault, match=r"pip install 'pytest-compileiq\[cuda\]'"):
-            device_lock_name()

@@ -227,3 +227,10 @@ def test_a_promoted_point_is_proven_by_budget_0(tmp_path):
     assert bench.stored.outcome == "promoted"
     report = bench.tune(builder=replace(sizes), budget=0)
     assert report.verdict == "PROVEN" and bench.stored.outcome == "tuned"
+
+
+@pytest.mark.parametrize("budget", [12, 0])
+def test_what_could_not_be_seen_of_the_device_is_told_with_what_was_proven(bench, budget):
+    bench.tune()
+    report = bench.tune(FakePool(seconds=by_options(GAIN), remarked=("nobody looked",)), budget=budget)
+    assert report.notes.count("nobody looked") == 1

@@ -12,8 +12,10 @@ from pytest_compileiq.errors import NoWorker
 from pytest_compileiq.model import Conditions, Workload
 from pytest_compileiq.testing import FakeBuilder, FakeCarrier, fake_benchmark, obedient
 from pytest_compileiq.timing.sampler import BlockPlan
+from pytest_compileiq.workers import pool as pool_module
 from pytest_compileiq.workers.carrier import WorkerDied
 from pytest_compileiq.workers.messages import (
+    BlockAnswer,
     BlockTask,
     CheckAnswer,
     Enter,
@@ -27,6 +29,7 @@ from pytest_compileiq.workers.messages import (
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 from pytest_compileiq.workers.tasks import pack_builder
 
+TOUCHED = Touched(frozenset(), frozenset())
 START = Start(".", ("test_kernel.py::test_kernel",), {}, (), (None,), {})
 WORKLOAD = Workload("default")
 PLAN = BlockPlan("baseline", ("ABBA",), 2)
@@ -207,3 +210,31 @@ def test_the_end_dismisses_all_before_it_waits_for_one(benchmark):
     ]  # fmt: skip
     pool.close()
     assert carrier.said[-1] == ("sweep", ()) and len(carrier.said) == 8
+
+
+def test_what_blocks_remark_is_kept_once_for_each_benchmark(benchmark, other):
+    def answer(worker, order):
+        if isinstance(order, BlockTask):
+            return BlockAnswer({}, TOUCHED, ("nobody looked", f"worker {worker}"))
+        return obedient(order)
+
+    pool = pool_of(FakeCarrier(answer))
+    assert pool.remarks(benchmark) == ()
+    for number in (0, 1, 0):
+        pool.block(number, benchmark, {"baseline": None, "tuned": None}, WORKLOAD, PLAN)
+
+    assert pool.remarks(benchmark) == ("nobody looked", "worker 0", "worker 1")
+    assert pool.remarks(other) == ()
+
+
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_a_worker_is_told_whether_its_parent_computes_on_the_gpu_too(benchmark, monkeypatch, on_gpu):
+    told = []
+
+    def answer(worker, order):
+        told.extend([order.parent_holds_context] if isinstance(order, BlockTask) else [])
+        return obedient(order)
+
+    monkeypatch.setattr(pool_module, "holds_context", lambda kind: on_gpu)
+    pool_of(FakeCarrier(answer)).block(0, benchmark, {"baseline": None, "tuned": None}, WORKLOAD, PLAN)
+    assert told == [on_gpu]

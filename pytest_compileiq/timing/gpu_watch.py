@@ -1,0 +1,91 @@
+"""Watches the GPU that a body launches on, whichever of the visible ones that is, and locks it meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import TracebackType
+
+from pytest_compileiq.errors import EnvironmentFault
+from pytest_compileiq.system.files import is_in_container, is_lock_dir_given, locked_in_turn, machine_lock
+from pytest_compileiq.timing.cuda_context import INSTALL, current_uuid, holds_context
+from pytest_compileiq.timing.neighbours import Family, Neighbours, neighbours
+from pytest_compileiq.timing.nvml import GpuState, hardware_slowdown, snapshot
+from pytest_compileiq.timing.watch import Disturbance, Watch
+
+SHARED = "other containers may measure on this GPU at the same time: set ACF_LOCK_DIR to a directory that they share"
+_UNSEEN = (
+    "NVML does not show which processes compute on this GPU, so that nobody would see a neighbour: in a container, "
+    "share the host's process ids (--pid=host)"
+)
+
+
+class GpuWatch(Watch):
+    """Watches the GPU in use from the first ``before`` on.
+
+    Args:
+        waiting: called again and again while another run measures on it.
+        parent_holds_context: whether the process that started this one computes on a GPU too.
+    """
+
+    def __init__(self, waiting: Callable[[], object], *, parent_holds_context: bool) -> None:
+        self._waiting = waiting
+        self._parent_holds_context = parent_holds_context
+        self._lock = ExitStack()
+        self._uuid: str | None = None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Unlock it."""
+        self._lock.close()
+
+    def before(self) -> None:
+        """Lock it, once nobody else holds the lock.
+
+        Raises:
+            Disturbance: it cannot be locked, or others compute on it all the same.
+            EnvironmentFault: there is no GPU.
+        """
+        if self._uuid is None:
+            self._uuid = current_uuid()
+            try:
+                self._lock.enter_context(locked_in_turn(machine_lock(f"device {self._uuid}"), self._waiting))
+            except EnvironmentFault as error:
+                raise Disturbance(str(error)) from error
+        self._look(self._uuid)
+
+    def after_quad(self) -> str | None:
+        """How it slowed itself down: by heat, or by a power brake.
+
+        Raises:
+            Disturbance: others compute on it.
+        """
+        return hardware_slowdown(self._look(self._uuid)) if self._uuid else None
+
+    def after(self) -> None:
+        """Look once more.
+
+        Raises:
+            Disturbance: others compute on it.
+        """
+        self.after_quad()
+
+    def _look(self, uuid: str) -> GpuState:
+        seen = snapshot(uuid)
+        if seen is None:
+            raise Disturbance(
+                f"NVML does not show {uuid}, and so nobody sees what disturbs it: {INSTALL}, and a driver"
+            )
+        family = Family.of_worker(holds_context=holds_context(), parent_holds_context=self._parent_holds_context)
+        found = neighbours(seen.compute_pids, family)
+        self._remark(found)
+        if others := str(found):
+            raise Disturbance(f"other processes compute on the GPU: {others}")
+        return seen
+
+    def _remark(self, found: Neighbours) -> None:
+        unseen = () if found.visible else (_UNSEEN,)
+        is_shared = is_in_container() or not found.is_listed
+        shared = (SHARED,) if is_shared and not is_lock_dir_given() else ()
+        self.remarks = tuple(dict.fromkeys((*self.remarks, *unseen, *shared)))

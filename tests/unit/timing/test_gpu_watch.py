@@ -1,0 +1,174 @@
+"""What a watch asks, refuses and remarks, on an NVML and a CUDA that are made up."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from pytest_compileiq.system.files import locked, machine_lock
+from pytest_compileiq.timing import gpu_watch
+from pytest_compileiq.timing.gpu_watch import SHARED, GpuWatch
+from pytest_compileiq.timing.nvml import GpuState
+from pytest_compileiq.timing.registry import watch_of
+from pytest_compileiq.timing.watch import Disturbance, Watch
+
+UUID = "GPU-aaaa"
+HIDDEN = 2**31 - 1
+
+
+class Machine:
+    """What NVML lists each time that it is asked; the last answer stays."""
+
+    def __init__(self) -> None:
+        self.listed: list[tuple[int, ...] | None] = [(os.getpid(),)]
+        self.reasons: tuple[str, ...] = ()
+        self.is_there = True
+        self.asked: list[str] = []
+
+    def snapshot(self, uuid: str) -> GpuState | None:
+        self.asked.append(uuid)
+        pids = self.listed.pop(0) if len(self.listed) > 1 else self.listed[0]
+        return GpuState(None, None, self.reasons, None, None, None, pids) if self.is_there else None
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path) -> Machine:
+    made = Machine()
+    monkeypatch.setattr(gpu_watch, "snapshot", made.snapshot)
+    monkeypatch.setattr(gpu_watch, "current_uuid", lambda: UUID)
+    monkeypatch.setattr(gpu_watch, "holds_context", lambda: True)
+    monkeypatch.setattr(gpu_watch, "is_in_container", lambda: False)
+    monkeypatch.setenv("ACF_LOCK_DIR", str(tmp_path))
+    return made
+
+
+def watch() -> GpuWatch:
+    return GpuWatch(lambda: None, parent_holds_context=False)
+
+
+def block(quads: int = 2) -> tuple[str, ...]:
+    """Watch a block; returns the remarks."""
+    with watch() as watched:
+        watched.before()
+        for _ in range(quads):
+            watched.after_quad()
+        watched.after()
+    return watched.remarks
+
+
+def test_a_block_is_asked_about_before_it_after_every_quad_and_after_it(machine):
+    assert block(quads=2) == ()
+    assert machine.asked == [UUID] * 4
+
+
+@pytest.mark.parametrize("quiet", range(4))
+def test_a_neighbour_refuses_the_block_whenever_it_is_there_and_even_if_it_goes(machine, quiet):
+    me = (os.getpid(),)
+    machine.listed = [me] * quiet + [(*me, HIDDEN), me]
+
+    with pytest.raises(Disturbance, match=rf"^other processes compute on the GPU: 1 process of .* {HIDDEN}\)$"):
+        block(quads=2)
+    assert len(machine.asked) == quiet + 1
+
+
+def test_heat_drops_a_quad_and_refuses_no_block(machine):
+    with watch() as watched:
+        watched.before()
+        machine.reasons = ("software power cap", "hardware thermal slowdown")
+        assert watched.after_quad() == "hardware thermal slowdown"
+        watched.after()
+
+
+def test_a_gpu_that_nvml_does_not_show_is_not_measured(machine):
+    machine.is_there = False
+    with pytest.raises(Disturbance, match=rf"NVML does not show {UUID}.*pip install 'pytest-compileiq\[cuda\]'"):
+        block()
+
+
+def test_a_gpu_that_is_never_sampled_is_neither_asked_about_nor_locked(machine):
+    with watch() as watched:
+        watched.after()
+    assert machine.asked == []
+
+
+# ── the lock ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_gpu_in_use_is_locked_until_the_block_ends_however_it_ends(machine):
+    path = machine_lock(f"device {UUID}")
+    with pytest.raises(ZeroDivisionError), watch() as watched:
+        watched.before()
+        watched.before()
+        with pytest.raises(BlockingIOError), locked(path, wait=False):
+            pass
+        raise ZeroDivisionError
+    with locked(path, wait=False):
+        pass
+
+
+def test_waiting_for_another_run_is_progress(machine):
+    other = locked(machine_lock(f"device {UUID}"))
+    other.__enter__()
+    waited = []
+
+    def waiting() -> None:
+        waited.append(machine.asked[:])
+        if len(waited) == 3:
+            other.__exit__(None, None, None)
+
+    with GpuWatch(waiting, parent_holds_context=False) as watched:
+        watched.before()
+    assert waited == [[], [], []]
+    assert machine.asked == [UUID]
+
+
+def test_a_gpu_that_cannot_be_locked_is_not_measured(machine, monkeypatch, tmp_path):
+    monkeypatch.setenv("ACF_LOCK_DIR", str(tmp_path / "gone"))
+    with pytest.raises(Disturbance, match=r"^ACF_LOCK_DIR=.*gone is no directory"):
+        block()
+    assert machine.asked == []
+
+
+# ── remarks ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("listed", [(), None])
+def test_neighbours_that_nobody_would_see_are_remarked_upon_once(machine, listed):
+    machine.listed = [listed]
+    (remark,) = block()
+    assert remark.startswith("NVML does not show which processes compute on this GPU")
+    assert "--pid=host" in remark
+
+
+@pytest.mark.parametrize(
+    ("in_container", "listed", "is_given", "remarks"),
+    [
+        (False, os.getpid(), False, ()),
+        (True, os.getpid(), False, (SHARED,)),
+        (True, os.getpid(), True, ()),
+        (False, HIDDEN, False, (SHARED,)),
+        (False, HIDDEN, True, ()),
+    ],
+)
+def test_a_lock_that_other_containers_do_not_see_is_remarked_upon(
+    machine, monkeypatch, in_container, listed, is_given, remarks
+):
+    monkeypatch.setattr(gpu_watch, "is_in_container", lambda: in_container)
+    monkeypatch.setattr("pytest_compileiq.timing.neighbours._has_driver", lambda pid: pid == os.getpid())
+    machine.listed = [(listed,)]
+    monkeypatch.setattr(gpu_watch, "is_lock_dir_given", lambda: is_given)
+
+    assert block() == remarks
+
+
+def test_a_processor_is_watched_by_nobody():
+    with watch_of("cpu", lambda: None, parent_holds_context=False) as watched:
+        watched.before()
+        assert watched.after_quad() is None
+        watched.after()
+    assert (type(watched), watched.remarks) == (Watch, ())
+
+
+def test_a_gpu_is_watched():
+    assert isinstance(watch_of("cuda", lambda: None, parent_holds_context=False), GpuWatch)
