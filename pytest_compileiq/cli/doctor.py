@@ -14,7 +14,9 @@ from pathlib import Path
 from pytest_compileiq import __version__
 from pytest_compileiq.errors import EnvironmentFault, install
 from pytest_compileiq.space import SEARCH_SPACES_OF, SEARCH_SPACES_TAG
-from pytest_compileiq.timing.registry import find_device
+from pytest_compileiq.system.files import is_in_container, is_lock_dir_given, lock_directory
+from pytest_compileiq.timing.gpu_watch import SHARED
+from pytest_compileiq.timing.registry import find_device, find_device_or_none
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.compiler import find_compiler
 from pytest_compileiq.toolchains.nvidia.tools import CONTROLS_SINCE, INSTALL, installed, pinned
@@ -57,6 +59,7 @@ def examine() -> list[Examined]:
         *_cuda_compilers(),
         _search_spaces(),
         *_devices(),
+        _locks(),
         *(_package(name, extra) for name, extra in _EXTRAS.items()),
     ]
     return [*findings, *_what_works(findings)]
@@ -128,6 +131,16 @@ def _devices() -> Iterator[Examined]:
         yield Examined("device", "GPU", f"{gpu.name} ({gpu.architecture}), driver {gpu.driver}{limit}")
     except EnvironmentFault as error:
         yield Examined("device", "GPU", "", str(error))
+
+
+def _locks() -> Examined:
+    """Where runs that measure on the same device meet."""
+    try:
+        directory = lock_directory()
+    except EnvironmentFault as error:
+        return Examined("device", "locks", "", str(error))
+    cannot = is_in_container() and not is_lock_dir_given() and find_device_or_none("cuda") is not None
+    return Examined("device", "locks", f"in {directory}" + (f"; {SHARED}" if cannot else ""))
 
 
 def _package(name: str, extra: str) -> Examined:

@@ -1,0 +1,39 @@
+"""What ``acf doctor`` says of the lock files."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_compileiq.cli import doctor
+from pytest_compileiq.timing.gpu_watch import SHARED
+
+
+def locks() -> doctor.Examined:
+    (found,) = (finding for finding in doctor.examine() if finding.name == "locks")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("in_container", "has_gpu", "is_given", "warns"),
+    [(True, True, False, True), (False, True, False, False), (True, False, False, False), (True, True, True, False)],
+)
+def test_it_shows_where_locks_lie_and_whom_they_cannot_exclude(
+    monkeypatch, tmp_path, in_container, has_gpu, is_given, warns
+):
+    monkeypatch.setattr(doctor, "is_in_container", lambda: in_container)
+    monkeypatch.setattr(doctor, "find_device_or_none", lambda kind: object() if has_gpu else None)
+    monkeypatch.setenv("ACF_LOCK_DIR", str(tmp_path) if is_given else "")
+
+    found = locks()
+
+    assert found.found.startswith(f"in {tmp_path}" if is_given else "in /")
+    assert (SHARED in found.found) == warns
+
+
+def test_a_directory_that_cannot_hold_locks_is_nothing_found_and_a_remedy(monkeypatch, tmp_path):
+    monkeypatch.setenv("ACF_LOCK_DIR", str(tmp_path / "gone"))
+
+    found = locks()
+
+    assert found.found == ""
+    assert "or unset the variable" in found.remedy
