@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.toolchains.nvidia.cubin_module import CubinModule
-from pytest_compileiq.toolchains.nvidia.tools import CudaTool, installed
+from tests.driver.build import build_driver, ptxas
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -30,25 +30,10 @@ PTX = """
 """
 
 
-def ptxas() -> CudaTool:
-    return next(installed("ptxas"))
-
-
 @pytest.fixture(scope="session")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What puts a process above the driver and the NVML without a GPU, as environment variables."""
-    place = tmp_path_factory.mktemp("driver")
-    include = Path(ptxas().program).resolve().parents[1] / "include"  # cuda.h lies beside the compilers
-    for library in ("libcuda", "libnvidia-ml"):
-        source, made = HERE / f"{library}.c", place / f"{library}.so.1"
-        flags = ("-O1", "-D_GNU_SOURCE", "-shared", "-fPIC", f"-I{include}")
-        subprocess.run(["gcc", *flags, str(source), "-o", str(made)], check=True)
-    libraries = os.pathsep.join([str(place), os.environ.get("LD_LIBRARY_PATH", "")]).rstrip(os.pathsep)
-    return {
-        "LD_LIBRARY_PATH": libraries,
-        "STUB_DRIVER_LOG": str(place / "calls"),
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # the GPUs are of two models
-    }
+    return build_driver(tmp_path_factory.mktemp("driver"))
 
 
 @pytest.fixture
