@@ -1,0 +1,44 @@
+"""The kernels that are measured: each is copied into a project of its own, so that no run helps another."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+SOURCES = Path(__file__).parents[1] / "gpu_kernels"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One benchmark; ``needs`` are the names that the probe gives to what it needs beyond a GPU."""
+
+    name: str
+    test: str
+    needs: tuple[str, ...]
+
+    def project(self, home: Path, conftest: str | None) -> Path:
+        """Its project under ``home``, copied there once; ``conftest`` stands in for the kernels' own."""
+        folder = home / self.name
+        if not (folder / "pytest.ini").exists():  # written last: a copy that was killed is made again
+            shutil.copytree(SOURCES / Path(self.test).parent, folder, dirs_exist_ok=True, ignore=LEFT_OUT)
+            own = (SOURCES / "conftest.py").read_text(encoding="utf-8")
+            (folder / "conftest.py").write_text(conftest or own, encoding="utf-8")
+            (folder / "pytest.ini").touch()
+        return folder
+
+    @property
+    def nodeid(self) -> str:
+        """The test in that project."""
+        return Path(self.test).name
+
+
+LEFT_OUT = shutil.ignore_patterns("__pycache__", ".compileiq")
+CALIBRATED = (
+    Kernel("stencil", "stencil/test_stencil.py::test_stencil", ("nvcc",)),
+    Kernel("reduction", "reduction/test_reduction.py::test_reduction", ("nvcc",)),
+    Kernel("matmul", "matmul/test_matmul.py::test_matmul", ("nvcc",)),
+)
+KERNELS = (
+    *CALIBRATED,
+    Kernel("triton-matmul", "triton_matmul/test_triton_matmul.py::test_triton_matmul", ("ptxas", "triton")),
+    Kernel("matmul-acf", "matmul/test_matmul.py::test_matmul_acf", ("nvcc", "controls", "compileiq")),
+)
