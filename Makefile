@@ -16,10 +16,10 @@ export OPENBLAS_NUM_THREADS = 1
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test suite kernels lint types property fuzz mutants gpu bench site docs
+.PHONY: help demo test suite kernels lint types property fuzz mutants gpu gpu-evidence bench site docs
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
 
 demo: $(READY)  ## tune one C kernel, prove it, replay it: under two minutes
 	@rm -rf .demo && mkdir .demo && cp examples/demo/* .demo/ && touch .demo/pytest.ini
@@ -56,6 +56,9 @@ mutants: $(READY)  ## every comparison and sign of rules/ changed, one at a time
 
 gpu: $(WITH_EXTRAS)  ## the tests that need a GPU; no GPU is a failure here
 	$(BIN)/pytest tests/gpu -o acf_no_device=fail $(ARGS)
+
+gpu-evidence:  ## an hour with a GPU, nine minutes a call: tests, tunings, replays, calibration, a page; ARGS=--rehearse
+	$(or $(wildcard $(BIN)/python),$(PYTHON)) -m bench.gpu_evidence run $(ARGS)
 
 bench: $(READY)  ## the figures that the README quotes
 	$(BIN)/python bench/collect_overhead.py
