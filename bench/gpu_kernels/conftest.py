@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def normal():
     """Random numbers of a shape, the same in every process."""
 

@@ -13,6 +13,13 @@ HALF = "*fp16:16"
 TILES = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32}
 
 
+@pytest.fixture(scope="module")
+def operands(normal):
+    """Both factors and their product, which the processor computes once for all builds."""
+    both = normal(2, SIZE, SIZE, dtype=np.float16)
+    return *both, both[0].astype(np.float32) @ both[1].astype(np.float32)
+
+
 @pytest.mark.tune(
     Triton(
         "kernels.py::matmul",
@@ -28,12 +35,11 @@ TILES = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32}
         "BLOCK_K": choice([32, 64]),
     },
 )
-def test_triton_matmul(acf, normal, assert_close):
+def test_triton_matmul(acf, operands, assert_close):
     matmul = acf.build().load()
-    both = normal(2, SIZE, SIZE, dtype=np.float16)
-    expected = both[0].astype(np.float32) @ both[1].astype(np.float32)
+    *factors, expected = operands
     nothing = np.full((SIZE, SIZE), np.nan, np.float16)
-    a, b, c = DeviceArray(both[0]), DeviceArray(both[1]), DeviceArray(nothing)
+    a, b, c = (DeviceArray(host) for host in (*factors, nothing))
     grid = tuple(SIZE // acf.params.get(tile, TILES[tile]) for tile in ("BLOCK_M", "BLOCK_N"))
 
     def multiply():
