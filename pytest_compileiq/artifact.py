@@ -157,10 +157,11 @@ class Summary(Stored):
 
 
 class StoredConditions(Stored):
-    """How the samples of a claim on a GPU were taken: ``Conditions`` on disk.
+    """How the samples of a claim on a GPU were taken: ``Conditions`` on disk, with the clocks that the samples record.
 
     ``diluted``: the call is so short that what every sample holds besides it, ``empty_s``, counts: the gain of the
-    kernel itself is larger than the claimed one.
+    kernel itself is larger than the claimed one. ``baseline_mhz`` and ``tuned_mhz`` are the medians of the arms' SM
+    clocks, and ``held_by`` is why they were not higher.
     """
 
     launch: Launch
@@ -169,6 +170,13 @@ class StoredConditions(Stored):
     empty_s: Seconds
     eager_ratio: Ratio | None = None
     diluted: bool = False
+    locked_mhz: Count | None = None
+    warm_up_s: Seconds | None = None
+    settled: bool | None = None
+    baseline_mhz: Count | None = None
+    tuned_mhz: Count | None = None
+    memory_mhz: Count | None = None
+    held_by: Annotated[Array[Text], Field(max_length=32)] = ()
 
 
 class Claim(Stored):

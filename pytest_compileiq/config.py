@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from pytest_compileiq.errors import UserError
+from pytest_compileiq.model import LockClocks
 
 DEFAULT_BUDGET = 200
 LOCKABLE_MHZ = range(100, 10_001)  # wider than any GPU's clocks
 Setting = TypeVar("Setting")
-LockClocks = int | Literal["base"] | None
-"""The GPU's clocks while it is measured: locked at so many MHz, at its base clock, or as they come."""
 
 
 def chosen(command_line: Setting | None, marker: Setting | None, otherwise: Setting) -> Setting:

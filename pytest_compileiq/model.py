@@ -16,6 +16,7 @@ KnobValue = bool | int | float | str
 Knobs = Mapping[str, KnobValue]
 Arm = Literal["baseline", "tuned"]
 Direction = Literal["minimize", "maximize"]
+LockClocks = int | Literal["base"] | None  # a GPU's, while it is measured: MHz, its base clock, or as they come
 Launch = Literal["graph", "eager"]  # all calls of a sample as one CUDA graph, or one by one
 L2 = Literal["flush", "warm"]
 FailureKind = Literal["compile", "timeout", "crash", "wrong", "neighbour", "disturbed"]
@@ -228,6 +229,19 @@ class BuildResult:
 
 
 @dataclass(frozen=True)
+class ClockReading:
+    """A GPU's clocks at one moment; None where NVML does not say.
+
+    Attributes:
+        reasons: why the clocks are not higher, in words; none where NVML does not say.
+    """
+
+    sm_mhz: int | None
+    memory_mhz: int | None
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Conditions:
     """How a GPU's clock took its samples.
 
@@ -237,6 +251,9 @@ class Conditions:
         all_streams: whether the events stood for non-blocking streams too.
         empty_s: seconds that an empty kernel takes in the place of the call. They are in every sample.
         eager_ratio: how many times as long the calls take when they are launched one by one; None where they are.
+        locked_mhz: where the GPU's clocks were locked; None where they were free.
+        warm_up_s: seconds of load before the first sample.
+        settled: whether the clocks were steady then; None where nothing tells them.
     """
 
     launch: Launch
@@ -244,13 +261,17 @@ class Conditions:
     all_streams: bool
     empty_s: float
     eager_ratio: float | None = None
+    locked_mhz: int | None = None
+    warm_up_s: float = 0.0
+    settled: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SampleRow:
     """One raw sample, a line of the samples file. ``value`` is in the metric's unit (seconds for ``runtime``).
 
-    ``slot`` counts 0..3 within its quad (ABBA or BAAB), ``sample`` counts within its slot.
+    ``slot`` counts 0..3 within its quad (ABBA or BAAB), ``sample`` counts within its slot. ``clocks`` are a GPU's, read
+    when the slot's last sample had been taken.
     """
 
     device: str
@@ -263,3 +284,4 @@ class SampleRow:
     sample: int
     value: float
     dropped: bool = False
+    clocks: ClockReading | None = None

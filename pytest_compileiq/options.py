@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.config import DEFAULT_BUDGET, LOCKABLE_MHZ, Budget, LockClocks, Settings, parse_budget
+from pytest_compileiq.config import DEFAULT_BUDGET, LOCKABLE_MHZ, Budget, Settings, parse_budget
 from pytest_compileiq.errors import UserError
+from pytest_compileiq.model import LockClocks
 from pytest_compileiq.named_options import KEY, why_no_entries
 from pytest_compileiq.system.printing import wrong_usage
 

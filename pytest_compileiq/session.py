@@ -172,7 +172,8 @@ class Session:
     def _get_pool(self) -> Pool:
         if self._pool is None:
             start = start_of(self.config, [item.nodeid for item in self._items])
-            self._pool = Pool(start, LocalCarrier(self.config.rootpath, self._get_guard()))
+            carrier = LocalCarrier(self.config.rootpath, self._get_guard())
+            self._pool = Pool(start, carrier, self.settings.lock_clocks)
         return self._pool
 
     def close(self) -> None:

@@ -132,7 +132,9 @@ def run_block(
     Raises:
         ArmFailure: an arm's body or callable failed, or handed over no objective; or others computed on the device.
     """
-    with watch_of(benchmark.builder.clock, tick, parent_holds_context=parent_holds_context) as watch:
+    with watch_of(
+        benchmark.builder.clock, tick, parent_holds_context=parent_holds_context, lock_clocks=plan.lock_clocks
+    ) as watch:
         try:
             block = _BlockRun(benchmark, body, arms, workload, plan, tick, watch).run()
             watch.after()
@@ -168,7 +170,7 @@ class _BlockRun:
         timed = [objective.metric for objective in self.benchmark.timed_objectives]
         if recorded := [metric for metric in timed if metric in outer.recorded]:
             self.watch.before()
-            slots = sample_values(self.plan, lambda arm: self._recorded(arm, recorded), self.watch.after_quad)
+            slots = sample_values(self.plan, lambda arm: self._recorded(arm, recorded), self.watch)
             self.slots |= _by_metric(slots, recorded)
         if "compile_time" in timed:
             self.slots["compile_time"] = sample_values(self.plan, self._compile_seconds)
@@ -206,20 +208,30 @@ class _BlockRun:
         launch = self.plan.launch or acf.launch
         try:
             self.watch.before()
-            self.clock = make_clock(kind, objective.measured, self.calls, l2=acf.l2, launch=launch)
+            self.clock = clock = make_clock(kind, objective.measured, self.calls, l2=acf.l2, launch=launch)
+            settled = self.watch.settle(lambda: self._load(clock))
             plan = self.plan.of(objective.metric)
-            slots = sample_calls(plan, self.calls, self.clock, self.tick, self.watch.after_quad)
-            self.slots[objective.metric] = slots
-            if void := self.clock.why_void():
+            self.slots[objective.metric] = sample_calls(plan, self.calls, clock, self.tick, self.watch)
+            if void := clock.why_void():
                 raise ArmFailure(None, "disturbed", void)
-            if conditions := self.clock.conditions():
-                self.conditions[objective.metric] = conditions
+            if (conditions := clock.conditions()) and settled:
+                self.conditions[objective.metric] = replace(
+                    conditions,
+                    locked_mhz=self.watch.locked_mhz,
+                    warm_up_s=settled.seconds,
+                    settled=settled.settled,
+                )
         except CannotMeasure as error:  # whatever the controls are
             raise ArmFailure("baseline", "wrong", str(error)) from error
         except NoDevice:
             raise
         except EnvironmentFault as fault:
             raise ArmFailure(None, "disturbed", str(fault)) from fault
+
+    def _load(self, clock: Clock) -> None:
+        """One call of each arm: what the device is to be warm for."""
+        for arm, call in self.calls.items():
+            call_again(arm, call, clock, self.tick)
 
     def _call_again(self, arm: Arm) -> None:
         """Call as it was timed, so that the statements after ``measure`` look at this arm's output."""
@@ -311,7 +323,9 @@ def _by_metric(slots: Sequence[Slot[tuple[float, ...]]], metrics: Sequence[str])
     """Slots of several metrics recorded together, as slots of each."""
     return {
         metric: [
-            Slot(slot.quad, slot.slot, slot.arm, tuple(value[number] for value in slot.values), slot.dropped)
+            Slot(
+                slot.quad, slot.slot, slot.arm, tuple(value[number] for value in slot.values), slot.dropped, slot.clocks
+            )
             for slot in slots
         ]
         for number, metric in enumerate(metrics)

@@ -85,6 +85,7 @@ def _claim(
     device = benchmark.device(objective.metric)
     baseline, tuned = summarise(evidence.baseline.ravel()), summarise(evidence.tuned.ravel())
     taken = judged.finalist.conditions.get((objective.metric, judged.workload.name))
+    rows = judged.finalist.of(objective.metric, judged.workload)
     return Claim(
         device=device.name,
         workload=judged.workload.name,
@@ -108,7 +109,7 @@ def _claim(
             seed=look.seed,
             finalists=look.finalists,
         ),
-        conditions=stored_conditions(taken, min(baseline.p50, tuned.p50)) if taken else None,
+        conditions=stored_conditions(taken, rows, min(baseline.p50, tuned.p50)) if taken else None,
         samples="unnamed.csv",
         baseline=baseline,
         tuned=tuned,

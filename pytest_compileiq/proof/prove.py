@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from pytest_compileiq.artifact import Claim
+from pytest_compileiq.artifact import Claim, StoredConditions
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import TuneFailed
-from pytest_compileiq.model import Arm, ControlsFile, Launch, SampleRow, Workload
+from pytest_compileiq.model import Arm, ControlsFile, SampleRow, Workload
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.claims import Finalist, Judged, Look, claims_of, score_of
 from pytest_compileiq.proof.exact import judge_exact
@@ -90,12 +90,14 @@ def sample_process(
     arms: Mapping[Arm, ControlsFile | None],
     workload: Workload,
     random: Random,
-    launch: Launch | None = None,
+    claimed: StoredConditions | None = None,
 ) -> MeasuredBlock:
-    """One block of ``benchmark`` in worker ``number``, by the gate's plan; on a GPU launched as ``launch`` says."""
+    """One block of ``benchmark`` in worker ``number``, by the gate's plan; on a GPU as ``claimed``, where it is."""
     # A compilation is long and steady: a median of several is not worth several times the wait.
     samples = 1 if {objective.metric for objective in benchmark.timed_objectives} == {"compile_time"} else SAMPLES
-    plan = replace(plan_block(random, quads=QUADS, samples=samples), launch=launch)
+    plan = plan_block(random, quads=QUADS, samples=samples)
+    if claimed is not None:
+        plan = replace(plan, launch=claimed.launch, lock_clocks=claimed.locked_mhz)
     return pool.block(number, benchmark, arms, workload, plan)
 
 
@@ -244,14 +246,13 @@ def prove_again(pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile, c
     workload = next(workload for workload in benchmark.spec.workloads if workload.name == claim.workload)
     if claim.speedup is None or claim.speedup_low is None or claim.speedup_high is None:
         raise ValueError("an exact claim is compared exactly, not measured")
-    launch = claim.conditions.launch if claim.conditions else None
     rows: list[SampleRow] = []
     done = 0
     for processes in LOOKS:
         pool.prepare(range(done, processes), benchmark)
         for number in range(done, processes):
             arms: Mapping[Arm, ControlsFile | None] = {"baseline": None, "tuned": controls}
-            rows += sample_process(pool, number, benchmark, arms, workload, random, launch).rows
+            rows += sample_process(pool, number, benchmark, arms, workload, random, claim.conditions).rows
         done = processes
         own = [row for row in rows if row.objective == claim.objective]
         evidence = gather(own, benchmark.direction(claim.objective))

@@ -32,6 +32,7 @@ LOOKS = (8, 16, 32)  # processes; alpha is split evenly over the looks
 QUADS = 4  # per block; quads of one process are not independent, so more of them buy little
 SAMPLES = 5  # per slot; their median is the slot's value
 MAX_SPREAD_RATIO = 1.25
+LEAST_SPREAD = 0.005  # of the time: no gain below it is worth an artifact, and no spread a refusal
 MAX_DROPPED = 0.25
 REPLAY_FLOOR = 0.005
 REPLAY_REFUTE_TAIL = 0.005
@@ -308,7 +309,7 @@ def _false_pattern(evidence: Evidence, decision: Decision) -> Decision | None:
         verdict = Verdict.REFUTED if decision.speedup_high < 1 else Verdict.INCONCLUSIVE
         reason = f"only the minimum is better, the mean is not: {_compared(decision)}"
         return replace(decision, verdict=verdict, reason=reason)
-    ratio, error = log_spread_ratio(*evidence.costs)
+    ratio, error = log_spread_ratio(*evidence.costs, LEAST_SPREAD)
     if ratio - 1.96 * error > math.log(MAX_SPREAD_RATIO):
         reason = f"the spread is wider: p5 to p95 is {math.exp(ratio):.2f} times the baseline's"
         return replace(decision, verdict=Verdict.REFUTED, reason=reason)

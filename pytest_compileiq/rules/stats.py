@@ -149,28 +149,31 @@ def holm_levels(p_values: Sequence[float], level: float) -> list[float]:
     return levels
 
 
-def log_spread_ratio(baseline: Floats, tuned: Floats) -> tuple[float, float]:
+def log_spread_ratio(baseline: Floats, tuned: Floats, least_share: float = 0.0) -> tuple[float, float]:
     """Log of the ratio tuned / baseline of the p5-to-p95 spread, pooled over processes, and its standard error.
 
     Args:
         baseline, tuned: slot values in the metric's unit, shape (P, Q, 2); the error is the jackknife's over processes
-        (Efron & Tibshirani 1993, chapter 11).
+            (Efron & Tibshirani 1993, chapter 11).
+        least_share: of the baseline's median: a smaller spread counts as this one, since it is the clock's steps.
     """
     processes = baseline.shape[0]
-    whole = _log_spread(tuned) - _log_spread(baseline)
+    least = least_share * float(np.median(_flat(baseline))) if least_share else 0.0
+    whole = _log_spread(tuned, least) - _log_spread(baseline, least)
     if processes < 2 or not math.isfinite(whole):
         return 0.0, math.inf
     keep = [np.arange(processes) != left_out for left_out in range(processes)]
-    leave_one_out = np.array([_log_spread(tuned[rows]) - _log_spread(baseline[rows]) for rows in keep])
+    leave_one_out = np.array([_log_spread(tuned[rows], least) - _log_spread(baseline[rows], least) for rows in keep])
     if not np.isfinite(leave_one_out).all():
         return 0.0, math.inf
     error = math.sqrt((processes - 1) / processes * float(((leave_one_out - leave_one_out.mean()) ** 2).sum()))
     return whole, error
 
 
-def _log_spread(values: Floats) -> float:
+def _log_spread(values: Floats, least: float) -> float:
     low, high = np.percentile(_flat(values), [5, 95])
-    return math.log(high - low) if high > low else math.nan
+    spread = max(high - low, least)
+    return math.log(spread) if spread > 0 else math.nan
 
 
 def _flat(values: Floats) -> Floats:

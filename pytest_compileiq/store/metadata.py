@@ -39,6 +39,9 @@ def _trimmed(content: dict[str, Any]) -> dict[str, Any]:
         del content["compiler"]["architecture_from"]
     content["fingerprint"] = _without_empty(content["fingerprint"], "parts")
     content["search"] = _without_empty(content["search"], "objectives", "failures", "improvements")
+    for claim in content["claims"]:
+        if conditions := claim.get("conditions"):
+            claim["conditions"] = _without_empty(conditions, "held_by")
     return _without_empty(content, "claims", "front", "withdrawn")
 
 

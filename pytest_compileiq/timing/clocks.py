@@ -1,4 +1,4 @@
-"""The GPU's clocks around a measurement: read, waited for until they are steady, and told for both arms.
+"""The GPU's clocks around a measurement: read, and waited for until they are steady.
 
 A GPU takes a while to raise its clocks under load, and lowers them again by power and heat. What was measured before
 they are steady, or at other clocks than the other arm, says little about the code.
@@ -7,33 +7,17 @@ they are steady, or at other clocks than the other arm, says little about the co
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import median_low
 
-from pytest_compileiq.model import Arm
+from pytest_compileiq.model import ClockReading
 from pytest_compileiq.timing.nvml import whole_gpu
-
-_POWER_CAP = "software power cap"  # one of NVML's reasons, as timing.nvml words it
 
 _STEP_MHZ = 15  # NVIDIA's clocks move in steps of 15 MHz, or half of that
 _TOLERANCE = 0.01
 _STEADY_S = 0.2
 _READINGS = 3  # at least, where one call takes longer than all of that
 _BETWEEN_READINGS_S = 0.02  # NVML renews its reading about this often; a question after every call would thin the load
-
-
-@dataclass(frozen=True)
-class ClockReading:
-    """A GPU's clocks at one moment; None where NVML does not say.
-
-    Attributes:
-        reasons: why the clocks are not higher, in words; none where NVML does not say.
-    """
-
-    sm_mhz: int | None
-    memory_mhz: int | None
-    reasons: tuple[str, ...] = ()
 
 
 def read_clocks(device: str) -> ClockReading | None:
@@ -132,47 +116,3 @@ def why_not_held(asked_mhz: int, settled: Settled) -> str | None:
         return None
     reasons = f" ({', '.join(seen.reasons)})" if seen.reasons else ""
     return f"the clocks are locked at {asked_mhz} MHz, and under load the GPU runs at {seen.sm_mhz} MHz{reasons}"
-
-
-# ── both arms ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class ArmClocks:
-    """The clocks that both arms were measured at, as medians in MHz; None where nothing told them.
-
-    Attributes:
-        reasons: every reason that kept the clocks down in either arm, sorted.
-    """
-
-    baseline_mhz: int | None
-    tuned_mhz: int | None
-    memory_mhz: int | None
-    reasons: tuple[str, ...]
-
-    @property
-    def power_limited(self) -> str | None:
-        """In words, that the power limit held the clocks and at what; None where it did not."""
-        if _POWER_CAP not in self.reasons:
-            return None
-        arms = {"baseline": self.baseline_mhz, "tuned": self.tuned_mhz}
-        told = ", ".join(f"{arm} at {mhz} MHz" for arm, mhz in arms.items() if mhz is not None)
-        return f"the power limit held the clocks: {told}" if told else "the power limit held the clocks"
-
-
-def arms_told(readings: Mapping[Arm, Sequence[ClockReading]]) -> ArmClocks:
-    """What the readings taken beside each arm's samples say; an arm may have none."""
-    baseline, tuned = readings.get("baseline", ()), readings.get("tuned", ())
-    both = (*baseline, *tuned)
-    return ArmClocks(
-        baseline_mhz=_median(reading.sm_mhz for reading in baseline),
-        tuned_mhz=_median(reading.sm_mhz for reading in tuned),
-        memory_mhz=_median(reading.memory_mhz for reading in both),
-        reasons=tuple(sorted({reason for reading in both for reason in reading.reasons})),
-    )
-
-
-def _median(clocks_mhz: Iterable[int | None]) -> int | None:
-    """The lower median, which is a clock that the GPU has."""
-    known = [mhz for mhz in clocks_mhz if mhz is not None]
-    return median_low(known) if known else None

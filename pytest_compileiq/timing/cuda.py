@@ -48,7 +48,7 @@ class _HostLimit:
 
 
 class CudaClock:
-    """CUDA events around the calls. They resolve about 0.5 µs, a hundredth of the shortest sample.
+    """CUDA events around the calls. They resolve about 0.5 µs, a five hundredth of the shortest sample.
 
     A sample of a cold cache is ``repeats`` times a sweep of the L2 cache and one call, with two events around each
     call; one of a warm cache is a call that is not timed, and ``repeats`` calls between two events. Either is launched
@@ -66,7 +66,7 @@ class CudaClock:
         EnvironmentFault: no driver, no visible device (both ``NoDevice``), no cuda-core, or too little GPU memory.
     """
 
-    shortest_s = 50e-6
+    shortest_s = 250e-6
 
     def __init__(self, launching: Launching, *, l2: L2 = "flush") -> None:
         self._core = cuda_core()

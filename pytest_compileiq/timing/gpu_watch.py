@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
 
 from pytest_compileiq.errors import EnvironmentFault
+from pytest_compileiq.model import ClockReading, LockClocks
 from pytest_compileiq.system.files import is_in_container, is_lock_dir_given, locked_in_turn, machine_lock
+from pytest_compileiq.timing.clock_lock import base_clock_mhz, locked_clocks
+from pytest_compileiq.timing.clocks import Settled, read_clocks, settle, why_not_held
 from pytest_compileiq.timing.cuda_context import INSTALL, current_uuid, holds_context
 from pytest_compileiq.timing.neighbours import Family, Neighbours, neighbours
 from pytest_compileiq.timing.nvml import GpuState, hardware_slowdown, snapshot
@@ -26,34 +30,53 @@ class GpuWatch(Watch):
     Args:
         waiting: called again and again while another run measures on it.
         parent_holds_context: whether the process that started this one computes on a GPU too.
+        lock_clocks: where to hold its clocks meanwhile.
     """
 
-    def __init__(self, waiting: Callable[[], object], *, parent_holds_context: bool) -> None:
+    def __init__(
+        self, waiting: Callable[[], object], *, parent_holds_context: bool, lock_clocks: LockClocks = None
+    ) -> None:
         self._waiting = waiting
         self._parent_holds_context = parent_holds_context
-        self._lock = ExitStack()
+        self._lock_clocks = lock_clocks
+        self._held = ExitStack()
         self._uuid: str | None = None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Unlock it."""
-        self._lock.close()
+        """Free its clocks, and unlock it."""
+        self._held.close()
 
     def before(self) -> None:
-        """Lock it, once nobody else holds the lock.
+        """Lock it, once nobody else holds the lock, and its clocks.
 
         Raises:
-            Disturbance: it cannot be locked, or others compute on it all the same.
+            Disturbance: it or its clocks cannot be locked, or others compute on it all the same.
             EnvironmentFault: there is no GPU.
         """
         if self._uuid is None:
             self._uuid = current_uuid()
             try:
-                self._lock.enter_context(locked_in_turn(machine_lock(f"device {self._uuid}"), self._waiting))
+                self._hold(self._uuid)
             except EnvironmentFault as error:
                 raise Disturbance(str(error)) from error
         self._look(self._uuid)
+
+    def settle(self, load: Callable[[], object]) -> Settled | None:
+        """Keep it busy until its clocks are steady, and remark where they are not, or not where they are held."""
+        if self._uuid is None:
+            return None
+        settled = settle(load, functools.partial(read_clocks, self._uuid))
+        if settled.settled is False:
+            self._remark(f"the GPU's clocks were not steady after {settled.seconds:.1f} s of load")
+        if self.locked_mhz is not None:
+            self._remark(why_not_held(self.locked_mhz, settled))
+        return settled
+
+    def after_slot(self) -> ClockReading | None:
+        """Its clocks now."""
+        return read_clocks(self._uuid) if self._uuid else None
 
     def after_quad(self) -> str | None:
         """How it slowed itself down: by heat, or by a power brake.
@@ -79,13 +102,23 @@ class GpuWatch(Watch):
             )
         family = Family.of_worker(holds_context=holds_context(), parent_holds_context=self._parent_holds_context)
         found = neighbours(seen.compute_pids, family)
-        self._remark(found)
+        self._remark(*_unseen(found))
         if others := str(found):
             raise Disturbance(f"other processes compute on the GPU: {others}")
         return seen
 
-    def _remark(self, found: Neighbours) -> None:
-        unseen = () if found.visible else (_UNSEEN,)
-        is_shared = is_in_container() or not found.is_listed
-        shared = (SHARED,) if is_shared and not is_lock_dir_given() else ()
-        self.remarks = tuple(dict.fromkeys((*self.remarks, *unseen, *shared)))
+    def _hold(self, uuid: str) -> None:
+        self._held.enter_context(locked_in_turn(machine_lock(f"device {uuid}"), self._waiting))
+        if self._lock_clocks is not None:
+            self.locked_mhz = base_clock_mhz(uuid) if self._lock_clocks == "base" else self._lock_clocks
+            self._held.enter_context(locked_clocks(uuid, self.locked_mhz))
+
+    def _remark(self, *sentences: str | None) -> None:
+        self.remarks = tuple(dict.fromkeys((*self.remarks, *filter(None, sentences))))
+
+
+def _unseen(found: Neighbours) -> tuple[str, ...]:
+    """What cannot be seen of others on the GPU, or kept off it."""
+    unseen = () if found.visible else (_UNSEEN,)
+    is_shared = is_in_container() or not found.is_listed
+    return (*unseen, SHARED) if is_shared and not is_lock_dir_given() else unseen

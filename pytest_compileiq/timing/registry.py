@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import lru_cache
 
 from pytest_compileiq.errors import EnvironmentFault
-from pytest_compileiq.model import L2, Arm, Launch
+from pytest_compileiq.model import L2, Arm, Launch, LockClocks
 from pytest_compileiq.timing.base import Clock, Device, capability
 from pytest_compileiq.timing.cpu import CpuClock, cpu_device
 from pytest_compileiq.timing.watch import Watch
@@ -103,18 +103,21 @@ def holds_context(kind: str) -> bool:
     return holds_cuda_context()
 
 
-def watch_of(kind: str, waiting: Callable[[], object], *, parent_holds_context: bool) -> Watch:
+def watch_of(
+    kind: str, waiting: Callable[[], object], *, parent_holds_context: bool, lock_clocks: LockClocks = None
+) -> Watch:
     """What watches the device of ``kind`` for one block, and keeps others that measure off it.
 
     Args:
         waiting: called again and again while another run measures on the device.
         parent_holds_context: what ``holds_context`` says in the process that started this one.
+        lock_clocks: where to hold a GPU's clocks meanwhile.
     """
     if kind == "cpu":
         return Watch()
     from pytest_compileiq.timing.gpu_watch import GpuWatch  # heavy: NVML
 
-    return GpuWatch(waiting, parent_holds_context=parent_holds_context)
+    return GpuWatch(waiting, parent_holds_context=parent_holds_context, lock_clocks=lock_clocks)
 
 
 def why_not_here(kind: str, architecture: str) -> str | None:

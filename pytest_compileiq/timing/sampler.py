@@ -11,10 +11,10 @@ from random import Random
 from typing import Generic, TypeVar
 
 from pytest_compileiq.errors import CannotMeasure, Signal
-from pytest_compileiq.model import Arm, Launch, tail_of
+from pytest_compileiq.model import Arm, ClockReading, Launch, LockClocks, tail_of
 from pytest_compileiq.rules.slots import samples_needed
 from pytest_compileiq.timing.base import Clock
-from pytest_compileiq.timing.watch import Disturbed, undisturbed
+from pytest_compileiq.timing.watch import UNWATCHED, Watch
 
 ARMS: Mapping[str, Arm] = {"A": "baseline", "B": "tuned"}
 Call = Callable[[], object]
@@ -26,7 +26,8 @@ class BlockPlan:
     """What one block does: which arm's body is the outer one, the order of slots, samples per slot.
 
     ``single`` samples are of one call each, however short it is: a tail of means is not a tail of calls. ``launch`` is
-    how earlier blocks launched on a GPU, so that all of a claim are taken alike; None in the first.
+    how earlier blocks launched on a GPU, so that all of a claim are taken alike; None in the first. ``lock_clocks`` is
+    where the GPU's clocks are to be held meanwhile.
     """
 
     outer: Arm
@@ -34,6 +35,7 @@ class BlockPlan:
     samples: int
     single: bool = False
     launch: Launch | None = None
+    lock_clocks: LockClocks = None
 
     def of(self, metric: str) -> BlockPlan:
         """This plan for one metric: a tail needs more samples, of single calls."""
@@ -50,13 +52,17 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Slot(Generic[Value]):
-    """One slot: its raw samples in the metric's unit, in the order taken; ``dropped`` when its quad was disturbed."""
+    """One slot: its raw samples in the metric's unit, in the order taken; ``dropped`` when its quad was disturbed.
+
+    ``clocks`` are a GPU's at the end of the slot.
+    """
 
     quad: int
     slot: int
     arm: Arm
     values: tuple[Value, ...]
     dropped: bool = False
+    clocks: ClockReading | None = None
 
 
 class ArmError(Signal):
@@ -74,7 +80,7 @@ def plan_block(random: Random, *, quads: int, samples: int) -> BlockPlan:
 
 
 def sample_calls(
-    plan: BlockPlan, calls: Mapping[Arm, Call], clock: Clock, tick: Call, disturbed: Disturbed = undisturbed
+    plan: BlockPlan, calls: Mapping[Arm, Call], clock: Clock, tick: Call, watch: Watch = UNWATCHED
 ) -> list[Slot[float]]:
     """Time both arms in the plan's order; the repeats inside a sample are equal for both.
 
@@ -82,7 +88,7 @@ def sample_calls(
         calls: each arm's callable.
         clock: which clock times them.
         tick: called before every call, so that a watcher sees progress.
-        disturbed: asked after every quad.
+        watch: asked after every slot and every quad.
 
     Raises:
         ArmError: a callable raised.
@@ -95,7 +101,7 @@ def sample_calls(
             with blame(arm):
                 return clock.sample(calls[arm], repeats)
 
-        return sample_values(plan, once, disturbed)
+        return sample_values(plan, once, watch)
 
 
 def call_again(arm: Arm, call: Call, clock: Clock, tick: Call) -> None:
@@ -109,9 +115,7 @@ def call_again(arm: Arm, call: Call, clock: Clock, tick: Call) -> None:
         clock.once(call)
 
 
-def sample_values(
-    plan: BlockPlan, once: Callable[[Arm], Value], disturbed: Disturbed = undisturbed
-) -> list[Slot[Value]]:
+def sample_values(plan: BlockPlan, once: Callable[[Arm], Value], watch: Watch = UNWATCHED) -> list[Slot[Value]]:
     """Take ``once(arm)`` in the plan's order; the first value of every slot is discarded."""
     slots = []
     for quad, order in enumerate(plan.quads):
@@ -119,8 +123,9 @@ def sample_values(
         for slot, letter in enumerate(order):
             arm = ARMS[letter]
             once(arm)
-            taken.append(Slot(quad, slot, arm, tuple(once(arm) for _ in range(plan.samples))))
-        slots += [replace(slot, dropped=True) for slot in taken] if disturbed() else taken
+            values = tuple(once(arm) for _ in range(plan.samples))
+            taken.append(Slot(quad, slot, arm, values, clocks=watch.after_slot()))
+        slots += [replace(slot, dropped=True) for slot in taken] if watch.after_quad() else taken
     return slots
 
 

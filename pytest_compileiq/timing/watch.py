@@ -7,18 +7,12 @@ from types import TracebackType
 from typing import Self
 
 from pytest_compileiq.errors import Signal
-
-Disturbed = Callable[[], str | None]
-"""Asked after every quad: why it does not count, or None when it counts."""
+from pytest_compileiq.model import ClockReading
+from pytest_compileiq.timing.clocks import Settled
 
 
 class Disturbance(Signal):
     """Others compute on the device, or nobody can tell: nothing that is measured now proves anything."""
-
-
-def undisturbed() -> str | None:
-    """For devices that cannot tell."""
-    return None
 
 
 class Watch:
@@ -26,9 +20,11 @@ class Watch:
 
     Attributes:
         remarks: what could not be seen, or kept out, in sentences.
+        locked_mhz: where the device's clocks are held; None where they are free.
     """
 
     remarks: tuple[str, ...] = ()
+    locked_mhz: int | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -45,6 +41,14 @@ class Watch:
             Disturbance: somebody computes on it all the same.
         """
 
+    def settle(self, load: Callable[[], object]) -> Settled | None:
+        """Keep the device busy with ``load`` until its clocks are steady; None where it has none to wait for."""
+        return None
+
+    def after_slot(self) -> ClockReading | None:
+        """The device's clocks, while it is still warm; None where it has none."""
+        return None
+
     def after_quad(self) -> str | None:
         """Why the quad does not count, or None when it counts.
 
@@ -59,3 +63,6 @@ class Watch:
         Raises:
             Disturbance: somebody else computes on the device.
         """
+
+
+UNWATCHED = Watch()

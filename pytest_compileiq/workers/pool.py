@@ -9,7 +9,7 @@ from typing import TypeVar
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.errors import CompileIQError, NoWorker, fault_of
-from pytest_compileiq.model import Arm, Conditions, ControlsFile, FailureKind, Launch, SampleRow, Workload
+from pytest_compileiq.model import Arm, Conditions, ControlsFile, FailureKind, Launch, LockClocks, SampleRow, Workload
 from pytest_compileiq.rules.calls import CallTimes
 from pytest_compileiq.timing.registry import holds_context
 from pytest_compileiq.timing.sampler import BlockPlan
@@ -57,10 +57,12 @@ class Pool:
     Attributes:
         start: what each worker begins with.
         carrier: where the workers live.
+        lock_clocks: where a GPU's clocks are held while it is measured.
     """
 
     start: Start
     carrier: Carrier
+    lock_clocks: LockClocks = None
     _workers: dict[int, Worker] = field(default_factory=dict)
     _launches: dict[tuple[str, str], Launch] = field(default_factory=dict)
     _remarks: dict[str, dict[str, None]] = field(default_factory=dict)
@@ -95,14 +97,17 @@ class Pool:
         workload: Workload,
         plan: BlockPlan,
     ) -> MeasuredBlock:
-        """Sample one block in worker ``number``. All blocks of one benchmark and workload launch as the first one did.
+        """Sample one block in worker ``number``.
+
+        All blocks of one benchmark and workload are launched on a GPU as the first one was, unless the plan says how.
 
         Raises:
             EvaluationFailed: an arm's body failed, or the worker did not survive it.
             NoWorker: the worker did not get ready.
         """
         of_all = benchmark.nodeid, workload.name
-        plan = replace(plan, launch=plan.launch or self._launches.get(of_all))
+        if plan.launch is None:
+            plan = replace(plan, launch=self._launches.get(of_all), lock_clocks=self.lock_clocks)
         on_gpu = holds_context(benchmark.builder.clock)
         task = BlockTask(workload.name, arms["baseline"], arms["tuned"], plan, on_gpu)
         answer = self._ask_alone(number, benchmark, task, BlockAnswer)
@@ -112,7 +117,7 @@ class Pool:
         rows = [
             SampleRow(
                 benchmark.device(metric).name, workload.name, metric, number, slot.quad, slot.slot, slot.arm, sample,
-                value, slot.dropped,
+                value, slot.dropped, slot.clocks,
             )
             for metric, slots in answer.slots.items()
             for slot in slots

@@ -18,8 +18,9 @@ from pytest_compileiq.system.watchdog import of_each_process
 from pytest_compileiq.timing.clock_lock import base_clock_mhz, locked_clocks
 from pytest_compileiq.timing.clocks import ClockReading, Settled, read_clocks, settle, why_not_held
 from pytest_compileiq.timing.cuda import CudaClock
+from pytest_compileiq.timing.launching import choose_launching
 
-GPU = "GPU-aaaa"
+GPU = "GPU-aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
 STUB = Path(os.environ["STUB_DRIVER_LOG"]).parent  # where the libraries are, and what their GPUs are told
 PATIENCE_S = 20.0
 HOLD = f"""
@@ -92,7 +93,7 @@ def test_the_clocks_are_held_within_the_context_and_free_after_it():
     with locked_clocks(GPU, 1500):
         assert locked_at() == "1500"
         assert read_clocks(GPU) == ClockReading(1500, 3201)
-        assert locked_at("GPU-bbbb") is None
+        assert locked_at("GPU-bbbbbbbb-bbbb-bbbb-bbbb-bbbbbbbbbbbb") is None
 
     assert locked_at() is None
     assert read_clocks(GPU) == ClockReading(1980, 3201)
@@ -153,7 +154,7 @@ def test_a_keeper_that_is_killed_leaves_the_reset_to_who_had_the_lock():
     [
         (
             4,
-            "only root may lock its clocks; run as root, .* an administrator lock them: nvidia-smi -i GPU-aaaa -lgc 90",
+            "only root may lock its clocks; run as root, .* an administrator lock them: nvidia-smi -i GPU-aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa -lgc 90",
         ),
         (2, "it has no clock near 90 MHz; nvidia-smi -q -d SUPPORTED_CLOCKS"),
         (3, r"its clocks cannot be locked \(Not Supported\); set it to off"),
@@ -162,7 +163,12 @@ def test_a_keeper_that_is_killed_leaves_the_reset_to_who_had_the_lock():
 def test_what_the_driver_does_not_allow_is_a_sentence_and_changes_nothing(refusal, error, sentence):
     refusal(error)
 
-    with pytest.raises(EnvironmentFault, match=f"^acf_lock_clocks: GPU-aaaa: {sentence}"), locked_clocks(GPU, 90):
+    with (
+        pytest.raises(
+            EnvironmentFault, match=f"^acf_lock_clocks: GPU-aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa: {sentence}"
+        ),
+        locked_clocks(GPU, 90),
+    ):
         pytest.fail("it was entered")
 
     assert locked_at() is None
@@ -173,21 +179,29 @@ def test_what_is_not_one_persons_to_lock_is_refused_by_what_nvml_tells(monkeypat
         pytest.fail("it was entered")
 
     monkeypatch.setenv("STUB_NVML_APPLICATION_MHZ", "1200")
-    with pytest.raises(EnvironmentFault, match="application clocks of GPU-aaaa to 1200 MHz"), locked_clocks(GPU, 1500):
+    with (
+        pytest.raises(
+            EnvironmentFault, match="application clocks of GPU-aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa to 1200 MHz"
+        ),
+        locked_clocks(GPU, 1500),
+    ):
         pytest.fail("it was entered")
 
 
 def test_clocks_that_cannot_be_freed_are_told_with_the_command_that_does(refusal):
-    freed_by = r"still locked at 1500 MHz .*: nvidia-smi -i GPU-aaaa -rgc frees them"
+    freed_by = r"still locked at 1500 MHz .*: nvidia-smi -i GPU-aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa -rgc frees them"
     with pytest.raises(EnvironmentFault, match=freed_by), locked_clocks(GPU, 1500):
         refusal(4)
 
 
-def test_a_keeper_that_cannot_start_says_why(monkeypatch):
-    monkeypatch.setattr(sys, "path", ["/nowhere"])
+def test_a_keeper_that_cannot_start_says_why(monkeypatch, tmp_path):
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\necho No module named pynvml >&2\nexit 1\n", encoding="ascii")
+    broken.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(broken))
 
     with (
-        pytest.raises(EnvironmentFault, match=r"ended at once \(.*No module named .*\); set it to off"),
+        pytest.raises(EnvironmentFault, match=r"ended at once \(.*No module named pynvml.*\); set it to off"),
         locked_clocks(GPU, 1500),
     ):
         pytest.fail("it was entered")
@@ -197,10 +211,14 @@ def test_a_keeper_that_cannot_start_says_why(monkeypatch):
 
 
 def test_clocks_settle_under_the_load_of_a_kernel(kernels, monkeypatch):
-    clock, mhz, busy_s = CudaClock(l2="warm"), iter([345, 1200, 1905, *(1980 for _ in range(100))]), iter(range(1000))
+    def call() -> None:
+        kernels.nothing(1, 32)
+
+    clock = CudaClock(choose_launching({"tuned": call}, None), l2="warm")
+    mhz, busy_s = iter([345, 1200, 1905, *(1980 for _ in range(100))]), iter(range(1000))
 
     def load() -> None:
-        clock.seconds(lambda: kernels.nothing(1, 32), 1)
+        clock.once(call)
         monkeypatch.setenv("STUB_NVML_SM_MHZ", str(next(mhz)))
 
     settled = settle(load, lambda: read_clocks(GPU), now=lambda: next(busy_s) / 50, most_s=10)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -125,11 +126,13 @@ def _as_on_a_real_machine(monkeypatch):
 def test_three_percent_of_a_kernel_of_three_microseconds_are_proven_in_a_graph_and_replayed_so(project):
     spinning(project, 2910)
     output = project.pytest("--tune", "--tune-engine=grid", code=0)
+    assert "TUNED" in output, output
 
     (claim,) = tomllib.loads(project.one("acf/scale/*.toml").read_text())["claims"]
     assert claim["speedup"] == pytest.approx(1.03, abs=0.01)
     assert claim["conditions"] == {
-        "launch": "graph", "l2": "warm", "all_streams": False, "diluted": True,
+        "launch": "graph", "l2": "warm", "all_streams": False, "diluted": True, "settled": True,
+        "warm_up_s": pytest.approx(0.2, abs=2), "baseline_mhz": 1980, "tuned_mhz": 1980, "memory_mhz": 3201,
         "empty_s": pytest.approx(1.5e-6, rel=0.1), "eager_ratio": pytest.approx(1.5, abs=0.2),
     }  # fmt: skip
     told = (
@@ -173,6 +176,40 @@ launching.capture = refuse
     output = project.pytest(code=0)
     assert "PROVEN" not in output
     assert "this driver captures nothing" in output
+
+
+# ── clocks ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+POWER_CAP = "0x4"
+
+
+def test_the_clocks_that_both_arms_ran_at_are_stored_with_the_samples_and_a_power_cap_is_told(project, monkeypatch):
+    monkeypatch.setenv("STUB_NVML_REASONS", POWER_CAP)
+    output = project.pytest("--tune", "--tune-engine=grid", code=0)
+
+    (claim,) = tomllib.loads(project.one("acf/scale/*.toml").read_text())["claims"]
+    assert claim["conditions"]["held_by"] == ["software power cap"]
+    header, first, *_ = project.one("acf/scale/*.csv").read_text().splitlines()
+    assert header.endswith(",dropped,sm_mhz,memory_mhz,held_by") and first.endswith(",1980,3201,software power cap")
+    assert "the power limit held the clocks: baseline at 1980 MHz, tuned at 1980 MHz" in output
+    assert "the power limit held the clocks" in project.pytest(code=0)
+
+
+def test_a_claim_of_locked_clocks_is_replayed_with_locked_clocks_and_not_without(project, monkeypatch, driver):
+    ini = project.root / "pytest.ini"
+    ini.write_text(f"{ini.read_text()}\nacf_lock_clocks = 1500\n")
+    output = project.pytest("--tune", "--tune-engine=grid", code=0)
+    assert "measured with the clocks locked at 1500 MHz" in output
+
+    ini.write_text(ini.read_text().replace("1500", "off"))
+    assert "PROVEN" in project.pytest(code=0)
+    refusal = Path(driver["LD_LIBRARY_PATH"].split(os.pathsep)[0]) / "refusal"
+    refusal.write_text("4")  # no permission
+    try:
+        output = project.pytest(code=0)
+    finally:
+        refusal.unlink()
+    assert "INCONCLUSIVE" in output and "acf_lock_clocks" in output
 
 
 # ── neighbours ───────────────────────────────────────────────────────────────────────────────────────────────────

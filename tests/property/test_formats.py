@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.model import SampleRow
+from pytest_compileiq.model import ClockReading, SampleRow
 from pytest_compileiq.space import OFF, Space, choice, literal, log_sampling
 from pytest_compileiq.space import range as steps
 from pytest_compileiq.store.metadata import render
@@ -22,9 +22,15 @@ QUICK = settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], database=None, derandomize=True
 )
 texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=40)
+clocks = st.builds(
+    ClockReading,
+    st.none() | st.integers(0, 100_000),
+    st.integers(0, 100_000),
+    st.sampled_from([(), ("idle", "sync boost")]),
+)
 rows = st.builds(
     SampleRow, texts, texts, texts, st.integers(0, 999), st.integers(0, 3), st.integers(0, 3),
-    st.sampled_from(["baseline", "tuned"]), st.integers(0, 9999), st.floats(-1e30, 1e30), st.booleans(),
+    st.sampled_from(["baseline", "tuned"]), st.integers(0, 9999), st.floats(-1e30, 1e30), st.booleans(), st.none() | clocks,
 )  # fmt: skip
 
 

@@ -166,7 +166,7 @@ def watched(monkeypatch):
     """A block of two quads of this metric, by this watch."""
 
     def run(watch: Watched, metric: str = "runtime", *, swallow: bool = False):
-        monkeypatch.setattr(body_module, "watch_of", lambda kind, waiting, *, parent_holds_context: watch)
+        monkeypatch.setattr(body_module, "watch_of", lambda kind, waiting, **more: watch)
 
         def body(acf):
             try:

@@ -62,7 +62,9 @@ def test_a_claim_of_a_gpu_says_how_its_samples_were_taken(proving):
         FakePool(seconds=by_options({"-fast\n": 8e-6}, otherwise=12e-6), conditions={"runtime": taken}), "-fast"
     )
     (claim,) = proof.claims
-    assert claim.conditions == StoredConditions(launch="graph", l2="warm", empty_s=2e-6, eager_ratio=1.5, diluted=True)
+    assert claim.conditions == StoredConditions(
+        warm_up_s=0, launch="graph", l2="warm", empty_s=2e-6, eager_ratio=1.5, diluted=True
+    )
     long, _ = proving(FakePool(seconds=by_options(FAST), conditions={"runtime": taken}), "-fast")
     assert not long.claims[0].conditions.diluted
 

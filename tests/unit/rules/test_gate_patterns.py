@@ -79,6 +79,12 @@ def test_the_same_mean_gain_with_the_spread_kept_is_proven(seed):
     assert judge_gain(kept, DEFAULT, level=LEVEL, seed=seed).verdict is Verdict.PROVEN
 
 
+def test_the_steps_of_a_clock_are_no_wider_spread():
+    baseline = np.full((8, 4, 2), 3.0e-6)
+    tuned = np.where(np.arange(64).reshape(8, 4, 2) % 3, 2.915e-6, 2.905e-6)
+    assert judge_gain(Evidence(baseline, tuned), DEFAULT, level=LEVEL, seed=1).verdict is Verdict.PROVEN
+
+
 # ── multiple comparisons ─────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -209,6 +209,15 @@ def test_the_error_of_the_spread_ratio_is_that_of_repeated_experiments_or_a_litt
     assert 0.95 < said / seen < 1.6  # the jackknife of a quantile errs upwards
 
 
+def test_a_spread_below_the_least_counts_as_the_least():
+    steps = np.ones((8, 4, 2))
+    steps[:, :, 1] += 0.004
+    wide = np.ones((8, 4, 2))
+    wide[:, :, 1] += 0.04
+    assert stats.log_spread_ratio(np.ones((8, 4, 2)), steps, 0.005) == (0.0, 0.0)
+    assert stats.log_spread_ratio(2 * np.ones((8, 4, 2)), 2 * wide, 0.005)[0] == pytest.approx(math.log(8), rel=1e-2)
+
+
 def test_a_spread_that_cannot_be_told_is_none():
     noisy, constant = np.exp(arms(8)[0]), np.ones((8, 4, 2))
     one_noisy = constant.copy()

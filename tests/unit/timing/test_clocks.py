@@ -8,10 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_compileiq.timing.clocks import (
-    ArmClocks,
     ClockReading,
     Settled,
-    arms_told,
     read_clocks,
     settle,
     why_not_held,
@@ -138,33 +136,6 @@ def test_a_lock_that_the_gpu_does_not_keep_is_told(reading, sentence):
     assert why_not_held(1500, Settled(0.2, True, reading)) == sentence
 
 
-# ── both arms ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_each_arm_has_a_median_and_the_reasons_of_both_are_joined():
-    told = arms_told(
-        {
-            "baseline": [sm(1710, "software power cap"), ClockReading(1980, None), sm(1695)],
-            "tuned": [sm(1650), ClockReading(1635, 2619, ("idle",)), sm(None)],
-        }
-    )
-
-    assert told == ArmClocks(1710, 1635, 3201, ("idle", "software power cap"))
-    assert told.power_limited == "the power limit held the clocks: baseline at 1710 MHz, tuned at 1635 MHz"
-
-
-def test_without_a_power_cap_there_is_nothing_to_say_of_power():
-    assert arms_told({"baseline": [sm(1980)], "tuned": [sm(1980, "idle")]}).power_limited is None
-
-
-def test_clocks_that_nobody_told_are_left_out():
-    capped = ("software power cap",)
-
-    assert arms_told({}) == ArmClocks(None, None, None, ())
-    assert arms_told({"tuned": [sm(1650, *capped)]}).power_limited.endswith("clocks: tuned at 1650 MHz")
-    assert ArmClocks(None, None, None, capped).power_limited == "the power limit held the clocks"
-
-
 # ── what NVML says ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -194,10 +165,7 @@ def test_a_reading_is_three_answers_about_one_gpu(monkeypatch):
     clocks = {"SM": 1710, "MEM": 3201}
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml(ClockInfo=clocks, CurrentClocksEventReasons=0x4))
 
-    seen = read_clocks(UUID)
-
-    assert seen == ClockReading(1710, 3201, ("software power cap",))
-    assert arms_told({"tuned": [seen]}).power_limited is not None
+    assert read_clocks(UUID) == ClockReading(1710, 3201, ("software power cap",))
 
 
 def test_what_the_driver_does_not_tell_is_an_absence(monkeypatch):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 
 import pytest
 
+from pytest_compileiq.errors import EnvironmentFault
+from pytest_compileiq.model import ClockReading
 from pytest_compileiq.system.files import locked, machine_lock
 from pytest_compileiq.timing import gpu_watch
+from pytest_compileiq.timing.clocks import Settled
 from pytest_compileiq.timing.gpu_watch import SHARED, GpuWatch
 from pytest_compileiq.timing.nvml import GpuState
 from pytest_compileiq.timing.registry import watch_of
@@ -130,6 +134,86 @@ def test_a_gpu_that_cannot_be_locked_is_not_measured(machine, monkeypatch, tmp_p
     assert machine.asked == []
 
 
+# ── clocks ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def locks(monkeypatch):
+    """Where the clocks are held, from the first to the last."""
+    held = []
+
+    @contextmanager
+    def lock(uuid, mhz):
+        held.append((uuid, mhz))
+        yield
+        held.append((uuid, None))
+
+    monkeypatch.setattr(gpu_watch, "locked_clocks", lock)
+    monkeypatch.setattr(gpu_watch, "base_clock_mhz", lambda uuid: 1755)
+    return held
+
+
+@pytest.mark.parametrize(("wanted", "mhz"), [(1500, 1500), ("base", 1755)])
+def test_the_clocks_are_held_while_the_gpu_is_and_freed_with_it(machine, locks, wanted, mhz):
+    with GpuWatch(lambda: None, parent_holds_context=False, lock_clocks=wanted) as watched:
+        watched.before()
+        watched.before()
+        assert (watched.locked_mhz, locks) == (mhz, [(UUID, mhz)])
+    assert locks == [(UUID, mhz), (UUID, None)]
+
+
+def test_clocks_that_nobody_wants_locked_are_free(machine, locks):
+    block()
+    assert locks == []
+
+
+def test_clocks_that_may_not_be_locked_refuse_the_block(machine, monkeypatch):
+    def refused(uuid, mhz):
+        raise EnvironmentFault("only root may lock its clocks")
+
+    monkeypatch.setattr(gpu_watch, "locked_clocks", refused)
+    watched = GpuWatch(lambda: None, parent_holds_context=False, lock_clocks=1500)
+    with watched, pytest.raises(Disturbance, match="only root may lock"):
+        watched.before()
+
+
+@pytest.mark.parametrize(
+    ("settled", "locked_mhz", "said"),
+    [
+        (Settled(0.2, True, ClockReading(1980, None)), None, ()),
+        (
+            Settled(3.04, False, ClockReading(1700, None)),
+            None,
+            ("the GPU's clocks were not steady after 3.0 s of load",),
+        ),
+        (Settled(0.0, None, None), 1500, ()),
+        (
+            Settled(0.2, True, ClockReading(1200, None)),
+            1500,
+            ("the clocks are locked at 1500 MHz, and under load the GPU runs at 1200 MHz",),
+        ),
+    ],
+)
+def test_it_is_warmed_up_by_the_load_itself_and_what_came_of_it_is_remarked(
+    machine, locks, monkeypatch, settled, locked_mhz, said
+):
+    loads = []
+
+    def settle(load, read):
+        load()
+        assert read() == ClockReading(1980, 3201)
+        return settled
+
+    monkeypatch.setattr(gpu_watch, "read_clocks", lambda uuid: ClockReading(1980, 3201) if uuid == UUID else None)
+    monkeypatch.setattr(gpu_watch, "settle", settle)
+    with GpuWatch(lambda: None, parent_holds_context=False, lock_clocks=locked_mhz) as watched:
+        assert (watched.settle(lambda: loads.append(1)), watched.after_slot()) == (None, None)
+        watched.before()
+        assert watched.settle(lambda: loads.append(1)) is settled
+        assert watched.after_slot() == ClockReading(1980, 3201)
+    assert (loads, watched.remarks) == ([1], said)
+
+
 # ── remarks ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -144,9 +228,9 @@ def test_neighbours_that_nobody_would_see_are_remarked_upon_once(machine, listed
 @pytest.mark.parametrize(
     ("in_container", "listed", "is_given", "remarks"),
     [
-        (False, os.getpid(), False, ()),
-        (True, os.getpid(), False, (SHARED,)),
-        (True, os.getpid(), True, ()),
+        (False, None, False, ()),
+        (True, None, False, (SHARED,)),
+        (True, None, True, ()),
         (False, HIDDEN, False, (SHARED,)),
         (False, HIDDEN, True, ()),
     ],
@@ -156,7 +240,7 @@ def test_a_lock_that_other_containers_do_not_see_is_remarked_upon(
 ):
     monkeypatch.setattr(gpu_watch, "is_in_container", lambda: in_container)
     monkeypatch.setattr("pytest_compileiq.timing.neighbours._has_driver", lambda pid: pid == os.getpid())
-    machine.listed = [(listed,)]
+    machine.listed = [(listed or os.getpid(),)]
     monkeypatch.setattr(gpu_watch, "is_lock_dir_given", lambda: is_given)
 
     assert block() == remarks
@@ -165,7 +249,7 @@ def test_a_lock_that_other_containers_do_not_see_is_remarked_upon(
 def test_a_processor_is_watched_by_nobody():
     with watch_of("cpu", lambda: None, parent_holds_context=False) as watched:
         watched.before()
-        assert watched.after_quad() is None
+        assert (watched.settle(lambda: None), watched.after_slot(), watched.after_quad()) == (None, None, None)
         watched.after()
     assert (type(watched), watched.remarks) == (Watch, ())
 

@@ -215,7 +215,7 @@ def test_the_end_dismisses_all_before_it_waits_for_one(benchmark):
 def test_what_blocks_remark_is_kept_once_for_each_benchmark(benchmark, other):
     def answer(worker, order):
         if isinstance(order, BlockTask):
-            return BlockAnswer({}, TOUCHED, ("nobody looked", f"worker {worker}"))
+            return BlockAnswer({}, {}, TOUCHED, ("nobody looked", f"worker {worker}"))
         return obedient(order)
 
     pool = pool_of(FakeCarrier(answer))
