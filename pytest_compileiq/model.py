@@ -246,6 +246,7 @@ class Conditions:
     """How a GPU's clock took its samples.
 
     Attributes:
+        device: the model of the GPU that the call launched on.
         launch: how the calls were launched.
         l2: ``flush``: the cache was cold and clean before every call; ``warm``: it held what the call before left.
         all_streams: whether the events stood for non-blocking streams too.
@@ -256,6 +257,7 @@ class Conditions:
         settled: whether the clocks were steady then; None where nothing tells them.
     """
 
+    device: str
     launch: Launch
     l2: L2
     all_streams: bool

@@ -136,6 +136,7 @@ class CudaClock:
 
         empty_s = min(self.seconds(empty, self._repeats) for _ in range(_OFFSETS))
         return Conditions(
+            device=self._gpu.name,
             launch=self._launching.launch,
             l2=self._l2,
             all_streams=self._launching.all_streams,

@@ -41,6 +41,17 @@ class EvaluationFailed(CompileIQError):
         self.reason = reason
 
 
+def _expect_device(used: str, wanted: str) -> None:
+    """A claim is about one model of GPU, the one that the kernels are compiled for.
+
+    Raises:
+        EvaluationFailed: the call launched on another.
+    """
+    if used != wanted:
+        reason = f"the call launched on {used}, and this run is for {wanted}: CUDA_VISIBLE_DEVICES chooses the GPU"
+        raise EvaluationFailed("baseline", "wrong", reason)
+
+
 @dataclass(frozen=True)
 class MeasuredBlock:
     """What one block gave: its rows, how each metric was taken on a GPU, and what the tuned arm touched."""
@@ -111,7 +122,8 @@ class Pool:
         on_gpu = holds_context(benchmark.builder.clock)
         task = BlockTask(workload.name, arms["baseline"], arms["tuned"], plan, on_gpu)
         answer = self._ask_alone(number, benchmark, task, BlockAnswer)
-        for conditions in answer.conditions.values():
+        for metric, conditions in answer.conditions.items():
+            _expect_device(conditions.device, benchmark.device(metric).name)
             self._launches[of_all] = conditions.launch
         self._remarks.setdefault(benchmark.nodeid, {}).update(dict.fromkeys(answer.remarks))
         rows = [

@@ -57,7 +57,7 @@ def test_a_true_gain_is_proven_at_the_first_look_with_its_claim_and_rows(proving
 
 
 def test_a_claim_of_a_gpu_says_how_its_samples_were_taken(proving):
-    taken = Conditions("graph", "warm", all_streams=False, empty_s=2e-6, eager_ratio=1.5)
+    taken = Conditions("H200", "graph", "warm", all_streams=False, empty_s=2e-6, eager_ratio=1.5)
     proof, _ = proving(
         FakePool(seconds=by_options({"-fast\n": 8e-6}, otherwise=12e-6), conditions={"runtime": taken}), "-fast"
     )

@@ -10,7 +10,7 @@ from pytest_compileiq.artifact import StoredConditions
 from pytest_compileiq.model import ClockReading, Conditions, SampleRow
 from pytest_compileiq.rules.conditions import POWER_CAP, stored_conditions, told
 
-FREE = Conditions("graph", "flush", all_streams=False, empty_s=2e-6)
+FREE = Conditions("H200", "graph", "flush", all_streams=False, empty_s=2e-6)
 CALL_S = 20e-6
 
 

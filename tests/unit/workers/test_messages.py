@@ -43,7 +43,7 @@ ORDERS = [
 ANSWERS = [
     Ready(), Entered(), Left(None), Left("teardown"), Failed("ImportError"), CheckAnswer(TOUCHED),
     BlockAnswer({"runtime": (Slot(0, 1, "tuned", (1e-3, 2.0)),)}, {}, TOUCHED),
-    BlockAnswer({}, {"runtime": Conditions("graph", "warm", True, 1.5e-6, None)}, TOUCHED),
+    BlockAnswer({}, {"runtime": Conditions("H200", "graph", "warm", True, 1.5e-6, None)}, TOUCHED),
     LookAnswer(None), LookAnswer(CallTimes(1.0, 0.5, 0.7, 3, 0.5, None)),
     FailureAnswer("tuned", "wrong", "AssertionError", True), FailureAnswer(None, "disturbed", "a neighbour", False),
 ]  # fmt: skip

@@ -88,13 +88,26 @@ def test_a_block_is_sampled_alone_on_the_device_and_a_check_is_not(benchmark):
     assert "alone" not in [what for what, _ in carrier.said]
 
 
+def test_a_call_that_launches_on_another_model_of_gpu_is_nobodys_claim(benchmark):
+    def answer(worker, order):
+        taken = Conditions("A100", "graph", "flush", all_streams=False, empty_s=2e-6)
+        said = obedient(order)
+        return msgspec.structs.replace(said, conditions={"runtime": taken}) if isinstance(order, BlockTask) else said
+
+    with pytest.raises(
+        EvaluationFailed, match=r"launched on A100, and this run is for .*: CUDA_VISIBLE_DEVICES"
+    ) as failed:
+        pool_of(FakeCarrier(answer)).block(0, benchmark, {"baseline": None, "tuned": None}, WORKLOAD, PLAN)
+    assert (failed.value.arm, failed.value.kind) == ("baseline", "wrong")
+
+
 def test_all_blocks_of_a_workload_are_launched_as_its_first_one_was(benchmark):
-    launches = []
+    launches, here = [], benchmark.device("runtime").name
 
     def answer(worker, order):
         if isinstance(order, BlockTask):
             launches.append(order.plan.launch)
-            taken = Conditions("graph", "flush", all_streams=False, empty_s=2e-6)
+            taken = Conditions(here, "graph", "flush", all_streams=False, empty_s=2e-6)
             return msgspec.structs.replace(obedient(order), conditions={"runtime": taken})
         return obedient(order)
 
