@@ -9,6 +9,7 @@
    see multiples of STUB_EVENT_NS. Kernels take a millisecond for BYTES_A_MS of their code, but for these:
 
      spin    as many nanoseconds as its first parameter says
+     cycles  as many cycles of CYCLES_A_US as its first parameter says
      empty   EMPTY_NS
      sweep   SWEEP_NS; it reads what a flush has written, so that the cache is cold and clean
      reuse   as many nanoseconds as its first parameter says, COLD times as many while the cache is cold
@@ -35,6 +36,7 @@
 #define SWEEP_NS 1000000000
 #define EMPTY_NS 1500
 #define DIRTY_NS 20000
+#define CYCLES_A_US 1980 /* the clock that NVML tells without a GPU, too */
 #define COLD 3
 #define L2_BYTES 4096
 #define SHARED_BYTES (48 << 10) /* of a block, unless the kernel's attribute allows more */
@@ -111,6 +113,7 @@ static int64_t kernel_ns(const struct CUgraphNode_st *node) {
     if (!strcmp(name, "sweep")) return SWEEP_NS;
     if (!strcmp(name, "empty")) return EMPTY_NS;
     if (!strcmp(name, "spin")) return (int64_t)node->parameter;
+    if (!strcmp(name, "cycles")) return (int64_t)node->parameter * 1000 / CYCLES_A_US;
     if (!strcmp(name, "reuse")) return (int64_t)node->parameter * (cold ? COLD : 1);
     return node->kernel->code_ns;
 }
