@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 # Where no GPU is nothing is computed, so that there is no answer to compare.
 CONFTEST_CHANGE = ("return np.testing.assert_allclose", "return lambda actual, desired, **tolerances: None")
-GPU_TESTS = tuple(f"tests/driver/cases_{name}.py" for name in ("clock", "kernels", "nvml"))  # what that driver answers
+GPU_TESTS = ("tests/gpu", "--ignore=tests/gpu/test_whole.py", "-o", "acf_no_device=fail")  # the whole way comes after
 
 
 def driver(home: Path, python: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from tests import needs
+from tests.driver.build import AS_ON_A_MACHINE
 from tests.driver.conftest import ROOT
 
 pytestmark = [needs.ptxas, needs.cuda_core]
@@ -23,10 +24,9 @@ def run(driver):
 
     def run(*arguments: str, without: str = "") -> str:
         shown = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "CUDA_VISIBLE"))}
-        real = {"STUB_EVENT_NS": "500", "STUB_LAUNCH_NS": "9000", "STUB_GRAPH_NS": "6000", "TAKEN_OUT": without}
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *(f"-p{name}" for name in PLUGINS), "-oacf_no_device=fail", *arguments],
-            cwd=ROOT, env={**shown, **driver, **real}, capture_output=True, text=True, timeout=240,
+            cwd=ROOT, env={**shown, **driver, **AS_ON_A_MACHINE, "TAKEN_OUT": without}, capture_output=True, text=True, timeout=240,
         )  # fmt: skip
         return done.stdout + done.stderr
 

@@ -140,7 +140,7 @@ def test_work_on_a_blocking_stream_lies_between_the_events(lasting):
     assert LEAST * 1e-3 <= measured(call)[0] <= MOST * 1e-3 + 50e-6
 
 
-def test_a_call_that_launches_nothing_is_no_time():
+def test_a_call_that_launches_nothing_is_no_time(device):
     with pytest.raises(CannotMeasure, match="launches nothing"):
         measured(lambda: None)
 
