@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pytest_compileiq.artifact import Artifact, Claim, CodePair
 from pytest_compileiq.report.results import claim_text, estimate_texts, evidence_text
 from pytest_compileiq.rules.claims import directions
+from pytest_compileiq.rules.conditions import told_of
 from pytest_compileiq.system.printing import harmless
 
 
@@ -73,6 +74,7 @@ def _claim_lines(claim: Claim) -> Iterator[str]:
     yield f"  claim      {claim.kind} on {claim.workload}{whole}: {claim_text(claim)}"
     driver = f"driver {claim.driver}" if claim.driver else ""
     yield f"    {', '.join(filter(None, (claim.device, driver, evidence_text(claim))))}"
+    yield from (f"    {sentence}" for sentence in told_of(claim))
 
 
 def _front_lines(artifact: Artifact) -> Iterator[str]:

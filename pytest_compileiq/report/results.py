@@ -12,7 +12,7 @@ from pytest_compileiq.artifact import Artifact, Claim, FrontPoint
 from pytest_compileiq.model import Direction
 from pytest_compileiq.outcome import ItemReport, Result, Verdict
 from pytest_compileiq.rules.claims import direction_of, in_order, standing, words_of
-from pytest_compileiq.rules.conditions import told
+from pytest_compileiq.rules.conditions import told_of
 from pytest_compileiq.rules.words import interval_text, ratio_text, words_for
 
 NOW = "measured now"
@@ -34,8 +34,7 @@ def notes_of(claims: Sequence[Claim]) -> tuple[str, ...]:
     return tuple(
         f"{claim.workload} on {claim.device}: {sentence}" if several else sentence
         for claim in claims
-        if claim.conditions and claim.baseline and claim.tuned
-        for sentence in told(claim.conditions, min(claim.baseline.p50, claim.tuned.p50))
+        for sentence in told_of(claim)
     )
 
 

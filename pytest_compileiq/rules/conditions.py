@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import median, median_low
 
-from pytest_compileiq.artifact import StoredConditions
+from pytest_compileiq.artifact import Claim, StoredConditions
 from pytest_compileiq.model import ClockReading, Conditions, SampleRow
 
 SHORT_CALL_S = 10e-6
@@ -36,8 +36,15 @@ def stored_conditions(taken: Sequence[Conditions], rows: Sequence[SampleRow], ca
     )
 
 
+def told_of(claim: Claim) -> list[str]:
+    """What a reader of a claim has to know of how it was measured, in sentences; nothing for most claims."""
+    if not (claim.conditions and claim.baseline and claim.tuned):
+        return []
+    return told(claim.conditions, min(claim.baseline.p50, claim.tuned.p50))
+
+
 def told(conditions: StoredConditions, call_s: float) -> list[str]:
-    """What a reader of a claim has to know of its conditions, in sentences."""
+    """As ``told_of``, for a claim under ``conditions`` whose shorter arm takes ``call_s`` seconds."""
     sentences = []
     if conditions.eager_ratio is not None and conditions.eager_ratio >= _WORTH_TELLING:
         sentences.append(

@@ -125,7 +125,8 @@ class CudaClock:
             return None
         return (
             f"the call is host-bound: the host takes {self._host.call_s * 1e6:.1f} µs to enqueue what the GPU does in "
-            f"{self._launching.kernel_s * 1e6:.1f} µs; use measure(…, graph=True), or give each call more work"
+            f"{self._launching.kernel_s * 1e6:.1f} µs, launched one by one ({self._launching.why_eager}); "
+            "use measure(…, graph=True), or give each call more work"
         )
 
     def conditions(self) -> Conditions:

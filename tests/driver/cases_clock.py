@@ -332,8 +332,8 @@ def test_a_sample_for_which_the_gpu_waited_for_the_host_is_void(kernels, monkeyp
         clock.seconds(call, 20)
 
     assert clock.why_void() == (
-        "the call is host-bound: the host takes 4.1 µs to enqueue what the GPU does in 2.3 µs; "
-        "use measure(…, graph=True), or give each call more work"
+        "the call is host-bound: the host takes 4.1 µs to enqueue what the GPU does in 2.3 µs, launched one by one "
+        "(measure(graph=False)); use measure(…, graph=True), or give each call more work"
     )
 
 

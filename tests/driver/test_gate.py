@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests import needs
+from tests.forked import run_module
 from tests.projects import Project, make_project
 
 pytestmark = [needs.ptxas, needs.cuda_core]
@@ -143,6 +144,8 @@ def test_three_percent_of_a_kernel_of_three_microseconds_are_proven_in_a_graph_a
     again = project.pytest(code=0)
     assert "PROVEN" in again
     assert all(sentence in again for sentence in told)
+    _, shown = run_module("pytest_compileiq.cli", ["show", "scale"], cwd=project.root, environment=dict(os.environ))
+    assert all(sentence in shown for sentence in told)
 
 
 @pytest.mark.usefixtures("_as_on_a_real_machine")
