@@ -51,7 +51,13 @@ class BodyError(UserError):
 
 
 class CannotMeasure(BodyError):
-    """The call that was handed to ``measure`` cannot be timed; the message says what to change in it."""
+    """The call that was handed to ``measure`` cannot be timed; the message says what to change in it.
+
+    Attributes:
+        arm: whose call it is, where that is known.
+    """
+
+    arm: Literal["baseline", "tuned"] | None = None
 
 
 class EnvironmentFault(CompileIQError):

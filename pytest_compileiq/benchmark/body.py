@@ -221,8 +221,8 @@ class _BlockRun:
                     warm_up_s=settled.seconds,
                     settled=settled.settled,
                 )
-        except CannotMeasure as error:  # whatever the controls are
-            raise ArmFailure("baseline", "wrong", str(error)) from error
+        except CannotMeasure as error:
+            raise ArmFailure(error.arm or "baseline", "wrong", str(error)) from error
         except NoDevice:
             raise
         except EnvironmentFault as fault:

@@ -60,10 +60,7 @@ def choose_launching(calls: Mapping[Arm, Call], wanted: Launch | None) -> Launch
         EnvironmentFault: there is no GPU, or too little of its memory is free.
     """
     probe = _Probe()
-    looks = []
-    for arm, call in calls.items():
-        with blame(arm):
-            looks.append(probe.look(call, wanted))
+    looks = [_look(probe, arm, calls[arm], wanted) for arm in sorted(calls)]  # what both cannot do is the baseline's
     reasons = [look.why_eager for look in looks if look.why_eager]
     ratios = [look.eager_ratio for look in looks if look.eager_ratio is not None]
     return Launching(
@@ -73,6 +70,15 @@ def choose_launching(calls: Mapping[Arm, Call], wanted: Launch | None) -> Launch
         eager_ratio=max(ratios) if ratios and not reasons else None,
         why_eager=reasons[0] if reasons else None,
     )
+
+
+def _look(probe: _Probe, arm: Arm, call: Call, wanted: Launch | None) -> Launching:
+    try:
+        with blame(arm):
+            return probe.look(call, wanted)
+    except CannotMeasure as error:
+        error.arm = arm
+        raise
 
 
 class _Probe:
@@ -142,7 +148,7 @@ class _Probe:
     ) -> str | None:
         """Why the call is not captured; None where it is."""
         if wanted == "eager":
-            return "measure(graph=False)"
+            return "as measure(graph=False) says, or as in the blocks before"
         if wanted == "graph":
             self._replayable(call, launches)
             return None

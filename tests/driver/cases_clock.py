@@ -251,6 +251,14 @@ def test_an_error_of_the_call_is_its_arms_and_ends_the_capture(kernels):
     assert clock.seconds(lambda: kernels.nothing(1, 32), 1) == KERNEL_S
 
 
+def test_what_neither_call_can_do_is_the_baselines_fault_and_what_one_cannot_is_its_own(kernels):
+    fine, odd = (lambda: kernels.nothing(1, 32)), copying(kernels)
+    for calls, arm in (({"tuned": odd, "baseline": odd}, "baseline"), ({"tuned": odd, "baseline": fine}, "tuned")):
+        with pytest.raises(CannotMeasure) as caught:
+            choose_launching(calls, "graph")
+        assert caught.value.arm == arm
+
+
 @pytest.mark.parametrize("wanted", ["graph", "eager", None])
 def test_a_call_that_launches_nothing_is_an_error_and_no_time(wanted):
     with pytest.raises(CannotMeasure, match="the measured call launches nothing on Stub H200"):
@@ -333,7 +341,7 @@ def test_a_sample_for_which_the_gpu_waited_for_the_host_is_void(kernels, monkeyp
 
     assert clock.why_void() == (
         "the call is host-bound: the host takes 4.1 µs to enqueue what the GPU does in 2.3 µs, launched one by one "
-        "(measure(graph=False)); use measure(…, graph=True), or give each call more work"
+        "(as measure(graph=False) says, or as in the blocks before); use measure(…, graph=True), or give each call more work"
     )
 
 
