@@ -16,7 +16,7 @@ import tomli
 import tomli_w
 
 from pytest_compileiq.artifact import Claim, Controls, FrontPoint
-from pytest_compileiq.model import SampleRow
+from pytest_compileiq.model import ClockReading, SampleRow
 from pytest_compileiq.rules.claims import direction_of
 from pytest_compileiq.rules.gate import gather, judge_gain, summarise
 from pytest_compileiq.rules.recompute import recorded_thresholds
@@ -75,6 +75,19 @@ def _two_claims() -> Draft:
     return draft
 
 
+def _on_a_gpu() -> Draft:
+    """A claim under the conditions of a GPU's clock, whose samples hold its clocks."""
+    draft = _measured()
+    assert draft.rows is not None
+    draft.content["claims"][0]["conditions"] = {
+        "launch": "graph", "l2": "flush", "all_streams": False, "empty_s": 2e-6, "eager_ratio": 1.5, "diluted": True,
+        "locked_mhz": 1500, "warm_up_s": 0.2, "settled": True, "baseline_mhz": 1980, "tuned_mhz": 1950,
+        "memory_mhz": 3201, "held_by": ["software power cap"],
+    }  # fmt: skip
+    draft.rows = [replace(row, clocks=ClockReading(1980 - row.quad, 3201, ("idle",) * row.slot)) for row in draft.rows]
+    return draft
+
+
 def _blob(compiler: str, target: str, knobs: Content) -> Draft:
     made = make_artifact(
         target=target,
@@ -112,6 +125,7 @@ BASES: tuple[Callable[[], Draft], ...] = (
     _measured,
     _measured,
     _two_claims,
+    _on_a_gpu,
     lambda: _blob("ptxas", "sm_90a-ptxas13.3", {}),
     lambda: _blob("nvcc", "sm_90a.sm_100a-nvcc13.3", {"-maxrregcount=": 64}),
     lambda: _blob("triton", "sm_90a-triton3.9.ptxas13.3", {"num_warps": 8}),
