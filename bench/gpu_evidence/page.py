@@ -90,7 +90,7 @@ class Page:
         counts = {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
         yield self.figure(", ".join(f"{count} {name}" for name, count in counts.items()))
         if self.rehearsed:
-            yield "In a rehearsal these are the tests of the driver without a GPU, which computes nothing."
+            yield "In a rehearsal they run above the driver without a GPU, which computes nothing."
         for case in suite.iter("testcase"):
             for what in case:
                 if what.tag in ("failure", "error", "skipped"):

@@ -60,16 +60,18 @@ def calibrate(
         return report(Verdict.UNCHECKED, "nothing to calibrate: its objectives are exact")
     if benchmark.builder.native is not None and benchmark.needs_device:
         return report(Verdict.NO_DEVICE, benchmark.builder.native)
+    device = benchmark.device(benchmark.timed_objectives[0].metric).name
+    before = _read(benchmark.rootdir).get(device)
+    first = before.trials if before else 0  # other coins than those of earlier runs
     proven = 0
     for trial in range(trials):
         say(f"calibrating {benchmark.name}: {trial + 1} of {trials}, {proven} called faster so far")
         try:
-            proof = prove(pool, benchmark, [None], against=None, seed=seed + trial, say=lambda _: None)
+            proof = prove(pool, benchmark, [None], against=None, seed=seed + first + trial, say=lambda _: None)
         except (Unprovable, EvaluationFailed) as failure:
             return report(Verdict.INCONCLUSIVE, f"the baseline could not be measured: {failure}")
         proven += isinstance(proof, Proof)
         pool.close()  # the next trial's processes are fresh ones, as a proof's are
-    device = benchmark.device(benchmark.timed_objectives[0].metric).name
     total = _add(benchmark.rootdir, device, Calibration(trials, proven, benchmark.spec.thresholds.alpha))
     return report(Verdict.CALIBRATED, f"{total}, on {device}")
 
