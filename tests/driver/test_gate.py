@@ -6,10 +6,12 @@ Time is virtual there and proportional to the length of a kernel's code, so the 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -72,23 +74,46 @@ def test_scale(acf):
     spin, ns = acf.build().load().spin, acf.params.get("ns", 3000)
     acf.measure(lambda: spin(1, 32, ns), l2="warm"MORE)
 """
-THERMAL_SLOWDOWN = "0x40"
+FILES = {"scale.ptx": PTX, "spin.ptx": SPIN_PTX, "test_scale.py": TEST_PY}
+THERMAL_SLOWDOWN, POWER_CAP = "0x40", "0x4"
+
+
+@pytest.fixture(scope="session")
+def tuned_once(tmp_path_factory, driver) -> tuple[Project, str]:
+    """A project whose kernel is tuned, and what the search printed: a copy of it replays, wherever it lies."""
+    home = tmp_path_factory.mktemp("tuned")
+    with pytest.MonkeyPatch.context() as patch:
+        _above(patch, driver, home)
+        project = make_project(home / "project", FILES)
+        return project, project.pytest("--tune", "--tune-engine=grid", code=0)
+
+
+@pytest.fixture
+def tuned(tuned_once, project) -> Project:
+    """A copy of a project whose kernel is tuned."""
+    shutil.copytree(tuned_once[0].root / "acf", project.root / "acf")
+    return project
+
+
+def _above(patch: pytest.MonkeyPatch, driver: dict[str, str], home: Path) -> None:
+    """Put what runs above the driver, with locks of its own."""
+    patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    locks = home / "locks"
+    locks.mkdir()
+    for name, value in {**driver, "ACF_LOCK_DIR": str(locks)}.items():
+        patch.setenv(name, value)
 
 
 @pytest.fixture
 def project(tmp_path, monkeypatch, driver) -> Project:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    locks = tmp_path / "locks"
-    locks.mkdir()
-    for name, value in {**driver, "ACF_LOCK_DIR": str(locks)}.items():
-        monkeypatch.setenv(name, value)
-    return make_project(tmp_path / "project", {"scale.ptx": PTX, "spin.ptx": SPIN_PTX, "test_scale.py": TEST_PY})
+    _above(monkeypatch, driver, tmp_path)
+    return make_project(tmp_path / "project", FILES)
 
 
-def test_a_gain_is_found_beside_a_fault_and_proven_and_replayed(project):
-    output = project.pytest("--tune", "--tune-engine=grid", code=0)
+def test_a_gain_is_found_beside_a_fault_and_proven_and_replayed(tuned_once, tuned):
+    _, output = tuned_once
 
-    metadata = tomllib.loads(project.one("acf/scale/*.toml").read_text())
+    metadata = tomllib.loads(tuned.one("acf/scale/*.toml").read_text())
     (claim,) = metadata["claims"]
     code = {arm: metadata["code"]["scale"][arm]["metrics"]["code_bytes"] for arm in ("baseline", "tuned")}
     assert claim["speedup"] == pytest.approx(code["baseline"] / code["tuned"])
@@ -97,18 +122,17 @@ def test_a_gain_is_found_beside_a_fault_and_proven_and_replayed(project):
     assert metadata["search"]["invalid"] == 1
     assert "1 invalid (wrong): BodyError: a copy between host and GPU fails: CUDA_ERROR_ILLEGAL_ADDRESS" in output
 
-    assert "PROVEN" in project.pytest(code=0)
+    assert "PROVEN" in tuned.pytest(code=0)
 
 
-def test_a_search_whose_evidence_was_lost_fails_and_writes_nothing_not_even_over_a_stale_artifact(project, monkeypatch):
-    project.pytest("--tune", "--tune-engine=grid", code=0)
-    stored = {path.name: path.read_bytes() for path in (project.root / "acf/scale").iterdir()}
-    project.edit("scale.ptx", "mul.f32 %f2, %f2, %f1;", "mul.f32 %f2, %f2, %f1; add.f32 %f2, %f2, %f1;")
+def test_a_search_whose_evidence_was_lost_fails_and_writes_nothing_not_even_over_a_stale_artifact(tuned, monkeypatch):
+    stored = contents(tuned)
+    tuned.edit("scale.ptx", "mul.f32 %f2, %f2, %f1;", "mul.f32 %f2, %f2, %f1; add.f32 %f2, %f2, %f1;")
     monkeypatch.setenv("STUB_NVML_REASONS", THERMAL_SLOWDOWN)
-    output = project.pytest("--tune", "--tune-engine=grid", code=1)
+    output = tuned.pytest("--tune", "--tune-engine=grid", code=1)
     assert "100% of the quads were dropped, and at most 25% may be; the search is kept" in output
-    assert {path.name: path.read_bytes() for path in (project.root / "acf/scale").iterdir()} == stored
-    assert list((project.root / ".compileiq").glob("*.sqlite*"))
+    assert contents(tuned) == stored
+    assert list((tuned.root / ".compileiq").glob("*.sqlite*"))
 
 
 def spinning(project, tuned_ns: int, more: str = "") -> None:
@@ -124,28 +148,66 @@ def _as_on_a_real_machine(monkeypatch):
 
 
 @pytest.mark.usefixtures("_as_on_a_real_machine")
-def test_three_percent_of_a_kernel_of_three_microseconds_are_proven_in_a_graph_and_replayed_so(project):
+def test_three_percent_of_three_microseconds_are_proven_and_replayed_only_as_they_were_measured(
+    project, monkeypatch, driver
+):
     spinning(project, 2910)
+    ini = project.root / "pytest.ini"
+    ini.write_text("[pytest]\nacf_lock_clocks = 1500\n")
+    monkeypatch.setenv("STUB_NVML_REASONS", POWER_CAP)
     output = project.pytest("--tune", "--tune-engine=grid", code=0)
-    assert "TUNED" in output, output
 
     (claim,) = tomllib.loads(project.one("acf/scale/*.toml").read_text())["claims"]
     assert claim["speedup"] == pytest.approx(1.03, abs=0.01)
     assert claim["conditions"] == {
         "launch": "graph", "l2": "warm", "all_streams": False, "diluted": True, "settled": True,
         "warm_up_s": pytest.approx(0.2, abs=2), "baseline_mhz": 1980, "tuned_mhz": 1980, "memory_mhz": 3201,
-        "empty_s": pytest.approx(1.5e-6, rel=0.1), "eager_ratio": pytest.approx(1.5, abs=0.2),
+        "empty_s": pytest.approx(1.5e-6, rel=0.1), "eager_ratio": pytest.approx(1.5, abs=0.2), "locked_mhz": 1500,
+        "held_by": ["software power cap"],
     }  # fmt: skip
+    header, first, *_ = project.one("acf/scale/*.csv").read_text().splitlines()
+    assert header.endswith(",dropped,sm_mhz,memory_mhz,held_by") and first.endswith(",1980,3201,software power cap")
     told = (
         "measured in a CUDA graph: launched one by one, the calls take 1.6 times as long",
         "diluted: of the call's 2.9 µs an empty kernel would take 1.5",
+        "measured with the clocks locked at 1500 MHz",
+        "the power limit held the clocks: baseline at 1980 MHz, tuned at 1980 MHz",
     )
-    assert all(sentence in output for sentence in told), output
+    _, shown = run_module("pytest_compileiq.cli", ["show", "scale"], cwd=project.root, environment=dict(os.environ))
+    ini.write_text("[pytest]\n")  # the claim says where the clocks are to be held
     again = project.pytest(code=0)
     assert "PROVEN" in again
-    assert all(sentence in again for sentence in told)
-    _, shown = run_module("pytest_compileiq.cli", ["show", "scale"], cwd=project.root, environment=dict(os.environ))
-    assert all(sentence in shown for sentence in told)
+    for text in (output, shown, again):
+        assert all(sentence in text for sentence in told), text
+
+    with refused(driver):
+        output = project.pytest(code=0)
+    assert "INCONCLUSIVE" in output and "acf_lock_clocks" in output
+    (project.root / "conftest.py").write_text(WITHOUT_GRAPHS, encoding="utf-8")
+    output = project.pytest(code=0)
+    assert "PROVEN" not in output and "this driver captures nothing" in output
+
+
+WITHOUT_GRAPHS = """\
+from pytest_compileiq.errors import CannotMeasure
+from pytest_compileiq.timing import launching
+
+def refuse(emit, first):
+    raise CannotMeasure("this driver captures nothing")
+
+launching.capture = refuse
+"""
+
+
+@contextmanager
+def refused(driver: dict[str, str]) -> Iterator[None]:
+    """NVML locks no clocks."""
+    no_permission = Path(driver["LD_LIBRARY_PATH"].split(os.pathsep)[0]) / "refusal"
+    no_permission.write_text("4")
+    try:
+        yield
+    finally:
+        no_permission.unlink()
 
 
 @pytest.mark.usefixtures("_as_on_a_real_machine")
@@ -160,59 +222,6 @@ def test_what_the_host_was_the_limit_of_proves_nothing(project):
     output = project.pytest("--tune", "--tune-engine=grid", code=1)
     assert "the call is host-bound: the host takes 4.1 µs to enqueue what the GPU does in 3.0 µs" in output
     assert not list(project.root.glob("acf/**/*.toml"))
-
-
-def test_a_claim_of_a_graph_is_not_measured_otherwise(project):
-    spinning(project, 2000)
-    project.pytest("--tune", "--tune-engine=grid", code=0)
-    project.edit("test_scale.py", "import ctypes\n", "import ctypes\nfrom pytest_compileiq.timing import cuda_graph\n")
-    conftest = """\
-from pytest_compileiq.timing import cuda_graph, launching
-from pytest_compileiq.errors import CannotMeasure
-
-def refuse(emit, first):
-    raise CannotMeasure("this driver captures nothing")
-
-launching.capture = refuse
-"""
-    (project.root / "conftest.py").write_text(conftest, encoding="utf-8")
-    output = project.pytest(code=0)
-    assert "PROVEN" not in output
-    assert "this driver captures nothing" in output
-
-
-# ── clocks ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-POWER_CAP = "0x4"
-
-
-def test_the_clocks_that_both_arms_ran_at_are_stored_with_the_samples_and_a_power_cap_is_told(project, monkeypatch):
-    monkeypatch.setenv("STUB_NVML_REASONS", POWER_CAP)
-    output = project.pytest("--tune", "--tune-engine=grid", code=0)
-
-    (claim,) = tomllib.loads(project.one("acf/scale/*.toml").read_text())["claims"]
-    assert claim["conditions"]["held_by"] == ["software power cap"]
-    header, first, *_ = project.one("acf/scale/*.csv").read_text().splitlines()
-    assert header.endswith(",dropped,sm_mhz,memory_mhz,held_by") and first.endswith(",1980,3201,software power cap")
-    assert "the power limit held the clocks: baseline at 1980 MHz, tuned at 1980 MHz" in output
-    assert "the power limit held the clocks" in project.pytest(code=0)
-
-
-def test_a_claim_of_locked_clocks_is_replayed_with_locked_clocks_and_not_without(project, monkeypatch, driver):
-    ini = project.root / "pytest.ini"
-    ini.write_text(f"{ini.read_text()}\nacf_lock_clocks = 1500\n")
-    output = project.pytest("--tune", "--tune-engine=grid", code=0)
-    assert "measured with the clocks locked at 1500 MHz" in output
-
-    ini.write_text(ini.read_text().replace("1500", "off"))
-    assert "PROVEN" in project.pytest(code=0)
-    refusal = Path(driver["LD_LIBRARY_PATH"].split(os.pathsep)[0]) / "refusal"
-    refusal.write_text("4")  # no permission
-    try:
-        output = project.pytest(code=0)
-    finally:
-        refusal.unlink()
-    assert "INCONCLUSIVE" in output and "acf_lock_clocks" in output
 
 
 # ── neighbours ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -244,30 +253,28 @@ def test_a_neighbour_that_comes_and_goes_within_a_block_proves_nothing_and_is_na
     assert not (project.root / "acf/scale").exists()
 
 
-def test_a_proven_gain_is_neither_proven_again_nor_refuted_beside_a_neighbour(project, monkeypatch):
-    project.pytest("--tune", "--tune-engine=grid", code=0)
-    stored = contents(project)
+def test_a_proven_gain_is_neither_proven_again_nor_refuted_beside_a_neighbour(tuned, monkeypatch):
+    stored = contents(tuned)
     monkeypatch.setenv("STUB_NVML_PID", HIDDEN)
     monkeypatch.setenv("STUB_NVML_DURING", COMES_AND_GOES)
     who = f"other processes compute on the GPU: 1 process of another container or user (pids on the host {HIDDEN})"
 
-    output = project.pytest("--tune", "--tune-budget=0", code=1)
+    output = tuned.pytest("--tune", "--tune-budget=0", code=1)
     assert f"nothing can be proven while {who}" in output
-    output = project.pytest(code=0)
+    output = tuned.pytest(code=0)
     assert "INCONCLUSIVE" in output and who in output
-    assert contents(project) == stored
+    assert contents(tuned) == stored
 
 
-def test_what_cannot_be_seen_or_kept_out_is_told_with_the_verdict(project, monkeypatch):
-    project.pytest("--tune", "--tune-engine=grid", code=0)
+def test_what_cannot_be_seen_or_kept_out_is_told_with_the_verdict(tuned, monkeypatch):
     unseen, shared = "NVML does not show which processes compute on this GPU", "set ACF_LOCK_DIR to a directory"
 
     monkeypatch.setenv("STUB_NVML_AS", "")
-    output = project.pytest(code=0)
+    output = tuned.pytest(code=0)
     assert "PROVEN" in output and unseen in output and shared not in output
 
     monkeypatch.setenv("STUB_NVML_AS", HIDDEN)  # as the host numbers it
     monkeypatch.setenv("STUB_NVML_PID", str(os.getpid()))  # for the parent, which has run the body itself
     monkeypatch.delenv("ACF_LOCK_DIR")
-    output = project.pytest(code=0)
+    output = tuned.pytest(code=0)
     assert "PROVEN" in output and shared in output and unseen not in output
