@@ -133,6 +133,8 @@ def prove(
             for finalist in random.sample(contenders, len(contenders)):
                 _sample_finalist(pool, number, benchmark, finalist, against, random)
         done = processes
+        if _all_was_dropped(contenders):  # and so would more be
+            break
         verdict = _judge(benchmark, contenders, against, look=look, seed=seed)
         if verdict is not None:
             return verdict
@@ -140,6 +142,11 @@ def prove(
         return NoWinner(reason, lost=True)
     reason = _why_none(contenders, "no finalist was proven faster by the last look")
     return NoWinner(reason, advice=_disturbances(benchmark, contenders[0]))
+
+
+def _all_was_dropped(contenders: Sequence[Finalist]) -> bool:
+    rows = [row for finalist in contenders for row in finalist.rows]
+    return bool(rows) and all(row.dropped for row in rows)
 
 
 def _lost_evidence(benchmark: TunedBenchmark, contenders: Sequence[Finalist]) -> str | None:

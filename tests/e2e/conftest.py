@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.examples import KERNEL_C, KERNEL_H, TEST_PY
 from tests.projects import Project, make_project
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _locks_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Workers of the suite measure side by side, and do not wait for one another: no test is about small gains."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ACF_LOCK_DIR", str(tmp_path_factory.mktemp("locks")))
-        yield
 
 
 @pytest.fixture(scope="session")

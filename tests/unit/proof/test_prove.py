@@ -216,6 +216,13 @@ def test_a_failure_that_is_nobodys_among_the_finalists_is_no_verdict_on_them(pro
         proving(FakePool(failures={"-fast\n": failure}), "-fast")
 
 
+def test_a_device_that_drops_everything_is_not_asked_for_more(proving):
+    pool = FakePool(seconds=by_options(FAST), drops=lambda quad: True)
+    proof, _ = proving(pool, "-fast")
+    assert proof.lost and "100% of the quads were dropped" in proof.reason
+    assert len(blocks(pool)) == LOOKS[0]
+
+
 @pytest.mark.parametrize(("dropped", "lost"), [(1, False), (2, True)])
 def test_more_than_a_quarter_of_the_quads_dropped_is_lost_evidence(proving, dropped, lost):
     pool = FakePool(seconds=by_options(FAST), drops=lambda quad: quad < dropped)
