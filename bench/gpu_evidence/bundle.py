@@ -18,7 +18,7 @@ SHORT = {
         "nvidia-cuda-cuobjdump",
     ),
 }  # fmt: skip
-GLIBC = (28, 27, 24, 17)  # manylinux tags that machines of today take
+GLIBC = (28, 27, 24, 17, 12, 5)  # manylinux tags that machines of today take: an exact one each, to pip
 MIB = 1 << 20
 
 
