@@ -98,7 +98,7 @@ class CudaClock:
         pairs = self._pairs_of(repeats if self._l2 == "flush" else 1)
         if self._launching.launch == "graph":
             self._replayable(call, repeats, pairs).launch(self._stream)
-            pairs[-1].end.sync()
+            self._driver.finish()  # until its node is reached, an event is still that of the launch before
         else:
             host_s = self._emit(self._stream, call, repeats, pairs)
             pairs[-1].end.sync()
