@@ -223,6 +223,18 @@ def test_a_call_whose_host_works_is_launched_one_by_one(kernels, monkeypatch):
     assert (how.launch, how.why_eager) == ("eager", "the host works for 80 µs in each call beside launching")
 
 
+def test_a_host_that_takes_a_break_once_is_not_at_work(kernels, monkeypatch):
+    host_s, breaks = 0.0, iter([0, 900e-6])  # in the call that is looked at first
+    monkeypatch.setattr(launching, "perf_counter", lambda: host_s)
+
+    def call():
+        nonlocal host_s
+        host_s += next(breaks, 5e-6)
+        kernels.nothing(1, 32)
+
+    assert launching_of(call).launch == "graph"
+
+
 def test_graph_false_is_not_looked_into(kernels, asked):
     assert launching_of(lambda: kernels.nothing(1, 32), "eager").launch == "eager"
     assert not [call for call in asked() if "Capture" in call]
