@@ -6,6 +6,9 @@ The host's clock is the driver's too, so that what the host takes is as exact as
 from __future__ import annotations
 
 import ctypes
+import sys
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -275,6 +278,35 @@ def test_what_neither_call_can_do_is_the_baselines_fault_and_what_one_cannot_is_
 def test_a_call_that_launches_nothing_is_an_error_and_no_time(wanted):
     with pytest.raises(CannotMeasure, match="the measured call launches nothing on Stub H200"):
         launching_of(lambda: None, wanted)
+
+
+class Torch:
+    """A torch whose launches go to its current stream, the legacy one at first."""
+
+    def __init__(self, kernels) -> None:
+        self._kernels, self._current = kernels, 0
+        self.cuda = SimpleNamespace(is_available=lambda: True, ExternalStream=int, stream=self._stream)
+
+    @contextmanager
+    def _stream(self, handle):
+        self._current, before = handle, self._current
+        yield
+        self._current = before
+
+    def launch(self) -> None:
+        core = cuda_core()
+        with launching_on(core.Stream.from_handle(self._current) if self._current else core.LEGACY_DEFAULT_STREAM):
+            self._kernels.spin(1, 32, 3000)
+
+
+def test_what_torch_launches_on_its_current_stream_is_captured_where_a_graph_is_asked_for(kernels, monkeypatch):
+    torch = Torch(kernels)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setenv("STUB_LAUNCH_NS", "9000")
+
+    how = launching_of(torch.launch, "graph")
+    assert how.launch == "graph"
+    assert CudaClock(how, l2="warm").seconds(torch.launch, 20) == pytest.approx(3e-6)
 
 
 # ── streams ──────────────────────────────────────────────────────────────────────────────────────────────────────
