@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import fmean
 from time import perf_counter
 from typing import Any
 
@@ -212,17 +213,17 @@ class CudaEnergy:
         self._joules()
 
     def seconds(self, call: Call, repeats: int) -> float:
-        """Seconds of GPU time for one call, as ``CudaClock`` takes them."""
-        return self._clock.seconds(call, repeats)
+        """Seconds of GPU time for one call, the mean of at least ``repeats``, in graphs of bounded size."""
+        several = min(repeats, _MOST_CALLS_OF_A_GRAPH)
+        return fmean(self._clock.seconds(call, several) for _ in range(math.ceil(repeats / several)))
 
     def sample(self, call: Call, repeats: int) -> float:
-        """Joules for one call, the mean of ``repeats`` in a row; what the idle GPU draws meanwhile is in it."""
+        """Joules for one call, the mean of at least ``repeats``; what the idle GPU draws meanwhile is in it."""
         several = min(repeats, _MOST_CALLS_OF_A_GRAPH)
-        launches = math.ceil(repeats / several)
+        calls = several * math.ceil(repeats / several)
         before = self._joules()
-        for _ in range(launches):
-            self._clock.seconds(call, several)
-        return (self._joules() - before) / (several * launches)
+        self.seconds(call, calls)
+        return (self._joules() - before) / calls
 
     def _joules(self) -> float:
         seen = snapshot(current_uuid())

@@ -50,5 +50,8 @@ def test_a_mig_device_has_the_clocks_of_its_gpu_and_no_power_of_its_own(monkeypa
 def test_energy_is_what_the_counter_moved_by_for_each_call(kernels):
     clock = CudaEnergy(choose_launching({"tuned": lambda: kernels.nothing(1, 32)}, None))
 
+    call = lambda: kernels.nothing(1, 32)  # noqa: E731
+    assert clock.seconds(call, 5000) == pytest.approx(2e-3)  # as a sampler asks first: seconds of it in graphs of 1000
+    assert clock.sample(call, 5000) == pytest.approx(STEP_J / 5000)
     assert clock.sample(lambda: kernels.nothing(1, 32), 3) == pytest.approx(STEP_J / 3)
     assert clock.seconds(lambda: kernels.nothing(1, 32), 3) == pytest.approx(2e-3)

@@ -48,6 +48,7 @@ def test_they_pass_above_the_driver(run):
         ("all streams", "non_blocking"),
         ("a refusal of nothing", "launches_nothing"),
         ("the host's share", "shorter_than_their_launch"),
+        ("waiting for the GPU", "known_length and warm-graph-2e"),
     ],
 )
 def test_without_what_it_tests_a_test_fails(run, feature, test):
