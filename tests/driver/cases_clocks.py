@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,10 +17,10 @@ from pytest_compileiq.timing.clock_lock import base_clock_mhz, locked_clocks
 from pytest_compileiq.timing.clocks import ClockReading, Settled, read_clocks, settle, why_not_held
 from pytest_compileiq.timing.cuda import CudaClock
 from pytest_compileiq.timing.launching import choose_launching
+from tests.waiting import PATIENCE_S, wait_until
 
 GPU = "GPU-aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
 STUB = Path(os.environ["STUB_DRIVER_LOG"]).parent  # where the libraries are, and what their GPUs are told
-PATIENCE_S = 20.0
 HOLD = f"""
 import time
 from pytest_compileiq.timing.clock_lock import locked_clocks
@@ -46,15 +44,6 @@ def locked_at(device: str = GPU) -> str | None:
     """The clock that the GPU is locked at, as any process sees it."""
     state = STUB / f"locked-{device}"
     return state.read_text() if state.exists() else None
-
-
-def wait_until(condition: Callable[[], bool]) -> bool:
-    give_up_at = time.monotonic() + PATIENCE_S
-    while time.monotonic() < give_up_at:
-        if condition():
-            return True
-        time.sleep(0.01)
-    return False
 
 
 def keeper_of(parent: int) -> int:

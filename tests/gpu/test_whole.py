@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 import tomllib
-from pathlib import Path
 
 import pytest
 
+from bench.gpu_evidence.kernels import KERNELS
 from pytest_compileiq.toolchains.nvidia.tools import installed
 from tests import needs
 from tests.projects import Project, make_project
 
-ROOT = Path(__file__).parents[2]
 some_nvcc = pytest.mark.skipif(
     next(installed("nvcc"), None) is None, reason="no nvcc: pip install 'pytest-compileiq[cuda]'"
 )
@@ -70,10 +68,8 @@ def test_the_gate_is_calibrated_on_equal_arms(spinning):
 @pytest.mark.usefixtures("_computes")
 def test_a_triton_kernel_is_tuned_and_replayed(device, tmp_path, monkeypatch):
     monkeypatch.setenv("GPU_ARCHITECTURE", device.architecture)
-    kernels = ROOT / "bench/gpu_kernels"
-    shutil.copytree(kernels / "triton_matmul", tmp_path / "project")
-    shutil.copy(kernels / "conftest.py", tmp_path / "project")
-    project = make_project(tmp_path / "project", {})
+    (kernel,) = (kernel for kernel in KERNELS if kernel.name == "triton-matmul")
+    project = Project(kernel.project(tmp_path, conftest=None))
 
     output = project.pytest("--tune", "--tune-engine=grid", "--tune-budget=4", code=0)
     assert "TUNED" in output or "BASELINE" in output

@@ -8,8 +8,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,20 +17,11 @@ from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.system import process
 from pytest_compileiq.system.process import RUN_TOKEN_VARIABLE, Guard, run
 from pytest_compileiq.system.watchdog import carriers, of_each_process
+from tests.waiting import PATIENCE_S, wait_until
 
 linux_only = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
 
 ROOT = Path(__file__).parents[3]
-PATIENCE_S = 20.0
-
-
-def wait_until(condition: Callable[[], bool]) -> bool:
-    give_up_at = time.monotonic() + PATIENCE_S
-    while time.monotonic() < give_up_at:
-        if condition():
-            return True
-        time.sleep(0.01)
-    return False
 
 
 def is_alive(pid: int) -> bool:
