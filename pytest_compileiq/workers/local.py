@@ -116,7 +116,7 @@ class LocalLine:
             self._expect_little_printed()
             if self._channel.idle_s() > timeout_s:
                 self._end()
-                raise WorkerDied("timeout", f"no progress for {timeout_s:g} s")
+                raise WorkerDied("timeout", f"no progress for {timeout_s:g} s; see timeout_s")
         try:
             answer = self._channel.receive()
         except (EOFError, OSError, ValueError) as error:

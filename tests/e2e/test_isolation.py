@@ -46,7 +46,7 @@ HOSTILE = {
     "segfaults": ("*(volatile int *)0 = 1;", "crash", "SIGSEGV"),
     "aborts": ("abort();", "crash", "SIGABRT"),
     "exits": ("exit(0);", "crash", "exited with status 0"),
-    "loops for ever": ("for (volatile int i = 0;; i++) ;", "timeout", "no progress for 2 s"),
+    "loops for ever": ("for (volatile int i = 0;; i++) ;", "timeout", "no progress for 2 s; see timeout_s"),
     "prints 100 MB": (
         'for (int i = 0; i < 100 * 1024; i++) printf("%01024d", i); fflush(stdout);',
         "wrong",
