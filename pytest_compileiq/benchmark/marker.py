@@ -21,6 +21,7 @@ from pytest_compileiq.model import (
     Thresholds,
     Workload,
 )
+from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.toolchains.base import Toolchain
 
 METRICS = (
@@ -124,10 +125,8 @@ def _check_metric(metric: object) -> None:
 
 def _check_spelling(recorded: str) -> None:
     """A body may record any name, but one that is nearly a known metric's was meant to be that."""
-    from difflib import get_close_matches  # only for a name that is not a known metric's
-
-    if meant := get_close_matches(recorded, EXACT_OBJECTIVES | TIMED_OBJECTIVES, cutoff=_ALL_BUT_EQUAL):
-        raise MarkerError(f"objective {recorded!r} is no metric (did you mean {meant[0]!r}?): {METRICS}")
+    if meant := did_you_mean(recorded, EXACT_OBJECTIVES | TIMED_OBJECTIVES, cutoff=_ALL_BUT_EQUAL):
+        raise MarkerError(f"objective {recorded!r} is no metric{meant}: {METRICS}")
 
 
 def _name(given: object, item_name: str) -> str:

@@ -1,0 +1,16 @@
+"""What somebody meant who wrote a name that does not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_CLOSE = 0.6  # difflib's ratio, and its own default
+
+
+def did_you_mean(wrong: str, known: Iterable[str], *, cutoff: float = _CLOSE) -> str:
+    """`` (did you mean 'registers'?)``, for the end of a clause; empty where no known name is close to ``wrong``."""
+    from difflib import get_close_matches  # only on the way to an error
+
+    by_lower = {name.lower(): name for name in known}
+    close = get_close_matches(wrong.lower(), by_lower, n=1, cutoff=cutoff)
+    return f" (did you mean {by_lower[close[0]]!r}?)" if close else ""

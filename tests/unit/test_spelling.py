@@ -1,0 +1,13 @@
+from pytest_compileiq.spelling import did_you_mean
+
+
+def test_the_nearest_name_is_offered_whatever_its_case():
+    assert did_you_mean("LZ4_compres_default", ["LZ4_decompress_safe", "LZ4_compress_default"]) == (
+        " (did you mean 'LZ4_compress_default'?)"
+    )
+    assert did_you_mean("block_m", ["BLOCK_M", "BLOCK_N"]) == " (did you mean 'BLOCK_M'?)"
+
+
+def test_nothing_is_offered_where_nothing_is_close():
+    assert did_you_mean("tile", ["num_warps"]) == ""
+    assert did_you_mean("tile", []) == ""
