@@ -36,12 +36,15 @@ class NamedOptions:
             for entry in self.entries
         )
 
-    def line_for(self, option: str) -> str:
-        """The line of settings that lets ``option`` in, with what is let in already."""
-        beginning, equals, value = option.rpartition("=")
-        entry = beginning + equals if equals and _VALUE.fullmatch(value) else option
-        entries = [*self.entries, entry]
+    def line_for(self, *options: str) -> str:
+        """The line of settings that lets ``options`` in, with what is let in already."""
+        entries = list(dict.fromkeys([*self.entries, *map(_entry_for, options)]))
         return f"{KEY} = {json.dumps(entries) if self.as_list else shlex.join(entries)}"
+
+
+def _entry_for(option: str) -> str:
+    beginning, equals, value = option.rpartition("=")
+    return beginning + equals if equals and _VALUE.fullmatch(value) else option
 
 
 def why_no_entry(entry: str) -> str | None:

@@ -11,6 +11,6 @@ def did_you_mean(wrong: str, known: Iterable[str], *, cutoff: float = _CLOSE) ->
     """`` (did you mean 'registers'?)``, for the end of a clause; empty where no known name is close to ``wrong``."""
     from difflib import get_close_matches  # only on the way to an error
 
-    by_lower = {name.lower(): name for name in known}
+    by_lower = {name.lower(): name for name in sorted(known, reverse=True)}
     close = get_close_matches(wrong.lower(), by_lower, n=1, cutoff=cutoff)
     return f" (did you mean {by_lower[close[0]]!r}?)" if close else ""

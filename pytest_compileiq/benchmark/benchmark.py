@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,9 @@ from pytest_compileiq.rules.staleness import Rebuilt
 from pytest_compileiq.space import OpaqueSpace, Space
 from pytest_compileiq.timing.base import Device
 from pytest_compileiq.timing.registry import find_device, why_no_energy
-from pytest_compileiq.toolchains.base import Builder, Place
+from pytest_compileiq.toolchains.base import Builder, Place, ReadsByControls
 from pytest_compileiq.toolchains.committed_options import option_list
+from pytest_compileiq.toolchains.macros import check_names, macro_of, macros_of
 from pytest_compileiq.toolchains.nvidia.tools import pinned
 
 _MOST_VALUES = 100_000
@@ -125,6 +126,7 @@ class TunedBenchmark:
             MarkerError: the marker's space is not usable, or there is none.
         """
         space = Space.merge(*(self._space_part(part) for part in self._space_parts))
+        check_names(gene.name for gene in space.genes if gene.kind != "switch")
         if space.opaque is not None and space.opaque.line != self.builder.acf_line:
             takes, remedy = self.builder.acf_line, f"{pinned(space.opaque.version)}, or search space='options'"
             raise MarkerError(
@@ -148,6 +150,8 @@ class TunedBenchmark:
     def check_options(self, named: NamedOptions) -> None:
         """Hold the options of the marker's space to what may be committed: no other option could ever ship.
 
+        A macro is the test's own to declare; only ``acf flags``, which does not see the test, needs it named.
+
         Raises:
             MarkerError: one is neither known nor named in the project's settings, or the space is not usable.
         """
@@ -160,7 +164,9 @@ class TunedBenchmark:
             # A range that is too long to look through ends in a number with too many digits for any option.
             values = gene.values if len(gene.values) <= _MOST_VALUES else gene.values[-1:]
             for value in values:
-                if reason := known.why_not(gene.name, value, named):
+                option = f"{gene.name}{value}"
+                is_own_macro = macro_of(option) is not None and known.may_hold(option)
+                if not is_own_macro and (reason := known.why_not(gene.name, value, named)):
                     raise MarkerError(f"space: {reason}")
 
     def why_outside(self, controls: ControlsFile | Candidate) -> str | None:
@@ -188,11 +194,29 @@ class TunedBenchmark:
             parts=dict(benchmark.parts),
         )
 
-    def found(self, baseline: BuildResult | None, tuned: BuildResult | None) -> Rebuilt:
-        """What is here now, for the staleness rules."""
+    def fingerprint_with(self, controls: ControlsFile | None) -> Fingerprint:
+        """As ``fingerprint``, with what the compiler reads only with ``controls``: a macro decides what is included."""
+        builder = self.builder
+        if controls is None or not isinstance(builder, ReadsByControls) or not macros_of(controls.knobs):
+            return self.fingerprint
+        return replace(self.fingerprint, sources={**self.fingerprint.sources, **builder.sources_with(controls)})
+
+    def unnamed_macro(self) -> str | None:
+        """Which macro of the space changes nothing, since no file that the compiler reads names it; None if none is.
+
+        Raises:
+            BuildError: the sources cannot be read.
+        """
+        macros = {macro for gene in self.space.genes if (macro := macro_of(gene.name)) is not None}
+        if not macros or not isinstance(self.builder, ReadsByControls):
+            return None
+        return self.builder.why_unnamed(macros)
+
+    def found(self, controls: ControlsFile | None, baseline: BuildResult | None, tuned: BuildResult | None) -> Rebuilt:
+        """What is here now, for the staleness rules; ``tuned`` is the build with ``controls``."""
         return Rebuilt(
             compiler=self.builder.compiler,
-            fingerprint=self.fingerprint,
+            fingerprint=self.fingerprint_with(controls),
             baseline=baseline.code if baseline else None,
             tuned=tuned.code if tuned else None,
             target=self.builder.target,

@@ -12,6 +12,8 @@ from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.errors import BodyError, CompileIQError, NoDevice
 from pytest_compileiq.model import L2, Arm, BuildResult, ControlsFile, KnobValue, Launch, Workload
 from pytest_compileiq.system.files import replace
+from pytest_compileiq.toolchains.base import HasBaselineParams
+from pytest_compileiq.toolchains.macros import params_of
 
 Measurer = Callable[["Acf", Callable[[], object]], object]
 """What ``acf.measure`` does with a callable: call it once, or sample it against the other arm."""
@@ -123,9 +125,13 @@ class Acf:
 
     @property
     def params(self) -> Mapping[str, KnobValue]:
-        """The knobs that the kernel or its launcher reads, those not beginning with ``-``; empty in the baseline."""
-        knobs = self._controls.knobs if self._controls else {}
-        return Parameters({name: value for name, value in knobs.items() if not name.startswith("-")}, self.read)
+        """The knobs that are no compiler options, and the macros by their names, as this arm has them.
+
+        The baseline has what its toolchain says: the macros that it defines.
+        """
+        builder, knobs = self._builds.builder, self._controls.knobs if self._controls else {}
+        baseline = builder.baseline_params if isinstance(builder, HasBaselineParams) else {}
+        return Parameters({**baseline, **params_of(knobs)}, self.read)
 
     @property
     def path(self) -> Path | None:

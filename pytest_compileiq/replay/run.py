@@ -63,7 +63,7 @@ class Replay:
             if artifact.outcome in ("promoted", "retired"):
                 return None
             controls = self.integrity.controls(artifact)
-            self._judge_staleness(artifact, *self._rebuild(artifact, controls))
+            self._judge_staleness(artifact, controls, *self._rebuild(artifact, controls))
         except Stop as stop:
             return stop.message if stop.verdict == Verdict.NO_DEVICE else None
         return f"{self.benchmark.name} still holds for {artifact.target}"
@@ -80,7 +80,7 @@ class Replay:
         if controls is not None:
             self._passed("integrity", f"sha256 {controls.sha256[:8]}")
         baseline, tuned = self._rebuild(artifact, controls)
-        self._judge_staleness(artifact, baseline, tuned)
+        self._judge_staleness(artifact, controls, baseline, tuned)
         self._correct(controls, baseline, tuned)
         self.notes += advice.of_the_body(self.benchmark)
         if controls is None or tuned is None:
@@ -109,8 +109,10 @@ class Replay:
                 RETUNE.format(nodeid=self.benchmark.nodeid),
             ) from error
 
-    def _judge_staleness(self, artifact: Artifact, baseline: BuildResult, tuned: BuildResult | None) -> None:
-        found = self.benchmark.found(baseline, tuned)
+    def _judge_staleness(
+        self, artifact: Artifact, controls: ControlsFile | None, baseline: BuildResult, tuned: BuildResult | None
+    ) -> None:
+        found = self.benchmark.found(controls, baseline, tuned)
         findings = judge(artifact, found)
         stale = [finding for finding in findings if finding.effect is Effect.STALE]
         self.notes += [finding.message for finding in findings if finding.effect is not Effect.STALE]

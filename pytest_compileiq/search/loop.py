@@ -29,6 +29,7 @@ from pytest_compileiq.search.scoring import Scored, Scorer
 from pytest_compileiq.search.trackers import Trackers
 from pytest_compileiq.tally import Progress, Tally
 from pytest_compileiq.toolchains.base import TakesKnobs
+from pytest_compileiq.toolchains.macros import params_of
 from pytest_compileiq.workers.pool import EvaluationFailed
 
 BATCH = 4
@@ -332,7 +333,7 @@ class Search:
 
     def _key(self, candidate: Candidate, controls: ControlsFile, digest: str) -> Key:
         """What makes two candidates one measurement: equal machine code and equal parameters."""
-        params = tuple(sorted((name, value) for name, value in candidate.knobs.items() if not name.startswith("-")))
+        params = tuple(sorted(params_of(candidate.knobs).items()))
         # Equal machine code may take unequal times to compile.
         compiling = any(objective.metric == "compile_time" for objective in self.brief.benchmark.objectives)
         return (controls.key if compiling else digest, params)

@@ -26,6 +26,7 @@ from pytest_compileiq.ship.flags import (
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import Unfit, inside, replace
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
+from pytest_compileiq.toolchains.macros import params_of
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ def _entry(
         "sha256": controls.sha256 if controls else None,
         "reason": reason,
         "options": list(options),
-        "params": {knob: value for knob, value in knobs.items() if not knob.startswith("-")},
+        "params": params_of(knobs),
         "ptx_sha256": sorted(ptx),
     }
 

@@ -10,7 +10,7 @@ import functools
 import itertools
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.compiler import find_compiler
 from pytest_compileiq.toolchains.commands import ask
 from pytest_compileiq.toolchains.committed_options import check_committed, option_list
+from pytest_compileiq.toolchains.macros import macros_of
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS
 from pytest_compileiq.toolchains.nvidia.tools import identify
 
@@ -290,10 +291,17 @@ def _notes(name: str, artifact: Artifact, here: _Here, architectures: Sequence[s
         notes.append(f"{name} was proven with {proven.version} ({proven.build}), this is {here.version} ({here.build})")
     if Target(artifact.target).line.startswith("nvcc") and not architectures:
         notes.append(f"{name}: --arch was not given, so that the command compiles for nothing else was not checked")
-    if params := {knob: value for knob, value in _controls(artifact).knobs.items() if not knob.startswith("-")}:
-        listed = ", ".join(f"{knob} = {value}" for knob, value in params.items())
-        notes.append(f"{name} was proven with {listed}, which no compiler option gives: the caller must")
+    knobs = _controls(artifact).knobs
+    params, macros = {knob: value for knob, value in knobs.items() if not knob.startswith("-")}, macros_of(knobs)
+    if params:
+        notes.append(f"{name} was proven with {_listed(params)}, which no compiler option gives: the caller must")
+    if macros:
+        notes.append(f"{name} is compiled with {_listed(macros)}: its caller launches and calls it accordingly")
     return tuple(notes)
+
+
+def _listed(params: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in params.items())
 
 
 def _without_name(build: str) -> str:

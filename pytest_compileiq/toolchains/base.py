@@ -6,12 +6,12 @@ name the host, and returns a ``Builder``, with which everything else works.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from pytest_compileiq.model import BuildResult, Candidate, Compiler, ControlsFile, Knobs
+from pytest_compileiq.model import BuildResult, Candidate, Compiler, ControlsFile, Knobs, KnobValue
 from pytest_compileiq.space import Space
 
 
@@ -61,6 +61,30 @@ class TakesKnobs(Protocol):
 
     @property
     def knobs_taken(self) -> frozenset[str]: ...  # noqa: D102 - see above
+
+
+@runtime_checkable
+class HasBaselineParams(Protocol):
+    """A ``Builder`` that knows what its kernel is built or run with where no control says otherwise.
+
+    These values are in ``acf.params`` of both arms; a control of the same name takes the place of one.
+    """
+
+    @property
+    def baseline_params(self) -> Mapping[str, KnobValue]: ...  # noqa: D102 - see above
+
+
+@runtime_checkable
+class ReadsByControls(Protocol):
+    """A ``Builder`` whose compiler may read other files with controls: a macro decides what is included."""
+
+    def sources_with(self, controls: ControlsFile) -> Mapping[str, str]:
+        """As ``sources``, of the build with ``controls``."""
+        ...
+
+    def why_unnamed(self, macros: Collection[str]) -> str | None:
+        """Which of ``macros`` no file names that the compiler reads, so that it changes nothing; None if all are."""
+        ...
 
 
 class Builder(Protocol):

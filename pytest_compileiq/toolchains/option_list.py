@@ -8,6 +8,7 @@ know, by ``acf_options`` in the project's settings. Nobody can allow one that ru
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_compileiq.model import Knobs, KnobValue
@@ -15,6 +16,7 @@ from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.space import Parameter
 
 NUMBER = r"\d{1,5}"
+_MOST_SHOWN = 5  # options in one sentence
 
 
 @dataclass(frozen=True)
@@ -60,17 +62,33 @@ class OptionList:
 
     def why_not(self, name: str, value: KnobValue, named: NamedOptions) -> str | None:
         """Why the knob may not be committed, with the settings line that would allow it; None if it may."""
-        option = f"{name}{value}"
-        if self.knows(option) or (named.hold(option) and self.may_hold(option)):
-            return None
-        if not self.may_hold(option):
-            return f"{option[:200]!r} is no option of {self.compiler} that may ever stand in a controls file"
-        return (
-            f"{option!r} is none of the options of {self.compiler} that this tool knows, so that only the maintainers "
-            f"can let it in, by this line in {named.where}: {named.line_for(option)}"
-        )
+        return self._refusal([f"{name}{value}"], named)
 
     def why_any_not(self, knobs: Knobs, named: NamedOptions) -> str | None:
-        """The first reason that ``why_not`` gives for an option in ``knobs``; None if all may be committed."""
-        reasons = (self.why_not(name, value, named) for name, value in knobs.items() if name.startswith("-"))
-        return next(filter(None, reasons), None)
+        """Why the options in ``knobs`` may not all be committed, with the line that allows those that can be."""
+        return self._refusal(options_of(knobs), named)
+
+    def foreign(self, options: Iterable[str], named: NamedOptions) -> list[str]:
+        """Those of ``options`` that are neither known nor named by the maintainers."""
+        return [
+            option for option in options if not (self.knows(option) or (named.hold(option) and self.may_hold(option)))
+        ]
+
+    def _refusal(self, options: Iterable[str], named: NamedOptions) -> str | None:
+        foreign = self.foreign(options, named)
+        if not foreign:
+            return None
+        if never := next((option for option in foreign if not self.may_hold(option)), None):
+            return f"{never[:200]!r} is no option of {self.compiler} that may ever stand in a controls file"
+        shown = ", ".join(map(repr, foreign[:_MOST_SHOWN])) + (" …" if len(foreign) > _MOST_SHOWN else "")
+        is_one = len(foreign) == 1
+        return (
+            f"{shown} {'is' if is_one else 'are'} none of the options of {self.compiler} that this tool knows, so that "
+            f"only the maintainers can let {'it' if is_one else 'them'} in, by this line in {named.where}: "
+            f"{named.line_for(*foreign)}"
+        )
+
+
+def options_of(knobs: Knobs) -> list[str]:
+    """The knobs that begin with ``-`` as options, name and value joined, sorted."""
+    return sorted(f"{name}{value}" for name, value in knobs.items() if name.startswith("-"))

@@ -26,7 +26,7 @@ from pytest_compileiq.artifact import (
 )
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.model import LONGEST_TEXT, BuildResult, ControlsFile
+from pytest_compileiq.model import LONGEST_TEXT, BuildResult, ControlsFile, Fingerprint
 from pytest_compileiq.proof.prove import NoWinner, Proof
 from pytest_compileiq.rules.fingerprint import covered_files, defined_in, holds
 from pytest_compileiq.search.scoring import Scored
@@ -91,7 +91,7 @@ def _artifact(
         reason=None if winner else proof.reason[:LONGEST_TEXT],
         controls=controls_table(target, winner) if winner else None,
         compiler=StoredCompiler.of(benchmark.builder.compiler),
-        fingerprint=StoredFingerprint.of(benchmark.fingerprint),
+        fingerprint=StoredFingerprint.of(benchmark.fingerprint_with(winner)),
         code=stored_code(benchmark.builds.get(None), benchmark.builds.get(winner) if winner else None),
         search=result.record,
         claims=claims,
@@ -137,23 +137,24 @@ def stored_code(baseline: BuildResult, tuned: BuildResult | None) -> dict[str, C
 
 def provenance_of(benchmark: TunedBenchmark, winner: ControlsFile | None) -> Provenance:
     """Where the artifact comes from: commit, tool, CI run, and the notice that an ACF carries."""
-    now = revision(benchmark.rootdir, covered_files(benchmark.fingerprint.sources, benchmark.fingerprint.parts))
+    fingerprint = benchmark.fingerprint_with(winner)
+    now = revision(benchmark.rootdir, covered_files(fingerprint.sources, fingerprint.parts))
     commit, changed = now.commit, now.changed or ()
     return Provenance(
         commit=commit,
-        dirty=any(_is_uncommitted(benchmark, commit, file) for file in changed) if commit else None,
+        dirty=any(_is_uncommitted(benchmark, fingerprint, commit, file) for file in changed) if commit else None,
         tool=f"pytest-compileiq {__version__}",
         runner=os.environ.get("GITHUB_RUN_ID"),
         notice=ACF_NOTICE if winner is not None and winner.kind == "blob" else None,
     )
 
 
-def _is_uncommitted(benchmark: TunedBenchmark, commit: str, file: str) -> bool:
+def _is_uncommitted(benchmark: TunedBenchmark, fingerprint: Fingerprint, commit: str, file: str) -> bool:
     """Whether a file that differs from the commit does so in what the fingerprint covers.
 
     Every change of a marker counts, since the fingerprint covers its flags, workloads and objectives.
     """
-    sources, parts = benchmark.fingerprint.sources, benchmark.fingerprint.parts
+    sources, parts = fingerprint.sources, fingerprint.parts
     before = content_at(benchmark.rootdir, commit, file)
     if before is None or not holds(before, file, sources, parts):
         return True

@@ -157,7 +157,7 @@ def _store_claims(tuning: Tuning, artifact: Artifact, proof: Proof) -> ItemRepor
             "outcome": "tuned",
             "reason": None,
             "claims": kept + proof.claims,
-            "fingerprint": StoredFingerprint.of(benchmark.fingerprint),
+            "fingerprint": StoredFingerprint.of(benchmark.fingerprint_with(proof.winner)),
             "compiler": StoredCompiler.of(benchmark.builder.compiler),
             "code": code,
             "provenance": provenance_of(benchmark, proof.winner),

@@ -12,8 +12,8 @@ from pytest_compileiq.config import Budget, Settings, chosen
 from pytest_compileiq.engines.base import Brief
 from pytest_compileiq.engines.registry import choose, make
 from pytest_compileiq.errors import TuneFailed
-from pytest_compileiq.model import BuildResult, Candidate
-from pytest_compileiq.outcome import ItemReport
+from pytest_compileiq.model import BuildResult, Candidate, ControlsFile
+from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.proof.prove import NoWinner, Proof, Unprovable
 from pytest_compileiq.rules.judged import unread_text
 from pytest_compileiq.search.finalists import choose_finalists, pareto_front
@@ -22,7 +22,10 @@ from pytest_compileiq.search.loop import CannotResume, NothingJudged, NotInjecte
 from pytest_compileiq.search.scoring import Scored, Scorer
 from pytest_compileiq.search.trackers import Trackers, make_tracker
 from pytest_compileiq.store.store import Store
+from pytest_compileiq.system.project_settings import named_options
 from pytest_compileiq.tally import Progress
+from pytest_compileiq.toolchains.committed_options import option_list
+from pytest_compileiq.toolchains.option_list import options_of
 from pytest_compileiq.tuning.baseline import Baseline, check_baseline
 from pytest_compileiq.tuning.incumbent import Incumbent, find_incumbent, starting_points
 from pytest_compileiq.tuning.result import SearchResult, search_record
@@ -88,7 +91,9 @@ def _search_and_settle(
             journal.clear()
     early = (f"interrupted after {search.tally.evaluations}: the same command goes on",) if search.interrupted else ()
     winner, disturbed = (None, proof.advice) if isinstance(proof, NoWinner) else (proof.winner, ())
-    notes = (*report.notes, *early, *dropped, *_search_notes(search), *disturbed, *tuning.advice(winner))
+    notes = *report.notes, *early, *dropped, *_search_notes(search), *disturbed, *tuning.advice(winner)
+    if report.verdict is Verdict.TUNED and winner is not None:
+        notes = *notes, *_to_be_named(benchmark, settings, winner)
     return replace(report, notes=notes, interrupted=search.interrupted)
 
 
@@ -179,6 +184,16 @@ def _unchecked(benchmark: TunedBenchmark) -> tuple[str, ...]:
         *((f"correctness was not checked beyond the build: {native}",) if native is not None else ()),
         *((f"energy was left out: {absent}",) if absent is not None else ()),
     )
+
+
+def _to_be_named(benchmark: TunedBenchmark, settings: Settings, winner: ControlsFile) -> tuple[str, ...]:
+    """The line of settings without which the verbs that do not see the test refuse the winner."""
+    known = option_list(benchmark.builder.compiler.name, benchmark.builder.compiler.command)
+    named = named_options(settings.options, settings.ini_file)
+    if known is None or not (foreign := known.foreign(options_of(winner.knobs), named)):
+        return ()
+    line = named.line_for(*foreign)
+    return (f"acf flags, acf export and acf check do not see the test's space: add to {named.where}: {line}",)
 
 
 def _search_notes(search: Search) -> tuple[str, ...]:

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, StoreError
-from pytest_compileiq.model import BuildResult, Candidate, CodeDigest, Compiler, ControlsFile, Knobs, Target, sha256_hex
+from pytest_compileiq.model import (
+    BuildResult,
+    Candidate,
+    CodeDigest,
+    Compiler,
+    ControlsFile,
+    Knobs,
+    KnobValue,
+    Target,
+    sha256_hex,
+)
 from pytest_compileiq.space import Space
 from pytest_compileiq.system.process import TAIL_BYTES
 from pytest_compileiq.toolchains.base import Place
@@ -21,6 +31,7 @@ from pytest_compileiq.toolchains.cc.options import parse_options, render_options
 from pytest_compileiq.toolchains.cc.space import cc_space
 from pytest_compileiq.toolchains.commands import Commands, ask
 from pytest_compileiq.toolchains.machine_code.shared_library import load_library
+from pytest_compileiq.toolchains.macros import baseline_params, definitions, why_unnamed, without_replaced
 from pytest_compileiq.toolchains.make_rules import prerequisites
 
 if TYPE_CHECKING:
@@ -40,6 +51,9 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
     flags = split_flags(cc.flags, place)
     architecture_from = who_chooses(flags.compile)
     flags = Flags(program.without_native(flags.compile), program.without_native(flags.link), flags.libraries)
+    defines = definitions(cc.defines, flags.compile, "Cc")
+    params = {**baseline_params(flags.compile), **dict(cc.defines)}
+    flags = replace(flags, compile=(*flags.compile, *defines))
     if cc.output == "library":
         # A process has one copy of a unique symbol, so the two arms would share the static data of inline functions.
         separate = ("-fno-gnu-unique",) if program.name == "gcc" else ()
@@ -61,6 +75,7 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
         source_paths=sources,
         output=cc.output,
         rootdir=place.rootdir,
+        baseline_params=params,
     )
 
 
@@ -80,6 +95,7 @@ class CcBuilder:
     source_paths: tuple[str, ...]
     output: Literal["library", "executable"]
     rootdir: Path
+    baseline_params: Mapping[str, KnobValue]
     clock: str = "cpu"
     acf_line: str | None = None
     knobs_taken: frozenset[str] = frozenset()
@@ -120,14 +136,22 @@ class CcBuilder:
         Raises:
             BuildError: the preprocessor refuses a source, or a file cannot be read.
         """
-        everything = self._dependencies("-M")
-        not_system = self._dependencies("-MM")
-        inside = {name for name in map(self._inside_rootdir, everything) if name is not None}
-        outside = {name for name in not_system if self._inside_rootdir(name) is None}
-        try:
-            return {name: sha256_hex((self.rootdir / name).read_bytes()) for name in sorted(inside | outside)}
-        except OSError as error:
-            raise BuildError(f"{error.filename}: cannot be read: {error.strerror}", kind="compile") from error
+        return self._digests(self.flags.compile)
+
+    def sources_with(self, controls: ControlsFile) -> Mapping[str, str]:
+        """As ``sources``, of the build with ``controls``."""
+        options = controls.data.decode("ascii").splitlines()
+        return self._digests((*without_replaced(self.flags.compile, controls.knobs), *options))
+
+    def why_unnamed(self, macros: Collection[str]) -> str | None:
+        """Which of ``macros`` no file names that the compiler reads; None if all are named.
+
+        Raises:
+            BuildError: the preprocessor refuses a source, or a file cannot be read.
+        """
+        everything = self._dependencies("-M", self.flags.compile)
+        own = {name for name in everything if self._inside_rootdir(name) is not None}
+        return why_unnamed(macros, map(self._read, own), map(self._read, everything - own))
 
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
         """Compile and link into ``out_dir``; ``None`` builds the baseline. ``timeout_s`` bounds the whole build.
@@ -174,15 +198,17 @@ class CcBuilder:
         return load_library(built, used)
 
     def _compile(self, commands: Commands, controls: ControlsFile | None, out_dir: Path) -> list[Path]:
+        flags = self.flags.compile
         response: tuple[str, ...] = ()
         if controls is not None:
+            flags = without_replaced(flags, controls.knobs)
             options_file = out_dir / "controls.rsp"
             options_file.write_bytes(controls.data)
             response = self.options(controls, options_file)
         objects = []
         for number, source in enumerate(self.source_paths):
             obj = out_dir / f"{number}-{Path(source).stem}.o"
-            argv = [self.program.program, *self.flags.compile, _NO_DATES, *response, "-c", source, "-o", str(obj)]
+            argv = [self.program.program, *flags, _NO_DATES, *response, "-c", source, "-o", str(obj)]
             commands.run(argv, source)
             objects.append(obj)
         return objects
@@ -195,8 +221,20 @@ class CcBuilder:
             raise BuildError(f"{names}: exports no function; a kernel is neither static nor hidden", kind="compile")
         return code.entries
 
-    def _dependencies(self, option: Literal["-M", "-MM"]) -> set[str]:
-        finished = ask([self.program.program, *self.flags.compile, option, *self.source_paths], cwd=self.rootdir)
+    def _digests(self, flags: Sequence[str]) -> dict[str, str]:
+        everything, not_system = self._dependencies("-M", flags), self._dependencies("-MM", flags)
+        inside = {name for name in map(self._inside_rootdir, everything) if name is not None}
+        outside = {name for name in not_system if self._inside_rootdir(name) is None}
+        return {name: sha256_hex(self._read(name)) for name in sorted(inside | outside)}
+
+    def _read(self, name: str) -> bytes:
+        try:
+            return (self.rootdir / name).read_bytes()
+        except OSError as error:
+            raise BuildError(f"{error.filename}: cannot be read: {error.strerror}", kind="compile") from error
+
+    def _dependencies(self, option: Literal["-M", "-MM"], flags: Sequence[str]) -> set[str]:
+        finished = ask([self.program.program, *flags, option, *self.source_paths], cwd=self.rootdir)
         if finished.returncode != 0:
             raise BuildError(
                 f"{self.compiler.name} cannot read the sources: {first_error(finished.output)}",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from pytest_compileiq.toolchains.macros import Defines, frozen_defines
 
 # Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
 if TYPE_CHECKING:
@@ -22,12 +25,15 @@ class Cc:
             processor that it means here.
         compiler: a program on ``PATH``, or a path; ``gcc`` by default. The variable ``CC`` is not read, because an
             artifact belongs to one compiler and the environment must not choose another.
+        defines: macro → its value in the baseline, as in ``{"TILE": 16}``. A knob ``"-DTILE="`` of the test's space
+            takes its place, and both arms read theirs as ``acf.params["TILE"]``.
         output: a ``"library"`` is loaded with ``ctypes.CDLL``; for an ``"executable"`` the body gets the path.
     """
 
     sources: tuple[str, ...]
     flags: str
     compiler: str
+    defines: Defines
     output: Literal["library", "executable"]
 
     def __init__(
@@ -35,11 +41,13 @@ class Cc:
         *sources: str,
         flags: str = "-O2",
         compiler: str | None = None,
+        defines: Mapping[str, int | float | str] | None = None,
         output: Literal["library", "executable"] = "library",
     ) -> None:
         object.__setattr__(self, "sources", sources)
         object.__setattr__(self, "flags", flags)
         object.__setattr__(self, "compiler", "gcc" if compiler is None else compiler)
+        object.__setattr__(self, "defines", frozen_defines(defines))
         object.__setattr__(self, "output", output)
 
     def resolve(self, place: Place) -> Builder:

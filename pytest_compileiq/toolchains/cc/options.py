@@ -1,6 +1,6 @@
 """The controls of gcc and clang: an options file with one option per line, and the options that it may never hold.
 
-A compiler's options can run programs and write files. So an option needs a plain spelling and one of four beginnings,
+A compiler's options can run programs and write files. So an option needs a plain spelling and one of five beginnings,
 and must not be one that does more than choose how code is generated. Which of the others may be committed is decided
 in ``pytest_compileiq.toolchains.option_list``.
 """
@@ -11,13 +11,17 @@ import re
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate, ControlsFile, Knobs, KnobValue
+from pytest_compileiq.toolchains.macros import DEFINITION
 from pytest_compileiq.toolchains.options_file import parse_rendered
 
 _MOST_OPTIONS = 1000
 _LONGEST_OPTION = 200
 
 # No slash, colon, bar, quote, blank or backslash: a value cannot be a path, a program or a second option.
-_PLAIN = r"-(?:O(?:[0-3sgz]|fast)?|[fm][A-Za-z0-9][A-Za-z0-9_=.,+-]*|-param=[A-Za-z0-9][A-Za-z0-9_=.,+-]*)"
+_PLAIN = (
+    r"-(?:O(?:[0-3sgz]|fast)?|[fm][A-Za-z0-9][A-Za-z0-9_=.,+-]*|-param=[A-Za-z0-9][A-Za-z0-9_=.,+-]*)"
+    rf"|{DEFINITION}"
+)
 _DOES_MORE = (
     r"-f(?:no-)?(?:"
     r"plugin|pass-plugin|module|pch|load|integrated|"  # run other programs, or read other files
@@ -33,7 +37,7 @@ _DOES_MORE = (
     r")"
     r"|-m(?:arch=|cpu=|llvm|abi|32|64|x32|16|fentry|record-mcount|nop-mcount|instrument|cmodel|code-model|no-red-zone)"
 )
-NAMEABLE = re.compile(f"(?!{_DOES_MORE}){_PLAIN}")
+NAMEABLE = re.compile(f"(?!{_DOES_MORE})(?:{_PLAIN})")
 
 
 def render_options(candidate: Candidate) -> ControlsFile:
@@ -69,7 +73,8 @@ def _option(name: str, value: KnobValue) -> str:
     if len(option) > _LONGEST_OPTION or not re.fullmatch(_PLAIN, option):
         raise MarkerError(
             f"knob {name!r} = {value!r}: {option[:_LONGEST_OPTION]!r} is not an option that a controls file may hold; "
-            "expected -f…, -m…, -O… or --param=… in letters, digits and _=.,+-"
+            "expected -f…, -m…, -O… or --param=… in letters, digits and _=.,+-, or a macro -DNAME=VALUE, its value in "
+            "letters, digits and _.+-"
         )
     if not NAMEABLE.fullmatch(option):
         raise MarkerError(

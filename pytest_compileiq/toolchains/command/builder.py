@@ -14,15 +14,26 @@ from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, StoreError
-from pytest_compileiq.model import BuildResult, Candidate, Compiler, ControlsFile, Knobs, Target, sha256_hex
+from pytest_compileiq.model import (
+    BuildResult,
+    Candidate,
+    Compiler,
+    ControlsFile,
+    Knobs,
+    KnobValue,
+    Target,
+    sha256_hex,
+)
 from pytest_compileiq.space import Space
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.command.marker import Command
 from pytest_compileiq.toolchains.command.output import WHOLE, Output, code_of
-from pytest_compileiq.toolchains.command.template import OPTIONS, Template, option_words, read_template
+from pytest_compileiq.toolchains.command.template import OPTIONS, Template, read_template
 from pytest_compileiq.toolchains.commands import Commands, ask
 from pytest_compileiq.toolchains.machine_code.shared_library import load_library
+from pytest_compileiq.toolchains.macros import definitions
+from pytest_compileiq.toolchains.option_list import options_of
 from pytest_compileiq.toolchains.options_file import parse_rendered
 
 _OUTPUTS = {"library": "kernel.so", "executable": "program", "file": "output"}
@@ -39,7 +50,8 @@ def resolve(command: Command, place: Place) -> CommandBuilder:
     _check_arguments(command)
     sources = tuple(_find_file(name, "sources", place) for name in command.sources)
     depends = tuple(_find_file(name, "depends", place) for name in command.depends)
-    template = read_template(command.steps, dict(command.defaults), len(sources))
+    defines = definitions(command.defines, [], "Command")
+    template = read_template(command.steps, dict(command.defaults), len(sources), defines)
     programs = tuple(_find_program(step[0], place) for step in template.steps)
     version_command = _version_command(command, place) or (programs[0], "--version")
     name = re.sub(r"-\d[\d.]*$", "", Path(version_command[0]).name)  # opt-14 is opt
@@ -65,6 +77,7 @@ def resolve(command: Command, place: Place) -> CommandBuilder:
         output=command.output,
         objects=command.objects,
         rootdir=place.rootdir,
+        baseline_params=dict(command.defines),
     )
 
 
@@ -83,6 +96,7 @@ class CommandBuilder:
     output: Output
     objects: str
     rootdir: Path
+    baseline_params: Mapping[str, KnobValue]
     clock: str = "cpu"
     acf_line: str | None = None
 
@@ -157,7 +171,7 @@ class CommandBuilder:
 
     def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
         """The words of ``{options}``; other knobs are in ``acf.params``."""
-        return option_words(controls.knobs)
+        return tuple(options_of(controls.knobs))
 
     def load(self, built: BuildResult, used: set[str]) -> Any:
         """A library as ``ctypes.CDLL``, which adds the functions taken from it to ``used``; else the path.
@@ -244,7 +258,7 @@ def _identify(argv: tuple[str, ...], rootdir: Path) -> tuple[str, str]:
 
 def _recorded(template: Template, sources: tuple[str, ...]) -> tuple[str, ...]:
     """The baseline's steps as the metadata records them, with the places that each build fills left open."""
-    still_open = {name: (f"{{{name}}}",) for name in ("out_dir", "out", OPTIONS)}
+    still_open = {name: (f"{{{name}}}",) for name in ("out_dir", "out")} | {OPTIONS: (*template.defines, "{options}")}
     words: list[str] = []
     for step in template.words({}, {**_source_places(sources), **still_open}):
         words += [*(("&&",) if words else ()), Path(step[0]).name, *step[1:]]

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from pytest_compileiq.toolchains.macros import Defines, frozen_defines
+
 # Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.base import Builder, Place
@@ -34,6 +36,8 @@ class Command:
             becomes the value of the knob ``NAME``, which never reaches beyond its place in that one word.
         sources: paths relative to the test file.
         defaults: the baseline's value of every ``{NAME}``.
+        defines: macro → its value in the baseline, as in ``{"TILE": 16}``, put where ``{options}`` stands. A knob
+            ``"-DTILE="`` takes its place, and both arms read theirs as ``acf.params["TILE"]``.
         output: a ``"library"`` is loaded with ``ctypes.CDLL``; for an ``"executable"`` or a ``"file"`` the body gets
             the path.
         objects: a pattern of the files in ``{out_dir}`` that a library or an executable is linked from. Replay compares
@@ -49,6 +53,7 @@ class Command:
     steps: tuple[str, ...]
     sources: tuple[str, ...]
     defaults: tuple[tuple[str, bool | int | float | str], ...]
+    defines: Defines
     output: Literal["library", "executable", "file"]
     objects: str
     depends: tuple[str, ...]
@@ -61,6 +66,7 @@ class Command:
         *,
         sources: str | Sequence[str],
         defaults: Mapping[str, bool | int | float | str] | None = None,
+        defines: Mapping[str, int | float | str] | None = None,
         output: Literal["library", "executable", "file"] = "library",
         objects: str = "*.o",
         depends: str | Sequence[str] = (),
@@ -70,6 +76,7 @@ class Command:
         object.__setattr__(self, "steps", _frozen(steps))
         object.__setattr__(self, "sources", _frozen(sources))
         object.__setattr__(self, "defaults", _frozen({} if defaults is None else defaults))
+        object.__setattr__(self, "defines", frozen_defines(defines))
         object.__setattr__(self, "output", output)
         object.__setattr__(self, "objects", objects)
         object.__setattr__(self, "depends", _frozen(depends))

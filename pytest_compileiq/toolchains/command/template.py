@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate, ControlsFile, Knobs, KnobValue
+from pytest_compileiq.toolchains.macros import without_replaced
+from pytest_compileiq.toolchains.option_list import options_of
 
 OPTIONS = "options"
 OWN_PLACES = frozenset({"source", "sources", "out_dir", "out", OPTIONS})
@@ -33,15 +35,18 @@ class Template:
     Attributes:
         steps: the words of each step; the first is a program.
         defaults: the value in each knob's place when the knob is off, as in the baseline.
+        defines: the definitions of macros that ``{options}`` holds in the baseline.
     """
 
     steps: tuple[Step, ...]
     defaults: Mapping[str, str]
+    defines: tuple[str, ...] = ()
 
     def words(self, knobs: Knobs, own: Mapping[str, Sequence[str]]) -> list[list[str]]:
         """The steps, filled in with ``knobs``, which ``render`` has checked, and the plugin's ``own`` places."""
         values = {name: (str(knobs.get(name, default)),) for name, default in self.defaults.items()}
-        places = {OPTIONS: option_words(knobs), **values, **own}
+        options = (*without_replaced(self.defines, knobs), *options_of(knobs))
+        places = {OPTIONS: options, **values, **own}
         return [_filled(step, places) for step in self.steps]
 
     def render(self, candidate: Candidate) -> ControlsFile:
@@ -58,17 +63,20 @@ class Template:
 
     def _line(self, name: str, value: KnobValue) -> str:
         is_option = name.startswith("-")
-        if not (self._takes_options if is_option else name in self.defaults):
+        if not (self.takes_options if is_option else name in self.defaults):
             place = OPTIONS if is_option else name
             raise MarkerError(f"knob {name!r} has no place in Command's steps: write {{{place}}} where it belongs")
         return _option(name, value) if is_option else f"{name}={_value(name, value, self.steps)}"
 
     @property
-    def _takes_options(self) -> bool:
+    def takes_options(self) -> bool:
+        """Whether a step has a place for options."""
         return any("{options}" in step for step in self.steps)
 
 
-def read_template(steps: Sequence[str], defaults: Mapping[str, KnobValue], sources: int) -> Template:
+def read_template(
+    steps: Sequence[str], defaults: Mapping[str, KnobValue], sources: int, defines: tuple[str, ...] = ()
+) -> Template:
     """Split ``steps`` and check their places; ``sources`` is the number of sources.
 
     Raises:
@@ -85,12 +93,10 @@ def read_template(steps: Sequence[str], defaults: Mapping[str, KnobValue], sourc
         raise MarkerError(f"Command: {{{name}}} has no value in the baseline: give defaults={{{name!r}: …}}")
     if unused := sorted(defaults.keys() - (places - OWN_PLACES)):
         raise MarkerError(f"Command(defaults=…): no step has {{{unused[0]}}}, or it is one of the plugin's own places")
-    return Template(split, {name: _value(name, value, split) for name, value in defaults.items()})
-
-
-def option_words(knobs: Knobs) -> tuple[str, ...]:
-    """The knobs that begin with ``-`` as words, name and value joined, sorted."""
-    return tuple(sorted(f"{name}{value}" for name, value in knobs.items() if name.startswith("-")))
+    template = Template(split, {name: _value(name, value, split) for name, value in defaults.items()}, defines)
+    if defines and not template.takes_options:
+        raise MarkerError("Command(defines=…): no step has a place for them: write {options} where they belong")
+    return template
 
 
 def is_recorded_template(command: Sequence[str]) -> bool:

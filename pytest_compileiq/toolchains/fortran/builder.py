@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
@@ -32,13 +33,13 @@ class FortranBuilder(CcBuilder):
     def _compile(self, commands: Commands, controls: ControlsFile | None, out_dir: Path) -> list[Path]:
         return CcBuilder._compile(self._with("-J", str(out_dir)), commands, controls, out_dir)
 
-    def _dependencies(self, option: Literal["-M", "-MM"]) -> set[str]:
+    def _dependencies(self, option: Literal["-M", "-MM"], flags: Sequence[str]) -> set[str]:
         """gfortran follows ``use`` too, so that the modules of earlier sources must be there to be found.
 
         A module that lies beside a library's sources is a source; one that was made here is not.
         """
         with tempfile.TemporaryDirectory() as modules:
-            read = CcBuilder._dependencies(self._with("-cpp", "-J", modules), option)
+            read = CcBuilder._dependencies(self, option, (*flags, "-cpp", "-J", modules))
         return {name for name in read if Path(name).name != _VECTOR_MATHS and Path(name).parent != Path(modules)}
 
     def _with(self, *flags: str) -> FortranBuilder:

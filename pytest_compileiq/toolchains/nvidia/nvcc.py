@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 # Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
@@ -22,6 +22,8 @@ class Nvcc:
         source: the ``.cu`` file, relative to the test file.
         arch: one architecture or several, e.g. ``"sm_90a"``; controls apply to all of them.
         flags: the baseline's flags, split as a shell would; relative ``-I`` is relative to the test file.
+        defines: macro → its value in the baseline, as in ``{"TILE": 16}``. A knob ``"-DTILE="`` of the test's space
+            takes its place, and both arms read theirs as ``acf.params["TILE"]``.
         output: a ``"cubin"`` (for several architectures, a fatbin), a shared ``"library"`` for ``ctypes``, or an
             ``"executable"``, whose path the body gets.
         controls: the compiler that an ACF is for: ``"ptxas"`` works on every architecture, ``"nvcc"`` from sm_100 on.
@@ -32,6 +34,7 @@ class Nvcc:
     source: str
     arch: str | Sequence[str]
     flags: str = "-O3"
+    defines: Mapping[str, int | float | str] = field(default_factory=dict)
     output: Literal["cubin", "library", "executable"] = "cubin"
     controls: Literal["ptxas", "nvcc"] = "ptxas"
     compiler: str | None = None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.errors import BuildError, MarkerError
-from pytest_compileiq.model import BuildResult, CodeDigest, Compiler, ControlsFile, Target, sha256_hex
+from pytest_compileiq.model import BuildResult, CodeDigest, Compiler, ControlsFile, KnobValue, Target, sha256_hex
 from pytest_compileiq.space import NvccSearchSpace, PtxasSearchSpace, Space
 from pytest_compileiq.timing.base import capability
 from pytest_compileiq.timing.registry import why_not_here
@@ -20,6 +20,13 @@ from pytest_compileiq.toolchains.commands import Commands, ask
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.machine_code.elf import machine_code
 from pytest_compileiq.toolchains.machine_code.shared_library import load_library
+from pytest_compileiq.toolchains.macros import (
+    baseline_params,
+    definitions,
+    frozen_defines,
+    why_unnamed,
+    without_replaced,
+)
 from pytest_compileiq.toolchains.make_rules import prerequisites
 from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of
 from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
@@ -51,6 +58,9 @@ def resolve(nvcc: Nvcc, place: Place) -> NvccBuilder:
         raise MarkerError(f"Nvcc({nvcc.source!r}): no such file: {where}; a source is named relative to the test file")
     source = relative_to_rootdir(Path(nvcc.source), place)
     flags = (*_split_flags(nvcc.flags, place), *(("-Xcompiler=-fPIC",) if nvcc.output == "library" else ()))
+    defines = frozen_defines(nvcc.defines)
+    params = {**baseline_params(flags), **dict(defines)}
+    flags = (*flags, *definitions(defines, flags, "Nvcc"))
     tool = find_tool("nvcc", nvcc.compiler, place)
     architecture = ".".join(architectures)
     targets = [f"-gencode=arch={arch.replace('sm_', 'compute_')},code={arch}" for arch in architectures]
@@ -70,6 +80,7 @@ def resolve(nvcc: Nvcc, place: Place) -> NvccBuilder:
         output=nvcc.output,
         controls=nvcc.controls,
         rootdir=place.rootdir,
+        baseline_params=params,
     )
 
 
@@ -85,6 +96,7 @@ class NvccBuilder(NvidiaBuilder):
     output: str
     controls: str
     rootdir: Path
+    baseline_params: Mapping[str, KnobValue]
 
     @property
     def native(self) -> str | None:
@@ -107,17 +119,22 @@ class NvccBuilder(NvidiaBuilder):
         Raises:
             BuildError: the preprocessor refuses the source.
         """
-        finished = ask([self.tool.program, *self.words, "-MM", self.source], cwd=self.rootdir)
-        if finished.returncode != 0:
-            message = f"nvcc cannot read {self.source}: {first_error(finished.output)}"
-            raise BuildError(message, kind="compile", log=finished.output)
-        root = self.rootdir.resolve()
-        inside = [
-            path.relative_to(root)
-            for name in prerequisites(finished.output)
-            if (path := (self.rootdir / name).resolve()).is_relative_to(root) and path.is_file()
-        ]
-        return {path.as_posix(): sha256_hex((root / path).read_bytes()) for path in sorted(inside)}
+        return self._digests(self.words)
+
+    def sources_with(self, controls: ControlsFile) -> Mapping[str, str]:
+        """As ``sources``, of the build with the options of ``controls``."""
+        options = NVCC.text(controls.knobs).splitlines()
+        return self._digests((*without_replaced(self.words, controls.knobs), *options))
+
+    def why_unnamed(self, macros: Collection[str]) -> str | None:
+        """Which of ``macros`` no file names that nvcc reads; None if all are named.
+
+        Raises:
+            BuildError: the preprocessor refuses the source.
+        """
+        everything = self._dependencies("-M", self.words)
+        own = {path for path in everything if path.is_relative_to(self.rootdir.resolve())}
+        return why_unnamed(macros, map(Path.read_bytes, own), map(Path.read_bytes, everything - own))
 
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
         """Compile into ``out_dir``, keeping the cubin of every architecture.
@@ -134,7 +151,7 @@ class NvccBuilder(NvidiaBuilder):
         argv = [
             self.tool.program,
             *self._seed(),
-            *self.words,
+            *(without_replaced(self.words, controls.knobs) if controls else self.words),
             "-Xptxas=-v",
             *kind.get(self.output, []),
             *self._fragment(controls, out_dir),
@@ -170,6 +187,19 @@ class NvccBuilder(NvidiaBuilder):
         here = next((arch for arch in self.architectures if why_not_here(self.clock, arch) is None), None)
         kept = self._cubin(built.path.parent, here or self.architectures[0])
         return CubinModule(kept, used, [f"@{arch}" for arch in self.architectures])
+
+    def _digests(self, words: Sequence[str]) -> dict[str, str]:
+        root = self.rootdir.resolve()
+        inside = sorted(path for path in self._dependencies("-MM", words) if path.is_relative_to(root))
+        return {path.relative_to(root).as_posix(): sha256_hex(path.read_bytes()) for path in inside}
+
+    def _dependencies(self, option: str, words: Sequence[str]) -> set[Path]:
+        finished = ask([self.tool.program, *words, option, self.source], cwd=self.rootdir)
+        if finished.returncode != 0:
+            message = f"nvcc cannot read {self.source}: {first_error(finished.output)}"
+            raise BuildError(message, kind="compile", log=finished.output)
+        paths = {(self.rootdir / name).resolve() for name in prerequisites(finished.output)}
+        return {path for path in paths if path.is_file()}
 
     def _seed(self) -> list[str]:
         """The seed option; without it, nvcc changes the private names of a file of templates with every build."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate, ControlsFile, Knobs
 from pytest_compileiq.space import Space, choice, literal, range
+from pytest_compileiq.toolchains.macros import DEFINITION
 from pytest_compileiq.toolchains.option_list import Option, OptionList
 
 
@@ -136,5 +137,5 @@ NVCC = CudaOptions(
             if option.name == name
         ),
     ),
-    re.compile(f"-Xptxas=(?:{_NOT_BY_NVCC}|{_PTXAS_NAMEABLE})"),
+    re.compile(f"-Xptxas=(?:{_NOT_BY_NVCC}|{_PTXAS_NAMEABLE})|{DEFINITION}"),
 )

@@ -144,3 +144,27 @@ def test_flags_that_the_plugin_gives_are_refused(project, flags):
 def test_arguments_are_checked(project, arguments):
     with pytest.raises(MarkerError, match="expected"):
         builder(project, **arguments)
+
+
+@needs.nvcc
+def test_a_macros_value_takes_the_baselines_place_and_decides_what_is_read(tmp_path):
+    text = """\
+#if WIDTH == 4
+#include "wide.h"
+#else
+#define SUM x[0]
+#endif
+extern "C" __global__ void sum(float *x) { x[0] = SUM * WIDTH; }
+"""
+    root = write_files(tmp_path / "checkout", {"kernels/k.cu": text, "kernels/wide.h": "#define SUM x[0] + x[1]\n"})
+    nvcc = builder(root, flags="-O3", defines={"WIDTH": 2})
+    assert nvcc.baseline_params == {"WIDTH": 2} and "-DWIDTH=2" in nvcc.compiler.command
+    wide = nvcc.render(Candidate({"-DWIDTH=": 4}))
+    assert nvcc.sources().keys() == {"kernels/k.cu"}
+    assert nvcc.sources_with(wide).keys() == {"kernels/k.cu", "kernels/wide.h"}
+    built, widened = (
+        nvcc.build(controls, tmp_path / name, timeout_s=ENOUGH_S) for name, controls in [("b", None), ("w", wide)]
+    )
+    assert built.code["sum"] != widened.code["sum"] and "redefined" not in widened.log
+    assert nvcc.why_unnamed({"WIDTH"}) is None
+    assert "(did you mean 'WIDTH'?)" in str(nvcc.why_unnamed({"WIDHT"}))

@@ -52,6 +52,9 @@ def test_a_number_may_be_another_than_the_space_draws(options: OptionList, name:
         (CLANG, "-fno-ivopts", ""),  # gcc's
         (GCC, "--param=ira-max-loops-num=", 5),
         (PTXAS, "--return-at-end", ""),
+        (GCC, "-DTILE=", 8),
+        (CLANG, "-DUSE_LUT", ""),
+        (NVCC, "-DTYPE=", "float"),
         (NVCC, "-Xptxas=--maxrregcount=", 40),
     ],
 )
@@ -68,7 +71,11 @@ def test_what_is_not_known_takes_the_line_that_the_refusal_prints(options: Optio
     [
         (GCC, "-fplugin=", "evil"),
         (GCC, "-march=", "native"),
-        (GCC, "-DTILE=", 8),
+        (GCC, "-DTILE=", "8 -wrapper"),
+        (GCC, "-DTILE=", "/etc/passwd"),
+        (GCC, "-D", "TILE(x)=x"),
+        (NVCC, "-DTILE=", "8,16"),  # nvcc would split it
+        (PTXAS, "-DTILE=", 8),
         (GCC, "-wrapper", ""),
         (GCC, "@", "file"),
         (GCC, "-falign-loops=", "/etc/passwd"),
@@ -85,6 +92,12 @@ def test_what_runs_programs_or_touches_files_is_refused_whatever_is_named(
 ) -> None:
     reason = options.why_not(name, value, NamedOptions((f"{name}{value}", name)))
     assert reason is not None and "may ever stand in a controls file" in reason and "acf_options" not in reason
+
+
+def test_a_line_lets_in_all_that_is_not_known() -> None:
+    reason = GCC.why_any_not({"-O": 3, "-DTILE=": 8, "-DUSE_LUT": "", "-fno-tree-ter": ""}, NamedOptions(("-fno-dce",)))
+    assert reason is not None and reason.startswith("'-DTILE=8', '-DUSE_LUT', '-fno-tree-ter' are none of the options")
+    assert reason.endswith(": acf_options = -fno-dce -DTILE= -DUSE_LUT -fno-tree-ter")
 
 
 def test_an_entry_is_a_whole_option_or_ends_before_one_value() -> None:

@@ -1,0 +1,121 @@
+"""Macros of a source as knobs: ``-DTILE=`` takes a value, ``-DUSE_LUT`` is defined or not.
+
+The baseline's values stand in the toolchain, in ``defines=`` or as ``-D`` in its flags. A candidate's value takes the
+place of the baseline's: two definitions of one macro in a command would be a warning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.model import Knobs, KnobValue
+from pytest_compileiq.spelling import did_you_mean
+
+DEFINITION = r"-D[A-Za-z_][A-Za-z0-9_]*(?:=[A-Za-z0-9_.+-]*)?"  # as a controls file may hold it
+_MACRO = re.compile(r"-D([A-Za-z_][A-Za-z0-9_]*)(=?)(.*)", re.DOTALL)
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})")
+_IDENTIFIER = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
+
+Defines = tuple[tuple[str, KnobValue], ...]
+
+
+def macro_of(option: str) -> str | None:
+    """The macro that an option defines, or None: ``TILE`` of ``-DTILE=16``."""
+    definition = _MACRO.fullmatch(option)
+    return definition[1] if definition else None
+
+
+def params_of(knobs: Knobs) -> dict[str, KnobValue]:
+    """What a test's body reads of ``knobs`` as ``acf.params``: those that are no options, and macros by their names."""
+    return {name: value for name, value in knobs.items() if not name.startswith("-")} | macros_of(knobs)
+
+
+def macros_of(knobs: Knobs) -> dict[str, KnobValue]:
+    """The macros that ``knobs`` define, with their values; one that is only defined has the value 1."""
+    macros: dict[str, KnobValue] = {}
+    for knob, value in knobs.items():
+        if definition := _MACRO.fullmatch(f"{knob}{value}"):
+            macro, equals, text = definition.groups()
+            macros[macro] = (value if text == str(value) else _typed(text)) if equals else 1
+    return macros
+
+
+def check_names(knobs: Iterable[str]) -> None:
+    """Check that every parameter has one knob.
+
+    Raises:
+        MarkerError: a macro and another knob have one name.
+    """
+    by_name: dict[str, str] = {}
+    for knob in knobs:
+        name = macro_of(knob) or knob
+        if other := by_name.get(name):
+            raise MarkerError(f"space: {other!r} and {knob!r} would both be acf.params[{name!r}]: rename one")
+        by_name[name] = knob
+
+
+def frozen_defines(defines: object) -> Any:
+    """``defines`` as pairs, so that toolchains compare by value; ``definitions`` refuses anything but a dict."""
+    return tuple(sorted(defines.items(), key=str)) if isinstance(defines, Mapping) else defines or ()
+
+
+def definitions(defines: Defines, flags: Sequence[str], where: str) -> tuple[str, ...]:
+    """``defines`` as words of a command, behind its ``flags``.
+
+    Raises:
+        MarkerError: it is no dict, a name is no macro's, a value is no text or number, or ``flags`` define it too.
+    """
+    if not isinstance(defines, tuple):
+        raise MarkerError(f"{where}(defines={defines!r}): expected a dict such as {{'TILE': 16}}")
+    given = {macro_of(flag) for flag in flags}
+    for name, value in defines:
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise MarkerError(
+                f"{where}(defines=…): {name!r} is no macro's name: expected a dict such as {{'TILE': 16}}"
+            )
+        if isinstance(value, bool) or not isinstance(value, int | float | str) or not str(value).isprintable():
+            raise MarkerError(f"{where}(defines=…): {name} = {value!r}: expected a number or a text; write 1 or 0")
+        if name in given:
+            raise MarkerError(f"{where}(defines=…): the flags define {name} too: give its value once")
+    return tuple(f"-D{name}={value}" for name, value in defines)
+
+
+def baseline_params(words: Iterable[str]) -> dict[str, KnobValue]:
+    """The macros that the baseline's ``words`` define, as the body reads them: whole numbers are integers."""
+    return {
+        definition[1]: _typed(definition[3]) if definition[2] else 1
+        for word in words
+        if (definition := _MACRO.fullmatch(word)) and (definition[2] or not definition[3])
+    }
+
+
+def without_replaced(words: Iterable[str], knobs: Knobs) -> tuple[str, ...]:
+    """``words`` of the baseline without the definitions that ``knobs`` give another value."""
+    macros = {macro_of(f"{knob}{value}") for knob, value in knobs.items()} - {None}
+    return tuple(word for word in words if macro_of(word) not in macros) if macros else tuple(words)
+
+
+def why_unnamed(macros: Collection[str], own: Iterable[bytes], others: Iterable[bytes]) -> str | None:
+    """Which of ``macros`` stands in no file that the compiler reads, so that it changes nothing; None if all do.
+
+    Args:
+        macros: the macros of a space.
+        own: the content of the project's files, where what was meant is looked for.
+        others: the content of all other files, read only if necessary.
+    """
+    known = {name.decode() for content in own for name in _IDENTIFIER.findall(content)}
+    missing = set(macros) - known
+    for content in others if missing else ():
+        missing -= {name.decode() for name in _IDENTIFIER.findall(content)}
+    if not missing:
+        return None
+    macro = min(missing)
+    meant = did_you_mean(macro, known, cutoff=0.75)
+    return f"no file that the compiler reads names the macro {macro!r}{meant}, so that -D{macro} changes nothing"
+
+
+def _typed(text: str) -> KnobValue:
+    return int(text) if _NUMBER.fullmatch(text) else text

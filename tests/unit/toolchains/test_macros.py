@@ -1,0 +1,92 @@
+"""Macros as knobs: their names, their values in both arms, and the words of a command that they take the place of."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.toolchains.macros import (
+    baseline_params,
+    check_names,
+    definitions,
+    frozen_defines,
+    macro_of,
+    params_of,
+    why_unnamed,
+    without_replaced,
+)
+
+
+@pytest.mark.parametrize(
+    ("option", "macro"),
+    [
+        ("-DTILE=16", "TILE"),
+        ("-DUSE_LUT", "USE_LUT"),
+        ("-DTILE=", "TILE"),
+        ("-D_X=a=b", "_X"),
+        ("-O3", None),
+        ("-D", None),
+        ("-D3", None),
+        ("TILE", None),
+    ],
+)
+def test_an_option_defines_a_macro(option, macro):
+    assert macro_of(option) == macro
+
+
+def test_a_body_reads_macros_by_their_names_beside_the_other_parameters():
+    knobs = {"-DTILE=": 16, "-DTYPE=": "float", "-DSCALE=": 1.5, "-DUSE_LUT": "", "-DMODE=3": "", "-O": 3, "threads": 4}
+    assert params_of(knobs) == {"TILE": 16, "TYPE": "float", "SCALE": 1.5, "USE_LUT": 1, "MODE": 3, "threads": 4}
+
+
+def test_the_baseline_reads_what_its_words_define():
+    words = ["-O3", "-DTILE=16", "-DTYPE=float", "-DUSE_LUT", "-DNEG=-1", "-DADD(a)=a", "-DHEX=0x10"]
+    assert baseline_params(words) == {"TILE": 16, "TYPE": "float", "USE_LUT": 1, "NEG": -1, "HEX": "0x10"}
+
+
+def test_a_candidate_takes_the_place_of_the_baselines_definition():
+    words = ("-O3", "-DTILE=16", "-DUSE_LUT", "-Iinclude", "-DTILE_K=8")
+    assert without_replaced(words, {"-DTILE=": 32, "-funroll-loops": ""}) == (
+        "-O3", "-DUSE_LUT", "-Iinclude", "-DTILE_K=8",
+    )  # fmt: skip
+    assert without_replaced(words, {"-D": "USE_LUT"}) == ("-O3", "-DTILE=16", "-Iinclude", "-DTILE_K=8")
+    assert without_replaced(words, {"-O": 2}) == words
+
+
+def test_defines_become_words_whose_order_is_not_the_dicts():
+    assert definitions(frozen_defines({"B": 2, "A": "float"}), ["-O3"], "Cc") == ("-DA=float", "-DB=2")
+    assert definitions(frozen_defines(None), [], "Cc") == ()
+
+
+@pytest.mark.parametrize(
+    ("defines", "flags", "said"),
+    [
+        ("TILE=16", [], "Cc(defines='TILE=16'): expected a dict such as {'TILE': 16}"),
+        ({"TI LE": 16}, [], "'TI LE' is no macro's name"),
+        ({"TILE": True}, [], "TILE = True: expected a number or a text; write 1 or 0"),
+        ({"TILE": None}, [], "TILE = None: expected a number or a text"),
+        ({"TILE": "a\nb"}, [], "expected a number or a text"),
+        ({"TILE": 16}, ["-DTILE=8"], "the flags define TILE too: give its value once"),
+    ],
+)
+def test_defines_that_cannot_be_are_refused(defines, flags, said):
+    with pytest.raises(MarkerError) as refused:
+        definitions(frozen_defines(defines), flags, "Cc")
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("knobs", [["-DTILE=", "TILE"], ["-DTILE=", "-DTILE"], ["TILE", "-DTILE=8"]])
+def test_two_knobs_of_one_parameter_are_refused(knobs):
+    with pytest.raises(MarkerError, match=r"would both be acf\.params\['TILE'\]: rename one"):
+        check_names(knobs)
+    check_names(["-DTILE=", "-DTILE_K=", "threads", "-O"])
+
+
+def test_a_macro_that_no_file_names_is_told_with_what_was_meant():
+    files = [b"#if TILE_K > 4\n", b"#define OTHER 1\n"]
+    assert why_unnamed({"TILE_K", "OTHER"}, files, ()) is None
+    assert why_unnamed({"TILE_K", "NDEBUG"}, files, [b"#ifdef NDEBUG"]) is None
+    assert why_unnamed(["TILE_k"], files, [b"Tile_k2"]) == (
+        "no file that the compiler reads names the macro 'TILE_k' (did you mean 'TILE_K'?), so that -DTILE_k changes nothing"
+    )
+    assert "did you mean" not in str(why_unnamed(["THREADS"], files, ()))
