@@ -201,16 +201,17 @@ class TunedBenchmark:
             return self.fingerprint
         return replace(self.fingerprint, sources={**self.fingerprint.sources, **builder.sources_with(controls)})
 
-    def unnamed_macro(self) -> str | None:
-        """Which macro of the space changes nothing, since no file that the compiler reads names it; None if none is.
+    def idle_macro(self) -> str | None:
+        """Why a macro of the space changes nothing in the sources; None if none is known to.
 
         Raises:
             BuildError: the sources cannot be read.
         """
-        macros = {macro for gene in self.space.genes if (macro := macro_of(gene.name)) is not None}
+        last = {gene.name: gene.values[-1] for gene in self.space.genes}
+        macros = {knob: value for knob, value in last.items() if macro_of(f"{knob}{value}") is not None}
         if not macros or not isinstance(self.builder, ReadsByControls):
             return None
-        return self.builder.why_unnamed(macros)
+        return self.builder.why_without_effect(macros)
 
     def found(self, controls: ControlsFile | None, baseline: BuildResult | None, tuned: BuildResult | None) -> Rebuilt:
         """What is here now, for the staleness rules; ``tuned`` is the build with ``controls``."""

@@ -6,7 +6,7 @@ name the host, and returns a ``Builder``, with which everything else works.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -82,8 +82,8 @@ class ReadsByControls(Protocol):
         """As ``sources``, of the build with ``controls``."""
         ...
 
-    def why_unnamed(self, macros: Collection[str]) -> str | None:
-        """Which of ``macros`` no file names that the compiler reads, so that it changes nothing; None if all are."""
+    def why_without_effect(self, macros: Knobs) -> str | None:
+        """Why one of ``macros``, knobs with a value each, changes nothing in the sources; None if none is known to."""
         ...
 
 

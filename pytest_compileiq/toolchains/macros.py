@@ -17,6 +17,7 @@ from pytest_compileiq.spelling import did_you_mean
 DEFINITION = r"-D[A-Za-z_][A-Za-z0-9_]*(?:=[A-Za-z0-9_.+-]*)?"  # as a controls file may hold it
 _MACRO = re.compile(r"-D([A-Za-z_][A-Za-z0-9_]*)(=?)(.*)", re.DOTALL)
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})")
+_AT_THE_END = re.compile(r"^#define (\w+) ?(.*?)\s*$", re.MULTILINE)
 _IDENTIFIER = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 
 Defines = tuple[tuple[str, KnobValue], ...]
@@ -114,7 +115,27 @@ def why_unnamed(macros: Collection[str], own: Iterable[bytes], others: Iterable[
         return None
     macro = min(missing)
     meant = did_you_mean(macro, known, cutoff=0.75)
-    return f"no file that the compiler reads names the macro {macro!r}{meant}, so that -D{macro} changes nothing"
+    return (
+        f"no file that the compiler reads names the macro {macro!r}{meant}, so that -D{macro} changes nothing: "
+        "name it in the source, or take it out of space="
+    )
+
+
+def why_redefined(macros: Knobs, printed: str) -> str | None:
+    """Which of ``macros`` the source defines itself, whatever the command says; None if none.
+
+    Args:
+        macros: knobs with the values that the preprocessor was given.
+        printed: the macros at the end of the source, as ``-dM`` prints them.
+    """
+    at_the_end = dict(_AT_THE_END.findall(printed))
+    for macro, value in macros_of(macros).items():
+        if at_the_end.get(macro, str(value)) != str(value):
+            return (
+                f"the source defines {macro} as {at_the_end[macro]}, whatever -D{macro} says: "
+                f"write #ifndef {macro} before that line and #endif behind it"
+            )
+    return None
 
 
 def _typed(text: str) -> KnobValue:

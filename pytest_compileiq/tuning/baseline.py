@@ -42,8 +42,8 @@ def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> Baseline:
         what = f"nothing can record {recorded[0]!r} ({METRICS})" if recorded else _NO_SPEED
         raise TuneFailed(f"{benchmark.nodeid}: {benchmark.builder.native}, so {what}")
     built, unchecked = _build(benchmark)
-    if unnamed := benchmark.unnamed_macro():
-        raise TuneFailed(f"{benchmark.nodeid}: {unnamed}: name it in the source, or take it out of space=")
+    if idle := benchmark.idle_macro():
+        raise TuneFailed(f"{benchmark.nodeid}: {idle}")
     used: frozenset[str] = frozenset()
     for workload in benchmark.spec.workloads:
         try:

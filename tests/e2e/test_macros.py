@@ -107,6 +107,14 @@ def test_a_misspelt_macro_is_answered_with_the_one_that_the_source_names(tmp_pat
     assert "names the macro 'TILES' (did you mean 'TILE'?)" in made.pytest("--tune", code=1)
 
 
+def test_a_macro_that_the_source_defines_itself_is_refused_with_what_to_write(tmp_path):
+    made = make_project(
+        tmp_path, {"kernel.c": "#define TILE 16\n" + KERNEL_C, "of_four.h": HEADER, "test_kernel.py": TEST_PY}
+    )
+    said = made.pytest("--tune", code=1)
+    assert "the source defines TILE as 16, whatever -DTILE says: write #ifndef TILE before that line" in said
+
+
 COMMAND = """\
 import pytest
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,8 +31,16 @@ from pytest_compileiq.toolchains.cc.options import parse_options, render_options
 from pytest_compileiq.toolchains.cc.space import cc_space
 from pytest_compileiq.toolchains.commands import Commands, ask
 from pytest_compileiq.toolchains.machine_code.shared_library import load_library
-from pytest_compileiq.toolchains.macros import baseline_params, definitions, why_unnamed, without_replaced
+from pytest_compileiq.toolchains.macros import (
+    baseline_params,
+    definitions,
+    macros_of,
+    why_redefined,
+    why_unnamed,
+    without_replaced,
+)
 from pytest_compileiq.toolchains.make_rules import prerequisites
+from pytest_compileiq.toolchains.option_list import options_of
 
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.machine_code.elf import MachineCode
@@ -143,15 +151,20 @@ class CcBuilder:
         options = controls.data.decode("ascii").splitlines()
         return self._digests((*without_replaced(self.flags.compile, controls.knobs), *options))
 
-    def why_unnamed(self, macros: Collection[str]) -> str | None:
-        """Which of ``macros`` no file names that the compiler reads; None if all are named.
+    def why_without_effect(self, macros: Knobs) -> str | None:
+        """Why one of ``macros`` changes nothing: no file names it, or the source defines it itself; else None.
 
         Raises:
             BuildError: the preprocessor refuses a source, or a file cannot be read.
         """
         everything = self._dependencies("-M", self.flags.compile)
         own = {name for name in everything if self._inside_rootdir(name) is not None}
-        return why_unnamed(macros, map(self._read, own), map(self._read, everything - own))
+        if unnamed := why_unnamed(macros_of(macros), map(self._read, own), map(self._read, everything - own)):
+            return unnamed
+        words = (*without_replaced(self.flags.compile, macros), *options_of(macros), "-E", "-dM")
+        printed = (ask([self.program.program, *words, source], cwd=self.rootdir) for source in self.source_paths)
+        redefined = [why_redefined(macros, finished.output) for finished in printed]
+        return redefined[0] if all(redefined) else None  # another source may leave it alone
 
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
         """Compile and link into ``out_dir``; ``None`` builds the baseline. ``timeout_s`` bounds the whole build.

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.errors import BuildError, MarkerError
-from pytest_compileiq.model import BuildResult, CodeDigest, Compiler, ControlsFile, KnobValue, Target, sha256_hex
+from pytest_compileiq.model import (
+    BuildResult,
+    CodeDigest,
+    Compiler,
+    ControlsFile,
+    Knobs,
+    KnobValue,
+    Target,
+    sha256_hex,
+)
 from pytest_compileiq.space import NvccSearchSpace, PtxasSearchSpace, Space
 from pytest_compileiq.timing.base import capability
 from pytest_compileiq.timing.registry import why_not_here
@@ -24,6 +33,8 @@ from pytest_compileiq.toolchains.macros import (
     baseline_params,
     definitions,
     frozen_defines,
+    macros_of,
+    why_redefined,
     why_unnamed,
     without_replaced,
 )
@@ -38,6 +49,7 @@ from pytest_compileiq.toolchains.nvidia.tools import (
     first_error,
     needs_controls,
 )
+from pytest_compileiq.toolchains.option_list import options_of
 
 _OURS = re.compile(
     r"-o|--output-file|-arch|--gpu-architecture|-code|--gpu-code|-gencode|--generate-code|-cubin|--cubin|-ptx|--ptx|-fatbin|"
@@ -126,15 +138,18 @@ class NvccBuilder(NvidiaBuilder):
         options = NVCC.text(controls.knobs).splitlines()
         return self._digests((*without_replaced(self.words, controls.knobs), *options))
 
-    def why_unnamed(self, macros: Collection[str]) -> str | None:
-        """Which of ``macros`` no file names that nvcc reads; None if all are named.
+    def why_without_effect(self, macros: Knobs) -> str | None:
+        """Why one of ``macros`` changes nothing: no file names it, or the source defines it itself; else None.
 
         Raises:
             BuildError: the preprocessor refuses the source.
         """
         everything = self._dependencies("-M", self.words)
         own = {path for path in everything if path.is_relative_to(self.rootdir.resolve())}
-        return why_unnamed(macros, map(Path.read_bytes, own), map(Path.read_bytes, everything - own))
+        if unnamed := why_unnamed(macros_of(macros), map(Path.read_bytes, own), map(Path.read_bytes, everything - own)):
+            return unnamed
+        words = (*without_replaced(self.words, macros), *options_of(macros), "-E", "-Xcompiler=-dM")
+        return why_redefined(macros, ask([self.tool.program, *words, self.source], cwd=self.rootdir).output)
 
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
         """Compile into ``out_dir``, keeping the cubin of every architecture.

@@ -166,5 +166,7 @@ extern "C" __global__ void sum(float *x) { x[0] = SUM * WIDTH; }
         nvcc.build(controls, tmp_path / name, timeout_s=ENOUGH_S) for name, controls in [("b", None), ("w", wide)]
     )
     assert built.code["sum"] != widened.code["sum"] and "redefined" not in widened.log
-    assert nvcc.why_unnamed({"WIDTH"}) is None
-    assert "(did you mean 'WIDTH'?)" in str(nvcc.why_unnamed({"WIDHT"}))
+    assert nvcc.why_without_effect({"-DWIDTH=": 4}) is None
+    assert "(did you mean 'WIDTH'?)" in str(nvcc.why_without_effect({"-DWIDHT=": 4}))
+    (root / "kernels/k.cu").write_text("#define WIDTH 2\n" + text)
+    assert "the source defines WIDTH as 2, whatever -DWIDTH says" in str(nvcc.why_without_effect({"-DWIDTH=": 4}))

@@ -12,6 +12,7 @@ from pytest_compileiq.toolchains.macros import (
     frozen_defines,
     macro_of,
     params_of,
+    why_redefined,
     why_unnamed,
     without_replaced,
 )
@@ -87,6 +88,15 @@ def test_a_macro_that_no_file_names_is_told_with_what_was_meant():
     assert why_unnamed({"TILE_K", "OTHER"}, files, ()) is None
     assert why_unnamed({"TILE_K", "NDEBUG"}, files, [b"#ifdef NDEBUG"]) is None
     assert why_unnamed(["TILE_k"], files, [b"Tile_k2"]) == (
-        "no file that the compiler reads names the macro 'TILE_k' (did you mean 'TILE_K'?), so that -DTILE_k changes nothing"
+        "no file that the compiler reads names the macro 'TILE_k' (did you mean 'TILE_K'?), so that -DTILE_k changes "
+        "nothing: name it in the source, or take it out of space="
     )
     assert "did you mean" not in str(why_unnamed(["THREADS"], files, ()))
+
+
+def test_a_macro_that_the_source_defines_itself_is_told():
+    printed = "#define TILE 16\n#define USE_LUT 1\n#define EMPTY \n#define __x86_64__ 1\n"
+    assert why_redefined({"-DTILE=": 16, "-DUSE_LUT": "", "-DUNDEFINED_AGAIN=": 3}, printed) is None
+    assert str(why_redefined({"-DUSE_LUT": "", "-DTILE=": 32}, printed)).startswith(
+        "the source defines TILE as 16, whatever -DTILE says: write #ifndef TILE"
+    )
