@@ -263,6 +263,7 @@ class Artifact(Stored):
 
     ``outcome``: ``tuned``, proven controls; ``baseline``, measured, and nothing beats the defaults; ``promoted``, a
     point of the front that was chosen and is not proven yet; ``retired``, withdrawn for ``reason``.
+    ``functions`` are the entry functions that the test stands for, where its toolchain says so.
     """
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
@@ -270,6 +271,7 @@ class Artifact(Stored):
     target: Name
     outcome: Literal["tuned", "baseline", "promoted", "retired"]
     reason: Text | None = None
+    functions: Annotated[Array[Symbol], Field(max_length=20_000)] = ()
     controls: Controls | None = None
     compiler: StoredCompiler
     fingerprint: StoredFingerprint

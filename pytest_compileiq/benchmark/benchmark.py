@@ -31,6 +31,7 @@ from pytest_compileiq.timing.base import Device
 from pytest_compileiq.timing.registry import find_device, why_no_energy
 from pytest_compileiq.toolchains.base import Builder, Place, ReadsByControls
 from pytest_compileiq.toolchains.committed_options import option_list
+from pytest_compileiq.toolchains.functions import functions_of
 from pytest_compileiq.toolchains.macros import check_names, macro_of, macros_of
 from pytest_compileiq.toolchains.nvidia.tools import pinned
 
@@ -184,8 +185,9 @@ class TunedBenchmark:
         workloads = {workload.name: (workload.values, workload.weight) for workload in self.spec.workloads}
         objectives = [(objective.metric, objective.direction) for objective in self.spec.objectives]
         benchmark = digest_benchmark(
-            self.function, fixtures=self.fixtures, rootdir=self.rootdir, workloads=workloads, objectives=objectives
-        )
+            self.function, fixtures=self.fixtures, rootdir=self.rootdir, workloads=workloads, objectives=objectives,
+            functions=functions_of(self.builder).texts,
+        )  # fmt: skip
         command = sha256_hex("\0".join(self.builder.compiler.command).encode())
         return Fingerprint(
             benchmark=benchmark.sha256,

@@ -80,15 +80,6 @@ class BuildQueue:
         self._pool.shutdown(cancel_futures=True)
 
 
-def changed_beyond(baseline: BuildResult, tuned: BuildResult, used: set[str] | frozenset[str]) -> list[str]:
-    """Entry functions whose machine code the controls change although the body took only others from ``load()``."""
-    if not used:
-        return []
-    return sorted(
-        entry for entry in baseline.code if entry not in used and baseline.code[entry] != tuned.code.get(entry)
-    )
-
-
 def _write(record: Path, content: object) -> None:
     record.parent.mkdir(parents=True, exist_ok=True)
     partial = record.with_suffix(".tmp")

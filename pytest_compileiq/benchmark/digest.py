@@ -27,8 +27,8 @@ class Benchmark:
 
     Attributes:
         sha256: of all of it.
-        parts: ``test FILE::NAME``, ``fixture FILE::NAME``, ``helper FILE::NAME``, ``workload NAME`` and ``objectives``,
-            to say which of them changed.
+        parts: ``test FILE::NAME``, ``fixture FILE::NAME``, ``helper FILE::NAME``, ``workload NAME``, ``objectives``
+            and ``functions and neighbours``, to say which of them changed.
     """
 
     sha256: str
@@ -42,13 +42,15 @@ def digest_benchmark(
     rootdir: Path,
     workloads: Mapping[str, tuple[Mapping[str, Any], float]],
     objectives: Sequence[tuple[str, str]],
+    functions: Sequence[str] = (),
 ) -> Benchmark:
-    """The digests of a test, of what it uses, of its workloads and its objectives.
+    """The digests of a test, of what it uses, of its workloads and its objectives, and of the functions it is about.
 
     Args:
         fixtures: the functions of the fixtures it requests; those outside ``rootdir`` are passed over.
         workloads: name → (values, weight).
         objectives: (metric, direction) pairs.
+        functions: what the toolchain says of functions and neighbours; () where it says nothing.
 
     Raises:
         MarkerError: a workload's value has no text of its own, e.g. an object shown by its address.
@@ -61,12 +63,16 @@ def digest_benchmark(
     }
     objective_texts = [f"{metric} {direction}" for metric, direction in objectives]
     definition_texts = [f"{place} {sha}" for place, sha in sorted(closure.parts.items())]
-    sha256 = digest([*definition_texts, "workloads", *workload_texts.values(), "objectives", *objective_texts])
+    function_texts = ["functions", *functions] if functions else []
+    sha256 = digest(
+        [*definition_texts, "workloads", *workload_texts.values(), "objectives", *objective_texts, *function_texts]
+    )
     parts = {
         f"{'test' if place in tests else 'fixture' if place in requested else 'helper'} {place}": sha
         for place, sha in sorted(closure.parts.items())
     }
     parts |= {f"workload {name}": digest([text]) for name, text in workload_texts.items()}
+    parts |= {"functions and neighbours": digest(functions)} if functions else {}
     return Benchmark(sha256, {**parts, "objectives": digest(objective_texts)})
 
 

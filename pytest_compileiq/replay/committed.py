@@ -64,7 +64,7 @@ class Integrity:
             raise self._other_architecture(choice)
         artifact = self._read(benchmark.builder.target)
         if artifact.target != benchmark.builder.target:
-            raise self._corrupt(
+            raise self.corrupt(
                 f"{self.store.metadata_path(benchmark.name, benchmark.builder.target)} says target {artifact.target!r}"
             )
         if artifact.benchmark != benchmark.nodeid:
@@ -87,7 +87,7 @@ class Integrity:
             data = self.store.read_controls(self.benchmark.name, artifact)
             controls = self.benchmark.builder.parse(artifact.controls.kind, data, artifact.controls.knobs)
         except StoreError as error:
-            raise self._corrupt(error) from error
+            raise self.corrupt(error) from error
         if reason := self.benchmark.why_outside(controls):
             where = self.store.metadata_path(self.benchmark.name, artifact.target)
             raise Stop(
@@ -104,22 +104,22 @@ class Integrity:
             Stop: a claim is not what these give.
         """
         if not any(standing(claim) == "gained" for claim in artifact.claims):
-            raise self._corrupt(f"{self.store.metadata_path(self.benchmark.name, artifact.target)} claims no gain")
+            raise self.corrupt(f"{self.store.metadata_path(self.benchmark.name, artifact.target)} claims no gain")
         known = {workload.name for workload in self.benchmark.spec.workloads}
         metrics = {objective.metric for objective in self.benchmark.spec.objectives}
         for claim in artifact.claims:
             if claim.workload not in known or claim.objective not in metrics:
-                raise self._corrupt(
+                raise self.corrupt(
                     f"a claim is about {claim.workload}/{claim.objective}, which this test does not have"
                 )
             wanted = self.benchmark.direction(claim.objective)
             if claim.direction not in (wanted, None):
                 said = f"a claim is to {claim.direction} {claim.objective}"
-                raise self._corrupt(f"{said}, and this test is to {wanted} it")
+                raise self.corrupt(f"{said}, and this test is to {wanted} it")
         try:
             self._recompute(artifact, baseline, tuned)
         except StoreError as error:
-            raise self._corrupt(error) from error
+            raise self.corrupt(error) from error
 
     def _read(self, target: str) -> Artifact:
         try:
@@ -127,7 +127,7 @@ class Integrity:
         except SchemaTooNew as error:
             raise Stop(Verdict.CORRUPT, str(error), "pip install -U pytest-compileiq") from error
         except StoreError as error:
-            raise self._corrupt(error) from error
+            raise self.corrupt(error) from error
 
     def _other_architecture(self, choice: Choice) -> Stop:
         """Another machine's artifacts are no reason to fail; ones that the test no longer asks for are."""
@@ -173,7 +173,8 @@ class Integrity:
             direction = self.benchmark.direction(claim.objective)
             recompute(claim, rows, thresholds=self.benchmark.spec.thresholds, direction=direction)
 
-    def _corrupt(self, error: object) -> Stop:
+    def corrupt(self, error: object) -> Stop:
+        """The end of a replay of an artifact that cannot be used, because of ``error``."""
         folder = f"{self.store.root.name}/{self.benchmark.name}"
         return Stop(
             Verdict.CORRUPT,

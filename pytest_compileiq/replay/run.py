@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from pytest_compileiq.artifact import Artifact, Claim
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.benchmark.blast_radius import recorded_functions, remedy, stood_for, why_unnamed, why_void
 from pytest_compileiq.benchmark.body import ArmFailure, Body, check_body
-from pytest_compileiq.benchmark.builds import changed_beyond
 from pytest_compileiq.config import Settings
 from pytest_compileiq.errors import BuildError, NoWorker
 from pytest_compileiq.model import BuildResult, ControlsFile
@@ -20,6 +20,7 @@ from pytest_compileiq.report.results import claim_text, report_on, results_of
 from pytest_compileiq.rules.staleness import Effect, Finding, judge, moved_code
 from pytest_compileiq.system.vcs import commits_touching
 from pytest_compileiq.timing.registry import find_device_or_none
+from pytest_compileiq.toolchains.machine_code.names import listed
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ class Replay:
             self._passed("integrity", f"sha256 {controls.sha256[:8]}")
         baseline, tuned = self._rebuild(artifact, controls)
         self._judge_staleness(artifact, controls, baseline, tuned)
-        self._correct(controls, baseline, tuned)
+        used = self._correct(controls)
+        self._blast_radius(artifact, tuned, used)
         self.notes += advice.of_the_body(self.benchmark)
         if controls is None or tuned is None:
             self._expect_the_body_to_have_run()
@@ -100,6 +102,8 @@ class Replay:
             raise Stop(
                 Verdict.FAILED, f"the baseline does not build: {error}", "mend the source or the flags"
             ) from error
+        if unnamed := why_unnamed(self.benchmark):
+            raise Stop(Verdict.FAILED, unnamed, "name one by its symbol, or as its source spells it")
         try:
             return baseline, self.benchmark.builds.get(controls) if controls else None
         except BuildError as error:
@@ -133,11 +137,12 @@ class Replay:
 
     # ── correct before fast ──────────────────────────────────────────────────────────────────────────────────────
 
-    def _correct(self, controls: ControlsFile | None, baseline: BuildResult, tuned: BuildResult | None) -> None:
+    def _correct(self, controls: ControlsFile | None) -> set[str] | None:
+        """Run the body on every workload: the functions it took from ``load()``, or None where it could not be run."""
         benchmark = self.benchmark
         if benchmark.builder.native is not None and benchmark.needs_device:
             self._not_run(benchmark.builder.native)
-            return
+            return None
         used: set[str] = set()
         compared: dict[str, str] = {}
         for workload in benchmark.spec.workloads:
@@ -153,12 +158,11 @@ class Replay:
                 ) from failure
             if checked.not_run is not None:
                 self._not_run(checked.not_run)
-                return
+                return None
             used |= checked.touched.used
             compared |= checked.compared
         self._passed("correctness", "; ".join(f"{name} compared {how}" for name, how in compared.items()))
-        if tuned is not None:
-            self._blast_radius(baseline, tuned, used)
+        return used
 
     def _not_run(self, reason: str) -> None:
         self.checks.append(Check("correctness", "not run", reason))
@@ -168,13 +172,15 @@ class Replay:
         if missed is not None and self.settings.no_device != "replay":
             raise Stop(Verdict.NO_DEVICE, missed, "run on a machine that can run the kernel")
 
-    def _blast_radius(self, baseline: BuildResult, tuned: BuildResult, used: set[str]) -> None:
-        if beyond := changed_beyond(baseline, tuned, used):
-            raise Stop(
-                Verdict.FAILED,
-                f"the controls also change {', '.join(beyond)}, which the test does not take from load()",
-                "call it in the test too, or move it to a file of its own",
-            )
+    def _blast_radius(self, artifact: Artifact, tuned: BuildResult | None, used: set[str] | None) -> None:
+        """Hold what the controls change to what the test stands for; where the body did not run, as far as is known."""
+        benchmark, recorded = self.benchmark, artifact.functions
+        stands_for = stood_for(benchmark, recorded if used is None else used)
+        if (now := recorded_functions(benchmark, stands_for)) != recorded:
+            before, after = (listed(names) or "nothing that it names" for names in (recorded, now))
+            raise self.integrity.corrupt(f"the artifact says that it stands for {before}; this test stands for {after}")
+        if tuned is not None and (void := why_void(benchmark, tuned, stands_for)):
+            raise Stop(Verdict.FAILED, f"the controls {void}", remedy(benchmark.builder))
 
     # ── claims and the gate ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -296,7 +302,8 @@ class Replay:
     def _baseline_only(self, verdict: Verdict, message: str) -> tuple[ItemReport, BaseException | None]:
         """Run the body with no controls, so that the test still tests something."""
         try:
-            self._correct(None, self.benchmark.builds.get(None), None)
+            self.benchmark.builds.get(None)
+            self._correct(None)
         except BuildError as error:
             return replace(
                 self._report(Verdict.FAILED, f"the baseline does not build: {error}", None), failed=True

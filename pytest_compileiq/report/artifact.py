@@ -7,10 +7,11 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 
 from pytest_compileiq.artifact import Artifact, Claim, CodePair
-from pytest_compileiq.report.results import claim_text, estimate_texts, evidence_text
+from pytest_compileiq.report.results import also_changes, claim_text, estimate_texts, evidence_text
 from pytest_compileiq.rules.claims import directions
 from pytest_compileiq.rules.conditions import told_of
 from pytest_compileiq.system.printing import harmless
+from pytest_compileiq.toolchains.machine_code.names import listed
 
 
 def setting_text(knob: str, value: object) -> str:
@@ -48,11 +49,15 @@ def artifact_lines(name: str, artifact: Artifact) -> Iterator[str]:
     yield f"  test       {artifact.benchmark}"
     yield f"  compiler   {artifact.compiler.name} {artifact.compiler.version}, {artifact.compiler.build}"
     yield f"  command    {' '.join(artifact.compiler.command)}"
+    if artifact.functions:
+        yield f"  stands for {listed(artifact.functions)}"
     if artifact.controls is not None:
         yield f"  controls   {artifact.controls.file}, {artifact.controls.kind}, {artifact.controls.size_bytes} bytes"
         yield from (f"    {setting_text(knob, value)}" for knob, value in sorted(artifact.controls.knobs.items()))
     for claim in artifact.claims:
         yield from _claim_lines(claim)
+    if beyond := also_changes(artifact):
+        yield f"  also       changes {beyond}"
     yield from _front_lines(artifact)
     for entry, pair in artifact.code.items():
         yield from _code_lines(entry, pair)

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from pydantic_core import to_jsonable_python
 
 from pytest_compileiq.artifact import Claim
-from pytest_compileiq.report.results import claim_text, evidence_text
+from pytest_compileiq.report.results import MOST_NAMED, claim_text, evidence_text
 from pytest_compileiq.rules.claims import ClaimStep, standing
 from pytest_compileiq.rules.diff import Change, Kind, Step
 from pytest_compileiq.system.printing import json_text
+from pytest_compileiq.toolchains.machine_code.names import listed, readable
 
 DIFF_SCHEMA = 1
 NOT_CHECKED = (
@@ -75,6 +76,7 @@ def facts(change: Change) -> Iterator[Fact]:
             loud=True,
             folded=False,
         ),
+        Fact("reach", _reach(change.also_changes), loud=True, folded=False),
         Fact("warning", change.warnings, loud=True, folded=False),
         Fact("reason", (change.reason,) if change.reason else (), folded=False),
         Fact("was", (change.was,) if change.was else ()),
@@ -87,6 +89,7 @@ def facts(change: Change) -> Iterator[Fact]:
         Fact("stale by", change.inputs),
         Fact("knobs", tuple(map(_knob, change.knobs))),
         Fact("controls", (_digest_step(change.controls),) if change.controls else ()),
+        Fact("functions", tuple(map(_function, change.functions))),
         Fact("code", tuple(map(_digest_step, change.code))),
         Fact("proven on", (change.evidence,) if change.evidence else (), folded=False),
     )
@@ -145,6 +148,15 @@ def _knob(step: Step) -> str:
     if step.new is None:
         return f"removed {step.what}{step.old}"
     return f"{step.what}{step.old} → {step.what}{step.new}"
+
+
+def _reach(entries: Sequence[str]) -> tuple[str, ...]:
+    return (f"also changes: {listed(entries, MOST_NAMED)}, not exercised by this test",) if entries else ()
+
+
+def _function(step: Step) -> str:
+    is_new = step.old is None
+    return f"the test {'now stands' if is_new else 'stands no longer'} for {readable(step.what)}"
 
 
 def _digest_step(step: Step) -> str:

@@ -11,21 +11,32 @@ from dataclasses import replace
 from pytest_compileiq.artifact import Artifact, Claim, FrontPoint
 from pytest_compileiq.model import Direction
 from pytest_compileiq.outcome import ItemReport, Result, Verdict
+from pytest_compileiq.rules.blast_radius import recorded_neighbours
 from pytest_compileiq.rules.claims import direction_of, in_order, standing, words_of
 from pytest_compileiq.rules.conditions import told_of
 from pytest_compileiq.rules.words import interval_text, ratio_text, words_for
+from pytest_compileiq.toolchains.machine_code.names import listed
 
 NOW = "measured now"
+MOST_NAMED = 5  # functions in one sentence
 
 
 def report_on(
     nodeid: str, name: str, target: str, verdict: Verdict, message: str, artifact: Artifact | None
 ) -> ItemReport:
-    """A report that shows the artifact's claims, and what has to be known of how they were measured."""
+    """A report that shows the artifact's claims, what has to be known of how they were measured, and its reach."""
     item = ItemReport(nodeid, name, target, verdict, message)
     if artifact is None:
         return item
-    return replace(item, notes=notes_of(artifact.claims)).with_results(results_of(artifact.claims))
+    beyond = also_changes(artifact, MOST_NAMED)
+    notes = (*((f"also changes: {beyond}",) if beyond else ()), *notes_of(artifact.claims))
+    return replace(item, notes=notes).with_results(results_of(artifact.claims))
+
+
+def also_changes(artifact: Artifact, most: int | None = None) -> str:
+    """The functions that the controls change and the test does not stand for, in words; empty where there are none."""
+    beyond = listed(recorded_neighbours(artifact), most)
+    return f"{beyond}, not exercised by this test" if beyond else ""
 
 
 def notes_of(claims: Sequence[Claim]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from pytest_compileiq.artifact import Artifact, CodePair, StoredCode, StoredCompiler
 from pytest_compileiq.model import KnobValue
+from pytest_compileiq.rules.blast_radius import recorded_neighbours
 from pytest_compileiq.rules.claims import ClaimStep, claim_steps, devices_only, lead_step, leading_claim, trend
 from pytest_compileiq.rules.fingerprint import changed_text
 from pytest_compileiq.rules.staleness import MOST_NAMED
@@ -81,6 +82,8 @@ class Change:
         knobs: named knobs that changed; None is absent (off).
         controls: digests of the controls file, where they differ.
         code: digests of the machine code that changed, for each entry function and arm.
+        functions: entry functions that the test stands for, where they changed: on one side only.
+        also_changes: entry functions that the newest controls change, and that its test does not stand for.
         warnings: what a reviewer should look at before merging.
         evidence: where the newest claims were proven: device, driver, commit, runner.
         problem: why a side cannot be used.
@@ -105,6 +108,8 @@ class Change:
     knobs: tuple[Step, ...] = ()
     controls: Step | None = None
     code: tuple[Step, ...] = ()
+    functions: tuple[Step, ...] = ()
+    also_changes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     evidence: str = ""
     problem: str = ""
@@ -144,6 +149,8 @@ def compare(old: Side | None, new: Side | None) -> Change:
         knobs=_steps(_knobs(before), _knobs(after)) if after and after.outcome != "retired" else (),
         controls=_controls(before, after),
         code=tuple(_code(before, after)) if before and after else (),
+        functions=_steps(_functions(before), _functions(after)) if before and after else (),
+        also_changes=recorded_neighbours(after) if after and after.outcome == "tuned" else (),
         warnings=tuple(_warnings(new, before, after)),
         evidence=_evidence(shown) if shown else "",
         problem="; ".join(_problems(old, new)),
@@ -247,6 +254,10 @@ def _code(before: Artifact, after: Artifact) -> Iterator[Step]:
             old, new = (_digest(artifact.code.get(entry), arm) for artifact in (before, after))
             if old != new:
                 yield Step(f"{entry} ({arm})", old, new)
+
+
+def _functions(artifact: Artifact) -> Mapping[str, str]:
+    return {entry: entry for entry in artifact.functions}
 
 
 # ── what surrounds it ────────────────────────────────────────────────────────────────────────────────────────────

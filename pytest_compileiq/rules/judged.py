@@ -14,7 +14,13 @@ READ_BY_NOBODY = 8  # bodies that have run before a search is stopped because no
 
 
 def why_unjudged(
-    measured: int, valid: int, invalid: Mapping[str, int], first_reason: Mapping[str, str], *, at_the_end: bool
+    measured: int,
+    valid: int,
+    invalid: Mapping[str, int],
+    first_reason: Mapping[str, str],
+    remedy: str,
+    *,
+    at_the_end: bool,
 ) -> str | None:
     """Why the search says nothing about its controls, or None when it may go on, or may be settled.
 
@@ -26,14 +32,14 @@ def why_unjudged(
         valid: evaluations with scores, those that only repeated a known machine code included.
         invalid: kind of failure → how many candidates failed so.
         first_reason: kind of failure → why the first of them failed.
+        remedy: what to do about void candidates.
         at_the_end: the budget is spent, so that small numbers have to do.
     """
     tried = measured + sum(invalid.values())
     void = invalid.get(NEIGHBOUR, 0)
     if void and void >= NEARLY_ALL * tried and (at_the_end or tried >= FEWEST):
         return (
-            f"{void} of {tried} candidates were not measured, since their controls {first_reason[NEIGHBOUR]}: "
-            "take these from load() in the test too, or move the kernel to a file of its own"
+            f"{void} of {tried} candidates were not measured, since their controls {first_reason[NEIGHBOUR]}: {remedy}"
         )
     if valid or not (at_the_end or tried >= NONE_OF):
         return None

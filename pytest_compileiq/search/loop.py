@@ -18,7 +18,8 @@ from threadpoolctl import ThreadpoolController
 
 from pytest_compileiq.artifact import Withdrawn
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.benchmark.builds import BuildQueue, changed_beyond
+from pytest_compileiq.benchmark.blast_radius import remedy, why_incomparable, why_void
+from pytest_compileiq.benchmark.builds import BuildQueue
 from pytest_compileiq.config import Budget
 from pytest_compileiq.engines.base import Checkpointed, Engine, Told
 from pytest_compileiq.errors import BuildError, Signal, TuneFailed
@@ -36,7 +37,6 @@ BATCH = 4
 FEWEST_BATCHES = 8
 GENERATION_A_JOB = 8
 CANARIES = 6
-MOST_NAMED = 5  # functions in one sentence
 # A debug pack's ACF that turns optimisation off: it changes every kernel, or it was not read.
 _NO_OPTIMISATION = re.compile(r"(?<![A-Za-z0-9])O0(?![A-Za-z0-9])")
 
@@ -71,7 +71,7 @@ class SearchBrief:
     """What one search is about and works with.
 
     Attributes:
-        used: entry functions that the test takes from ``load()``: a candidate may change no others.
+        stands_for: entry functions that the test stands for: a candidate changes no others, unless the test allows it.
         withdrawn: machine code that was retired and is never proposed again.
     """
 
@@ -82,7 +82,7 @@ class SearchBrief:
     jobs: int
     progress: Progress
     trackers: Trackers
-    used: frozenset[str]
+    stands_for: frozenset[str]
     withdrawn: Sequence[Withdrawn] = ()
 
 
@@ -149,8 +149,9 @@ class Search:
         if enough and self.brief.benchmark.space.opaque is None and set(self.unread) == self.offered and len(knobs):
             return f"{unread_text(self.unread)}, so that every candidate is the baseline"
         return why_unjudged(
-            len(self.scored), self.tally.valid, self.tally.invalid, self.tally.first_reason, at_the_end=at_the_end
-        )
+            len(self.scored), self.tally.valid, self.tally.invalid, self.tally.first_reason,
+            remedy(self.brief.benchmark.builder), at_the_end=at_the_end,
+        )  # fmt: skip
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -317,13 +318,10 @@ class Search:
         code = {entry: digest.sha256 for entry, digest in build.code.items()}
         if retired := next((withdrawn for withdrawn in self.brief.withdrawn if withdrawn.code == code), None):
             return "wrong", f"withdrawn before: {retired.reason}"
-        beyond = changed_beyond(self.brief.benchmark.builds.get(None), build, self.brief.used)
-        if not beyond:
-            return None
-        named = ", ".join(beyond[:MOST_NAMED]) + (
-            f" and {len(beyond) - MOST_NAMED} more" if beyond[MOST_NAMED:] else ""
-        )
-        return NEIGHBOUR, f"also change {named}, which the test does not take from load()"
+        if incomparable := why_incomparable(self.brief.benchmark, build):
+            return "wrong", incomparable
+        void = why_void(self.brief.benchmark, build, self.brief.stands_for)
+        return (NEIGHBOUR, void) if void else None
 
     def _keep(self, key: Key, told: Told, scored: Scored) -> None:
         self._seen[key] = told

@@ -18,6 +18,7 @@ from pytest_compileiq.artifact import Artifact, Controls
 from pytest_compileiq.errors import EnvironmentFault, StoreError, UserError
 from pytest_compileiq.model import Target, sha256_hex
 from pytest_compileiq.named_options import NamedOptions
+from pytest_compileiq.rules.blast_radius import recorded_neighbours
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import Unfit, inside, read_regular
 from pytest_compileiq.system.printing import harmless
@@ -26,12 +27,14 @@ from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.compiler import find_compiler
 from pytest_compileiq.toolchains.commands import ask
 from pytest_compileiq.toolchains.committed_options import check_committed, option_list
+from pytest_compileiq.toolchains.machine_code.names import listed
 from pytest_compileiq.toolchains.macros import macros_of
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS
 from pytest_compileiq.toolchains.nvidia.tools import identify
 
 _PLAIN_PATH = re.compile(r"[\w@+=./~-]+")  # which make, ninja, a shell and nvcc neither split nor change
 _MOST_SOURCE_BYTES = 64 << 20
+_MOST_NAMED = 5  # functions in one sentence
 _MOST_TRIED = 100  # recorded paths: any one that exists tells the root
 _BY_NVIDIA = re.compile(r"^(nvcc|ptxas): NVIDIA", re.MULTILINE)
 
@@ -291,6 +294,8 @@ def _notes(name: str, artifact: Artifact, here: _Here, architectures: Sequence[s
         notes.append(f"{name} was proven with {proven.version} ({proven.build}), this is {here.version} ({here.build})")
     if Target(artifact.target).line.startswith("nvcc") and not architectures:
         notes.append(f"{name}: --arch was not given, so that the command compiles for nothing else was not checked")
+    if beyond := listed(recorded_neighbours(artifact), _MOST_NAMED):
+        notes.append(f"{name} also changes: {beyond}, not exercised by its test")
     knobs = _controls(artifact).knobs
     params, macros = {knob: value for knob, value in knobs.items() if not knob.startswith("-")}, macros_of(knobs)
     if params:

@@ -46,7 +46,8 @@ def verify_files(store: Store, paths: Sequence[Path], names: Sequence[str]) -> l
         StoreError: the metadata of an artifact is invalid.
     """
     artifacts = _artifacts(store, names)
-    return _verify(read_binaries(paths), artifacts, ", ".join(map(str, paths)), bool(names))
+    stood_for = [artifact.code.keys() & set(artifact.functions) for artifact in artifacts.values()]
+    return _verify(read_binaries(paths, stood_for), artifacts, ", ".join(map(str, paths)), bool(names))
 
 
 def verify_triton_cache(store: Store, cache: Path, names: Sequence[str]) -> list[Sentence]:
@@ -136,7 +137,7 @@ def _compare(kernel: Kernel, rivals: _Artifacts) -> _Comparison:
     def finding(verdict: Match, what: str, digests: str = "") -> _Comparison:
         return _Comparison(verdict, str(kernel.path), kernel.entry, kernel.architecture, what, digests)
 
-    own_digests = {kernel.sha256, kernel.together}
+    own_digests = {kernel.sha256, *kernel.others}
     baselines, expected = [], []
     for key, artifact in rivals.items():
         pair = artifact.code[_key_in(artifact, kernel) or ""]
@@ -168,7 +169,7 @@ def _arm(artifact: Artifact) -> str:
 def _missing(contents: Contents, artifacts: _Artifacts, met: set[_Key], shown: str) -> Iterator[_Comparison]:
     """The entries that the files lack, of artifacts that they hold in part."""
     held = {(kernel.entry, kernel.architecture) for kernel in contents.kernels}
-    proven = {sha for kernel in contents.kernels for sha in (kernel.sha256, kernel.together)}
+    proven = {sha for kernel in contents.kernels for sha in (kernel.sha256, *kernel.others)}
     for key in sorted(met):
         artifact = artifacts[key]
         codes = {code.sha256 for pair in artifact.code.values() for code in (pair.baseline, pair.tuned) if code}

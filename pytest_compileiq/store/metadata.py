@@ -42,7 +42,7 @@ def _trimmed(content: dict[str, Any]) -> dict[str, Any]:
     for claim in content["claims"]:
         if conditions := claim.get("conditions"):
             claim["conditions"] = _without_empty(conditions, "held_by")
-    return _without_empty(content, "claims", "front", "withdrawn")
+    return _without_empty(content, "functions", "claims", "front", "withdrawn")
 
 
 def _without_empty(table: dict[str, Any], *keys: str) -> dict[str, Any]:

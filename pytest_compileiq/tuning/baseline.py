@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.benchmark.blast_radius import stood_for, why_unnamed
 from pytest_compileiq.benchmark.marker import METRICS
 from pytest_compileiq.errors import BuildError, TuneFailed
 from pytest_compileiq.model import TIMED_OBJECTIVES, BuildResult
 from pytest_compileiq.timing.sampler import BlockPlan
+from pytest_compileiq.toolchains.functions import functions_of
 from pytest_compileiq.tuning.reproduce import NotReproducible, check_reproducible
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 
@@ -21,12 +23,12 @@ class Baseline:
 
     Attributes:
         built: its build.
-        used: the entry functions that the test takes from ``load()``.
+        stands_for: the entry functions that its toolchain names, and those that its body takes from ``load()``.
         unchecked: what could not be checked about the build, in sentences.
     """
 
     built: BuildResult
-    used: frozenset[str]
+    stands_for: frozenset[str]
     unchecked: tuple[str, ...]
 
 
@@ -58,7 +60,13 @@ def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> Baseline:
                 f"({failure.kind}): {failure.reason}"
             ) from failure
         used |= touched.used
-    return Baseline(built, used, unchecked)
+    stands_for = stood_for(benchmark, used)
+    if functions_of(benchmark.builder).neighbours == "allow" and not stands_for:
+        raise TuneFailed(
+            f"{benchmark.nodeid}: neighbours='allow' lets controls change what the test does not stand for, and "
+            "nothing says what it does stand for: name it, as in functions='compress', or take it from load()"
+        )
+    return Baseline(built, stands_for, unchecked)
 
 
 def _build(benchmark: TunedBenchmark) -> tuple[BuildResult, tuple[str, ...]]:
@@ -69,6 +77,8 @@ def _build(benchmark: TunedBenchmark) -> tuple[BuildResult, tuple[str, ...]]:
         raise TuneFailed(f"{benchmark.nodeid}: the baseline does not build: {error}") from error
     except NotReproducible as error:
         raise TuneFailed(f"{benchmark.nodeid}: {error}") from error
+    if unnamed := why_unnamed(benchmark):
+        raise TuneFailed(f"{benchmark.nodeid}: {unnamed}")
     if not benchmark.objectives:
         raise TuneFailed(f"{benchmark.nodeid}: {benchmark.absent}, and the test has no other objective")
     exact = [objective.metric for objective in benchmark.exact_objectives]

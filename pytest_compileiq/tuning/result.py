@@ -59,10 +59,17 @@ MOST_FRONT_POINTS = 16
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search leaves besides its winner: its record and, with several objectives, what no other point beats."""
+    """What a search leaves besides its winner.
+
+    Attributes:
+        record: how it was done.
+        front: with several objectives, what no other point beats.
+        functions: what the artifact records of what the test stands for.
+    """
 
     record: SearchRecord
     front: Sequence[Scored] = ()
+    functions: tuple[str, ...] = ()
 
 
 def make_artifact(
@@ -89,6 +96,7 @@ def _artifact(
         target=target,
         outcome="tuned" if winner else "baseline",
         reason=None if winner else proof.reason[:LONGEST_TEXT],
+        functions=result.functions,
         controls=controls_table(target, winner) if winner else None,
         compiler=StoredCompiler.of(benchmark.builder.compiler),
         fingerprint=StoredFingerprint.of(benchmark.fingerprint_with(winner)),

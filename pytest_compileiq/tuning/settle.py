@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from pytest_compileiq.artifact import Artifact, StoredCompiler, StoredFingerprint
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.benchmark.blast_radius import recorded_functions, remedy, why_void
 from pytest_compileiq.errors import TuneFailed
 from pytest_compileiq.model import ControlsFile
 from pytest_compileiq.outcome import ItemReport, Verdict
@@ -23,13 +24,14 @@ from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 
 @dataclass(frozen=True)
 class Tuning:
-    """One benchmark being tuned, and what it is tuned with."""
+    """One benchmark being tuned, what it is tuned with, and the entry functions that its test stands for."""
 
     benchmark: TunedBenchmark
     store: Store
     pool: Pool
     progress: Progress
     seed: int
+    stands_for: frozenset[str] = frozenset()
 
     def prove(self, finalists: Sequence[ControlsFile]) -> Proof | NoWinner:
         """Prove the best of ``finalists`` better than the baseline.
@@ -101,6 +103,8 @@ def prove_committed(tuning: Tuning, incumbent: Incumbent | None) -> ItemReport:
         raise TuneFailed(
             f"{benchmark.nodeid}: the controls were withdrawn ({incumbent.artifact.reason}): run pytest --tune"
         )
+    if void := why_void(benchmark, benchmark.builds.get(incumbent.controls), tuning.stands_for):
+        raise TuneFailed(f"{benchmark.nodeid}: the committed controls {void}: {remedy(benchmark.builder)}")
     _check_alone(tuning, incumbent.controls)
     try:
         proof = tuning.prove([incumbent.controls])
@@ -156,6 +160,7 @@ def _store_claims(tuning: Tuning, artifact: Artifact, proof: Proof) -> ItemRepor
         update={
             "outcome": "tuned",
             "reason": None,
+            "functions": recorded_functions(benchmark, tuning.stands_for),
             "claims": kept + proof.claims,
             "fingerprint": StoredFingerprint.of(benchmark.fingerprint_with(proof.winner)),
             "compiler": StoredCompiler.of(benchmark.builder.compiler),

@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.benchmark.blast_radius import recorded_functions
 from pytest_compileiq.config import Budget, Settings, chosen
 from pytest_compileiq.engines.base import Brief
 from pytest_compileiq.engines.registry import choose, make
@@ -42,8 +43,9 @@ def tune(benchmark: TunedBenchmark, *, settings: Settings, store: Store, pool: P
         StoreError: the store could not be written.
     """
     budget = chosen(settings.budget, benchmark.spec.budget, settings.ini_budget)
-    tuning = Tuning(benchmark, store, pool, progress, chosen(settings.seed, benchmark.spec.seed, 0))
+    seed = chosen(settings.seed, benchmark.spec.seed, 0)
     baseline = check_baseline(benchmark, pool)
+    tuning = Tuning(benchmark, store, pool, progress, seed, baseline.stands_for)
     incumbent, note = find_incumbent(benchmark, store)
     if budget.proof_only:
         report = prove_committed(tuning, incumbent)
@@ -63,7 +65,7 @@ def _search_and_settle(
     with open_journal(settings.rootdir, benchmark.nodeid, benchmark.builder.target) as journal:
         scorer = Scorer(tuning.pool, benchmark, Random(tuning.seed))
         brief = SearchBrief(
-            benchmark, scorer, journal, budget, settings.jobs, progress, trackers, baseline.used,
+            benchmark, scorer, journal, budget, settings.jobs, progress, trackers, baseline.stands_for,
             incumbent.artifact.withdrawn if incumbent else (),
         )  # fmt: skip
 
@@ -84,7 +86,8 @@ def _search_and_settle(
             raise TuneFailed(f"{benchmark.nodeid}: {error}; nothing was written") from error
         except (Unprovable, EvaluationFailed) as error:
             raise TuneFailed(f"{benchmark.nodeid}: {error}") from error
-        result = SearchResult(search_record(benchmark, search.tally, engine, tuning.seed), front)
+        record = search_record(benchmark, search.tally, engine, tuning.seed)
+        result = SearchResult(record, front, recorded_functions(benchmark, baseline.stands_for))
         report = settle(tuning, incumbent, proof, result)
         trackers.end(report.verdict, report.message)
         if not search.interrupted:

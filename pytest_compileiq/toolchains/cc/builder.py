@@ -25,11 +25,13 @@ from pytest_compileiq.space import Space
 from pytest_compileiq.system.process import TAIL_BYTES
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.compiler import CcCompiler, find_compiler, first_error
+from pytest_compileiq.toolchains.cc.cplusplus import naming_the_cplusplus_compiler
 from pytest_compileiq.toolchains.cc.flags import Flags, relative_to_rootdir, split_flags, who_chooses
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.cc.options import parse_options, render_options
 from pytest_compileiq.toolchains.cc.space import cc_space
 from pytest_compileiq.toolchains.commands import Commands, ask
+from pytest_compileiq.toolchains.functions import Functions
 from pytest_compileiq.toolchains.machine_code.shared_library import load_library
 from pytest_compileiq.toolchains.macros import (
     baseline_params,
@@ -82,6 +84,7 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
         flags=flags,
         source_paths=sources,
         output=cc.output,
+        functions=_functions(cc),
         rootdir=place.rootdir,
         baseline_params=params,
     )
@@ -102,6 +105,7 @@ class CcBuilder:
     flags: Flags
     source_paths: tuple[str, ...]
     output: Literal["library", "executable"]
+    functions: Functions
     rootdir: Path
     baseline_params: Mapping[str, KnobValue]
     clock: str = "cpu"
@@ -185,9 +189,10 @@ class CcBuilder:
         objects = self._compile(commands, controls, out_dir)
         output = out_dir / ("kernel.so" if self.output == "library" else "program")
         link = [self.program.program, *self.flags.link, *map(str, objects), *self.flags.libraries, "-o", str(output)]
-        commands.run(link, "the link")
+        with naming_the_cplusplus_compiler(self.source_paths, self.program):
+            commands.run(link, "the link")
         seconds = commands.seconds
-        code = machine_code(objects)
+        code = machine_code(objects, self.functions.name)
         return BuildResult(output, self._entries(code), code.program.metrics, commands.log, seconds)
 
     def count(self, built: BuildResult) -> Mapping[str, int]:
@@ -208,7 +213,8 @@ class CcBuilder:
         if self.output == "executable":
             used.add("main")
             return built.path
-        return load_library(built, used)
+        with naming_the_cplusplus_compiler(self.source_paths, self.program):
+            return load_library(built, used)
 
     def _compile(self, commands: Commands, controls: ControlsFile | None, out_dir: Path) -> list[Path]:
         flags = self.flags.compile
@@ -270,6 +276,16 @@ def _check_arguments(cc: Cc) -> None:
         raise MarkerError(f"Cc(compiler={cc.compiler!r}): expected a program or a path, as in compiler='clang'")
     if cc.output not in ("library", "executable"):
         raise MarkerError(f"Cc(output={cc.output!r}): expected 'library' or 'executable'")
+
+
+def _functions(cc: Cc) -> Functions:
+    functions = Functions.of("Cc", cc.functions, cc.neighbours)
+    if functions.are_given and cc.output == "executable":
+        raise MarkerError(
+            "Cc(output='executable'): a program is measured and compared as one whole, so functions= and neighbours= "
+            "say nothing about it: leave them out, or tune the function in a library"
+        )
+    return functions
 
 
 def _find_source(source: str, place: Place) -> str:

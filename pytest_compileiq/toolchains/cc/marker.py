@@ -11,6 +11,7 @@ from pytest_compileiq.toolchains.macros import Defines, frozen_defines
 # Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.base import Builder, Place
+    from pytest_compileiq.toolchains.functions import Names, Neighbours
 
 
 @dataclass(frozen=True, init=False)
@@ -28,6 +29,10 @@ class Cc:
         defines: macro → its value in the baseline, as in ``{"TILE": 16}``. A knob ``"-DTILE="`` of the test's space
             takes its place, and both arms read theirs as ``acf.params["TILE"]``.
         output: a ``"library"`` is loaded with ``ctypes.CDLL``; for an ``"executable"`` the body gets the path.
+        functions: what the test stands for, beside the functions that it takes from ``load()``: a name or pattern
+            (``"LZ4_*"``, ``"ns::scale<*>"``), or several. A program is one whole, and has none.
+        neighbours: what becomes of a candidate that changes the machine code of other functions: it is ``"void"``, or
+            with ``"allow"`` it counts, and the artifact and every review list them as not exercised by the test.
     """
 
     sources: tuple[str, ...]
@@ -35,6 +40,8 @@ class Cc:
     compiler: str
     defines: Defines
     output: Literal["library", "executable"]
+    functions: Names
+    neighbours: Neighbours
 
     def __init__(
         self,
@@ -43,12 +50,16 @@ class Cc:
         compiler: str | None = None,
         defines: Mapping[str, int | float | str] | None = None,
         output: Literal["library", "executable"] = "library",
+        functions: Names = (),
+        neighbours: Neighbours = "void",
     ) -> None:
         object.__setattr__(self, "sources", sources)
         object.__setattr__(self, "flags", flags)
         object.__setattr__(self, "compiler", "gcc" if compiler is None else compiler)
         object.__setattr__(self, "defines", frozen_defines(defines))
         object.__setattr__(self, "output", output)
+        object.__setattr__(self, "functions", functions)
+        object.__setattr__(self, "neighbours", neighbours)
 
     def resolve(self, place: Place) -> Builder:
         """Find the compiler and fix everything that depends on this host.

@@ -19,7 +19,16 @@ from pytest_compileiq.toolchains.fortran.marker import Fortran
 
 def resolve(fortran: Fortran, place: Place) -> FortranBuilder:
     """What ``pytest_compileiq.toolchains.fortran.marker.Fortran.resolve`` promises."""
-    cc = resolve_cc(Cc(*fortran.sources, flags=fortran.flags, compiler=fortran.compiler), place)
+    cc = resolve_cc(
+        Cc(
+            *fortran.sources,
+            flags=fortran.flags,
+            compiler=fortran.compiler,
+            functions=fortran.functions,
+            neighbours=fortran.neighbours,
+        ),
+        place,
+    )
     return FortranBuilder(**{field.name: getattr(cc, field.name) for field in fields(cc)})
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 # Every tuned test file imports this module, in runs that tune nothing too: it must cost nothing.
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.base import Builder, Place
+    from pytest_compileiq.toolchains.functions import Names, Neighbours
 
 
 @dataclass(frozen=True, init=False)
@@ -18,16 +19,29 @@ class Fortran:
         sources: paths relative to the test file; a module stands before the sources that use it.
         flags: the baseline's flags, as of ``Cc``.
         compiler: a program on ``PATH``, or a path.
+        functions: what the test stands for, as of ``Cc``; a procedure of a module is ``module::procedure``.
+        neighbours: as of ``Cc``.
     """
 
     sources: tuple[str, ...]
     flags: str
     compiler: str
+    functions: Names
+    neighbours: Neighbours
 
-    def __init__(self, *sources: str, flags: str = "-O2", compiler: str = "gfortran") -> None:
+    def __init__(
+        self,
+        *sources: str,
+        flags: str = "-O2",
+        compiler: str = "gfortran",
+        functions: Names = (),
+        neighbours: Neighbours = "void",
+    ) -> None:
         object.__setattr__(self, "sources", sources)
         object.__setattr__(self, "flags", flags)
         object.__setattr__(self, "compiler", compiler)
+        object.__setattr__(self, "functions", functions)
+        object.__setattr__(self, "neighbours", neighbours)
 
     def resolve(self, place: Place) -> Builder:
         """Find the compiler and fix everything that depends on this host.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -36,14 +36,15 @@ class Kernel:
         architecture: e.g. ``sm_90a``; ``HOST``; or ``UNKNOWN`` for a cubin that does not say.
         entry: its name.
         sha256: the digest of its machine code, computed as at tuning.
-        together: for host code, the digest that all objects given have as one build: hidden functions count in it.
+        others: for host code, the digests that it has otherwise: in one build of all objects given, where hidden
+            functions count, and where inline functions are entries that an artifact stands for.
     """
 
     path: Path
     architecture: str
     entry: str
     sha256: str
-    together: str = ""
+    others: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -71,34 +72,51 @@ class Contents:
     unreadable: tuple[str, ...] = ()
 
 
-def read_binaries(paths: Sequence[Path]) -> Contents:
-    """The machine code in cubins, fat binaries, host libraries, programs and objects."""
-    files = [_contents(path) for path in paths]
+def read_binaries(paths: Sequence[Path], stood_for: Iterable[Collection[str]] = ()) -> Contents:
+    """The machine code in cubins, fat binaries, host libraries, programs and objects.
+
+    Args:
+        stood_for: for every artifact that says so, the entries that its test stands for.
+    """
+    namings = [frozenset[str](), *{frozenset(named) for named in stood_for if named}]
+    files = [_contents(path, namings) for path in paths]
     objects = tuple(path for file in files for path in file.objects)
     kernels = (kernel for file in files for kernel in file.kernels)
     return Contents(
-        tuple(kernels if len(objects) < 2 else _together(kernels, objects)),
+        tuple(kernels if len(objects) < 2 else _together(kernels, objects, namings)),
         objects,
         tuple(linked for file in files for linked in file.linked),
         tuple(reason for file in files for reason in file.unreadable),
     )
 
 
-def _together(kernels: Iterable[Kernel], objects: Sequence[Path]) -> Iterator[Kernel]:
-    """The kernels; those of host objects with their digest in one build of all ``objects``."""
-    entries = machine_code(objects).entries
+_Namings = Sequence[frozenset[str]]
+
+
+def _together(kernels: Iterable[Kernel], objects: Sequence[Path], namings: _Namings) -> Iterator[Kernel]:
+    """The kernels; those of host objects with their digests in one build of all ``objects``."""
+    digests = _digests(objects, namings)
     for kernel in kernels:
         is_host = kernel.architecture == HOST
-        yield replace(kernel, together=entries[kernel.entry].sha256) if is_host else kernel
+        yield replace(kernel, others=kernel.others | set(digests[kernel.entry])) if is_host else kernel
 
 
-def _contents(path: Path) -> Contents:
+def _digests(objects: Sequence[Path], namings: _Namings) -> Mapping[str, Sequence[str]]:
+    """Host function → its digest where ``namings`` name nothing, and for each of them in turn."""
+    digests: dict[str, list[str]] = {}
+    for naming in namings:
+        for name, code in machine_code(objects, naming.__contains__).entries.items():
+            digests.setdefault(name, []).append(code.sha256)
+    return digests
+
+
+def _contents(path: Path, namings: _Namings) -> Contents:
     try:
         data = read_regular(path.resolve(), _MOST_BYTES)
         if _is_cubin(data):
             return Contents(tuple(_kernels(path, path)))
         fatbin = fatbin_of(data, path)
-        return _host_code(path, data) if fatbin is None else _device_code(path, fatbin)
+        return _host_code(path, data, namings) if fatbin is None else _device_code(path, fatbin)
     except OSError as error:
         return _unreadable(f"{path} cannot be read: {error.strerror or error}")
     except Unfit as why:
@@ -133,11 +151,14 @@ def _device_code(path: Path, fatbin: bytes) -> Contents:
         return Contents(tuple(kernel for file in linked for kernel in _kernels(file, path)))
 
 
-def _host_code(path: Path, data: bytes) -> Contents:
+def _host_code(path: Path, data: bytes, namings: _Namings) -> Contents:
     if data[_TYPE] != _ET_REL.to_bytes(2, "little"):
         return Contents(linked=(Linked(path, defined_functions(path)),))
-    entries = machine_code([path]).entries
-    return Contents(tuple(Kernel(path, HOST, name, code.sha256) for name, code in entries.items()), (path,))
+    kernels = (
+        Kernel(path, HOST, name, sha256, frozenset(others))
+        for name, (sha256, *others) in sorted(_digests([path], namings).items())
+    )
+    return Contents(tuple(kernels), (path,))
 
 
 def _kernels(cubin: Path, path: Path) -> Iterator[Kernel]:

@@ -5,7 +5,7 @@ Objects are read before linking, while every reference is still a relocation by 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,21 +43,38 @@ class MachineCode:
 
 @dataclass
 class _Object:
-    """The code of one object: a digest of each function, and of each part that its functions share."""
+    """The code of one object: a digest of each function, and of each part that its functions share.
+
+    ``inline`` are those of ``exported`` that any object may define too, of which a link keeps one.
+    """
 
     exported: dict[str, bytes] = field(default_factory=dict)
     exported_bytes: dict[str, int] = field(default_factory=dict)
+    inline: set[str] = field(default_factory=set)
     hidden: list[bytes] = field(default_factory=list)
     shared: list[bytes] = field(default_factory=list)
     code_bytes: int = 0
 
+    def helpers(self, is_named: Callable[[str], bool]) -> set[str]:
+        """The inline functions that serve its entries; where there are no others, they are the entries."""
+        unnamed = {name for name in self.inline if not is_named(name)}
+        return unnamed if unnamed < self.exported.keys() else set()
 
-def machine_code(objects: Sequence[Path]) -> MachineCode:
+
+def _nothing(_name: str) -> bool:
+    return False
+
+
+def machine_code(objects: Sequence[Path], is_named: Callable[[str], bool] = _nothing) -> MachineCode:
     """Read ``objects``, in link order.
 
     An entry's digest covers the function's own bytes and relocations, and what it may reach without a public name: the
     local functions and the data of its object, and the hidden functions of all objects. Notes, unwind tables and debug
     data are left out.
+
+    C++ gives inline functions and instantiations of templates a public name, and a COMDAT group in every object that
+    uses them. They count as hidden functions, unless ``is_named`` says that one is meant to be called from outside, or
+    their object has no other entry.
 
     Raises:
         BuildError: a file is not an ELF object.
@@ -65,7 +82,7 @@ def machine_code(objects: Sequence[Path]) -> MachineCode:
     parsed = [_read(path) for path in objects]
     whole = digest_of(part for obj in parsed for part in (*obj.exported.values(), *obj.hidden, *obj.shared))
     program = CodeDigest(whole.hex(), {"code_bytes": sum(obj.code_bytes for obj in parsed)})
-    return MachineCode(_entries(parsed), program)
+    return MachineCode(_entries(parsed, is_named), program)
 
 
 def defined_functions(path: Path) -> frozenset[str]:
@@ -90,14 +107,18 @@ def defined_functions(path: Path) -> frozenset[str]:
         raise BuildError(f"{path}: not an ELF file that can be read: {error}", kind="compile") from error
 
 
-def _entries(objects: Sequence[_Object]) -> Mapping[str, CodeDigest]:
+def _entries(objects: Sequence[_Object], is_named: Callable[[str], bool]) -> Mapping[str, CodeDigest]:
     # An object without entries serves those of the others.
-    common = digest_of(part for obj in objects for part in (*obj.hidden, *([] if obj.exported else obj.shared)))
+    serving = [part for obj in objects for part in (*obj.hidden, *([] if obj.exported else obj.shared))]
+    helpers = [obj.helpers(is_named) for obj in objects]
+    for obj, names in zip(objects, helpers, strict=True):
+        serving += [name.encode() + obj.exported[name] for name in sorted(names)]
+    common = digest_of(serving)
     bodies: dict[str, list[bytes]] = {}
     sizes: dict[str, int] = {}
-    for obj in objects:
-        for name, body in obj.exported.items():
-            bodies.setdefault(name, [common]).append(digest_of([body, *obj.shared]))
+    for obj, names in zip(objects, helpers, strict=True):
+        for name in obj.exported.keys() - names:
+            bodies.setdefault(name, [common]).append(digest_of([obj.exported[name], *obj.shared]))
             sizes[name] = sizes.get(name, 0) + obj.exported_bytes[name]
     return {name: CodeDigest(digest_of(bodies[name]).hex(), {"code_bytes": sizes[name]}) for name in sorted(bodies)}
 
@@ -135,6 +156,7 @@ def _take_apart(elf: ELFFile) -> _Object:
             elif symbol["st_other"]["visibility"] in _VISIBLE:
                 out.exported[name] = body
                 out.exported_bytes[name] = size
+                out.inline |= {name} if _is_inline(symbol, section) else set()
             else:
                 out.hidden.append(name.encode() + body)
     return out
@@ -169,6 +191,11 @@ def _is_function(symbol: Symbol, section: Section) -> bool:
     kind, bind = symbol["st_info"]["type"], symbol["st_info"]["bind"]
     executable = section["sh_flags"] & SH_FLAGS.SHF_EXECINSTR
     return kind in _FUNCTION_TYPES or bool(kind == "STT_NOTYPE" and bind != "STB_LOCAL" and executable)
+
+
+def _is_inline(symbol: Symbol, section: Section) -> bool:
+    """Whether a link takes the function from one of several objects; a weak function of C has no group."""
+    return symbol["st_info"]["bind"] == "STB_WEAK" and bool(section["sh_flags"] & SH_FLAGS.SHF_GROUP)
 
 
 _Relocation = tuple[int, str]

@@ -1,7 +1,8 @@
-"""Entry functions by the names that people know them by: C++ names without the compiler's mangling."""
+"""Entry functions by the names that people know them by: C++ and Fortran names without the compiler's mangling."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
@@ -10,7 +11,11 @@ from functools import lru_cache
 import cxxfilt
 
 _BRACKETS = {")": "(", ">": "<"}
+_REPEATED = re.compile(r"[ST][0-9A-Z]*_")
+_LONGEST_BITS = 20  # a name of a million characters
+_BITS_A_REFERENCE = math.log2(3) / 3  # a level that repeats the one below it three times makes the most of them
 _OPERATOR = re.compile(r"\boperator\b")
+_OF_A_MODULE = re.compile(r"__(\w+)_MOD_(\w+)")  # gfortran's, which debuggers show as module::procedure
 _BEHIND_PARAMETERS = re.compile(r"(?<=\))(?: const| volatile| &&?| \[[^\]]*\])+$")
 
 
@@ -19,11 +24,23 @@ def matching(pattern: str, entries: Iterable[str]) -> list[str]:
 
     Args:
         pattern: as of a shell, ``*`` and ``?``: a symbol, ``_Z6reduceIfLi256EEvPT_``; a qualified name without
-            parameters, ``ns::scale`` or ``reduce<float, 256>``; or with them, ``ns::scale(float*, int)``. In a build
-            for several architectures, ``scale@sm_90a`` is one entry, and ``scale`` is all of them.
+            parameters, ``ns::scale``, ``reduce<float, 256>`` or Fortran's ``module::procedure``; or with them,
+            ``ns::scale(float*, int)``. What is a name as it stands is no pattern: ``operator*`` is one function. In a
+            build for several architectures, ``scale@sm_90a`` is one entry, and ``scale`` is all of them.
         entries: symbols, in a build for several architectures with ``@sm_90a`` behind them.
     """
-    return sorted(entry for entry in entries if any(fnmatchcase(name, pattern) for name in _names(entry)))
+    names = {entry: _names(entry) for entry in entries}
+    wanted = pattern.replace("[", "[[]")  # a bracket is C++'s own
+    return sorted(entry for entry in names if pattern in names[entry]) or sorted(
+        entry for entry in names if any(fnmatchcase(name, wanted) for name in names[entry])
+    )
+
+
+def listed(entries: Iterable[str], most: int | None = None) -> str:
+    """``b, c and 3 more``: ``entries`` as their sources spell them; a constructor's several symbols are one name."""
+    names = list(dict.fromkeys(map(readable, entries)))
+    more = f" and {len(names) - most} more" if most is not None and len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def readable(entry: str) -> str:
@@ -34,7 +51,15 @@ def readable(entry: str) -> str:
 
 @lru_cache(maxsize=4096)
 def demangled(symbol: str) -> str:
-    """The C++ declaration of ``symbol``; ``symbol`` itself where it is no C++ name, or no C++ runtime is installed."""
+    """The C++ declaration of ``symbol``, or ``module::procedure``; ``symbol`` itself where it is neither.
+
+    Without a C++ runtime on the machine, all C++ names stay symbols; so does one that could become very long, since an
+    artifact of somebody else's may hold a symbol of 300 characters that stands for gigabytes.
+    """
+    if of_a_module := _OF_A_MODULE.fullmatch(symbol):
+        return "::".join(of_a_module.groups())
+    if len(symbol).bit_length() + len(_REPEATED.findall(symbol)) * _BITS_A_REFERENCE > _LONGEST_BITS:
+        return symbol
     try:
         declaration: str = cxxfilt.demangle(symbol)
     except cxxfilt.Error:
@@ -52,7 +77,7 @@ def without_parameters(declaration: str) -> str:
     return name[begin:]
 
 
-def _names(entry: str) -> Iterable[str]:
+def _names(entry: str) -> set[str]:
     symbol, at, architecture = entry.partition("@")
     declaration = demangled(symbol)
     names = {symbol, declaration, without_parameters(declaration)}

@@ -6,16 +6,23 @@ import ctypes
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult
+from pytest_compileiq.spelling import did_you_mean
+from pytest_compileiq.toolchains.machine_code.elf import defined_functions
+from pytest_compileiq.toolchains.machine_code.names import demangled, matching, readable
 
 _NUMBERS = frozenset("?bBhHiIlLqQfdg")  # ctypes' codes of simple types without characters and addresses
 
 
 class SharedLibrary(ctypes.CDLL):
     """A ``ctypes.CDLL`` that notes the functions taken in ``used``, and whose calls can be watched or emptied.
+
+    A C++ function goes by its symbol, or as its source spells it: ``library["ns::scale"]``, with its parameters where
+    there are several, ``library["ns::scale(float*, int)"]``; in Fortran it is ``library["module::procedure"]``.
 
     A call that is neither watched nor emptied costs nothing extra.
     """
@@ -27,8 +34,13 @@ class SharedLibrary(ctypes.CDLL):
         self._taken: list[Any] = []
 
     def __getitem__(self, name_or_ordinal: Any) -> Any:
-        function = super().__getitem__(name_or_ordinal)
-        self.used.add(str(name_or_ordinal))
+        symbol = name_or_ordinal
+        try:
+            function = super().__getitem__(symbol)
+        except AttributeError:
+            symbol = _symbol(Path(self._name), str(name_or_ordinal))
+            function = super().__getitem__(symbol)
+        self.used.add(str(symbol))
         self._taken.append(function)
         return function
 
@@ -98,6 +110,23 @@ def load_library(built: BuildResult, used: set[str]) -> SharedLibrary:
     library.used = used
     _announced.get(_no_one)(library)
     return library
+
+
+def _symbol(library: Path, name: str) -> str:
+    """The symbol of the function that the library's source calls ``name``.
+
+    Raises:
+        AttributeError: there is none, or several.
+    """
+    defined = defined_functions(library)
+    fitting = matching(name, defined)
+    several = {demangled(symbol): symbol for symbol in fitting}  # a constructor has several symbols
+    if len(several) > 1:
+        raise AttributeError(f"{library.name} has several functions {name!r}: take one of {', '.join(several)}")
+    if not fitting:
+        known = {*defined, *map(readable, defined)}
+        raise AttributeError(f"{library.name} has no function {name!r}{did_you_mean(name, known)}")
+    return fitting[0]
 
 
 def _no_one(_library: SharedLibrary) -> None:

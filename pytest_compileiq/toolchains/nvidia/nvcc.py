@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 # Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.base import Builder, Place
+    from pytest_compileiq.toolchains.functions import Names, Neighbours
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,10 @@ class Nvcc:
         controls: the compiler that an ACF is for: ``"ptxas"`` works on every architecture, ``"nvcc"`` from sm_100 on.
         compiler: an ``nvcc`` on ``PATH``, or a path relative to the test file. By default that of the ``cuda`` extra,
             else that of ``CUDA_HOME`` or ``CUDA_PATH``, else the first on ``PATH``.
+        functions: the kernels that the test stands for, beside those that it takes from ``load()``: a name or pattern
+            (``"scale"``, ``"reduce<float, *>"``), or several.
+        neighbours: what becomes of a candidate that changes the machine code of other kernels: it is ``"void"``, or
+            with ``"allow"`` it counts, and the artifact and every review list them as not exercised by the test.
     """
 
     source: str
@@ -38,6 +43,8 @@ class Nvcc:
     output: Literal["cubin", "library", "executable"] = "cubin"
     controls: Literal["ptxas", "nvcc"] = "ptxas"
     compiler: str | None = None
+    functions: Names = ()
+    neighbours: Neighbours = "void"
 
     def resolve(self, place: Place) -> Builder:
         """Find nvcc and the source.

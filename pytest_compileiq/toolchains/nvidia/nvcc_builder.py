@@ -26,6 +26,8 @@ from pytest_compileiq.timing.registry import why_not_here
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir, rooted
 from pytest_compileiq.toolchains.commands import Commands, ask
+from pytest_compileiq.toolchains.functions import Functions
+from pytest_compileiq.toolchains.machine_code.binaries import HOST
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.machine_code.elf import machine_code
 from pytest_compileiq.toolchains.machine_code.shared_library import load_library
@@ -73,6 +75,7 @@ def resolve(nvcc: Nvcc, place: Place) -> NvccBuilder:
     defines = frozen_defines(nvcc.defines)
     params = {**baseline_params(flags), **dict(defines)}
     flags = (*flags, *definitions(defines, flags, "Nvcc"))
+    functions = _functions(nvcc)
     tool = find_tool("nvcc", nvcc.compiler, place)
     architecture = ".".join(architectures)
     targets = [f"-gencode=arch={arch.replace('sm_', 'compute_')},code={arch}" for arch in architectures]
@@ -91,6 +94,7 @@ def resolve(nvcc: Nvcc, place: Place) -> NvccBuilder:
         source=source,
         output=nvcc.output,
         controls=nvcc.controls,
+        functions=functions,
         rootdir=place.rootdir,
         baseline_params=params,
     )
@@ -107,6 +111,7 @@ class NvccBuilder(NvidiaBuilder):
     source: str
     output: str
     controls: str
+    functions: Functions
     rootdir: Path
     baseline_params: Mapping[str, KnobValue]
 
@@ -174,7 +179,7 @@ class NvccBuilder(NvidiaBuilder):
         log = commands.run([*argv, "--keep", f"--keep-dir={out_dir}", self.source, "-o", str(output)], self.source)
         seconds = commands.seconds
         code = self._code(out_dir, output, log)
-        device = {name: entry.metrics for name, entry in code.items() if name != "host"}
+        device = {name: entry.metrics for name, entry in code.items() if name != HOST}
         return BuildResult(output, code, totals(device), log, seconds)
 
     def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
@@ -247,7 +252,7 @@ class NvccBuilder(NvidiaBuilder):
             entries = entries_of(cubin, log, arch, self.source)
             code |= {f"{name}@{arch}" if several else name: digest for name, digest in entries.items()}
         if self.output != "cubin":
-            code["host"] = machine_code([out_dir / f"{Path(self.source).stem}.o"]).program
+            code[HOST] = machine_code([out_dir / f"{Path(self.source).stem}.o"]).program
         return code
 
     def _cubin(self, out_dir: Path, arch: str) -> Path:
@@ -262,6 +267,16 @@ def _architectures(nvcc: Nvcc) -> tuple[str, ...]:
         raise MarkerError(f"Nvcc(arch={nvcc.arch!r}): expected one architecture or several different ones")
     checked = [check_architecture(arch, "Nvcc") for arch in given]
     return tuple(sorted(checked, key=lambda arch: (capability(arch), arch)))  # their order has no meaning
+
+
+def _functions(nvcc: Nvcc) -> Functions:
+    functions = Functions.of("Nvcc", nvcc.functions, nvcc.neighbours, apart=frozenset({HOST}))
+    if functions.neighbours == "allow" and not functions.patterns and nvcc.output != "cubin":
+        raise MarkerError(
+            f"Nvcc(output={nvcc.output!r}, neighbours='allow'): host code launches kernels unseen, so nothing says "
+            "which of them the test stands for: name them, as in functions='scale'"
+        )
+    return functions
 
 
 def _check_choices(nvcc: Nvcc, architectures: tuple[str, ...]) -> None:

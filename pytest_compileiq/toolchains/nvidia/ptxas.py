@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 # Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.base import Builder, Place
+    from pytest_compileiq.toolchains.functions import Names, Neighbours
 
 
 @dataclass(frozen=True)
@@ -20,12 +21,18 @@ class Ptxas:
         flags: the baseline's flags, split as a shell would.
         compiler: a ``ptxas`` on ``PATH``, or a path relative to the test file. By default that of the ``cuda`` extra,
             else that of ``CUDA_HOME`` or ``CUDA_PATH``, else the first on ``PATH``.
+        functions: the kernels that the test stands for, beside those that it takes from ``load()``: a name or pattern
+            (``"scale"``, ``"reduce<float, *>"``), or several.
+        neighbours: what becomes of a candidate that changes the machine code of other kernels: it is ``"void"``, or
+            with ``"allow"`` it counts, and the artifact and every review list them as not exercised by the test.
     """
 
     source: str
     arch: str
     flags: str = ""
     compiler: str | None = None
+    functions: Names = ()
+    neighbours: Neighbours = "void"
 
     def resolve(self, place: Place) -> Builder:
         """Find ptxas and the source.

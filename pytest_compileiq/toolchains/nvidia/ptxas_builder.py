@@ -13,6 +13,7 @@ from pytest_compileiq.model import BuildResult, Compiler, ControlsFile, Target, 
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.commands import Commands
+from pytest_compileiq.toolchains.functions import Functions
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.nvidia.builder import PtxasBacked, controls_fragment, entries_of
 from pytest_compileiq.toolchains.nvidia.options import PTXAS
@@ -34,6 +35,7 @@ def resolve(ptxas: Ptxas, place: Place) -> PtxasBuilder:
         raise MarkerError(f"Ptxas({ptxas.source!r}): no such file: {where}; PTX is named relative to the test file")
     source = relative_to_rootdir(Path(ptxas.source), place)
     flags = split_ptxas_flags(ptxas.flags)
+    functions = Functions.of("Ptxas", ptxas.functions, ptxas.neighbours)
     tool = find_tool("ptxas", ptxas.compiler, place)
     return PtxasBuilder(
         compiler=Compiler(
@@ -44,6 +46,7 @@ def resolve(ptxas: Ptxas, place: Place) -> PtxasBuilder:
         tool=tool,
         flags=flags,
         source=source,
+        functions=functions,
         rootdir=place.rootdir,
     )
 
@@ -73,6 +76,7 @@ class PtxasBuilder(PtxasBacked):
 
     flags: tuple[str, ...]
     source: str
+    functions: Functions
     rootdir: Path
 
     def sources(self) -> Mapping[str, str]:

@@ -11,10 +11,11 @@ REASONS = {
     "compile": "gcc refuses k.c",
     "wrong": "no",
 }
+REMEDY = "move the kernel to a file of its own"
 
 
 def judged(measured: int, *, valid: int | None = None, at_the_end: bool = False, **invalid: int) -> str | None:
-    return why_unjudged(measured, measured if valid is None else valid, invalid, REASONS, at_the_end=at_the_end)
+    return why_unjudged(measured, measured if valid is None else valid, invalid, REASONS, REMEDY, at_the_end=at_the_end)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from pytest_compileiq import choice, minimize
 from pytest_compileiq import range as steps
 from pytest_compileiq.artifact import Withdrawn
+from pytest_compileiq.benchmark.blast_radius import MOST_NAMED
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.config import Budget
 from pytest_compileiq.engines.base import Brief, Told
@@ -18,7 +19,6 @@ from pytest_compileiq.model import Candidate
 from pytest_compileiq.search.journal import open_journal
 from pytest_compileiq.search.loop import (
     CANARIES,
-    MOST_NAMED,
     CannotResume,
     NothingJudged,
     NotInjected,
@@ -74,7 +74,16 @@ def searching(tmp_path):
     """Run a search with an engine on fakes; returns the search, whose collaborators are its attributes."""
 
     def run(
-        engine, pool=None, builder=None, *, budget=100, jobs=1, used=("kernel",), withdrawn=(), fresh=True, marker=None
+        engine,
+        pool=None,
+        builder=None,
+        *,
+        budget=100,
+        jobs=1,
+        stands_for=("kernel",),
+        withdrawn=(),
+        fresh=True,
+        marker=None,
     ) -> Search:
         budget = budget if isinstance(budget, Budget) else Budget(evaluations=budget)
         builder = builder or FakeBuilder()
@@ -86,7 +95,7 @@ def searching(tmp_path):
             earlier = journal.begin({"identity": "same"}, ())
             brief = SearchBrief(
                 benchmark, Scorer(pool, benchmark, Random(0)), journal, budget, jobs, FakeProgress(),
-                Trackers([], print), frozenset(used), withdrawn,
+                Trackers([], print), frozenset(stands_for), withdrawn,
             )  # fmt: skip
             search = Search(brief, engine)
             search.run(benchmark.builds.get(None), earlier.batches)
@@ -252,7 +261,7 @@ def test_one_acf_that_changes_the_code_shows_that_they_arrive(searching):
 
 
 def test_a_search_whose_candidates_are_void_stops_early(searching):
-    builder = FakeBuilder(code=lambda knobs: {"kernel": str(knobs), "other": str(knobs)})
+    builder = FakeBuilder(code=lambda knobs: {"kernel": str(knobs), "other": f"other {knobs}"})
     engine = Scripted([Candidate({"-O": number}) for number in range(100)])
     with pytest.raises(NothingJudged, match="of 16 candidates were not measured"):
         searching(engine, builder=builder)

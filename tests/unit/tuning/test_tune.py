@@ -130,7 +130,7 @@ def test_lost_evidence_writes_nothing_and_the_search_is_kept(bench):
 
 
 def test_a_search_of_failures_alone_writes_nothing(bench):
-    builder = FakeBuilder(code=lambda knobs: {"kernel": str(knobs), "other": str(knobs)})
+    builder = FakeBuilder(code=lambda knobs: {"kernel": str(knobs), "other": f"other {knobs}"})
     with pytest.raises(TuneFailed, match="candidates were not measured, since their controls also change other"):
         bench.tune(builder=builder)
     assert not (bench.root / "acf").exists()

@@ -1,6 +1,6 @@
 import pytest
 
-from pytest_compileiq.toolchains.machine_code.names import matching, readable
+from pytest_compileiq.toolchains.machine_code.names import listed, matching, readable
 
 REDUCE = "_Z6reduceIfLi256EEvPT_"
 IN_NAMESPACE = "_ZN2ns5scaleEPfi"
@@ -8,7 +8,25 @@ CALL = "_ZNK3FooclEi"
 CONVERSION = "_ZN1AcvbEv"
 ANONYMOUS = "_ZN12_GLOBAL__N_11gEv"
 OF_POINTER = "_Z5applyIPFviEEvT_"
-ENTRIES = [REDUCE, IN_NAMESPACE, CALL, CONVERSION, ANONYMOUS, OF_POINTER, "LZ4_compress_default", "LZ4_compress_fast"]
+CONSTRUCTORS = ["_ZN2ns3FooC1Ei", "_ZN2ns3FooC2Ei"]
+TIMES, DIVIDE = "_ZmlRK1VS1_", "_ZdvRK1VS1_"
+OF_ARRAY = "_Z3sumRA4_i"
+PROCEDURE = "__kernels_MOD_saxpy"
+ENTRIES = [
+    *CONSTRUCTORS,
+    TIMES,
+    DIVIDE,
+    OF_ARRAY,
+    PROCEDURE,
+    REDUCE,
+    IN_NAMESPACE,
+    CALL,
+    CONVERSION,
+    ANONYMOUS,
+    OF_POINTER,
+    "LZ4_compress_default",
+    "LZ4_compress_fast",
+]
 
 
 @pytest.mark.parametrize(
@@ -22,6 +40,7 @@ ENTRIES = [REDUCE, IN_NAMESPACE, CALL, CONVERSION, ANONYMOUS, OF_POINTER, "LZ4_c
         (OF_POINTER, "apply<void (*)(int)>"),
         (f"{REDUCE}@sm_90a", "reduce<float, 256>@sm_90a"),
         ("LZ4_compress_default", "LZ4_compress_default"),
+        (PROCEDURE, "kernels::saxpy"),
         ("_Znonsense", "_Znonsense"),
     ],
 )
@@ -43,6 +62,12 @@ def test_an_entry_is_called_as_its_source_spells_it(entry, name):
         ("scale", []),
         ("Foo::operator()", [CALL]),
         ("(anonymous namespace)::*", [ANONYMOUS]),
+        ("ns::Foo::Foo", CONSTRUCTORS),
+        ("operator*", [TIMES]),
+        ("operator?", [DIVIDE, TIMES]),
+        ("sum(int (&) [4])", [OF_ARRAY]),
+        ("sum(int (&) [?])", [OF_ARRAY]),
+        ("kernels::*", [PROCEDURE]),
     ],
 )
 def test_a_pattern_names_symbols_and_what_they_are_called(pattern, entries):
@@ -53,3 +78,15 @@ def test_an_entry_of_one_architecture_is_named_alone_or_with_the_others():
     both = [f"{REDUCE}@sm_100a", f"{REDUCE}@sm_90a"]
     assert matching("reduce<float, 256>", both) == both
     assert matching("reduce<float, 256>@sm_90a", both) == both[1:]
+
+
+def test_a_list_names_each_function_once_and_counts_what_does_not_fit():
+    assert listed([*CONSTRUCTORS, IN_NAMESPACE]) == "ns::Foo::Foo, ns::scale"
+    assert listed(["a", "b", "c", "d"], 2) == "a, b and 2 more"
+    assert listed(["a", "b"], 2) == "a, b"
+
+
+def test_a_symbol_that_stands_for_gigabytes_stays_a_symbol():
+    repeated = "".join(f"S0_IS{level}_S{level}_E" for level in "123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    bomb = f"_Z1f1a1pIS_S_E{repeated}"
+    assert readable(bomb) == bomb

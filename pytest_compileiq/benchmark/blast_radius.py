@@ -1,0 +1,81 @@
+"""How far the controls of one benchmark reach: what its test stands for, and which other functions they change."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.model import BuildResult
+from pytest_compileiq.rules.blast_radius import changed_neighbours
+from pytest_compileiq.toolchains.base import Builder
+from pytest_compileiq.toolchains.functions import NamesFunctions, functions_of
+from pytest_compileiq.toolchains.machine_code.names import listed
+
+MOST_NAMED = 5  # functions in one sentence
+
+
+def why_unnamed(benchmark: TunedBenchmark) -> str | None:
+    """Which name of ``functions=`` the baseline does not have, in a sentence; None where it has them all.
+
+    Raises:
+        BuildError: the baseline does not build.
+    """
+    return functions_of(benchmark.builder).why_not(benchmark.builds.get(None).code)
+
+
+def stood_for(benchmark: TunedBenchmark, used: Collection[str]) -> frozenset[str]:
+    """What the test stands for: the functions that its toolchain names, and those that its body takes from ``load()``.
+
+    Raises:
+        BuildError: the baseline does not build.
+    """
+    return functions_of(benchmark.builder).among(benchmark.builds.get(None).code).union(used)
+
+
+def recorded_functions(benchmark: TunedBenchmark, stands_for: Collection[str]) -> tuple[str, ...]:
+    """``stands_for`` as an artifact records it, where the toolchain uses ``functions=`` or ``neighbours=``."""
+    return tuple(sorted(stands_for)) if functions_of(benchmark.builder).are_given else ()
+
+
+def why_incomparable(benchmark: TunedBenchmark, tuned: BuildResult) -> str | None:
+    """Which entry functions only one arm has, in a sentence; None where both have the same.
+
+    Raises:
+        BuildError: the baseline does not build.
+    """
+    one_sided = sorted(benchmark.builds.get(None).code.keys() ^ tuned.code.keys())
+    return (
+        f"only one arm has code for {listed(one_sided, MOST_NAMED)}, and the other inlines it wherever it is called: "
+        "instantiate what the test stands for explicitly, and name it in functions="
+        if one_sided
+        else None
+    )
+
+
+def why_void(benchmark: TunedBenchmark, tuned: BuildResult, stands_for: Collection[str]) -> str | None:
+    """What the controls of ``tuned`` do and may not, to be read after their name; None where there is nothing.
+
+    Raises:
+        BuildError: the baseline does not build.
+    """
+    functions, baseline = functions_of(benchmark.builder), benchmark.builds.get(None)
+    if functions.neighbours == "allow":
+        return None
+    before, after = (
+        {entry: code.sha256 for entry, code in built.code.items() if entry not in functions.apart}
+        for built in (baseline, tuned)
+    )
+    beyond = changed_neighbours(before, after, stands_for)
+    how = "does not take from load()" + (" or name in functions=" if functions.patterns else "")
+    return f"also change {listed(beyond, MOST_NAMED)}, which the test {how}" if beyond else None
+
+
+def remedy(builder: Builder) -> str:
+    """What to do where neighbours make candidates void."""
+    naming = (
+        'say neighbours="allow" in the toolchain, with functions= for what the test stands for, so that a review lists '
+        "them as not exercised; "
+        if isinstance(builder, NamesFunctions)
+        else ""
+    )
+    return f"take these from load() in the test too; {naming}or move the kernel to a file of its own"

@@ -1,0 +1,98 @@
+"""The functions that a test stands for, and what controls may do to the others of the build.
+
+Controls reach every function of a compiler's command, and a test calls a few of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, runtime_checkable
+
+from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.spelling import did_you_mean
+from pytest_compileiq.toolchains.base import Builder
+from pytest_compileiq.toolchains.machine_code.names import matching, readable
+
+Neighbours = Literal["void", "allow"]
+Names = str | Sequence[str]
+
+
+@dataclass(frozen=True)
+class Functions:
+    """What ``functions=`` and ``neighbours=`` of a toolchain say.
+
+    Attributes:
+        patterns: of functions that the test stands for, beside those that it takes from ``load()``; see ``matching``.
+        neighbours: what becomes of a candidate that changes the machine code of others: ``void``, or ``allow``.
+        apart: entries of a build that are no functions, and so nobody's neighbours: all host code of a CUDA library.
+    """
+
+    patterns: tuple[str, ...] = ()
+    neighbours: Neighbours = "void"
+    apart: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(
+        cls, toolchain: str, functions: Names, neighbours: Neighbours, *, apart: frozenset[str] = frozenset()
+    ) -> Functions:
+        """A toolchain's arguments, checked.
+
+        Raises:
+            MarkerError: one is not of its type.
+        """
+        given = (functions,) if isinstance(functions, str) else functions
+        is_list = isinstance(given, list | tuple)
+        if not is_list or not all(isinstance(name, str) and name.strip() for name in given):
+            raise MarkerError(
+                f"{toolchain}(functions={functions!r}): expected a function's name or pattern, or a list of them, "
+                "as in functions=['compress', 'ns::scale<*>']"
+            )
+        if neighbours not in ("void", "allow"):
+            near = did_you_mean(neighbours, ("void", "allow")) if isinstance(neighbours, str) else ""
+            raise MarkerError(f"{toolchain}(neighbours={neighbours!r}): expected 'void' or 'allow'{near}")
+        return cls(tuple(sorted(set(given))), neighbours, apart)
+
+    @property
+    def are_given(self) -> bool:
+        """Whether the test uses either argument."""
+        return bool(self.patterns) or self.neighbours != "void"
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What they mean for a benchmark, as texts of which its digest is made; () where neither is used."""
+        return (f"neighbours {self.neighbours}", *self.patterns) if self.are_given else ()
+
+    def name(self, entry: str) -> bool:
+        """Whether a pattern names ``entry``."""
+        return any(matching(pattern, [entry]) for pattern in self.patterns)
+
+    def among(self, entries: Iterable[str]) -> frozenset[str]:
+        """The functions of ``entries`` that the patterns name."""
+        functions = set(entries) - self.apart
+        return frozenset(entry for pattern in self.patterns for entry in matching(pattern, functions))
+
+    def why_not(self, entries: Iterable[str]) -> str | None:
+        """Which pattern names no function of ``entries``, in a sentence; None where all name one."""
+        functions = set(entries) - self.apart
+        unknown = next((pattern for pattern in self.patterns if not matching(pattern, functions)), None)
+        if unknown is None:
+            return None
+        known = {readable(entry) for entry in functions} | functions
+        return (
+            f"functions={unknown!r}: this build has no such entry function{did_you_mean(unknown, known)}; "
+            "one that is static, hidden or inlined everywhere has no code of its own"
+        )
+
+
+@runtime_checkable
+class NamesFunctions(Protocol):
+    """A ``Builder`` whose toolchain takes ``functions=`` and ``neighbours=``."""
+
+    @property
+    def functions(self) -> Functions: ...  # noqa: D102 - see above
+
+
+def functions_of(builder: Builder) -> Functions:
+    """What the test's toolchain says; nothing where it takes no such arguments."""
+    return builder.functions if isinstance(builder, NamesFunctions) else Functions()
