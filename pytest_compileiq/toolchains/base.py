@@ -53,6 +53,18 @@ class Counts(Protocol):
 
 
 @runtime_checkable
+class Remarks(Protocol):
+    """A ``Builder`` that leaves something out of the command that it was given: a tuning says what.
+
+    Attributes:
+        remarks: in sentences.
+    """
+
+    @property
+    def remarks(self) -> tuple[str, ...]: ...  # noqa: D102 - see above
+
+
+@runtime_checkable
 class TakesKnobs(Protocol):
     """A ``Builder`` that says which knobs, of those not beginning with ``-``, its builds take.
 

@@ -10,6 +10,7 @@ from pytest_compileiq.benchmark.marker import METRICS
 from pytest_compileiq.errors import BuildError, TuneFailed
 from pytest_compileiq.model import TIMED_OBJECTIVES, BuildResult
 from pytest_compileiq.timing.sampler import BlockPlan
+from pytest_compileiq.toolchains.base import Remarks
 from pytest_compileiq.toolchains.functions import functions_of
 from pytest_compileiq.tuning.reproduce import NotReproducible, check_reproducible
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
@@ -24,7 +25,7 @@ class Baseline:
     Attributes:
         built: its build.
         stands_for: the entry functions that its toolchain names, and those that its body takes from ``load()``.
-        unchecked: what could not be checked about the build, in sentences.
+        unchecked: what could not be checked about the build, and what its command was taken without, in sentences.
     """
 
     built: BuildResult
@@ -60,13 +61,14 @@ def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> Baseline:
                 f"({failure.kind}): {failure.reason}"
             ) from failure
         used |= touched.used
+    builder = benchmark.builder
     stands_for = stood_for(benchmark, used)
-    if functions_of(benchmark.builder).neighbours == "allow" and not stands_for:
+    if functions_of(builder).neighbours == "allow" and not stands_for:
         raise TuneFailed(
             f"{benchmark.nodeid}: neighbours='allow' lets controls change what the test does not stand for, and "
             "nothing says what it does stand for: name it, as in functions='compress', or take it from load()"
         )
-    return Baseline(built, stands_for, unchecked)
+    return Baseline(built, stands_for, (*unchecked, *(builder.remarks if isinstance(builder, Remarks) else ())))
 
 
 def _build(benchmark: TunedBenchmark) -> tuple[BuildResult, tuple[str, ...]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,9 +25,10 @@ from pytest_compileiq.model import (
 from pytest_compileiq.space import Space
 from pytest_compileiq.system.process import TAIL_BYTES
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.cc.compiler import CcCompiler, find_compiler, first_error
+from pytest_compileiq.toolchains.cc.command_line import command_line
+from pytest_compileiq.toolchains.cc.compiler import CcCompiler, first_error
 from pytest_compileiq.toolchains.cc.cplusplus import naming_the_cplusplus_compiler
-from pytest_compileiq.toolchains.cc.flags import Flags, relative_to_rootdir, split_flags, who_chooses
+from pytest_compileiq.toolchains.cc.flags import Flags, relative_to_rootdir, who_chooses
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.cc.options import parse_options, render_options
 from pytest_compileiq.toolchains.cc.space import cc_space
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 _LISTING_BYTES = 64 * 2**20
 # A build that holds its own date or time could never be replayed.
 _NO_DATES = "-Werror=date-time"
+NO_KNOBS: Knobs = {}
 _INSTRUCTION = re.compile(r"^ +[0-9a-f]+:\t", re.MULTILINE)
 
 
@@ -57,29 +60,32 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
     """Implements ``pytest_compileiq.toolchains.cc.marker.Cc.resolve``."""
     _check_arguments(cc)
     sources = tuple(_find_source(source, place) for source in cc.sources)
-    program = find_compiler(cc.compiler, place)
-    flags = split_flags(cc.flags, place)
-    architecture_from = who_chooses(flags.compile)
+    line = command_line(cc, sources, place)
+    program, flags = line.program, line.flags
+    architecture_from = who_chooses(line.flags_of(sources[0]))
     flags = Flags(program.without_native(flags.compile), program.without_native(flags.link), flags.libraries)
     defines = definitions(cc.defines, flags.compile, "Cc")
-    params = {**baseline_params(flags.compile), **dict(cc.defines)}
+    every_word = chain(*(command.flags for command in reversed([*line.own.values()])), flags.compile)
+    params = {**baseline_params(every_word), **dict(cc.defines)}
     flags = replace(flags, compile=(*flags.compile, *defines))
     if cc.output == "library":
         # A process has one copy of a unique symbol, so the two arms would share the static data of inline functions.
         separate = ("-fno-gnu-unique",) if program.name == "gcc" else ()
         flags = Flags((*flags.compile, "-fPIC", *separate), ("-shared", *flags.link), flags.libraries)
-    architecture = program.architecture(flags.compile)
+    own = {source: command.resolved() for source, command in line.own.items()}
+    everywhere = [(*own[source][1:], *flags.compile) for source in own] or [flags.compile]
+    architecture = program.architecture(everywhere[0])
     return CcBuilder(
         compiler=Compiler(
             name=program.name,
             version=program.version,
             build=program.build,
-            command=(Path(program.program).name, *flags.compile, *sources, "--link", *flags.link, *flags.libraries),
+            command=_recorded(program, flags, sources, own),
             architecture_from=architecture_from,
         ),
         architecture=architecture,
         target=Target.of(architecture, program.line),
-        native=program.unrunnable(flags.compile),
+        native=next(filter(None, map(program.unrunnable, everywhere)), None),
         program=program,
         flags=flags,
         source_paths=sources,
@@ -87,6 +93,8 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
         functions=_functions(cc),
         rootdir=place.rootdir,
         baseline_params=params,
+        own=own,
+        remarks=line.remarks,
     )
 
 
@@ -95,6 +103,10 @@ class CcBuilder:
     """A ``pytest_compileiq.toolchains.base.Builder``. The compiler runs in ``rootdir`` on relative paths.
 
     So neither ``__FILE__`` nor a diagnostic holds the path of a checkout.
+
+    Attributes:
+        own: source → the compiler and the flags that stand in front of ``flags`` for it alone.
+        remarks: what was left out of the command that production uses, in sentences.
     """
 
     compiler: Compiler
@@ -108,6 +120,8 @@ class CcBuilder:
     functions: Functions
     rootdir: Path
     baseline_params: Mapping[str, KnobValue]
+    own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
     clock: str = "cpu"
     acf_line: str | None = None
     knobs_taken: frozenset[str] = frozenset()
@@ -148,12 +162,11 @@ class CcBuilder:
         Raises:
             BuildError: the preprocessor refuses a source, or a file cannot be read.
         """
-        return self._digests(self.flags.compile)
+        return self._digests()
 
     def sources_with(self, controls: ControlsFile) -> Mapping[str, str]:
         """As ``sources``, of the build with ``controls``."""
-        options = controls.data.decode("ascii").splitlines()
-        return self._digests((*without_replaced(self.flags.compile, controls.knobs), *options))
+        return self._digests(controls.data.decode("ascii").splitlines(), controls.knobs)
 
     def why_without_effect(self, macros: Knobs) -> str | None:
         """Why one of ``macros`` changes nothing: no file names it, or the source defines it itself; else None.
@@ -161,12 +174,16 @@ class CcBuilder:
         Raises:
             BuildError: the preprocessor refuses a source, or a file cannot be read.
         """
-        everything = self._dependencies("-M", self.flags.compile)
+        everything = self._dependencies("-M")
         own = {name for name in everything if self._inside_rootdir(name) is not None}
         if unnamed := why_unnamed(macros_of(macros), map(self._read, own), map(self._read, everything - own)):
             return unnamed
-        words = (*without_replaced(self.flags.compile, macros), *options_of(macros), "-E", "-dM")
-        printed = (ask([self.program.program, *words, source], cwd=self.rootdir) for source in self.source_paths)
+        defined = (*options_of(macros), "-E", "-dM")
+        printed = [
+            ask([*words, *defined, source], cwd=self.rootdir)
+            for words, sources in self._commands(macros)
+            for source in sources
+        ]
         redefined = [why_redefined(macros, finished.output) for finished in printed]
         return redefined[0] if all(redefined) else None  # another source may leave it alone
 
@@ -217,17 +234,20 @@ class CcBuilder:
             return load_library(built, used)
 
     def _compile(self, commands: Commands, controls: ControlsFile | None, out_dir: Path) -> list[Path]:
-        flags = self.flags.compile
         response: tuple[str, ...] = ()
         if controls is not None:
-            flags = without_replaced(flags, controls.knobs)
             options_file = out_dir / "controls.rsp"
             options_file.write_bytes(controls.data)
             response = self.options(controls, options_file)
         objects = []
-        for number, source in enumerate(self.source_paths):
+        by_source = [
+            (words, source)
+            for words, sources in self._commands(controls.knobs if controls else NO_KNOBS)
+            for source in sources
+        ]
+        for number, (words, source) in enumerate(by_source):
             obj = out_dir / f"{number}-{Path(source).stem}.o"
-            argv = [self.program.program, *flags, _NO_DATES, *response, "-c", source, "-o", str(obj)]
+            argv = [*words, _NO_DATES, *response, "-c", source, "-o", str(obj)]
             commands.run(argv, source)
             objects.append(obj)
         return objects
@@ -236,12 +256,15 @@ class CcBuilder:
         if self.output == "executable":
             return {"main": code.program}
         if not code.entries:
-            names = ", ".join(self.source_paths)
-            raise BuildError(f"{names}: exports no function; a kernel is neither static nor hidden", kind="compile")
+            names, hides = ", ".join(self.source_paths), "-fvisibility=hidden" in self.compiler.command
+            mend = " (flags='-fvisibility=default' shows what -fvisibility=hidden hides)" if hides else ""
+            raise BuildError(
+                f"{names}: exports no function; a kernel is neither static nor hidden{mend}", kind="compile"
+            )
         return code.entries
 
-    def _digests(self, flags: Sequence[str]) -> dict[str, str]:
-        everything, not_system = self._dependencies("-M", flags), self._dependencies("-MM", flags)
+    def _digests(self, words: Sequence[str] = (), knobs: Knobs = NO_KNOBS) -> dict[str, str]:
+        everything, not_system = (self._dependencies(option, words, knobs) for option in ("-M", "-MM"))
         inside = {name for name in map(self._inside_rootdir, everything) if name is not None}
         outside = {name for name in not_system if self._inside_rootdir(name) is None}
         return {name: sha256_hex(self._read(name)) for name in sorted(inside | outside)}
@@ -252,8 +275,21 @@ class CcBuilder:
         except OSError as error:
             raise BuildError(f"{error.filename}: cannot be read: {error.strerror}", kind="compile") from error
 
-    def _dependencies(self, option: Literal["-M", "-MM"], flags: Sequence[str]) -> set[str]:
-        finished = ask([self.program.program, *flags, option, *self.source_paths], cwd=self.rootdir)
+    def _commands(self, knobs: Knobs = NO_KNOBS) -> list[tuple[tuple[str, ...], Sequence[str]]]:
+        """The baseline's commands without the macros that ``knobs`` define, each with the sources that it is for."""
+        each = [(begin, [source]) for source, begin in self.own.items()]
+        together = [((self.program.program,), self.source_paths)]
+        return [
+            (without_replaced((*begin, *self.flags.compile), knobs), sources) for begin, sources in each or together
+        ]
+
+    def _dependencies(self, option: str, words: Sequence[str] = (), knobs: Knobs = NO_KNOBS) -> set[str]:
+        """What the baseline's commands read, with ``words`` behind them, without the macros that ``knobs`` define."""
+        commands = self._commands(knobs)
+        return set[str]().union(*(self._read_by([*command, *words, option, *of]) for command, of in commands))
+
+    def _read_by(self, argv: Sequence[str]) -> set[str]:
+        finished = ask(argv, cwd=self.rootdir)
         if finished.returncode != 0:
             raise BuildError(
                 f"{self.compiler.name} cannot read the sources: {first_error(finished.output)}",
@@ -267,12 +303,24 @@ class CcBuilder:
         return None if relative.startswith("..") else Path(relative).as_posix()
 
 
+def _recorded(
+    program: CcCompiler, flags: Flags, sources: Sequence[str], own: Mapping[str, Sequence[str]]
+) -> tuple[str, ...]:
+    """The command as an artifact records it."""
+    name = Path(program.program).name
+    each = [(Path(begin[0]).name, *begin[1:], source) for source, begin in own.items()]
+    compiles = [*chain.from_iterable(each), "--then", *flags.compile] if own else [name, *flags.compile, *sources]
+    return (*compiles, "--link", *flags.link, *flags.libraries)
+
+
 def _check_arguments(cc: Cc) -> None:
     if not cc.sources or not all(isinstance(source, str) and source for source in cc.sources):
         raise MarkerError(f"Cc{cc.sources!r}: expected the paths of one or more sources, as in Cc('kernel.c')")
     if not isinstance(cc.flags, str):
         raise MarkerError(f"Cc(flags={cc.flags!r}): expected one string, as in flags='-O3 -march=native'")
-    if not isinstance(cc.compiler, str) or not cc.compiler:
+    if cc.like is not None and (not isinstance(cc.like, str) or not cc.like):
+        raise MarkerError(f"Cc(like={cc.like!r}): expected a path, as in like='build/compile_commands.json'")
+    if cc.compiler is not None and (not isinstance(cc.compiler, str) or not cc.compiler):
         raise MarkerError(f"Cc(compiler={cc.compiler!r}): expected a program or a path, as in compiler='clang'")
     if cc.output not in ("library", "executable"):
         raise MarkerError(f"Cc(output={cc.output!r}): expected 'library' or 'executable'")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,8 @@ CHOOSE_THE_ARCHITECTURE = ("-march=", "-mcpu=")
 _TAKES_A_PATH = ("-I", "-L", "-iquote", "-isystem", "-idirafter", "-include", "-imacros")
 _MAY_BE_A_NAME = ("-include", "-imacros")  # also looked up among the include directories
 _LINKS_ONLY = ("-l", "-L", "-Wl,")
-_COMPILES_ONLY = ("-I", "-D", "-U", "-i", "-W", "-std=")
+_COMPILES_ONLY = ("-I", "-D", "-U", "-i", "-W", "-std=", "-x")
+ONLY_COMPILES_WITH_VALUE = ("-Xclang", "-mllvm")  # their value is the next word, and never joined to them
 
 # Each adds a start file to the link that sets flush-to-zero in the whole process that loads the library.
 _SETS_FLUSH_TO_ZERO = frozenset({"-Ofast", "-ffast-math", "-funsafe-math-optimizations", "-mdaz-ftz"})
@@ -59,13 +60,34 @@ def split_flags(flags: str, place: Place) -> Flags:
         tokens = rooted(shlex.split(flags), place)
     except ValueError as error:
         raise MarkerError(f"flags={flags!r}: {error}") from error
+    return by_stage(tokens, f"flags={flags!r}")
+
+
+def by_stage(tokens: Sequence[str], given: str) -> Flags:
+    """``tokens``, whose paths are joined to their options, by what they reach.
+
+    Args:
+        given: where they come from, for the message.
+
+    Raises:
+        MarkerError: a flag cannot be used, saying why.
+    """
     for token in tokens:
         if reason := _unusable(token):
-            raise MarkerError(f"flags={flags!r}: {token!r} cannot be used: {reason}")
+            raise MarkerError(f"{given}: {token!r} cannot be used: {reason}")
     libraries = tuple(token for token in tokens if token.startswith(_LINKS_ONLY))
     compiles = tuple(token for token in tokens if token not in libraries)
-    links = tuple(flag for flag in compiles if not flag.startswith(_COMPILES_ONLY) and flag not in _SETS_FLUSH_TO_ZERO)
-    return Flags(compiles, links, libraries)
+    return Flags(compiles, tuple(_linking(compiles)), libraries)
+
+
+def _linking(flags: Sequence[str]) -> Iterator[str]:
+    """Those of ``flags`` that the link takes too."""
+    left = iter(flags)
+    for flag in left:
+        if flag in ONLY_COMPILES_WITH_VALUE:
+            next(left, None)
+        elif not flag.startswith(_COMPILES_ONLY) and flag not in _SETS_FLUSH_TO_ZERO:
+            yield flag
 
 
 def who_chooses(flags: Sequence[str]) -> ArchitectureFrom:

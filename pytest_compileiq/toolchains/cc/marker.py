@@ -28,6 +28,10 @@ class Cc:
             artifact belongs to one compiler and the environment must not choose another.
         defines: macro → its value in the baseline, as in ``{"TILE": 16}``. A knob ``"-DTILE="`` of the test's space
             takes its place, and both arms read theirs as ``acf.params["TILE"]``.
+        like: a ``compile_commands.json``, or its directory, relative to the test file: each source is compiled as the
+            build of the project compiles it, and ``flags``, then none by default, come after. Where the build compiles
+            a source in several ways, a text of the command meant stands behind ``#``:
+            ``"build/compile_commands.json#lz4_shared"``. The compiler is the command's unless ``compiler`` is given.
         output: a ``"library"`` is loaded with ``ctypes.CDLL``; for an ``"executable"`` the body gets the path.
         functions: what the test stands for, beside the functions that it takes from ``load()``: a name or pattern
             (``"LZ4_*"``, ``"ns::scale<*>"``), or several. A program is one whole, and has none.
@@ -37,29 +41,33 @@ class Cc:
 
     sources: tuple[str, ...]
     flags: str
-    compiler: str
+    compiler: str | None
     defines: Defines
     output: Literal["library", "executable"]
     functions: Names
     neighbours: Neighbours
+    like: str | None
 
     def __init__(
         self,
         *sources: str,
-        flags: str = "-O2",
+        flags: str | None = None,
         compiler: str | None = None,
         defines: Mapping[str, int | float | str] | None = None,
         output: Literal["library", "executable"] = "library",
         functions: Names = (),
         neighbours: Neighbours = "void",
+        like: str | None = None,
     ) -> None:
+        alone = like is None
         object.__setattr__(self, "sources", sources)
-        object.__setattr__(self, "flags", flags)
-        object.__setattr__(self, "compiler", "gcc" if compiler is None else compiler)
+        object.__setattr__(self, "flags", ("-O2" if alone else "") if flags is None else flags)
+        object.__setattr__(self, "compiler", "gcc" if alone and compiler is None else compiler)
         object.__setattr__(self, "defines", frozen_defines(defines))
         object.__setattr__(self, "output", output)
         object.__setattr__(self, "functions", functions)
         object.__setattr__(self, "neighbours", neighbours)
+        object.__setattr__(self, "like", like)
 
     def resolve(self, place: Place) -> Builder:
         """Find the compiler and fix everything that depends on this host.

@@ -6,11 +6,10 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Literal
 
-from pytest_compileiq.model import ControlsFile
+from pytest_compileiq.model import ControlsFile, Knobs
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.cc.builder import CcBuilder
+from pytest_compileiq.toolchains.cc.builder import NO_KNOBS, CcBuilder
 from pytest_compileiq.toolchains.cc.builder import resolve as resolve_cc
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.commands import Commands
@@ -42,13 +41,13 @@ class FortranBuilder(CcBuilder):
     def _compile(self, commands: Commands, controls: ControlsFile | None, out_dir: Path) -> list[Path]:
         return CcBuilder._compile(self._with("-J", str(out_dir)), commands, controls, out_dir)
 
-    def _dependencies(self, option: Literal["-M", "-MM"], flags: Sequence[str]) -> set[str]:
+    def _dependencies(self, option: str, words: Sequence[str] = (), knobs: Knobs = NO_KNOBS) -> set[str]:
         """gfortran follows ``use`` too, so that the modules of earlier sources must be there to be found.
 
         A module that lies beside a library's sources is a source; one that was made here is not.
         """
         with tempfile.TemporaryDirectory() as modules:
-            read = CcBuilder._dependencies(self, option, (*flags, "-cpp", "-J", modules))
+            read = CcBuilder._dependencies(self, option, (*words, "-cpp", "-J", modules), knobs)
         return {name for name in read if Path(name).name != _VECTOR_MATHS and Path(name).parent != Path(modules)}
 
     def _with(self, *flags: str) -> FortranBuilder:

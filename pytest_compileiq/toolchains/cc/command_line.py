@@ -1,0 +1,95 @@
+"""Which compiler builds the sources of a ``Cc``, and with which flags: the marker's, or those of production."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from pytest_compileiq.errors import EnvironmentFault, MarkerError
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc.compiler import CcCompiler, find_compiler
+from pytest_compileiq.toolchains.cc.flags import Flags, by_stage, split_flags
+from pytest_compileiq.toolchains.cc.marker import Cc
+from pytest_compileiq.toolchains.cc.production import NO_LTO, Production, production_commands
+
+
+@dataclass(frozen=True)
+class OwnCommand:
+    """What one source is compiled by, and with which flags in front of those of all."""
+
+    program: CcCompiler
+    flags: tuple[str, ...]
+
+    def resolved(self) -> tuple[str, ...]:
+        """The beginning of its command, with ``native`` replaced by what it means here."""
+        return (self.program.program, *self.program.without_native(self.flags))
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """How the baseline is built.
+
+    Attributes:
+        program: the compiler of all sources that have none of their own; it links.
+        flags: of all sources.
+        own: source → its own command, if production compiles them in different ways.
+        remarks: what of production's command was left out, in sentences.
+    """
+
+    program: CcCompiler
+    flags: Flags
+    own: Mapping[str, OwnCommand] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+    def flags_of(self, source: str) -> tuple[str, ...]:
+        """All that ``source`` is compiled with."""
+        return (*(self.own[source].flags if source in self.own else ()), *self.flags.compile)
+
+
+def command_line(cc: Cc, sources: Sequence[str], place: Place) -> CommandLine:
+    """How ``sources``, which are relative to rootdir, are built.
+
+    Raises:
+        EnvironmentFault: the compiler is not installed or does not answer.
+        MarkerError: a flag cannot be used, or production's commands cannot be taken.
+    """
+    flags = split_flags(cc.flags, place)
+    if cc.like is None:
+        return CommandLine(find_compiler(cc.compiler or "gcc", place), flags)
+    commands = production_commands(cc.like, sources, place, without_lto=NO_LTO in flags.compile)
+    staged = [by_stage(command.flags, f"like={cc.like!r}") for command in commands]
+    programs = [_program(cc, command, place) for command in commands]
+    own = {
+        source: OwnCommand(program, stage.compile)
+        for source, program, stage in zip(sources, programs, staged, strict=True)
+    }
+    is_one = len(set(own.values())) == 1
+    together = Flags(
+        (*(staged[0].compile if is_one else ()), *flags.compile),
+        _united(stage.link for stage in [*staged, flags]),
+        _united(stage.libraries for stage in [*staged, flags]),
+    )
+    left_out = _united(command.left_out for command in commands)
+    remarks = (f"like={cc.like!r}: taken without {', '.join(left_out)}",) if left_out else ()
+    return CommandLine(_linker(cc, programs), together, {} if is_one else own, remarks)
+
+
+def _program(cc: Cc, command: Production, place: Place) -> CcCompiler:
+    try:
+        return find_compiler(cc.compiler or command.compiler, place)
+    except EnvironmentFault as error:
+        raise EnvironmentFault(f"like={cc.like!r}: {error}") from error
+
+
+def _linker(cc: Cc, programs: Sequence[CcCompiler]) -> CcCompiler:
+    """The compiler that links: the one for C++, if there is one."""
+    if len({(program.name, program.version) for program in programs}) > 1:
+        listed = ", ".join(sorted({f"{program.program} ({program.version})" for program in programs}))
+        raise MarkerError(f"like={cc.like!r} compiles the sources by {listed}: name one, as in compiler='gcc'")
+    return next((program for program in programs if program.program.endswith("++")), programs[0])
+
+
+def _united(groups: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """All words in order, each once."""
+    return tuple(dict.fromkeys(chain.from_iterable(groups)))

@@ -1,0 +1,187 @@
+"""Reads ``compile_commands.json``, where CMake, Meson and Bear record the command that compiles each file.
+
+The format is https://clang.llvm.org/docs/JSONCompilationDatabase.html. It is often written by another machine, or in a
+container: the place of the project there is told by the paths of its sources, and paths below it are relocated.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.spelling import did_you_mean
+from pytest_compileiq.toolchains.base import Place
+
+FILE = "compile_commands.json"
+_MAKE_IT = (
+    "make it with cmake -DCMAKE_EXPORT_COMPILE_COMMANDS=ON, meson setup or bear -- make, and commit it, "
+    "or make it before pytest wherever it runs"
+)
+_DEEPEST = 8  # response files within response files
+_CLOSE_PATHS = 0.8  # difflib's ratio: paths of one project are alike
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """The project's place where a command was recorded, and the same place here.
+
+    Attributes:
+        recorded: its absolute path there.
+        here: its path here, relative to rootdir: ``.``, or ``..`` for what lies above rootdir.
+    """
+
+    recorded: str
+    here: str
+
+    def path(self, name: str, directory: str) -> str:
+        """A path of a command that ran in ``directory``: relative to rootdir if it is the project's, else absolute."""
+        absolute = posixpath.normpath(posixpath.join(directory, name))
+        if not self._holds(absolute):
+            return absolute
+        return posixpath.normpath(posixpath.join(self.here, posixpath.relpath(absolute, self.recorded)))
+
+    def text(self, word: str) -> str:
+        """``word`` with every absolute path of the project in it relative to rootdir, as in ``-DDATA="/ci/p/data"``."""
+        if not self._holds(self.recorded):
+            return word
+        below = re.compile(rf"(?<![\w./-]){re.escape(self.recorded)}(?:/(?P<rest>[^\s\"':;,=]*)|(?![\w.-]))")
+        return below.sub(lambda match: self.path(match["rest"] or ".", self.recorded), word)
+
+    def _holds(self, absolute: str) -> bool:
+        return self.recorded != "/" and f"{absolute}/".startswith(f"{self.recorded}/")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One recorded command.
+
+    Attributes:
+        directory: the absolute path that it ran in.
+        file: the absolute path of the source.
+        words: the command as recorded.
+        output: the file that it makes, as far as that is recorded.
+    """
+
+    directory: str
+    file: str
+    words: tuple[str, ...]
+    output: str
+
+    @property
+    def text(self) -> str:
+        """What a choice among several commands is looked for in."""
+        return f"{self.directory} {shlex.join(self.words)} {self.output}"
+
+
+@dataclass(frozen=True)
+class Database:
+    """A compilation database that a test names.
+
+    Attributes:
+        like: the name, for messages.
+        choice: the text behind the ``#`` of the name, which chooses among several commands of one file.
+        entries: all its commands.
+    """
+
+    like: str
+    choice: str
+    entries: tuple[Entry, ...]
+
+    def commands_of(self, source: str, rootdir: Path) -> list[tuple[Entry, Checkout]]:
+        """The entries of ``source``, a path relative to rootdir, each with the checkout that it was recorded in.
+
+        Of commands that were recorded in several checkouts, those of this one count.
+
+        Raises:
+            MarkerError: there is none.
+        """
+        tail = source
+        while tail.startswith("../"):
+            tail = tail.removeprefix("../")
+        here = source.removesuffix(tail).rstrip("/") or "."
+        fitting = [
+            (entry, Checkout(entry.file.removesuffix(f"/{tail}") or "/", here))
+            for entry in self.entries
+            if entry.file.endswith(f"/{tail}")
+        ]
+        if not fitting:
+            parts = tail.count("/") + 1
+            tails = {"/".join(entry.file.rsplit("/", parts)[-parts:]) for entry in self.entries}
+            raise MarkerError(
+                f"like={self.like!r} has no command for {tail}{did_you_mean(tail, tails, cutoff=_CLOSE_PATHS)} among "
+                f"its {len(self.entries)}: name a source that the build compiles, or give its options in flags="
+            )
+        absolute = os.path.normpath(rootdir / source)
+        return [(entry, checkout) for entry, checkout in fitting if entry.file == absolute] or fitting
+
+
+def read_database(like: str, place: Place) -> Database:
+    """The database that ``like`` names: a file or its directory, relative to the test file, and a choice behind ``#``.
+
+    Raises:
+        MarkerError: it does not exist, or is no compilation database.
+    """
+    name, choice = like, ""
+    if not (place.test_dir / like).exists():
+        name, _, choice = like.partition("#")
+    path = place.test_dir / name
+    path = path / FILE if path.is_dir() else path
+    if not path.is_file():
+        raise MarkerError(f"like={like!r}: no such file: {path}; {_MAKE_IT}")
+    return Database(like, choice, _entries(path, path.stat().st_mtime_ns))
+
+
+def expanded(words: Sequence[str], entry: Entry, checkout: Checkout, rootdir: Path, depth: int = 0) -> Iterator[str]:
+    """``words`` of ``entry`` with the content of its response files in their place.
+
+    Raises:
+        MarkerError: one of them cannot be read here.
+    """
+    for word in words:
+        if not word.startswith("@"):
+            yield word
+            continue
+        path = rootdir / checkout.path(word[1:], entry.directory)
+        try:
+            if depth == _DEEPEST:
+                raise ValueError(f"{_DEEPEST} response files within each other")
+            content = shlex.split(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise MarkerError(
+                f"the command of {entry.file} reads {word}, which cannot be read here ({path}: {error}): build the "
+                "project first, or give the command's options in flags="
+            ) from error
+        yield from expanded(content, entry, checkout, rootdir, depth + 1)
+
+
+@lru_cache(maxsize=8)
+def _entries(path: Path, _changed_ns: int) -> tuple[Entry, ...]:
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise MarkerError(f"{path} is no compilation database: {error}; {_MAKE_IT}") from error
+    if not isinstance(content, list):
+        raise MarkerError(f"{path} is no compilation database: expected a list of commands; {_MAKE_IT}")
+    return tuple(_entry(record, f"{path}: command {number}") for number, record in enumerate(content))
+
+
+def _entry(record: Any, where: str) -> Entry:
+    try:
+        directory, file, output = record["directory"], record["file"], record.get("output", "")
+        words = record["arguments"] if "arguments" in record else shlex.split(record["command"])
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
+        raise MarkerError(
+            f"{where}: expected directory, file, and command or arguments ({type(error).__name__}: {error}); {_MAKE_IT}"
+        ) from error
+    if not words or not all(isinstance(text, str) for text in (directory, file, output, *words)):
+        raise MarkerError(f"{where}: expected texts, and a command of at least one word; {_MAKE_IT}")
+    return Entry(directory, posixpath.normpath(posixpath.join(directory, file)), tuple(words), output)

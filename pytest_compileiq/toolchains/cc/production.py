@@ -1,0 +1,229 @@
+"""The command that production compiles a source with, as this package can run it: relocated, without its outputs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc.compilation_database import Checkout, Database, Entry, expanded, read_database
+from pytest_compileiq.toolchains.cc.flags import ONLY_COMPILES_WITH_VALUE
+
+NO_LTO = "-fno-lto"
+_LAUNCHERS = frozenset({"ccache", "sccache", "distcc", "icecc", "buildcache"})
+_MOST_LISTED = 6
+
+# The options of gcc and clang whose value may be, or is, the next word.
+_PATHS = (
+    "-I", "-L", "-F", "-iquote", "-isystem", "-idirafter", "-include", "-imacros", "-isysroot", "-iprefix",
+    "-iwithprefix", "-iwithprefixbefore", "-cxx-isystem", "-ivfsoverlay",
+)  # fmt: skip
+_PATHS_BEHIND_EQUALS = (
+    "--sysroot=", "--gcc-toolchain=", "-fprofile-use=", "-fprofile-instr-use=", "-fprofile-sample-use=",
+    "-fauto-profile=",
+)  # fmt: skip
+_MAY_BE_A_NAME = ("-include", "-imacros")  # looked up in the directory of the compiler first, then as #include is
+_VALUES = {"--sysroot": "--sysroot=", "--param": "--param=", "-target": "--target=", "--target": "--target="} | {
+    option: option for option in ("-D", "-U", "-l", "-x", "-A")
+}
+_LEFT_OUT_WITH_VALUE = (
+    "-o", "-MF", "-MT", "-MQ", "-MJ", "-aux-info", "-dumpbase", "-dumpbase-ext", "-dumpdir", "-serialize-diagnostics",
+    "--serialize-diagnostics", "-index-store-path", "-T", "-u", "-z", "-e", "-rpath", "-Xlinker",
+)  # fmt: skip
+
+_FOR_ONE_TOOL = {"-Xpreprocessor": "-Wp,", "-Xassembler": "-Wa,"}
+
+# Which stage runs, what is written beside the object, how messages look, and how a program is linked.
+_LEFT_OUT = re.compile(
+    r"-[cSEvQs]|-###|-pipe|--verbose|-save-temps.*|-M(?:M|D|MD|P|G|V|NO-MODULES)?|-M[FTQJ].+|-o.+|-Wp,-M.*|"
+    r"-gsplit-dwarf|-fdeps-.*|-fdiagnostics-.*|-f(?:no-)?color-diagnostics|-fansi-escape-codes|-fdump-.*|"
+    r"-fstack-usage|-fcallgraph-info.*|-ftime-report.*|-ftime-trace.*|-fsave-optimization-record.*|-Winvalid-pch|"
+    r"-Wl,.*|-shared|-static|-pie|-no-pie|-static-pie|-rdynamic|-nostdlib|-nostartfiles|-nodefaultlibs"
+)
+_MAKES_ERRORS = re.compile(r"-Werror(?:=.*)?")  # a warning must not refuse a candidate
+_LTO = re.compile(
+    r"-flto(?:=.*)?|-f(?:no-)?fat-lto-objects|-fuse-linker-plugin|-fsplit-lto-unit|-fwhole-program-vtables"
+)
+
+_OTHER_PROGRAM = "it has other programs run than the compiler"
+_PRECOMPILED = (
+    "a precompiled header holds the code of one set of options; configure with "
+    "-DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON, or Meson's -Db_pch=false"
+)
+_UNUSABLE: Mapping[str, str] = {
+    "-flto": "candidate options would not reach the code generation at link time; flags='-fno-lto' beside like= "
+    "takes it out",
+    "-include-pch": _PRECOMPILED,
+    "-emit-pch": _PRECOMPILED,
+    "-fmodule": "other commands build the modules; configure with -DCMAKE_CXX_SCAN_FOR_MODULES=OFF where the sources "
+    "use none",
+    "-fcxx-modules": "other commands build the modules",
+    "-fplugin": _OTHER_PROGRAM,
+    "-fpass-plugin": _OTHER_PROGRAM,
+    "-load": _OTHER_PROGRAM,
+    "-add-plugin": _OTHER_PROGRAM,
+    "-plugin": _OTHER_PROGRAM,
+    "-wrapper": _OTHER_PROGRAM,
+    "--wrapper": _OTHER_PROGRAM,
+    "-B": _OTHER_PROGRAM,
+    "-specs": _OTHER_PROGRAM,
+    "--specs": _OTHER_PROGRAM,
+    "-cc1": "it is of the compiler's own inside",
+}
+
+
+@dataclass(frozen=True)
+class Production:
+    """How production compiles one source.
+
+    Attributes:
+        compiler: a program on ``PATH``, or an absolute path.
+        flags: the options; paths of the project are relative to rootdir.
+        left_out: what was taken out although it says something, for a note.
+    """
+
+    compiler: str
+    flags: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+
+
+def production_commands(like: str, sources: Sequence[str], place: Place, *, without_lto: bool) -> list[Production]:
+    """The command of each of ``sources``, which are relative to rootdir, from the database that ``like`` names.
+
+    Raises:
+        MarkerError: there is no such database or command, several differ, or a command cannot be used.
+    """
+    database = read_database(like, place)
+    return [_command(database, source, place.rootdir, without_lto) for source in sources]
+
+
+def _command(database: Database, source: str, rootdir: Path, without_lto: bool) -> Production:
+    recorded = database.commands_of(source, rootdir)
+    chosen = [(entry, checkout) for entry, checkout in recorded if database.choice in entry.text]
+    try:
+        read = [(_read(entry, checkout, rootdir, without_lto), entry) for entry, checkout in chosen]
+    except MarkerError as error:
+        raise MarkerError(f"like={database.like!r}: {source}: {error}") from error
+    distinct: dict[object, tuple[Production, Entry]] = {}
+    for production, entry in read:
+        distinct.setdefault((production.compiler, production.flags), (production, entry))
+    if len(distinct) != 1:
+        everything = [entry for entry, _ in recorded]
+        raise MarkerError(_choose_one(database, source, list(distinct.values()), everything))
+    return read[0][0]
+
+
+def _choose_one(
+    database: Database, source: str, fitting: Sequence[tuple[Production, Entry]], recorded: Sequence[Entry]
+) -> str:
+    """The sentence for a source with no command of the chosen text, or several: what tells them apart."""
+    if fitting:
+        what = f"it is compiled in {len(fitting)} ways"
+        common = set.intersection(*(set(production.flags) for production, _ in fitting))
+        listed = [
+            " ".join([_output(entry), *(flag for flag in production.flags if flag not in common)])
+            for production, entry in fitting
+        ]
+    else:
+        what = f"none of its commands holds {database.choice!r}"
+        listed = list(map(_output, recorded))
+    more = [f"and {len(listed) - _MOST_LISTED} more"] if len(listed) > _MOST_LISTED else []
+    entries = [entry for _, entry in fitting] or recorded
+    example = f"{database.like.removesuffix(f'#{database.choice}')}#{_telling(entries[0], entries[1:])}"
+    return (
+        f"like={database.like!r}: {source}: {what}: {'; '.join([*listed[:_MOST_LISTED], *more])}. "
+        f"Choose by a text that one command alone holds, as in like={example!r}"
+    )
+
+
+def _telling(entry: Entry, others: Sequence[Entry]) -> str:
+    """A short text that the command of ``entry`` holds, and none of ``others`` if there is one."""
+    parts = _output(entry).split("/")
+    return next((part for part in parts if part and not any(part in other.text for other in others)), parts[0])
+
+
+def _output(entry: Entry) -> str:
+    named = dict(zip(entry.words, entry.words[1:], strict=False)).get("-o", "")
+    return entry.output or named or entry.directory
+
+
+def _read(entry: Entry, checkout: Checkout, rootdir: Path, without_lto: bool) -> Production:
+    launcher, (compiler, *words) = _launched(expanded(entry.words, entry, checkout, rootdir))
+    if "/" in compiler:
+        compiler = str(rootdir / checkout.path(compiler, entry.directory))
+    options = list(_options(words))
+    without_lto = without_lto or _is_off(options)
+    flags: list[str] = []
+    left_out = list(launcher)
+    for option, value in options:
+        if _LTO.fullmatch(option + value) and without_lto:
+            left_out.append(option + value)
+        elif _MAKES_ERRORS.fullmatch(option):
+            left_out.append(option)
+        elif not (option in _LEFT_OUT_WITH_VALUE or _LEFT_OUT.fullmatch(option)):
+            flags += _usable(_here(option, value, entry, checkout, rootdir), rootdir)
+    return Production(compiler, tuple(flags), tuple(left_out))
+
+
+def _launched(words: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The words before the compiler, and the command from the compiler on."""
+    command = list(words)
+    known = next((n for n, word in enumerate(command) if Path(word).name not in _LAUNCHERS), len(command))
+    if known == len(command):
+        raise MarkerError("its command names no compiler")
+    return [Path(word).name for word in command[:known]], command[known:]
+
+
+def _is_off(options: Sequence[tuple[str, str]]) -> bool:
+    lto = [option for option, _ in options if option == NO_LTO or option.startswith("-flto")]
+    return bool(lto) and lto[-1] == NO_LTO
+
+
+def _options(words: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """(option as it is joined with its value, value) of each option; inputs are left out."""
+    left = iter(words)
+    for word in left:
+        if word == "--":
+            return
+        if word in (*_PATHS, *_VALUES, *_LEFT_OUT_WITH_VALUE, *ONLY_COMPILES_WITH_VALUE, *_FOR_ONE_TOOL):
+            value = next(left, None)
+            if value is None:
+                raise MarkerError(f"its command ends with {word}, which needs a value")
+            yield _VALUES.get(word, word), value
+        elif joined := _joined(word):
+            yield joined, word.removeprefix(joined)
+        elif word.startswith("-") and word != "-":
+            yield word, ""
+
+
+def _joined(word: str) -> str | None:
+    """The option of a path whose value ``word`` holds too."""
+    if word.startswith("-include-pch"):
+        return None
+    options = (*_PATHS, *_PATHS_BEHIND_EQUALS)
+    return max((option for option in options if word.startswith(option)), key=len, default=None)
+
+
+def _here(option: str, value: str, entry: Entry, checkout: Checkout, rootdir: Path) -> list[str]:
+    """An option with its value as this package writes them, paths relative to rootdir."""
+    if option in (*_PATHS, *_PATHS_BEHIND_EQUALS, "--sysroot="):
+        path = checkout.path(value, entry.directory)
+        by_name = option in _MAY_BE_A_NAME and not (rootdir / path).exists()
+        return [option + (value if by_name and not value.startswith("/") else path)]
+    value = checkout.text(value)
+    if option in ONLY_COMPILES_WITH_VALUE:
+        return [option, value]
+    return [_FOR_ONE_TOOL.get(option, checkout.text(option)) + value]
+
+
+def _usable(words: list[str], rootdir: Path) -> list[str]:
+    for word in words:
+        for beginning, reason in _UNUSABLE.items():
+            if word.startswith(beginning):
+                raise MarkerError(f"its command has {word!r}, which cannot be used: {reason}")
+        if word.startswith("-include") and (rootdir / f"{word.removeprefix('-include')}.gch").exists():
+            raise MarkerError(f"its command has {word!r}, which cannot be used: {_PRECOMPILED}")
+    return words

@@ -1,0 +1,41 @@
+"""``Cc(like=…)`` from tune to replay: what becomes of an artifact when the build's own command changes."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+
+DATABASE = '[{"directory": "/ci/p/build", "file": "/ci/p/src/a.c", "command": "gcc -I../include -O3 -Werror -c a.c"}]'
+KERNEL = """\
+#include "value.h"
+int total(const int *x, int n) { int s = 0; for (int i = 0; i < n; i++) s += x[i] * VALUE; return s; }
+"""
+TEST = """\
+import ctypes
+import pytest
+from pytest_compileiq import Cc, choice, minimize
+
+@pytest.mark.tune(Cc("src/a.c", like="build"), space={"-O": choice(["s", 1])}, objectives=[minimize("code_bytes")])
+def test_total(acf):
+    assert acf.build().load().total((ctypes.c_int * 3)(1, 2, 3), 3) == 18
+"""
+
+
+def test_an_artifact_stands_and_falls_with_the_command_that_the_build_records(project) -> None:
+    there = project({
+        "src/a.c": KERNEL, "include/value.h": "#define VALUE 3\n", "build/compile_commands.json": DATABASE,
+        "test_a.py": TEST,
+    })  # fmt: skip
+    tuned = there.pytest("--tune", "--tune-budget=2", code=0)
+    assert "TUNED" in tuned
+    assert "like='build': taken without -Werror" in tuned
+    recorded = there.one("acf/total/*.toml").read_text()
+    assert "/ci/p" not in recorded
+    assert str(there.root) not in recorded
+    there.edit("build/compile_commands.json", "-O3", "-O2")
+    assert "STALE: the compiler's command changed (gone: -O3 -O3; new: -O2 -O2)" in there.pytest(code=1)
+    (there.root / "build/compile_commands.json").unlink()
+    assert "cmake -DCMAKE_EXPORT_COMPILE_COMMANDS=ON" in there.pytest(code=1)
