@@ -100,7 +100,8 @@ class Target(str):
 class Objective:
     """A metric to minimise or maximise; timed metrics are sampled, exact ones are read from the build.
 
-    ``metric`` names what is claimed: ``runtime``, or a tail of it, ``runtime@p99``.
+    ``metric`` names what is claimed: ``runtime``, or a tail of it, ``runtime@p99``; ``registers``, or those of some
+    entry functions, ``registers of kernel*``.
     """
 
     metric: str
@@ -108,13 +109,13 @@ class Objective:
 
     @property
     def measured(self) -> str:
-        """What the clock takes: the metric without its tail."""
+        """What is taken: the metric without its tail, and without the entry functions that it is of."""
         return tail_of(self.metric)[0]
 
     @property
     def exact(self) -> bool:
         """Whether the metric is read from the build and needs no samples."""
-        return self.metric in EXACT_OBJECTIVES
+        return self.measured in EXACT_OBJECTIVES
 
     @property
     def needs_device(self) -> bool:
@@ -122,9 +123,15 @@ class Objective:
         return not self.exact and self.metric != "compile_time"
 
 
+def of_entries(metric: str) -> tuple[str, str | None]:
+    """``registers``, and the pattern of the entry functions that it is of: None for those of the whole build."""
+    measured, of, pattern = metric.partition(" of ")
+    return measured, pattern if of else None
+
+
 def tail_of(metric: str) -> tuple[str, float]:
     """What is measured for ``metric``, and which quantile of a slot's samples is its value: the median or a tail."""
-    measured, _, tail = metric.partition("@")
+    measured, _, tail = of_entries(metric)[0].partition("@")
     return measured, TAILS.get(tail, 0.5)
 
 

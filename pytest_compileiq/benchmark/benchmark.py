@@ -32,6 +32,7 @@ from pytest_compileiq.timing.registry import find_device, why_no_energy
 from pytest_compileiq.toolchains.base import Builder, Place, ReadsByControls
 from pytest_compileiq.toolchains.committed_options import option_list
 from pytest_compileiq.toolchains.functions import functions_of
+from pytest_compileiq.toolchains.machine_code.metrics import value_of
 from pytest_compileiq.toolchains.macros import check_names, macro_of, macros_of
 from pytest_compileiq.toolchains.nvidia.tools import pinned
 
@@ -96,6 +97,16 @@ class TunedBenchmark:
     def direction(self, metric: str) -> Direction:
         """Which way ``metric`` is better."""
         return next(objective.direction for objective in self.spec.objectives if objective.metric == metric)
+
+    def value_of(self, metric: str, built: BuildResult) -> int:
+        """The value of an exact objective in ``built``.
+
+        Raises:
+            BuildError: it has no such metric, or no such entry function.
+        """
+        apart = functions_of(self.builder).apart
+        entries = {entry: code.metrics for entry, code in built.code.items() if entry not in apart}
+        return value_of(metric, built.metrics, entries)
 
     @property
     def timed_workloads(self) -> tuple[Workload, ...]:
@@ -277,7 +288,7 @@ def make_benchmark(
         raise MarkerError(f"{item.nodeid}: a tuned test takes the acf fixture: def {item.originalname}(acf): …")
     if builder is None:
         builder = spec.toolchain.resolve(Place(item.path.parent, rootdir))
-    exact = frozenset(objective.metric for objective in spec.objectives if objective.exact)
+    exact = frozenset(objective.measured for objective in spec.objectives if objective.exact)
     builds = Builds(builder, build_dir / sha256_hex(item.nodeid.encode())[:16], spec.timeout_s, exact)
     return TunedBenchmark(item.nodeid, spec, builder, builds, item.function, _fixtures(item), rootdir, item.path.parent)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -21,7 +21,7 @@ class Builds:
         builder: the compiler on the kernel.
         directory: where builds go, a subdirectory for each set of controls.
         timeout_s: bound on one build.
-        metrics: the exact metrics that objectives name; what is slow to count is counted only for these.
+        metrics: the exact metrics that objectives take; what is slow to count is counted only for these.
     """
 
     builder: Builder
@@ -50,7 +50,7 @@ class Builds:
     def _counted(self, built: BuildResult) -> BuildResult:
         if self.metrics <= built.metrics.keys() or not isinstance(self.builder, Counts):
             return built
-        return replace(built, metrics={**built.metrics, **self.builder.count(built)})
+        return self.builder.count(built)
 
     def attempt(self, controls: ControlsFile | None) -> BuildResult | BuildError:
         """As ``get``, but a failure is returned."""

@@ -20,6 +20,7 @@ from pytest_compileiq.model import (
     Objective,
     Thresholds,
     Workload,
+    of_entries,
 )
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.toolchains.base import Toolchain
@@ -29,6 +30,7 @@ METRICS = (
     "any other metric is one that the body records"
 )
 _MOST_OBJECTIVES = 4
+_LONGEST_PATTERN = 1000
 _ALL_BUT_EQUAL = 0.85  # difflib's ratio
 _ARGUMENTS = (
     "name", "space", "workloads", "objectives", "engine", "engine_options", "budget", "seed",
@@ -36,20 +38,26 @@ _ARGUMENTS = (
 )  # fmt: skip
 
 
-def minimize(metric: str, *, at: str = "p50") -> Objective:
+def minimize(metric: str, *, at: str = "p50", of: str | None = None) -> Objective:
     """The objective of making ``metric`` smaller: ``runtime``, ``code_bytes``, a recorded metric, …
 
     Args:
         metric: what is measured, read from the build or recorded.
         at: ``p95`` or ``p99`` claims that tail of ``runtime`` or ``energy`` instead of the typical value. Every sample
             is then of one call, 20 or 100 of them a slot, and the metric is called ``runtime@p99``.
+        of: the entry functions that an exact metric is of, by name or pattern, as ``functions=`` of a toolchain names
+            them; the whole build by default. The metric is called ``registers of kernel*``.
     """
-    return Objective(metric if at == "p50" else f"{metric}@{at}", "minimize")
+    return Objective(_of(metric if at == "p50" else f"{metric}@{at}", of), "minimize")
 
 
-def maximize(metric: str) -> Objective:
-    """The objective of making ``metric`` larger, e.g. a recorded throughput."""
-    return Objective(metric, "maximize")
+def maximize(metric: str, *, of: str | None = None) -> Objective:
+    """The objective of making ``metric`` larger, e.g. a recorded throughput; ``of`` as for ``minimize``."""
+    return Objective(_of(metric, of), "maximize")
+
+
+def _of(metric: str, entries: str | None) -> str:
+    return metric if entries is None else f"{metric} of {entries}"
 
 
 @dataclass(frozen=True)
@@ -109,10 +117,13 @@ def read_marker(mark: pytest.Mark, item_name: str) -> TuneSpec:
 
 
 def _check_metric(metric: object) -> None:
-    if not isinstance(metric, str) or not re.fullmatch(r"[a-z][a-z0-9_]{0,63}(@.*)?", metric):
+    if not isinstance(metric, str) or not re.fullmatch(r"[a-z][a-z0-9_]{0,63}((@| of ).*)?", metric, re.DOTALL):
         raise MarkerError(
             f"objective {metric!r}: expected a metric's name in lower case, e.g. 'runtime' or 'code_bytes'"
         )
+    metric, pattern = of_entries(metric)
+    if pattern is not None:
+        _check_entries(metric, pattern)
     measured, _, tail = metric.partition("@")
     if metric != measured and (tail not in TAILS or measured not in CLOCKED):
         raise MarkerError(
@@ -121,6 +132,19 @@ def _check_metric(metric: object) -> None:
         )
     if measured not in EXACT_OBJECTIVES | TIMED_OBJECTIVES:
         _check_spelling(measured)
+
+
+def _check_entries(metric: str, pattern: str) -> None:
+    if metric not in EXACT_OBJECTIVES:
+        raise MarkerError(
+            f"objective {metric!r}, of={pattern[:80]!r}{did_you_mean(metric, EXACT_OBJECTIVES)}: of= takes an exact "
+            f"metric, {', '.join(sorted(EXACT_OBJECTIVES))}; what is timed is of the call that measure() gets"
+        )
+    if not pattern.strip() or not pattern.isprintable() or len(pattern) > _LONGEST_PATTERN:
+        raise MarkerError(
+            f"objective {metric!r}, of={pattern[:80]!r}: expected an entry function's name or pattern, as in "
+            "of='kernel*' or of='ns::scale<float>'"
+        )
 
 
 def _check_spelling(recorded: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pytest_compileiq.artifact import Claim
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.model import BuildResult, ControlsFile, Objective
+from pytest_compileiq.model import ControlsFile, Objective
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,10 @@ def judge_exact(benchmark: TunedBenchmark, against: ControlsFile | None, control
     """The exact metrics of ``controls`` against the baseline, and against a rival."""
     base, other, built = map(benchmark.builds.get, (None, against, controls))
     claims: list[Claim] = []
+    losses: dict[str, float] = {}
     for objective in benchmark.exact_objectives:
+        baseline, rival, tuned = (benchmark.value_of(objective.metric, build) for build in (base, other, built))
+        losses[objective.metric] = exact_loss(objective, rival, tuned)
         claims += [
             Claim(
                 device=benchmark.builder.architecture,
@@ -43,17 +46,15 @@ def judge_exact(benchmark: TunedBenchmark, against: ControlsFile | None, control
                 objective=objective.metric,
                 direction=objective.direction,
                 kind="exact",
-                baseline_value=base.metrics[objective.metric],
-                tuned_value=built.metrics[objective.metric],
+                baseline_value=baseline,
+                tuned_value=tuned,
             )
             for workload in benchmark.timed_workloads
         ]
-    losses = {objective.metric: exact_loss(objective, other, built) for objective in benchmark.exact_objectives}
     return Exact(tuple(claims), losses)
 
 
-def exact_loss(objective: Objective, old: BuildResult, new: BuildResult) -> float:
-    """How much worse ``new`` is, as a share of ``old``; negative when it is better."""
-    before, after = old.metrics[objective.metric], new.metrics[objective.metric]
+def exact_loss(objective: Objective, before: int, after: int) -> float:
+    """How much worse ``after`` is, as a share of ``before``; negative when it is better."""
     worse = after - before if objective.direction == "minimize" else before - after
     return worse / max(before, 0.5)

@@ -223,7 +223,9 @@ def _prove_exact(
 ) -> Proof | NoWinner:
     exact = judge_exact(benchmark, against, controls)
     rival, built = benchmark.builds.get(against), benchmark.builds.get(controls)
-    change = ", ".join(f"{metric} {rival.metrics[metric]} → {built.metrics[metric]}" for metric in exact.losses)
+    change = ", ".join(
+        f"{metric} {benchmark.value_of(metric, rival)} → {benchmark.value_of(metric, built)}" for metric in exact.losses
+    )
     if exact.worst() > benchmark.spec.thresholds.max_regression:
         return NoWinner(f"something is worse: {change}")
     return Proof(controls, exact.claims, (), change) if exact.gained() else NoWinner(f"no better: {change}")

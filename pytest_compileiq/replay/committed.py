@@ -161,8 +161,13 @@ class Integrity:
 
     def _recompute(self, artifact: Artifact, baseline: BuildResult, tuned: BuildResult) -> None:
         for claim in artifact.claims:
-            before, after = baseline.metrics.get(claim.objective), tuned.metrics.get(claim.objective)
-            if claim.kind == "exact" and (before, after) != (claim.baseline_value, claim.tuned_value):
+            if claim.kind != "exact":
+                continue
+            try:
+                before, after = (self.benchmark.value_of(claim.objective, built) for built in (baseline, tuned))
+            except BuildError as error:
+                raise StoreError(f"the claim about {claim.objective} cannot be compared: {error}") from error
+            if (before, after) != (claim.baseline_value, claim.tuned_value):
                 raise StoreError(
                     f"the claim says {claim.objective} {claim.baseline_value} → {claim.tuned_value}; "
                     f"the builds give {before} → {after}"

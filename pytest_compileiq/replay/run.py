@@ -12,7 +12,7 @@ from pytest_compileiq.benchmark.blast_radius import recorded_functions, remedy, 
 from pytest_compileiq.benchmark.body import ArmFailure, Body, check_body
 from pytest_compileiq.config import Settings
 from pytest_compileiq.errors import BuildError, NoWorker
-from pytest_compileiq.model import BuildResult, ControlsFile
+from pytest_compileiq.model import BuildResult, ControlsFile, of_entries
 from pytest_compileiq.outcome import Check, ItemReport, Verdict
 from pytest_compileiq.proof import advice
 from pytest_compileiq.replay.committed import RETUNE, Integrity, Stop
@@ -26,6 +26,7 @@ from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 if TYPE_CHECKING:
     from pytest_compileiq.rules.gate import Decision
 
+_NAME_ONE = "name one by its symbol, or as its source spells it"
 _PROVE = "prove it: pytest --tune --tune-budget=0 {nodeid}"
 _REPROVE = (
     "if the change is meant, prove the committed controls anew: pytest --tune --tune-budget=0 {nodeid}; "
@@ -103,7 +104,8 @@ class Replay:
                 Verdict.FAILED, f"the baseline does not build: {error}", "mend the source or the flags"
             ) from error
         if unnamed := why_unnamed(self.benchmark):
-            raise Stop(Verdict.FAILED, unnamed, "name one by its symbol, or as its source spells it")
+            raise Stop(Verdict.FAILED, unnamed, _NAME_ONE)
+        self._expect_the_objectives_entries(baseline)
         try:
             return baseline, self.benchmark.builds.get(controls) if controls else None
         except BuildError as error:
@@ -112,6 +114,14 @@ class Replay:
                 f"the compiler no longer takes the committed controls: {error}",
                 RETUNE.format(nodeid=self.benchmark.nodeid),
             ) from error
+
+    def _expect_the_objectives_entries(self, baseline: BuildResult) -> None:
+        for objective in self.benchmark.exact_objectives:
+            try:
+                if of_entries(objective.metric)[1] is not None:
+                    self.benchmark.value_of(objective.metric, baseline)
+            except BuildError as error:
+                raise Stop(Verdict.FAILED, str(error), _NAME_ONE) from error
 
     def _judge_staleness(
         self, artifact: Artifact, controls: ControlsFile | None, baseline: BuildResult, tuned: BuildResult | None

@@ -7,11 +7,20 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 
 from pytest_compileiq.artifact import Artifact, Claim, CodePair
-from pytest_compileiq.report.results import also_changes, claim_text, estimate_texts, evidence_text
+from pytest_compileiq.model import of_entries
+from pytest_compileiq.report.results import (
+    MOST_NAMED,
+    also_changes,
+    claim_text,
+    estimate_texts,
+    evidence_text,
+    got_worse,
+)
 from pytest_compileiq.rules.claims import directions
 from pytest_compileiq.rules.conditions import told_of
 from pytest_compileiq.system.printing import harmless
-from pytest_compileiq.toolchains.machine_code.names import listed
+from pytest_compileiq.toolchains.machine_code.metrics import LARGEST
+from pytest_compileiq.toolchains.machine_code.names import listed, matching
 
 
 def setting_text(knob: str, value: object) -> str:
@@ -55,9 +64,10 @@ def artifact_lines(name: str, artifact: Artifact) -> Iterator[str]:
         yield f"  controls   {artifact.controls.file}, {artifact.controls.kind}, {artifact.controls.size_bytes} bytes"
         yield from (f"    {setting_text(knob, value)}" for knob, value in sorted(artifact.controls.knobs.items()))
     for claim in artifact.claims:
-        yield from _claim_lines(claim)
+        yield from _claim_lines(claim, artifact)
     if beyond := also_changes(artifact):
         yield f"  also       changes {beyond}"
+    yield from (f"  worse      {lost}" for lost in got_worse(artifact))
     yield from _front_lines(artifact)
     for entry, pair in artifact.code.items():
         yield from _code_lines(entry, pair)
@@ -74,12 +84,22 @@ def artifact_lines(name: str, artifact: Artifact) -> Iterator[str]:
         yield f"  notice     {provenance.notice}"
 
 
-def _claim_lines(claim: Claim) -> Iterator[str]:
-    whole = ", of the whole build" if claim.kind == "exact" else ""
-    yield f"  claim      {claim.kind} on {claim.workload}{whole}: {claim_text(claim)}"
+def _claim_lines(claim: Claim, artifact: Artifact) -> Iterator[str]:
+    of = f", {_of(claim, artifact)}" if claim.kind == "exact" else ""
+    yield f"  claim      {claim.kind} on {claim.workload}{of}: {claim_text(claim)}"
     driver = f"driver {claim.driver}" if claim.driver else ""
     yield f"    {', '.join(filter(None, (claim.device, driver, evidence_text(claim))))}"
     yield from (f"    {sentence}" for sentence in told_of(claim))
+
+
+def _of(claim: Claim, artifact: Artifact) -> str:
+    """What an exact metric is of, and how the values of several entry functions became one."""
+    measured, pattern = of_entries(claim.objective)
+    how = "the largest" if measured in LARGEST else "the sum"
+    if pattern is None:
+        return f"{how} of the whole build" if measured in LARGEST else "of the whole build"
+    named = matching(pattern, (entry for entry, pair in artifact.code.items() if measured in pair.baseline.metrics))
+    return f"of {listed(named)}" if len(named) == 1 else f"{how} of {listed(named, MOST_NAMED)}"
 
 
 def _front_lines(artifact: Artifact) -> Iterator[str]:

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from pydantic_core import to_jsonable_python
 
 from pytest_compileiq.artifact import Claim
-from pytest_compileiq.report.results import MOST_NAMED, claim_text, evidence_text
+from pytest_compileiq.report.results import MOST_NAMED, claim_text, evidence_text, worse_texts
 from pytest_compileiq.rules.claims import ClaimStep, standing
 from pytest_compileiq.rules.diff import Change, Kind, Step
+from pytest_compileiq.rules.entries import WorseEntry
 from pytest_compileiq.system.printing import json_text
 from pytest_compileiq.toolchains.machine_code.names import listed, readable
 
@@ -76,6 +77,7 @@ def facts(change: Change) -> Iterator[Fact]:
             loud=True,
             folded=False,
         ),
+        Fact("entries", _lost(change.worse_entries), loud=True, folded=False),
         Fact("reach", _reach(change.also_changes), loud=True, folded=False),
         Fact("warning", change.warnings, loud=True, folded=False),
         Fact("reason", (change.reason,) if change.reason else (), folded=False),
@@ -148,6 +150,10 @@ def _knob(step: Step) -> str:
     if step.new is None:
         return f"removed {step.what}{step.old}"
     return f"{step.what}{step.old} → {step.what}{step.new}"
+
+
+def _lost(entries: Sequence[WorseEntry]) -> tuple[str, ...]:
+    return tuple(f"worse: {text}" for text in worse_texts(entries, MOST_NAMED))
 
 
 def _reach(entries: Sequence[str]) -> tuple[str, ...]:

@@ -14,8 +14,9 @@ from pytest_compileiq.outcome import ItemReport, Result, Verdict
 from pytest_compileiq.rules.blast_radius import recorded_neighbours
 from pytest_compileiq.rules.claims import direction_of, in_order, standing, words_of
 from pytest_compileiq.rules.conditions import told_of
+from pytest_compileiq.rules.entries import WorseEntry, worse_entries
 from pytest_compileiq.rules.words import interval_text, ratio_text, words_for
-from pytest_compileiq.toolchains.machine_code.names import listed
+from pytest_compileiq.toolchains.machine_code.names import listed, readable
 
 NOW = "measured now"
 MOST_NAMED = 5  # functions in one sentence
@@ -28,8 +29,9 @@ def report_on(
     item = ItemReport(nodeid, name, target, verdict, message)
     if artifact is None:
         return item
-    beyond = also_changes(artifact, MOST_NAMED)
-    notes = (*((f"also changes: {beyond}",) if beyond else ()), *notes_of(artifact.claims))
+    beyond, lost = also_changes(artifact, MOST_NAMED), got_worse(artifact, MOST_NAMED)
+    reach = (f"also changes: {beyond}" if beyond else "", f"worse: {'; '.join(lost)}" if lost else "")
+    notes = (*filter(None, reach), *notes_of(artifact.claims))
     return replace(item, notes=notes).with_results(results_of(artifact.claims))
 
 
@@ -37,6 +39,18 @@ def also_changes(artifact: Artifact, most: int | None = None) -> str:
     """The functions that the controls change and the test does not stand for, in words; empty where there are none."""
     beyond = listed(recorded_neighbours(artifact), most)
     return f"{beyond}, not exercised by this test" if beyond else ""
+
+
+def got_worse(artifact: Artifact, most: int | None = None) -> tuple[str, ...]:
+    """What entry functions lost on a metric whose claim did not lose, as in ``registers of b: 20 → 30``."""
+    return worse_texts(worse_entries(artifact), most)
+
+
+def worse_texts(entries: Sequence[WorseEntry], most: int | None = None) -> tuple[str, ...]:
+    """``entries`` in words, the first ``most`` of them."""
+    told = [f"{lost.metric} of {readable(lost.entry)}: {lost.baseline} → {lost.tuned}" for lost in entries]
+    more = [f"and {len(told) - most} more"] if most is not None and len(told) > most else []
+    return (*told[:most], *more)
 
 
 def notes_of(claims: Sequence[Claim]) -> tuple[str, ...]:

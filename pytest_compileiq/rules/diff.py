@@ -10,6 +10,7 @@ from pytest_compileiq.artifact import Artifact, CodePair, StoredCode, StoredComp
 from pytest_compileiq.model import KnobValue
 from pytest_compileiq.rules.blast_radius import recorded_neighbours
 from pytest_compileiq.rules.claims import ClaimStep, claim_steps, devices_only, lead_step, leading_claim, trend
+from pytest_compileiq.rules.entries import WorseEntry, worse_entries
 from pytest_compileiq.rules.fingerprint import changed_text
 from pytest_compileiq.rules.staleness import MOST_NAMED
 
@@ -83,6 +84,7 @@ class Change:
         controls: digests of the controls file, where they differ.
         code: digests of the machine code that changed, for each entry function and arm.
         functions: entry functions that the test stands for, where they changed: on one side only.
+        worse_entries: what entry functions lost to the newest controls on a metric whose claim did not lose.
         also_changes: entry functions that the newest controls change, and that its test does not stand for.
         warnings: what a reviewer should look at before merging.
         evidence: where the newest claims were proven: device, driver, commit, runner.
@@ -109,6 +111,7 @@ class Change:
     controls: Step | None = None
     code: tuple[Step, ...] = ()
     functions: tuple[Step, ...] = ()
+    worse_entries: tuple[WorseEntry, ...] = ()
     also_changes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     evidence: str = ""
@@ -150,6 +153,7 @@ def compare(old: Side | None, new: Side | None) -> Change:
         controls=_controls(before, after),
         code=tuple(_code(before, after)) if before and after else (),
         functions=_steps(_functions(before), _functions(after)) if before and after else (),
+        worse_entries=worse_entries(after) if after and after.outcome == "tuned" else (),
         also_changes=recorded_neighbours(after) if after and after.outcome == "tuned" else (),
         warnings=tuple(_warnings(new, before, after)),
         evidence=_evidence(shown) if shown else "",

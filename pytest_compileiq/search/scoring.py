@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, ControlsFile, Objective, SampleRow
 from pytest_compileiq.rules.slots import slot_value
 from pytest_compileiq.timing.sampler import plan_block
@@ -44,16 +45,17 @@ class Scorer:
             EvaluationFailed: the body failed, or the worker did not survive it.
         """
         benchmark = self.benchmark
-        for objective in benchmark.exact_objectives:
-            if objective.metric not in build.metrics:
-                raise EvaluationFailed(None, "compile", f"the compiler does not tell its {objective.metric}")
+        try:
+            exact = {objective: exact_score(benchmark, objective, build) for objective in benchmark.exact_objectives}
+        except BuildError as error:
+            raise EvaluationFailed(None, "compile", str(error)) from error
         timed = bool(benchmark.timed_objectives)
         read: frozenset[str] = frozenset()
         for workload in benchmark.checked_workloads if timed else benchmark.spec.workloads:
             read |= self.pool.check(0, benchmark, controls, workload).read
         taken = self._timed(controls) if timed else _Taken()
         scores = tuple(
-            exact_score(benchmark, objective, build) if objective.exact else taken.scores[objective.metric]
+            exact[objective] if objective.exact else taken.scores[objective.metric]
             for objective in benchmark.objectives
         )
         return Scored(scores, controls, tuple(taken.rows), read | taken.read)
@@ -100,9 +102,13 @@ class _Taken:
 
 
 def exact_score(benchmark: TunedBenchmark, objective: Objective, build: BuildResult) -> float:
-    """The log-ratio of an exact metric to the baseline's, lower is better; a metric of zero counts as one half."""
-    baseline = benchmark.builds.get(None).metrics[objective.metric]
-    ratio = math.log(max(build.metrics[objective.metric], 0.5) / max(baseline, 0.5))
+    """The log-ratio of an exact metric to the baseline's, lower is better; a metric of zero counts as one half.
+
+    Raises:
+        BuildError: the build has no such metric, or no such entry function.
+    """
+    baseline, tuned = (benchmark.value_of(objective.metric, arm) for arm in (benchmark.builds.get(None), build))
+    ratio = math.log(max(tuned, 0.5) / max(baseline, 0.5))
     return ratio if objective.direction == "minimize" else -ratio
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -17,6 +18,7 @@ from pytest_compileiq.model import Candidate
 from pytest_compileiq.search.journal import Evaluated
 
 GROUP = "pytest_compileiq.trackers"
+_NOT_IN_A_NAME = re.compile(r"[^\w .:/-]")  # of a metric of MLflow's; ``registers of kernel*`` has one
 
 
 class Tracker(Protocol):
@@ -94,7 +96,7 @@ class MlflowTracker:
         known = self._client.get_experiment_by_name("pytest-compileiq")
         experiment = known.experiment_id if known else self._client.create_experiment("pytest-compileiq")
         self._run = self._client.create_run(experiment, run_name=f"{benchmark} {target}").info.run_id
-        self._metrics, self._best = tuple(metrics), {}
+        self._metrics, self._best = tuple(_NOT_IN_A_NAME.sub("_", metric) for metric in metrics), {}
         for name, value in {**parameters, "benchmark": benchmark, "target": target}.items():
             self._client.log_param(self._run, name.replace("'", "").replace("--", ""), value[:500])
 

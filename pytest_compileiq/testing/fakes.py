@@ -276,7 +276,7 @@ def fake_benchmark(
 ) -> TunedBenchmark:
     """A tuned benchmark named ``kernel``; ``marker`` are the arguments of ``tune()`` after the toolchain."""
     spec = read_marker(pytest.mark.tune(FakeToolchain(builder), **marker).mark, "test_kernel")
-    exact = frozenset(objective.metric for objective in spec.objectives if objective.exact)
+    exact = frozenset(objective.measured for objective in spec.objectives if objective.exact)
     builds = Builds(builder, builds_in or rootdir / "builds", spec.timeout_s, exact)
     return TunedBenchmark("test_kernel.py::test_kernel", spec, builder, builds, _body, (), rootdir, rootdir)
 

@@ -47,8 +47,11 @@ class Counts(Protocol):
     They are counted only if an objective names one, since a search builds hundreds of times.
     """
 
-    def count(self, built: BuildResult) -> Mapping[str, int]:
-        """Those metrics of a build, from the files beside it; metrics that cannot be counted here are left out."""
+    def count(self, built: BuildResult) -> BuildResult:
+        """The build with those metrics too, of the whole and of each entry function, from the files beside it.
+
+        Metrics that cannot be counted here are left out.
+        """
         ...
 
 

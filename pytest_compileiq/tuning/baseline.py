@@ -83,9 +83,9 @@ def _build(benchmark: TunedBenchmark) -> tuple[BuildResult, tuple[str, ...]]:
         raise TuneFailed(f"{benchmark.nodeid}: {unnamed}")
     if not benchmark.objectives:
         raise TuneFailed(f"{benchmark.nodeid}: {benchmark.absent}, and the test has no other objective")
-    exact = [objective.metric for objective in benchmark.exact_objectives]
-    missing = [metric for metric in exact if metric not in built.metrics]
-    if missing:
-        held = ", ".join(sorted(built.metrics))
-        raise TuneFailed(f"{benchmark.nodeid}: this build has no {missing[0]!r}: it has {held}")
+    try:
+        for objective in benchmark.exact_objectives:
+            benchmark.value_of(objective.metric, built)
+    except BuildError as error:
+        raise TuneFailed(f"{benchmark.nodeid}: {error}") from error
     return built, unchecked

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, StoreError
+from pytest_compileiq.errors import BuildError, MarkerError, StoreError
 from pytest_compileiq.model import (
     BuildResult,
     Candidate,
@@ -49,11 +48,9 @@ from pytest_compileiq.toolchains.option_list import options_of
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.machine_code.elf import MachineCode
 
-_LISTING_BYTES = 64 * 2**20
 # A build that holds its own date or time could never be replayed.
 _NO_DATES = "-Werror=date-time"
 NO_KNOBS: Knobs = {}
-_INSTRUCTION = re.compile(r"^ +[0-9a-f]+:\t", re.MULTILINE)
 
 
 def resolve(cc: Cc, place: Place) -> CcBuilder:
@@ -212,10 +209,19 @@ class CcBuilder:
         code = machine_code(objects, self.functions.name)
         return BuildResult(output, self._entries(code), code.program.metrics, commands.log, seconds)
 
-    def count(self, built: BuildResult) -> Mapping[str, int]:
-        """``instructions`` of all objects, if ``objdump`` can read them."""
-        instructions = _count_instructions(sorted(built.path.parent.glob("*.o")))
-        return {} if instructions is None else {"instructions": instructions}
+    def count(self, built: BuildResult) -> BuildResult:
+        """``instructions`` of all objects and of each function, if ``objdump`` can read them."""
+        from pytest_compileiq.toolchains.machine_code.instructions import count_instructions  # heavy: elftools
+
+        counted = count_instructions(sorted(built.path.parent.glob("*.o")))
+        if counted is None:
+            return built
+        own = {"main": counted.whole} if self.output == "executable" else counted.functions
+        code = {
+            entry: replace(code, metrics={**code.metrics, "instructions": own[entry]}) if entry in own else code
+            for entry, code in built.code.items()
+        }
+        return replace(built, code=code, metrics={**built.metrics, "instructions": counted.whole})
 
     def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
         """``@file``."""
@@ -341,15 +347,3 @@ def _find_source(source: str, place: Place) -> str:
     if not path.is_file():
         raise MarkerError(f"Cc({source!r}): no such file: {path}; a source is named relative to the test file")
     return relative_to_rootdir(Path(source), place)
-
-
-def _count_instructions(objects: Sequence[Path]) -> int | None:
-    """Instructions of ``objects`` as ``objdump`` decodes them, padding included; None if it cannot."""
-    argv = ["objdump", "--disassemble", "--no-show-raw-insn", *map(str, objects)]
-    try:
-        listing = ask(argv, tail_bytes=_LISTING_BYTES)
-    except EnvironmentFault:
-        return None
-    if listing.returncode != 0 or len(listing.output) >= _LISTING_BYTES:
-        return None
-    return len(_INSTRUCTION.findall(listing.output))

@@ -107,6 +107,28 @@ def defined_functions(path: Path) -> frozenset[str]:
         raise BuildError(f"{path}: not an ELF file that can be read: {error}", kind="compile") from error
 
 
+def exported_functions(path: Path) -> list[tuple[str, str, int, int]]:
+    """(section, function, start, end) of each function that an object exports, in bytes from the section's start.
+
+    Raises:
+        BuildError: it is not an ELF object.
+    """
+    try:
+        with path.open("rb") as stream:
+            elf = ELFFile(stream)
+            sections = list(elf.iter_sections())
+            table = next((section for section in sections if isinstance(section, SymbolTableSection)), None)
+            by_section = _functions(list(table.iter_symbols()) if table else [], sections)
+            return [
+                (sections[index].name, symbol.name, start, start + size)
+                for index, functions in by_section.items()
+                for symbol, start, size in functions
+                if symbol["st_info"]["bind"] != "STB_LOCAL" and symbol["st_other"]["visibility"] in _VISIBLE
+            ]
+    except (OSError, ELFError) as error:
+        raise BuildError(f"{path}: not an ELF object that can be read: {error}", kind="compile") from error
+
+
 def _entries(objects: Sequence[_Object], is_named: Callable[[str], bool]) -> Mapping[str, CodeDigest]:
     # An object without entries serves those of the others.
     serving = [part for obj in objects for part in (*obj.hidden, *([] if obj.exported else obj.shared))]

@@ -30,6 +30,7 @@ from pytest_compileiq.toolchains.functions import Functions
 from pytest_compileiq.toolchains.machine_code.binaries import HOST
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.machine_code.elf import machine_code
+from pytest_compileiq.toolchains.machine_code.metrics import totals
 from pytest_compileiq.toolchains.machine_code.shared_library import load_library
 from pytest_compileiq.toolchains.macros import (
     baseline_params,
@@ -44,7 +45,6 @@ from pytest_compileiq.toolchains.make_rules import prerequisites
 from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of
 from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
 from pytest_compileiq.toolchains.nvidia.options import NVCC
-from pytest_compileiq.toolchains.nvidia.ptxas_log import totals
 from pytest_compileiq.toolchains.nvidia.tools import (
     check_architecture,
     find_tool,

@@ -15,10 +15,10 @@ from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.commands import Commands
 from pytest_compileiq.toolchains.functions import Functions
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
+from pytest_compileiq.toolchains.machine_code.metrics import totals
 from pytest_compileiq.toolchains.nvidia.builder import PtxasBacked, controls_fragment, entries_of
 from pytest_compileiq.toolchains.nvidia.options import PTXAS
 from pytest_compileiq.toolchains.nvidia.ptxas import Ptxas
-from pytest_compileiq.toolchains.nvidia.ptxas_log import totals
 from pytest_compileiq.toolchains.nvidia.tools import check_architecture, find_tool, first_error
 
 _OURS = frozenset(

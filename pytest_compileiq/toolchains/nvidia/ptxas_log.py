@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 _ENTRY = re.compile(r"Compiling entry function '(?P<name>[^']+)' for '(?P<arch>[^']+)'")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -30,16 +29,6 @@ def read_ptxas_log(output: str) -> dict[tuple[str, str], dict[str, int]]:
         elif current is not None:
             _add(current, line)
     return by_entry
-
-
-def totals(entries: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """Metrics of a whole build: the maximum of registers and barriers over all entries, the sum of all else."""
-    result: dict[str, int] = {}
-    for metrics in entries.values():
-        for name, value in metrics.items():
-            most = name in ("registers", "barriers")
-            result[name] = max(result.get(name, 0), value) if most else result.get(name, 0) + value
-    return result
 
 
 def _add(metrics: dict[str, int], line: str) -> None:

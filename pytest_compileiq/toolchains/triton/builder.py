@@ -19,9 +19,9 @@ from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.commands import Commands
 from pytest_compileiq.toolchains.machine_code.cubin import Cubin, read_cubin
+from pytest_compileiq.toolchains.machine_code.metrics import totals
 from pytest_compileiq.toolchains.nvidia.builder import PtxasBacked, entries_of
 from pytest_compileiq.toolchains.nvidia.options import PTXAS
-from pytest_compileiq.toolchains.nvidia.ptxas_log import totals
 from pytest_compileiq.toolchains.nvidia.tools import check_architecture, find_tool, needs_controls
 from pytest_compileiq.toolchains.triton import host
 from pytest_compileiq.toolchains.triton.imports import project_imports

@@ -11,9 +11,10 @@ from pytest_compileiq.model import Candidate, ControlsFile
 from pytest_compileiq.space import OFF
 from pytest_compileiq.toolchains.base import Place, Toolchain
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
+from pytest_compileiq.toolchains.machine_code.metrics import totals, value_of
 from pytest_compileiq.toolchains.nvidia.ptxas import Ptxas
 from pytest_compileiq.toolchains.nvidia.ptxas_builder import PtxasBuilder, resolve
-from pytest_compileiq.toolchains.nvidia.ptxas_log import read_ptxas_log, totals
+from pytest_compileiq.toolchains.nvidia.ptxas_log import read_ptxas_log
 from tests import needs
 from tests.files import write_files
 
@@ -89,6 +90,25 @@ def test_a_build_gives_exact_metrics_for_each_entry_and_for_the_whole(project, t
     for name in ("code_bytes", "instructions", "spill_bytes"):
         assert built.metrics[name] == small[name] + whole[name]
     assert 0 < small["instructions"] <= small["code_bytes"] // 16
+
+
+@needs.ptxas
+def test_a_metric_is_of_the_entries_that_a_pattern_names(project, tmp_path):
+    ptxas = builder(project)
+    arms = [
+        ptxas.build(controls, tmp_path / name, timeout_s=ENOUGH_S)
+        for name, controls in {"baseline": None, "squeezed": options(ptxas, **{"--maxrregcount=": 32})}.items()
+    ]
+    entries = [{name: code.metrics for name, code in arm.code.items()} for arm in arms]
+    of_wide, of_small, of_both = (
+        [value_of(f"registers of {pattern}", arm.metrics, held) for arm, held in zip(arms, entries, strict=True)]
+        for pattern in ("w*", "small", "*")
+    )
+    assert of_wide == of_both
+    assert of_wide[0] > 64 > 32 >= of_wide[1]
+    assert of_small[0] == of_small[1] < 32
+    assert value_of("spill_bytes of wide", arms[1].metrics, entries[1]) > 0
+    assert value_of("spill_bytes of small", arms[1].metrics, entries[1]) == 0
 
 
 @needs.ptxas

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pytest_compileiq.model import BuildResult, ControlsFile, Objective
 from pytest_compileiq.search.finalists import dominates, pareto_front
 from pytest_compileiq.search.scoring import Scored, Scorer
+from pytest_compileiq.toolchains.machine_code.metrics import value_of
 from pytest_compileiq.workers.pool import EvaluationFailed
 
 CONTROLS = ControlsFile("options", b"-O3\n", {"-O": 3})
@@ -21,9 +22,12 @@ pairs = st.lists(st.tuples(st.sampled_from([-1.0, -0.5, 0.0, 0.5]), st.sampled_f
 
 
 def test_a_build_of_which_the_compiler_tells_no_metric_is_an_invalid_candidate():
-    benchmark = SimpleNamespace(exact_objectives=(Objective("spill_bytes", "minimize"),), timed_objectives=())
     build = BuildResult(Path("k.cubin"), {}, {"code_bytes": 100}, "", 0.1)
-    with pytest.raises(EvaluationFailed, match="does not tell its spill_bytes") as raised:
+    benchmark = SimpleNamespace(
+        exact_objectives=(Objective("spill_bytes", "minimize"),), timed_objectives=(),
+        builds=SimpleNamespace(get=lambda _controls: build), value_of=lambda name, built: value_of(name, built.metrics, {}),
+    )  # fmt: skip
+    with pytest.raises(EvaluationFailed, match="this build has no 'spill_bytes'") as raised:
         Scorer(SimpleNamespace(), benchmark, Random(0)).score(CONTROLS, build)
     assert raised.value.kind == "compile"
 

@@ -1,0 +1,72 @@
+"""Counts instructions as ``objdump`` decodes them: of objects, and of each function that they export."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from pytest_compileiq.errors import BuildError, EnvironmentFault
+from pytest_compileiq.toolchains.commands import ask
+from pytest_compileiq.toolchains.machine_code.elf import exported_functions
+
+_LISTING_BYTES = 64 * 2**20
+_OBJECT = re.compile(r"^\S.*:     file format .*$", re.MULTILINE)
+_SECTION = re.compile(r"^Disassembly of section (.+):$", re.MULTILINE)
+_ADDRESS = re.compile(r"^ +([0-9a-f]+):\t", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """How many instructions objects hold.
+
+    Attributes:
+        whole: of all objects, padding between functions included.
+        functions: exported function → its own, from its first byte to its last; its local helpers are not in it. Empty
+            where an address does not say which function it is of.
+    """
+
+    whole: int
+    functions: Mapping[str, int]
+
+
+def count_instructions(objects: Sequence[Path]) -> Instructions | None:
+    """Count the instructions of ``objects``; None where ``objdump`` is missing or cannot read them."""
+    argv = ["objdump", "--disassemble", "--no-show-raw-insn", *map(str, objects)]
+    try:
+        listing = ask(argv, tail_bytes=_LISTING_BYTES)
+        if listing.returncode != 0 or len(listing.output) >= _LISTING_BYTES:
+            return None
+        return _counted(listing.output, objects)
+    except (EnvironmentFault, BuildError):
+        return None
+
+
+def _counted(listing: str, objects: Sequence[Path]) -> Instructions | None:
+    parts = _split(_OBJECT, listing)
+    if len(parts) != len(objects):
+        return None
+    whole, functions, is_clear = 0, dict[str, int](), True
+    for (_, part), path in zip(parts, objects, strict=True):
+        listed = [(name, [int(at, 16) for at in _ADDRESS.findall(text)]) for name, text in _split(_SECTION, part)]
+        whole += sum(len(addresses) for _, addresses in listed)
+        sections = dict(listed)
+        is_clear = is_clear and len(sections) == len(listed)  # two sections of one name have the same addresses
+        for section, function, start, end in exported_functions(path):
+            within = sections.get(section, [])
+            own = bisect_left(within, end) - bisect_left(within, start)
+            functions[function] = functions.get(function, 0) + own
+    return Instructions(whole, functions if is_clear else {})
+
+
+def _split(heading: re.Pattern[str], text: str) -> list[tuple[str, str]]:
+    """(what the heading names, the text below it) for each heading."""
+    found = list(heading.finditer(text))
+    ends = [*(match.start() for match in found), len(text)]
+    return [
+        (match[1] if match.re.groups else match[0], text[match.end() : end])
+        for match, (_, end) in zip(found, pairwise(ends), strict=True)
+    ]

@@ -1,0 +1,58 @@
+"""Exact metrics of several entry functions: how they become one number, the same for every toolchain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pytest_compileiq.errors import BuildError
+from pytest_compileiq.model import of_entries
+from pytest_compileiq.spelling import did_you_mean
+from pytest_compileiq.toolchains.machine_code.names import listed, matching, readable
+
+LARGEST = frozenset({"registers", "barriers"})  # of all entries one launch takes one, so that a sum means nothing
+_MOST_NAMED = 8  # entry functions in one sentence
+Metrics = Mapping[str, int]
+
+
+def totals(entries: Mapping[str, Metrics]) -> dict[str, int]:
+    """Metrics of several entry functions together: the largest of their registers and barriers, the sum of all else."""
+    result: dict[str, int] = {}
+    for metrics in entries.values():
+        for name, value in metrics.items():
+            most = name in LARGEST
+            result[name] = max(result.get(name, 0), value) if most else result.get(name, 0) + value
+    return result
+
+
+def value_of(metric: str, whole: Metrics, entries: Mapping[str, Metrics]) -> int:
+    """The value of an exact objective.
+
+    Args:
+        metric: as the objective is called: ``registers``, or ``registers of kernel*``.
+        whole: the metrics of the whole build.
+        entries: entry function → its metrics.
+
+    Raises:
+        BuildError: the build has no such metric, or no such entry function.
+    """
+    measured, pattern = of_entries(metric)
+    if pattern is None:
+        if measured not in whole:
+            raise BuildError(f"this build has no {measured!r}: it has {', '.join(sorted(whole))}", kind="compile")
+        return whole[measured]
+    named = matching(pattern, entries)
+    if not named:
+        known = {readable(entry) for entry in entries} | entries.keys()
+        raise BuildError(
+            f"objective {metric!r}: this build has no such entry function{did_you_mean(pattern, known)}: "
+            f"it has {listed(sorted(entries), _MOST_NAMED)}",
+            kind="compile",
+        )
+    told = totals({entry: entries[entry] for entry in named})
+    if measured not in told:
+        each = f"has {', '.join(sorted(told))}" if told else "has no metric"
+        raise BuildError(
+            f"objective {metric!r}: nothing here tells the {measured} of one entry function, which {each}",
+            kind="compile",
+        )
+    return told[measured]
