@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 
 import pytest
 
@@ -38,3 +39,4 @@ search_spaces = pytest.mark.skipif(
     not os.environ.get("CIQ_SEARCH_SPACES_DIR"),
     reason="no search spaces: set CIQ_SEARCH_SPACES_DIR to the files of a CompileIQ release",
 )
+gxx = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")

@@ -35,7 +35,14 @@ def committed_acf(name: str) -> bytes:
     return path.read_bytes()
 
 
-def prove(root: Path, name: str, toolchain: Toolchain, knobs: dict, blob: bytes | None = None) -> Artifact:
+def prove(
+    root: Path,
+    name: str,
+    toolchain: Toolchain,
+    knobs: dict,
+    blob: bytes | None = None,
+    functions: tuple[str, ...] = (),
+) -> Artifact:
     """Store what a tune that ended with these controls would: both arms are built, nothing is searched or measured."""
     builder = toolchain.resolve(Place(root, root))
     controls = builder.render(Candidate(knobs, blob))
@@ -46,6 +53,7 @@ def prove(root: Path, name: str, toolchain: Toolchain, knobs: dict, blob: bytes 
         benchmark=f"test_{name}.py::test_{name}",
         target=builder.target,
         outcome="tuned",
+        functions=functions,
         controls=Controls(
             kind=controls.kind,
             file=controls_file_name(builder.target, controls.data),

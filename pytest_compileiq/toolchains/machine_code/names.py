@@ -37,8 +37,8 @@ def matching(pattern: str, entries: Iterable[str]) -> list[str]:
 
 
 def listed(entries: Iterable[str], most: int | None = None) -> str:
-    """``b, c and 3 more``: ``entries`` as their sources spell them; a constructor's several symbols are one name."""
-    names = list(dict.fromkeys(map(readable, entries)))
+    """``b, c and 3 more``: ``entries`` as their sources spell them, sorted; a constructor has several and one name."""
+    names = sorted(set(map(readable, entries)))
     more = f" and {len(names) - most} more" if most is not None and len(names) > most else ""
     return ", ".join(names[:most]) + more
 

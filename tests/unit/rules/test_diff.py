@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_compileiq.artifact import Claim, CodePair, DecisionRecord, Provenance, StoredCode, Summary
+from pytest_compileiq.report.change import facts
 from pytest_compileiq.rules.diff import Kind, Side, Step, compare
 from pytest_compileiq.rules.renames import pair_renamed
 from tests.unit.artifacts import TARGET, make_artifact
@@ -200,6 +201,19 @@ def test_entries_whose_machine_code_changed_are_named_arm_by_arm():
         "b": CodePair(baseline=StoredCode(sha256="1" * 64), tuned=StoredCode(sha256="2" * 64)),
     }
     assert [step.what for step in compare(side(), side(code=code)).code] == ["b (baseline)", "b (tuned)", "k (tuned)"]
+
+
+def test_neighbours_that_the_newest_controls_change_are_loud_and_other_functions_are_told():
+    code = {
+        name: CodePair(baseline=StoredCode(sha256=before * 64), tuned=StoredCode(sha256=after * 64))
+        for name, before, after in (("_ZN2ns1kEv", "1", "2"), ("b", "3", "4"), ("c", "5", "5"))
+    }
+    change = compare(side(), side(code=code, functions=("_ZN2ns1kEv",)))
+    assert change.also_changes == ("b",)
+    told_of = {fact.label: fact for fact in facts(change)}
+    assert told_of["reach"].lines == ("also changes: b, not exercised by this test",) and told_of["reach"].loud
+    assert told_of["functions"].lines == ("the test now stands for ns::k",)
+    assert compare(side(code=code, functions=("b",)), side()).also_changes == ()
 
 
 def test_what_is_not_here_as_it_was_tuned_and_a_side_s_own_warnings_reach_the_reviewer():

@@ -10,6 +10,7 @@ import pytest
 
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.toolchains.machine_code.elf import MachineCode, machine_code
+from tests import needs
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 
@@ -106,3 +107,62 @@ def test_a_file_that_is_no_object_is_a_build_error_that_names_it(tmp_path: Path,
     broken.write_bytes(content)
     with pytest.raises(BuildError, match=r"broken\.o"):
         machine_code([broken])
+
+
+# ── inline functions, which C++ gives a public name in every object ──────────────────────────────────────────────
+
+TWICE = "template <class T> __attribute__((noinline)) T twice(T x) { return x + x; }\n"
+STRONG = "float scale(float x) { return twice(x) + 1; }\nint other(int x) { return x + 1; }\n"
+TWICE_OF_FLOAT = "_Z5twiceIfET_S0_"
+
+
+def cplusplus(tmp_path: Path, *sources: str, named: str = "") -> dict[str, str]:
+    """The digests of sources in C++, where one function is named."""
+    objects(tmp_path, *sources, suffix=".cpp")
+    paths = [tmp_path / f"{number}.o" for number in range(len(sources))]
+    return digests(machine_code(paths, lambda entry: entry == named))
+
+
+@needs.gxx
+def test_an_inline_function_is_part_of_the_entries_that_may_call_it(tmp_path: Path) -> None:
+    before = cplusplus(tmp_path, TWICE + STRONG)
+    assert list(before) == ["_Z5otheri", "_Z5scalef"]
+    after = cplusplus(tmp_path, TWICE.replace("x + x", "x * x") + STRONG)
+    assert before["_Z5scalef"] != after["_Z5scalef"]
+    elsewhere = "int far(int x) { return x * 5; }"  # a link may take the inline function from either object
+    far = cplusplus(tmp_path, TWICE + STRONG, elsewhere)["_Z3fari"]
+    assert far != cplusplus(tmp_path, TWICE.replace("x + x", "x * x") + STRONG, elsewhere)["_Z3fari"]
+
+
+@needs.gxx
+def test_an_inline_function_that_is_named_is_an_entry_and_no_part_of_others(tmp_path: Path) -> None:
+    before = cplusplus(tmp_path, TWICE + STRONG, named=TWICE_OF_FLOAT)
+    after = cplusplus(tmp_path, TWICE.replace("x + x", "x * x") + STRONG, named=TWICE_OF_FLOAT)
+    assert list(before) == ["_Z5otheri", "_Z5scalef", TWICE_OF_FLOAT]
+    assert [name for name in before if before[name] != after[name]] == [TWICE_OF_FLOAT]
+
+
+@needs.gxx
+def test_the_inline_functions_of_an_object_that_has_no_others_are_its_entries(tmp_path: Path) -> None:
+    instances = TWICE + "template float twice(float);\ntemplate double twice(double);\n"
+    assert list(cplusplus(tmp_path, instances)) == ["_Z5twiceIdET_S0_", TWICE_OF_FLOAT]
+    assert list(cplusplus(tmp_path, instances, named=TWICE_OF_FLOAT)) == [TWICE_OF_FLOAT]
+    assert list(cplusplus(tmp_path, instances, STRONG.replace("twice", ""))) == [
+        "_Z5otheri", "_Z5scalef", "_Z5twiceIdET_S0_", TWICE_OF_FLOAT
+    ]  # fmt: skip
+
+
+@needs.gxx
+def test_clones_anonymous_functions_and_resolvers_are_no_entries(tmp_path: Path) -> None:
+    source = """
+    namespace { __attribute__((noinline)) int hidden(int x) { return x * 3; } }
+    extern "C" int plain(int x) { if (__builtin_expect(x == 0, 0)) throw x; return hidden(x); }
+    __attribute__((target_clones("avx2", "default"))) int sum(const int *x, int n) {
+        int s = 0; for (int i = 0; i < n; i++) s += x[i]; return s;
+    }
+    struct Foo { int a; Foo(int x); };
+    Foo::Foo(int x) : a(plain(x)) {}
+    """
+    found = cplusplus(tmp_path, source)
+    assert list(found) == ["_Z3sumPKii", "_ZN3FooC1Ei", "_ZN3FooC2Ei", "plain"]
+    assert found["_ZN3FooC1Ei"] == found["_ZN3FooC2Ei"]

@@ -1,0 +1,79 @@
+"""One function of a C++ library, tuned beside neighbours that its test does not call: from the search to the review."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tomllib
+
+from pytest_compileiq import Cc
+from pytest_compileiq.cli.main import main
+from tests import needs
+from tests.e2e.shipping import prove
+from tests.files import write_files
+
+pytestmark = needs.gxx
+
+VECTORS_CPP = """\
+#include <algorithm>
+#include <vector>
+namespace vectors {
+template <class T> __attribute__((noinline)) T square(T x) { return x * x; }
+float norm(const float *x, int n) { float s = 0; for (int i = 0; i < n; i++) s += square(x[i]); return s; }
+std::vector<float> sorted(const float *x, int n) { std::vector<float> v(x, x + n); std::sort(v.begin(), v.end()); return v; }
+}
+extern "C" float median(const float *x, int n) { return vectors::sorted(x, n)[n / 2]; }
+"""
+VECTORS_PY = """\
+import ctypes
+import pytest
+from pytest_compileiq import Cc, choice, minimize
+
+TOOLCHAIN = Cc("vectors.cpp", flags="-O3", compiler="g++", functions="vectors::norm", neighbours="allow")
+
+@pytest.mark.tune(TOOLCHAIN, space={"-O": choice(["s"])}, objectives=[minimize("code_bytes")])
+def test_norm(acf):
+    norm = acf.build().load()["vectors::norm"]
+    norm.restype = ctypes.c_float
+    assert norm((ctypes.c_float * 3)(1, 2, 3), 3) == 14
+"""
+ALSO = "also changes: median, vectors::sorted, not exercised by this test"
+
+
+def test_one_function_of_a_cplusplus_library_is_tuned_replayed_elsewhere_and_reviewed(project, tmp_path, capsys):
+    made = project({"vectors.cpp": VECTORS_CPP, "test_vectors.py": VECTORS_PY})
+    assert ALSO in made.pytest("--tune", "--tune-budget=2", code=0)
+    artifact = tomllib.loads(made.one("acf/norm/*.toml").read_text())
+    assert artifact["functions"] == ["_ZN7vectors4normEPKfi"]
+    assert list(artifact["code"]) == ["_ZN7vectors4normEPKfi", "_ZN7vectors6sortedEPKfi", "median"]
+
+    elsewhere = type(made)(shutil.copytree(made.root, tmp_path / "elsewhere" / "checkout"))
+    assert ALSO in elsewhere.pytest(code=0)
+    assert main(["--acf-dir", str(elsewhere.root / "acf"), "show", "norm"]) == 0
+    shown = capsys.readouterr().out
+    assert "stands for vectors::norm\n" in shown and "changes median, vectors::sorted, not exercised" in shown
+    assert main(["--acf-dir", str(made.root / "acf"), "flags", "norm", "--compiler", "g++"]) == 0
+    assert f"norm {ALSO.removesuffix('this test')}its test" in capsys.readouterr().err
+
+    elsewhere.edit("test_vectors.py", '"vectors::norm", neighbours', '["vectors::norm", "sqare*"], neighbours')
+    assert "functions='sqare*': this build has no such entry function" in elsewhere.pytest(code=1)
+
+
+INSTANCES_CPP = """\
+template <class T> T square(T x) { return x * x; }
+template float square(float);
+float norm(const float *x, int n) { float s = 0; for (int i = 0; i < n; i++) s += square(x[i]); return s; }
+"""
+
+
+def test_an_object_of_a_named_instantiation_is_verified_as_it_was_proven(tmp_path, capsys):
+    write_files(tmp_path, {"k.cpp": INSTANCES_CPP, "test_k.py": ""})
+    square = Cc("k.cpp", compiler="g++", functions="square<float>", neighbours="allow")
+    artifact = prove(tmp_path, "k", square, {"-O": "s"}, functions=("_Z6squareIfET_S0_",))
+    assert list(artifact.code) == ["_Z4normPKfi", "_Z6squareIfET_S0_"]
+    verify = ["--acf-dir", str(tmp_path / "acf"), "verify-binary", str(tmp_path / "k.o")]
+    for level, verdict in (("-Os", 0), ("-O2", 1), ("-O3", 1)):
+        compile_it = ["g++", "-O2", "-fPIC", "-fno-gnu-unique", level, "-c", "k.cpp", "-o", "k.o"]
+        subprocess.run(compile_it, cwd=tmp_path, check=True)
+        assert main(verify) == verdict
+    capsys.readouterr()
