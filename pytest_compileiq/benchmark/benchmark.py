@@ -13,6 +13,7 @@ import pytest
 from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.benchmark.digest import digest_benchmark
 from pytest_compileiq.benchmark.marker import TuneSpec, read_marker
+from pytest_compileiq.benchmark.predicates import read_predicate
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import (
     BuildResult,
@@ -26,7 +27,7 @@ from pytest_compileiq.model import (
 )
 from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.rules.staleness import Rebuilt
-from pytest_compileiq.space import OpaqueSpace, Space
+from pytest_compileiq.space import OpaqueSpace, Space, Where
 from pytest_compileiq.timing.base import Device
 from pytest_compileiq.timing.registry import find_device, why_no_energy
 from pytest_compileiq.toolchains.base import Builder, Place, ReadsByControls
@@ -135,10 +136,13 @@ class TunedBenchmark:
         """What the search may vary: the marker's space, else the compiler's own.
 
         Raises:
-            MarkerError: the marker's space is not usable, or there is none.
+            MarkerError: the marker's space or its predicates are not usable, or there is none.
         """
         space = Space.merge(*(self._space_part(part) for part in self._space_parts))
         check_names(gene.name for gene in space.genes if gene.kind != "switch")
+        if self.spec.where:
+            predicates = tuple(read_predicate(call, self.rootdir) for call in self.spec.where)
+            space = space.bounded(Where(predicates))
         if space.opaque is not None and space.opaque.line != self.builder.acf_line:
             takes, remedy = self.builder.acf_line, f"{pinned(space.opaque.version)}, or search space='options'"
             raise MarkerError(
@@ -180,6 +184,15 @@ class TunedBenchmark:
                 is_own_macro = macro_of(option) is not None and known.may_hold(option)
                 if not is_own_macro and (reason := known.why_not(gene.name, value, named)):
                     raise MarkerError(f"space: {reason}")
+
+    def check_where(self) -> None:
+        """Judge the predicates of the marker on some points of its space, in runs without a search too.
+
+        Raises:
+            MarkerError: one reads a knob that does not exist or may be off, or fails; or nothing of the space is left.
+        """
+        if self.spec.where:
+            _ = self.space
 
     def why_outside(self, controls: ControlsFile | Candidate) -> str | None:
         """Why ``controls`` are not of the test's space, or None when they are."""

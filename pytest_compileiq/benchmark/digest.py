@@ -174,12 +174,12 @@ class Closure:
 
     def _tree(self, path: Path) -> ast.Module:
         if path not in self._trees:
-            self._trees[path] = _parsed(path.read_bytes())
+            self._trees[path] = parsed(path.read_bytes())
         return self._trees[path]
 
 
 @functools.lru_cache(maxsize=64)
-def _parsed(source: bytes) -> ast.Module:
+def parsed(source: bytes) -> ast.Module:
     """The syntax tree of a file's content: many tests share a file."""
     return ast.parse(source)
 

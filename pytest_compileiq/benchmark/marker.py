@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from pytest_compileiq.model import (
     EXACT_OBJECTIVES,
     TAILS,
     TIMED_OBJECTIVES,
+    KnobValue,
     Objective,
     Thresholds,
     Workload,
@@ -33,7 +34,7 @@ _MOST_OBJECTIVES = 4
 _LONGEST_PATTERN = 1000
 _ALL_BUT_EQUAL = 0.85  # difflib's ratio
 _ARGUMENTS = (
-    "name", "space", "workloads", "objectives", "engine", "engine_options", "budget", "seed",
+    "name", "space", "where", "workloads", "objectives", "engine", "engine_options", "budget", "seed",
     "timeout_s", "min_speedup", "min_effect", "alpha", "max_regression",
 )  # fmt: skip
 
@@ -62,11 +63,16 @@ def _of(metric: str, entries: str | None) -> str:
 
 @dataclass(frozen=True)
 class TuneSpec:
-    """What the marker asks for. ``space`` is None for the toolchain's default; workloads are never empty."""
+    """What the marker asks for. ``space`` is None for the toolchain's default; workloads are never empty.
+
+    Attributes:
+        where: predicates over the knobs, all of which a candidate has to satisfy.
+    """
 
     toolchain: Toolchain
     name: str
     space: Any
+    where: tuple[Callable[[Mapping[str, KnobValue]], object], ...]
     workloads: tuple[Workload, ...]
     objectives: tuple[Objective, ...]
     engine: str | None
@@ -100,6 +106,7 @@ def read_marker(mark: pytest.Mark, item_name: str) -> TuneSpec:
         toolchain=mark.args[0],
         name=_name(kwargs.get("name"), item_name),
         space=kwargs.get("space"),
+        where=_where(kwargs.get("where")),
         workloads=_workloads(kwargs.get("workloads")),
         objectives=_objectives(kwargs.get("objectives", (minimize("runtime"),))),
         engine=None if (engine := _text(kwargs, "engine", "auto")) == "auto" else engine,
@@ -163,6 +170,17 @@ def _name(given: object, item_name: str) -> str:
     base, _, parameters = item_name.removeprefix("test_").partition("[")
     text = f"{base}-{parameters.removesuffix(']')}" if parameters else base
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".-")[:200] or "unnamed"
+
+
+def _where(given: object) -> tuple[Callable[[Mapping[str, KnobValue]], object], ...]:
+    if given is None:
+        return ()
+    predicates = tuple(given) if isinstance(given, list | tuple) else (given,)
+    if not predicates or not all(map(callable, predicates)):
+        raise MarkerError(
+            f"tune(where={given!r}): expected a predicate such as lambda k: k['-DBX='] * k['-DBY='] <= 1024, or a list"
+        )
+    return predicates
 
 
 def _workloads(given: object) -> tuple[Workload, ...]:

@@ -24,6 +24,7 @@ from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import OFF, SEARCH_SPACES_TAG, Space
 
 _OPTIONS = {"pool_size": (6, 10_000), "generations": (1, 1_000_000)}
+_MOST_REFUSED = 2000  # draws in a row, which take 10 s
 
 
 class CompileIQ:
@@ -49,6 +50,7 @@ class CompileIQ:
         # By identity: a blob may be drawn twice, and the package scores draws, not blobs.
         self._pending: dict[int, tuple[Candidate, str]] = {}
         self._ended = False
+        self._drawn = 0
         self._home = tempfile.TemporaryDirectory(prefix="compileiq-engine-")
         self._log = Path(self._home.name) / "log"
         with self._log.open("wb") as log:
@@ -82,21 +84,50 @@ class CompileIQ:
         }
 
     def ask(self, n: int) -> list[Candidate]:
-        """Up to ``n`` candidates, seeds first; none once the space or the configured generations are exhausted."""
+        """Up to ``n`` candidates, seeds first; none once the space or the configured generations are exhausted.
+
+        Nor any once ``where=`` has refused two thousand draws in a row.
+
+        Raises:
+            MarkerError: it refuses whatever is drawn.
+        """
         if self._seeds:
             seeds, self._seeds = self._seeds[:n], self._seeds[n:]
             return seeds
         if self._ended:
             return []
+        refused = 0
+        while refused < _MOST_REFUSED and not self._ended:
+            candidates, outside = self._draw(n)
+            if candidates:
+                return candidates
+            refused += outside
+        if refused and not self._drawn:
+            raise MarkerError(
+                f"engine 'compileiq' drew {refused} candidates, and where= refuses each of them: narrow the values in "
+                "space=, or use --tune-engine=ga, which draws from what where= leaves"
+            )
+        self._ended = True
+        return []
+
+    def _draw(self, n: int) -> tuple[list[Candidate], int]:
+        """What the package draws, and how many draws ``where=`` refuses: these are told as invalid at once."""
         answer = self._talk({"ask": n})
         self._ended = answer["ended"]
-        candidates = []
+        candidates, refused = [], []
         for drawn in answer["candidates"]:
+            knobs = knobs_of(self._space, drawn["knobs"])
+            if self._space.where is not None and self._space.why_not(knobs) is not None:
+                refused.append({"id": drawn["id"], "score": None})
+                continue
             blob = bytes.fromhex(drawn["blob"]) if drawn["blob"] is not None else None
-            candidate = Candidate(knobs_of(self._space, drawn["knobs"]), blob, origin="compileiq")
+            candidate = Candidate(knobs, blob, origin="compileiq")
             self._pending[id(candidate)] = (candidate, drawn["id"])
             candidates.append(candidate)
-        return candidates
+        if refused:
+            self._talk({"tell": refused})
+        self._drawn += len(candidates)
+        return candidates, len(refused)
 
     def tell(self, results: Sequence[Told]) -> None:
         """Tell the package the scores of what it drew: its invalid score for a failure, and nothing of seeds."""
@@ -109,9 +140,9 @@ class CompileIQ:
             self._talk({"tell": scores})
 
     def checkpoint(self) -> bytes:
-        """The package's own sealed state, and how many seeds are left."""
+        """The package's own sealed state, how many seeds are left, and how many of its draws were given."""
         state = self._talk({"checkpoint": True})["state"]
-        return json.dumps({"seeds": len(self._seeds), "state": state}).encode()
+        return json.dumps({"seeds": len(self._seeds), "drawn": self._drawn, "state": state}).encode()
 
     def restore(self, state: bytes) -> None:
         """Go on from a checkpoint of a search of the same space and settings.
@@ -121,6 +152,7 @@ class CompileIQ:
         """
         held = json.loads(state)
         self._seeds = self._seeds[len(self._seeds) - held["seeds"] :]
+        self._drawn = held["drawn"]
         self._talk({"restore": held["state"]})
 
     def _talk(self, message: Mapping[str, Any]) -> dict[str, Any]:

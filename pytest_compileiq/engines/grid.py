@@ -40,18 +40,14 @@ class Grid:
 def _check_size(space: Space, budget: int | None) -> None:
     if budget is None and space.size > MOST_POINTS:
         raise MarkerError(
-            f"engine 'grid' tries every point, and the space has {_count(space.size)}: expected at most "
+            f"engine 'grid' tries every point, and the space has {space.size_text}: expected at most "
             f"{MOST_POINTS:,} where the budget is a time; narrow space=, or use --tune-engine=ga"
         )
     if budget is not None and space.size > budget:
         raise MarkerError(
-            f"engine 'grid' tries every point, and the space has {_count(space.size)}, more than the budget of "
+            f"engine 'grid' tries every point, and the space has {space.size_text}, more than the budget of "
             f"{budget:,} evaluations: narrow space=, raise --tune-budget, or use --tune-engine=ga"
         )
-
-
-def _count(points: int) -> str:
-    return f"{points:,}" if points < 10**12 else f"{points:.1e}" if points < 10**300 else "more than 1e+300"
 
 
 def _points(brief: Brief) -> Iterator[Point]:

@@ -43,8 +43,9 @@ class Optuna:
     """A study, spoken to by ask and tell. Never asks a point twice; ends when the space is exhausted.
 
     The first ``pool_size`` candidates (the one option: a population of NSGA-II, the start of the others) are drawn from
-    the space by its own probabilities, which Optuna's distributions cannot hold. Failures are told as ``FAIL``, which
-    the samplers leave out of their models. A point that is proposed again is answered at once with its known result.
+    the space by its own probabilities, which Optuna's distributions cannot hold. Failures, and points that ``where=``
+    refuses, are told as ``FAIL``, which the samplers leave out of their models. A point that is proposed again is
+    answered at once with its known result.
     """
 
     def __init__(self, sampler: Sampler, brief: Brief) -> None:
@@ -106,9 +107,12 @@ class Optuna:
         return self._proposed()
 
     def _proposed(self) -> Point | None:
-        """The sampler's next point, or None when it has been asked before."""
+        """The sampler's next point, or None when it has been asked before or ``where=`` refuses it."""
         trial = self._study.ask()
         point = self._suggested(trial)
+        if not self._space.allows(point):
+            self._study.tell(trial, state=self._failed)
+            return None
         if point in self._told:
             self._answer(trial, self._told[point])
         else:

@@ -1,5 +1,6 @@
 """Search spaces: what a search may vary, in CompileIQ's words, and the genes that engines work on."""
 
+from pytest_compileiq.space.gene import OFF, Gene, Point
 from pytest_compileiq.space.opaque import (
     SEARCH_SPACES_OF,
     SEARCH_SPACES_TAG,
@@ -8,7 +9,8 @@ from pytest_compileiq.space.opaque import (
     PtxasSearchSpace,
 )
 from pytest_compileiq.space.parameters import Parameter, choice, literal, log_sampling, range
-from pytest_compileiq.space.space import OFF, Gene, Point, Space
+from pytest_compileiq.space.space import Space
+from pytest_compileiq.space.where import Predicate, Where
 
 __all__ = [
     "OFF",
@@ -19,8 +21,10 @@ __all__ = [
     "OpaqueSpace",
     "Parameter",
     "Point",
+    "Predicate",
     "PtxasSearchSpace",
     "Space",
+    "Where",
     "choice",
     "literal",
     "log_sampling",

@@ -1,4 +1,4 @@
-"""Genes, which engines work on, and the space that they make up.
+"""The space of a search: genes, what bounds them, and the points that engines work on.
 
 A space maps a knob's name to a parameter. A nested dict is a conditional group: its key is only the group's name, the
 group is switched on or off as a whole, and its members exist only when it is on.
@@ -10,35 +10,27 @@ import builtins
 import hashlib
 import itertools
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import KnobValue
+from pytest_compileiq.space.gene import GROUP_PROBABILITY, OFF, Gene, Point
 from pytest_compileiq.space.opaque import OpaqueSpace
-from pytest_compileiq.space.parameters import Kind, Parameter
+from pytest_compileiq.space.parameters import Parameter
+from pytest_compileiq.space.region import DESCENTS, Region, count_text, share_text
+from pytest_compileiq.space.shape import Shape
+from pytest_compileiq.space.where import Judge, Where, no_knob
 
 if TYPE_CHECKING:  # numpy is not needed to declare a space, only to sample one
     import numpy as np
 
-Point = tuple[int, ...]
-
-OFF = -1
-GROUP_PROBABILITY = 0.5
-
-
-@dataclass(frozen=True)
-class Gene:
-    """One dimension: a knob, or the switch of a group (which no knob shows). ``parent`` is the index of its switch."""
-
-    name: str
-    kind: Kind
-    values: Sequence[KnobValue]
-    knockout_prob: float
-    parent: int | None = None
+_NOTHING_LEFT = "where= leaves nothing of the space"
+_NOTHING_SEEN = f"{_NOTHING_LEFT} that {2 * DESCENTS:,} random draws could find"
+_DRAWS = 100
+_STEPS_OF_A_CHECK, _DESCENTS_OF_A_CHECK = 1000, 100  # some milliseconds, in every run of a test
 
 
 @dataclass(frozen=True)
@@ -48,11 +40,13 @@ class Space:
     Attributes:
         opaque: drawn beside the genes, by the one engine that can: points, size and membership leave it out.
         presets: knobs worth trying first, as somebody who knows the compiler would set them by hand.
+        where: what every point has to satisfy; None where every point is allowed.
     """
 
     genes: tuple[Gene, ...]
     opaque: OpaqueSpace | None = None
     presets: tuple[Mapping[str, KnobValue], ...] = field(default=(), hash=False)
+    where: Where | None = field(default=None, hash=False)
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Space:
@@ -69,7 +63,7 @@ class Space:
 
     @classmethod
     def merge(cls, *spaces: Space) -> Space:
-        """All genes and presets of ``spaces``, and the opaque space that one of them may hold.
+        """All genes, presets and conditions of ``spaces``, and the opaque space that one of them may hold.
 
         Raises:
             MarkerError: a name stands in two of them, or two are opaque.
@@ -91,7 +85,24 @@ class Space:
                 for gene in space.genes
             ]
         presets = itertools.chain.from_iterable(space.presets for space in spaces)
-        return replace(cls._checked(genes, opaque[0] if opaque else None), presets=tuple(presets))
+        bounds = [space.where for space in spaces if space.where is not None]
+        where = reduce(Where.joined, bounds) if bounds else None
+        return replace(cls._checked(genes, opaque[0] if opaque else None), presets=tuple(presets), where=where)
+
+    def bounded(self, where: Where) -> Space:
+        """This space, with ``where`` besides what bounds it already.
+
+        A small space is judged to its last point, a large one on some draws.
+
+        Raises:
+            MarkerError: nothing is left, a predicate reads a knob that does not exist or may be off, fails, or gives
+                anything but a bool.
+        """
+        space = replace(self, where=where if self.where is None else self.where.joined(where))
+        region = Region.of(space._shape, space._judge, steps=_STEPS_OF_A_CHECK, descents=_DESCENTS_OF_A_CHECK)
+        if region.exact and not region.boxes:
+            raise MarkerError(_NOTHING_LEFT)
+        return space
 
     @classmethod
     def _checked(cls, genes: Sequence[Gene], opaque: OpaqueSpace | None = None) -> Space:
@@ -101,23 +112,40 @@ class Space:
         return cls(tuple(genes), opaque)
 
     @cached_property
-    def size(self) -> int:
-        """The exact number of distinct knob sets."""
-        return math.prod(self._size_of(index) for index, gene in enumerate(self.genes) if gene.parent is None)
-
-    def _size_of(self, index: int) -> int:
-        gene = self.genes[index]
-        if gene.kind == "switch":
-            inside = math.prod(map(self._size_of, self._members[index]))
-            empty = all(self.genes[member].knockout_prob > 0 for member in self._members[index])
-            return inside if empty else 1 + inside  # an empty group is one that is off
-        return len(gene.values) + (gene.knockout_prob > 0)
+    def _shape(self) -> Shape:
+        return Shape(self.genes)
 
     @cached_property
-    def _members(self) -> dict[int, list[int]]:
-        """Group → the genes right inside."""
-        groups = [number for number, gene in enumerate(self.genes) if gene.kind == "switch"]
-        return {group: [child for child, gene in enumerate(self.genes) if gene.parent == group] for group in groups}
+    def _judge(self) -> Judge:
+        return Judge(self.genes, self.where or Where(()))
+
+    @cached_property
+    def _region(self) -> Region:
+        """What ``where`` leaves.
+
+        Raises:
+            MarkerError: nothing, as far as could be seen.
+        """
+        region = Region.of(self._shape, self._judge)
+        if not region.boxes:
+            raise MarkerError(
+                _NOTHING_LEFT + ("" if region.exact else f" that {2 * DESCENTS:,} random draws could find")
+            )
+        return region
+
+    @cached_property
+    def size(self) -> int:
+        """The exact number of distinct knob sets; where too many of them decide ``where``, what there were without."""
+        everything = self._shape.size(self._shape.free)
+        return self._region.size if self.where is not None and self._region.exact else everything
+
+    @property
+    def size_text(self) -> str:
+        """How many points there are, for a message: ``1,152 of 4,096`` where ``where`` leaves so many."""
+        everything = self._shape.size(self._shape.free)
+        if self.where is None:
+            return count_text(everything)
+        return share_text(self._region.size, everything, exact=self._region.exact)
 
     @cached_property
     def digest(self) -> str:
@@ -127,18 +155,22 @@ class Space:
         ]
         if self.opaque is not None:
             text.append([str(self.opaque)])
+        if self.where is not None:
+            defaults = sorted((name, type(value).__name__, value) for name, value in self.where.defaults.items())
+            text.append(["where", *(predicate.identity for predicate in self.where.predicates), *map(list, defaults)])
         return hashlib.sha256(json.dumps(text, separators=(",", ":")).encode()).hexdigest()
 
     def canonical(self, point: Sequence[int]) -> Point:
         """The point with everything inactive off, and with every group off that has nothing on inside."""
-        result: list[int] = []
-        for gene, index in zip(self.genes, point, strict=True):
-            active = gene.parent is None or result[gene.parent] != OFF
-            result.append(int(index) if active else OFF)
-        for group, members in reversed(self._members.items()):
-            if all(result[member] == OFF for member in members):
-                result[group] = OFF
-        return tuple(result)
+        return self._shape.canonical(point)
+
+    def allows(self, point: Sequence[int]) -> bool:
+        """Whether ``where`` holds at a point.
+
+        Raises:
+            MarkerError: a predicate fails.
+        """
+        return self.where is None or self._judge(point).allowed
 
     def knobs(self, point: Sequence[int]) -> dict[str, KnobValue]:
         """What the compiler or the kernel is told: knobs that are on, in the space's order."""
@@ -153,7 +185,7 @@ class Space:
         """
         by_name = {gene.name: number for number, gene in enumerate(self.genes) if gene.kind != "switch"}
         if unknown := sorted(set(knobs) - set(by_name)):
-            raise MarkerError(f"the space has no knob {unknown[0]!r}")
+            raise MarkerError(no_knob(unknown[0], by_name))
         result = [OFF] * len(self.genes)
         for name, value in knobs.items():
             number = by_name[name]
@@ -166,6 +198,8 @@ class Space:
             active = gene.parent is None or result[gene.parent] != OFF
             if active and index == OFF and gene.knockout_prob == 0:
                 raise MarkerError(f"the knob {gene.name!r} is always on in the space, and is absent")
+        if self.where is not None and (refused_by := self._judge(result).refused_by) is not None:
+            raise MarkerError(f"where= refuses it: {refused_by.text}")
         return tuple(result)
 
     def why_not(self, knobs: Mapping[str, KnobValue]) -> str | None:
@@ -177,24 +211,28 @@ class Space:
         return None
 
     def sample(self, rng: np.random.Generator, density: float | None = None) -> Point:
-        """A random point; ``density`` replaces every knockable knob's own probability of being on."""
-        result = []
-        for gene in self.genes:
-            on = 1 - gene.knockout_prob if density is None or gene.knockout_prob == 0 else density
-            result.append(int(rng.integers(len(gene.values))) if rng.random() < on else OFF)
-        return self.canonical(result)
+        """A random point; ``density`` replaces every knockable knob's own probability of being on.
+
+        Where few draws satisfy ``where``, other densities are tried, and in the end what is known to satisfy it.
+        """
+        if self.where is None:
+            return self._shape.draw(rng, self._shape.free, density)
+        if density is None and self._region.exact:
+            return self._region.draw(rng)
+        for tried in builtins.range(_DRAWS):
+            point = self._shape.draw(rng, self._shape.free, density if 2 * tried < _DRAWS else rng.random())
+            if self.allows(point):
+                return point
+        return self._region.draw(rng)
 
     def points(self) -> Iterator[Point]:
-        """Every distinct canonical point."""
-        options = [
-            ([OFF] if gene.knockout_prob > 0 else []) + list(builtins.range(len(gene.values))) for gene in self.genes
-        ]
-        firsts = [indices[0] for indices in options]
-        for point in itertools.product(*options):
-            canonical = self.canonical(point)
-            # Inactive genes are enumerated too: only their first option counts, so that each knob set comes once.
-            if all(index in (known, first) for index, known, first in zip(point, canonical, firsts, strict=True)):
-                yield canonical
+        """Every distinct canonical point: the last knob varies fastest, off before any value.
+
+        Knobs that ``where`` reads vary before the others.
+        """
+        if self.where is not None and self._region.exact:
+            return self._region.points()
+        return filter(self.allows, self._shape.points(self._shape.free))
 
 
 def _add_genes(genes: list[Gene], mapping: Mapping[str, Any], parent: int | None) -> None:

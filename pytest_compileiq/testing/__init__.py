@@ -1,6 +1,8 @@
 """Tools for testing third-party code: conformance suites for engines and toolchains, and fakes."""
 
+from pytest_compileiq.testing.conformance import BOUNDED_SPACE as BOUNDED_SPACE
 from pytest_compileiq.testing.conformance import LARGE_SPACE as LARGE_SPACE
+from pytest_compileiq.testing.conformance import SLIVER_SPACE as SLIVER_SPACE
 from pytest_compileiq.testing.conformance import SMALL_SPACE as SMALL_SPACE
 from pytest_compileiq.testing.conformance import EngineConformance as EngineConformance
 from pytest_compileiq.testing.conformance import ToolchainConformance as ToolchainConformance

@@ -27,7 +27,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ from pytest_compileiq.artifact import Name
 from pytest_compileiq.engines.base import Brief, Engine, Told
 from pytest_compileiq.errors import BuildError, StoreError
 from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, FailureKind, Knobs, sha256_hex
-from pytest_compileiq.space import Space, choice, literal, log_sampling
+from pytest_compileiq.space import Predicate, Space, Where, choice, literal, log_sampling
 from pytest_compileiq.space import range as steps
 from pytest_compileiq.toolchains.base import Builder, Place, Toolchain
 
@@ -48,6 +48,19 @@ LARGE_SPACE = Space.from_mapping(
     {f"-f{number}": literal("", 0.6) for number in range(12)}
     | {"-O": choice(["1", "s", "3"]), "-p=": choice([1, 2, 4, 8], 0.5), "n": steps(0, 100, 5, 0.5)}
     | {"l": log_sampling(1, 4096), "group": {"-g": literal("", 0.5), "inner": {"-h=": steps(0, 3)}}}
+)
+
+
+def _where(call: Callable[[Mapping[str, Any]], bool], text: str) -> Where:
+    return Where((Predicate(call, text, text),))
+
+
+BOUNDED_SPACE = Space.from_mapping(
+    {"-DX=": choice([8, 16, 32, 64]), "-DY=": choice([8, 16, 32, 64]), "-DZ=": steps(1, 64, knockout_prob=0.5)}
+    | {"-f": literal("", 0.5), "group": {"-g=": steps(0, 3), "-h": literal("", 0.5)}}
+).bounded(_where(lambda k: k["-DX="] * k["-DY="] * k.get("-DZ=", 1) <= 2048 + k.get("-g=", 0), "X·Y·Z ≤ 2048 + g"))
+SLIVER_SPACE = Space.from_mapping({"a": steps(0, 7), "b": steps(0, 7), "-f": literal("", 0.5)}).bounded(
+    _where(lambda k: k["a"] + k["b"] <= 1, "a + b ≤ 1")
 )
 GROUP_SPACE = Space.from_mapping({"group": {"-a": literal("", 0.5), "-b": literal("", 0.5)}})
 
@@ -65,6 +78,7 @@ class EngineConformance:
 
     Attributes:
         space: a large space that the engine searches.
+        bounded_space: a space that ``where=`` bounds.
         small_space: a space that the engine exhausts.
         evaluations: how many a test spends on the large space.
         objectives: the most objectives that the engine takes.
@@ -74,6 +88,7 @@ class EngineConformance:
 
     space: ClassVar[Space] = LARGE_SPACE
     small_space: ClassVar[Space] = SMALL_SPACE
+    bounded_space: ClassVar[Space] = BOUNDED_SPACE
     evaluations: ClassVar[int] = 40
     objectives: ClassVar[int] = 1
     deterministic: ClassVar[bool] = True
@@ -125,6 +140,18 @@ class EngineConformance:
         engine = self.make(self.brief(self.small_space))
         asked = self.search(engine, self.scored, self.small_space.size + self.batch)
         self.check_candidates(asked, self.small_space)
+        assert engine.ask(self.batch) == [], "after its end a search has begun again"
+
+    def test_no_candidate_lies_outside_of_where(self) -> None:
+        asked = self.search(self.make(self.brief(self.bounded_space)), self.scored)
+        assert len(asked) == min(self.evaluations, self.bounded_space.size), "the search ended early"
+        self.check_candidates(asked, self.bounded_space)
+
+    def test_the_little_that_where_leaves_is_searched_and_no_further(self) -> None:
+        engine = self.make(self.brief(SLIVER_SPACE))
+        asked = self.search(engine, self.scored, SLIVER_SPACE.size + self.batch)
+        self.check_candidates(asked, SLIVER_SPACE)
+        assert asked, "none of the points that are left was tried"
         assert engine.ask(self.batch) == [], "after its end a search has begun again"
 
     def test_a_group_that_is_on_with_nothing_inside_is_the_group_that_is_off(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 from pytest_compileiq.engines.base import Brief, Told
 from pytest_compileiq.engines.registry import make
 from pytest_compileiq.model import Candidate
-from pytest_compileiq.testing import SMALL_SPACE, EngineConformance, ToolchainConformance
+from pytest_compileiq.testing import SLIVER_SPACE, SMALL_SPACE, EngineConformance, ToolchainConformance
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.command.marker import Command
 from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
@@ -47,6 +47,7 @@ class TestRandom(OfRegistry):
 class TestGrid(OfRegistry):
     name = "grid"
     space = SMALL_SPACE
+    bounded_space = SLIVER_SPACE
     objectives = 3
 
 
@@ -200,6 +201,8 @@ class Careless:
         ("repeats", "test_candidates_lie_in_the_space_and_are_distinct"),
         ("repeats", "test_a_small_space_is_searched_to_its_end_and_no_further"),
         ("gives too many", "test_no_more_candidates_are_given_than_asked_for"),
+        ("overlooks where", "test_no_candidate_lies_outside_of_where"),
+        ("overlooks where", "test_the_little_that_where_leaves_is_searched_and_no_further"),
         ("leaves the space", "test_candidates_lie_in_the_space_and_are_distinct"),
         ("drops its seeds", "test_given_seeds_are_tried_first_and_what_lies_outside_the_space_is_not"),
         ("draws by itself", "test_equal_seeds_and_results_give_equal_searches"),
@@ -212,7 +215,8 @@ def test_an_engine_that_breaks_a_promise_is_found(fault, test):
         def make(self, brief: Brief):
             seed = next(count) if fault == "draws by itself" else brief.seed
             seeds = () if fault == "drops its seeds" else brief.seeds
-            return Careless(dataclasses.replace(brief, seed=seed, seeds=seeds), fault)
+            space = dataclasses.replace(brief.space, where=None) if fault == "overlooks where" else brief.space
+            return Careless(dataclasses.replace(brief, seed=seed, seeds=seeds, space=space), fault)
 
     with pytest.raises(AssertionError):
         getattr(Suite(), test)()

@@ -94,7 +94,8 @@ class Ga:
         size = options.get("pool_size", _OPTIONS["pool_size"])
         if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 10_000:
             raise MarkerError(f"engine 'ga': pool_size = {size!r}: expected an integer from 1 to 10000")
-        self._enqueue(self._baseline(), "baseline")
+        if self._space.allows(baseline := self._baseline()):
+            self._enqueue(baseline, "baseline")
         for point in brief.seed_points():
             self._enqueue(point, "seed")
         for _ in range(size):
@@ -189,9 +190,9 @@ class Ga:
         for _ in range(_LOCAL_ROUNDS):
             starts = np.argsort(-improvement, kind="stable")[:_LOCAL_STARTS]
             around = self._canonical(neighbours(pool[starts], counts, rng, _LOCAL_SIZE))
-            pool = np.vstack([pool, around])
-            features = np.vstack([features, self._encoding.features(around)])
-            nearby = expected_improvement(*process.predict(features[-len(around) :]), best)
+            described = self._encoding.features(around)
+            pool, features = np.vstack([pool, around]), np.vstack([features, described])
+            nearby = expected_improvement(*process.predict(described), best)
             improvement = np.concatenate([improvement, nearby])
         feasibility, new = self._feasibility(), self._novelty(features)
         best_first = _best_first(improvement * feasibility.success(features) * new, new)

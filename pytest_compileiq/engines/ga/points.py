@@ -16,6 +16,7 @@ class PointSpace:
     """
 
     def __init__(self, space: Space) -> None:
+        self._space = space
         self.counts = np.array([len(gene.values) + 1 for gene in space.genes], dtype=np.int64)
         self._on_prob = np.array([1 - gene.knockout_prob for gene in space.genes])
         self._parents = [(child, gene.parent) for child, gene in enumerate(space.genes) if gene.parent is not None]
@@ -27,20 +28,29 @@ class PointSpace:
 
     def draw(self, rng: np.random.Generator, size: int) -> Points:
         """Points by the space's own probabilities."""
+        if self._space.where is not None:
+            return np.array([self._space.sample(rng) for _ in range(size)], dtype=np.int64)
         on = rng.random((size, self.counts.size)) < self._on_prob
         return np.where(on, self._any_value(rng, size), OFF)
 
     def canonical(self, points: Points, rng: np.random.Generator) -> Points:
-        """Distinct points, one for each set of knobs.
+        """Distinct points of the space, one for each set of knobs.
 
-        A gene that may not be off gets a random value; what is inactive is off, and so is a group with nothing on.
+        A gene that may not be off gets a random value; what is inactive is off, and so is a group with nothing on. What
+        ``where=`` refuses is left out.
         """
         result = np.where((points == OFF) & (self._on_prob == 1), self._any_value(rng, len(points)), points)
         for child, parent in self._parents:
             result[result[:, parent] == OFF, child] = OFF
         for switch, members in reversed(self._members.items()):
             result[(result[:, members] == OFF).all(axis=1), switch] = OFF
-        return distinct(result)
+        return self._allowed(distinct(result))
+
+    def _allowed(self, points: Points) -> Points:
+        """Those of ``points`` that ``where=`` allows."""
+        if self._space.where is None:
+            return points
+        return points[np.fromiter(map(self._space.allows, points.tolist()), dtype=np.bool_, count=len(points))]
 
     def _any_value(self, rng: np.random.Generator, size: int) -> Points:
         return (rng.random((size, self.counts.size)) * (self.counts - 1)).astype(np.int64)

@@ -1,0 +1,205 @@
+"""``where=``: predicates over knobs, and what they say of a point that may be decided in part.
+
+A predicate is a function of a mapping of the knobs that are on. It is called with a mapping that answers what is
+decided and notes the first gene that it cannot answer, so that an enumeration decides only what a predicate reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.model import KnobValue
+from pytest_compileiq.space.gene import OFF, UNDECIDED, Gene
+from pytest_compileiq.spelling import did_you_mean
+
+_MOST_NAMED = 8
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """A condition on knobs.
+
+    Attributes:
+        call: takes a mapping of knobs and gives True for what it allows.
+        text: how a message quotes it.
+        identity: equal for equal conditions: its syntax, and the values that it takes from outside.
+    """
+
+    call: Callable[[Mapping[str, Any]], object]
+    text: str
+    identity: str
+
+
+@dataclass(frozen=True)
+class Where:
+    """What bounds a space: every predicate has to hold.
+
+    Attributes:
+        defaults: what predicates read of a knob that is off or that is not in the space: the baseline's own value.
+    """
+
+    predicates: tuple[Predicate, ...]
+    defaults: Mapping[str, KnobValue] = field(default_factory=dict, hash=False)
+
+    def joined(self, other: Where) -> Where:
+        """Both conditions."""
+        return Where(self.predicates + other.predicates, {**self.defaults, **other.defaults})
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What predicates say of a point: which one refuses it, or the gene to decide before they can say; else allowed."""
+
+    refused_by: Predicate | None = None
+    undecided: int | None = None
+
+    @property
+    def allowed(self) -> bool:
+        """Whether every predicate holds, whatever is still undecided."""
+        return self.refused_by is None and self.undecided is None
+
+
+_ALLOWED = Verdict()
+
+
+class Judge:
+    """Holds ``where``'s predicates to points of ``genes``."""
+
+    def __init__(self, genes: Sequence[Gene], where: Where) -> None:
+        self.genes = genes
+        self.defaults = where.defaults
+        self.numbers = {gene.name: number for number, gene in enumerate(genes) if gene.kind != "switch"}
+        self.lineages = [_lineage(genes, number) for number in range(len(genes))]
+        self._predicates = where.predicates
+
+    def __call__(self, point: Sequence[int], decide: Callable[[int], None] | None = None) -> Verdict:
+        """The verdict on a point that may be decided in part.
+
+        Args:
+            point: indices of the genes, ``UNDECIDED`` or not.
+            decide: called with each undecided gene that is read, to decide it in ``point``, which is then a list.
+
+        Raises:
+            MarkerError: a predicate reads a knob that does not exist or is off, fails, or gives no bool.
+        """
+        undecided: int | None = None
+        for predicate in self._predicates:
+            knobs = _Knobs(self, point, decide)
+            if (holds := _answer(predicate, knobs)) is None:
+                undecided = knobs.undecided if undecided is None else undecided
+            elif not holds:
+                return Verdict(refused_by=predicate)
+        return _ALLOWED if undecided is None else Verdict(undecided=undecided)
+
+
+class _Knobs(Mapping[str, KnobValue]):
+    """The knobs of a point, as a predicate reads them.
+
+    Attributes:
+        undecided: the first gene that was read and is not decided.
+        misspelt: the first name that was read and does not exist.
+        read: what was answered, for messages.
+        off: names that were read of knobs that are off.
+    """
+
+    __slots__ = ("decide", "judge", "misspelt", "off", "point", "read", "undecided")
+
+    def __init__(self, judge: Judge, point: Sequence[int], decide: Callable[[int], None] | None) -> None:
+        self.judge = judge
+        self.point = point
+        self.decide = decide
+        self.undecided: int | None = None
+        self.misspelt: str | None = None
+        self.read: dict[str, KnobValue] = {}
+        self.off: set[str] = set()
+
+    def __getitem__(self, name: str) -> KnobValue:
+        number = self.judge.numbers.get(name)
+        index = OFF if number is None else self._index(number)
+        if index == UNDECIDED:
+            raise KeyError(name)
+        if number is not None and index != OFF:
+            value = self.judge.genes[number].values[index]
+        elif name in self.judge.defaults:
+            value = self.judge.defaults[name]
+        elif number is None:
+            self.misspelt = self.misspelt or str(name)
+            raise KeyError(name)
+        else:
+            self.off.add(name)
+            raise KeyError(name)
+        self.read[name] = value
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of what is on, and of what has a default."""
+        for name in dict.fromkeys([*self.judge.numbers, *self.judge.defaults]):
+            if name in self:
+                yield name
+            elif self.undecided is not None:
+                raise KeyError(name)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _index(self, number: int) -> int:
+        """The gene's index; off where a group that it is in is off."""
+        index = UNDECIDED
+        for gene in self.judge.lineages[number]:
+            if self.point[gene] == UNDECIDED and self.decide is not None:
+                self.decide(gene)
+            index = self.point[gene]
+            if index == UNDECIDED and self.undecided is None:
+                self.undecided = gene
+            if index < 0:
+                break
+        return index
+
+
+def _answer(predicate: Predicate, knobs: _Knobs) -> bool | None:
+    """What ``predicate`` says; None where it read what is not decided, whatever it made of that."""
+    failure: Exception | None = None
+    answer: Any = None
+    try:
+        answer = predicate.call(knobs)
+    except Exception as error:  # the user's code may raise anything
+        failure = error
+    where = f"where= ({predicate.text})"
+    if knobs.misspelt is not None:
+        raise MarkerError(f"{where}: {no_knob(knobs.misspelt, knobs.judge.numbers)}")
+    if knobs.undecided is not None:
+        return None
+    if isinstance(failure, KeyError) and failure.args and failure.args[0] in knobs.off:
+        name = failure.args[0]
+        raise MarkerError(
+            f"{where} reads the knob {name!r}, which is off in some candidates: write k.get({name!r}, default)"
+        )
+    if failure is not None:
+        raise MarkerError(f"{where} failed on {knobs.read}: {type(failure).__name__}: {failure}") from failure
+    if not _is_bool(answer):
+        raise MarkerError(f"{where} gave {answer!r:.80} for {knobs.read}: expected True or False")
+    return bool(answer)
+
+
+def no_knob(name: str, known: Sequence[str] | Mapping[str, object]) -> str:
+    """The sentence about a knob that a space does not have."""
+    names = list(known)
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    expected = f": expected {', '.join(names[:_MOST_NAMED])}{more}" if names else ": it has no named knobs"
+    return f"the space has no knob {name!r}{did_you_mean(name, names)}{expected}"
+
+
+def _is_bool(answer: object) -> bool:
+    kind = type(answer)
+    return kind is bool or (kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_"))
+
+
+def _lineage(genes: Sequence[Gene], number: int) -> tuple[int, ...]:
+    """The groups that a gene is in, outermost first, and the gene."""
+    lineage = [number]
+    while (parent := genes[lineage[0]].parent) is not None:
+        lineage.insert(0, parent)
+    return tuple(lineage)
