@@ -156,9 +156,9 @@ def count_text(points: int) -> str:
 
 
 def share_text(size: int, of: int, *, exact: bool) -> str:
-    """``1,152 of 4,096``, or with two digits ``about 3.1e+12 of 1.0e+15`` for an estimate."""
+    """``1,152 points of 4,096 (where=)``, or with two digits ``about 3.1e+12 points of …`` for an estimate."""
     if exact:
-        return f"{count_text(size)} of {count_text(of)}"
-    if size == 0:
-        return f"very few of {count_text(of)}"
-    return f"about {count_text(round(size, 1 - int(math.log10(size))))} of {count_text(of)}"
+        left = count_text(size)
+    else:
+        left = f"about {count_text(round(size, 1 - int(math.log10(size))))}" if size else "very few"
+    return f"{left} points of {count_text(of)} (where=)"

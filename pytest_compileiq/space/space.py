@@ -141,7 +141,7 @@ class Space:
 
     @property
     def size_text(self) -> str:
-        """How many points there are, for a message: ``1,152 of 4,096`` where ``where`` leaves so many."""
+        """How many points there are, for a message: ``1,152 points of 4,096 (where=)``."""
         everything = self._shape.size(self._shape.free)
         if self.where is None:
             return count_text(everything)

@@ -203,4 +203,6 @@ def _search_notes(search: Search) -> tuple[str, ...]:
     tally = search.tally
     spent = f"{tally.evaluations} evaluations in {tally.seconds:.0f} s, {tally.duplicates} duplicates by machine code"
     invalid = [f"{count} invalid ({kind}): {tally.first_reason[kind]}" for kind, count in sorted(tally.invalid.items())]
-    return (spent, *invalid, *((unread_text(search.unread),) if search.unread else ()))
+    space = search.brief.benchmark.space
+    bounded = (f"the space has {space.size_text}",) if space.where is not None else ()
+    return (spent, *bounded, *invalid, *((unread_text(search.unread),) if search.unread else ()))

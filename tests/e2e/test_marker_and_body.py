@@ -14,6 +14,7 @@ BAD_MARKERS = {
     "no toolchain": ("", "takes one positional argument"),
     "not a toolchain": ("'kernel.c'", "expected a toolchain"),
     "unknown argument": ("Cc('kernel.c'), budgets=3", "no argument 'budgets'"),
+    "no predicate": ("Cc('kernel.c'), where='-O < 3'", "expected a predicate such as lambda k: k['-DBX=']"),
     "a boolean for a number": ("Cc('kernel.c'), timeout_s=True", "timeout_s = True"),
     "NaN": ("Cc('kernel.c'), alpha=float('nan')", "alpha = nan"),
     "a bad name": ("Cc('kernel.c'), name='../x'", "name='../x'"),

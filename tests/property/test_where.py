@@ -19,7 +19,7 @@ from pytest_compileiq.space.shape import Shape
 from pytest_compileiq.space.where import Judge
 
 QUICK = settings(
-    deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow], database=None, derandomize=True
+    deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow], database=None, derandomize=True
 )
 knockouts = st.sampled_from([None, 0.3, 0.9])
 parameters = st.one_of(
