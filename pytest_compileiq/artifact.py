@@ -93,10 +93,11 @@ class StoredFingerprint(Stored):
 
 
 class StoredCode(Stored):
-    """Digest and exact metrics of one arm of one entry function."""
+    """Digest and exact metrics of one arm of one entry function; ``symbol`` as in ``CodeDigest``."""
 
     sha256: Digest
     metrics: Metrics = {}
+    symbol: Symbol | None = None
 
 
 class CodePair(Stored):

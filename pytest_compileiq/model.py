@@ -202,10 +202,17 @@ class Fingerprint:
 
 @dataclass(frozen=True)
 class CodeDigest:
-    """The machine code of one entry function: its digest and its exact metrics (counts, bytes)."""
+    """The machine code of one entry function.
+
+    Attributes:
+        sha256: its digest.
+        metrics: its exact metrics (counts, bytes).
+        symbol: its name in the file, where the build calls it otherwise.
+    """
 
     sha256: str
     metrics: Mapping[str, int] = field(default_factory=dict)
+    symbol: str | None = None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
-from pytest_compileiq.artifact import Artifact
+from pytest_compileiq.artifact import Artifact, CodePair, StoredCode
 from pytest_compileiq.errors import UserError
 from pytest_compileiq.model import Target
 from pytest_compileiq.store.store import Store
@@ -109,11 +109,13 @@ def _verify(contents: Contents, artifacts: _Artifacts, shown: str, named: bool) 
     lines = [Sentence(Match.CANNOT_TELL, reason) for reason in contents.unreadable]
     findings: list[_Comparison] = []
     met: set[_Key] = set()
+    held = frozenset(kernel.entry for kernel in contents.kernels)
     for kernel in contents.kernels:
         if kernel.architecture == UNKNOWN and any(kernel.entry in artifact.code for artifact in artifacts.values()):
             message = f"{kernel.path}: {kernel.entry} is in a cubin that does not say which architecture it is for"
             lines.append(Sentence(Match.CANNOT_TELL, message))
-        rivals = {key: artifact for key, artifact in artifacts.items() if _key_in(artifact, kernel) is not None}
+        entries = {key: _key_in(artifact, kernel, held) for key, artifact in artifacts.items()}
+        rivals = {key: (artifacts[key], entry) for key, entry in entries.items() if entry is not None}
         if rivals:
             met |= rivals.keys()
             findings.append(_compare(kernel, rivals))
@@ -126,22 +128,22 @@ def _verify(contents: Contents, artifacts: _Artifacts, shown: str, named: bool) 
     for name in sorted({name for name, _ in artifacts} - {name for name, _ in met}) if named else ():
         lines.append(Sentence(Match.CANNOT_TELL, f"{shown} holds no entry function of {name}"))
     if not lines:
-        held = _named(sorted({kernel.entry for kernel in contents.kernels})) or "no entry function"
-        lines.append(Sentence(Match.CANNOT_TELL, f"{shown} holds {held}, which no artifact is for"))
+        named_here = _named(sorted(held)) or "no entry function"
+        lines.append(Sentence(Match.CANNOT_TELL, f"{shown} holds {named_here}, which no artifact is for"))
     return lines
 
 
-def _compare(kernel: Kernel, rivals: _Artifacts) -> _Comparison:
-    """Compare one entry with the artifacts that name it; it is right if any of them proved this code."""
+def _compare(kernel: Kernel, rivals: Mapping[_Key, tuple[Artifact, str]]) -> _Comparison:
+    """Compare one entry with the artifacts that name it, by the names there; it is right if any proved this code."""
 
     def finding(verdict: Match, what: str, digests: str = "") -> _Comparison:
         return _Comparison(verdict, str(kernel.path), kernel.entry, kernel.architecture, what, digests)
 
     own_digests = {kernel.sha256, *kernel.others}
     baselines, expected = [], []
-    for key, artifact in rivals.items():
-        pair = artifact.code[_key_in(artifact, kernel) or ""]
-        proven = pair.tuned if artifact.outcome == "tuned" and pair.tuned else pair.baseline
+    for key, (artifact, entry) in rivals.items():
+        pair = artifact.code[entry]
+        proven = _proven(artifact, pair)
         if proven.sha256 in own_digests:
             return finding(Match.RIGHT, f"{_arm(artifact)} of {_label(key)}")
         expected.append((proven.sha256[:8], _label(key)))
@@ -152,6 +154,11 @@ def _compare(kernel: Kernel, rivals: _Artifacts) -> _Comparison:
     wanted = ", ".join(f"{sha}…" for sha, _ in expected)
     labels = ", ".join(label for _, label in expected)
     return finding(Match.DIFFERS, f"neither arm of what was proven of {labels}", f"{kernel.sha256[:8]}…, not {wanted}")
+
+
+def _proven(artifact: Artifact, pair: CodePair) -> StoredCode:
+    """The arm that ships."""
+    return pair.tuned if artifact.outcome == "tuned" and pair.tuned else pair.baseline
 
 
 def _label(key: _Key) -> str:
@@ -169,6 +176,7 @@ def _arm(artifact: Artifact) -> str:
 def _missing(contents: Contents, artifacts: _Artifacts, met: set[_Key], shown: str) -> Iterator[_Comparison]:
     """The entries that the files lack, of artifacts that they hold in part."""
     held = {(kernel.entry, kernel.architecture) for kernel in contents.kernels}
+    names = frozenset(name for name, _ in held)
     proven = {sha for kernel in contents.kernels for sha in (kernel.sha256, *kernel.others)}
     for key in sorted(met):
         artifact = artifacts[key]
@@ -177,6 +185,7 @@ def _missing(contents: Contents, artifacts: _Artifacts, met: set[_Key], shown: s
             continue  # the files hold entries of the same names from another artifact
         for entry in sorted(artifact.code):
             name, _, architecture = entry.partition("@")
+            name = _symbol_in(artifact, artifact.code[entry], names) or name
             wanted = (architecture,) if architecture else (*Target(artifact.target).architectures, HOST)
             if name != "host" and not any((name, place) in held for place in wanted):
                 yield _Comparison(
@@ -199,8 +208,8 @@ def _functions_in(linked: Linked, artifact: Artifact) -> frozenset[str]:
     return linked.functions & artifact.code.keys() if _is_host_library(artifact) else frozenset()
 
 
-def _key_in(artifact: Artifact, kernel: Kernel) -> str | None:
-    """The name of ``kernel`` in ``artifact``; None if the artifact does not cover it."""
+def _key_in(artifact: Artifact, kernel: Kernel, held: frozenset[str]) -> str | None:
+    """The name of ``kernel`` in ``artifact``; None if the artifact does not cover it. The files hold ``held``."""
     if kernel.architecture == HOST:
         fits = _is_host_library(artifact)
     else:
@@ -208,7 +217,18 @@ def _key_in(artifact: Artifact, kernel: Kernel) -> str | None:
     if not fits:
         return None
     keys = (kernel.entry, f"{kernel.entry}@{kernel.architecture}")
-    return next((key for key in keys if key in artifact.code), None)
+    renamed = (
+        key
+        for key, pair in artifact.code.items()
+        if _symbol_in(artifact, pair, held) == kernel.entry and key.partition("@")[2] in ("", kernel.architecture)
+    )
+    return next((key for key in keys if key in artifact.code), None) or next(renamed, None)
+
+
+def _symbol_in(artifact: Artifact, pair: CodePair, held: frozenset[str]) -> str | None:
+    """The symbol, among ``held``, of an entry that its build calls otherwise; the arm that ships comes first."""
+    arms = (_proven(artifact, pair), pair.baseline)
+    return next((code.symbol for code in arms if code.symbol in held), None)
 
 
 def _is_host_library(artifact: Artifact) -> bool:

@@ -133,7 +133,8 @@ def stored_code(baseline: BuildResult, tuned: BuildResult | None) -> dict[str, C
     """The ``[code]`` tables of two builds."""
 
     def stored(built: BuildResult, entry: str) -> StoredCode:
-        return StoredCode(sha256=built.code[entry].sha256, metrics=dict(built.code[entry].metrics))
+        code = built.code[entry]
+        return StoredCode(sha256=code.sha256, metrics=dict(code.metrics), symbol=code.symbol)
 
     return {
         entry: CodePair(

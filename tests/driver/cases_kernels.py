@@ -58,14 +58,17 @@ def test_a_kernel_private_to_its_file_is_taken_by_its_name_here_and_by_its_name_
 
 @needs.nvcc
 def test_of_several_architectures_the_kernel_that_runs_here_is_launched_and_all_of_them_are_taken(tmp_path, calls):
-    (tmp_path / "k.cu").write_text('extern "C" __global__ void set(float *x) { *x = 1; }')
-    nvcc = Nvcc("k.cu", arch=["sm_80", "sm_90a"]).resolve(Place(tmp_path, tmp_path))
+    (tmp_path / "k.cuh").write_text("template <class T> __global__ void set(T *x) { *x = 1; }")
+    nvcc = Nvcc("k.cuh", arch=["sm_80", "sm_90a"], instantiate=["set<float>"]).resolve(Place(tmp_path, tmp_path))
     built = nvcc.build(None, tmp_path / "out", timeout_s=200)
     used: set[str] = set()
-    nvcc.load(built, used).set(1, 1, 0x700)
+    kernels = nvcc.load(built, used)
+    kernels["set<float>"](1, 1, 0x700)
 
-    assert used == set(built.code) == {"set@sm_80", "set@sm_90a"}
-    assert calls()[-1].startswith("cuLaunchKernelEx set grid 1,1,1")
+    assert dir(kernels) == ["set<float>"]
+    assert kernels.set is kernels["set<float>"] is kernels["_Z3setIfEvPT_"]
+    assert used == set(built.code) == {"set<float>@sm_80", "set<float>@sm_90a"}
+    assert calls()[-1].startswith("cuLaunchKernelEx _Z3setIfEvPT_ grid 1,1,1")
 
 
 def test_an_unknown_kernel_names_those_that_exist(cubin):
@@ -74,7 +77,8 @@ def test_an_unknown_kernel_names_those_that_exist(cubin):
 
     with pytest.raises(
         AttributeError,
-        match=rf"kernels\.cubin has no kernel 'sca'; its .*: {PRIVATE}, each, fault, nothing, padded, reuse, scale, spin",
+        match=r"kernels\.cubin has no kernel 'sca' \(did you mean 'scale'\?\); its kernels: \(anonymous namespace\)::inner, "
+        "each, fault, nothing, padded, reuse, scale, spin",
     ):
         _ = module.sca
     with pytest.raises(AttributeError):

@@ -13,7 +13,7 @@ import pytest
 from pytest_compileiq.cli.main import main
 from pytest_compileiq.toolchains.nvidia.tools import installed
 from tests import needs
-from tests.projects import Project, make_project
+from tests.projects import Project, make_project, naming
 
 # Eight rows a thread, and bounds that leave too few registers for them: the baseline spills.
 ATTENTION_CU = """\
@@ -106,6 +106,61 @@ def test_a_changed_kernel_is_stale_and_a_comment_is_not(tuned_cuda):
     output = tuned_cuda.pytest(code=1)
     assert "STALE: attention.cu (changed): the machine code is another, in attention" in output
     assert "pytest --tune test_attention.py::test_attention" in output
+
+
+TOTAL_CUH = """\
+#pragma once
+template <class T, int N> __global__ void total(const T *x, T *sums) {
+    T part[N], sum = 0;
+    for (int i = 0; i < N; i++) part[i] = x[i * blockDim.x + threadIdx.x];
+    for (int i = 0; i < N; i++) sum += part[i] * part[N - 1 - i];
+    sums[threadIdx.x] = sum;
+}
+"""
+TOTAL_PY = """\
+import pytest
+from pytest_compileiq import Nvcc, choice, minimize
+
+@pytest.mark.tune(
+    Nvcc("total.cuh", arch="sm_90a", defines={"ROWS": 32}, instantiate=["total<float, ROWS>"]),
+    objectives=[minimize("registers")],
+    space={"-DROWS=": choice([4, 32])},
+)
+def test_total(acf):
+    acf.build().load()["total<float, ROWS>"]
+"""
+PROGRAM_CU = """\
+#include "total.cuh"
+__global__ void other(int *x) { *x = 1; }
+int main() { other<<<1, 1>>>(0); total<float, 32><<<1, 1>>>(0, 0); total<double, 4><<<1, 1>>>(0, 0); }
+"""
+
+
+@needs.nvcc
+def test_a_template_of_a_header_is_tuned_by_a_macro_in_its_arguments_replayed_and_verified_in_a_program(
+    tmp_path, monkeypatch, capsys
+):
+    files = {"total.cuh": TOTAL_CUH, "test_total.py": TOTAL_PY, "program.cu": PROGRAM_CU}
+    made = make_project(tmp_path / "project", files | naming("-DROWS="))
+    made.pytest("--tune", "--tune-budget=2", code=0)
+    artifact = tomllib.loads(made.one("acf/total/*.toml").read_text())
+    assert artifact["controls"]["knobs"] == {"-DROWS=": 4}
+    pair = artifact["code"].pop("total<float, ROWS>")
+    assert [pair[arm]["symbol"] for arm in ("baseline", "tuned")] == [f"_Z5totalIfLi{n}EEvPKT_PS0_" for n in (32, 4)]
+    assert not artifact["code"]
+    assert "PROVEN" in made.pytest(code=0)
+
+    monkeypatch.chdir(made.root)
+    nvcc = next(installed("nvcc")).program
+    for before, now, code in (("", "", 1), ("<float, 32>", "<float, 4>", 0)):
+        made.edit("program.cu", before, now)
+        subprocess.run([nvcc, "-arch=sm_90a", "-O3", "-cubin", "program.cu"], check=True)
+        assert main(["verify-binary", "program.cubin"]) == code
+    assert capsys.readouterr().out.splitlines() == [
+        "differs: program.cubin: _Z5totalIfLi32EEvPKT_PS0_ (sm_90a) is the baseline of total (sm_90a-nvcc13.3): "
+        "its controls were not applied",
+        "right: program.cubin: _Z5totalIfLi4EEvPKT_PS0_ (sm_90a) is the proven code of total (sm_90a-nvcc13.3)",
+    ]
 
 
 SEVERAL_PY = """\

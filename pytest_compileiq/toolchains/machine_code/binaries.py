@@ -36,8 +36,8 @@ class Kernel:
         architecture: e.g. ``sm_90a``; ``HOST``; or ``UNKNOWN`` for a cubin that does not say.
         entry: its name.
         sha256: the digest of its machine code, computed as at tuning.
-        others: for host code, the digests that it has otherwise: in one build of all objects given, where hidden
-            functions count, and where inline functions are entries that an artifact stands for.
+        others: the digests that it has otherwise: host code in one build of all objects given, where hidden functions
+            count, and where inline functions are entries that an artifact stands for; device code alone.
     """
 
     path: Path
@@ -166,7 +166,7 @@ def _kernels(cubin: Path, path: Path) -> Iterator[Kernel]:
     read = read_cubin(cubin)
     named = _ARCHITECTURE.search(read.command)
     for entry, code in read.entries.items():
-        yield Kernel(path, named[1] if named else UNKNOWN, entry, code.sha256)
+        yield Kernel(path, named[1] if named else UNKNOWN, entry, code.sha256, frozenset({read.alone[entry]}))
 
 
 def _is_cubin(data: bytes) -> bool:

@@ -33,6 +33,7 @@ _OWNED = re.compile(r"\.(?:text|nv\.constant\d+|nv\.info|nv\.shared|nv\.local)\.
 _SHARED = re.compile(r"\.nv\.(?:constant\d+|global(?:\.init)?)")
 # EIATTR codes of .nv.info whose payload begins with the index of the function they describe.
 _OF_A_FUNCTION = frozenset({0x11, 0x12, 0x23, 0x2F})  # frame size, minimal and maximal stack size, register count
+_CONSTANTS = 0x0A  # the payload begins with the number of the symbol of the function's own constant bank
 _SIZED_VALUE = 0x04
 _ASKED_REGISTERS = 0x1B  # the limit that was asked for; the register count says what each function uses
 
@@ -45,12 +46,15 @@ class Cubin:
         entries: entry function → digest, with ``code_bytes`` and ``instructions`` (padding left out). Keys are names
             without module ids; the second of two entries with the same such name is ``NAME#2``.
         symbols: the same keys → the name in this file, by which the entry is launched.
+        alone: the same keys → a digest that the file's other entries do not enter: no symbol's number is in it, and
+            what ``.nv.info`` says of the functions that one entry calls is no part of another's.
         assembler: the version line in the note that ptxas leaves; empty without a note.
         command: ptxas's command line in the same note; empty without a note.
     """
 
     entries: Mapping[str, CodeDigest]
     symbols: Mapping[str, str]
+    alone: Mapping[str, str]
     assembler: str
     command: str
 
@@ -87,24 +91,31 @@ class _Reader:
                 self._relocations.setdefault(section["sh_info"], []).extend(self._patches(section))
 
     def cubin(self) -> Cubin:
+        digests, alone = (self._digests(is_alone) for is_alone in (False, True))
+        entries = {name: CodeDigest(sha256, self._sizes(name)) for name, sha256 in digests.items()}
+        symbols = _keys(entries)
+        return Cubin(
+            {key: entries[name] for key, name in symbols.items()},
+            symbols,
+            {key: alone[name] for key, name in symbols.items()},
+            *self._note(),
+        )
+
+    def _digests(self, is_alone: bool) -> dict[str, str]:
         own: dict[str, list[bytes]] = {name: [] for name in self._entries}
         shared: list[bytes] = []
         for index, section in enumerate(self._sections):
             owner = _OWNED.fullmatch(section.name)
             if section.name == ".nv.info" or section.name.startswith(".nv.info."):
-                for function, record in self._attributes(section.data()):
-                    own.get(function or (owner[1] if owner else ""), shared).append(record)
+                for function, record in self._attributes(section.data(), is_alone):
+                    of = _caller(function) if is_alone else function
+                    own.get(of or (owner[1] if owner else ""), shared).append(record)
             elif owner:
                 own.get(owner[1], shared).append(self._digest(index, section))
             elif _SHARED.fullmatch(section.name):
                 shared.append(self._digest(index, section))
         common = digest_of(sorted(shared))
-        entries = {
-            name: CodeDigest(digest_of([common, *sorted(parts)]).hex(), self._sizes(name))
-            for name, parts in own.items()
-        }
-        symbols = _keys(entries)
-        return Cubin({key: entries[name] for key, name in symbols.items()}, symbols, *self._note())
+        return {name: digest_of([common, *sorted(parts)]).hex() for name, parts in own.items()}
 
     def _patches(self, section: RelocationSection) -> Iterator[str]:
         for entry in section.iter_relocations():
@@ -118,7 +129,7 @@ class _Reader:
         patches = (patch.encode() for patch in sorted(self._relocations.get(index, ())))
         return digest_of([header, content, *patches])
 
-    def _attributes(self, data: bytes) -> Iterator[tuple[str, bytes]]:
+    def _attributes(self, data: bytes, is_alone: bool) -> Iterator[tuple[str, bytes]]:
         """(function, record) of one ``.nv.info``; the function is empty if the record names none."""
         at = 0
         while at + 4 <= len(data):
@@ -133,6 +144,8 @@ class _Reader:
             if code in _OF_A_FUNCTION and len(payload) >= 4:
                 (number,) = struct.unpack_from("<I", payload)
                 function, payload = self._symbols[number].name if number < len(self._symbols) else "", payload[4:]
+            elif is_alone and code == _CONSTANTS:
+                payload = payload[4:]
             value = 0 if form == _SIZED_VALUE else value
             yield (
                 function,
@@ -163,6 +176,11 @@ def _entry_names(table: SymbolTableSection) -> Iterator[str]:
         defined = symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_shndx"] != "SHN_UNDEF"
         if defined and raw[number * size + _OTHER_OFFSET] & _ENTRY:
             yield symbol.name
+
+
+def _caller(function: str) -> str:
+    """The entry that ``function`` was compiled for: ``scale`` of ``$scale$_Z6helperf``."""
+    return function[1:].partition("$")[0] if function.startswith("$") else function
 
 
 def _keys(entries: Mapping[str, CodeDigest]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -107,6 +107,6 @@ def entries_of(cubin: Cubin, log: str, arch: str, source: str) -> Mapping[str, C
         raise BuildError(f"{source}: defines no entry function for {arch}", kind="compile", log=log)
     printed = read_ptxas_log(log)
     return {
-        name: CodeDigest(code.sha256, {**code.metrics, **printed.get((cubin.symbols[name], arch), {})})
+        name: replace(code, metrics={**code.metrics, **printed.get((cubin.symbols[name], arch), {})})
         for name, code in cubin.entries.items()
     }

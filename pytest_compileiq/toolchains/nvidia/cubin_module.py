@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from importlib import import_module
 from operator import index
@@ -11,32 +11,40 @@ from typing import Any, SupportsIndex
 
 from pytest_compileiq.errors import BodyError
 from pytest_compileiq.timing.cuda_context import cuda_core, current_stream, launch_noted, visible_gpu
-from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
+from pytest_compileiq.toolchains.machine_code.cubin import Cubin, read_cubin
+from pytest_compileiq.toolchains.nvidia.kernel_names import NoSuchKernel, kernel_named
 
 Extent = SupportsIndex | Iterable[SupportsIndex]
 
 
 class CubinModule:
-    """The kernels of one cubin, as attributes (``module.saxpy``) or items (``module["saxpy"]``).
+    """The kernels of one cubin, as attributes (``module.saxpy``) or items (``module["reduce<float, 256>"]``).
 
     Args:
         path: the cubin.
         used: the names of the kernels taken are added to it, without module ids, as a build names its entries.
         suffixes: the suffixes that a build of several architectures appends to these names, e.g. ``@sm_90a``.
+        named: gives the cubin's entries the names that the build has for them.
 
     Raises:
         EnvironmentFault: no driver, no visible device (both ``NoDevice``), or no cuda-core.
         BuildError: it is not a cubin.
     """
 
-    def __init__(self, path: Path, used: set[str], suffixes: Sequence[str] = ("",)) -> None:
+    def __init__(
+        self,
+        path: Path,
+        used: set[str],
+        suffixes: Sequence[str] = ("",),
+        named: Callable[[Cubin], Cubin] = lambda cubin: cubin,
+    ) -> None:
         self._core = cuda_core()
         self._gpu = visible_gpu(self._core)
         self._gpu.set_current()
         self._path = path
         self._used = used
         self._suffixes = tuple(suffixes)
-        self._symbols = read_cubin(path).symbols
+        self._symbols = named(read_cubin(path)).symbols
         self._code = self._core.ObjectCode.from_cubin(path.read_bytes())
         self._kernels: dict[str, CubinKernel] = {}
 
@@ -46,20 +54,20 @@ class CubinModule:
         return self[name]
 
     def __getitem__(self, name: str) -> CubinKernel:
-        """The kernel ``name``, given either as in the file or without module ids, as in every checkout.
+        """The kernel ``name``: as the build or the file calls it, or its C++ name, if only one kernel has that.
 
         Raises:
-            AttributeError: there is no such kernel; the message names those that exist.
+            AttributeError: there is no such kernel, or several; the message names those that exist.
         """
-        key = next((key for key, symbol in self._symbols.items() if name in (key, symbol)), None)
-        if key is None:
-            known = ", ".join(sorted(self._symbols)) or "none"
-            raise AttributeError(f"{self._path.name} has no kernel {name!r}; its kernels: {known}")
-        if key not in self._kernels:
-            kernel = self._code.get_kernel(self._symbols[key])
-            self._kernels[key] = CubinKernel(self._core, self._gpu, key, kernel)
-        self._used.update(f"{key}{suffix}" for suffix in self._suffixes)
-        return self._kernels[key]
+        try:
+            symbol = kernel_named(name, self._symbols)
+        except NoSuchKernel as error:
+            raise AttributeError(f"{self._path.name} has {error}") from None
+        keys = [key for key, other in self._symbols.items() if other == symbol]
+        if symbol not in self._kernels:
+            self._kernels[symbol] = CubinKernel(self._core, self._gpu, keys[0], self._code.get_kernel(symbol))
+        self._used.update(f"{key}{suffix}" for key in keys for suffix in self._suffixes)
+        return self._kernels[symbol]
 
     def __dir__(self) -> list[str]:
         return sorted(self._symbols)

@@ -20,7 +20,7 @@ class Nvcc:
     names of a file that holds only templates change with every build.
 
     Args:
-        source: the ``.cu`` file, relative to the test file.
+        source: the ``.cu`` file, or with ``instantiate`` a header, relative to the test file.
         arch: one architecture or several, e.g. ``"sm_90a"``; controls apply to all of them.
         flags: the baseline's flags, split as a shell would; relative ``-I`` is relative to the test file.
         defines: macro → its value in the baseline, as in ``{"TILE": 16}``. A knob ``"-DTILE="`` of the test's space
@@ -34,6 +34,9 @@ class Nvcc:
             (``"scale"``, ``"reduce<float, *>"``), or several.
         neighbours: what becomes of a candidate that changes the machine code of other kernels: it is ``"void"``, or
             with ``"allow"`` it counts, and the artifact and every review list them as not exercised by the test.
+        instantiate: kernels to instantiate beside those that the source does, for the output ``"cubin"``: what names
+            one behind the source's last line, such as ``"reduce<float, 256>"``, where macros may stand too, or
+            ``"(void (*)(float *)) scale"``, which chooses an overload. The entry goes by this text.
     """
 
     source: str
@@ -45,6 +48,7 @@ class Nvcc:
     compiler: str | None = None
     functions: Names = ()
     neighbours: Neighbours = "void"
+    instantiate: Sequence[str] = ()
 
     def resolve(self, place: Place) -> Builder:
         """Find nvcc and the source.

@@ -43,6 +43,7 @@ from pytest_compileiq.toolchains.macros import (
 )
 from pytest_compileiq.toolchains.make_rules import prerequisites
 from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of
+from pytest_compileiq.toolchains.nvidia.instantiations import Instantiations, instantiations
 from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
 from pytest_compileiq.toolchains.nvidia.options import NVCC
 from pytest_compileiq.toolchains.nvidia.tools import (
@@ -71,6 +72,7 @@ def resolve(nvcc: Nvcc, place: Place) -> NvccBuilder:
         where = place.test_dir / str(nvcc.source)
         raise MarkerError(f"Nvcc({nvcc.source!r}): no such file: {where}; a source is named relative to the test file")
     source = relative_to_rootdir(Path(nvcc.source), place)
+    kernels = instantiations(source, nvcc.instantiate, nvcc.output)
     flags = (*_split_flags(nvcc.flags, place), *(("-Xcompiler=-fPIC",) if nvcc.output == "library" else ()))
     defines = frozen_defines(nvcc.defines)
     params = {**baseline_params(flags), **dict(defines)}
@@ -84,7 +86,10 @@ def resolve(nvcc: Nvcc, place: Place) -> NvccBuilder:
             name="nvcc",
             version=tool.version,
             build=tool.build,
-            command=("nvcc", *targets, *flags, f"--{nvcc.output}", f"--controls={nvcc.controls}", source),
+            command=(
+                *("nvcc", *targets, *flags, f"--{nvcc.output}", f"--controls={nvcc.controls}"),
+                *(*kernels.recorded, source),
+            ),
         ),
         architecture=architecture,
         target=Target.of(architecture, tool.line),
@@ -92,6 +97,7 @@ def resolve(nvcc: Nvcc, place: Place) -> NvccBuilder:
         architectures=architectures,
         words=(*targets, *flags),
         source=source,
+        kernels=kernels,
         output=nvcc.output,
         controls=nvcc.controls,
         functions=functions,
@@ -109,6 +115,7 @@ class NvccBuilder(NvidiaBuilder):
     architectures: tuple[str, ...]
     words: tuple[str, ...]
     source: str
+    kernels: Instantiations
     output: str
     controls: str
     functions: Functions
@@ -151,10 +158,13 @@ class NvccBuilder(NvidiaBuilder):
         """
         everything = self._dependencies("-M", self.words)
         own = {path for path in everything if path.is_relative_to(self.rootdir.resolve())}
-        if unnamed := why_unnamed(macros_of(macros), map(Path.read_bytes, own), map(Path.read_bytes, everything - own)):
+        texts = (*self.kernels.texts, *map(Path.read_bytes, own))
+        if unnamed := why_unnamed(macros_of(macros), texts, map(Path.read_bytes, everything - own)):
             return unnamed
         words = (*without_replaced(self.words, macros), *options_of(macros), "-E", "-Xcompiler=-dM")
-        return why_redefined(macros, ask([self.tool.program, *words, self.source], cwd=self.rootdir).output)
+        return why_redefined(
+            macros, ask([self.tool.program, *words, *self.kernels.words_to_read], cwd=self.rootdir).output
+        )
 
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
         """Compile into ``out_dir``, keeping the cubin of every architecture.
@@ -166,7 +176,7 @@ class NvccBuilder(NvidiaBuilder):
         out_dir = out_dir.absolute()
         out_dir.mkdir(parents=True, exist_ok=True)
         output = out_dir / _NAME_OF_OUTPUT[self.output]
-        commands = Commands(f"nvcc {self.tool.version}", self.rootdir, out_dir, timeout_s, first_error)
+        commands = Commands(f"nvcc {self.tool.version}", self.rootdir, out_dir, timeout_s, self.kernels.first_error)
         kind = {"cubin": ["-cubin"] if len(self.architectures) == 1 else ["-fatbin"], "library": ["-shared"]}
         argv = [
             self.tool.program,
@@ -176,7 +186,8 @@ class NvccBuilder(NvidiaBuilder):
             *kind.get(self.output, []),
             *self._fragment(controls, out_dir),
         ]
-        log = commands.run([*argv, "--keep", f"--keep-dir={out_dir}", self.source, "-o", str(output)], self.source)
+        argv += ["--keep", f"--keep-dir={out_dir}", *self.kernels.words_to_compile(out_dir)]
+        log = commands.run([*argv, "-o", str(output)], self.source)
         seconds = commands.seconds
         code = self._code(out_dir, output, log)
         device = {name: entry.metrics for name, entry in code.items() if name != HOST}
@@ -203,10 +214,10 @@ class NvccBuilder(NvidiaBuilder):
         from pytest_compileiq.toolchains.nvidia.cubin_module import CubinModule  # heavy: the CUDA driver
 
         if len(self.architectures) == 1:
-            return CubinModule(built.path, used)
+            return CubinModule(built.path, used, named=self.kernels.named)
         here = next((arch for arch in self.architectures if why_not_here(self.clock, arch) is None), None)
         kept = self._cubin(built.path.parent, here or self.architectures[0])
-        return CubinModule(kept, used, [f"@{arch}" for arch in self.architectures])
+        return CubinModule(kept, used, [f"@{arch}" for arch in self.architectures], self.kernels.named)
 
     def _digests(self, words: Sequence[str]) -> dict[str, str]:
         root = self.rootdir.resolve()
@@ -214,7 +225,7 @@ class NvccBuilder(NvidiaBuilder):
         return {path.relative_to(root).as_posix(): sha256_hex(path.read_bytes()) for path in inside}
 
     def _dependencies(self, option: str, words: Sequence[str]) -> set[Path]:
-        finished = ask([self.tool.program, *words, option, self.source], cwd=self.rootdir)
+        finished = ask([self.tool.program, *words, option, *self.kernels.words_to_read], cwd=self.rootdir)
         if finished.returncode != 0:
             message = f"nvcc cannot read {self.source}: {first_error(finished.output)}"
             raise BuildError(message, kind="compile", log=finished.output)
@@ -249,7 +260,7 @@ class NvccBuilder(NvidiaBuilder):
         for arch in self.architectures:
             is_output = self.output == "cubin" and not several
             cubin = read_cubin(output if is_output else self._cubin(out_dir, arch))
-            entries = entries_of(cubin, log, arch, self.source)
+            entries = entries_of(self.kernels.named(cubin), log, arch, self.source)
             code |= {f"{name}@{arch}" if several else name: digest for name, digest in entries.items()}
         if self.output != "cubin":
             code[HOST] = machine_code([out_dir / f"{Path(self.source).stem}.o"]).program
