@@ -28,9 +28,10 @@ from pytest_compileiq.model import (
 from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.rules.staleness import Rebuilt
 from pytest_compileiq.space import OpaqueSpace, Space, Where
+from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.timing.base import Device
 from pytest_compileiq.timing.registry import find_device, why_no_energy
-from pytest_compileiq.toolchains.base import Builder, Place, ReadsByControls
+from pytest_compileiq.toolchains.base import Builder, OffersSpaces, Place, ReadsByControls, Remarks
 from pytest_compileiq.toolchains.committed_options import option_list
 from pytest_compileiq.toolchains.functions import functions_of
 from pytest_compileiq.toolchains.machine_code.metrics import value_of
@@ -250,6 +251,10 @@ class TunedBenchmark:
             architecture=self.builder.architecture,
         )
 
+    def remarks(self, built: BuildResult) -> tuple[str, ...]:
+        """What the toolchain has to say about a build, in sentences."""
+        return tuple(self.builder.remarks(built)) if isinstance(self.builder, Remarks) else ()
+
     @property
     def _space_parts(self) -> Sequence[object]:
         given = self.spec.space
@@ -273,9 +278,13 @@ class TunedBenchmark:
             return Space((), part)
         if isinstance(part, Mapping):
             return Space.from_mapping(part)
+        offered = self.builder.spaces if isinstance(self.builder, OffersSpaces) else {}
+        if isinstance(part, str) and part in offered:
+            return offered[part]()
+        names = ("default", "options", *offered)
         raise MarkerError(
-            f"{self.nodeid}: space={part!r}: expected a dict of knobs, 'default', 'options', "
-            "PtxasSearchSpace(), NvccSearchSpace(), or a list of these"
+            f"{self.nodeid}: space={part!r}{did_you_mean(str(part), names)}: expected a dict of knobs, "
+            f"{', '.join(map(repr, names))}, PtxasSearchSpace(), NvccSearchSpace(), or a list of these"
         )
 
 

@@ -106,6 +106,7 @@ class Replay:
         if unnamed := why_unnamed(self.benchmark):
             raise Stop(Verdict.FAILED, unnamed, _NAME_ONE)
         self._expect_the_objectives_entries(baseline)
+        self.notes += self.benchmark.remarks(baseline)
         try:
             return baseline, self.benchmark.builds.get(controls) if controls else None
         except BuildError as error:

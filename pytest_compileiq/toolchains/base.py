@@ -6,7 +6,7 @@ name the host, and returns a ``Builder``, with which everything else works.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -56,18 +56,6 @@ class Counts(Protocol):
 
 
 @runtime_checkable
-class Remarks(Protocol):
-    """A ``Builder`` that leaves something out of the command that it was given: a tuning says what.
-
-    Attributes:
-        remarks: in sentences.
-    """
-
-    @property
-    def remarks(self) -> tuple[str, ...]: ...  # noqa: D102 - see above
-
-
-@runtime_checkable
 class TakesKnobs(Protocol):
     """A ``Builder`` that says which knobs, of those not beginning with ``-``, its builds take.
 
@@ -99,6 +87,25 @@ class ReadsByControls(Protocol):
 
     def why_without_effect(self, macros: Knobs) -> str | None:
         """Why one of ``macros``, knobs with a value each, changes nothing in the sources; None if none is known to."""
+        ...
+
+
+@runtime_checkable
+class OffersSpaces(Protocol):
+    """A ``Builder`` that has spaces besides its default and its options, such as ``space="autotune"``."""
+
+    @property
+    def spaces(self) -> Mapping[str, Callable[[], Space]]:
+        """Name → the space; calling it raises MarkerError where this kernel has none of the kind."""
+        ...
+
+
+@runtime_checkable
+class Remarks(Protocol):
+    """A ``Builder`` that has something to say about a build."""
+
+    def remarks(self, built: BuildResult) -> Sequence[str]:
+        """What whoever reads the result should know of how it came about, in sentences."""
         ...
 
 

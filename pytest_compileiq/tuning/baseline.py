@@ -10,7 +10,6 @@ from pytest_compileiq.benchmark.marker import METRICS
 from pytest_compileiq.errors import BuildError, TuneFailed
 from pytest_compileiq.model import TIMED_OBJECTIVES, BuildResult
 from pytest_compileiq.timing.sampler import BlockPlan
-from pytest_compileiq.toolchains.base import Remarks
 from pytest_compileiq.toolchains.functions import functions_of
 from pytest_compileiq.tuning.reproduce import NotReproducible, check_reproducible
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
@@ -25,7 +24,7 @@ class Baseline:
     Attributes:
         built: its build.
         stands_for: the entry functions that its toolchain names, and those that its body takes from ``load()``.
-        unchecked: what could not be checked about the build, and what its command was taken without, in sentences.
+        unchecked: what the toolchain has to say about the build and what could not be checked, in sentences.
     """
 
     built: BuildResult
@@ -61,14 +60,13 @@ def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> Baseline:
                 f"({failure.kind}): {failure.reason}"
             ) from failure
         used |= touched.used
-    builder = benchmark.builder
     stands_for = stood_for(benchmark, used)
-    if functions_of(builder).neighbours == "allow" and not stands_for:
+    if functions_of(benchmark.builder).neighbours == "allow" and not stands_for:
         raise TuneFailed(
             f"{benchmark.nodeid}: neighbours='allow' lets controls change what the test does not stand for, and "
             "nothing says what it does stand for: name it, as in functions='compress', or take it from load()"
         )
-    return Baseline(built, stands_for, (*unchecked, *(builder.remarks if isinstance(builder, Remarks) else ())))
+    return Baseline(built, stands_for, unchecked)
 
 
 def _build(benchmark: TunedBenchmark) -> tuple[BuildResult, tuple[str, ...]]:
@@ -88,4 +86,4 @@ def _build(benchmark: TunedBenchmark) -> tuple[BuildResult, tuple[str, ...]]:
             benchmark.value_of(objective.metric, built)
     except BuildError as error:
         raise TuneFailed(f"{benchmark.nodeid}: {error}") from error
-    return built, unchecked
+    return built, (*benchmark.remarks(built), *unchecked)

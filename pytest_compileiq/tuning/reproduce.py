@@ -93,13 +93,13 @@ def lay_out(place: Place, files: Iterable[str], words: Iterable[str], home: Path
     """Make a view of the project under ``home``: ``files`` are copies, all else is a link to the original.
 
     Args:
-        files: relative to rootdir; absolute ones stay where they are.
+        files: relative to rootdir; absolute ones stay where they are, as do those of installed packages.
         words: of the compiler's command; a path in them may lead out of rootdir.
 
     Raises:
         OSError: something cannot be copied or linked.
     """
-    files = [file for file in files if not Path(file).is_absolute()]
+    files = [file for file in files if not Path(file).is_absolute() and (place.rootdir / file).exists()]
     top = _top(place, [*files, *words])
 
     def inside(path: Path) -> Path:

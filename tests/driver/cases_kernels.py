@@ -175,11 +175,11 @@ def test_more_shared_memory_than_the_device_has_names_the_cuda_error(kernels, ca
 def triton(cubin, tmp_path):
     """A kernel as Triton leaves it: the cubin, and its launch parameters beside it."""
 
-    def described(name: str = "padded", arguments: dict[str, str] | None = None, **changed: int) -> TritonKernel:
+    def described(name: str = "padded", arguments: dict[str, object] | None = None, **changed: int) -> TritonKernel:
         shutil.copy(cubin, tmp_path / "kernel.cubin")
         description = {
             "name": name, "num_warps": 4, "shared": 65_536, "num_ctas": 1, "arguments": arguments or {"x": "*fp32"},
-            "global_scratch_size": 0, "global_scratch_align": 1, "profile_scratch_size": 0,
+            "global_scratch_size": 0, "global_scratch_align": 1, "profile_scratch_size": 0, "meta": {"BLOCK": 64},
         }  # fmt: skip
         (tmp_path / "kernel.json").write_text(json.dumps(description | changed))
         return TritonKernel(tmp_path / "kernel.cubin", set())
@@ -192,6 +192,22 @@ def test_a_triton_kernel_gets_its_threads_its_shared_memory_and_its_scratch_poin
 
     launched = "cuLaunchKernelEx padded grid 7,2,1 block 128,1,1 shared 65536 on legacy"
     assert calls()[-1] == f"{launched}: {address_bytes(0x700)} {address_bytes(0)} {address_bytes(0)}"
+
+
+def test_a_grid_may_be_computed_from_what_was_compiled_and_counts_programs_of_several_blocks(triton, calls):
+    kernel = triton(num_ctas=2, global_scratch_size=96)
+    kernel(lambda meta: (448 // meta["BLOCK"], 2), 0x700)
+
+    asked = calls()
+    assert kernel.meta == {"BLOCK": 64}
+    assert "cuLaunchKernelEx padded grid 14,2,1 block 128,1,1" in asked[-1]
+    assert f"cuMemAllocFromPoolAsync {7 * 2 * 2 * 96 + 1} bytes on legacy" in asked
+
+
+def test_a_tuple_becomes_the_parameters_that_are_no_constants(triton, calls):
+    triton(arguments={"shape": ["i64:16", "i64:1", None], "x": "*fp32"})(1, (32, 1, None), 0x700)
+
+    assert calls()[-1].endswith(f": {address_bytes(32)} {address_bytes(0x700)} {address_bytes(0)}")
 
 
 def scratch_address(call: str) -> int:
@@ -242,11 +258,15 @@ def test_an_argument_that_is_1_is_given_and_is_no_parameter(triton, calls):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"num_ctas": 2}, r"padded runs in clusters of 2: launch it by Triton's JIT"),
+        ({"launch_pdl": True}, r"padded is launched as a whole grid at once, or .*: launch it by Triton's JIT"),
+        (
+            {"arguments": {"x": ["*fp32", "tensordesc<fp16[64, 64]>"]}},
+            "padded takes a tensor descriptor of the host, x:",
+        ),
         ({"profile_scratch_size": 64}, r"padded is instrumented and writes a profile: launch it by Triton's JIT"),
     ],
 )
-def test_a_triton_kernel_in_clusters_or_with_a_profile_is_not_launched(triton, changed, said):
+def test_a_triton_kernel_that_needs_more_of_a_launch_is_not_launched(triton, changed, said):
     with pytest.raises(BodyError, match=said):
         triton(**changed)
 

@@ -91,7 +91,7 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
         rootdir=place.rootdir,
         baseline_params=params,
         own=own,
-        remarks=line.remarks,
+        left_out=line.remarks,
     )
 
 
@@ -103,7 +103,7 @@ class CcBuilder:
 
     Attributes:
         own: source → the compiler and the flags that stand in front of ``flags`` for it alone.
-        remarks: what was left out of the command that production uses, in sentences.
+        left_out: what was left out of the command that production uses, in sentences.
     """
 
     compiler: Compiler
@@ -118,7 +118,7 @@ class CcBuilder:
     rootdir: Path
     baseline_params: Mapping[str, KnobValue]
     own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     clock: str = "cpu"
     acf_line: str | None = None
     knobs_taken: frozenset[str] = frozenset()
@@ -222,6 +222,10 @@ class CcBuilder:
             for entry, code in built.code.items()
         }
         return replace(built, code=code, metrics={**built.metrics, "instructions": counted.whole})
+
+    def remarks(self, _built: BuildResult) -> Sequence[str]:
+        """What was left out of the command that production uses."""
+        return self.left_out
 
     def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
         """``@file``."""

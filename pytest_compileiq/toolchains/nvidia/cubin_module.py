@@ -88,16 +88,19 @@ class CubinKernel:
         """How many parameters it takes."""
         return int(self._kernel.num_arguments)
 
-    def __call__(self, grid: Extent, block: Extent, *args: Any, shared_bytes: int = 0) -> None:
+    def __call__(
+        self, grid: Extent, block: Extent, *args: Any, shared_bytes: int = 0, cluster: Extent | None = None
+    ) -> None:
         """Launch on the current stream: the legacy default stream, or the one that the clock captures.
 
         Args:
-            grid: number of blocks, an int or up to three.
+            grid: number of blocks, an int or up to three; with ``cluster``, number of clusters.
             block: threads per block, an int or up to three.
             args: the parameters in order: cuda.core buffers; numpy scalars and ctypes numbers of the parameter's own
                 type; an int as a 64-bit integer or an address; anything with ``data_ptr()`` (torch) or
                 ``__cuda_array_interface__`` as its address.
             shared_bytes: dynamic shared memory per block, in bytes.
+            cluster: blocks per cluster, an int or up to three; None to launch without clusters.
 
         Raises:
             TypeError: there are too few or too many arguments, or an argument's size in bits is not known, or it does
@@ -109,10 +112,12 @@ class CubinKernel:
             raise TypeError(f"{self._name} takes {self.parameters} parameters, and {len(args)} are given")
         if shared_bytes > self._most_shared_bytes:
             self._allow(shared_bytes)
-        config = self._core.LaunchConfig(grid=sizes(grid), block=sizes(block), shmem_size=shared_bytes)
+        clusters = {} if cluster is None else {"cluster": sizes(cluster)}
+        config = self._core.LaunchConfig(grid=sizes(grid), block=sizes(block), shmem_size=shared_bytes, **clusters)
         stream = current_stream(self._core)
         parameters = [_parameter(self._name, arg) for arg in args]
-        with launch_noted(lambda: (self, sizes(grid), sizes(block), shared_bytes, *map(_content, parameters))):
+        shape = (sizes(grid), sizes(block), shared_bytes, cluster if cluster is None else sizes(cluster))
+        with launch_noted(lambda: (self, *shape, *map(_content, parameters))):
             self._core.launch(stream, config, self._kernel, *parameters)
 
     def _allow(self, shared_bytes: int) -> None:

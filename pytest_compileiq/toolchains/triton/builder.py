@@ -1,107 +1,123 @@
-"""Builds with Triton: one kernel, one architecture, and the ptxas that Triton is told to call."""
+"""Builds with Triton: one kernel, for one architecture or several, and the ptxas that Triton is told to call."""
 
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import json
-import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, install
-from pytest_compileiq.model import BuildResult, Candidate, Compiler, ControlsFile, KnobValue, sha256_hex
+from pytest_compileiq.model import BuildResult, Candidate, CodeDigest, Compiler, ControlsFile
+from pytest_compileiq.space import Space, choice
+from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.timing.base import capability
+from pytest_compileiq.timing.registry import why_not_here
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.commands import Commands
 from pytest_compileiq.toolchains.machine_code.cubin import Cubin, read_cubin
 from pytest_compileiq.toolchains.machine_code.metrics import totals
 from pytest_compileiq.toolchains.nvidia.builder import PtxasBacked, entries_of
 from pytest_compileiq.toolchains.nvidia.options import PTXAS
 from pytest_compileiq.toolchains.nvidia.tools import check_architecture, find_tool, needs_controls
-from pytest_compileiq.toolchains.triton import host
-from pytest_compileiq.toolchains.triton.imports import project_imports
+from pytest_compileiq.toolchains.triton.arguments import Arguments, check_arguments
+from pytest_compileiq.toolchains.triton.described import HOST, Description, describe, host_job, last_error
 from pytest_compileiq.toolchains.triton.marker import Triton
+from pytest_compileiq.toolchains.triton.source import KernelSource, find_kernel
+from pytest_compileiq.toolchains.triton.values import CONFIG, NOTE, config_text, config_values, text
 
-_LAUNCH_KNOBS = ("num_warps", "num_stages")
-_TYPE = re.compile(r"\*?(?:k)?(?:[ui]\d{1,2}|i1|fp\d{1,2}[a-z0-9]*|bf16|f\d{2})(?::(?:16|1))?")
-_HINTED = re.compile(r"[^:]*|\*.*:16|[ui](?!1:)\d+:(?:16|1)")
+_AUTOTUNE = "autotune"
 
 
 def resolve(triton: Triton, place: Place) -> TritonBuilder:
     """Implements ``pytest_compileiq.toolchains.triton.marker.Triton.resolve``."""
-    arch = _architecture(triton)
-    file, function = _kernel(triton, place)
-    _check_arguments(triton)
+    architectures = _architectures(triton)
+    source = find_kernel(triton.kernel, place)
+    arguments = check_arguments(triton)
     try:
         version = importlib.metadata.version("triton")
     except importlib.metadata.PackageNotFoundError as error:
         raise EnvironmentFault(f"Triton is not installed: {install('triton')}") from error
     tool = find_tool("ptxas", triton.compiler, place)
-    baseline: dict[str, KnobValue | None] = {name: getattr(triton, name) for name in _LAUNCH_KNOBS} | dict(
-        triton.constexprs
-    )
-    signature = [f"{name}:{kind}" for name, kind in triton.signature.items()]
-    values = [f"{name}={value}" for name, value in baseline.items()]
+    baseline = _baseline(arguments, source, architectures, place)
+    signature = [f"{name}:{text(kind) if isinstance(kind, list) else kind}" for name, kind in arguments.kinds.items()]
+    values = [f"{name}={value if isinstance(value, str) else text(value)}" for name, value in baseline.items()]
+    computed = [f"{name}:={text(value)}" for name, value in arguments.arguments.items()]
     line = ".".join(version.split(".")[:2])
+    architecture = ".".join(architectures)
     return TritonBuilder(
         compiler=Compiler(
             name="triton",
             version=version,
             build=f"ptxas {tool.version} {tool.build}",
-            command=("triton", f"{file}::{function}", f"--arch={arch}", *signature, *values),
+            command=(
+                "triton", source.label, *(f"--arch={arch}" for arch in architectures), *signature, *values, *computed
+            ),
         ),
-        architecture=arch,
-        target=f"{arch}-triton{line}.{tool.line}",
+        architecture=architecture,
+        target=f"{architecture}-triton{line}.{tool.line}",
         tool=tool,
-        file=file,
-        function=function,
-        signature=dict(triton.signature),
+        architectures=architectures,
+        source=source,
+        arguments=arguments,
         baseline=baseline,
-        constexprs=tuple(triton.constexprs),
         place=place,
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class TritonBuilder(PtxasBacked):
     """A ``pytest_compileiq.toolchains.base.Builder``; ``tool`` is the ptxas that Triton is told to call."""
 
-    file: str
-    function: str
-    signature: Mapping[str, str]
-    baseline: Mapping[str, KnobValue | None]
-    constexprs: tuple[str, ...]
+    architectures: tuple[str, ...]
+    source: KernelSource
+    arguments: Arguments
+    baseline: Mapping[str, Any]
     place: Place
 
     @property
+    def native(self) -> str | None:
+        """Why no device here runs any of the architectures; None if one does."""
+        reasons = [why_not_here(self.clock, arch) for arch in self.architectures]
+        return None if None in reasons else reasons[0]
+
+    @property
     def knobs_taken(self) -> frozenset[str]:
-        """The launch parameters and the marker's constexprs."""
-        return frozenset(self.baseline)
+        """The kernel's constexprs, the launch options, and ``config``: ``render`` refuses every other knob."""
+        return frozenset({*self.baseline, CONFIG, *self._known_names(self._describe())})
+
+    @property
+    def spaces(self) -> Mapping[str, Callable[[], Space]]:
+        """``autotune``: the configs of ``@triton.autotune``, each as a whole."""
+        return {_AUTOTUNE: self._configs}
 
     def render(self, candidate: Candidate) -> ControlsFile:
         """The candidate's ACF, or its knobs, one ``name=value`` or option per line, sorted.
 
         Raises:
-            MarkerError: a knob is neither a launch parameter, a constexpr of the marker, nor a ptxas option.
+            MarkerError: a knob is neither a constexpr, nor a launch option, nor a config, nor a ptxas option.
         """
-        if unknown := sorted(name for name in set(candidate.knobs) - set(self.baseline) if not name.startswith("-")):
-            known = ", ".join(self.baseline)
-            raise MarkerError(f"knob {unknown[0]!r}: {self.function} has {known}; name constexprs in the marker first")
+        others = sorted(name for name in set(candidate.knobs) - {CONFIG, *self.baseline} if not name.startswith("-"))
+        if others:
+            known = self._known_names(self._describe())
+            if unknown := sorted(set(others) - set(known)):
+                raise MarkerError(
+                    f"knob {unknown[0]!r}: {self.source.function} has no such constexpr, and the installed Triton no "
+                    f"such launch option{did_you_mean(unknown[0], known)}"
+                )
+        if CONFIG in candidate.knobs:
+            config_values(candidate.knobs[CONFIG])
         return PTXAS.render_launch(candidate)
 
     def sources(self) -> Mapping[str, str]:
-        """Path → SHA-256 of the kernel's file and of the project's modules that it imports."""
-        root = self.place.rootdir
-        files = project_imports(root / self.file, (self.place.test_dir, root))
-        return {relative_to_rootdir(path, self.place): sha256_hex(path.read_bytes()) for path in files}
+        """Path → SHA-256 of the kernel's file and of the modules that something is needed of."""
+        return self.source.sources(self.place)
 
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
-        """Have Triton compile into ``out_dir``.
+        """Have Triton compile into ``out_dir``, for several architectures into one directory each.
 
         Raises:
             BuildError: Triton or ptxas refused, crashed (kind ``compile``) or was killed (kind ``timeout``), or the
@@ -109,17 +125,27 @@ class TritonBuilder(PtxasBacked):
             EnvironmentFault: this ptxas takes no ACF.
         """
         out_dir = out_dir.absolute()
-        out_dir.mkdir(parents=True, exist_ok=True)
-        commands = Commands("Triton", self.place.rootdir, out_dir, timeout_s, _last_error, self._environment(out_dir))
-        job = out_dir / "job.json"
-        job.write_text(json.dumps(self._job(controls, out_dir)), encoding="utf-8")
-        log = commands.run([sys.executable, "-P", host.__file__, str(job)], f"{self.file}::{self.function}")
-        seconds = commands.seconds
-        path = out_dir / "kernel.cubin"
-        cubin = read_cubin(path)
-        self._expect_parity(cubin, controls, log)
-        code = entries_of(cubin, log, self.architecture, self.file)
-        return BuildResult(path, code, totals({name: entry.metrics for name, entry in code.items()}), log, seconds)
+        code: dict[str, CodeDigest] = {}
+        commands = Commands("Triton", self.place.rootdir, out_dir, timeout_s, last_error, self._environment(out_dir))
+        for arch in self.architectures:
+            home = self._home(out_dir, arch)
+            home.mkdir(parents=True, exist_ok=True)
+            job = home / "job.json"
+            job.write_text(json.dumps(self._job(arch, controls, home)), encoding="utf-8")
+            log = commands.run([sys.executable, "-P", HOST, str(job)], self.source.label)
+            cubin = read_cubin(home / "kernel.cubin")
+            self._expect_parity(cubin, controls, log)
+            entries = entries_of(cubin, log, arch, self.source.label.partition("::")[0])
+            suffix = f"@{arch}" if len(self.architectures) > 1 else ""
+            code |= {f"{name}{suffix}": digest for name, digest in entries.items()}
+        metrics = totals({name: entry.metrics for name, entry in code.items()})
+        path = self._home(out_dir, self.architectures[0]) / "kernel.cubin"
+        return BuildResult(path, code, metrics, commands.log, commands.seconds)
+
+    def remarks(self, built: BuildResult) -> Sequence[str]:
+        """Which config the baseline is, what heuristics computed, and what took no part, in sentences."""
+        said = [line.removeprefix(NOTE) for line in built.log.splitlines() if line.startswith(NOTE)]
+        return tuple(dict.fromkeys(said))
 
     def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
         """The words of a launch's ``ptx_options``: ``--apply-controls=FILE`` and ptxas options."""
@@ -127,23 +153,37 @@ class TritonBuilder(PtxasBacked):
         return (*applied, *PTXAS.text(controls.knobs).splitlines())
 
     def load(self, built: BuildResult, used: set[str]) -> Any:
-        """The kernel, callable as ``kernel(grid, *args)`` with the arguments of the signature."""
+        """The kernel, callable as ``kernel(grid, *args)`` with the arguments of the signature.
+
+        Of several architectures it is the one that runs here, and counts as taken in every architecture.
+        """
         from pytest_compileiq.toolchains.triton.kernel import TritonKernel  # heavy: the CUDA driver
 
-        return TritonKernel(built.path, used)
+        if len(self.architectures) == 1:
+            return TritonKernel(built.path, used)
+        here = next((arch for arch in self.architectures if why_not_here(self.clock, arch) is None), None)
+        home = self._home(built.path.parents[1], here or self.architectures[0])
+        return TritonKernel(home / "kernel.cubin", used, [f"@{arch}" for arch in self.architectures])
 
-    def _job(self, controls: ControlsFile | None, out_dir: Path) -> dict[str, Any]:
-        values = dict(self.baseline) | {k: v for k, v in (controls.knobs if controls else {}).items() if k[0] != "-"}
+    def _configs(self) -> Space:
+        configs = configs_of(self.source, self.architectures, self.place)
+        return Space.from_mapping({CONFIG: choice([config_text(config) for config in configs])})
+
+    def _describe(self) -> Description:
+        return describe(self.source, self.architectures[0], self.place)
+
+    def _known_names(self, described: Description) -> list[str]:
+        return [name for name in (*described.arguments, *described.options) if name not in self.arguments.kinds]
+
+    def _home(self, out_dir: Path, arch: str) -> Path:
+        return out_dir if len(self.architectures) == 1 else out_dir / arch
+
+    def _job(self, arch: str, controls: ControlsFile | None, out_dir: Path) -> dict[str, Any]:
+        knobs = {name: value for name, value in (controls.knobs if controls else {}).items() if name[0] != "-"}
         return {
-            "file": str(self.place.rootdir / self.file),
-            "function": self.function,
-            "signature": dict(self.signature),
-            "constexprs": {name: values[name] for name in self.constexprs},
-            **{name: values[name] for name in _LAUNCH_KNOBS},
-            "capability": capability(self.architecture)[0] * 10 + capability(self.architecture)[1],
+            **host_job(self.source, arch, self.place, out_dir),
+            **self.arguments.job(knobs),
             "ptx_options": self._ptx_options(controls, out_dir),
-            "out_dir": str(out_dir),
-            "sys_path": [str(self.place.test_dir), str(self.place.rootdir)],
         }
 
     def _ptx_options(self, controls: ControlsFile | None, out_dir: Path) -> list[str]:
@@ -167,6 +207,7 @@ class TritonBuilder(PtxasBacked):
             "TRITON_CACHE_DIR": str(out_dir / "cache"),
             "TRITON_ALWAYS_COMPILE": "1",
             "TRITON_DUMP_PTXAS_LOG": "1",
+            "TRITON_INTERPRET": "0",
         }
 
     def _expect_parity(self, cubin: Cubin, controls: ControlsFile | None, log: str) -> None:
@@ -179,13 +220,54 @@ class TritonBuilder(PtxasBacked):
             raise BuildError(message, kind="compile", log=log)
 
 
-def _architecture(triton: Triton) -> str:
-    """The architecture that Triton compiles for when asked for ``triton.arch``: from sm_90 on, the ``a`` variant.
+def configs_of(source: KernelSource, architectures: Sequence[str], place: Place) -> Sequence[Mapping[str, Any]]:
+    """The configs of the kernel's ``@triton.autotune``.
+
+    Raises:
+        MarkerError: there is none, or none that can be written down, or they differ between architectures.
+    """
+    described = [describe(source, arch, place) for arch in architectures]
+    configs = described[0].configs
+    if not configs:
+        why = "sets nothing that can be written down" if described[0].is_tuned else "there is no @triton.autotune"
+        raise MarkerError(f"space='autotune': {source.label}: {why}: give the marker space={{…}} of its constexprs")
+    for arch, other in zip(architectures, described, strict=True):
+        if other.configs != configs:
+            raise MarkerError(
+                f"{source.label} has other configs of @triton.autotune for {arch} than for {architectures[0]}: "
+                "tune it in one test for each architecture"
+            )
+    return configs
+
+
+def _baseline(
+    arguments: Arguments, source: KernelSource, architectures: Sequence[str], place: Place
+) -> Mapping[str, Any]:
+    """What the baseline is launched with, as far as it is known before the kernel's heuristics compute the rest."""
+    given = {**arguments.options, **arguments.constexprs}
+    defaults = {"num_warps": 4, "num_stages": 3}
+    if not source.decorated_with(_AUTOTUNE):
+        return defaults | given
+    configs = configs_of(source, architectures, place)
+    wanted = arguments.config.items()
+    return defaults | next((dict(config) for config in configs if wanted <= config.items()), {}) | given
+
+
+def _architectures(triton: Triton) -> tuple[str, ...]:
+    given = (triton.arch,) if isinstance(triton.arch, str) else tuple(triton.arch)
+    checked = [_architecture(arch) for arch in given]
+    if not checked or len(set(checked)) < len(checked):
+        raise MarkerError(f"Triton(arch={triton.arch!r}): expected one architecture or several different ones")
+    return tuple(sorted(checked, key=lambda arch: (capability(arch), arch)))  # their order has no meaning
+
+
+def _architecture(given: object) -> str:
+    """The architecture that Triton compiles for when asked for ``given``: from sm_90 on, the ``a`` variant.
 
     Raises:
         MarkerError: that is another family than was asked for.
     """
-    arch = check_architecture(triton.arch, "Triton")
+    arch = check_architecture(given, "Triton")
     major, minor = capability(arch)
     actual = f"sm_{major}{minor}{'a' if major >= 9 else ''}"
     if arch.removesuffix("a") != actual.removesuffix("a"):
@@ -193,45 +275,3 @@ def _architecture(triton: Triton) -> str:
             f"Triton(arch={arch!r}): Triton compiles for {actual} where it is asked for that: name {actual!r}"
         )
     return actual
-
-
-def _kernel(triton: Triton, place: Place) -> tuple[str, str]:
-    file, separator, function = str(triton.kernel).partition("::")
-    if not separator or not function.isidentifier():
-        raise MarkerError(f"Triton({triton.kernel!r}): expected 'file.py::function'")
-    if not (place.test_dir / file).is_file():
-        raise MarkerError(f"Triton({triton.kernel!r}): no such file: {place.test_dir / file}")
-    return relative_to_rootdir(Path(file), place), function
-
-
-def _check_arguments(triton: Triton) -> None:
-    for name, kind in dict(triton.signature).items():
-        if not isinstance(kind, str) or not _TYPE.fullmatch(kind):
-            raise MarkerError(f"Triton(signature=…): {name} = {kind!r}: expected a type such as '*fp32:16' or 'i32'")
-        if not _HINTED.fullmatch(kind):
-            raise MarkerError(
-                f"Triton(signature=…): {name} = {kind!r}: ':16' is for pointers and integers that are divisible by 16, "
-                "':1' for integers that are 1"
-            )
-    for name, value in dict(triton.constexprs).items():
-        if not isinstance(value, bool | int | float | str | None):
-            raise MarkerError(f"Triton(constexprs=…): {name} = {value!r}: expected a bool, a number, a string or None")
-    for name in _LAUNCH_KNOBS:
-        value = getattr(triton, name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise MarkerError(f"Triton({name}={value!r}): expected a positive integer")
-    if both := sorted(set(triton.constexprs) & {*_LAUNCH_KNOBS, *triton.signature}):
-        raise MarkerError(f"Triton(…): {both[0]!r} is named twice")
-
-
-def _last_error(output: str) -> str:
-    """What Triton says is wrong; ptxas's own words if ptxas refused."""
-    if ptxas := re.search(r"ptxas (?:fatal|error)\s*:\s*[^\n]*", output):
-        return ptxas[0].split(" Repro command")[0].strip()[:500]
-    if crash := re.search(r"`ptxas` failed with error code -(\d+)", output):
-        return f"ptxas was killed by signal {crash[1]}"
-    lines = [line.strip() for line in output.splitlines() if line.startswith("error: ")]
-    if not lines:
-        return "it printed no error"
-    kind, _, reason = lines[-1].removeprefix("error: ").partition(": ")
-    return f"{kind}: {reason if len(reason) <= 500 else f'…{reason[-500:]}'}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.errors import BuildError, MarkerError, StoreError
+from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, StoreError
 from pytest_compileiq.model import Candidate, ControlsFile
 from pytest_compileiq.toolchains.base import Place, Toolchain
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
@@ -112,7 +112,7 @@ def test_launch_parameters_and_constexprs_are_knobs(project, tmp_path):
         assert built.digest != baseline.digest
         assert triton.parse("options", controls.data, controls.knobs) == controls
     assert triton.render(Candidate({"num_warps": 8, "-O": 2})).data == b"-O2\nnum_warps=8\n"
-    with pytest.raises(MarkerError, match=r"knob 'BLOCKS': scale has num_warps, num_stages, BLOCK"):
+    with pytest.raises(MarkerError, match=r"'BLOCKS': scale has no such constexpr, .* \(did you mean 'BLOCK'\?\)"):
         triton.render(Candidate({"BLOCKS": 1}))
     with pytest.raises(StoreError):
         triton.parse("options", b"num_warps=4\n", {"num_warps": 8})
@@ -137,7 +137,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
 from triton.runtime.jit import create_function_from_signature
-from pytest_compileiq.toolchains.triton.host import specialised
+from pytest_compileiq.toolchains.triton.signature import specialised
 
 class Tensor:
     def __init__(self, address):
@@ -191,7 +191,7 @@ def test_every_specialisation_is_the_jit_s_own(project):
         (
             "strided",
             {"out": "*fp32", "x": "*fp32", "sride": "i32:1"},
-            "strided has no argument 'sride'; its arguments: out, x, stride, n, BLOCK",
+            r"strided has no argument 'sride' \(did you mean 'stride'\?\); its arguments: out, x, stride, n, BLOCK",
         ),
         ("annotated", {"out": "*fp32", "x": "*kfp32", "n": "i64"}, "annotates 'n' as i32, and the signature says i64"),
         (
@@ -210,7 +210,9 @@ def test_what_the_jit_would_never_compile_is_refused_in_one_sentence(project, tm
 
 
 def test_a_constexpr_is_named_in_constexprs_and_an_unknown_one_names_the_kernel_s(project, tmp_path):
-    with pytest.raises(BuildError, match=r"scale has no argument 'BLOKC'; its arguments: out, x, n, BLOCK"):
+    with pytest.raises(
+        BuildError, match=r"scale has no argument 'BLOKC' \(did you mean 'BLOCK'\?\); its arguments: out"
+    ):
         builder(project, constexprs={"BLOKC": 512}).build(None, tmp_path / "one", timeout_s=ENOUGH_S)
     with pytest.raises(BuildError, match=r"the argument 'BLOCK' is a tl\.constexpr: name it in constexprs"):
         builder(project, signature={**SIGNATURE, "BLOCK": "i32"}, constexprs={}).build(
@@ -292,14 +294,22 @@ def test_a_cubin_that_another_assembler_made_is_refused(project, tmp_path, monke
         ({"signature": {"out": "*fp32:1"}}, "':1' for integers that are 1"),
         ({"signature": {"out": "fp32:16"}}, "':16' is for pointers and integers"),
         ({"signature": {"out": "i1:1"}}, "':1' for integers that are 1"),
-        ({"constexprs": {"BLOCK": [1]}}, "expected a bool, a number, a string or None"),
-        ({"constexprs": {"num_warps": 1}}, "named twice"),
+        (
+            {"constexprs": {"BLOCK": {1}}},
+            r"BLOCK: \{1\} cannot be written down: expected a bool, a number, a string, None",
+        ),
+        ({"constexprs": {"num_warps": 1}, "options": {"num_warps": 1}}, "named twice"),
+        ({"constexprs": {"n": 1}}, "'n' is named twice"),
+        ({"arch": ["sm_90", "sm_90a"]}, "expected one architecture or several different ones"),
+        ({"kernel": "no_such_package.module:kernel"}, "there is no package no_such_package here: install it"),
+        ({"kernel": "helpers.inner:twice"}, "there is no module helpers.inner in "),
+        ({"options": 3}, r"Triton\(options=3\): expected a dict of names"),
         ({"num_warps": 0}, "expected a positive integer"),
         ({"arch": "90"}, "expected an architecture"),
     ],
 )
 def test_arguments_are_checked(project, arguments, said):
-    with pytest.raises(MarkerError, match=said):
+    with pytest.raises((MarkerError, EnvironmentFault), match=said):
         builder(project, **arguments)
 
 

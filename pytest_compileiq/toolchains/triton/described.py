@@ -1,0 +1,97 @@
+"""What only the process that runs Triton knows of a kernel: asked there once for each content of its files."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_compileiq.errors import BuildError, MarkerError
+from pytest_compileiq.timing.base import capability
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.commands import Commands
+from pytest_compileiq.toolchains.triton.source import KernelSource
+from pytest_compileiq.toolchains.triton.values import REFUSED
+
+HOST = str(Path(__file__).with_name("host.py"))  # a program of its own: importing it would change ``sys.path``
+_ANSWER_S = 120.0
+_LONGEST = 500
+
+
+@dataclass(frozen=True)
+class Description:
+    """A kernel as Triton sees it.
+
+    Attributes:
+        arguments: their names.
+        options: the names of the launch options that the installed Triton has for CUDA.
+        configs: the values of each config of ``@triton.autotune`` that can be written down.
+        is_tuned: whether it has that decorator.
+    """
+
+    arguments: tuple[str, ...]
+    options: tuple[str, ...]
+    configs: tuple[Mapping[str, Any], ...]
+    is_tuned: bool
+
+
+def describe(source: KernelSource, arch: str, place: Place) -> Description:
+    """Ask Triton; the answer is kept for as long as the files are what they were.
+
+    Raises:
+        MarkerError: the kernel's definition cannot be executed, or is none; the message says why.
+    """
+    return _describe(source, arch, place, tuple(source.sources(place).items()))
+
+
+@functools.lru_cache(maxsize=256)
+def _describe(source: KernelSource, arch: str, place: Place, _: tuple[tuple[str, str], ...]) -> Description:
+    with tempfile.TemporaryDirectory(prefix="compileiq-") as directory:
+        home = Path(directory)
+        job = home / "job.json"
+        job.write_text(json.dumps({**host_job(source, arch, place, home), "describe": True}), encoding="utf-8")
+        environment = {"TRITON_INTERPRET": "0"}
+        commands = Commands("Triton", place.rootdir, home, _ANSWER_S, last_error, environment)
+        try:
+            commands.run([sys.executable, "-P", HOST, str(job)], source.label)
+        except BuildError as error:
+            raise MarkerError(str(error)) from error
+        answer = json.loads((home / "described.json").read_text(encoding="utf-8"))
+    configs = tuple(answer["configs"])
+    return Description(tuple(answer["arguments"]), tuple(answer["options"]), configs, answer["is_tuned"])
+
+
+def host_job(source: KernelSource, arch: str, place: Place, out_dir: Path) -> dict[str, Any]:
+    """What the process that runs Triton is told of the kernel."""
+    major, minor = capability(arch)
+    return {
+        "describe": False,
+        "module": source.module,
+        "path": str(source.path),
+        "function": source.function,
+        "roots": [[str(root.directory), root.only] for root in source.roots],
+        "capability": major * 10 + minor,
+        "out_dir": str(out_dir),
+        "sys_path": [str(place.test_dir), str(place.rootdir)],
+    }
+
+
+def last_error(output: str) -> str:
+    """What Triton says is wrong; ptxas's own words if ptxas refused."""
+    if refused := re.search(rf"^{REFUSED}(.*)", output, re.MULTILINE):
+        return refused[1]
+    if ptxas := re.search(r"ptxas (?:fatal|error)\s*:\s*[^\n]*", output):
+        return ptxas[0].split(" Repro command")[0].strip()[:_LONGEST]
+    if crash := re.search(r"`ptxas` failed with error code -(\d+)", output):
+        return f"ptxas was killed by signal {crash[1]}"
+    lines = [line.strip() for line in output.splitlines() if line.startswith("error: ")]
+    if not lines:
+        return "it printed no error"
+    kind, _, reason = lines[-1].removeprefix("error: ").partition(": ")
+    return f"{kind}: {reason if len(reason) <= _LONGEST else f'…{reason[-_LONGEST:]}'}"

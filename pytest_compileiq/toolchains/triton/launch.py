@@ -1,0 +1,246 @@
+"""What a kernel would be launched with: its configs, heuristics and options; used in the process that compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.spelling import did_you_mean
+from pytest_compileiq.toolchains.triton.signature import expect_arguments
+from pytest_compileiq.toolchains.triton.values import CONFIG, DTYPE, config_text, config_values, is_plain, text
+
+# The plugin gives these itself, or they name a file, or they add code that no launch of production has.
+_NOT_FOR_MARKERS = frozenset(
+    {"ptx_options", "arch", "backend_name", "ir_override", "extern_libs", "instrumentation_mode"}
+)
+_DEFAULTS = {"num_warps": 4, "num_stages": 3}
+_LISTED = 3
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A decorated ``@triton.jit`` function.
+
+    Attributes:
+        function: the innermost, a ``JITFunction``.
+        heuristics: those of its decorators, outermost first: constexpr → function of the launch's arguments.
+        tuner: the ``@triton.autotune`` around it, or None.
+        options: the names of the launch options that the installed Triton has for CUDA.
+    """
+
+    function: Any
+    heuristics: tuple[tuple[str, Callable[[Mapping[str, Any]], Any]], ...]
+    tuner: Any
+    options: frozenset[str]
+
+    @classmethod
+    def of(cls, decorated: Any, options: Sequence[str]) -> Kernel:
+        """Take the decorators off."""
+        chain = list(_chain(decorated))
+        values = (one.values for one in chain if isinstance(getattr(one, "values", None), dict))
+        heuristics = [pair for computed in values for pair in computed.items()]
+        tuner = next((one for one in chain if hasattr(one, "configs")), None)
+        return cls(chain[-1], tuple(heuristics), tuner, frozenset(options) - _NOT_FOR_MARKERS)
+
+    @property
+    def configs(self) -> list[dict[str, Any]]:
+        """The values of each of the tuner's configs that can be written down, each config once."""
+        known: dict[str, dict[str, Any]] = {}
+        for config in self.tuner.configs if self.tuner else ():
+            values = _config(config)
+            if not list(_unwritable(config)):
+                known.setdefault(config_text(values), values)
+        return list(known.values())
+
+    def remarks(self) -> Iterator[str]:
+        """What of the decorators takes no part, in sentences."""
+        if self.tuner is None:
+            return
+        unknown = {value for config in self.tuner.configs for value in _unwritable(config)}
+        if unknown:
+            values = ", ".join(sorted(unknown)[:_LISTED])
+            yield f"space='autotune' is without the configs of @triton.autotune that set {values}"
+        if self.tuner.early_config_prune or self.tuner.perf_model:
+            yield "all configs of @triton.autotune count: what prunes them asks for the arguments of a launch"
+        if any(config.pre_hook for config in self.tuner.configs):
+            yield "the pre_hook of its configs is not called: the test launches the kernel itself"
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the marker and a candidate say about a launch.
+
+    Attributes:
+        constexprs: the marker's.
+        options: the marker's launch options, ``num_warps`` and ``num_stages`` among them where it names them.
+        config: values that single out the config which is the baseline; empty for the first.
+        arguments: values of arguments that heuristics ask for.
+        kinds: the signature: argument → type.
+        knobs: the candidate's; ``config`` is the text of a whole config.
+    """
+
+    constexprs: Mapping[str, Any]
+    options: Mapping[str, Any]
+    config: Mapping[str, Any]
+    arguments: Mapping[str, Any]
+    kinds: Mapping[str, Any]
+    knobs: Mapping[str, Any]
+
+
+@dataclass
+class Launch:
+    """A kernel's constexprs and options, and how they came about, in sentences."""
+
+    constexprs: dict[str, Any]
+    options: dict[str, Any]
+    remarks: list[str] = field(default_factory=list)
+
+
+def settle(kernel: Kernel, given: Given, language: Any) -> Launch:
+    """The constexprs and options of a launch, as the decorators, the marker and the candidate decide together.
+
+    A later one wins: Triton's defaults, the baseline's config, heuristics, the marker, the candidate's config, its
+    knobs.
+
+    Args:
+        language: ``triton.language``, for its dtypes.
+
+    Raises:
+        MarkerError: a name is neither an argument nor an option, or a heuristic asks for what is not given.
+    """
+    named = {**given.constexprs, **given.options}
+    remarks: list[str] = []
+    config: Mapping[str, Any] = {}
+    if CONFIG in given.knobs:
+        named |= config_values(given.knobs[CONFIG])
+    elif kernel.tuner is not None:
+        config, remark = _baseline(kernel, given.config)
+        remarks += [remark] if set(config) - set(named) else []
+    elif given.config:
+        raise MarkerError(f"Triton(config=…): {kernel.function.__name__} has no @triton.autotune")
+    named |= {name: value for name, value in given.knobs.items() if name != CONFIG}
+    values = _DEFAULTS | {name: _object(value, language) for name, value in {**config, **named}.items()}
+    computed = {}
+    for name, compute in kernel.heuristics:
+        if name not in named:
+            computed[name] = values[name] = compute(_Arguments(name, kernel, given, values))
+    if computed:
+        shown = ", ".join(f"{name}={_shown(value)}" for name, value in computed.items())
+        remarks.append(f"@triton.heuristics computes {shown}")
+    arguments, options = set(kernel.function.arg_names), kernel.options
+    expect_names(kernel, list(values))
+    if twice := sorted(set(named) & set(given.kinds)):
+        raise MarkerError(f"Triton(…): {twice[0]!r} is named twice: in signature, and as a constexpr or a knob")
+    return Launch(
+        {name: value for name, value in values.items() if name in arguments and name not in given.kinds},
+        {name: value for name, value in values.items() if name in options},
+        remarks,
+    )
+
+
+def expect_names(kernel: Kernel, names: Sequence[str]) -> None:
+    """Raise MarkerError for the first of ``names`` that is neither an argument of the kernel nor a launch option."""
+    unknown = sorted(set(names) - kernel.options - set(kernel.function.arg_names))
+    if unknown and unknown[0] in _NOT_FOR_MARKERS:
+        raise MarkerError(f"the launch option {unknown[0]!r} cannot be given: it is the plugin's, or names files")
+    if unknown and (meant := did_you_mean(unknown[0], kernel.options)):
+        raise MarkerError(f"the installed Triton has no launch option {unknown[0]!r}{meant}")
+    expect_arguments(kernel.function, unknown)
+
+
+def _baseline(kernel: Kernel, wanted: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """The values of the config that the baseline has, and a sentence that names it."""
+    configs = [_config(config) for config in kernel.tuner.configs]
+    fitting = [config for config in configs if wanted.items() <= config.items()]
+    if wanted and len(fitting) != 1:
+        raise MarkerError(
+            f"Triton(config={dict(wanted)}): {len(fitting)} of the {len(configs)} configs of "
+            f"{kernel.function.__name__} have these values: name what singles one out, such as "
+            f"{config_text(configs[0])}"
+        )
+    which = "named in the marker" if wanted else f"the first of {len(configs)}, since nothing was timed to choose one"
+    return fitting[0], f"the baseline's config of @triton.autotune is {which}: {config_text(fitting[0])}"
+
+
+def _config(config: Any) -> dict[str, Any]:
+    """What a ``triton.Config`` sets, apart from what is Triton's default."""
+    values = {name: value for name, value in config.all_kwargs().items() if (name, value) != ("num_ctas", 1)}
+    return {name: _plain(value) for name, value in values.items()}
+
+
+def _unwritable(config: Any) -> Iterator[str]:
+    for name, value in _config(config).items():
+        if not is_plain(value) or name in _NOT_FOR_MARKERS:
+            yield f"{name}={_shown(value)}"
+
+
+class _Arguments(dict[str, Any]):
+    """The arguments of a launch as heuristics see them."""
+
+    def __init__(self, computed: str, kernel: Kernel, given: Given, values: Mapping[str, Any]) -> None:
+        ones = {name: 1 for name, kind in given.kinds.items() if isinstance(kind, str) and kind.endswith(":1")}
+        defaults = {one.name: one.default for one in kernel.function.params if one.has_default}
+        super().__init__({**defaults, **ones, **values, **given.arguments})
+        self._computed, self._kinds, self._function = computed, given.kinds, kernel.function.__name__
+
+    def __missing__(self, name: str) -> Any:
+        kind = self._kinds.get(name)
+        if isinstance(kind, str) and kind.startswith(("*", "tensordesc")):
+            return _Pointer(name, self._computed)
+        raise MarkerError(
+            f"@triton.heuristics of {self._function}: {self._computed!r} is computed from {name!r}: give a value, "
+            f"arguments={{{name!r}: …}}, or {self._computed!r} itself in constexprs"
+        )
+
+
+class _Pointer:
+    """A tensor of which nothing is known but that it is there."""
+
+    def __init__(self, name: str, computed: str) -> None:
+        self._said = f"@triton.heuristics: {computed!r} is computed from {name}"
+        self._remedy = f"which is not known ahead of time: name {computed!r} in constexprs"
+
+    def __getattr__(self, name: str) -> Any:
+        raise MarkerError(f"{self._said}.{name}, {self._remedy}")
+
+
+def _chain(decorated: Any) -> Iterator[Any]:
+    """A decorated kernel, then what its decorators wrap; the ``@triton.jit`` function is the last."""
+    while not hasattr(decorated, "params"):
+        yield decorated
+        decorated = decorated.fn
+    yield decorated
+
+
+def _object(value: Any, language: Any) -> Any:
+    """A plain value as the kernel gets it."""
+    if isinstance(value, list):
+        return tuple(_object(inner, language) for inner in value)
+    if isinstance(value, str) and value.startswith(DTYPE):
+        dtype = getattr(language, value.removeprefix(DTYPE), None)
+        if not isinstance(dtype, language.dtype):
+            known = sorted(name for name, one in vars(language).items() if isinstance(one, language.dtype))
+            meant = did_you_mean(value.removeprefix(DTYPE), known)
+            raise MarkerError(f"{value!r} is no dtype of triton.language{meant}: it has {', '.join(known)}")
+        return dtype
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """A value of the kernel's own file, plain where it can be written down."""
+    if type(value).__name__ == "dtype" and type(value).__module__.startswith("triton"):
+        return DTYPE + repr(value).rpartition(".")[2]
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return getattr(value, "value", value) if type(value).__name__ == "constexpr" else value
+
+
+def _shown(value: Any) -> str:
+    return text(_plain(value))[:100]
+
+
+def written(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of ``values`` that can be written down, plain."""
+    return {name: _plain(value) for name, value in values.items() if is_plain(_plain(value))}

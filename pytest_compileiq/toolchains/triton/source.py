@@ -1,0 +1,104 @@
+"""Where a kernel is written: a file, or a module of the project or of an installed package."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_compileiq.errors import EnvironmentFault, MarkerError
+from pytest_compileiq.model import sha256_hex
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
+from pytest_compileiq.toolchains.triton.definitions import ImportRoot, Part, decorators, needed
+
+_EXPECTED = "expected 'file.py::function' or 'package.module:function'"
+
+
+@dataclass(frozen=True)
+class KernelSource:
+    """A kernel's definition.
+
+    Attributes:
+        label: as it is recorded: ``kernels/k.py::scale``, or ``package.ops.norm:rms_norm``.
+        module: the name that its module has when it is executed.
+        roots: where its imports are looked for; the first ``own`` of them belong to the project.
+    """
+
+    label: str
+    module: str
+    path: Path
+    function: str
+    roots: tuple[ImportRoot, ...]
+    own: int
+
+    def parts(self) -> dict[str, Part]:
+        """What has to be executed, by module."""
+        return needed(self.module, self.path, self.function, self.roots)
+
+    def sources(self, place: Place) -> Mapping[str, str]:
+        """Path → SHA-256 of every file that something is executed of.
+
+        The files of an installed package are named from the directory that it is imported from, so that another
+        environment has them under the same names: ``package/ops/norm.py``.
+        """
+        files = {part.path for part in self.parts().values() if part.statements} | {self.path}
+        return {self._name(path, place): sha256_hex(path.read_bytes()) for path in sorted(files)}
+
+    def decorated_with(self, name: str) -> bool:
+        """Whether a decorator of that name stands at the kernel's definition."""
+        return name in decorators(self.path, self.function)
+
+    def _name(self, path: Path, place: Place) -> str:
+        for root in self.roots[self.own :]:
+            if path.is_relative_to(root.directory):
+                return path.relative_to(root.directory).as_posix()
+        return relative_to_rootdir(path, place)
+
+
+def find_kernel(kernel: object, place: Place) -> KernelSource:
+    """The kernel that the marker names.
+
+    Raises:
+        MarkerError: it names no file or module that is there.
+        EnvironmentFault: the package is not installed.
+    """
+    text = str(kernel)
+    file, is_file, function = text.partition("::")
+    module, _, member = text.partition(":")
+    if not (function if is_file else member).isidentifier():
+        raise MarkerError(f"Triton({kernel!r}): {_EXPECTED}")
+    directories = dict.fromkeys((place.test_dir, place.rootdir, place.rootdir / "src"))
+    own = tuple(ImportRoot(directory.resolve()) for directory in directories)
+    return _in_file(file, function, own, place) if is_file else _in_module(module, member, own)
+
+
+def _in_file(file: str, function: str, own: tuple[ImportRoot, ...], place: Place) -> KernelSource:
+    path = place.test_dir / file
+    if not path.is_file():
+        raise MarkerError(f"Triton({f'{file}::{function}'!r}): no such file: {path}")
+    label = f"{relative_to_rootdir(Path(file), place)}::{function}"
+    return KernelSource(label, path.stem, path.resolve(), function, own, len(own))
+
+
+def _in_module(module: str, function: str, own: tuple[ImportRoot, ...]) -> KernelSource:
+    kernel = f"{module}:{function}"
+    top = module.partition(".")[0]
+    if module.endswith(".py") or not all(name.isidentifier() for name in module.split(".")):
+        raise MarkerError(f"Triton({kernel!r}): {_EXPECTED}")
+    roots = own if any(root.find(top) for root in own) else (*own, *_installed(top, kernel))
+    path = next((found for root in roots if (found := root.find(module))), None)
+    if path is None or not path.suffix:
+        where = ", ".join(str(root.directory) for root in roots)
+        raise MarkerError(f"Triton({kernel!r}): there is no module {module} in {where}")
+    return KernelSource(kernel, module, path, function, roots, len(own))
+
+
+def _installed(top: str, kernel: str) -> list[ImportRoot]:
+    """Where an installed package is imported from; nothing of it is executed."""
+    spec = importlib.util.find_spec(top)
+    places = [*(spec.submodule_search_locations or filter(None, [spec.origin]))] if spec else []
+    if not places:
+        raise EnvironmentFault(f"Triton({kernel!r}): there is no package {top} here: install it where pytest runs")
+    return [ImportRoot(Path(place).resolve().parent, top) for place in places]

@@ -1,0 +1,115 @@
+"""What is executed of a kernel's files: what its definition names, in order, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from pytest_compileiq.toolchains.triton.definitions import ImportRoot, decorators, needed, read_source
+from tests.files import write_files
+
+KERNEL = "@triton.jit\ndef kernel(x):\n    return {}\n"
+
+
+def executed(root: Path, files: dict[str, str], module: str = "k", wanted: str = "kernel") -> dict[str, list[str]]:
+    """Module → the statements of it that are executed, in order."""
+    write_files(root, files)
+    roots = [ImportRoot(root)]
+    path = next(
+        path for path in (root / f"{module.replace('.', '/')}.py", root / module / "__init__.py") if path.is_file()
+    )
+    parts = needed(module, path, wanted, roots)
+    return {
+        name: [ast.unparse(read_source(part.path).statements[number].node) for number in sorted(part.statements)]
+        for name, part in parts.items()
+    }
+
+
+def of_kernel(root: Path, before: str, body: str = "x", after: str = "") -> list[str]:
+    """What is executed of a file besides the kernel itself."""
+    statements = executed(root, {"k.py": f"{before}\n{KERNEL.format(body)}\n{after}"})["k"]
+    return [statement for statement in statements if "def kernel" not in statement]
+
+
+@pytest.mark.parametrize(
+    ("before", "body", "after", "expected"),
+    [
+        ("import triton, torch\nx = torch.rand(7)", "x", "kernel[1](x)\nprint(x)", ["import triton"]),
+        ("SIZE = 4\nOTHER = 5", "x * SIZE", "", ["SIZE = 4"]),
+        ("A = 2\nB = A + 1", "x * B", "", ["A = 2", "B = A + 1"]),
+        ("def inner(x):\n    return x * LATER", "inner(x)", "LATER = 3\nUNUSED = 4",
+         ["def inner(x):\n    return x * LATER", "LATER = 3"]),
+        ("table = {}\ntable['a'] = 1\nother = {}\nother['a'] = 1", "x * table", "", ["table = {}", "table['a'] = 1"]),
+        ("sizes = []\nfor n in [1, 2]:\n    sizes.append(n)", "x * sizes", "",
+         ["sizes = []", "for n in [1, 2]:\n    sizes.append(n)"]),
+        ("if True:\n    FAST = 1\nelse:\n    FAST = 2", "x * FAST", "", ["if True:\n    FAST = 1\nelse:\n    FAST = 2"]),
+        ("try:\n    import fast\nexcept ImportError:\n    fast = None", "x * fast", "",
+         ["try:\n    import fast\nexcept ImportError:\n    fast = None"]),
+        ("SIZE = 4", "x * SIZE", "if __name__ == '__main__':\n    SIZE = 5", ["SIZE = 4"]),
+        ("kernels = []", "x", "kernel.warmup(1)\nkernels.append(kernel)", []),
+        ("from numbers import *", "x * SIZE", "", ["from numbers import *"]),
+    ],
+)  # fmt: skip
+def test_a_file_is_executed_as_far_as_the_kernel_names_it(tmp_path, before, body, after, expected):
+    assert of_kernel(tmp_path, before, body, after) == expected
+
+
+def test_what_a_decorator_reads_is_what_stands_before_it(tmp_path):
+    source = "configs = [1]\n@autotune(configs)\n@triton.jit\ndef kernel(x):\n    return x\nconfigs = [benchmark()]\n"
+    statements = executed(tmp_path, {"k.py": source})["k"]
+    assert statements[0] == "configs = [1]"
+    assert len(statements) == 2
+    assert decorators(tmp_path / "k.py", "kernel") == ("autotune", "jit")
+    assert decorators(tmp_path / "k.py", "other") == ()
+
+
+def test_annotations_that_are_not_evaluated_need_nothing(tmp_path):
+    helper = "def helper(x: torch.Tensor):\n    return x"
+    lazily = of_kernel(tmp_path, f"from __future__ import annotations\nimport torch\n{helper}", "helper(x)")
+    eagerly = of_kernel(tmp_path, f"import torch\n{helper}", "helper(x)")
+    assert (lazily, eagerly) == ([helper], ["import torch", helper])
+
+
+PACKAGE = {
+    "pkg/__init__.py": "from .ops import everything\nVERSION = heavy()\n",
+    "pkg/ops/__init__.py": "from .norm import *\n",
+    "pkg/ops/norm.py": f"from ..shared import SIZE, unused\nfrom . import maths\n{KERNEL.format('maths.twice(x) * SIZE')}",
+    "pkg/ops/maths.py": "import torch\ndef twice(x):\n    return x * 2\ndef thrice(x):\n    return torch.x(x)\n",
+    "pkg/shared.py": "import pkg.ops.sizes\nSIZE = pkg.ops.sizes.ROWS\nunused = 1\n",
+    "pkg/ops/sizes.py": "ROWS = 4\nCOLUMNS = measure()\n",
+}
+
+
+def test_a_package_is_executed_as_far_as_the_kernel_names_it(tmp_path):
+    statements = executed(tmp_path, PACKAGE, "pkg.ops.norm")
+    assert {name for name, executed_ in statements.items() if not executed_} == {"pkg", "pkg.ops"}
+    assert statements["pkg.ops.maths"] == ["def twice(x):\n    return x * 2"]
+    assert statements["pkg.ops.sizes"] == ["ROWS = 4"]
+    assert statements["pkg.shared"] == ["import pkg.ops.sizes", "SIZE = pkg.ops.sizes.ROWS"]
+
+
+def test_a_kernel_is_found_where_it_is_imported_from(tmp_path):
+    statements = executed(tmp_path, {**PACKAGE, "k.py": "from pkg.ops import kernel\n"})
+    assert statements["k"] == ["from pkg.ops import kernel"]
+    assert statements["pkg.ops"] == ["from .norm import *"]
+    assert any("def kernel" in statement for statement in statements["pkg.ops.norm"])
+
+
+def test_a_module_that_is_handed_on_is_executed_whole(tmp_path):
+    files = {"k.py": f"import sizes\nSIZE = pick(sizes)\n{KERNEL.format('x * SIZE')}", "sizes.py": "A = 1\nB = 2\n"}
+    assert executed(tmp_path, files)["sizes"] == ["A = 1", "B = 2"]
+
+
+def test_what_nobody_here_wrote_is_imported_as_it_is(tmp_path):
+    files = {
+        "k.py": f"import random\nimport triton\n{KERNEL.format('random.x')}",
+        "random.py": "",
+        "triton/__init__.py": "",
+    }
+    assert executed(tmp_path, files).keys() == {"k"}
+
+
+def test_a_file_that_does_not_parse_is_left_to_python(tmp_path):
+    assert executed(tmp_path, {"k.py": "def kernel(:\n"}) == {"k": []}

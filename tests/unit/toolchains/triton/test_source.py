@@ -1,0 +1,51 @@
+"""How a kernel is found, and how its files are named in every checkout and environment."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.triton.source import find_kernel
+from tests.files import write_files
+
+KERNEL = "from . import sizes\n@triton.jit\ndef kernel(x):\n    return x * sizes.ROWS\n"
+FILES = {"norms/__init__.py": "raise SystemExit\n", "norms/rms.py": KERNEL, "norms/sizes.py": "ROWS = 4\n"}
+
+
+@pytest.mark.parametrize("where", ["", "tests/", "src/"])
+def test_a_module_of_the_project_is_named_relative_to_rootdir(tmp_path, where):
+    write_files(tmp_path, {f"{where}{name}": text for name, text in FILES.items()} | {"tests/conftest.py": ""})
+    place = Place(tmp_path / "tests", tmp_path)
+    source = find_kernel("norms.rms:kernel", place)
+    assert source.label == "norms.rms:kernel"
+    assert list(source.sources(place)) == [f"{where}norms/rms.py", f"{where}norms/sizes.py"]
+
+
+def test_a_module_of_an_installed_package_is_named_from_where_it_is_imported(tmp_path, monkeypatch):
+    project, site = tmp_path / "project", tmp_path / "project" / ".venv" / "lib" / "site-packages"
+    write_files(site, FILES)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(site)])
+    place = Place(project, project)
+    assert list(find_kernel("norms.rms:kernel", place).sources(place)) == ["norms/rms.py", "norms/sizes.py"]
+    assert "norms" not in sys.modules
+
+
+def test_a_file_may_have_any_name(tmp_path):
+    write_files(tmp_path, {"t/01-add.py": "def kernel(): ...\n"})
+    place = Place(tmp_path / "t", tmp_path)
+    source = find_kernel("01-add.py::kernel", place)
+    assert (source.label, source.module, list(source.sources(place))) == (
+        "t/01-add.py::kernel",
+        "01-add",
+        ["t/01-add.py"],
+    )
+
+
+@pytest.mark.parametrize("name", ["k.py", "k.py:kernel", "k.py::", "k::a.b", "a..b:kernel", "a.b", "a.b:c.d", 3])
+def test_what_names_no_kernel_says_how_one_is_named(tmp_path: Path, name):
+    with pytest.raises(MarkerError, match=r"expected 'file\.py::function' or 'package\.module:function'"):
+        find_kernel(name, Place(tmp_path, tmp_path))
