@@ -95,11 +95,12 @@ def _claim_lines(claim: Claim, artifact: Artifact) -> Iterator[str]:
 def _of(claim: Claim, artifact: Artifact) -> str:
     """What an exact metric is of, and how the values of several entry functions became one."""
     measured, pattern = of_entries(claim.objective)
-    how = "the largest" if measured in LARGEST else "the sum"
+    entries = [entry for entry, pair in artifact.code.items() if measured in pair.baseline.metrics]
     if pattern is None:
-        return f"{how} of the whole build" if measured in LARGEST else "of the whole build"
-    named = matching(pattern, (entry for entry, pair in artifact.code.items() if measured in pair.baseline.metrics))
-    return f"of {listed(named)}" if len(named) == 1 else f"{how} of {listed(named, MOST_NAMED)}"
+        return f"{'the largest ' if measured in LARGEST and len(entries) > 1 else ''}of the whole build"
+    named = matching(pattern, entries)
+    how = "" if len(named) == 1 else "the largest " if measured in LARGEST else "the sum "
+    return f"{how}of {listed(named, MOST_NAMED)}"
 
 
 def _front_lines(artifact: Artifact) -> Iterator[str]:

@@ -42,7 +42,8 @@ def value_of(metric: str, whole: Metrics, entries: Mapping[str, Metrics]) -> int
         return whole[measured]
     named = matching(pattern, entries)
     if not named:
-        known = {readable(entry) for entry in entries} | entries.keys()
+        spelt = {readable(entry) for entry in entries}
+        known = {*entries, *spelt, *(name.partition("@")[0] for name in spelt)}
         raise BuildError(
             f"objective {metric!r}: this build has no such entry function{did_you_mean(pattern, known)}: "
             f"it has {listed(sorted(entries), _MOST_NAMED)}",

@@ -48,6 +48,7 @@ def test_a_whole_build_is_the_sum_and_the_largest_of_its_entries() -> None:
     [
         ("instructions", "this build has no 'instructions': it has registers, spill_bytes"),
         ("registers of plian", r"no such entry function \(did you mean 'plain'\?\): it has .*scale<float>@sm_80"),
+        ("registers of scale<flaot>", r"did you mean 'scale<float>'"),
         ("registers of scale<flaot>@sm_80", r"did you mean 'scale<float>@sm_80'"),
         ("instructions of plain", "nothing here tells the instructions of one entry function, which has registers, s"),
     ],
