@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from machine import describe
+from pytest_compileiq.toolchains.machine_code.names import listed
 
 HEAD = """\
 import ctypes
@@ -186,7 +187,7 @@ def tuned_and_replayed(library: Library, project: Path, elsewhere: Path, budget:
     verdicts = [word for text in (search, replay) if (word := re.search(r"\b(TUNED|BASELINE|PROVEN|REPLAYED)\b", text))]
     return (
         f"{library.name}: {' and '.join(word[0] for word in verdicts)} in {seconds:.0f} s, {void} void of "
-        f"{artifact['search']['evaluations']}, stands for {', '.join(artifact['functions'])}, {len(code)} entries, "
+        f"{artifact['search']['evaluations']}, stands for {listed(artifact['functions'])}, {len(code)} entries, "
         f"{changed} changed; {told}"
     )
 

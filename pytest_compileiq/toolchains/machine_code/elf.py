@@ -45,7 +45,8 @@ class MachineCode:
 class _Object:
     """The code of one object: a digest of each function, and of each part that its functions share.
 
-    ``inline`` are those of ``exported`` that any object may define too, of which a link keeps one.
+    ``inline`` are those of ``exported`` that any object may define too, of which a link keeps one, and the clones for
+    other processors that a compiler makes of one and names after it: ``sum.avx2.0``.
     """
 
     exported: dict[str, bytes] = field(default_factory=dict)
@@ -181,6 +182,7 @@ def _take_apart(elf: ELFFile) -> _Object:
                 out.inline |= {name} if _is_inline(symbol, section) else set()
             else:
                 out.hidden.append(name.encode() + body)
+    out.inline |= {name for name in out.exported if "." in name and name.partition(".")[0] in out.exported}
     return out
 
 

@@ -118,7 +118,7 @@ def _symbol(library: Path, name: str) -> str:
     Raises:
         AttributeError: there is none, or several.
     """
-    defined = defined_functions(library)
+    defined = {symbol for symbol in defined_functions(library) if "." not in symbol}  # no clones for other processors
     fitting = matching(name, defined)
     several = {demangled(symbol): symbol for symbol in fitting}  # a constructor has several symbols
     if len(several) > 1:

@@ -95,6 +95,12 @@ def test_a_function_in_assembly_without_type_and_size_is_an_entry(tmp_path: Path
     assert {name: entry.metrics["code_bytes"] for name, entry in code.entries.items()} == {"one": 2, "two": 1}
 
 
+def test_clones_for_other_processors_are_part_of_the_function_that_they_are_named_after(tmp_path: Path) -> None:
+    text = '.globl f\nf:\n nop\n ret\n.globl f.avx2.0\nf.avx2.0:\n {}\n ret\n.section .note.GNU-stack,""\n'
+    before, after = (objects(tmp_path, text.format(body), suffix=".s") for body in ("nop", "cld"))
+    assert list(before.entries) == ["f"] and before.entries["f"] != after.entries["f"]
+
+
 def test_a_program_is_one_digest_over_all_its_code(tmp_path: Path) -> None:
     main = "int second(int); int main(void) { return second(1); }"
     before = objects(tmp_path, main, TWO_ENTRIES).program
