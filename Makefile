@@ -9,6 +9,9 @@ WITH_EXTRAS := .venv/with-extras
 # What the tests of NVIDIA's compilers need; without it they skip and say why: make test EXTRAS=
 EXTRAS ?= cuda,compileiq,triton,optuna
 
+# Kernels that nobody here wrote, for the tests of Triton. It asks for torch, of which compiling needs nothing.
+WITHOUT_DEPENDENCIES := $(if $(findstring triton,$(EXTRAS)),liger-kernel==0.8.5)
+
 # Two workers and their compilers fill the cores: linear algebra on several threads would only wait for them, spinning.
 export OPENBLAS_NUM_THREADS = 1
 
@@ -81,4 +84,7 @@ $(WITH_EXTRAS): $(READY) tests/kernels/constraints.txt
 	@test -z "$(EXTRAS)" || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		--constraint tests/kernels/constraints.txt --editable '.[$(EXTRAS)]' --group docs || \
 		echo 'The extras $(EXTRAS) could not be installed: the tests that need them skip and say so.' >&2
+	@test -z "$(WITHOUT_DEPENDENCIES)" || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--no-deps $(WITHOUT_DEPENDENCIES) || \
+		echo '$(WITHOUT_DEPENDENCIES) could not be installed: the tests that need it skip and say so.' >&2
 	@touch $@

@@ -20,7 +20,7 @@ def _takes_controls(name: str) -> bool:
     return tool is not None and tool.takes_controls
 
 
-def _has(module: str) -> bool:
+def has(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:  # not even its parent is there
@@ -30,11 +30,11 @@ def _has(module: str) -> bool:
 ptxas = pytest.mark.skipif(not _takes_controls("ptxas"), reason="no ptxas 13.3: pip install 'pytest-compileiq[cuda]'")
 nvcc = pytest.mark.skipif(not _takes_controls("nvcc"), reason="no nvcc 13.3: pip install 'pytest-compileiq[cuda]'")
 cuda_core = pytest.mark.skipif(
-    not (_has("cuda.core") and _has("pynvml")),
+    not (has("cuda.core") and has("pynvml")),
     reason="no cuda-core or no pynvml: pip install 'pytest-compileiq[cuda]'",
 )
-triton = pytest.mark.skipif(not _has("triton"), reason="no Triton: pip install 'pytest-compileiq[triton]'")
-compileiq = pytest.mark.skipif(not _has("compileiq"), reason="no CompileIQ: pip install 'pytest-compileiq[compileiq]'")
+triton = pytest.mark.skipif(not has("triton"), reason="no Triton: pip install 'pytest-compileiq[triton]'")
+compileiq = pytest.mark.skipif(not has("compileiq"), reason="no CompileIQ: pip install 'pytest-compileiq[compileiq]'")
 search_spaces = pytest.mark.skipif(
     not os.environ.get("CIQ_SEARCH_SPACES_DIR"),
     reason="no search spaces: set CIQ_SEARCH_SPACES_DIR to the files of a CompileIQ release",

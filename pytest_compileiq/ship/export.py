@@ -11,7 +11,7 @@ from typing import Any
 from pytest_compileiq import __version__
 from pytest_compileiq.artifact import ACF_NOTICE, Artifact
 from pytest_compileiq.errors import BuildError, StoreError, UserError
-from pytest_compileiq.model import Target, sha256_hex
+from pytest_compileiq.model import Knobs, Target, sha256_hex
 from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.ship import acf_runtime
 from pytest_compileiq.ship.flags import (
@@ -27,6 +27,7 @@ from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import Unfit, inside, replace
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.macros import params_of
+from pytest_compileiq.toolchains.triton.values import launch_params
 
 
 @dataclass(frozen=True)
@@ -127,9 +128,16 @@ def _entry(
         "sha256": controls.sha256 if controls else None,
         "reason": reason,
         "options": list(options),
-        "params": params_of(knobs),
+        "params": _params(artifact, knobs),
         "ptx_sha256": sorted(ptx),
     }
+
+
+def _params(artifact: Artifact, knobs: Knobs) -> dict[str, Any]:
+    """What a launch is given beside the compiler's options."""
+    if artifact.compiler.name == "triton":
+        return launch_params(knobs)
+    return params_of(knobs)
 
 
 def _ptx_of(artifact: Artifact, root: Path, proven: Mapping[str, set[str]]) -> set[str]:

@@ -10,6 +10,7 @@ import functools
 import itertools
 import re
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -332,9 +333,17 @@ def read_source(path: Path) -> bytes:
 def _why_changed(root: Path, path: str, proven: str, digest: Callable[[Path], str]) -> str:
     """Why a source is not what was proven; empty if it is."""
     try:
-        return "" if digest(inside(root, path)) == proven else "changed"
+        return "" if digest(_located(root, path)) == proven else "changed"
     except Unfit as why:
         return str(why)
+
+
+def _located(root: Path, path: str) -> Path:
+    """Where a source is: below ``root``, or a Python module of a package that is installed here."""
+    here = inside(root, path)
+    if here.exists() or here.suffix != ".py":
+        return here
+    return next((file for entry in sys.path if (file := Path(entry) / path).is_file()), here)
 
 
 def _digest(path: Path) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from pytest_compileiq.toolchains.nvidia.builder import PtxasBacked, entries_of
 from pytest_compileiq.toolchains.nvidia.options import PTXAS
 from pytest_compileiq.toolchains.nvidia.tools import check_architecture, find_tool, needs_controls
 from pytest_compileiq.toolchains.triton.arguments import Arguments, check_arguments
-from pytest_compileiq.toolchains.triton.described import HOST, Description, describe, host_job, last_error
+from pytest_compileiq.toolchains.triton.described import Description, describe, host_command, host_job, last_error
 from pytest_compileiq.toolchains.triton.marker import Triton
 from pytest_compileiq.toolchains.triton.source import KernelSource, find_kernel
 from pytest_compileiq.toolchains.triton.values import CONFIG, NOTE, config_text, config_values, text
@@ -132,7 +131,7 @@ class TritonBuilder(PtxasBacked):
             home.mkdir(parents=True, exist_ok=True)
             job = home / "job.json"
             job.write_text(json.dumps(self._job(arch, controls, home)), encoding="utf-8")
-            log = commands.run([sys.executable, "-P", HOST, str(job)], self.source.label)
+            log = commands.run(host_command(job), self.source.label)
             cubin = read_cubin(home / "kernel.cubin")
             self._expect_parity(cubin, controls, log)
             entries = entries_of(cubin, log, arch, self.source.label.partition("::")[0])

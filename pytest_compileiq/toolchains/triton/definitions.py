@@ -22,7 +22,8 @@ EVERYTHING = "<everything>"  # of a module, in the place of a name
 _STAR = "*"
 _READS = frozenset({"LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"})
 _BINDS = frozenset({"STORE_NAME", "STORE_GLOBAL"})
-_NO_VALUES = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_DEF = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_NO_VALUES = (ast.Import, ast.ImportFrom, *_DEF)
 _FOREIGN = frozenset({"triton", *sys.stdlib_module_names})
 
 
@@ -59,8 +60,14 @@ class Part:
         return self.path.name == "__init__.py" or not self.path.suffix
 
     def code(self) -> CodeType:
-        """The needed statements, compiled in their order; line numbers are those of the file."""
+        """The needed statements, compiled in their order; line numbers are those of the file.
+
+        Raises:
+            SyntaxError: the file does not parse.
+        """
         source = read_source(self.path)
+        if not source.statements:
+            ast.parse(self.path.read_bytes(), str(self.path))
         body = [source.statements[number].node for number in sorted(self.statements)]
         return _compiled(body, source.flags, str(self.path))
 
@@ -124,7 +131,7 @@ class _Source:
 
 
 def read_source(path: Path) -> _Source:
-    """The statements of a Python file; none for a directory, and for what does not parse, which Python says better."""
+    """The statements of a Python file; none for a directory, and for what does not parse, which ``Part.code`` says."""
     return _parsed(path.read_bytes()) if path.is_file() else _Source((), 0)
 
 
@@ -144,14 +151,15 @@ def _parsed(source: bytes) -> _Source:
 
 
 def _statements(nodes: Sequence[ast.stmt], flags: int) -> Iterator[_Statement]:
-    codes = [_compiled([node], flags, "") for node in nodes]
-    bound = [_bound(node, code) for node, code in zip(nodes, codes, strict=True)]
-    is_value = [not isinstance(node, _NO_VALUES) for node in nodes]
-    values = {name for names, is_one in zip(bound, is_value, strict=True) if is_one for name in names}
-    for node, code, names in zip(nodes, codes, bound, strict=True):
+    compiled = [(node, _compiled([node], flags, "")) for node in nodes]
+    values = {name for node, code in compiled if not isinstance(node, _NO_VALUES) for name in _bound(node, code)}
+    by_calls = {node.name: _bound_inside(code) for node, code in compiled if isinstance(node, _DEF)}
+    for node, code in compiled:
         now = frozenset(_names(code, _READS))
         later = frozenset(name for inner in _functions(code) for name in _names(inner, _READS))
-        yield _Statement(node, frozenset(names | _assigned_into(node) | _called_on(node) & values), now, later)
+        called = {name for read in now for name in by_calls.get(read, ())}
+        binds = _bound(node, code) | _assigned_into(node) | _called_on(node) & values | called
+        yield _Statement(node, frozenset(binds), now, later)
 
 
 def _compiled(body: list[ast.stmt], flags: int, name: str) -> CodeType:
@@ -162,6 +170,11 @@ def _compiled(body: list[ast.stmt], flags: int, name: str) -> CodeType:
 def _bound(node: ast.stmt, code: CodeType) -> set[str]:
     is_star = isinstance(node, ast.ImportFrom) and node.names[0].name == _STAR
     return {_STAR} if is_star else set(_names(code, _BINDS))
+
+
+def _bound_inside(code: CodeType) -> frozenset[str]:
+    """The names of the module that a function binds when it is called: those that it declares ``global``."""
+    return frozenset(name for inner in _functions(code) for name in _names(inner, frozenset({"STORE_GLOBAL"})))
 
 
 def _names(code: CodeType, operations: frozenset[str]) -> Iterator[str]:

@@ -19,7 +19,6 @@ from pytest_compileiq.toolchains.commands import Commands
 from pytest_compileiq.toolchains.triton.source import KernelSource
 from pytest_compileiq.toolchains.triton.values import REFUSED
 
-HOST = str(Path(__file__).with_name("host.py"))  # a program of its own: importing it would change ``sys.path``
 _ANSWER_S = 120.0
 _LONGEST = 500
 
@@ -59,12 +58,17 @@ def _describe(source: KernelSource, arch: str, place: Place, _: tuple[tuple[str,
         environment = {"TRITON_INTERPRET": "0"}
         commands = Commands("Triton", place.rootdir, home, _ANSWER_S, last_error, environment)
         try:
-            commands.run([sys.executable, "-P", HOST, str(job)], source.label)
+            commands.run(host_command(job), source.label)
         except BuildError as error:
             raise MarkerError(str(error)) from error
         answer = json.loads((home / "described.json").read_text(encoding="utf-8"))
     configs = tuple(answer["configs"])
     return Description(tuple(answer["arguments"]), tuple(answer["options"]), configs, answer["is_tuned"])
+
+
+def host_command(job: Path) -> list[str]:
+    """The command of the process that runs Triton."""
+    return [sys.executable, "-P", "-m", "pytest_compileiq.toolchains.triton.host", str(job)]
 
 
 def host_job(source: KernelSource, arch: str, place: Place, out_dir: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Compiles one Triton kernel in its own process, ``python host.py JOB.json``, or describes it. Nothing else imports it.
+"""Compiles one Triton kernel in a process of its own, or describes it: ``python -m …triton.host JOB.json``.
 
 Triton itself runs ptxas, with the flags that it adds, so the cubin is the one that production compiles.
 """
@@ -11,8 +11,6 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
-
-sys.path.append(str(Path(__file__).resolve().parents[3]))  # this package, where no import system finds it
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.spelling import did_you_mean

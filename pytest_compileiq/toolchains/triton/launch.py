@@ -110,34 +110,26 @@ def settle(kernel: Kernel, given: Given, language: Any) -> Launch:
     Raises:
         MarkerError: a name is neither an argument nor an option, or a heuristic asks for what is not given.
     """
-    named = {**given.constexprs, **given.options}
-    remarks: list[str] = []
-    config: Mapping[str, Any] = {}
-    if CONFIG in given.knobs:
-        named |= config_values(given.knobs[CONFIG])
-    elif kernel.tuner is not None:
-        config, remark = _baseline(kernel, given.config)
-        remarks += [remark] if set(config) - set(named) else []
-    elif given.config:
-        raise MarkerError(f"Triton(config=…): {kernel.function.__name__} has no @triton.autotune")
-    named |= {name: value for name, value in given.knobs.items() if name != CONFIG}
-    values = _DEFAULTS | {name: _object(value, language) for name, value in {**config, **named}.items()}
+    tried = config_values(given.knobs[CONFIG]) if CONFIG in given.knobs else {}
+    own = {name: value for name, value in given.knobs.items() if name != CONFIG}
+    named = {**given.constexprs, **given.options, **tried, **own}
+    config, remarks = _baseline(kernel, given.config) if not tried else ({}, [])
+    parameters = {one.name: one for one in kernel.function.params}
+    defaults = {name: one.default for name, one in parameters.items() if one.has_default and one.is_constexpr}
+    decided = {name: _object(value, language) for name, value in {**config, **named}.items()}
+    values = {**defaults, **_DEFAULTS, **decided}
+    expect_names(kernel, list(values))
+    if twice := sorted(named.keys() & given.kinds.keys()):
+        raise MarkerError(f"Triton(…): {twice[0]!r} is named twice: in signature, and as a constexpr or a knob")
     computed = {}
     for name, compute in kernel.heuristics:
         if name not in named:
             computed[name] = values[name] = compute(_Arguments(name, kernel, given, values))
     if computed:
         shown = ", ".join(f"{name}={_shown(value)}" for name, value in computed.items())
-        remarks.append(f"@triton.heuristics computes {shown}")
-    arguments, options = set(kernel.function.arg_names), kernel.options
-    expect_names(kernel, list(values))
-    if twice := sorted(set(named) & set(given.kinds)):
-        raise MarkerError(f"Triton(…): {twice[0]!r} is named twice: in signature, and as a constexpr or a knob")
-    return Launch(
-        {name: value for name, value in values.items() if name in arguments and name not in given.kinds},
-        {name: value for name, value in values.items() if name in options},
-        remarks,
-    )
+        remarks = [*remarks, f"@triton.heuristics computes {shown}"]
+    constexprs = {name: value for name, value in values.items() if name in parameters and name not in given.kinds}
+    return Launch(constexprs, {name: value for name, value in values.items() if name in kernel.options}, remarks)
 
 
 def expect_names(kernel: Kernel, names: Sequence[str]) -> None:
@@ -150,18 +142,26 @@ def expect_names(kernel: Kernel, names: Sequence[str]) -> None:
     expect_arguments(kernel.function, unknown)
 
 
-def _baseline(kernel: Kernel, wanted: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """The values of the config that the baseline has, and a sentence that names it."""
-    configs = [_config(config) for config in kernel.tuner.configs]
-    fitting = [config for config in configs if wanted.items() <= config.items()]
+def _baseline(kernel: Kernel, wanted: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The values of the config that the baseline has, if the kernel has configs, and a sentence that names it."""
+    name = kernel.function.__name__
+    configs = [_config(config) for config in kernel.tuner.configs] if kernel.tuner else []
+    if not configs and wanted:
+        raise MarkerError(f"Triton(config=…): {name} has no @triton.autotune")
+    if not configs:
+        return {}, []
+    fitting = [config for config in configs if all(_has(config, *pair) for pair in wanted.items())]
     if wanted and len(fitting) != 1:
         raise MarkerError(
-            f"Triton(config={dict(wanted)}): {len(fitting)} of the {len(configs)} configs of "
-            f"{kernel.function.__name__} have these values: name what singles one out, such as "
-            f"{config_text(configs[0])}"
+            f"Triton(config={dict(wanted)}): {len(fitting)} of the {len(configs)} configs of {name} have these values: "
+            f"name what singles one out, such as {config_text(configs[0])}"
         )
     which = "named in the marker" if wanted else f"the first of {len(configs)}, since nothing was timed to choose one"
-    return fitting[0], f"the baseline's config of @triton.autotune is {which}: {config_text(fitting[0])}"
+    return fitting[0], [f"the baseline's config of @triton.autotune is {which}: {config_text(fitting[0])}"]
+
+
+def _has(config: Mapping[str, Any], name: str, value: Any) -> bool:
+    return name in config and is_plain(config[name]) and bool(config[name] == value)
 
 
 def _config(config: Any) -> dict[str, Any]:

@@ -52,9 +52,14 @@ class KernelSource:
 
     def _name(self, path: Path, place: Place) -> str:
         for root in self.roots[self.own :]:
-            if path.is_relative_to(root.directory):
+            if path.is_relative_to(root.directory) and _is_installed(root.directory, place):
                 return path.relative_to(root.directory).as_posix()
         return relative_to_rootdir(path, place)
+
+
+def _is_installed(directory: Path, place: Place) -> bool:
+    """Whether modules in ``directory`` are not the project's own: an environment may lie inside the project."""
+    return "site-packages" in directory.parts or not directory.is_relative_to(place.rootdir.resolve())
 
 
 def find_kernel(kernel: object, place: Place) -> KernelSource:

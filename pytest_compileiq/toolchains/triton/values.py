@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.model import Knobs
 
 CONFIG = "config"  # the knob that is a whole triton.Config
 DTYPE = "tl."
@@ -75,6 +76,16 @@ def config_values(config: object) -> dict[str, Any]:
     if not values or config_text(values) != config:
         raise MarkerError(f"config={str(config)[:200]!r}: expected values such as 'BLOCK=128, num_warps=4'")
     return values
+
+
+def launch_params(knobs: Knobs) -> dict[str, Any]:
+    """The knobs that a launch takes, those that are no compiler's options; of a whole config, its values one by one.
+
+    Raises:
+        MarkerError: the config is none.
+    """
+    config = config_values(knobs[CONFIG]) if CONFIG in knobs else {}
+    return config | {name: value for name, value in knobs.items() if name != CONFIG and not name.startswith("-")}
 
 
 def _value(node: ast.expr) -> Any:

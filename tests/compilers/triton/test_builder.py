@@ -56,6 +56,10 @@ def optional(out, bias, n, BLOCK: tl.constexpr):
     tl.store(out + at, at if bias is None else at + tl.load(bias + at))
 
 @triton.jit
+def nested(out, shape, given, BLOCK: tl.constexpr):
+    given.store([0, 0], given.load([0, 0]) + tl.load(out[0]) * shape[0] * shape[1])
+
+@triton.jit
 def tile(out, x, rows, columns, BLOCK: tl.constexpr):
     given = tl.make_tensor_descriptor(x, [rows, columns], [columns, 1], [BLOCK, BLOCK])
     at = tl.arange(0, BLOCK)
@@ -137,6 +141,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
 from triton.runtime.jit import create_function_from_signature
+from triton.tools.tensor_descriptor import TensorDescriptor
 from pytest_compileiq.toolchains.triton.signature import specialised
 
 class Tensor:
@@ -145,6 +150,9 @@ class Tensor:
     def data_ptr(self):
         return self.address
 
+DESCRIPTOR = "tensordesc<fp32[16, 64]>"
+tile = object.__new__(TensorDescriptor)
+tile.base, tile.block_shape = Tensor(16), [16, 64]
 backend = make_backend(GPUTarget("cuda", 90, 32))
 for name, arguments, kinds in (
     ("strided", (16, 8, 1, 17), ("*fp32:16", "*fp32", "i32:1", "i32")),
@@ -155,9 +163,10 @@ for name, arguments, kinds in (
     ("plain_numbers", (16, 1, 16), ("*fp32:16", "i32", "i32")),
     ("plain_numbers", (16, 16, 1), ("*fp32:16", "i32", "i32:1")),
     ("optional", (16, None, 17), ("*fp32:16", None, "i32")),
+    ("nested", ((Tensor(16),), (1, 32, 5, (None,)), tile), (["*fp32:16"], ["i32:1", "i32:16", "i32", [None]], DESCRIPTOR)),
 ):
     kernel = getattr(k, name)
-    pointers = [bool(kind) and kind.startswith("*") for kind in kinds]
+    pointers = [isinstance(kind, str) and kind.startswith("*") for kind in kinds]
     given = [Tensor(value) if is_pointer else value for value, is_pointer in zip(arguments, pointers)]
     bound, found, _ = create_function_from_signature(kernel.signature, kernel.params, backend)(*given, BLOCK=64)
     options = {"num_warps": 4, "debug": False, "instrumentation_mode": ""}
@@ -180,7 +189,7 @@ def test_every_specialisation_is_the_jit_s_own(project):
         [sys.executable, "-W", "ignore", "-c", JIT], cwd=project, capture_output=True, text=True, check=True
     )
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(lines) == 8
+    assert len(lines) == 9
     for name, jit, ours in lines:
         assert ours == jit, name
 

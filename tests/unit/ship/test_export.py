@@ -27,11 +27,13 @@ from pytest_compileiq.artifact import (
     Summary,
 )
 from pytest_compileiq.cli.main import main
+from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.ship import acf_runtime
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.triton.marker import Triton
 from tests import needs
+from tests.files import write_files
 from tests.unit.artifacts import make_artifact
 
 REPOSITORY = Path(__file__).parents[3]
@@ -182,6 +184,30 @@ def test_stale_artifacts_stop_an_export_or_are_left_out_with_the_reason(store, t
     assert main(["export", "--runtime", "out", "--on-stale", "omit"]) == 0
     found = load(tmp_path / "out").resolve("softmax", "sm_90a")
     assert found.path is None and "is stale: k.py (is missing)" in found.reason
+
+
+def test_a_module_of_an_installed_package_is_compared_where_it_is_installed(store, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    write_files(tmp_path / "site", {"norms/rms.py": "kernel\n"})
+    sources = {"norms/rms.py": sha256_hex(b"kernel\n")}
+    fingerprint = StoredFingerprint(benchmark="a" * 64, command="b" * 64, sources=sources)
+    store.write("softmax", artifact(fingerprint=fingerprint), controls=[BLOB], samples=())
+    assert main(["export", "--runtime", "out"]) == 0
+    write_files(tmp_path / "site", {"norms/rms.py": "another\n"})
+    assert main(["export", "--runtime", "out"]) == 3
+
+
+def test_a_config_is_given_as_the_values_of_a_launch(store, tmp_path):
+    knobs = {"config": "BLOCK=64, DTYPE=tl.float16, num_warps=4", "num_warps": 8}
+    store.write(
+        "softmax",
+        artifact(controls=artifact().controls.model_copy(update={"knobs": knobs})),
+        controls=[BLOB],
+        samples=(),
+    )
+    assert main(["export", "--runtime", "out"]) == 0
+    found = load(tmp_path / "out").resolve("softmax", "sm_90a", "NVIDIA H200", BUILD)
+    assert dict(found.params) == {"BLOCK": 64, "DTYPE": "tl.float16", "num_warps": 8}
 
 
 def test_a_baseline_a_retired_and_a_foreign_artifact_are_left_out_and_stop_nothing(store, tmp_path, capsys):

@@ -31,7 +31,7 @@ def links(home: Path) -> set[str]:
 
 def test_what_is_read_is_copied_and_the_rest_is_linked_where_it_was(place, tmp_path):
     home = tmp_path / "home"
-    moved = lay_out(place, ["tests/k/k.c", "/usr/include/math.h"], ["cc", "-Iinclude"], home)
+    moved = lay_out(place, ["tests/k/k.c", "/usr/include/math.h", "package/installed.py"], ["cc", "-Iinclude"], home)
     assert moved == Place(home / "tests", home)
     assert (moved.rootdir / "tests/k/k.c").read_text() == "area/project/tests/k/k.c"
     assert (moved.rootdir / "data/big.bin").read_text() == "area/project/data/big.bin"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.toolchains.triton.definitions import ImportRoot, decorators, needed, read_source
+from pytest_compileiq.toolchains.triton.definitions import ImportRoot, Part, decorators, needed, read_source
 from tests.files import write_files
 
 KERNEL = "@triton.jit\ndef kernel(x):\n    return {}\n"
@@ -49,6 +49,8 @@ def of_kernel(root: Path, before: str, body: str = "x", after: str = "") -> list
          ["try:\n    import fast\nexcept ImportError:\n    fast = None"]),
         ("SIZE = 4", "x * SIZE", "if __name__ == '__main__':\n    SIZE = 5", ["SIZE = 4"]),
         ("kernels = []", "x", "kernel.warmup(1)\nkernels.append(kernel)", []),
+        ("SIZE = 1\ndef grow():\n    global SIZE\n    SIZE = 2\ngrow()\nprint(grow)", "x * SIZE", "",
+         ["SIZE = 1", "def grow():\n    global SIZE\n    SIZE = 2", "grow()", "print(grow)"]),
         ("from numbers import *", "x * SIZE", "", ["from numbers import *"]),
     ],
 )  # fmt: skip
@@ -111,5 +113,7 @@ def test_what_nobody_here_wrote_is_imported_as_it_is(tmp_path):
     assert executed(tmp_path, files).keys() == {"k"}
 
 
-def test_a_file_that_does_not_parse_is_left_to_python(tmp_path):
+def test_a_file_that_does_not_parse_is_said_where_it_is_executed(tmp_path):
     assert executed(tmp_path, {"k.py": "def kernel(:\n"}) == {"k": []}
+    with pytest.raises(SyntaxError, match=r"k\.py, line 1"):
+        Part("k", tmp_path / "k.py").code()

@@ -34,6 +34,14 @@ def test_a_module_of_an_installed_package_is_named_from_where_it_is_imported(tmp
     assert "norms" not in sys.modules
 
 
+def test_a_module_that_pytest_finds_by_its_settings_is_the_project_s(tmp_path, monkeypatch):
+    write_files(tmp_path / "python", FILES)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "python")])
+    place = Place(tmp_path, tmp_path)
+    sources = find_kernel("norms.rms:kernel", place).sources(place)
+    assert list(sources) == ["python/norms/rms.py", "python/norms/sizes.py"]
+
+
 def test_a_file_may_have_any_name(tmp_path):
     write_files(tmp_path, {"t/01-add.py": "def kernel(): ...\n"})
     place = Place(tmp_path / "t", tmp_path)

@@ -1,0 +1,256 @@
+"""Kernels as people write them: autotuned, with heuristics, in scripts and packages, in files that import torch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pytest_compileiq.errors import BuildError, MarkerError
+from pytest_compileiq.model import BuildResult, Candidate
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
+from pytest_compileiq.toolchains.triton.builder import TritonBuilder, resolve
+from pytest_compileiq.toolchains.triton.marker import Triton
+from tests import needs
+from tests.files import write_files
+from tests.projects import make_project
+
+pytestmark = [needs.triton, needs.ptxas]
+ENOUGH_S = 120.0
+# A script: what is not the kernel's would fail, as it would where there is no GPU.
+SCRIPT = """\
+import os
+import torch
+import triton
+import triton.language as tl
+
+DEVICE = triton.runtime.driver.active.get_active_torch_device()
+x = torch.rand(98432, device=DEVICE)
+assert torch.allclose(x, x)
+
+
+def is_hopper():
+    return torch.cuda.get_device_capability()[0] >= 9
+
+
+def prune(configs, named_args, **kwargs):
+    raise NotImplementedError
+
+
+configs = [triton.Config({"BLOCK": block, "DTYPE": tl.float16}, num_warps=warps) for block in (256, 512) for warps in (2, 4)]
+if is_hopper():
+    configs += [triton.Config({"BLOCK": 1024, "DTYPE": tl.float32}, num_warps=8, num_stages=2, maxnreg=64)]
+if "PYTEST_VERSION" in os.environ:
+    configs = configs[-1:]
+configs.append(triton.Config({"BLOCK": torch.cuda.get_device_properties(0).multi_processor_count, "DTYPE": tl.float16}))
+
+
+@triton.autotune(configs=configs, key=["n"], prune_configs_by={"early_config_prune": prune})
+@triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0, "HAS_BIAS": lambda args: args["bias"] is not None})
+@triton.jit
+def scale(out, x, bias, n, BLOCK: tl.constexpr, DTYPE: tl.constexpr, EVEN: tl.constexpr, HAS_BIAS: tl.constexpr,
+          TWICE: tl.constexpr = False):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + at) if EVEN else tl.load(x + at, mask=at < n)
+    if HAS_BIAS:
+        value += tl.load(bias + at, mask=at < n)
+    tl.store(out + at, (value * FACTOR).to(DTYPE), mask=at < n)
+
+
+@triton.heuristics({"WIDE": lambda args: args["x"].shape[0] > 8})
+@triton.jit
+def shaped(out, x, WIDE: tl.constexpr):
+    tl.store(out, tl.load(x))
+
+
+@triton.jit
+def rows(out, shape, stride, SIZES: tl.constexpr, num_stages: tl.constexpr):
+    at = tl.arange(0, SIZES[0])
+    for row in tl.range(0, shape[0], num_stages=num_stages):
+        tl.store(out + row * shape[1] + at * stride[1], at * SIZES[1])
+
+
+@triton.jit
+def copy(out, x, BLOCK: tl.constexpr):
+    out.store([0, 0], x.load([0, 0]))
+
+
+FACTOR: tl.constexpr = tl.constexpr(2.0)
+scale[(1,)](x, x, None, x.numel())
+configs = []
+"""
+PACKAGE = {
+    "ops/__init__.py": "import torch\nfrom .norm import normalise\ntorch.ops.load_library('ops.so')\n",
+    "ops/norm.py": """\
+import torch
+import triton
+import triton.language as tl
+from .maths import twice
+from . import sizes
+
+class Norm(torch.autograd.Function):
+    pass
+
+@triton.jit
+def normalise(out, x, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at, twice(tl.load(x + at)) * sizes.FACTOR)
+""",
+    "ops/maths.py": "import torch\nimport triton\n@triton.jit\ndef twice(x):\n    return x * 2\n",
+    "ops/sizes.py": "import triton.language as tl\nFACTOR = tl.constexpr(3)\n",
+}
+SIGNATURE = {"out": "*fp16:16", "x": "*fp32:16", "n": "i32:16"}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_files(tmp_path_factory.mktemp("project"), {"01-scale.py": SCRIPT, **PACKAGE})
+
+
+def builder(root: Path, kernel: str = "01-scale.py::scale", **arguments) -> TritonBuilder:
+    given = {
+        "signature": SIGNATURE, "arch": "sm_90a", "constexprs": {"bias": None}, "arguments": {"n": 4096},
+    } | arguments  # fmt: skip
+    return resolve(Triton(kernel, **given), Place(root, root))
+
+
+@pytest.fixture
+def build(tmp_path):
+    """Build with some knobs, or the baseline."""
+    built: list[BuildResult] = []
+
+    def build(triton: TritonBuilder, **knobs) -> tuple[BuildResult, dict]:
+        controls = triton.render(Candidate(knobs)) if knobs else None
+        built.append(triton.build(controls, tmp_path / str(len(built)), timeout_s=ENOUGH_S))
+        return built[-1], json.loads(built[-1].path.with_name("kernel.json").read_text())
+
+    return build
+
+
+def test_autotune_s_configs_are_a_space_and_the_first_is_the_baseline_and_both_say_so(project, build):
+    triton = builder(project)
+    (gene,) = triton.spaces["autotune"]().genes
+    assert gene.values == (
+        "BLOCK=256, DTYPE=tl.float16, num_warps=2, num_stages=3",
+        "BLOCK=256, DTYPE=tl.float16, num_warps=4, num_stages=3",
+        "BLOCK=512, DTYPE=tl.float16, num_warps=2, num_stages=3",
+        "BLOCK=512, DTYPE=tl.float16, num_warps=4, num_stages=3",
+        "BLOCK=1024, DTYPE=tl.float32, num_warps=8, num_stages=2, maxnreg=64",
+    )
+    assert {"num_warps=2", "BLOCK=256", "DTYPE=tl.float16", "bias=None", "n:=4096"} <= set(triton.compiler.command)
+    baseline, described = build(triton)
+    assert (described["num_warps"], described["meta"]["BLOCK"]) == (2, 256)
+    said = "\n".join(triton.remarks(baseline))
+    assert "the baseline's config of @triton.autotune is the first of 6, since nothing was timed" in said
+    assert "@triton.heuristics computes EVEN=True, HAS_BIAS=False" in said
+    assert "torch is not installed here, so a stand-in took its place" in said or needs.has("torch")
+    assert "without the configs of @triton.autotune that set BLOCK=torch.cuda.get_device_properties(…)" in said
+    assert "all configs of @triton.autotune count" in said
+
+    tuned, described = build(triton, config=gene.values[4], num_warps=4)
+    assert tuned.digest != baseline.digest
+    assert described["num_warps"] == 4
+    assert described["meta"] == {
+        "num_warps": 4, "num_stages": 2, "maxnreg": 64, "BLOCK": 1024, "DTYPE": "tl.float32", "bias": None,
+        "EVEN": True, "HAS_BIAS": False, "TWICE": False,
+    }  # fmt: skip
+    with pytest.raises(MarkerError, match=r"config='BLOCK': expected values such as 'BLOCK=128, num_warps=4'"):
+        triton.render(Candidate({"config": "BLOCK"}))
+
+
+def test_the_marker_names_another_config_as_the_baseline_and_overrides_its_values(project, build):
+    triton = builder(
+        project, config={"BLOCK": 512, "num_warps": 4}, num_warps=8, constexprs={"bias": None, "EVEN": False}
+    )
+    built, described = build(triton)
+    assert {"num_warps=8", "BLOCK=512", "EVEN=False"} <= set(triton.compiler.command)
+    assert (described["num_warps"], described["meta"]["BLOCK"], described["meta"]["EVEN"]) == (8, 512, False)
+    assert "is named in the marker: BLOCK=512" in "\n".join(triton.remarks(built))
+
+
+def test_the_file_is_told_the_architecture_that_is_compiled_for(project):
+    assert len(builder(project, arch="sm_80").spaces["autotune"]().genes[0].values) == 4
+    with pytest.raises(MarkerError, match=r"other configs of @triton\.autotune for sm_90a than for sm_80"):
+        builder(project, arch=["sm_80", "sm_90a"])
+
+
+def test_of_several_architectures_each_has_its_entry(project, build):
+    triton = builder(project, "ops.norm:normalise", signature={"out": "*fp32", "x": "*fp32"},
+                     constexprs={"BLOCK": 64}, arch=["sm_90", "sm_80"])  # fmt: skip
+    built, _ = build(triton)
+    assert built.code.keys() == {"normalise@sm_80", "normalise@sm_90a"}
+    assert triton.target.startswith("sm_80.sm_90a-triton")
+    assert list(triton.sources()) == ["ops/maths.py", "ops/norm.py", "ops/sizes.py"]
+    assert not triton.remarks(built)  # torch was not needed
+    other = built.path.parents[1] / "sm_90a" / "kernel.cubin"
+    assert read_cubin(built.path).entries.keys() == read_cubin(other).entries.keys() == {"normalise"}
+
+
+def test_tuples_and_options_that_are_constexprs_too_are_what_the_jit_makes_of_them(project, build):
+    triton = builder(
+        project, "01-scale.py::rows", signature={"out": "*i32:16", "shape": ("i32", "i64:16"), "stride": (None, "i32:1")},
+        constexprs={"SIZES": (64, 2)}, arguments={}, num_stages=2,
+    )  # fmt: skip
+    baseline, described = build(triton)
+    assert described["arguments"] == {"out": "*i32:16", "shape": ["i32", "i64:16"], "stride": [None, "i32:1"]}
+    assert described["meta"]["num_stages"] == 2
+    tuned, described = build(triton, SIZES="(128, 2)", enable_fp_fusion=False, num_ctas=2)
+    assert tuned.digest != baseline.digest
+    assert described["meta"]["SIZES"] == [128, 2]
+    assert described["num_ctas"] == 2
+
+
+def test_a_host_s_descriptor_has_sizes_that_a_candidate_decides(project, build):
+    kind = "tensordesc<fp16[BLOCK, 64 // 2]>"
+    triton = builder(
+        project, "01-scale.py::copy", signature={"out": kind, "x": kind}, constexprs={"BLOCK": 32}, arguments={}
+    )
+    baseline, described = build(triton)
+    assert described["arguments"]["x"] == "tensordesc<fp16[32, 32]>"
+    assert described["tensordesc_meta"][0]["block_size"] == [32, 32]
+    assert build(triton, BLOCK=64)[0].digest != baseline.digest
+
+
+def test_a_definition_that_cannot_be_executed_is_one_sentence(project, tmp_path):
+    with pytest.raises(BuildError, match=r"no @triton\.jit function 'normalize' \(did you mean 'normalise'\?\)"):
+        builder(project, "ops.norm:normalize").build(None, tmp_path / "out", timeout_s=ENOUGH_S)
+    with pytest.raises(BuildError, match="'BLOCKS' is not defined: its sizes are numbers, computed with constexprs"):
+        kinds = {"out": "*fp16", "x": "tensordesc<fp16[BLOCKS]>"}
+        builder(project, "01-scale.py::copy", signature=kinds, constexprs={}, arguments={}).build(
+            None, tmp_path / "out", timeout_s=ENOUGH_S
+        )
+
+
+SMALL = """\
+import triton
+import triton.language as tl
+
+@triton.autotune([triton.Config({"BLOCK": 256}, num_warps=2), triton.Config({"BLOCK": 256}, num_warps=8)], key=[])
+@triton.jit
+def scale(out, x, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at) * 2)
+
+scale[(1,)](*launch())
+"""
+TEST = """\
+import pytest
+from pytest_compileiq import Triton, minimize
+
+@pytest.mark.tune(
+    Triton("scale.py::scale", signature={"out": "*fp32:16", "x": "*fp32:16"}, arch="sm_90a"),
+    space="autotune", objectives=[minimize("registers")],
+)
+def test_scale(acf):
+    acf.build()
+"""
+
+
+def test_a_config_is_found_committed_readably_and_replayed(tmp_path):
+    project = make_project(tmp_path / "project", {"scale.py": SMALL, "test_scale.py": TEST})
+    output = project.pytest("--tune", "--tune-engine=grid", code=0)
+    assert "is the first of 2, since nothing was timed to choose one: BLOCK=256, num_warps=2" in output
+    assert project.one("acf/scale/*.acf").read_text() == "config=BLOCK=256, num_warps=8, num_stages=3\n"
+    assert "1 proven" in project.pytest(code=0)

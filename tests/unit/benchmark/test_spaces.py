@@ -1,0 +1,59 @@
+"""The spaces that a marker names, and what somebody meant who named another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.model import BuildResult
+from pytest_compileiq.space import Space, choice
+
+CONFIGS = Space.from_mapping({"config": choice(["A=1", "A=2"])})
+
+
+class Offering:
+    spaces = {"autotune": lambda: CONFIGS}  # noqa: RUF012 - read only
+
+    def __init__(self, **others) -> None:
+        self.__dict__ |= others
+
+    def option_space(self):
+        return Space.from_mapping({"-O": choice([1, 2])})
+
+    def remarks(self, built):
+        return [f"made in {built.seconds} s"]
+
+
+def benchmark(space: object, builder: object) -> TunedBenchmark:
+    here = Path()
+    return TunedBenchmark("t.py::t", SimpleNamespace(space=space), builder, None, print, (), here, here)
+
+
+def test_a_toolchain_s_own_space_is_named_and_joined_like_any_other():
+    space = benchmark(["options", "autotune"], Offering()).space
+    assert [gene.name for gene in space.genes] == ["-O", "config"]
+
+
+@pytest.mark.parametrize(
+    ("builder", "said"),
+    [
+        (
+            Offering(),
+            r"'autotuned' \(did you mean 'autotune'\?\): expected a dict of knobs, 'default', 'options', 'autotune', Ptx",
+        ),
+        (SimpleNamespace(), r"space='autotuned': expected a dict of knobs, 'default', 'options', PtxasSearchSpace\(\)"),
+    ],
+)
+def test_an_unknown_space_names_those_that_there_are(builder, said):
+    with pytest.raises(MarkerError, match=said):
+        _ = benchmark("autotuned", builder).space
+
+
+def test_what_a_toolchain_says_of_a_build_is_handed_on():
+    built = BuildResult(Path(), {}, {}, "", 3.0)
+    assert benchmark(None, Offering()).remarks(built) == ("made in 3.0 s",)
+    assert benchmark(None, SimpleNamespace()).remarks(built) == ()
