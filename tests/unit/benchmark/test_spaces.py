@@ -30,7 +30,7 @@ class Offering:
 
 def benchmark(space: object, builder: object) -> TunedBenchmark:
     here = Path()
-    return TunedBenchmark("t.py::t", SimpleNamespace(space=space), builder, None, print, (), here, here)
+    return TunedBenchmark("t.py::t", SimpleNamespace(space=space, where=()), builder, None, print, (), here, here)
 
 
 def test_a_toolchain_s_own_space_is_named_and_joined_like_any_other():
