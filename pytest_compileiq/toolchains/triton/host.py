@@ -14,10 +14,11 @@ from typing import Any
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.spelling import did_you_mean
-from pytest_compileiq.toolchains.triton.definitions import ImportRoot, needed, read_source
+from pytest_compileiq.toolchains.triton.definitions import ImportRoot, needed
 from pytest_compileiq.toolchains.triton.launch import Given, Kernel, settle, written
 from pytest_compileiq.toolchains.triton.loader import TargetDriver, load_module
 from pytest_compileiq.toolchains.triton.signature import specialised, with_sizes
+from pytest_compileiq.toolchains.triton.statements import read_source
 from pytest_compileiq.toolchains.triton.values import NOTE, REFUSED
 
 _GIVEN = ("constexprs", "options", "config", "arguments", "knobs")

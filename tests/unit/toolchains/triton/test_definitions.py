@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.toolchains.triton.definitions import ImportRoot, Part, decorators, needed, read_source
+from pytest_compileiq.toolchains.triton.definitions import ImportRoot, Part, decorators, needed
+from pytest_compileiq.toolchains.triton.statements import read_source
 from tests.files import write_files
 
 KERNEL = "@triton.jit\ndef kernel(x):\n    return {}\n"
