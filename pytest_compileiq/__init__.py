@@ -74,5 +74,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"pytest_compileiq has {', '.join(__all__)}; it has no {name!r}")
+        from pytest_compileiq.spelling import did_you_mean
+
+        meant = did_you_mean(name, __all__)
+        raise AttributeError(f"pytest_compileiq has no {name!r}{meant}: it has {', '.join(__all__)}")
     return getattr(import_module(f"pytest_compileiq.{_HOMES[name]}"), name)

@@ -6,7 +6,8 @@
     ├── UserError                what the user wrote is not usable
     │   ├── MarkerError          the arguments of ``@pytest.mark.tune``, an ini value, an option
     │   └── BodyError            the test body used the ``acf`` fixture against its contract
-    │       └── CannotMeasure    … or handed ``measure`` a call that no clock can time
+    │       ├── CannotMeasure    … or handed ``measure`` a call that no clock can time
+    │       └── NoParameter      … or read a knob that this arm does not have (a KeyError too)
     ├── EnvironmentFault         this machine lacks something: a compiler, an extra
     │   ├── NoDevice             … or a device that runs what was built
     │   └── NoWorker             … or what a worker needs to get ready

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from pytest_compileiq.spelling import did_you_mean
+
 KnobValue = bool | int | float | str
 Knobs = Mapping[str, KnobValue]
 Arm = Literal["baseline", "tuned"]
@@ -150,8 +152,8 @@ class Workload:
         values = object.__getattribute__(self, "__dict__").get("values", {})
         if key in values:
             return values[key]
-        known = ", ".join(sorted(values)) or "no values"
-        raise AttributeError(f"workload {self.__dict__.get('name')!r} has {known}; it has no {key!r}")
+        name, known = self.__dict__.get("name"), ", ".join(sorted(values)) or "no value at all"
+        raise AttributeError(f"workload {name!r} has no value {key!r}{did_you_mean(key, values)}: it has {known}")
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from pytest_compileiq.config import DEFAULT_BUDGET, LOCKABLE_MHZ, Budget, Settin
 from pytest_compileiq.errors import UserError
 from pytest_compileiq.model import LockClocks
 from pytest_compileiq.named_options import KEY, why_no_entries
+from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.system.printing import wrong_usage
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -66,7 +67,7 @@ def add_options(parser: pytest.Parser) -> None:
     )
     group.addoption("--tune-seed", metavar="N", help="seed of the search")
     group.addoption("--tune-jobs", metavar="N", help="parallel builds")
-    group.addoption("--acf-check", choices=_CHOICES["acf_check"], help=_HELP["acf_check"])
+    group.addoption("--acf-check", metavar="|".join(_CHOICES["acf_check"]), help=_HELP["acf_check"])
     group.addoption(
         "--acf-calibrate", metavar="N", help="run the gate N times on the baseline against itself, and keep the rate"
     )
@@ -97,7 +98,7 @@ def read_settings(config: pytest.Config) -> Settings:
         if getattr(option, name) and not option.tune:
             raise wrong_usage(f"--{name.replace('_', '-')} says what --tune searches: add --tune")
     chosen = {key: _choice(config, key) for key in _CHOICES}
-    check = option.acf_check or chosen["acf_check"]
+    check = _known(option.acf_check, "acf_check", "--acf-check") if option.acf_check else chosen["acf_check"]
     cli_budget = _budget(option.tune_budget, "--tune-budget") if option.tune_budget is not None else None
     return Settings(
         tune=option.tune,
@@ -137,9 +138,13 @@ def _budget(text: str, where: str) -> Budget:
 
 
 def _choice(config: pytest.Config, key: str) -> str:
-    value = str(config.getini(key)).strip()
-    if value not in _CHOICES[key]:
-        raise wrong_usage(f"{config.inipath or 'ini'}: {key} = {value!r}: expected {', '.join(_CHOICES[key])}")
+    return _known(str(config.getini(key)).strip(), key, f"{config.inipath or 'ini'}: {key}")
+
+
+def _known(value: str, key: str, where: str) -> str:
+    known = _CHOICES[key]
+    if value not in known:
+        raise wrong_usage(f"{where} = {value!r}{did_you_mean(value, known)}: expected {', '.join(known)}")
     return value
 
 

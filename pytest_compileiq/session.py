@@ -149,7 +149,7 @@ class Session:
     def _benchmark(self, item: pytest.Item) -> TunedBenchmark:
         benchmark = make_benchmark(item, rootdir=self.settings.rootdir, build_dir=self._get_guard().folder)
         benchmark.check_options(named_options(self.settings.options, self.settings.ini_file))
-        benchmark.check_where()
+        benchmark.check_space()
         return benchmark
 
     def _keep(self, item: pytest.Item, report: ItemReport) -> None:

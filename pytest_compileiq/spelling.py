@@ -7,10 +7,16 @@ from collections.abc import Iterable
 _CLOSE = 0.6  # difflib's ratio, and its own default
 
 
-def did_you_mean(wrong: str, known: Iterable[str], *, cutoff: float = _CLOSE) -> str:
-    """`` (did you mean 'registers'?)``, for the end of a clause; empty where no known name is close to ``wrong``."""
+def nearest(wrong: str, known: Iterable[str], *, cutoff: float = _CLOSE) -> str | None:
+    """The known name that is closest to ``wrong``, upper and lower case aside; None where none is close."""
     from difflib import get_close_matches  # only on the way to an error
 
     by_lower = {name.lower(): name for name in sorted(known, reverse=True)}
     close = get_close_matches(wrong.lower(), by_lower, n=1, cutoff=cutoff)
-    return f" (did you mean {by_lower[close[0]]!r}?)" if close else ""
+    return by_lower[close[0]] if close else None
+
+
+def did_you_mean(wrong: str, known: Iterable[str], *, cutoff: float = _CLOSE) -> str:
+    """`` (did you mean 'registers'?)``, for the end of a clause; empty where no known name is close to ``wrong``."""
+    close = nearest(wrong, known, cutoff=cutoff)
+    return f" (did you mean {close!r}?)" if close else ""

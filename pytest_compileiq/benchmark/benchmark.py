@@ -21,17 +21,26 @@ from pytest_compileiq.model import (
     ControlsFile,
     Direction,
     Fingerprint,
+    KnobValue,
     Objective,
     Workload,
     sha256_hex,
 )
 from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.rules.staleness import Rebuilt
-from pytest_compileiq.space import OpaqueSpace, Space, Where
+from pytest_compileiq.space import Gene, OpaqueSpace, Space, Where
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.timing.base import Device
 from pytest_compileiq.timing.registry import find_device, why_no_energy
-from pytest_compileiq.toolchains.base import Builder, OffersSpaces, Place, ReadsByControls, Remarks
+from pytest_compileiq.toolchains.base import (
+    Builder,
+    HasBaselineParams,
+    OffersSpaces,
+    Place,
+    ReadsByControls,
+    Remarks,
+    TriesOptions,
+)
 from pytest_compileiq.toolchains.committed_options import option_list
 from pytest_compileiq.toolchains.functions import functions_of
 from pytest_compileiq.toolchains.machine_code.metrics import value_of
@@ -39,6 +48,7 @@ from pytest_compileiq.toolchains.macros import check_names, macro_of, macros_of
 from pytest_compileiq.toolchains.nvidia.tools import pinned
 
 _MOST_VALUES = 100_000
+_MOST_TRIED = 16  # values of one option
 
 
 @dataclass(frozen=True)
@@ -143,7 +153,7 @@ class TunedBenchmark:
         check_names(gene.name for gene in space.genes if gene.kind != "switch")
         if self.spec.where:
             predicates = tuple(read_predicate(call, self.rootdir) for call in self.spec.where)
-            space = space.bounded(Where(predicates))
+            space = space.bounded(Where(predicates, self._baseline_knobs(space)))
         if space.opaque is not None and space.opaque.line != self.builder.acf_line:
             takes, remedy = self.builder.acf_line, f"{pinned(space.opaque.version)}, or search space='options'"
             raise MarkerError(
@@ -176,8 +186,7 @@ class TunedBenchmark:
         known = option_list(compiler.name, compiler.command)
         if known is None:
             return
-        own = [Space.from_mapping(part) for part in self._space_parts if isinstance(part, Mapping)]
-        for gene in (gene for space in own for gene in space.genes if gene.name.startswith("-")):
+        for gene in self._own_options:
             # A range that is too long to look through ends in a number with too many digits for any option.
             values = gene.values if len(gene.values) <= _MOST_VALUES else gene.values[-1:]
             for value in values:
@@ -186,12 +195,27 @@ class TunedBenchmark:
                 if not is_own_macro and (reason := known.why_not(gene.name, value, named)):
                     raise MarkerError(f"space: {reason}")
 
-    def check_where(self) -> None:
-        """Judge the predicates of the marker on some points of its space, in runs without a search too.
+    def try_options(self) -> None:
+        """Have the compiler take each option of the marker's space by itself, if it can be asked.
 
         Raises:
-            MarkerError: one reads a knob that does not exist or may be off, or fails; or nothing of the space is left.
+            MarkerError: it does not take one, so that every candidate with it would be invalid.
         """
+        if isinstance(self.builder, TriesOptions):
+            tried = [f"{gene.name}{value}" for gene in self._own_options for value in _few(gene.values)]
+            if refusal := self.builder.refused_option(tried):
+                raise MarkerError(f"space: {refusal}")
+
+    def check_space(self) -> None:
+        """Look up the spaces that the marker names, and judge its predicates, in runs without a search too.
+
+        Raises:
+            MarkerError: there is no such space; or a predicate reads a knob that does not exist or may be off, fails,
+                or leaves nothing of the space.
+        """
+        for part in self._space_parts:
+            if isinstance(part, str) and part not in ("default", "options", *self._offered):
+                raise self._no_space(part)
         if self.spec.where:
             _ = self.space
 
@@ -256,6 +280,19 @@ class TunedBenchmark:
         return tuple(self.builder.remarks(built)) if isinstance(self.builder, Remarks) else ()
 
     @property
+    def _own_options(self) -> Sequence[Gene]:
+        """The compiler's options in the marker's own spaces."""
+        own = [Space.from_mapping(part) for part in self._space_parts if isinstance(part, Mapping)]
+        return [gene for space in own for gene in space.genes if gene.name.startswith("-")]
+
+    def _baseline_knobs(self, space: Space) -> dict[str, KnobValue]:
+        """The values that knobs of ``space`` have in the baseline, and so in candidates that leave them off."""
+        baseline = self.builder.baseline_params if isinstance(self.builder, HasBaselineParams) else {}
+        params = {gene.name: macro_of(gene.name) or gene.name for gene in space.genes if gene.kind != "switch"}
+        with_value = {knob: param for knob, param in params.items() if knob == param or knob.endswith("=")}
+        return {knob: baseline[param] for knob, param in with_value.items() if param in baseline}
+
+    @property
     def _space_parts(self) -> Sequence[object]:
         given = self.spec.space
         return ["default"] if given is None else given if isinstance(given, list | tuple) else [given]
@@ -278,14 +315,25 @@ class TunedBenchmark:
             return Space((), part)
         if isinstance(part, Mapping):
             return Space.from_mapping(part)
-        offered = self.builder.spaces if isinstance(self.builder, OffersSpaces) else {}
-        if isinstance(part, str) and part in offered:
-            return offered[part]()
-        names = ("default", "options", *offered)
-        raise MarkerError(
+        if isinstance(part, str) and part in self._offered:
+            return self._offered[part]()
+        raise self._no_space(part)
+
+    @property
+    def _offered(self) -> Mapping[str, Callable[[], Space]]:
+        """The spaces that the toolchain has besides its default and its options, by name."""
+        return self.builder.spaces if isinstance(self.builder, OffersSpaces) else {}
+
+    def _no_space(self, part: object) -> MarkerError:
+        names = ("default", "options", *self._offered)
+        return MarkerError(
             f"{self.nodeid}: space={part!r}{did_you_mean(str(part), names)}: expected a dict of knobs, "
             f"{', '.join(map(repr, names))}, PtxasSearchSpace(), NvccSearchSpace(), or a list of these"
         )
+
+
+def _few(values: Sequence[KnobValue]) -> Sequence[KnobValue]:
+    return values if len(values) <= _MOST_TRIED else [values[0], values[-1]]
 
 
 def find_marker(item: pytest.Item) -> pytest.Mark | None:

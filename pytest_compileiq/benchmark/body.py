@@ -23,6 +23,7 @@ from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.fixture import Acf, Measurer, OutputMismatch, Outputs
 from pytest_compileiq.errors import BodyError, BuildError, CannotMeasure, EnvironmentFault, NoDevice, Signal
 from pytest_compileiq.model import CLOCKED, Arm, Conditions, ControlsFile, FailureKind, Objective, Workload
+from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.timing.base import Clock
 from pytest_compileiq.timing.cpu import CpuClock
 from pytest_compileiq.timing.registry import finish, make_clock, watch_of
@@ -340,7 +341,8 @@ def _expect_objectives(benchmark: TunedBenchmark, acf: Acf) -> None:
             given = f"it recorded {', '.join(acf.recorded)}" if acf.recorded else "it called neither"
             wanted = f"acf.measure(fn) or acf.record({metric}=…)" if metric in CLOCKED else f"acf.record({metric}=…)"
             given = "it called acf.measure" if acf.measured else given
-            reason = f"the objective is {metric}, so the body calls {wanted} once; {given}"
+            meant = did_you_mean(metric, acf.recorded)
+            reason = f"the objective is {metric}, so the body calls {wanted} once; {given}{meant}"
             raise ArmFailure(acf.arm, "wrong", reason)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.errors import BodyError, CompileIQError, NoDevice
 from pytest_compileiq.model import L2, Arm, BuildResult, ControlsFile, KnobValue, Launch, Workload
+from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.system.files import replace
 from pytest_compileiq.toolchains.base import HasBaselineParams
 from pytest_compileiq.toolchains.macros import params_of
@@ -39,6 +40,12 @@ class Build:
         return self._load()
 
 
+class NoParameter(BodyError, KeyError):
+    """A body read a parameter that this arm does not have; the message says what it has."""
+
+    __str__ = BodyError.__str__  # a KeyError would quote the sentence
+
+
 class Parameters(dict[str, KnobValue]):
     """A dict that notes in ``read`` which of its keys a body asked for, whether they are there or not."""
 
@@ -49,6 +56,12 @@ class Parameters(dict[str, KnobValue]):
     def __getitem__(self, name: str) -> KnobValue:
         self._read.add(name)
         return super().__getitem__(name)
+
+    def __missing__(self, name: str) -> KnobValue:
+        known = sorted(super().keys())
+        held = f"it has {', '.join(known)}" if known else "it is empty"
+        meant = did_you_mean(str(name), known)
+        raise NoParameter(f"acf.params has no {name!r}{meant}: {held}: write acf.params.get({name!r}, default)")
 
     def __contains__(self, name: object) -> bool:
         self._read.add(str(name))

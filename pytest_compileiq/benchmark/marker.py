@@ -101,7 +101,8 @@ def read_marker(mark: pytest.Mark, item_name: str) -> TuneSpec:
     if not isinstance(mark.args[0], Toolchain):
         raise MarkerError(f"tune({mark.args[0]!r}): expected a toolchain such as Cc('kernel.c')")
     if unknown := sorted(set(kwargs) - set(_ARGUMENTS)):
-        raise MarkerError(f"tune() has no argument {unknown[0]!r}: expected {', '.join(_ARGUMENTS)}")
+        meant = did_you_mean(unknown[0], _ARGUMENTS)
+        raise MarkerError(f"tune() has no argument {unknown[0]!r}{meant}: expected {', '.join(_ARGUMENTS)}")
     return TuneSpec(
         toolchain=mark.args[0],
         name=_name(kwargs.get("name"), item_name),

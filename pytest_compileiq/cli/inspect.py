@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_compileiq.cli.locate import named_options, open_store
-from pytest_compileiq.errors import StoreError, UserError
+from pytest_compileiq.errors import StoreError
 from pytest_compileiq.system.printing import complain, say
 
 if TYPE_CHECKING:
@@ -66,13 +66,8 @@ def _show(options: argparse.Namespace) -> int:
     from pytest_compileiq.report.artifact import artifact_lines
 
     store = open_store(options)
-    targets = store.targets(options.name) if options.name in store.names() else []
-    if not targets:
-        raise UserError(f"there is no artifact {options.name!r} in {store.root}: {_known(options.name, store.names())}")
-    if options.target is not None and options.target not in targets:
-        raise UserError(f"{options.name} has no target {options.target!r}: {_known(options.target, targets)}")
     broken = False
-    for target in [options.target] if options.target else targets:  # one broken file does not hide the others
+    for target in store.find(options.name, options.target):  # one broken file does not hide the others
         try:
             say(*artifact_lines(options.name, store.read(options.name, target)))
         except StoreError as error:
@@ -109,15 +104,6 @@ def _check(options: argparse.Namespace) -> int:
 
 def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def _known(wanted: str, names: Sequence[str]) -> str:
-    import difflib
-
-    close = difflib.get_close_matches(wanted, names, n=3)
-    if close:
-        return f"did you mean {', '.join(close)}?"
-    return f"there is {', '.join(names[:10])}" if names else "it is empty"
 
 
 def _foreign_options(store: Store, named: NamedOptions, unhealthy: Container[Path]) -> Iterator[str]:

@@ -47,9 +47,7 @@ def _located(options: argparse.Namespace) -> tuple[Any, str]:
     from pytest_compileiq.errors import UserError
 
     store = open_store(options)
-    targets = store.targets(options.name) if options.name in store.names() else []
-    chosen = [target for target in targets if options.target in (None, target)]
-    if len(chosen) != 1:
-        held = ", ".join(targets) or "no artifact"
-        raise UserError(f"{options.name} has {held}: name one with --target")
-    return store, chosen[0]
+    targets = store.find(options.name, options.target)
+    if len(targets) != 1:
+        raise UserError(f"{options.name} has {', '.join(targets)}: name one with --target")
+    return store, targets[0]

@@ -39,8 +39,7 @@ def _prune(options: argparse.Namespace) -> int:
     from pytest_compileiq.cli.orphans import collect_claims
 
     store = open_store(options)
-    if unknown := [name for name in options.names if name not in store.names()]:
-        raise UserError(f"there is no artifact {unknown[0]!r} in {store.root}: acf list shows all of them")
+    store.require(options.names)
     claims = collect_claims(find_project(Path.cwd()))
     if claimed := [name for name in options.names if name in claims.tests]:
         raise UserError(f"{claimed[0]} is no orphan: {claims.tests[claimed[0]]} claims it")

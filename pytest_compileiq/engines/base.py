@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from pytest_compileiq.model import Candidate, FailureKind
 from pytest_compileiq.space import Point, Space
+from pytest_compileiq.spelling import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -68,3 +69,9 @@ class Checkpointed(Protocol):
     def restore(self, state: bytes) -> None:
         """Go on from ``state``, in a new engine of the same brief."""
         ...
+
+
+def no_option(engine: str, wrong: str, options: Iterable[str]) -> str:
+    """The sentence about an entry of ``engine_options`` that an engine does not have."""
+    known = list(options)
+    return f"engine {engine!r} has no option {wrong!r}{did_you_mean(wrong, known)}: expected {', '.join(known)}"

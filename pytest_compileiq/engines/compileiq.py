@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.engines import compileiq_host
-from pytest_compileiq.engines.base import Brief, Told
+from pytest_compileiq.engines.base import Brief, Told, no_option
 from pytest_compileiq.errors import EnvironmentFault, MarkerError, install
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import OFF, SEARCH_SPACES_TAG, Space
@@ -204,7 +204,7 @@ def knobs_of(space: Space, drawn: Mapping[str, int]) -> dict[str, Any]:
 def _options(brief: Brief) -> dict[str, int]:
     options = dict(brief.options or {})
     if unknown := sorted(set(options) - set(_OPTIONS)):
-        raise MarkerError(f"engine 'compileiq' has no option {unknown[0]!r}: expected {', '.join(_OPTIONS)}")
+        raise MarkerError(no_option("compileiq", unknown[0], _OPTIONS))
     for name, value in options.items():
         low, high = _OPTIONS[name]
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:

@@ -22,7 +22,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from pytest_compileiq.engines.base import Brief, Told
+from pytest_compileiq.engines.base import Brief, Told, no_option
 from pytest_compileiq.errors import EnvironmentFault, MarkerError, install
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import OFF, Gene, Point
@@ -203,7 +203,7 @@ def _make_sampler(samplers: Any, sampler: Sampler, seed: int, pool_size: int) ->
 def _pool_size(name: str, sampler: Sampler, brief: Brief) -> int:
     options = dict(brief.options or {})
     if unknown := sorted(set(options) - {"pool_size"}):
-        raise MarkerError(f"engine {name!r} has no option {unknown[0]!r}: expected pool_size")
+        raise MarkerError(no_option(name, unknown[0], ("pool_size",)))
     size = options.get("pool_size", _POOL[sampler])
     if isinstance(size, bool) or not isinstance(size, int) or not 2 <= size <= 10_000:
         raise MarkerError(f"engine {name!r}: pool_size = {size!r}: expected an integer from 2 to 10000")

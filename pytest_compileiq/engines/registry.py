@@ -16,6 +16,7 @@ from pytest_compileiq.engines.pack import Pack
 from pytest_compileiq.engines.random import RandomSearch
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.space import Space
+from pytest_compileiq.spelling import did_you_mean
 
 GROUP = "pytest_compileiq.engines"
 
@@ -45,7 +46,8 @@ def choose(name: str, space: Space) -> str:
         )
     known = {*BUILT_IN, *(point.name for point in entry_points(group=GROUP))}
     if name not in known:
-        raise MarkerError(f"there is no engine {name!r}: expected auto, {', '.join(sorted(known))}")
+        meant = did_you_mean(name, ["auto", *sorted(known)])
+        raise MarkerError(f"there is no engine {name!r}{meant}: expected auto, {', '.join(sorted(known))}")
     return name
 
 

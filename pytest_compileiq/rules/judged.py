@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from pytest_compileiq.model import FailureKind
+from pytest_compileiq.spelling import nearest
 
 NEIGHBOUR: FailureKind = "neighbour"
 NEARLY_ALL = 7 / 8
@@ -60,12 +61,19 @@ def unread_knobs(offered: Collection[str], read: Collection[str], taken: Collect
     return tuple(sorted(knob for knob in offered if not knob.startswith("-") and knob not in {*read, *taken}))
 
 
-def unread_text(knobs: Sequence[str]) -> str:
-    """The sentence for parameters that nothing reads."""
+def unread_text(knobs: Sequence[str], read: Collection[str] = ()) -> str:
+    """The sentence for parameters that nothing reads.
+
+    Args:
+        knobs: their names.
+        read: what the bodies read of ``acf.params``; a name among it that is no knob may be a misspelt one.
+    """
     names = ", ".join(map(repr, knobs))
     is_one = len(knobs) == 1
+    misspelt = [f"{other!r} for {knob!r}" for knob in knobs if (other := nearest(knob, set(read)))]
+    instead = f" (it reads {', '.join(misspelt)}?)" if misspelt else ""
     return (
         f"{'knob' if is_one else 'knobs'} {names} {'was' if is_one else 'were'} never read, neither by the test's body "
-        f"(acf.params) nor by the compiler: read {'it' if is_one else 'them'} there, or take "
+        f"(acf.params){instead} nor by the compiler: read {'it' if is_one else 'them'} there, or take "
         f"{'it' if is_one else 'them'} out of space="
     )

@@ -147,7 +147,7 @@ class Search:
         knobs = [gene.name for gene in self.brief.benchmark.space.genes if gene.kind != "switch"]
         enough = self._bodies >= READ_BY_NOBODY or (at_the_end and self._bodies)
         if enough and self.brief.benchmark.space.opaque is None and set(self.unread) == self.offered and len(knobs):
-            return f"{unread_text(self.unread)}, so that every candidate is the baseline"
+            return f"{unread_text(self.unread, self.read - self.offered)}, so that every candidate is the baseline"
         return why_unjudged(
             len(self.scored), self.tally.valid, self.tally.invalid, self.tally.first_reason,
             remedy(self.brief.benchmark.builder), at_the_end=at_the_end,

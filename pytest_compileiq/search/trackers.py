@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from pytest_compileiq.errors import EnvironmentFault, MarkerError, install
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.search.journal import Evaluated
+from pytest_compileiq.spelling import did_you_mean
 
 GROUP = "pytest_compileiq.trackers"
 _NOT_IN_A_NAME = re.compile(r"[^\w .:/-]")  # of a metric of MLflow's; ``registers of kernel*`` has one
@@ -157,6 +158,5 @@ def make_tracker(text: str) -> Tracker:
     if name in others:
         tracker: Tracker = others[name].load()(argument)
         return tracker
-    raise MarkerError(
-        f"--tune-tracker={text!r}: expected csv:FILE, mlflow:URI or {', '.join(sorted(others)) or 'no other'}"
-    )
+    meant, more = did_you_mean(name, [*built_in, *others]), ", ".join(sorted(others)) or "no other"
+    raise MarkerError(f"--tune-tracker={text!r}{meant}: expected csv:FILE, mlflow:URI or {more}")

@@ -71,8 +71,7 @@ def export_runtime(
         EnvironmentFault: a path has a character that a JIT would split its options at.
     """
     plain(str(directory.absolute()))
-    if unknown := sorted(set(names) - set(store.names())):
-        raise UserError(f"there is no artifact {unknown[0]!r} in {store.root}: acf list shows them all")
+    store.require(names)
     proven_ptx = _ptx_beside_cubins(triton_cache) if triton_cache is not None else {}
     entries, files, applied, left_out, stale = [], {}, [], [], []
     for name in sorted(names or store.names()):

@@ -90,7 +90,7 @@ def fragment(
         StoreError: the metadata or the controls are invalid.
     """
     here = _identify(compiler)
-    artifact = store.read(name, _pick(name, store.targets(name), target, here.line, architectures))
+    artifact = store.read(name, _pick(name, store.find(name, target), here.line, architectures))
     root = rootdir_of(store, artifact)
     reads = _reads(store, name, artifact, root)
     if artifact.compiler.name == "triton":
@@ -235,13 +235,9 @@ def _identify(compiler: str) -> _Here:
     return _Here(program, cc.version, cc.build, cc.line)
 
 
-def _pick(name: str, targets: Sequence[str], wanted: str | None, line: str, architectures: Sequence[str]) -> str:
-    if not targets:
-        raise UserError(f"there is no artifact {name!r}: acf list shows them all")
-    if wanted is not None:
-        if wanted not in targets:
-            raise UserError(f"{name} has no target {wanted!r}: there is {', '.join(targets)}")
-        return wanted
+def _pick(name: str, targets: Sequence[str], line: str, architectures: Sequence[str]) -> str:
+    if len(targets) == 1:
+        return targets[0]
     fitting = [target for target in targets if Target(target).line == line]
     if not fitting:
         return targets[-1]  # the refusal will name its line

@@ -96,8 +96,7 @@ class _Comparison:
 
 
 def _artifacts(store: Store, names: Sequence[str]) -> _Artifacts:
-    if unknown := sorted(set(names) - set(store.names())):
-        raise UserError(f"there is no artifact {unknown[0]!r} in {store.root}: acf list shows them all")
+    store.require(names)
     return {
         (name, target): store.read(name, target)
         for name in sorted(names or store.names())

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from pytest_compileiq.spelling import did_you_mean
+
 SEARCH_SPACES_TAG = "search-spaces-2026.05.22"
 SEARCH_SPACES_OF = "13.3"  # the one minor version of NVIDIA's compilers that the release is for
 _VARIANTS = {"ptxas": ("default", "att"), "nvcc": ("default",)}  # of the release
@@ -38,6 +40,8 @@ class OpaqueSpace:
             return None
         there = " and ".join(repr(variant) for variant in variants)
         what = f"{self.compiler} {self.version} space {self.variant!r}"
+        if self.variant not in variants:
+            what += did_you_mean(self.variant, variants)
         return f"CompileIQ's release {self.tag} has no {what}: of {self.compiler} it has {SEARCH_SPACES_OF}, {there}"
 
     def __str__(self) -> str:

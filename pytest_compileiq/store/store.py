@@ -9,14 +9,15 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_compileiq.artifact import MAX_CONTROLS_BYTES, Artifact, Claim
-from pytest_compileiq.errors import CompileIQError, StoreError, fault_of
+from pytest_compileiq.errors import CompileIQError, StoreError, UserError, fault_of
 from pytest_compileiq.model import SampleRow, sha256_hex
+from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.store.metadata import (
     MAX_METADATA_BYTES,
     MAX_SAMPLES_BYTES,
@@ -66,6 +67,38 @@ class Store:
         with self._reading(self.root), os.scandir(self.root) as entries:
             return sorted(filter(NAME.fullmatch, (item.name for item in entries if item.is_dir(follow_symlinks=False))))
         return []
+
+    def require(self, names: Iterable[str]) -> None:
+        """Have an artifact of each of ``names``.
+
+        Raises:
+            UserError: one of them has none.
+            StoreError: the store exists and cannot be read.
+        """
+        known = self.names()
+        if unknown := sorted(set(names) - set(known)):
+            raise self._nothing_called(unknown[0], known)
+
+    def find(self, name: str, target: str | None) -> list[str]:
+        """The targets of an artifact, or the one that is asked for.
+
+        Raises:
+            UserError: there is none.
+            StoreError: the store, or the artifact's directory, exists and cannot be read.
+        """
+        known = self.names()
+        if name not in known or not (targets := self.targets(name)):
+            raise self._nothing_called(name, [other for other in known if other != name])
+        if target is not None and target not in targets:
+            raise UserError(
+                f"{name} has no target {target!r}{did_you_mean(target, targets)}: it has {', '.join(targets)}"
+            )
+        return targets if target is None else [target]
+
+    def _nothing_called(self, name: str, known: Iterable[str]) -> UserError:
+        return UserError(
+            f"there is no artifact {name!r} in {self.root}{did_you_mean(name, known)}: acf list shows all of them"
+        )
 
     def targets(self, name: str) -> list[str]:
         """Targets that have metadata under ``name``, sorted.

@@ -56,6 +56,18 @@ class Counts(Protocol):
 
 
 @runtime_checkable
+class TriesOptions(Protocol):
+    """A ``Builder`` that can ask its compiler which options it takes, before a search spends builds on them."""
+
+    def refused_option(self, options: Sequence[str]) -> str | None:
+        """The first of ``options`` that the compiler does not take, with the compiler's own words; None if none is.
+
+        Each is tried by itself behind the baseline's flags, on an empty source.
+        """
+        ...
+
+
+@runtime_checkable
 class TakesKnobs(Protocol):
     """A ``Builder`` that says which knobs, of those not beginning with ``-``, its builds take.
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pytest_compileiq.model import Knobs, KnobValue
 from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.space import Parameter
+from pytest_compileiq.spelling import did_you_mean
 
 NUMBER = r"\d{1,5}"
 _MOST_SHOWN = 5  # options in one sentence
@@ -79,14 +80,23 @@ class OptionList:
         if not foreign:
             return None
         if never := next((option for option in foreign if not self.may_hold(option)), None):
-            return f"{never[:200]!r} is no option of {self.compiler} that may ever stand in a controls file"
+            return (
+                f"{never[:200]!r} is no option of {self.compiler} that may ever stand in a controls file"
+                f"{self._nearest(never)}"
+            )
         shown = ", ".join(map(repr, foreign[:_MOST_SHOWN])) + (" …" if len(foreign) > _MOST_SHOWN else "")
         is_one = len(foreign) == 1
         return (
-            f"{shown} {'is' if is_one else 'are'} none of the options of {self.compiler} that this tool knows, so that "
-            f"only the maintainers can let {'it' if is_one else 'them'} in, by this line in {named.where}: "
-            f"{named.line_for(*foreign)}"
+            f"{shown} {'is' if is_one else 'are'} none of the options of {self.compiler} that this tool knows"
+            f"{self._nearest(foreign[0])}, so that only the maintainers can let {'it' if is_one else 'them'} in, by "
+            f"this line in {named.where}: {named.line_for(*foreign)}"
         )
+
+    def _nearest(self, option: str) -> str:
+        """What was probably meant; empty for a known option, whose value is what is wrong."""
+        names = [known.name for known in self.known]
+        is_known = any(option.startswith(name) for name in names)
+        return "" if is_known else did_you_mean(option, names)
 
 
 def options_of(knobs: Knobs) -> list[str]:

@@ -38,12 +38,15 @@ def tune(benchmark: TunedBenchmark, *, settings: Settings, store: Store, pool: P
     """Search for better controls, prove the winner on fresh samples, and store what was proven.
 
     Raises:
+        MarkerError: the compiler does not take an option of the marker's space.
         TuneFailed: the baseline does not build, does not run here, or is not correct; or the search measured nothing,
             or evidence was lost. Nothing is written then.
         StoreError: the store could not be written.
     """
     budget = chosen(settings.budget, benchmark.spec.budget, settings.ini_budget)
     seed = chosen(settings.seed, benchmark.spec.seed, 0)
+    if not budget.proof_only:
+        benchmark.try_options()
     baseline = check_baseline(benchmark, pool)
     tuning = Tuning(benchmark, store, pool, progress, seed, baseline.stands_for)
     incumbent, note = find_incumbent(benchmark, store)
@@ -205,4 +208,5 @@ def _search_notes(search: Search) -> tuple[str, ...]:
     invalid = [f"{count} invalid ({kind}): {tally.first_reason[kind]}" for kind, count in sorted(tally.invalid.items())]
     space = search.brief.benchmark.space
     bounded = (f"the space has {space.size_text}",) if space.where is not None else ()
-    return (spent, *bounded, *invalid, *((unread_text(search.unread),) if search.unread else ()))
+    unread = (unread_text(search.unread, search.read - search.offered),) if search.unread else ()
+    return (spent, *bounded, *invalid, *unread)

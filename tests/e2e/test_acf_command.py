@@ -47,7 +47,7 @@ def test_show_tells_knobs_claims_code_and_provenance(here, capsys):
 
 def test_an_unknown_name_is_a_sentence_with_close_matches(here, capsys):
     assert main(["show", "kernal"]) == 2
-    assert "did you mean kernel?" in capsys.readouterr().err
+    assert "(did you mean 'kernel'?): acf list shows all of them" in capsys.readouterr().err
     assert main(["show", "kernel", "--target", "x86-64-v3-gcc13"]) == 2
     assert TARGET in capsys.readouterr().err
 

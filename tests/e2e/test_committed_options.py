@@ -16,7 +16,7 @@ from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.store.metadata import controls_file_name
 from pytest_compileiq.store.store import Store
 from tests import needs
-from tests.projects import Project, make_project
+from tests.projects import Project, make_project, naming
 
 KERNEL_C = "int kernel(const int *x, int n) { int sum = 0; while (n--) sum += x[n]; return sum; }\n"
 # The space declares every option, as an attacker's own test would: what is committed is refused all the same.
@@ -109,6 +109,13 @@ def sized(_sized, tmp_path) -> Project:
     """A copy of a project with a healthy artifact: -Os."""
     shutil.copytree(_sized.root, tmp_path / "project")
     return Project(tmp_path / "project")
+
+
+def test_an_option_that_the_compiler_does_not_take_is_told_in_its_words_before_anything_is_built(project):
+    files = {"kernel.c": KERNEL_C, "test_kernel.py": TEST_PY.format(space='"-funrol-loops": literal("", 0.5)')}
+    output = project(files | naming("-funrol-loops")).pytest("--tune", code=1)
+    said = re.search(r"space: gcc .* does not take '-funrol-loops': .* did you mean .-funroll-loops.\?", output)
+    assert said, output
 
 
 def declare(made: Project, name: str, value: str) -> None:

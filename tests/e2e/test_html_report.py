@@ -213,12 +213,15 @@ def test_a_search_writes_why_candidates_were_invalid(project):
     source = (
         "import pytest\nfrom pytest_compileiq import Cc, choice, minimize\n\n\n"
         "@pytest.mark.tune(Cc('k.c', flags='-O3'), objectives=[minimize('code_bytes')],\n"
-        "                  space={'-O': choice(['s']), '-fno-such-option': choice(['', '=1'], knockout_prob=0.5)})\n"
+        "                  space={'-O': choice(['s']), '-mgeneral-regs-only': choice([''], knockout_prob=0.5)})\n"
         "def test_k(acf):\n    acf.build()\n"
     )
     made = project(
-        {"k.c": "int k(const int *x, int n) { int s = 0; while (n--) s += x[n]; return s; }\n", "test_k.py": source}
-        | naming("-fno-such-option", "-fno-such-option=")
+        {
+            "k.c": "double k(const double *x, int n) { double s = 0; while (n--) s += x[n]; return s; }\n",
+            "test_k.py": source,
+        }
+        | naming("-mgeneral-regs-only")
     )
     made.pytest("--tune", "--tune-engine=grid", "--acf-html=run.html", code=0)
     assert "invalid (compile)" in (made.root / "run.html").read_text(encoding="utf-8")

@@ -89,6 +89,8 @@ def test_another_point_of_the_front_is_promoted_proven_and_then_holds(two_object
 
 def test_what_cannot_be_retired_or_promoted_is_one_sentence(two_objectives):
     made = two_objectives
-    assert "nobody has no artifact" in acf(made, "retire", "nobody", "--reason", "x", code=2)
+    assert "there is no artifact 'nobody' in " in acf(made, "retire", "nobody", "--reason", "x", code=2)
     assert "needs a reason" in acf(made, "retire", "total", "--reason", " ", code=2)
-    assert "name one with --target" in acf(made, "promote", "total", "--point", "0", "--target", "sm_90a", code=2)
+    assert "total has no target 'sm_90a': it has " in acf(
+        made, "promote", "total", "--point", "0", "--target", "sm_90a", code=2
+    )

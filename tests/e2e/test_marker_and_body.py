@@ -13,7 +13,11 @@ BODY = "    kernel = acf.build().load().kernel\n    assert kernel(1) == 2\n    a
 BAD_MARKERS = {
     "no toolchain": ("", "takes one positional argument"),
     "not a toolchain": ("'kernel.c'", "expected a toolchain"),
-    "unknown argument": ("Cc('kernel.c'), budgets=3", "no argument 'budgets'"),
+    "unknown argument": ("Cc('kernel.c'), budgets=3", "no argument 'budgets' (did you mean 'budget'?): expected name,"),
+    "a misspelt space": (
+        "Cc('kernel.c'), space='defualt'",
+        "space='defualt' (did you mean 'default'?): expected a dict",
+    ),
     "no predicate": ("Cc('kernel.c'), where='-O < 3'", "expected a predicate such as lambda k: k['-DBX=']"),
     "a boolean for a number": ("Cc('kernel.c'), timeout_s=True", "timeout_s = True"),
     "NaN": ("Cc('kernel.c'), alpha=float('nan')", "alpha = nan"),

@@ -56,3 +56,23 @@ def test_a_name_that_is_no_knob_fails_the_test_with_the_nearest_that_is(project)
         assert re.search(
             r"the space has no knob '-funrol-loops' \(did you mean '-funroll-loops'\?\): expected -O, ", said
         )
+
+
+def test_a_macro_that_is_off_has_the_baseline_s_value_in_a_predicate(project):
+    kernel = KERNEL_C.replace("i++", "i += STEP")
+    test = """\
+import pytest
+
+from pytest_compileiq import Cc, choice, minimize
+
+
+@pytest.mark.tune(
+    Cc("kernel.c", flags="-O3", defines={"STEP": 4}), space={"-DSTEP=": choice([1, 2, 8], 0.5)},
+    where=lambda k: k["-DSTEP="] <= 4, objectives=[minimize("code_bytes")],
+)
+def test_kernel(acf):
+    acf.build()
+"""
+    made = project({"kernel.c": kernel, "test_kernel.py": test})
+    said = made.pytest("--tune", "--tune-engine=grid", code=0)
+    assert "3 evaluations in " in said and "the space has 3 points of 4 (where=)" in said

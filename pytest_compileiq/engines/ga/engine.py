@@ -15,7 +15,7 @@ from itertools import islice
 
 import numpy as np
 
-from pytest_compileiq.engines.base import Brief, Told
+from pytest_compileiq.engines.base import Brief, Told, no_option
 from pytest_compileiq.engines.ga.encoding import Encoding, Floats, Points
 from pytest_compileiq.engines.ga.feasibility import Feasibility
 from pytest_compileiq.engines.ga.history import KEPT, History
@@ -90,7 +90,7 @@ class Ga:
     def _enqueue_initial(self, brief: Brief) -> None:
         options = dict(brief.options or {})
         if unknown := sorted(set(options) - set(_OPTIONS)):
-            raise MarkerError(f"engine 'ga' has no option {unknown[0]!r}: expected {', '.join(_OPTIONS)}")
+            raise MarkerError(no_option("ga", unknown[0], _OPTIONS))
         size = options.get("pool_size", _OPTIONS["pool_size"])
         if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 10_000:
             raise MarkerError(f"engine 'ga': pool_size = {size!r}: expected an integer from 1 to 10000")

@@ -30,7 +30,7 @@ from pytest_compileiq.toolchains.cc.cplusplus import naming_the_cplusplus_compil
 from pytest_compileiq.toolchains.cc.flags import Flags, relative_to_rootdir, who_chooses
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.cc.options import parse_options, render_options
-from pytest_compileiq.toolchains.cc.space import cc_space
+from pytest_compileiq.toolchains.cc.space import cc_space, refused
 from pytest_compileiq.toolchains.commands import Commands, ask
 from pytest_compileiq.toolchains.functions import Functions
 from pytest_compileiq.toolchains.machine_code.shared_library import load_library
@@ -130,6 +130,14 @@ class CcBuilder:
     def option_space(self) -> Space:
         """The same: all of a C compiler's controls are public options."""
         return cc_space(self.program)
+
+    def refused_option(self, options: Sequence[str]) -> str | None:
+        """The first of ``options`` that the compiler does not take, in its own words; None if it takes each."""
+        first = refused(self.program.program, self.flags.compile, options)
+        if first is None:
+            return None
+        option, output = first
+        return f"{self.compiler.name} {self.compiler.version} does not take {option!r}: {first_error(output)}"
 
     def render(self, candidate: Candidate) -> ControlsFile:
         """The options file of ``candidate``.

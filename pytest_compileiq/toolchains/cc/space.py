@@ -41,6 +41,19 @@ def cc_space(compiler: CcCompiler) -> Space:
     return replace(Space.from_mapping(knobs), presets=tuple(filter(None, presets)))
 
 
+def refused(program: str, flags: Sequence[str], options: Sequence[str]) -> tuple[str, str] | None:
+    """The first of ``options`` that the compiler refuses behind ``flags``, and what it prints; None if it takes all."""
+    if not options:
+        return None
+    finished = ask([program, *flags, *options, "-S", "-x", "c", os.devnull, "-o", os.devnull])
+    if finished.returncode == 0:
+        return None
+    if len(options) == 1:
+        return options[0], finished.output
+    half = len(options) // 2
+    return refused(program, flags, options[:half]) or refused(program, flags, options[half:])
+
+
 def _accepted(program: str, options: Sequence[str]) -> list[str]:
     """Those of ``options`` that the compiler takes without a warning: one run if it takes all, else by halving."""
     if not options:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate, ControlsFile, Knobs, KnobValue
+from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.toolchains.macros import without_replaced
 from pytest_compileiq.toolchains.option_list import options_of
 
@@ -65,7 +66,10 @@ class Template:
         is_option = name.startswith("-")
         if not (self.takes_options if is_option else name in self.defaults):
             place = OPTIONS if is_option else name
-            raise MarkerError(f"knob {name!r} has no place in Command's steps: write {{{place}}} where it belongs")
+            meant = "" if is_option else did_you_mean(name, self.defaults)
+            raise MarkerError(
+                f"knob {name!r} has no place in Command's steps{meant}: write {{{place}}} where it belongs"
+            )
         return _option(name, value) if is_option else f"{name}={_value(name, value, self.steps)}"
 
     @property
@@ -90,7 +94,8 @@ def read_template(
         raise MarkerError(f"Command: {{source}} is the only source, and there are {sources}: write {{sources}}")
     if nameless := sorted(places - OWN_PLACES - defaults.keys()):
         name = nameless[0]
-        raise MarkerError(f"Command: {{{name}}} has no value in the baseline: give defaults={{{name!r}: …}}")
+        meant = did_you_mean(name, [*defaults, *OWN_PLACES])
+        raise MarkerError(f"Command: {{{name}}} has no value in the baseline{meant}: give defaults={{{name!r}: …}}")
     if unused := sorted(defaults.keys() - (places - OWN_PLACES)):
         raise MarkerError(f"Command(defaults=…): no step has {{{unused[0]}}}, or it is one of the plugin's own places")
     template = Template(split, {name: _value(name, value, split) for name, value in defaults.items()}, defines)

@@ -38,7 +38,10 @@ def value_of(metric: str, whole: Metrics, entries: Mapping[str, Metrics]) -> int
     measured, pattern = of_entries(metric)
     if pattern is None:
         if measured not in whole:
-            raise BuildError(f"this build has no {measured!r}: it has {', '.join(sorted(whole))}", kind="compile")
+            meant = did_you_mean(measured, whole)
+            raise BuildError(
+                f"this build has no {measured!r}{meant}: it has {', '.join(sorted(whole))}", kind="compile"
+            )
         return whole[measured]
     named = matching(pattern, entries)
     if not named:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate, ControlsFile, Knobs
 from pytest_compileiq.space import Space, choice, literal, range
+from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.toolchains.macros import DEFINITION
 from pytest_compileiq.toolchains.option_list import Option, OptionList
 
@@ -63,10 +64,11 @@ class CudaOptions(OptionList):
                 continue
             option = f"{name}{value}"
             if isinstance(value, bool) or not self.may_hold(option):
-                known = ", ".join(sorted(listed.name for listed in self.known))
+                names = sorted(listed.name for listed in self.known)
+                meant = did_you_mean(name, names) if name not in names else ""
                 raise MarkerError(
                     f"knob {name!r} = {value!r}: {option[:200]!r} is no option of {self.compiler} that a controls file "
-                    f"may hold; expected {known}, or put it in the toolchain's flags"
+                    f"may hold{meant}: expected {', '.join(names)}, or put it in the toolchain's flags"
                 )
             options.append(option)
         return "".join(f"{option}\n" for option in sorted(options))

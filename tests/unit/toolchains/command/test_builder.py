@@ -380,7 +380,7 @@ def test_a_controls_file_is_one_sorted_option_or_value_a_line(project: Path) -> 
 
 
 REFUSED: list[tuple[str, KnobValue, str]] = [
-    ("pipline", "default<O2>", r"no place in Command's steps: write \{pipline\}"),
+    ("pipline", "default<O2>", r"no place in Command's steps \(did you mean 'pipeline'\?\): write \{pipline\}"),
     ("options", "x", r"no place in Command's steps"),
     ("out", "x", r"no place in Command's steps"),
     ("pipeline", True, "expected a text or a number"),
