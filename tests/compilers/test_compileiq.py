@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_compileiq.engines import compileiq
 from pytest_compileiq.engines.base import Brief, Told
 from pytest_compileiq.engines.registry import make
 from pytest_compileiq.errors import EnvironmentFault, MarkerError
 from pytest_compileiq.model import Candidate
-from pytest_compileiq.space import Space
+from pytest_compileiq.space import Predicate, Space, Where
+from pytest_compileiq.space import range as steps
+from pytest_compileiq.testing import SLIVER_SPACE
 from tests import needs
 from tests.examples import MIXED, OPAQUE
 
@@ -58,3 +61,22 @@ def test_a_search_space_that_cannot_be_had_is_one_sentence(monkeypatch, tmp_path
 def test_compileiq_s_options_are_checked(options):
     with pytest.raises(MarkerError, match="engine 'compileiq'"):
         make("compileiq", Brief(OPAQUE, 1, options=options))
+
+
+def test_draws_outside_of_where_are_never_given_and_a_checkpoint_goes_on_where_it_was():
+    brief = Brief(SLIVER_SPACE, 1, options={"pool_size": 6})
+    engine = make("compileiq", brief)
+    engine.tell([Told(candidate, (0.1,)) for candidate in engine.ask(2)])
+    state = engine.checkpoint()
+    given = [engine.ask(2) for _ in range(2)]
+    again = make("compileiq", brief)
+    again.restore(state)
+    assert [again.ask(2) for _ in range(2)] == given
+    assert given[0] and all(SLIVER_SPACE.why_not(candidate.knobs) is None for candidate in given[0])
+
+
+def test_what_where_refuses_whatever_is_drawn_is_one_sentence(monkeypatch):
+    monkeypatch.setattr(compileiq, "_MOST_REFUSED", 12)
+    space = Space.from_mapping({"n": steps(0, 10**6)}).bounded(Where((Predicate(lambda k: k["n"] == 7, "n == 7", ""),)))
+    with pytest.raises(MarkerError, match=r"drew \d+ candidates, and where= refuses each of them: .*--tune-engine=ga"):
+        make("compileiq", Brief(space, 1)).ask(4)

@@ -14,7 +14,7 @@ from pytest_compileiq.benchmark.marker import read_marker
 from pytest_compileiq.engines.base import Brief
 from pytest_compileiq.engines.registry import make
 from pytest_compileiq.errors import CompileIQError
-from pytest_compileiq.model import BuildResult, Candidate, CodeDigest, Workload
+from pytest_compileiq.model import BuildResult, Candidate, Workload
 from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.options import read_settings
 from pytest_compileiq.rules.judged import unread_text
@@ -97,12 +97,12 @@ def test_a_parameter_may_be_caught_as_a_key_error():
 def test_a_function_that_a_library_has_not_is_answered_with_the_nearest(tmp_path):
     (tmp_path / "k.c").write_text("int kernel(void) { return 3; }\nint other(void) { return 4; }\n")
     subprocess.run(["gcc", "-shared", "-fPIC", "k.c", "-o", "k.so"], cwd=tmp_path, check=True)
-    code = {name: CodeDigest(name, {}) for name in ("kernel", "other")}
-    library = load_library(BuildResult(tmp_path / "k.so", code, {}, "", 0.1), used := set())
+    built = BuildResult(tmp_path / "k.so", {}, {}, "", 0.1)
+    library = load_library(built, used := set())
     assert (library.kernel(), used) == (3, {"kernel"})
     with pytest.raises(AttributeError) as refused:
         library.kernl()
-    assert str(refused.value) == "k.so has no function 'kernl' (did you mean 'kernel'?): it has kernel, other"
+    assert str(refused.value) == "k.so has no function 'kernl' (did you mean 'kernel'?)"
 
 
 def test_what_the_compiler_does_not_take_is_answered_in_its_own_words(tmp_path):
