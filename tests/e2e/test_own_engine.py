@@ -127,7 +127,10 @@ def test_what_an_engine_breaks_is_one_sentence_that_names_it(with_engines, name,
 
 def test_an_unknown_engine_is_refused_with_those_of_entry_points_among_what_exists(with_engines):
     output = with_engines.pytest("--tune", "--tune-engine=shuffle", code=1)
-    assert "there is no engine 'shuffle': expected auto, amnesiac, compileiq, ga, grid" in output
+    assert (
+        "there is no engine 'shuffle' (did you mean 'shuffled'?): expected auto, amnesiac, compileiq, ga, grid"
+        in output
+    )
 
 
 def test_many_jobs_do_not_make_a_search_of_one_batch(with_engines):
