@@ -44,12 +44,15 @@ def why_incomparable(benchmark: TunedBenchmark, tuned: BuildResult) -> str | Non
         BuildError: the baseline does not build.
     """
     one_sided = sorted(benchmark.builds.get(None).code.keys() ^ tuned.code.keys())
-    return (
-        f"only one arm has code for {listed(one_sided, MOST_NAMED)}, and the other inlines it wherever it is called: "
+    if not one_sided:
+        return None
+    why = (
+        ": where a macro is an argument of a template, name the kernel as in instantiate=['scale<TILE>']"
+        if benchmark.builder.compiler.name == "nvcc"
+        else ", and the other inlines it wherever it is called: "
         "instantiate what the test stands for explicitly, and name it in functions="
-        if one_sided
-        else None
     )
+    return f"only one arm has code for {listed(one_sided, MOST_NAMED)}{why}"
 
 
 def why_void(benchmark: TunedBenchmark, tuned: BuildResult, stands_for: Collection[str]) -> str | None:
