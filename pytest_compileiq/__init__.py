@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray as DeviceArray
     from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc as Nvcc
     from pytest_compileiq.toolchains.nvidia.ptxas import Ptxas as Ptxas
+    from pytest_compileiq.toolchains.params.marker import Params as Params
     from pytest_compileiq.toolchains.triton.marker import Triton as Triton
 
 __version__ = "0.1.0"
@@ -40,6 +41,7 @@ _HOMES = {
     "Fortran": "toolchains.fortran.marker",
     "Nvcc": "toolchains.nvidia.nvcc",
     "NvccSearchSpace": "space",
+    "Params": "toolchains.params.marker",
     "Ptxas": "toolchains.nvidia.ptxas",
     "PtxasSearchSpace": "space",
     "Triton": "toolchains.triton.marker",
@@ -60,6 +62,7 @@ __all__ = [
     "Fortran",
     "Nvcc",
     "NvccSearchSpace",
+    "Params",
     "Ptxas",
     "PtxasSearchSpace",
     "Triton",

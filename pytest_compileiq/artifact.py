@@ -12,7 +12,19 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints, ValidationError, model_validator
 
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.model import INTEGERS, L2, LARGEST_NUMBER, LONGEST_TEXT, ArchitectureFrom, Direction, Launch
+from pytest_compileiq.model import (
+    EXACT_OBJECTIVES,
+    INTEGERS,
+    L2,
+    LARGEST_NUMBER,
+    LONGEST_TEXT,
+    PARAMS,
+    TIMED_OBJECTIVES,
+    ArchitectureFrom,
+    Direction,
+    Launch,
+    tail_of,
+)
 
 SCHEMA = 1
 MAX_CONTROLS_BYTES = 1 << 20
@@ -82,6 +94,11 @@ class StoredCompiler(Stored):
     command: Annotated[Array[Text], Field(max_length=5000)]
     architecture_from: ArchitectureFrom = "test"
 
+    @property
+    def compiles(self) -> bool:
+        """As ``Compiler.compiles``."""
+        return self.name != PARAMS
+
 
 class StoredFingerprint(Stored):
     """A ``Fingerprint`` on disk. Older ones have no ``parts``."""
@@ -111,7 +128,8 @@ class SearchRecord(Stored):
     """How the controls were found.
 
     ``failures`` counts the invalid evaluations by kind. ``improvements`` are the evaluations that were better than all
-    before them, each with the first objective's gain over the baseline (2.0 is twice as good) as the search scored it.
+    before them, each with the first objective's gain over the baseline (2.0 is twice as good) as the search scored it;
+    none are kept where that is no ratio.
     ``objectives`` are the marker's, in its order, with the direction that is better; older records lack them.
     """
 
@@ -183,10 +201,12 @@ class StoredConditions(Stored):
 class Claim(Stored):
     """On ``device``, for ``workload``, tuned against baseline on ``objective``.
 
-    ``kind`` is ``gain`` or ``non-inferior`` (with statistics and a samples file) or ``exact`` (with two integers).
-    ``speedup`` is baseline over tuned for minimised metrics, tuned over baseline for maximised ones. Claims that were
-    written before ``direction`` was recorded have none: ``rules.claims.direction_of`` reads them. ``conditions`` are
-    those of a GPU's clock, which a replay takes its samples under, too.
+    ``kind`` is ``gain`` or ``non-inferior`` (with statistics and a samples file) or ``exact`` (with two numbers: of the
+    build, or recorded and the same in every process). ``speedup`` is baseline over tuned for minimised metrics, tuned
+    over baseline for maximised ones. Where ``scale`` is given, values may be zero or negative, and ``speedup`` is 1
+    plus the difference that is better, in units of ``scale``: ``rules.analysis``. Claims that were written before
+    ``direction`` was recorded have none: ``rules.claims.direction_of`` reads them. ``conditions`` are those of a GPU's
+    clock, which a replay takes its samples under, too.
     """
 
     device: Text
@@ -197,6 +217,7 @@ class Claim(Stored):
     architecture: Text | None = None
     driver: Text | None = None
     power_limit_w: Finite | None = None
+    scale: Ratio | None = None
     speedup: Ratio | None = None
     speedup_low: Finite | None = None
     speedup_high: Finite | None = None
@@ -207,8 +228,13 @@ class Claim(Stored):
     samples: FileName | None = None
     baseline: Summary | None = None
     tuned: Summary | None = None
-    baseline_value: Integer | None = None
-    tuned_value: Integer | None = None
+    baseline_value: Integer | Finite | None = None
+    tuned_value: Integer | Finite | None = None
+
+    @property
+    def of_the_build(self) -> bool:
+        """Whether it is read from the build, so that it is the same on every workload and device."""
+        return tail_of(self.objective)[0] in EXACT_OBJECTIVES
 
     @model_validator(mode="after")
     def _complete(self) -> Claim:
@@ -229,17 +255,23 @@ class Claim(Stored):
             raise ValueError(f"a claim of kind {self.kind!r} needs {', '.join(missing)}")
         if surplus := [key for key in foreign if getattr(self, key) is not None]:
             raise ValueError(f"a claim of kind {self.kind!r} has no {', '.join(surplus)}")
+        if self.kind == "exact" and tail_of(self.objective)[0] in TIMED_OBJECTIVES:
+            raise ValueError(f"{self.objective} is measured, and never claimed exactly")
+        if self.scale is not None and (self.kind == "exact" or tail_of(self.objective)[0] in TIMED_OBJECTIVES):
+            raise ValueError(f"a claim of kind {self.kind!r} on {self.objective} has no scale")
         return self
 
 
 class FrontPoint(Stored):
     """One Pareto point of a search with several objectives.
 
-    ``metrics`` are ratios to the baseline's, estimates of the search: they choose what to prove, and prove nothing.
+    ``metrics`` are ratios to the baseline's, and ``shifts`` differences from it as shares of its magnitude, of metrics
+    that may be zero or negative. They are estimates of the search: they choose what to prove, and prove nothing.
     """
 
     controls: Controls
     metrics: Annotated[dict[Text, Finite], Field(max_length=100)]
+    shifts: Annotated[dict[Text, Finite], Field(max_length=100)] = {}
 
 
 class Withdrawn(Stored):

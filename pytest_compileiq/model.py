@@ -29,6 +29,8 @@ CLOCKED = frozenset({"runtime", "energy"})  # taken while the callable that the 
 EXACT_OBJECTIVES = frozenset({"registers", "spill_bytes", "code_bytes", "instructions"})
 TAILS = {"p95": 0.95, "p99": 0.99}
 
+PARAMS = "params"  # the name, in the place of a compiler's, under which a toolchain is recorded that compiles nothing
+
 # What an artifact can hold, and so what a knob may be.
 LONGEST_TEXT = 2000
 LARGEST_NUMBER = 1e30
@@ -120,6 +122,11 @@ class Objective:
         return self.measured in EXACT_OBJECTIVES
 
     @property
+    def is_score(self) -> bool:
+        """Whether it is a number of the body's own, which may be zero or negative: no time, no energy, no count."""
+        return self.measured not in TIMED_OBJECTIVES | EXACT_OBJECTIVES
+
+    @property
     def needs_device(self) -> bool:
         """Whether the kernel has to run; a compilation is measured on any machine that compiles."""
         return not self.exact and self.metric != "compile_time"
@@ -184,6 +191,11 @@ class Compiler:
     build: str
     command: tuple[str, ...]
     architecture_from: ArchitectureFrom = "test"
+
+    @property
+    def compiles(self) -> bool:
+        """Whether there is machine code at all; else ``build`` names packages, and ``command`` the defaults."""
+        return self.name != PARAMS
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,8 @@ class Result:
         standing: ``gained``, ``level`` or ``worse`` against the baseline.
         words: the result, to be read after the metric's name: ``1.181x faster, 1.170 to 1.192``, ``57 → 30``.
         evidence: what it stands on: ``measured now`` or the statistics on record; empty for an exact metric.
-        speedup, speedup_low, speedup_high: above 1 is better; None for an exact metric.
+        speedup, speedup_low, speedup_high: above 1 is better; None for an exact metric, and for one that may be zero or
+            negative, of which there are no ratios.
     """
 
     device: str

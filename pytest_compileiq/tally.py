@@ -26,8 +26,8 @@ class Tally:
     """What a search has spent and found, ``earlier_s`` of it in runs that were killed.
 
     ``valid`` are the evaluations with scores, repeated machine code included. ``best`` is a log-ratio to the baseline,
-    negative is better. ``improvements`` are the evaluations, from 1, that were better than all before, with their
-    scores.
+    negative is better; where it is none, ``best_shift`` is the difference as a share of the baseline's magnitude.
+    ``improvements`` are the evaluations, from 1, that were better than all before, with their scores.
     """
 
     started: float = field(default_factory=time.monotonic)
@@ -36,6 +36,7 @@ class Tally:
     valid: int = 0
     duplicates: int = 0
     best: float = 0.0
+    best_shift: float | None = None
     improvements: list[tuple[int, float]] = field(default_factory=list)
     invalid: dict[str, int] = field(default_factory=dict)
     first_reason: dict[str, str] = field(default_factory=dict)

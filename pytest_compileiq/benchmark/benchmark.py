@@ -102,6 +102,11 @@ class TunedBenchmark:
         return tuple(objective for objective in self.objectives if objective.exact)
 
     @property
+    def scores_only(self) -> bool:
+        """Whether all that is sampled are scores, which the body records: none is a time or an energy."""
+        return all(objective.is_score for objective in self.timed_objectives)
+
+    @property
     def needs_device(self) -> bool:
         """Whether the kernel has to run for some objective."""
         return any(objective.needs_device for objective in self.objectives)
@@ -183,6 +188,10 @@ class TunedBenchmark:
             MarkerError: one is neither known nor named in the project's settings, or the space is not usable.
         """
         compiler = self.builder.compiler
+        if not compiler.compiles:
+            knobs = {gene.name: gene.values[-1] for gene in self.space.genes if gene.kind != "switch"}
+            self.builder.render(Candidate(knobs))
+            return
         known = option_list(compiler.name, compiler.command)
         if known is None:
             return

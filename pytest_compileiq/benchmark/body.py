@@ -90,11 +90,12 @@ def body_of(item: pytest.Function) -> Body:
 
 @dataclass(frozen=True)
 class Checked:
-    """A correct body: what it touched, how outputs were compared, and why it was not run to its end, or None."""
+    """A correct body: what it touched, how outputs were compared, why it was not run to its end or None, its scores."""
 
     touched: Touched
     compared: Mapping[str, str]
     not_run: str | None
+    recorded: Mapping[str, float]
 
 
 def check_body(benchmark: TunedBenchmark, body: Body, arms: Arms, workload: Workload) -> Checked:
@@ -115,7 +116,7 @@ def check_body(benchmark: TunedBenchmark, body: Body, arms: Arms, workload: Work
     _expect_objectives(benchmark, acf)
     if outputs.how and acf.not_run is None:
         run_arm(benchmark, body, arms["baseline"], "baseline", workload, outputs, call_once)
-    return Checked(Touched.by(acf), outputs.how, acf.not_run)
+    return Checked(Touched.by(acf), outputs.how, acf.not_run, acf.recorded)
 
 
 def run_block(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,11 +11,20 @@ from typing import Any
 
 from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.errors import BodyError, CompileIQError, NoDevice
-from pytest_compileiq.model import L2, Arm, BuildResult, ControlsFile, KnobValue, Launch, Workload
+from pytest_compileiq.model import (
+    L2,
+    LARGEST_NUMBER,
+    TIMED_OBJECTIVES,
+    Arm,
+    BuildResult,
+    ControlsFile,
+    KnobValue,
+    Launch,
+    Workload,
+)
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.system.files import replace
-from pytest_compileiq.toolchains.base import HasBaselineParams
-from pytest_compileiq.toolchains.macros import params_of
+from pytest_compileiq.toolchains.macros import params_in
 
 Measurer = Callable[["Acf", Callable[[], object]], object]
 """What ``acf.measure`` does with a callable: call it once, or sample it against the other arm."""
@@ -140,11 +150,9 @@ class Acf:
     def params(self) -> Mapping[str, KnobValue]:
         """The knobs that are no compiler options, and the macros by their names, as this arm has them.
 
-        The baseline has what its toolchain says: the macros that it defines.
+        The baseline has what its toolchain says: the macros that it defines, the defaults of ``Params``.
         """
-        builder, knobs = self._builds.builder, self._controls.knobs if self._controls else {}
-        baseline = builder.baseline_params if isinstance(builder, HasBaselineParams) else {}
-        return Parameters({**baseline, **params_of(knobs)}, self.read)
+        return Parameters(params_in(self._builds.builder, self._controls.knobs if self._controls else {}), self.read)
 
     @property
     def path(self) -> Path | None:
@@ -193,16 +201,17 @@ class Acf:
         self._measurer(self, call)
 
     def record(self, **metrics: float) -> None:
-        """Give metrics that the body took itself, e.g. ``acf.record(runtime=seconds)``.
+        """Give metrics that the body took itself: ``acf.record(runtime=seconds)``, ``acf.record(score=-1.52)``.
+
+        A score is any finite number of at most 1e30, zero and negative ones too; a time or an energy is positive.
 
         Raises:
-            BodyError: nothing given, a value that is not a positive finite number, or ``measure`` was called too.
+            BodyError: nothing given, a value that is no such number, or ``measure`` was called too.
         """
         if not metrics:
-            raise BodyError("acf.record() needs a metric, e.g. acf.record(runtime=seconds)")
+            raise BodyError("acf.record() needs a metric, e.g. acf.record(runtime=seconds) or acf.record(score=0.93)")
         for name, value in metrics.items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-                raise BodyError(f"acf.record({name}={value!r}): expected a positive finite number")
+            _check_recorded(name, value)
         if self.measured:
             raise BodyError("acf.record was called after acf.measure: a body does one or the other")
         self.recorded |= {name: float(value) for name, value in metrics.items()}
@@ -253,6 +262,13 @@ def _bytes(array: Any) -> Any:
     import numpy as np
 
     return np.frombuffer(array.tobytes(), dtype=np.uint8).reshape(array.size, -1)
+
+
+def _check_recorded(name: str, value: Any) -> None:
+    least = "a positive" if name in TIMED_OBJECTIVES else "a"
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not is_number or not abs(value) <= LARGEST_NUMBER or (name in TIMED_OBJECTIVES and value <= 0):
+        raise BodyError(f"acf.record({name}={value!r}): expected {least} finite number of at most {LARGEST_NUMBER:g}")
 
 
 class Unusable:

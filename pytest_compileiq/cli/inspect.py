@@ -25,6 +25,7 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     show = verbs.add_parser("show", help="all that is known of one artifact")
     show.add_argument("name")
     show.add_argument("--target", help="one target, e.g. x86-64-v3-gcc12 (default: all)")
+    show.add_argument("--format", choices=("terminal", "json"), default="terminal")
     show.set_defaults(verb=_show)
     check = verbs.add_parser("check", help="the store's integrity, and every claim recomputed from its samples")
     check.set_defaults(verb=_check)
@@ -63,16 +64,21 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from pytest_compileiq.report.artifact import artifact_lines
+    from pytest_compileiq.report.artifact import artifact_lines, artifacts_json
 
     store = open_store(options)
     broken = False
+    shown = []
     for target in store.find(options.name, options.target):  # one broken file does not hide the others
         try:
-            say(*artifact_lines(options.name, store.read(options.name, target)))
+            shown.append(store.read(options.name, target))
         except StoreError as error:
             complain(str(error))
             broken = True
+    if options.format == "json":
+        say(*artifacts_json(options.name, shown).splitlines())
+    else:
+        say(*(line for artifact in shown for line in artifact_lines(options.name, artifact)))
     return 2 if broken else 0
 
 

@@ -20,8 +20,11 @@ _LOOKS = 3  # how many have to agree
 
 def of_the_body(benchmark: TunedBenchmark) -> list[str]:
     """What to say of a body that does not check what it times; empty where it does."""
-    said = benchmark.needs_device and assertions.advice(
-        benchmark.function, fixtures=benchmark.fixtures, rootdir=benchmark.rootdir
+    is_its_own_check = benchmark.scores_only and not benchmark.builder.compiler.compiles  # the score is the output
+    said = (
+        benchmark.needs_device
+        and not is_its_own_check
+        and assertions.advice(benchmark.function, fixtures=benchmark.fixtures, rootdir=benchmark.rootdir)
     )
     return [said] if said else []
 

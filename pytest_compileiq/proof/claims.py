@@ -11,7 +11,8 @@ from pytest_compileiq.artifact import Claim, DecisionRecord
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.model import Conditions, ControlsFile, Objective, SampleRow, Workload
 from pytest_compileiq.outcome import Verdict
-from pytest_compileiq.proof.exact import Exact
+from pytest_compileiq.proof.exact import Exact, SteadyScore, score_loss
+from pytest_compileiq.rules.analysis import Analysis, steady_values
 from pytest_compileiq.rules.conditions import stored_conditions
 from pytest_compileiq.rules.gate import LOOKS, Decision, Evidence, judge_non_inferior, summarise
 from pytest_compileiq.workers.pool import MeasuredBlock
@@ -35,6 +36,19 @@ class Finalist:
     def of(self, metric: str, workload: Workload) -> list[SampleRow]:
         """The rows of one metric on one workload."""
         return [row for row in self.rows if (row.objective, row.workload) == (metric, workload.name)]
+
+    def steady(self, benchmark: TunedBenchmark) -> list[SteadyScore]:
+        """Its scores that never varied so far: in every sample one number for each arm."""
+        return [
+            SteadyScore(objective, workload, *values)
+            for objective in benchmark.timed_objectives
+            for workload in benchmark.timed_workloads
+            if (values := self.steady_values(objective, workload)) is not None
+        ]
+
+    def steady_values(self, objective: Objective, workload: Workload) -> tuple[float, float] | None:
+        """The one number of each arm; None where there are more, or where it is a time."""
+        return steady_values(self.of(objective.metric, workload)) if objective.is_score else None
 
 
 @dataclass(frozen=True)
@@ -95,6 +109,7 @@ def _claim(
         architecture=device.architecture,
         driver=device.driver,
         power_limit_w=device.power_limit_w,
+        scale=evidence.analysis.scale,
         speedup=decision.speedup,
         speedup_low=decision.speedup_low,
         speedup_high=decision.speedup_high,
@@ -119,7 +134,8 @@ def _claim(
 def score_of(benchmark: TunedBenchmark, claims: Sequence[Claim]) -> tuple[float, ...]:
     """For each objective, the most important first, the weighted mean over workloads of its log gain.
 
-    A measured gain counts by its lower bound.
+    A measured gain counts by its lower bound. Where values may be zero or negative, the difference as a share of the
+    baseline's magnitude stands for the log gain, which it equals to first order.
     """
     weights = {workload.name: workload.weight for workload in benchmark.timed_workloads}
     return tuple(
@@ -131,6 +147,11 @@ def score_of(benchmark: TunedBenchmark, claims: Sequence[Claim]) -> tuple[float,
 
 def _log_gain(claim: Claim) -> float:
     if claim.kind != "exact":
-        return math.log(max(claim.speedup_low or 0.0, 1e-9))
-    before, after = (max(value or 0, 0.5) for value in (claim.baseline_value, claim.tuned_value))
+        low = claim.speedup_low or 0.0
+        return Analysis(claim.scale).step(low) if claim.scale else math.log(max(low, 1e-9))
+    before, after = claim.baseline_value or 0, claim.tuned_value or 0
+    if not claim.of_the_build and min(before, after) <= 0:
+        return -score_loss(claim.direction or "minimize", before, after)
+    if claim.of_the_build:
+        before, after = max(before, 0.5), max(after, 0.5)
     return math.log(before / after) if claim.direction == "minimize" else math.log(after / before)

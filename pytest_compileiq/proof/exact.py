@@ -1,18 +1,33 @@
-"""What the exact metrics of a build are worth as evidence: two integers, no samples."""
+"""What is worth two numbers as evidence, and no samples: a build's metrics, and scores that never vary."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_compileiq.artifact import Claim
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.model import ControlsFile, Objective
+from pytest_compileiq.model import ControlsFile, Direction, Objective, Workload
+from pytest_compileiq.rules.words import change_text
+
+
+@dataclass(frozen=True)
+class SteadyScore:
+    """A score that is one number in every sample of an arm."""
+
+    objective: Objective
+    workload: Workload
+    baseline: float
+    tuned: float
+
+    def __str__(self) -> str:
+        where = "" if self.workload.name == "default" else f" on {self.workload.name}"
+        return f"{self.objective.metric}{where} {change_text(self.baseline, self.tuned)}"
 
 
 @dataclass(frozen=True)
 class Exact:
-    """What the exact metrics say of a finalist: two integers are a claim, on every workload, and need no samples.
+    """What the exact metrics say of a finalist: two numbers are a claim, and need no samples.
 
     Attributes:
         claims: against the baseline.
@@ -21,6 +36,10 @@ class Exact:
 
     claims: tuple[Claim, ...]
     losses: Mapping[str, float]
+
+    def and_also(self, other: Exact) -> Exact:
+        """Both together."""
+        return Exact((*self.claims, *other.claims), {**self.losses, **other.losses})
 
     def worst(self) -> float:
         """The largest loss, 0 without exact metrics."""
@@ -56,5 +75,40 @@ def judge_exact(benchmark: TunedBenchmark, against: ControlsFile | None, control
 
 def exact_loss(objective: Objective, before: int, after: int) -> float:
     """How much worse ``after`` is, as a share of ``before``; negative when it is better."""
-    worse = after - before if objective.direction == "minimize" else before - after
-    return worse / max(before, 0.5)
+    return _lost(objective.direction, before, after) / max(before, 0.5)
+
+
+def judge_scores(benchmark: TunedBenchmark, scores: Sequence[SteadyScore]) -> Exact:
+    """The scores of a finalist that never varied; a claim of theirs holds on the device that computed them."""
+    claims = []
+    for score in scores:
+        device = benchmark.device(score.objective.metric)
+        claims.append(
+            Claim(
+                device=device.name,
+                workload=score.workload.name,
+                objective=score.objective.metric,
+                direction=score.objective.direction,
+                kind="exact",
+                architecture=device.architecture,
+                driver=device.driver,
+                baseline_value=score.baseline,
+                tuned_value=score.tuned,
+            )
+        )
+    losses = {
+        f"{score.objective.metric} on {score.workload.name}": score_loss(
+            score.objective.direction, score.baseline, score.tuned
+        )
+        for score in scores
+    }
+    return Exact(tuple(claims), losses)
+
+
+def score_loss(direction: Direction, before: float, after: float) -> float:
+    """How much worse ``after`` is, as a share of the magnitude of ``before``; negative when it is better."""
+    return _lost(direction, before, after) / (abs(before) or abs(after) or 1.0)
+
+
+def _lost(direction: Direction, before: float, after: float) -> float:
+    return after - before if direction == "minimize" else before - after

@@ -9,28 +9,32 @@ from random import Random
 from pytest_compileiq.artifact import Claim, StoredConditions
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import TuneFailed
-from pytest_compileiq.model import Arm, ControlsFile, SampleRow, Workload
+from pytest_compileiq.model import Arm, ControlsFile, SampleRow
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.claims import Finalist, Judged, Look, claims_of, score_of
-from pytest_compileiq.proof.exact import judge_exact
+from pytest_compileiq.proof.exact import judge_exact, judge_scores
+from pytest_compileiq.rules.analysis import Analysis
 from pytest_compileiq.rules.gate import (
     LOOKS,
     QUADS,
     SAMPLES,
     Decision,
     Evidence,
+    all_positive,
     gather,
     judge_gain,
     judge_non_inferior,
     judge_replay,
     levels_by_holm,
     overall_p,
+    undecided,
     why_lost,
 )
 from pytest_compileiq.rules.noise import advice
+from pytest_compileiq.rules.words import words_for
 from pytest_compileiq.timing.conditions import cpu_conditions
-from pytest_compileiq.timing.sampler import plan_block
-from pytest_compileiq.workers.pool import EvaluationFailed, MeasuredBlock, Pool
+from pytest_compileiq.timing.sampler import BlockPlan, plan_block
+from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 
 Say = Callable[[str], None]
 
@@ -83,22 +87,14 @@ class Unprovable(TuneFailed):
     """The baseline itself failed while it was measured, or others disturb every measurement."""
 
 
-def sample_process(
-    pool: Pool,
-    number: int,
-    benchmark: TunedBenchmark,
-    arms: Mapping[Arm, ControlsFile | None],
-    workload: Workload,
-    random: Random,
-    claimed: StoredConditions | None = None,
-) -> MeasuredBlock:
-    """One block of ``benchmark`` in worker ``number``, by the gate's plan; on a GPU as ``claimed``, where it is."""
+def _plan(benchmark: TunedBenchmark, random: Random, claimed: StoredConditions | None = None) -> BlockPlan:
+    """The gate's plan for one block; on a GPU as ``claimed``, where it is."""
     # A compilation is long and steady: a median of several is not worth several times the wait.
     samples = 1 if {objective.metric for objective in benchmark.timed_objectives} == {"compile_time"} else SAMPLES
     plan = plan_block(random, quads=QUADS, samples=samples)
     if claimed is not None:
         plan = replace(plan, launch=claimed.launch, lock_clocks=claimed.locked_mhz)
-    return pool.block(number, benchmark, arms, workload, plan)
+    return plan
 
 
 def prove(
@@ -124,6 +120,8 @@ def prove(
     if not benchmark.timed_objectives:
         return _prove_exact(benchmark, finalists[0], against)
     random = Random(seed)
+    if benchmark.scores_only and (decided := _prove_steady(pool, benchmark, finalists, against, seed=seed, say=say)):
+        return decided
     contenders = [Finalist(controls) for controls in finalists]
     done = 0
     for look, processes in enumerate(LOOKS, start=1):
@@ -131,7 +129,7 @@ def prove(
         pool.prepare(range(done, processes), benchmark)
         for number in range(done, processes):
             for finalist in random.sample(contenders, len(contenders)):
-                _sample_finalist(pool, number, benchmark, finalist, against, random)
+                _sample_finalist(pool, number, benchmark, finalist, against, lambda: _plan(benchmark, random))
         done = processes
         if _all_was_dropped(contenders):  # and so would more be
             break
@@ -140,8 +138,36 @@ def prove(
             return verdict
     if reason := _lost_evidence(benchmark, contenders):
         return NoWinner(reason, lost=True)
-    reason = _why_none(contenders, "no finalist was proven faster by the last look")
+    first = benchmark.timed_objectives[0]
+    better, _ = words_for(first.metric, first.direction)
+    reason = _why_none(contenders, f"no finalist was proven {better} by the last look")
     return NoWinner(reason, advice=_disturbances(benchmark, contenders[0]))
+
+
+def _prove_steady(
+    pool: Pool,
+    benchmark: TunedBenchmark,
+    finalists: Sequence[ControlsFile | None],
+    against: ControlsFile | None,
+    *,
+    seed: int,
+    say: Say,
+) -> Proof | NoWinner | None:
+    """Decide on scores that are one number in every process of a look, by one quad of each; None once one varies."""
+    random = Random(seed)
+    contenders = [Finalist(controls) for controls in finalists]
+    say(f"comparing {len(contenders)} finalist(s) exactly: {LOOKS[0]} processes")
+
+    def short() -> BlockPlan:
+        return plan_block(random, quads=1, samples=1, discard=False)
+
+    for number in range(LOOKS[0]):
+        pool.prepare(range(number, number + 1), benchmark)
+        for finalist in contenders:
+            _sample_finalist(pool, number, benchmark, finalist, against, short)
+        if _evidence(benchmark, [finalist for finalist in contenders if not finalist.out]):
+            return None
+    return _judge(benchmark, contenders, against, look=1, seed=seed)
 
 
 def _all_was_dropped(contenders: Sequence[Finalist]) -> bool:
@@ -156,27 +182,30 @@ def _lost_evidence(benchmark: TunedBenchmark, contenders: Sequence[Finalist]) ->
 
 
 def _evidence(benchmark: TunedBenchmark, finalists: Sequence[Finalist]) -> list[Judged]:
+    """What needs statistics: every timed objective on every workload, but for scores that never varied."""
     return [
         Judged(finalist, objective, workload, gather(finalist.of(objective.metric, workload), objective.direction))
         for finalist in finalists
         for objective in benchmark.timed_objectives
         for workload in benchmark.timed_workloads
+        if finalist.steady_values(objective, workload) is None
     ]
 
 
 def _sample_finalist(
-    pool: Pool, number: int, benchmark: TunedBenchmark, finalist: Finalist, against: ControlsFile | None, random: Random
+    pool: Pool,
+    number: int,
+    benchmark: TunedBenchmark,
+    finalist: Finalist,
+    against: ControlsFile | None,
+    plan: Callable[[], BlockPlan],
 ) -> None:
     for workload in benchmark.timed_workloads:
         if finalist.out:
             return
         try:
-            finalist.take(
-                workload,
-                sample_process(
-                    pool, number, benchmark, {"baseline": against, "tuned": finalist.controls}, workload, random
-                ),
-            )
+            arms: Mapping[Arm, ControlsFile | None] = {"baseline": against, "tuned": finalist.controls}
+            finalist.take(workload, pool.block(number, benchmark, arms, workload, plan()))
         except EvaluationFailed as failure:
             if failure.arm == "baseline":
                 raise Unprovable(
@@ -205,17 +234,31 @@ def _judge(
     proven = []
     for finalist in alive:
         own = [(entry, gain) for entry, gain in zip(judged, gains, strict=True) if entry.finalist is finalist]
-        exact = judge_exact(benchmark, against, finalist.controls)
+        exact = judge_exact(benchmark, against, finalist.controls).and_also(
+            judge_scores(benchmark, finalist.steady(benchmark))
+        )
         claims = claims_of(benchmark, own, exact, Look(look, seed, len(contenders)))
         if claims is not None:
             proven.append((score_of(benchmark, claims), finalist, claims))
     if proven:
         _, best, claims = max(proven, key=lambda entry: entry[0])
-        return Proof(best.controls, claims, tuple(best.rows), f"proven at look {look}")
+        return _proof(best, claims, look)
+    steady = [finalist.steady(benchmark) for finalist in alive]
+    if not judged:
+        worse = judge_scores(benchmark, steady[0]).worst() > thresholds.max_regression
+        reason = "something is worse" if worse else "no better"
+        return NoWinner(_why_none(contenders, f"{reason}: {', '.join(map(str, steady[0]))}"))
     hopeless = all(gain.speedup_high < thresholds.min_speedup for gain in gains)
-    if hopeless and not benchmark.exact_objectives:
+    if hopeless and not benchmark.exact_objectives and not any(steady):
         return NoWinner(_why_none(alive, max(gains, key=lambda gain: gain.speedup_high).reason))
     return None
+
+
+def _proof(best: Finalist, claims: tuple[Claim, ...], look: int) -> Proof:
+    """What is stored of a winner: no samples of what is claimed exactly."""
+    measured = {(claim.workload, claim.objective) for claim in claims if claim.kind != "exact"}
+    rows = tuple(row for row in best.rows if (row.workload, row.objective) in measured)
+    return Proof(best.controls, claims, rows, f"proven at look {look}" if rows else "compared exactly")
 
 
 def _prove_exact(
@@ -261,10 +304,13 @@ def prove_again(pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile, c
         pool.prepare(range(done, processes), benchmark)
         for number in range(done, processes):
             arms: Mapping[Arm, ControlsFile | None] = {"baseline": None, "tuned": controls}
-            rows += sample_process(pool, number, benchmark, arms, workload, random, claim.conditions).rows
+            plan = _plan(benchmark, random, claim.conditions)
+            rows += pool.block(number, benchmark, arms, workload, plan).of(claim.objective)
         done = processes
-        own = [row for row in rows if row.objective == claim.objective]
-        evidence = gather(own, benchmark.direction(claim.objective))
+        if claim.scale is None and not all_positive(rows):
+            least = f"{min(row.value for row in rows):g}"
+            return undecided(f"{claim.objective} is now {least}, and what is claimed is a ratio of positive values")
+        evidence = gather(rows, benchmark.direction(claim.objective), Analysis(claim.scale))
         decision = (
             judge_replay(
                 evidence,

@@ -161,7 +161,7 @@ class Integrity:
 
     def _recompute(self, artifact: Artifact, baseline: BuildResult, tuned: BuildResult) -> None:
         for claim in artifact.claims:
-            if claim.kind != "exact":
+            if not claim.of_the_build:
                 continue
             try:
                 before, after = (self.benchmark.value_of(claim.objective, built) for built in (baseline, tuned))

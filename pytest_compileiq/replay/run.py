@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 if TYPE_CHECKING:
     from pytest_compileiq.rules.gate import Decision
 
+_COMPARED = "exact metrics compared exactly"
 _NAME_ONE = "name one by its symbol, or as its source spells it"
 _PROVE = "prove it: pytest --tune --tune-budget=0 {nodeid}"
 _REPROVE = (
@@ -45,6 +46,7 @@ class Replay:
     pool: Callable[[], Pool]
     checks: list[Check] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    _recorded: dict[str, Mapping[str, float]] = field(default_factory=dict)
 
     def run(self) -> tuple[ItemReport, BaseException | None]:
         """The report, and the exception of the user's own body when that is what failed."""
@@ -139,7 +141,8 @@ class Replay:
                 remedy,
                 moved=moved_code(artifact, found),
             )
-        self._passed("staleness", "same inputs, same machine code" if not findings else "same machine code")
+        same = [*([] if findings else ["same inputs"]), *(["same machine code"] if found.compiler.compiles else [])]
+        self._passed("staleness", ", ".join(same))
 
     def _since(self, artifact: Artifact, finding: Finding) -> str:
         files = finding.files or ((self.benchmark.nodeid.partition("::")[0],) if finding.field == "benchmark" else ())
@@ -170,6 +173,7 @@ class Replay:
             if checked.not_run is not None:
                 self._not_run(checked.not_run)
                 return None
+            self._recorded[workload.name] = checked.recorded
             used |= checked.touched.used
             compared |= checked.compared
         self._passed("correctness", "; ".join(f"{name} compared {how}" for name, how in compared.items()))
@@ -197,9 +201,11 @@ class Replay:
 
     def _gate(self, artifact: Artifact, controls: ControlsFile) -> ItemReport:
         claims = [claim for claim in artifact.claims if claim.kind != "exact"]
-        report = self._report(Verdict.REPLAYED, "same machine code, still correct", artifact)
+        not_compared = self._compare_scores(artifact)
+        same = "same machine code" if artifact.compiler.compiles else "same inputs"
+        report = self._report(Verdict.REPLAYED, f"{same}, still correct", artifact)
         if not claims:
-            return replace(report, verdict=Verdict.PROVEN, message="exact metrics compared exactly")
+            return report if not_compared else replace(report, verdict=Verdict.PROVEN, message=_COMPARED)
         here = [claim for claim in claims if claim.device == self._device_name(claim.objective)]
         if reason := self._why_not_measured(here, claims):
             self.checks.append(Check("speed", "not run", reason))
@@ -217,8 +223,45 @@ class Replay:
         lead = results[0].workload, results[0].objective
         decided = zip(here, decisions, strict=True)
         reasons = {(claim.workload, claim.objective): decision.reason for claim, decision in decided}
-        report = self._report(Verdict.PROVEN, reasons.get(lead, "exact metrics compared exactly"), artifact)
+        report = self._report(Verdict.PROVEN, reasons.get(lead, _COMPARED), artifact)
         return report.with_results(results)
+
+    def _compare_scores(self, artifact: Artifact) -> bool:
+        """Compare the scores that were the same in every process when they were proven, by one run of each arm here.
+
+        Returns:
+            Whether some could not be compared, since they were proven on another device.
+        """
+        scores = [claim for claim in artifact.claims if claim.kind == "exact" and not claim.of_the_build]
+        here = [claim for claim in scores if claim.device == self._device_name(claim.objective)]
+        for name in dict.fromkeys(claim.workload for claim in here):
+            self._compare_scores_on(name, [claim for claim in here if claim.workload == name])
+        if elsewhere := sorted({claim.device for claim in scores if claim not in here}):
+            reason = f"proven on {', '.join(elsewhere)}; this is {self._device_name(scores[0].objective)}"
+            self.checks.append(Check("score", "not run", reason))
+        return bool(elsewhere)
+
+    def _compare_scores_on(self, name: str, claims: Sequence[Claim]) -> None:
+        workload = next(workload for workload in self.benchmark.spec.workloads if workload.name == name)
+        try:
+            checked = check_body(self.benchmark, self.body, {"baseline": None, "tuned": None}, workload)
+        except ArmFailure as failure:
+            raise Stop(
+                Verdict.WRONG,
+                f"the test fails with the baseline on workload {name!r}: {failure.reason}",
+                "the traceback above is the test's own",
+                cause=failure.__cause__,
+            ) from failure
+        for claim in claims:
+            before, after = (taken.get(claim.objective) for taken in (checked.recorded, self._recorded[name]))
+            if (before, after) != (claim.baseline_value, claim.tuned_value):
+                proven = f"{claim.baseline_value!r} → {claim.tuned_value!r}"
+                raise Stop(
+                    Verdict.REFUTED,
+                    f"{claim.objective} on workload {name!r} is {before!r} → {after!r} now, and {proven} was proven",
+                    _REPROVE.format(nodeid=self.benchmark.nodeid),
+                )
+        self._passed("score", f"{name}: {'; '.join(map(claim_text, claims))}, as proven")
 
     def _other_driver(self, claim: Claim) -> str:
         device = find_device_or_none(self.benchmark.device_kind(claim.objective))
@@ -325,6 +368,7 @@ class Replay:
 
 
 def _as_measured(claim: Claim, decision: Decision) -> Claim:
-    """The claim with the numbers of this run."""
+    """The claim with the numbers of this run; a difference, without the means that were on record."""
+    means = {} if claim.scale is None else {"baseline": None, "tuned": None}
     numbers = {name: getattr(decision, name) for name in ("speedup", "speedup_low", "speedup_high")}
-    return claim.model_copy(update=numbers)
+    return claim.model_copy(update={**numbers, **means})

@@ -6,7 +6,7 @@ import functools
 import unicodedata
 from collections.abc import Iterator, Sequence
 
-from pytest_compileiq.artifact import Artifact, Claim, CodePair
+from pytest_compileiq.artifact import Artifact, Claim, CodePair, StoredCompiler
 from pytest_compileiq.model import of_entries
 from pytest_compileiq.report.results import (
     MOST_NAMED,
@@ -18,9 +18,11 @@ from pytest_compileiq.report.results import (
 )
 from pytest_compileiq.rules.claims import directions
 from pytest_compileiq.rules.conditions import told_of
-from pytest_compileiq.system.printing import harmless
+from pytest_compileiq.system.printing import harmless, json_text
 from pytest_compileiq.toolchains.machine_code.metrics import LARGEST
 from pytest_compileiq.toolchains.machine_code.names import listed, matching
+
+SHOW_SCHEMA = 1
 
 
 def setting_text(knob: str, value: object) -> str:
@@ -56,8 +58,7 @@ def artifact_lines(name: str, artifact: Artifact) -> Iterator[str]:
     if artifact.reason:
         yield f"  reason     {artifact.reason}"
     yield f"  test       {artifact.benchmark}"
-    yield f"  compiler   {artifact.compiler.name} {artifact.compiler.version}, {artifact.compiler.build}"
-    yield f"  command    {' '.join(artifact.compiler.command)}"
+    yield from (f"  {label:<10} {text}" for label, text in made_by(artifact.compiler))
     if artifact.functions:
         yield f"  stands for {listed(artifact.functions)}"
     if artifact.controls is not None:
@@ -69,7 +70,7 @@ def artifact_lines(name: str, artifact: Artifact) -> Iterator[str]:
         yield f"  also       changes {beyond}"
     yield from (f"  worse      {lost}" for lost in got_worse(artifact))
     yield from _front_lines(artifact)
-    for entry, pair in artifact.code.items():
+    for entry, pair in artifact.code.items() if artifact.compiler.compiles else ():
         yield from _code_lines(entry, pair)
     yield from (f"  source     {path} {digest[:8]}" for path, digest in artifact.fingerprint.sources.items())
     search = artifact.search
@@ -84,8 +85,22 @@ def artifact_lines(name: str, artifact: Artifact) -> Iterator[str]:
         yield f"  notice     {provenance.notice}"
 
 
+def artifacts_json(name: str, artifacts: Sequence[Artifact]) -> str:
+    """The metadata of every target, as the store holds it, for a program to read."""
+    content = [artifact.model_dump(mode="json", by_alias=True, exclude_none=True) for artifact in artifacts]
+    return json_text({"schema": SHOW_SCHEMA, "name": name, "artifacts": content})
+
+
+def made_by(compiler: StoredCompiler) -> tuple[tuple[str, str], ...]:
+    """What the knobs were given to, labelled: the compiler and its command, or packages and defaults."""
+    if compiler.compiles:
+        version = f"{compiler.name} {compiler.version}, {compiler.build}"
+        return ("compiler", version), ("command", " ".join(compiler.command))
+    return ("packages", compiler.build or "none named"), ("defaults", ", ".join(compiler.command[1:]) or "none")
+
+
 def _claim_lines(claim: Claim, artifact: Artifact) -> Iterator[str]:
-    of = f", {_of(claim, artifact)}" if claim.kind == "exact" else ""
+    of = f", {_of(claim, artifact)}" if claim.of_the_build else ""
     yield f"  claim      {claim.kind} on {claim.workload}{of}: {claim_text(claim)}"
     driver = f"driver {claim.driver}" if claim.driver else ""
     yield f"    {', '.join(filter(None, (claim.device, driver, evidence_text(claim))))}"

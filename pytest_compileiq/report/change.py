@@ -9,10 +9,19 @@ from collections.abc import Iterator, Sequence
 from pydantic_core import to_jsonable_python
 
 from pytest_compileiq.artifact import Claim
-from pytest_compileiq.report.results import MOST_NAMED, claim_text, evidence_text, worse_texts
+from pytest_compileiq.report.artifact import setting_text
+from pytest_compileiq.report.results import (
+    MOST_NAMED,
+    claim_text,
+    evidence_text,
+    means_of,
+    measured_text,
+    worse_texts,
+)
 from pytest_compileiq.rules.claims import ClaimStep, standing
 from pytest_compileiq.rules.diff import Change, Kind, Step
 from pytest_compileiq.rules.entries import WorseEntry
+from pytest_compileiq.rules.words import pair_texts
 from pytest_compileiq.system.printing import json_text
 from pytest_compileiq.toolchains.machine_code.names import listed, readable
 
@@ -51,9 +60,12 @@ def gain_text(change: Change) -> str:
 
 
 def _result(claim: Claim) -> str:
+    worse = "worse: " if standing(claim) == "worse" else ""
     if claim.kind == "exact":
-        worse = "worse: " if standing(claim) == "worse" else ""
-        return f"{worse}{claim.objective} {claim.tuned_value} (defaults: {claim.baseline_value})"
+        defaults, tuned = pair_texts(claim.baseline_value or 0, claim.tuned_value or 0)
+        return f"{worse}{claim.objective} {tuned} (defaults: {defaults})"
+    if means := means_of(claim):
+        return f"{worse}{claim.objective} {means[1]} (defaults: {means[0]}), {measured_text(claim)}"
     return claim_text(claim)
 
 
@@ -62,7 +74,7 @@ def sure_text(claim: Claim | None) -> str:
     if claim is None:
         return ""
     if claim.kind == "exact":
-        return "counted, exact"
+        return "counted, exact" if claim.of_the_build else "the same in every process, exact"
     return f"{'proven gain' if claim.kind == 'gain' else 'proven not worse'}: {evidence_text(claim)}"
 
 
@@ -145,11 +157,8 @@ def _step(step: Step) -> str:
 
 
 def _knob(step: Step) -> str:
-    if step.old is None:
-        return f"added {step.what}{step.new}"
-    if step.new is None:
-        return f"removed {step.what}{step.old}"
-    return f"{step.what}{step.old} → {step.what}{step.new}"
+    old, new = (None if value is None else setting_text(step.what, value) for value in (step.old, step.new))
+    return f"added {new}" if old is None else f"removed {old}" if new is None else f"{old} → {new}"
 
 
 def _lost(entries: Sequence[WorseEntry]) -> tuple[str, ...]:

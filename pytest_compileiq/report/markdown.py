@@ -11,7 +11,7 @@ from pytest_compileiq.system.printing import harmless
 
 MOST_CHARACTERS = 60_000  # a comment on GitHub holds 65,536
 _PLAIN = re.compile(r"(?!.*(?:www\.|://))(?:[A-Za-z0-9 ,.;:()%'/+=→-]|(?<=[a-z])_(?=[a-z]))*", re.IGNORECASE)
-_COLUMNS = ("", "artifact", "gain over the compiler's defaults (95 % interval)", "on", "how sure", "to look at")
+_COLUMNS = ("", "artifact", "gain over the defaults (95 % interval)", "on", "how sure", "to look at")
 
 
 def markdown_text(base: str, head: str, changes: Sequence[Change], strays: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from pytest_compileiq.tally import Tally
 
 _PLAIN_EVERY_S = 15.0
 _LIVE_EVERY_S = 0.1
+_LARGEST = 300.0  # of a log-ratio that is shown
 
 
 class LineProgress:
@@ -56,5 +57,11 @@ def tally_text(tally: Tally, budget: Budget) -> str:
         done, left_s = f"{tally.evaluations}", max(0.0, (budget.seconds or 0.0) - spent)
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(tally.invalid.items()))
     invalid = f"{sum(tally.invalid.values())} invalid" + (f" ({kinds})" if kinds else "")
-    best = f"best {ratio_text(math.exp(-tally.best))} (unproven)"
+    best = f"best {_best_text(tally)} (unproven)"
     return f"{done} evaluated, {invalid}, {tally.duplicates} duplicates, {best}, {left_s:.0f} s left"
+
+
+def _best_text(tally: Tally) -> str:
+    if tally.best_shift is not None:
+        return f"better by {abs(tally.best_shift):.3g} of the baseline's magnitude"
+    return ratio_text(math.exp(min(-tally.best, _LARGEST)))

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pytest_compileiq.artifact import Artifact, Claim, FrontPoint
-from pytest_compileiq.model import Direction
+from pytest_compileiq.model import EXACT_OBJECTIVES, Direction, tail_of
 from pytest_compileiq.outcome import ItemReport, Result, Verdict
 from pytest_compileiq.rules.blast_radius import recorded_neighbours
 from pytest_compileiq.rules.claims import direction_of, in_order, standing, words_of
 from pytest_compileiq.rules.conditions import told_of
 from pytest_compileiq.rules.entries import WorseEntry, worse_entries
-from pytest_compileiq.rules.words import interval_text, ratio_text, words_for
+from pytest_compileiq.rules.words import change_text, gain_text, limits_text, number_text, ratio_text, words_for
 from pytest_compileiq.toolchains.machine_code.names import listed, readable
 
 NOW = "measured now"
@@ -84,11 +84,16 @@ def claim_text(claim: Claim) -> str:
     return _result(claim).text()
 
 
-def ratio_of(claim: Claim) -> str:
+def estimate_of(claim: Claim) -> str:
     """A measured claim's estimate in words, or that its interval shows no clear difference."""
     if standing(claim) == "level":
         return "no clear difference"
-    return ratio_text(claim.speedup or 0.0, words_of(claim))
+    return gain_text(claim.speedup or 0.0, claim.scale, words_of(claim))
+
+
+def values_of(claim: Claim) -> str:
+    """Both values of an exact claim."""
+    return change_text(claim.baseline_value or 0, claim.tuned_value or 0)
 
 
 def estimate_texts(point: FrontPoint, better: Mapping[str, Direction]) -> dict[str, str]:
@@ -97,7 +102,8 @@ def estimate_texts(point: FrontPoint, better: Mapping[str, Direction]) -> dict[s
     Args:
         better: each metric's better direction; for a metric without one, the text is the bare ratio.
     """
-    return {name: _estimate(name, ratio, better.get(name)) for name, ratio in point.metrics.items()}
+    ratios = {name: _estimate(name, ratio, better.get(name)) for name, ratio in point.metrics.items()}
+    return ratios | {name: _shift(name, share, better.get(name)) for name, share in point.shifts.items()}
 
 
 def gain_of(ratio: float, direction: Direction) -> float:
@@ -112,6 +118,14 @@ def _estimate(metric: str, ratio: float, direction: Direction | None) -> str:
         return f"{metric} unchanged"
     gain = gain_of(ratio, direction)
     return f"{'worse: ' if gain < 1 else ''}{metric} {ratio_text(gain, words_for(metric, direction))}"
+
+
+def _shift(metric: str, share: float, direction: Direction | None) -> str:
+    if share == 0:
+        return f"{metric} unchanged"
+    worse = direction is not None and (share > 0) == (direction == "minimize")
+    moved = f"{'higher' if share > 0 else 'lower'} by {abs(share):.3g} of the baseline's magnitude"
+    return f"{'worse: ' if worse else ''}{metric} {moved}"
 
 
 def evidence_text(claim: Claim) -> str:
@@ -148,30 +162,48 @@ def located(result: Result, among: Sequence[Result]) -> str:
 
     Beside results measured in this run, a result that was only recorded is called so.
     """
-    on_record = NOW in {other.evidence for other in among} and result.speedup is not None and result.evidence != NOW
+    on_record = NOW in {other.evidence for other in among} and result.evidence not in ("", NOW)
     return f"{'recorded, ' if on_record else ''}{result.text(_where(result, among))}"
 
 
 def _where(result: Result, among: Sequence[Result]) -> str:
-    """The workload and device, if the measured results have several; an exact metric belongs to the whole build."""
-    if result.speedup is None:
+    """The workload and device, if the results of bodies have several; a metric of the build belongs to the whole."""
+    if _of_the_build(result):
         return ""
-    measured = [other for other in among if other.speedup is not None]
+    measured = [other for other in among if not _of_the_build(other)]
     workload = f" on {result.workload}" if len({other.workload for other in measured}) > 1 else ""
     device = f" on {result.device}" if len({other.device for other in measured}) > 1 else ""
     return workload + device
 
 
+def _of_the_build(result: Result) -> bool:
+    return tail_of(result.objective)[0] in EXACT_OBJECTIVES
+
+
 def _result(claim: Claim, evidence: str = "") -> Result:
+    ratios = (claim.speedup, claim.speedup_low, claim.speedup_high) if claim.scale is None else (None, None, None)
     return Result(
         claim.device, claim.workload, claim.objective, direction_of(claim), standing(claim), _words(claim),
-        evidence or evidence_text(claim), claim.speedup, claim.speedup_low, claim.speedup_high,
+        evidence or evidence_text(claim), *ratios,
     )  # fmt: skip
 
 
 def _words(claim: Claim) -> str:
     if claim.kind == "exact":
         unchanged = ", unchanged" if standing(claim) == "level" else ""
-        return f"{claim.baseline_value} → {claim.tuned_value}{unchanged}"
-    interval = interval_text(claim.speedup_low or 0.0, claim.speedup_high or 0.0, words_of(claim))
-    return f"{ratio_of(claim)}, {interval}"
+        return f"{values_of(claim)}{unchanged}"
+    means = means_of(claim)
+    return f"{' → '.join(means)}, {measured_text(claim)}" if means else measured_text(claim)
+
+
+def measured_text(claim: Claim) -> str:
+    """A measured claim's estimate with its interval."""
+    interval = limits_text(claim.speedup_low or 0.0, claim.speedup_high or 0.0, claim.scale, words_of(claim))
+    return f"{estimate_of(claim)}, {interval}"
+
+
+def means_of(claim: Claim) -> tuple[str, str] | None:
+    """Both arms' means of a claim that is no ratio, since its difference says little without them."""
+    if claim.scale is None or claim.baseline is None or claim.tuned is None:
+        return None
+    return number_text(claim.baseline.mean), number_text(claim.tuned.mean)

@@ -77,11 +77,11 @@ def in_order(claims: Iterable[Claim]) -> tuple[Claim, ...]:
 
 
 def _distinct(claims: Iterable[Claim]) -> Iterator[Claim]:
-    """The claims, each exact metric once: it belongs to the build and is the same on every workload."""
+    """The claims, each metric of the build once: it is the same on every workload."""
     seen = set()
     for claim in claims:
         build = claim.device, claim.objective, claim.baseline_value, claim.tuned_value
-        if claim.kind != "exact" or build not in seen:
+        if not claim.of_the_build or build not in seen:
             yield claim
         seen.add(build)
 
@@ -124,9 +124,12 @@ def trend(old: Claim, new: Claim) -> str:
     if old.kind == "exact":
         better = _exact_gain(old, new)
         return "better" if better > 0 else "worse" if better < 0 else "the same"
-    if (new.speedup_low or 0) > (old.speedup_high or 0):
+    if (old.scale is None) != (new.scale is None):
+        return "not comparable: one is a ratio, the other a difference"
+    (old_low, old_high), (new_low, new_high) = _limits(old), _limits(new)
+    if new_low > old_high:
         return "a larger gain: the 95 % intervals are apart"
-    if (new.speedup_high or 0) < (old.speedup_low or 0):
+    if new_high < old_low:
         return "a smaller gain: the 95 % intervals are apart"
     return "no clear difference: the 95 % intervals overlap"
 
@@ -143,17 +146,23 @@ def _worse(old: Claim | None, new: Claim) -> str:
     if old is not None and old.kind == new.kind == "exact" and _exact_gain(old, new) < 0:
         return "worse than before"
     if standing(new) == "worse":
-        return f"{words_of(new)[1]} than the compiler's defaults"
+        return f"{words_of(new)[1]} than the defaults"
     if old is None or old.kind == "exact" or new.kind == "exact":
         return ""
-    if (new.speedup_high or 0) < (old.speedup_low or 0):
+    if (old.scale is None) == (new.scale is None) and _limits(new)[1] < _limits(old)[0]:
         return "a smaller gain than before: the 95 % intervals are apart"
     if old.kind == "gain" and new.kind == "non-inferior":
         return "was a proven gain, now only not worse than the defaults"
     return ""
 
 
-def _exact_gain(old: Claim, new: Claim) -> int:
+def _limits(claim: Claim) -> tuple[float, float]:
+    """The interval of a measured gain, comparable with that of another claim: ratios, or differences in the unit."""
+    low, high = claim.speedup_low or 0.0, claim.speedup_high or 0.0
+    return (low, high) if claim.scale is None else ((low - 1) * claim.scale, (high - 1) * claim.scale)
+
+
+def _exact_gain(old: Claim, new: Claim) -> float:
     """By how much the tuned value moved in the direction that is better."""
     decrease = (old.tuned_value or 0) - (new.tuned_value or 0)
     return decrease if direction_of(new) == "minimize" else -decrease

@@ -151,7 +151,7 @@ def compare(old: Side | None, new: Side | None) -> Change:
         inputs=tuple(_inputs(before, after)) if before and after else (),
         knobs=_steps(_knobs(before), _knobs(after)) if after and after.outcome != "retired" else (),
         controls=_controls(before, after),
-        code=tuple(_code(before, after)) if before and after else (),
+        code=tuple(_code(before, after)) if before and after and after.compiler.compiles else (),
         functions=_steps(_functions(before), _functions(after)) if before and after else (),
         worse_entries=worse_entries(after) if after and after.outcome == "tuned" else (),
         also_changes=recorded_neighbours(after) if after and after.outcome == "tuned" else (),
@@ -204,7 +204,8 @@ def _judgement(before: Artifact | None, after: Artifact | None) -> str:
         return ""
     words = trend(lead.old, lead.new)
     if _baselines(before) != _baselines(after):
-        words += "; each is against its own baseline, and the baseline's machine code changed"
+        changed = "the baseline's machine code" if after.compiler.compiles else "the baseline"
+        words += f"; each is against its own baseline, and {changed} changed"
     return words
 
 
@@ -281,6 +282,8 @@ def _environment(before: Artifact, after: Artifact) -> Iterator[Step]:
 
 def _described(compiler: StoredCompiler) -> dict[str, KnobValue]:
     build, command = compiler.build, " ".join(compiler.command)
+    if not compiler.compiles:
+        return {"packages": build, "defaults": " ".join(compiler.command[1:])}
     return {
         "compiler": f"{compiler.name} {compiler.version}",
         "compiler build": build,
@@ -293,17 +296,19 @@ def _inputs(before: Artifact, after: Artifact) -> Iterator[str]:
     old, new = before.fingerprint, after.fingerprint
     if old.benchmark != new.benchmark:
         yield f"the benchmark changed: {changed_text(old.parts, new.parts)}"
+    compiles = after.compiler.compiles
+    read = "read by the compiler" if compiles else "a source"
     for path in sorted(old.sources.keys() | new.sources.keys()):
         if path not in old.sources:
-            yield f"{path}: now read by the compiler"
+            yield f"{path}: now {read}"
         elif path not in new.sources:
-            yield f"{path}: no longer read by the compiler"
+            yield f"{path}: no longer {read}"
         elif old.sources[path] != new.sources[path]:
             yield f"{path}: changed"
     if old.command != new.command:
-        yield "the compiler's command changed"
+        yield "the compiler's command changed" if compiles else "the defaults changed"
     if (before.compiler.version, before.compiler.build) != (after.compiler.version, after.compiler.build):
-        yield "the compiler is another build"
+        yield "the compiler is another build" if compiles else "the packages are other versions"
 
 
 def _warnings(new: Side | None, before: Artifact | None, after: Artifact | None) -> Iterator[str]:
@@ -320,7 +325,8 @@ def _warnings(new: Side | None, before: Artifact | None, after: Artifact | None)
         return
     withdrawn = {_digest(pair, "tuned") for pair in before.code.values()} - {None}
     if before.outcome == "retired" and any(_digest(pair, "tuned") in withdrawn for pair in after.code.values()):
-        yield f"brings back machine code that was retired: {before.reason}"
+        what = "machine code that was" if after.compiler.compiles else "what was"
+        yield f"brings back {what} retired: {before.reason}"
 
 
 def _evidence(artifact: Artifact) -> str:

@@ -12,8 +12,9 @@ import numpy as np
 
 from pytest_compileiq.artifact import Summary
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.model import Direction, SampleRow, Thresholds
+from pytest_compileiq.model import TIMED_OBJECTIVES, Direction, SampleRow, Thresholds, tail_of
 from pytest_compileiq.outcome import Verdict
+from pytest_compileiq.rules.analysis import BY_RATIO, Analysis, magnitude
 from pytest_compileiq.rules.slots import samples_needed, slot_value
 from pytest_compileiq.rules.stats import (
     Floats,
@@ -26,13 +27,13 @@ from pytest_compileiq.rules.stats import (
     sign_flip,
     welch_centred,
 )
-from pytest_compileiq.rules.words import interval_text, ratio_text
+from pytest_compileiq.rules.words import floor_text, gain_text, limits_text, number_text
 
 LOOKS = (8, 16, 32)  # processes; alpha is split evenly over the looks
 QUADS = 4  # per block; quads of one process are not independent, so more of them buy little
 SAMPLES = 5  # per slot; their median is the slot's value
 MAX_SPREAD_RATIO = 1.25
-LEAST_SPREAD = 0.005  # of the time: no gain below it is worth an artifact, and no spread a refusal
+LEAST_SPREAD = 0.005  # of the baseline: no gain below it is worth an artifact, and no spread a refusal
 MAX_DROPPED = 0.25
 REPLAY_FLOOR = 0.005
 REPLAY_REFUTE_TAIL = 0.005
@@ -46,6 +47,7 @@ class Evidence:
     baseline: Floats
     tuned: Floats
     direction: Direction = "minimize"
+    analysis: Analysis = BY_RATIO
 
     @property
     def processes(self) -> int:
@@ -58,28 +60,34 @@ class Evidence:
         return float((~np.isfinite(self.by_quad)).mean()) if self.by_quad.size else 1.0
 
     @cached_property
-    def logs(self) -> tuple[Floats, Floats]:
-        """Logs of both arms, signed so that lower is better."""
-        sign = 1.0 if self.direction == "minimize" else -1.0
-        return sign * np.log(self.baseline), sign * np.log(self.tuned)
+    def compared(self) -> tuple[Floats, Floats]:
+        """Both arms on the analysis' axis, lower is better: logs, or values in units of the scale."""
+        return self.analysis.axis(self.baseline, self.direction), self.analysis.axis(self.tuned, self.direction)
 
     @property
     def costs(self) -> tuple[Floats, Floats]:
-        """Both arms, lower is better: a maximised metric's reciprocal, whose spread a gain does not widen."""
+        """Both arms, lower is better: a maximised metric's reciprocal, whose spread a gain does not widen.
+
+        Differences are moved so that the baseline's median is 1, the scale's unit: a spread does not see where it lies.
+        """
+        if self.analysis.scale is not None:
+            baseline, tuned = self.compared
+            middle = np.nanmedian(baseline) - 1
+            return baseline - middle, tuned - middle
         if self.direction == "minimize":
             return self.baseline, self.tuned
         return 1.0 / self.baseline, 1.0 / self.tuned
 
     @cached_property
     def by_quad(self) -> Floats:
-        """Baseline − tuned of each quad's mean log, shape (processes, quads)."""
-        baseline, tuned = self.logs
+        """Baseline − tuned of each quad's mean on the axis, shape (processes, quads)."""
+        baseline, tuned = self.compared
         quads: Floats = baseline.mean(axis=2) - tuned.mean(axis=2)
         return quads
 
     @cached_property
     def by_process(self) -> Floats:
-        """Baseline − tuned of each process's mean log, shape (processes,), without those that lost every quad."""
+        """Baseline − tuned of each process's mean, shape (processes,), without those that lost every quad."""
         kept = self.by_quad[np.isfinite(self.by_quad).any(axis=1)]
         means: Floats = np.nanmean(kept, axis=1)
         return means
@@ -87,7 +95,10 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Decision:
-    """A verdict with its reason and the numbers behind it; speed-ups are ratios above 1 when tuned is better."""
+    """A verdict with its reason and the numbers behind it; speed-ups are gains, above 1 when tuned is better.
+
+    Where ``scale`` is given they are not ratios: 1.02 is better by 2 % of it.
+    """
 
     verdict: Verdict
     reason: str
@@ -100,17 +111,21 @@ class Decision:
     flips: int
     level: float
     note: str = ""
+    scale: float | None = None
 
 
-def gather(rows: Sequence[SampleRow], direction: Direction) -> Evidence:
+def gather(rows: Sequence[SampleRow], direction: Direction, analysis: Analysis | None = None) -> Evidence:
     """Arrange raw samples of one objective as evidence; a slot's value is the median of its samples, or a tail of them.
 
     A tail's interval is as valid as the median's: the unit is the process, whose quantiles are one observation
     (Kalibera and Jones, Rigorous Benchmarking in Reasonable Time, ISMM 2013, section 5), not the single sample.
 
+    Args:
+        analysis: that of an earlier claim; by default all values of both arms decide: ratios where all are positive.
+
     Raises:
         StoreError: the rows are not a complete design (each process has the same quads, each quad two slots per arm,
-            each slot the same samples, and every value is positive and finite).
+            each slot the same samples, and every value is finite; positive too, where it is a time or an energy).
     """
     slots: dict[tuple[int, int, int, str], list[SampleRow]] = defaultdict(list)
     for row in rows:
@@ -140,14 +155,24 @@ def gather(rows: Sequence[SampleRow], direction: Direction) -> Evidence:
     lost = np.isnan(values["baseline"]).any(axis=2) | np.isnan(values["tuned"]).any(axis=2)
     for slot_values in values.values():
         slot_values[lost] = np.nan
-    return Evidence(values["baseline"], values["tuned"], direction)
+    baseline, tuned = values["baseline"], values["tuned"]
+    if analysis is None:
+        analysis = BY_RATIO if all_positive(rows) else Analysis(magnitude(baseline, tuned))
+    return Evidence(baseline, tuned, direction, analysis)
+
+
+def all_positive(rows: Sequence[SampleRow]) -> bool:
+    """Whether a ratio of these values means something."""
+    return all(row.value > 0 for row in rows)
 
 
 def _slot_value(samples: Sequence[SampleRow]) -> float:
     if sorted(sample.sample for sample in samples) != list(range(len(samples))):
         raise StoreError(f"process {samples[0].process}, quad {samples[0].quad}: a sample is missing or stands twice")
-    if any(not (math.isfinite(sample.value) and sample.value > 0) for sample in samples):
-        raise StoreError(f"process {samples[0].process}, quad {samples[0].quad}: a sample is not a positive number")
+    is_time = tail_of(samples[0].objective)[0] in TIMED_OBJECTIVES
+    if any(not math.isfinite(sample.value) or (is_time and sample.value <= 0) for sample in samples):
+        number = "a positive" if is_time else "a finite"
+        raise StoreError(f"process {samples[0].process}, quad {samples[0].quad}: a sample is not {number} number")
     if any(sample.dropped for sample in samples):
         return math.nan
     return slot_value(samples[0].objective, [sample.value for sample in samples])
@@ -158,8 +183,8 @@ def overall_p(evidence: Evidence, thresholds: Thresholds, *, seed: int, level: f
     if why_lost(evidence):
         return 1.0
     flipped, _ = sign_flip(evidence.by_quad, flips=_flips(level), seed=seed)
-    welch = welch_centred(*evidence.logs).p_value
-    return max(welch, flipped, paired_p(evidence.by_process, math.log(thresholds.min_speedup)))
+    welch = welch_centred(*evidence.compared).p_value
+    return max(welch, flipped, paired_p(evidence.by_process, evidence.analysis.step(thresholds.min_speedup)))
 
 
 def levels_by_holm(p_values: Sequence[float], level: float) -> list[float]:
@@ -180,8 +205,9 @@ def judge_gain(
     if reason := why_lost(evidence):
         return replace(decision, reason=reason)
     p_flip, used = sign_flip(evidence.by_quad, flips=flips or _flips(level), seed=seed)
-    p_welch = welch_centred(*evidence.logs).p_value
-    p_floor = paired_p(evidence.by_process, math.log(thresholds.min_speedup))
+    p_welch = welch_centred(*evidence.compared).p_value
+    floor = evidence.analysis.step(thresholds.min_speedup)
+    p_floor = paired_p(evidence.by_process, floor)
     decision = replace(decision, p_value=max(p_welch, p_flip, p_floor), flips=used)
     if pattern := _false_pattern(evidence, decision):
         return pattern
@@ -195,14 +221,14 @@ def judge_gain(
             ),
             (f"the randomisation test's p = {p_flip:.2g} is above {level:.2g}", not p_flip <= level),
             (
-                f"the speed-up is not surely above {thresholds.min_speedup:g} (p = {p_floor:.2g}, needed {level:.2g})",
+                f"the {_gain_named(evidence, thresholds.min_speedup)} (p = {p_floor:.2g}, needed {level:.2g})",
                 not p_floor <= level,
             ),
         )
         if failed
     ]
     if failing:
-        more = _what_would_decide(evidence, math.log(thresholds.min_speedup), level)
+        more = _what_would_decide(evidence, floor, level)
         return replace(decision, reason=f"{_compared(decision)}: {failing[0]}; {more}")
     return replace(
         decision,
@@ -216,7 +242,7 @@ def judge_non_inferior(evidence: Evidence, thresholds: Thresholds, *, level: flo
     decision = _measured(evidence, level)
     if reason := why_lost(evidence):
         return replace(decision, reason=reason)
-    floor = math.log1p(-thresholds.max_regression)
+    floor = evidence.analysis.step_of_share(-thresholds.max_regression)
     p_value = paired_p(evidence.by_process, floor)
     worse = paired_p(-evidence.by_process, -floor)
     decision = replace(decision, p_value=p_value)
@@ -231,7 +257,7 @@ def judge_non_inferior(evidence: Evidence, thresholds: Thresholds, *, level: flo
 def judge_replay(
     evidence: Evidence, *, committed_speedup: float, committed_low: float, committed_high: float, last_look: bool
 ) -> Decision:
-    """Does a committed gain still stand? The floor is half of it, at least 0.5 %.
+    """Does a committed gain still stand, by its own analysis? The floor is half of it, at least 0.5 %.
 
     PROVEN when the lower 95 % bound is above the floor, REFUTED when the upper 99.5 % bound is below it, and else
     INCONCLUSIVE, at the last look too. A proven gain below the committed interval has a note that it decayed.
@@ -239,11 +265,13 @@ def judge_replay(
     decision = _measured(evidence, REPLAY_PROVE_TAIL)
     if reason := why_lost(evidence):
         return replace(decision, reason=reason)
-    floor = max(math.log(committed_speedup) / 2, math.log1p(REPLAY_FLOOR))
+    analysis = evidence.analysis
+    floor = max(analysis.step(committed_speedup) / 2, analysis.step_of_share(REPLAY_FLOOR))
     low = paired_interval(evidence.by_process, REPLAY_PROVE_TAIL).low
     high = paired_interval(evidence.by_process, REPLAY_REFUTE_TAIL).high
     decision = replace(decision, p_value=paired_p(evidence.by_process, floor))
-    shown = f"{_compared(decision)}; committed {ratio_text(committed_speedup)}, floor {math.exp(floor):.3f}x"
+    at_least = floor_text(analysis.gain(floor), analysis.scale)
+    shown = f"{_compared(decision)}; committed {gain_text(committed_speedup, analysis.scale)}, floor {at_least}"
     if low > floor:
         return replace(
             decision, verdict=Verdict.PROVEN, reason=shown, note=_drift(decision, committed_low, committed_high)
@@ -254,11 +282,18 @@ def judge_replay(
     return replace(decision, reason=f"undecided: {shown}, sd between processes {decision.between_sd:.2%}; {more}")
 
 
+def undecided(reason: str) -> Decision:
+    """INCONCLUSIVE, with no numbers behind it."""
+    return Decision(Verdict.INCONCLUSIVE, reason, 1.0, 1e-9, 1e9, 1.0, 0.0, 0.0, 0, 1.0)
+
+
 def _drift(decision: Decision, committed_low: float, committed_high: float) -> str:
     if decision.speedup_high < committed_low:
-        return f"decayed: {ratio_text(decision.speedup)} now, {interval_text(committed_low, committed_high)} committed"
+        committed = limits_text(committed_low, committed_high, decision.scale)
+        return f"decayed: {gain_text(decision.speedup, decision.scale)} now, {committed} committed"
     if decision.speedup_low > committed_high:
-        return f"more than claimed: {ratio_text(decision.speedup)} now; refresh the claim with --tune-budget=0"
+        now = gain_text(decision.speedup, decision.scale)
+        return f"more than claimed: {now} now; refresh the claim with --tune-budget=0"
     return ""
 
 
@@ -274,17 +309,18 @@ def summarise(values: Floats) -> Summary:
 
 def _measured(evidence: Evidence, level: float) -> Decision:
     """An undecided decision with the numbers that every decision shows."""
-    empty = Decision(Verdict.INCONCLUSIVE, "", 1.0, 1e-9, 1e9, 1.0, 0.0, 0.0, 0, level)
+    scale, gain = evidence.analysis.scale, evidence.analysis.gain
+    empty = Decision(Verdict.INCONCLUSIVE, "", 1.0, 1e-9, 1e9, 1.0, 0.0, 0.0, 0, level, scale=scale)
     if why_lost(evidence):
         return empty
     differences = evidence.by_process
     interval = paired_interval(differences, 0.025)
-    effect = cohens_d(*evidence.logs)
+    effect = cohens_d(*evidence.compared)
     return replace(
         empty,
-        speedup=math.exp(interval.estimate),
-        speedup_low=math.exp(interval.low),
-        speedup_high=math.exp(interval.high),
+        speedup=gain(interval.estimate),
+        speedup_low=gain(interval.low),
+        speedup_high=gain(interval.high),
         cohens_d=effect.estimate,
         between_sd=float(differences.std(ddof=1)),
     )
@@ -304,11 +340,13 @@ def _false_pattern(evidence: Evidence, decision: Decision) -> Decision | None:
 
     A better minimum alone neither proves nor refutes: one in five pairs of equal arms shows it.
     """
-    baseline, tuned = evidence.logs
+    baseline, tuned = evidence.compared
     if np.nanmin(tuned) < np.nanmin(baseline) - 1e-12 and decision.speedup <= 1:
         verdict = Verdict.REFUTED if decision.speedup_high < 1 else Verdict.INCONCLUSIVE
         reason = f"only the minimum is better, the mean is not: {_compared(decision)}"
         return replace(decision, verdict=verdict, reason=reason)
+    if evidence.analysis.scale is not None and np.nanpercentile(tuned, 95) <= np.nanpercentile(baseline, 95):
+        return None  # however wide, it reaches no worse
     ratio, error = log_spread_ratio(*evidence.costs, LEAST_SPREAD)
     if ratio - 1.96 * error > math.log(MAX_SPREAD_RATIO):
         reason = f"the spread is wider: p5 to p95 is {math.exp(ratio):.2f} times the baseline's"
@@ -323,7 +361,7 @@ def _what_would_decide(evidence: Evidence, floor: float, level: float) -> str:
     means = evidence.by_process
     needed = processes_for(float(means.mean()), floor, float(means.std(ddof=1)), level)
     if needed is None:
-        return f"no number of processes proves more than {math.expm1(floor):.1%} from such a mean"
+        return f"no number of processes proves more than {evidence.analysis.gain(floor) - 1:.1%} from such a mean"
     return f"at this noise about {max(needed, means.size + 1)} processes would prove it"
 
 
@@ -331,6 +369,13 @@ def _flips(level: float) -> int:
     return max(4096, math.ceil(20 / level)) if level > 0 else 4096
 
 
+def _gain_named(evidence: Evidence, floor: float) -> str:
+    scale = evidence.analysis.scale
+    if scale is None:
+        return f"speed-up is not surely above {floor:g}"
+    return f"gain is not surely above {floor_text(floor, scale)} ({floor - 1:.2%} of {number_text(scale)})"
+
+
 def _compared(decision: Decision) -> str:
-    interval = interval_text(decision.speedup_low, decision.speedup_high)
-    return f"{ratio_text(decision.speedup)} (95 % interval {interval})"
+    interval = limits_text(decision.speedup_low, decision.speedup_high, decision.scale)
+    return f"{gain_text(decision.speedup, decision.scale)} (95 % interval {interval})"

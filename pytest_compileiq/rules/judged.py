@@ -74,6 +74,6 @@ def unread_text(knobs: Sequence[str], read: Collection[str] = ()) -> str:
     instead = f" (it reads {', '.join(misspelt)}?)" if misspelt else ""
     return (
         f"{'knob' if is_one else 'knobs'} {names} {'was' if is_one else 'were'} never read, neither by the test's body "
-        f"(acf.params){instead} nor by the compiler: read {'it' if is_one else 'them'} there, or take "
+        f"(acf.params){instead} nor by the toolchain: read {'it' if is_one else 'them'} there, or take "
         f"{'it' if is_one else 'them'} out of space="
     )

@@ -15,8 +15,13 @@ BETWEEN = 0.01
 
 
 def advice(evidence: Evidence) -> list[str]:
-    """One sentence for each disturbance, in the order in which to mend them; empty for quiet samples."""
-    slots = evidence.logs[0].reshape(len(evidence.baseline), -1)
+    """One sentence for each disturbance, in the order in which to mend them; empty for quiet samples.
+
+    Values that may be zero or negative are no times: nothing is said of them.
+    """
+    if evidence.analysis.scale is not None:
+        return []
+    slots = evidence.compared[0].reshape(len(evidence.baseline), -1)
     slots = slots[np.count_nonzero(~np.isnan(slots), axis=1) > 1]  # a process whose quads were dropped says nothing
     if not slots.size:
         return []

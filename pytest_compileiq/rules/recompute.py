@@ -53,6 +53,7 @@ def _recompute(
     if foreign:
         raise ClaimMismatch(f"{where}: its samples hold rows of {foreign[0].workload!r} on {foreign[0].device}")
     evidence = gather(rows, direction)
+    _expect_analysis(where, claim, evidence)
     level = claim.test.level
     if not 0 < level <= thresholds.alpha / len(LOOKS) * (1 + RELATIVE_TOLERANCE):
         raise ClaimMismatch(
@@ -73,6 +74,16 @@ def _recompute(
             raise ClaimMismatch(f"{where}: {name} = {recorded!r}, and its samples give {computed!r}")
     if decision.verdict is not Verdict.PROVEN:
         raise ClaimMismatch(f"{where}: its samples do not prove it: {decision.reason}")
+
+
+def _expect_analysis(where: str, claim: Claim, evidence: Evidence) -> None:
+    """The samples decide how the arms are compared, and in units of what; the claim only says so."""
+    recorded, computed = claim.scale, evidence.analysis.scale
+    if recorded is None and computed is None:
+        return
+    if recorded is None or computed is None or not math.isclose(recorded, computed, rel_tol=RELATIVE_TOLERANCE):
+        said = "by their ratio" if computed is None else f"by their difference, with scale = {computed!r}"
+        raise ClaimMismatch(f"{where}: scale = {recorded!r}, and its samples are compared {said}")
 
 
 def _numbers(decision: Decision, evidence: Evidence) -> list[tuple[str, float]]:

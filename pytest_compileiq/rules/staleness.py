@@ -112,7 +112,11 @@ def judge(artifact: Artifact, found: Rebuilt) -> list[Finding]:
         if finding is not None
     ]
     if moved and not any(finding.field in ("sources", "command", "compiler") for finding in findings):
-        message = f"the build is not reproducible: same inputs, other machine code in {_names(moved)}"
+        message = (
+            f"the build is not reproducible: same inputs, other machine code in {_names(moved)}"
+            if found.compiler.compiles
+            else "the recorded digest is none of the committed knobs, packages and sources"
+        )
         findings.append(Finding("code", Effect.STALE, message))
     return findings
 
@@ -162,6 +166,9 @@ def _sources(artifact: Artifact, found: Rebuilt, moved: Sequence[MovedCode]) -> 
         return None
     named = [f"{name} ({_kind_of_change(name, before, now)})" for name in files[:MOST_NAMED]]
     what = ", ".join([*named, *([f"and {len(files) - MOST_NAMED} more"] if len(files) > MOST_NAMED else [])])
+    if not found.compiler.compiles:
+        said = what if moved else f"{what}: comments, docstrings or formatting alone"
+        return Finding("sources", Effect.STALE if moved else Effect.COSMETIC, said, files)
     if not moved:
         return Finding("sources", Effect.COSMETIC, f"{what}: the machine code is the same", files)
     return Finding("sources", Effect.STALE, f"{what}: the machine code is another, in {_names(moved)}", files)
@@ -182,6 +189,8 @@ def _command(artifact: Artifact, found: Rebuilt, moved: Sequence[MovedCode]) -> 
     detail = "; ".join(
         part for part in (f"gone: {' '.join(gone)}" if gone else "", f"new: {' '.join(new)}" if new else "") if part
     )
+    if not found.compiler.compiles:
+        return Finding("command", Effect.STALE, f"the defaults changed ({detail})")
     what = f"the compiler's command changed ({detail or 'another order'})"
     if moved:
         return Finding("command", Effect.STALE, f"{what}: the machine code is another, in {_names(moved)}")
@@ -199,6 +208,9 @@ def _compiler(artifact: Artifact, found: Rebuilt, moved: Sequence[MovedCode]) ->
     before, now = artifact.compiler, found.compiler
     if (before.name, before.version, before.build) == (now.name, now.version, now.build):
         return None
+    if not now.compiles:
+        proven, here = (compiler.build or "no package named" for compiler in (before, now))
+        return Finding("compiler", Effect.STALE, f"proven with {proven}, here with {here}")
     proven, here = (f"{compiler.name} {compiler.version} ({compiler.build})" for compiler in (before, now))
     what = f"proven with {proven}, built here with {here}"
     if not moved:

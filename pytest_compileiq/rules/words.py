@@ -1,7 +1,8 @@
 """A comparison with the baseline in words: the ratio is never below 1, and a word says which way, as in 1.18x faster.
 
 A gain and a loss thus never look alike, whichever way a metric is better. A time is faster or slower; any other metric
-is lower or higher; where the metric is not known, it is better or worse.
+is lower or higher; where the metric is not known, it is better or worse. Where values may be zero or negative no ratio
+is shown: the difference is, in the metric's unit, as in lower by 0.32.
 """
 
 from __future__ import annotations
@@ -35,3 +36,42 @@ def interval_text(low: float, high: float, words: Words = BETTER_WORSE) -> str:
     if high <= 1:
         return f"{1 / high:.3f} to {1 / low:.3f}"
     return f"{ratio_text(low, words)} to {ratio_text(high, words)}"
+
+
+def gain_text(gain: float, scale: float | None, words: Words = BETTER_WORSE) -> str:
+    """A gain, 1 being none: as a ratio, or where it is in units of ``scale``, by how much: ``lower by 0.32``."""
+    if scale is None:
+        return ratio_text(gain, words)
+    return f"{words[0] if gain >= 1 else words[1]} by {number_text(abs(gain - 1) * scale)}"
+
+
+def limits_text(low: float, high: float, scale: float | None, words: Words = BETTER_WORSE) -> str:
+    """An interval of gains: of ratios, or of differences in the metric's unit, ``0.300 to 0.341``."""
+    if scale is None:
+        return interval_text(low, high, words)
+    if low >= 1 or high <= 1:
+        nearer, farther = sorted((abs(low - 1) * scale, abs(high - 1) * scale))
+        return f"{number_text(nearer)} to {number_text(farther)}"
+    return f"{gain_text(low, scale, words)} to {gain_text(high, scale, words)}"
+
+
+def floor_text(gain: float, scale: float | None) -> str:
+    """A least gain: ``1.005x``, or how much that is in the metric's unit."""
+    return f"{gain:.3f}x" if scale is None else number_text((gain - 1) * scale)
+
+
+def number_text(value: float) -> str:
+    """A value in its own unit, to four digits; an integer whole."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+def pair_texts(before: float, after: float) -> tuple[str, str]:
+    """Two values that are compared exactly, by as many digits as it takes to tell them apart."""
+    short = f"{before:.6g}", f"{after:.6g}"
+    is_whole = isinstance(before, int) and isinstance(after, int)
+    return (repr(before), repr(after)) if is_whole or (short[0] == short[1] and before != after) else short
+
+
+def change_text(before: float, after: float) -> str:
+    """Both values, as in ``0.91 → 0.94``."""
+    return " → ".join(pair_texts(before, after))

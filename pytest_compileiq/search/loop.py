@@ -23,14 +23,14 @@ from pytest_compileiq.benchmark.builds import BuildQueue
 from pytest_compileiq.config import Budget
 from pytest_compileiq.engines.base import Checkpointed, Engine, Told
 from pytest_compileiq.errors import BuildError, Signal, TuneFailed
-from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, FailureKind
+from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, FailureKind, Knobs
 from pytest_compileiq.rules.judged import NEIGHBOUR, READ_BY_NOBODY, unread_knobs, unread_text, why_unjudged
 from pytest_compileiq.search.journal import Batch, Evaluated, Journal
 from pytest_compileiq.search.scoring import Scored, Scorer
 from pytest_compileiq.search.trackers import Trackers
 from pytest_compileiq.tally import Progress, Tally
 from pytest_compileiq.toolchains.base import TakesKnobs
-from pytest_compileiq.toolchains.macros import params_of
+from pytest_compileiq.toolchains.macros import params_in
 from pytest_compileiq.workers.pool import EvaluationFailed
 
 BATCH = 4
@@ -124,7 +124,8 @@ class Search:
 
     def _run(self, baseline: BuildResult, earlier: Sequence[Batch]) -> None:
         self._baseline = baseline.digest
-        self._seen[(baseline.digest, ())] = Told(Candidate({}), (0.0,) * len(self.brief.benchmark.objectives))
+        level = (0.0,) * len(self.brief.benchmark.objectives)
+        self._seen[(baseline.digest, self._params_of({}))] = Told(Candidate({}), level)
         again = self._restored(earlier)
         builds = BuildQueue(self.brief.benchmark.builds, self.brief.jobs)
         waiting: deque[_Asked] = deque()
@@ -305,6 +306,7 @@ class Search:
         self.read |= scored.read
         told = Told(candidate, scored.scores)
         self._keep(key, told, scored)
+        self.tally.best_shift = self.brief.scorer.shift(self.brief.benchmark.objectives[0], self.tally.best)
         return self._evaluated(told, "", build.digest, scored)
 
     def _fail(self, kind: FailureKind, reason: str) -> None:
@@ -331,10 +333,13 @@ class Search:
 
     def _key(self, candidate: Candidate, controls: ControlsFile, digest: str) -> Key:
         """What makes two candidates one measurement: equal machine code and equal parameters."""
-        params = tuple(sorted(params_of(candidate.knobs).items()))
+        params = self._params_of(candidate.knobs)
         # Equal machine code may take unequal times to compile.
         compiling = any(objective.metric == "compile_time" for objective in self.brief.benchmark.objectives)
         return (controls.key if compiling else digest, params)
+
+    def _params_of(self, knobs: Knobs) -> tuple[tuple[str, object], ...]:
+        return tuple(sorted(params_in(self.brief.benchmark.builder, knobs).items()))
 
     def _evaluated(self, told: Told, reason: str, digest: str = "", scored: Scored | None = None) -> Evaluated:
         samples = [list(asdict(row).values()) for row in scored.samples] if scored else []

@@ -1,19 +1,23 @@
-"""What one candidate is worth: a log-ratio to a neighbouring baseline for each objective, lower is better."""
+"""What one candidate is worth: a log-ratio to a neighbouring baseline for each objective, lower is better.
+
+A score that is not positive in the baseline is compared by its difference instead: ``rules.analysis.SearchAxis``.
+"""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import BuildError
-from pytest_compileiq.model import BuildResult, ControlsFile, Objective, SampleRow
+from pytest_compileiq.model import Arm, BuildResult, ControlsFile, Objective, SampleRow, Workload
+from pytest_compileiq.rules.analysis import SearchAxis, steady_values
 from pytest_compileiq.rules.slots import slot_value
 from pytest_compileiq.timing.sampler import plan_block
-from pytest_compileiq.workers.pool import EvaluationFailed, Pool
+from pytest_compileiq.workers.pool import EvaluationFailed, MeasuredBlock, Pool
 
 QUADS = 1
 SAMPLES = 3
@@ -30,13 +34,21 @@ class Scored:
     read: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
+@dataclass
 class Scorer:
     """Scores candidates of one benchmark in worker 0; ``random`` tosses the coins of the blocks."""
 
     pool: Pool
     benchmark: TunedBenchmark
     random: Random
+    _axes: dict[tuple[str, str], SearchAxis] = field(default_factory=dict)
+    _without_ratio: set[str] = field(default_factory=set)
+    _has_varied: bool = False
+
+    @property
+    def varies(self) -> bool:
+        """Whether times are taken, or some score was not one number in each arm."""
+        return self._has_varied or not self.benchmark.scores_only
 
     def score(self, controls: ControlsFile, build: BuildResult) -> Scored:
         """Check correctness on every workload, then take every objective.
@@ -63,6 +75,8 @@ class Scorer:
     def settled(self, scored: Scored) -> Scored:
         """The candidate with its timed objectives measured anew, each as the median of several rounds.
 
+        Scores that do not vary take one round.
+
         The body first runs with these controls alone: beside the baseline, in buffers that both share, a kernel that
         writes nothing would pass with the baseline's output.
 
@@ -71,30 +85,66 @@ class Scorer:
         """
         for workload in self.benchmark.timed_workloads:
             self.pool.check(0, self.benchmark, scored.controls, workload)
-        rounds = [self._timed(scored.controls).scores for _ in range(ROUNDS)]
+        rounds = [self._timed(scored.controls)]
+        if self.varies:
+            rounds += [self._timed(scored.controls) for _ in range(1, ROUNDS)]
         scores = tuple(
-            score if objective.exact else statistics.median(taken[objective.metric] for taken in rounds)
+            score if objective.exact else statistics.median(taken.scores[objective.metric] for taken in rounds)
             for objective, score in zip(self.benchmark.objectives, scored.scores, strict=True)
         )
         return Scored(scores, scored.controls)
 
+    def shift(self, objective: Objective, score: float) -> float | None:
+        """The difference from the baseline that ``score`` stands for, as a share of its magnitude; positive is higher.
+
+        None where scores are log-ratios: where no value was zero or negative so far.
+        """
+        axes = [axis for (metric, _), axis in self._axes.items() if metric == objective.metric]
+        if objective.metric not in self._without_ratio or not axes:
+            return None
+        axis = next((axis for axis in axes if not axis.by_ratio), axes[0])
+        return axis.shift(score if objective.direction == "minimize" else -score)
+
     def _timed(self, controls: ControlsFile) -> _Taken:
-        total = sum(workload.weight for workload in self.benchmark.timed_workloads)
-        taken = _Taken({objective.metric: 0.0 for objective in self.benchmark.timed_objectives})
-        for workload in self.benchmark.timed_workloads:
-            plan = plan_block(self.random, quads=QUADS, samples=SAMPLES)
-            block = self.pool.block(0, self.benchmark, {"baseline": None, "tuned": controls}, workload, plan)
+        benchmark = self.benchmark
+        total = sum(workload.weight for workload in benchmark.timed_workloads)
+        taken = _Taken({objective.metric: 0.0 for objective in benchmark.timed_objectives})
+        for workload in benchmark.timed_workloads:
+            block = self._block(controls, workload)
             taken.rows += block.rows
             taken.read |= block.touched.read
-            for metric in taken.scores:
-                of_metric = [row for row in block.rows if row.objective == metric]
-                taken.scores[metric] += workload.weight / total * log_ratio(of_metric, self.benchmark.direction(metric))
+            for objective in benchmark.timed_objectives:
+                rows = block.of(objective.metric)
+                taken.scores[objective.metric] += workload.weight / total * self._step(objective, workload, rows)
         return taken
+
+    def _block(self, controls: ControlsFile, workload: Workload) -> MeasuredBlock:
+        """One block; of scores that have never varied a short one, which is taken again in full once they do."""
+        arms: Mapping[Arm, ControlsFile | None] = {"baseline": None, "tuned": controls}
+        if not self.varies:
+            short = plan_block(self.random, quads=QUADS, samples=1, discard=False)
+            block = self.pool.block(0, self.benchmark, arms, workload, short)
+            if all(steady_values(block.of(objective.metric)) for objective in self.benchmark.timed_objectives):
+                return block
+            self._has_varied = True
+        return self.pool.block(0, self.benchmark, arms, workload, plan_block(self.random, quads=QUADS, samples=SAMPLES))
+
+    def _step(self, objective: Objective, workload: Workload, rows: Sequence[SampleRow]) -> float:
+        """From the baseline to the candidate, lower is better; all candidates of a search are on one axis."""
+        if not objective.is_score:
+            return log_ratio(rows, objective.direction)
+        if not all(row.value > 0 for row in rows):
+            self._without_ratio.add(objective.metric)
+        key = objective.metric, workload.name
+        if key not in self._axes:
+            self._axes[key] = SearchAxis.through([row.value for row in rows if row.arm == "baseline"])
+        baseline, tuned = map(self._axes[key].place, _arm_values(rows))
+        return tuned - baseline if objective.direction == "minimize" else baseline - tuned
 
 
 @dataclass
 class _Taken:
-    """Metric → weighted geometric mean over workloads, as a log-ratio; the rows behind it, the parameters read."""
+    """Metric → the weighted mean over workloads of its log-ratio or difference; the rows behind it, what was read."""
 
     scores: dict[str, float] = field(default_factory=dict)
     rows: list[SampleRow] = field(default_factory=list)
@@ -114,8 +164,14 @@ def exact_score(benchmark: TunedBenchmark, objective: Objective, build: BuildRes
 
 def log_ratio(rows: Sequence[SampleRow], direction: str) -> float:
     """Log of tuned over baseline, each the median or the tail of its samples; lower is better."""
+    baseline, tuned = _arm_values(rows)
+    ratio = math.log(tuned / baseline)
+    return ratio if direction == "minimize" else -ratio
+
+
+def _arm_values(rows: Sequence[SampleRow]) -> tuple[float, float]:
+    """The baseline's value and the tuned arm's."""
     baseline, tuned = (
         slot_value(rows[0].objective, [row.value for row in rows if row.arm == arm]) for arm in ("baseline", "tuned")
     )
-    ratio = math.log(tuned / baseline)
-    return ratio if direction == "minimize" else -ratio
+    return baseline, tuned

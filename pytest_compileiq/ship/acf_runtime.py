@@ -2,6 +2,7 @@
 
     answer = acf_runtime.resolve("softmax", "sm_90a", device, compiler_build, ptx_sha256)
     options = " ".join(answer.options) if answer.path else ""
+    threads = acf_runtime.params("blur").get("threads", 4)  # where there is no compiler
 
 A controls file is named by its digest, so different controls have different paths: a JIT that keys its cache by its
 options cannot take yesterday's kernel for today's. ``ACF_DISABLE=name,…`` (or ``all``) turns controls off.
@@ -10,11 +11,14 @@ options cannot take yesterday's kernel for today's. ``ACF_DISABLE=name,…`` (or
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import json
 import logging
 import os
+import platform
 import re
 import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Mapping
@@ -38,7 +42,7 @@ class Resolution(NamedTuple):
         path: the controls file; None means to compile without controls.
         reason: why, in a sentence.
         options: all options that apply the controls, ``--apply-controls=PATH`` among them.
-        params: what the kernel itself was proven with, such as ``num_warps``.
+        params: what the kernel or the program itself was proven with, such as ``num_warps``.
     """
 
     path: str | None
@@ -85,6 +89,13 @@ class Runtime:
         except Exception as error:  # an argument of the wrong type, such as a list for a name
             return _failed(name, error)
 
+    def params(self, name: str, device: str | None = None) -> Mapping[str, bool | int | float | str]:
+        """All parameters that ``name`` was proven with, its defaults among them; empty where they may not be applied.
+
+        That is where the machine is of another architecture, or a package that the test names of another version.
+        """
+        return self.resolve(name, platform.machine().replace("_", "-"), device).params
+
     def counts(self) -> dict[tuple[str, str], int]:
         """How often each (reason, ``applied`` or ``not applied``) was the answer."""
         with self._lock:
@@ -122,6 +133,9 @@ class Runtime:
             return Resolution(None, str(entry["reason"]))
         if device is not None and entry["devices"] and device not in entry["devices"]:
             return Resolution(None, f"{name}: proven on {', '.join(entry['devices'])}, not on {device}")
+        for package in entry.get("packages", ()):
+            if package != (here := _installed(package.partition(" ")[0])):
+                return Resolution(None, f"{name}: proven with {package}, not with {here}")
         if build is not None and build != entry["compiler_build"]:
             return Resolution(None, f"{name}: proven with {entry['compiler_build']}, not with {build}")
         if ptx is not None and ptx not in entry["ptx_sha256"]:
@@ -133,7 +147,7 @@ class Runtime:
 
     def _verified(self, entry: Mapping[str, Any]) -> Resolution:
         path = self._directory.absolute() / "acfs" / f"{entry['sha256']}.acf"
-        if _SPLIT_BY_JITS.search(str(path)):
+        if entry["options"] and _SPLIT_BY_JITS.search(str(path)):
             return Resolution(None, f"{entry['name']}: {path} has a character that a JIT would split its options at")
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         if digest != entry["sha256"]:
@@ -151,12 +165,23 @@ class Runtime:
         return self._artifacts
 
 
+def _installed(name: str) -> str:
+    """A package and its version; ``python`` is Python's own line."""
+    if name == "python":
+        return f"python {sys.version_info.major}.{sys.version_info.minor}"
+    try:
+        return f"{name} {importlib.metadata.version(name)}"
+    except importlib.metadata.PackageNotFoundError:
+        return f"no {name}"
+
+
 def _failed(name: object, error: Exception) -> Resolution:
     return Resolution(None, f"{name}: {type(error).__name__}: {error}")
 
 
 _here = Runtime(Path(__file__).parent)
 resolve = _here.resolve
+params = _here.params
 counts = _here.counts
 
 

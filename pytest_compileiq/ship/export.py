@@ -27,6 +27,7 @@ from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import Unfit, inside, replace
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.macros import params_of
+from pytest_compileiq.toolchains.params.lines import read_line
 from pytest_compileiq.toolchains.triton.values import launch_params
 
 
@@ -85,6 +86,10 @@ def export_runtime(
             elif reason := why_stale(name, artifact, root):
                 stale.append(reason)
                 entries.append(_entry(name, artifact, reason=reason))
+            elif not artifact.compiler.compiles:
+                files[sha256_hex(data)] = data
+                entries.append(_entry(name, artifact))
+                applied.append(f"{name} ({target})")
             elif artifact.compiler.name not in ("nvcc", "ptxas", "triton"):
                 left_out.append(f"{name} ({target}): no JIT compiles with {artifact.compiler.name}; see acf flags")
             else:
@@ -100,7 +105,7 @@ def export_runtime(
 def _why_baseline(name: str, artifact: Artifact) -> str | None:
     """Why an intact artifact has no controls to apply; None if it has some."""
     if artifact.outcome == "baseline":
-        return f"{name} ({artifact.target}): nothing to apply, the compiler's defaults were not beaten"
+        return f"{name} ({artifact.target}): nothing to apply, the defaults were not beaten"
     return why_unproven(name, artifact)
 
 
@@ -115,28 +120,36 @@ def _entry(
     """One row of the manifest; its controls may be applied if ``reason`` is None."""
     controls = artifact.controls if reason is None else None
     knobs = controls.knobs if controls else {}
-    # An exact claim holds on every device of the architecture; a measured one, on the model it was measured on.
-    devices = {claim.device for claim in artifact.claims if claim.kind != "exact"}
+    # A claim of the build holds on every device of the architecture; any other, on the model that it was made on.
+    devices = {claim.device for claim in artifact.claims if not claim.of_the_build}
     return {
         "name": name,
         "target": artifact.target,
         "architectures": list(Target(artifact.target).architectures),
         "devices": sorted(devices),
         # Triton's build ends with the assembler's; Triton's own version shows in the PTX.
-        "compiler_build": artifact.compiler.build.rpartition(" ")[2],
+        "compiler_build": artifact.compiler.build.rpartition(" ")[2] if artifact.compiler.compiles else "",
         "sha256": controls.sha256 if controls else None,
         "reason": reason,
         "options": list(options),
-        "params": _params(artifact, knobs),
+        "params": _params(artifact, knobs) if controls else {},
+        **({} if artifact.compiler.compiles else {"packages": list(filter(None, artifact.compiler.build.split(", ")))}),
         "ptx_sha256": sorted(ptx),
     }
 
 
 def _params(artifact: Artifact, knobs: Knobs) -> dict[str, Any]:
-    """What a launch is given beside the compiler's options."""
+    """What a launch or a program is given beside the compiler's options.
+
+    Where nothing is compiled these are the defaults too: a program needs both to do what was proven.
+
+    Raises:
+        StoreError: the defaults are not as a tuning records them.
+    """
     if artifact.compiler.name == "triton":
         return launch_params(knobs)
-    return params_of(knobs)
+    defaults = {} if artifact.compiler.compiles else dict(map(read_line, artifact.compiler.command[1:]))
+    return defaults | params_of(knobs)
 
 
 def _ptx_of(artifact: Artifact, root: Path, proven: Mapping[str, set[str]]) -> set[str]:

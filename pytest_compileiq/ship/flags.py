@@ -93,10 +93,15 @@ def fragment(
     artifact = store.read(name, _pick(name, store.find(name, target), here.line, architectures))
     root = rootdir_of(store, artifact)
     reads = _reads(store, name, artifact, root)
+    if not artifact.compiler.compiles:
+        raise UserError(
+            f"{name} is given to no compiler: its program reads it, from acf export --runtime DIR or from "
+            f"acf show {name} --format json"
+        )
     if artifact.compiler.name == "triton":
         raise UserError(f"{name} is compiled by Triton, which takes its controls at launch: acf export --runtime DIR")
     if artifact.outcome == "baseline":
-        note = f"{name} ({artifact.target}): nothing to apply, the compiler's defaults were not beaten"
+        note = f"{name} ({artifact.target}): nothing to apply, the defaults were not beaten"
         return Fragment((), None, (note,), reads)
     refusal = (
         why_unproven(name, artifact)
@@ -122,7 +127,7 @@ def held_controls(store: Store, name: str, artifact: Artifact, named: NamedOptio
         StoreError: they differ from the metadata or the recorded knobs, or hold an option that may not be committed.
     """
     data, controls, compiler = store.read_controls(name, artifact), _controls(artifact), artifact.compiler
-    if option_list(compiler.name, compiler.command) is not None:
+    if not compiler.compiles or option_list(compiler.name, compiler.command) is not None:
         try:
             check_committed(compiler.name, controls.kind, data, controls.knobs, named)
         except StoreError as error:

@@ -42,6 +42,7 @@ def _trimmed(content: dict[str, Any]) -> dict[str, Any]:
     for claim in content["claims"]:
         if conditions := claim.get("conditions"):
             claim["conditions"] = _without_empty(conditions, "held_by")
+    content["front"] = [_without_empty(point, "shifts") for point in content["front"]]
     return _without_empty(content, "functions", "claims", "front", "withdrawn")
 
 

@@ -27,7 +27,8 @@ class BlockPlan:
 
     ``single`` samples are of one call each, however short it is: a tail of means is not a tail of calls. ``launch`` is
     how earlier blocks launched on a GPU, so that all of a claim are taken alike; None in the first. ``lock_clocks`` is
-    where the GPU's clocks are to be held meanwhile.
+    where the GPU's clocks are to be held meanwhile. ``discard`` is whether each slot begins with a value that is thrown
+    away: a time finds the caches that the other arm left, what never varies does not.
     """
 
     outer: Arm
@@ -36,6 +37,7 @@ class BlockPlan:
     single: bool = False
     launch: Launch | None = None
     lock_clocks: LockClocks = None
+    discard: bool = True
 
     def of(self, metric: str) -> BlockPlan:
         """This plan for one metric: a tail needs more samples, of single calls."""
@@ -73,10 +75,11 @@ class ArmError(Signal):
         self.arm: Arm = arm
 
 
-def plan_block(random: Random, *, quads: int, samples: int) -> BlockPlan:
+def plan_block(random: Random, *, quads: int, samples: int, discard: bool = True) -> BlockPlan:
     """Toss the coins of one block: the outer arm, and ABBA or BAAB for each quad."""
     outer: Arm = "tuned" if random.random() < 0.5 else "baseline"
-    return BlockPlan(outer, tuple("ABBA" if random.random() < 0.5 else "BAAB" for _ in range(quads)), samples)
+    orders = tuple("ABBA" if random.random() < 0.5 else "BAAB" for _ in range(quads))
+    return BlockPlan(outer, orders, samples, discard=discard)
 
 
 def sample_calls(
@@ -116,13 +119,14 @@ def call_again(arm: Arm, call: Call, clock: Clock, tick: Call) -> None:
 
 
 def sample_values(plan: BlockPlan, once: Callable[[Arm], Value], watch: Watch = UNWATCHED) -> list[Slot[Value]]:
-    """Take ``once(arm)`` in the plan's order; the first value of every slot is discarded."""
+    """Take ``once(arm)`` in the plan's order; the first value of every slot is discarded if the plan says so."""
     slots = []
     for quad, order in enumerate(plan.quads):
         taken = []
         for slot, letter in enumerate(order):
             arm = ARMS[letter]
-            once(arm)
+            if plan.discard:
+                once(arm)
             values = tuple(once(arm) for _ in range(plan.samples))
             taken.append(Slot(quad, slot, arm, values, clocks=watch.after_slot()))
         slots += [replace(slot, dropped=True) for slot in taken] if watch.after_quad() else taken

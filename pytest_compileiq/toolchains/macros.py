@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Knobs, KnobValue
 from pytest_compileiq.spelling import did_you_mean
+
+if TYPE_CHECKING:
+    from pytest_compileiq.toolchains.base import Builder
 
 DEFINITION = r"-D[A-Za-z_][A-Za-z0-9_]*(?:=[A-Za-z0-9_.+-]*)?"  # as a controls file may hold it
 _MACRO = re.compile(r"-D([A-Za-z_][A-Za-z0-9_]*)(=?)(.*)", re.DOTALL)
@@ -32,6 +35,14 @@ def macro_of(option: str) -> str | None:
 def params_of(knobs: Knobs) -> dict[str, KnobValue]:
     """What a test's body reads of ``knobs`` as ``acf.params``: those that are no options, and macros by their names."""
     return {name: value for name, value in knobs.items() if not name.startswith("-")} | macros_of(knobs)
+
+
+def params_in(builder: Builder, knobs: Knobs) -> dict[str, KnobValue]:
+    """What a test's body reads as ``acf.params`` in an arm of these knobs: the baseline's values, replaced by them."""
+    from pytest_compileiq.toolchains.base import HasBaselineParams  # not needed to declare a macro
+
+    baseline = builder.baseline_params if isinstance(builder, HasBaselineParams) else {}
+    return {**baseline, **params_of(knobs)}
 
 
 def macros_of(knobs: Knobs) -> dict[str, KnobValue]:

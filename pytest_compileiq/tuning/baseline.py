@@ -81,9 +81,17 @@ def _build(benchmark: TunedBenchmark) -> tuple[BuildResult, tuple[str, ...]]:
         raise TuneFailed(f"{benchmark.nodeid}: {unnamed}")
     if not benchmark.objectives:
         raise TuneFailed(f"{benchmark.nodeid}: {benchmark.absent}, and the test has no other objective")
+    if not benchmark.builder.compiler.compiles and (asked := _of_a_build(benchmark)):
+        raise TuneFailed(f"{benchmark.nodeid}: nothing is compiled, so there is no {asked}: measure, or record a score")
     try:
         for objective in benchmark.exact_objectives:
             benchmark.value_of(objective.metric, built)
     except BuildError as error:
         raise TuneFailed(f"{benchmark.nodeid}: {error}") from error
     return built, (*benchmark.remarks(built), *unchecked)
+
+
+def _of_a_build(benchmark: TunedBenchmark) -> str | None:
+    """The first objective that a compiler's work is needed for; None without one."""
+    metrics = (objective.metric for objective in benchmark.objectives if objective.exact or not objective.needs_device)
+    return next(metrics, None)

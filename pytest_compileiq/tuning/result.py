@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pydantic import ValidationError
@@ -26,7 +26,7 @@ from pytest_compileiq.artifact import (
 )
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.model import LONGEST_TEXT, BuildResult, ControlsFile, Fingerprint
+from pytest_compileiq.model import LARGEST_NUMBER, LONGEST_TEXT, BuildResult, ControlsFile, Fingerprint, Objective
 from pytest_compileiq.proof.prove import NoWinner, Proof
 from pytest_compileiq.rules.fingerprint import covered_files, defined_in, holds
 from pytest_compileiq.search.scoring import Scored
@@ -47,14 +47,23 @@ def search_record(benchmark: TunedBenchmark, tally: Tally, engine: str, seed: in
         seconds=round(tally.seconds, 1),
         objectives={objective.metric: objective.direction for objective in benchmark.objectives},
         failures=dict(sorted(tally.invalid.items())),
-        improvements=tuple(
-            (number, float(f"{math.exp(-score):.4g}")) for number, score in tally.improvements[-MOST_IMPROVEMENTS:]
-        ),
+        improvements=()
+        if tally.best_shift is not None
+        else tuple((number, _ratio(-score)) for number, score in tally.improvements[-MOST_IMPROVEMENTS:]),
     )
 
 
+def _ratio(step: float) -> float:
+    """The ratio that a search's log-ratio stands for, as far as an artifact can hold it."""
+    return float(f"{math.exp(max(-_FARTHEST, min(_FARTHEST, step))):.4g}")
+
+
+_FARTHEST = math.log(LARGEST_NUMBER) - 1
 MOST_IMPROVEMENTS = 100  # a search hardly ever makes more
 MOST_FRONT_POINTS = 16
+
+
+Shift = Callable[[Objective, float], float | None]
 
 
 @dataclass(frozen=True)
@@ -65,11 +74,13 @@ class SearchResult:
         record: how it was done.
         front: with several objectives, what no other point beats.
         functions: what the artifact records of what the test stands for.
+        shift: an objective's score → the difference that it stands for; None where it stands for a ratio.
     """
 
     record: SearchRecord
     front: Sequence[Scored] = ()
     functions: tuple[str, ...] = ()
+    shift: Shift = lambda _objective, _score: None
 
 
 def make_artifact(
@@ -103,19 +114,25 @@ def _artifact(
         code=stored_code(benchmark.builds.get(None), benchmark.builds.get(winner) if winner else None),
         search=result.record,
         claims=claims,
-        front=tuple(_front_point(benchmark, scored) for scored in result.front[:MOST_FRONT_POINTS]),
+        front=tuple(_front_point(benchmark, scored, result.shift) for scored in result.front[:MOST_FRONT_POINTS]),
         withdrawn=tuple(withdrawn),
         provenance=provenance_of(benchmark, winner),
     )
 
 
-def _front_point(benchmark: TunedBenchmark, scored: Scored) -> FrontPoint:
-    """Each metric as a ratio to the baseline's: the search's own scores, which prove nothing."""
-    metrics = {
-        objective.metric: round(math.exp(score if objective.direction == "minimize" else -score), 4)
-        for objective, score in zip(benchmark.objectives, scored.scores, strict=True)
-    }
-    return FrontPoint(controls=controls_table(benchmark.builder.target, scored.controls), metrics=metrics)
+def _front_point(benchmark: TunedBenchmark, scored: Scored, shift: Shift) -> FrontPoint:
+    """Each metric against the baseline's, as a ratio or a difference: the search's own scores, which prove nothing."""
+    scores = list(zip(benchmark.objectives, scored.scores, strict=True))
+    shifts = {objective.metric: shift(objective, score) for objective, score in scores}
+    return FrontPoint(
+        controls=controls_table(benchmark.builder.target, scored.controls),
+        metrics={
+            objective.metric: round(_ratio(score if objective.direction == "minimize" else -score), 4)
+            for objective, score in scores
+            if shifts[objective.metric] is None
+        },
+        shifts={metric: float(f"{share:.4g}") for metric, share in shifts.items() if share is not None},
+    )
 
 
 def controls_table(target: str, winner: ControlsFile) -> Controls:

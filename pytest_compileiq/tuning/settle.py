@@ -136,7 +136,7 @@ def _refuse(tuning: Tuning, winner: ControlsFile, standing: ControlsFile, artifa
     """Why the winner may not replace a healthy incumbent, or None."""
     benchmark = tuning.benchmark
     here = sorted({benchmark.device(objective.metric).name for objective in benchmark.timed_objectives})
-    if others := sorted({claim.device for claim in artifact.claims if claim.kind != "exact"} - set(here)):
+    if others := sorted({claim.device for claim in artifact.claims if not claim.of_the_build} - set(here)):
         return f"refused: better on {', '.join(here)}, unmeasured on {', '.join(others)}, which holds a claim"
     if benchmark.timed_objectives:
         tuning.progress.say("head to head with the committed controls")
@@ -172,9 +172,8 @@ def _store_claims(tuning: Tuning, artifact: Artifact, proof: Proof) -> ItemRepor
     message = "the committed controls were proven again"
     report = tuning.report(Verdict.PROVEN, message, written.artifact, _paths(benchmark, written))
     dropped = sorted({claim.device for claim in others} - {claim.device for claim in kept})
-    notes = tuple(
-        f"the claim of {device} was of other machine code and is dropped: prove it there" for device in dropped
-    )
+    what = "machine code" if fresh.compiler.compiles else "packages, sources or defaults"
+    notes = tuple(f"the claim of {device} was of other {what} and is dropped: prove it there" for device in dropped)
     return replace(report, notes=(*report.notes, *notes))
 
 

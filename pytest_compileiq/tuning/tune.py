@@ -90,7 +90,8 @@ def _search_and_settle(
         except (Unprovable, EvaluationFailed) as error:
             raise TuneFailed(f"{benchmark.nodeid}: {error}") from error
         record = search_record(benchmark, search.tally, engine, tuning.seed)
-        result = SearchResult(record, front, recorded_functions(benchmark, baseline.stands_for))
+        functions = recorded_functions(benchmark, baseline.stands_for)
+        result = SearchResult(record, front, functions, scorer.shift)
         report = settle(tuning, incumbent, proof, result)
         trackers.end(report.verdict, report.message)
         if not search.interrupted:
@@ -141,7 +142,7 @@ def _identity(
         "benchmark": fingerprint.benchmark,
         "command": fingerprint.command,
         "compiler": f"{compiler.name} {compiler.version} {compiler.build}",
-        "baseline's machine code": baseline.digest,
+        "baseline's machine code" if compiler.compiles else "baseline": baseline.digest,
         "space": benchmark.space.digest,
         "engine": f"{engine} {dict(benchmark.spec.engine_options)}",
         "seed": str(seed),
@@ -204,7 +205,8 @@ def _to_be_named(benchmark: TunedBenchmark, settings: Settings, winner: Controls
 
 def _search_notes(search: Search) -> tuple[str, ...]:
     tally = search.tally
-    spent = f"{tally.evaluations} evaluations in {tally.seconds:.0f} s, {tally.duplicates} duplicates by machine code"
+    by = " by machine code" if search.brief.benchmark.builder.compiler.compiles else ""
+    spent = f"{tally.evaluations} evaluations in {tally.seconds:.0f} s, {tally.duplicates} duplicates{by}"
     invalid = [f"{count} invalid ({kind}): {tally.first_reason[kind]}" for kind, count in sorted(tally.invalid.items())]
     space = search.brief.benchmark.space
     bounded = (f"the space has {space.size_text}",) if space.where is not None else ()

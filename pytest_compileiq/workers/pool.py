@@ -60,6 +60,10 @@ class MeasuredBlock:
     conditions: Mapping[str, Conditions]
     touched: Touched
 
+    def of(self, metric: str) -> list[SampleRow]:
+        """The rows of one metric."""
+        return [row for row in self.rows if row.objective == metric]
+
 
 @dataclass
 class Pool:

@@ -273,7 +273,7 @@ def test_the_markdown_comment_says_which_kernel_by_how_much_where_how_surely_and
         "**worse**",
     ):
         assert said in row
-    said = "cpu, odd: worse: runtime 1.020x slower, 1.010 to 1.031: slower than the compiler's defaults"
+    said = "cpu, odd: worse: runtime 1.020x slower, 1.010 to 1.031: slower than the defaults"
     assert f"- **worse**: {said}" in comment
     assert "nothing was compiled, run or measured" in comment and "proven on: cpu, commit 111111111111" in comment
 

@@ -50,7 +50,7 @@ class Chart:
 def distribution(slots: Sequence[ChartedSlot], objective: str, ident: str) -> Chart | None:
     """Each arm's slots as a strip with p5, p25, p50, p75 and p95; None if there is nothing to draw."""
     kept = _kept(slots)
-    if not _drawable(kept):
+    if not all(map(drawable, kept.values())):
         return None
     scale = Scale(*limits_within(list(kept.values()), tail=0.01), 12, WIDTH - 12)
     unit = _unit(kept, objective)

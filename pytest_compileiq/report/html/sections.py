@@ -6,14 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pytest_compileiq.artifact import Artifact, Claim, CodePair
 from pytest_compileiq.outcome import ItemReport
+from pytest_compileiq.report.artifact import made_by
 from pytest_compileiq.report.committed import MAX_CHARTED_CLAIMS, Committed
 from pytest_compileiq.report.html.charts import Chart, convergence, distribution, front, interval, run_order
 from pytest_compileiq.report.html.markup import Html, join, tag
 from pytest_compileiq.report.html.scale import unit_for
 from pytest_compileiq.report.html.verdicts import MAX_RESULTS, badge
-from pytest_compileiq.report.results import estimate_texts, gain_of, headline, located, ratio_of
+from pytest_compileiq.report.results import estimate_of, estimate_texts, gain_of, headline, located
 from pytest_compileiq.rules.claims import directions, standing, words_of
-from pytest_compileiq.rules.words import interval_text
+from pytest_compileiq.rules.words import limits_text, pair_texts
 
 MAX_ROWS = 60  # per table; an artifact may hold a megabyte of them
 _DIGEST = 12
@@ -99,7 +100,7 @@ def _of_artifact(committed: Committed, ident: str, domain: Domain) -> Iterator[H
     if uncharted > 0:
         yield tag("p", f"The samples of {uncharted} more claims are not drawn.")
     yield from _front(artifact, f"{ident}-front")
-    if artifact.code:
+    if artifact.code and artifact.compiler.compiles:
         rows = [row for entry, pair in artifact.code.items() for row in _code_rows(entry, pair)]
         metrics = table("Exact metrics of each entry function alone", ("Entry", "Metric", "Baseline", "Tuned"), rows)
         yield _folded("Machine code", metrics, unfolded=not committed.slots)
@@ -120,14 +121,14 @@ def _claim_row(claim: Claim, domain: Domain) -> list[str]:
             f"{worse}{_change(before, after)}",
             "exact",
             claim.device,
-            f"{before:,}",
-            f"{after:,}",
-            "read from the whole build",
+            *_exactly(before, after),
+            "read from the whole build" if claim.of_the_build else "one number in every process",
         ]
     if claim.speedup is None or claim.speedup_low is None or claim.speedup_high is None or claim.test is None:
         return [*what, *[""] * 6]
-    drawn = interval(claim.speedup_low, claim.speedup, claim.speedup_high, domain)
-    between = interval_text(claim.speedup_low, claim.speedup_high, words_of(claim))
+    is_ratio = claim.scale is None
+    drawn = interval(claim.speedup_low, claim.speedup, claim.speedup_high, domain) if is_ratio else Html("")
+    between = limits_text(claim.speedup_low, claim.speedup_high, claim.scale, words_of(claim))
     limits = tag("span", between, class_="limits")
     arms = [
         f"{unit_for(claim.objective, arm.p50).text(arm.p50)}, p95 {unit_for(claim.objective, arm.p95).text(arm.p95)}"
@@ -135,7 +136,7 @@ def _claim_row(claim: Claim, domain: Domain) -> list[str]:
         if arm
     ]
     evidence = f"p = {claim.p_value:.1g}, d = {claim.cohens_d:.3g}, {claim.test.processes} processes"
-    return [*what, f"{worse}{ratio_of(claim)}", join([limits, drawn]), claim.device, *arms, evidence]
+    return [*what, f"{worse}{estimate_of(claim)}", join([limits, drawn]), claim.device, *arms, evidence]
 
 
 def _titles(claim: Claim) -> tuple[str, str]:
@@ -151,9 +152,10 @@ def _front(artifact: Artifact, ident: str) -> Iterator[Html]:
     if not artifact.front:
         return
     points, better = artifact.front[:MAX_ROWS], directions(artifact)
-    names = [name for name in points[0].metrics if all(name in point.metrics for point in points)]
+    names = [name for name in (points[0].metrics | points[0].shifts)
+             if all(name in point.metrics | point.shifts for point in points)]  # fmt: skip
     committed = artifact.controls.sha256 if artifact.controls else None
-    drawn = [name for name in names if name in better]
+    drawn = [name for name in names if name in better and all(name in point.metrics for point in points)]
     if len(drawn) > 1:
         gains = [[gain_of(point.metrics[name], better[name]) for name in drawn] for point in points]
         places = [(gain[0], gain[1], point.controls.sha256 == committed)
@@ -182,10 +184,19 @@ def _changed_to(before: int, after: int) -> str:
     return f"{after:,}" if after == before else f"{after:,} ({_change(before, after)})"
 
 
-def _change(before: int, after: int) -> str:
+def _change(before: float, after: float) -> str:
     if before == after:
         return "no change"
-    return f"{after - before:+,}" if before == 0 else f"{(after - before) / before:+.1%}"
+    if before > 0:
+        return f"{(after - before) / before:+.1%}"
+    difference = after - before
+    return f"{difference:+,}" if isinstance(difference, int) else f"{difference:+.4g}"
+
+
+def _exactly(before: float, after: float) -> tuple[str, str]:
+    if isinstance(before, int) and isinstance(after, int):
+        return f"{before:,}", f"{after:,}"
+    return pair_texts(before, after)
 
 
 def _controls(artifact: Artifact) -> Iterator[tuple[str, str]]:
@@ -196,7 +207,7 @@ def _controls(artifact: Artifact) -> Iterator[tuple[str, str]]:
     yield "spent", f"{search.evaluations} evaluations in {search.seconds:g} s"
     reasons = ", ".join(f"{count} {kind}" for kind, count in search.failures.items())
     yield "invalid", f"{search.invalid} candidates{f': {reasons}' if reasons else ''}"
-    yield "duplicates", f"{search.duplicates} by machine code"
+    yield "duplicates", f"{search.duplicates}{' by machine code' if artifact.compiler.compiles else ''}"
 
 
 def _knobs(artifact: Artifact) -> Iterator[Html]:
@@ -206,8 +217,7 @@ def _knobs(artifact: Artifact) -> Iterator[Html]:
 
 
 def _environment(artifact: Artifact) -> Iterator[tuple[str, str]]:
-    yield "compiler", f"{artifact.compiler.name} {artifact.compiler.version}, {artifact.compiler.build}"
-    yield "command", " ".join(artifact.compiler.command)
+    yield from made_by(artifact.compiler)
     devices: Mapping[str, None] = dict.fromkeys(map(_device, artifact.claims))
     yield "proven on", "; ".join(list(devices)[:MAX_ROWS])
     provenance = artifact.provenance

@@ -55,7 +55,7 @@ def test_a_p_value_at_the_level_proves_and_one_above_it_does_not(said):
 def test_the_p_value_of_the_gate_is_the_largest_of_its_three(said):
     one, thresholds = BINDING[said]
     three = (
-        welch_centred(*one.logs).p_value,
+        welch_centred(*one.compared).p_value,
         sign_flip(one.by_quad, flips=4096, seed=1)[0],
         paired_p(one.by_process, math.log(thresholds.min_speedup)),
     )

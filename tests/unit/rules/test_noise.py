@@ -40,15 +40,15 @@ def test_each_kind_of_noise_has_its_sentence(noise, said):
 
 
 def test_a_drift_is_estimated_and_chance_is_not_taken_for_one():
-    assert drift(evidence(drifting=0.08).logs[0]) == pytest.approx(0.08, rel=0.25)
-    found = [drift(evidence(within=0.05, seed=seed).logs[0]) for seed in range(200)]
+    assert drift(evidence(drifting=0.08).compared[0]) == pytest.approx(0.08, rel=0.25)
+    found = [drift(evidence(within=0.05, seed=seed).compared[0]) for seed in range(200)]
     assert np.mean(np.array(found) != 0) < 0.09  # two standard deviations: about 5 %
-    assert drift(evidence(drifting=0.5, processes=4).logs[0]) == 0
+    assert drift(evidence(drifting=0.5, processes=4).compared[0]) == 0
 
 
 def test_at_its_threshold_noise_is_not_worth_a_word(monkeypatch):
     one = evidence(within=0.2, between=0.1, drifting=2.0)
-    baseline = one.logs[0]
+    baseline = one.compared[0]
     assert len(advice(one)) == 3
     monkeypatch.setattr(noise, "SPREAD", float(np.median(baseline.reshape(16, 8).std(axis=1, ddof=1))))
     monkeypatch.setattr(noise, "DRIFT", drift(baseline))

@@ -149,3 +149,31 @@ def test_many_entries_are_counted():
     many = {f"k{number}": CodeDigest("9" * 64) for number in range(6)}
     (finding,) = judge(ARTIFACT, replace(SAME, baseline={**SAME.baseline, **many}))
     assert finding.message.endswith("in k0, k1, k2, k3, k4 and 1 more")
+
+
+PARAMS = ARTIFACT.model_copy(update={"compiler": compiler(name="params", version="", build="xgboost 2.1", command=("params", "rate=0.1"))})  # fmt: skip
+SAME_PARAMS = replace(SAME, compiler=PARAMS.compiler)
+OF_PARAMS = {
+    "a package": (
+        replace(SAME_PARAMS, compiler=PARAMS.compiler.model_copy(update={"build": "xgboost 2.2"}), tuned=OTHER_CODE),
+        Effect.STALE, "proven with xgboost 2.1, here with xgboost 2.2",
+    ),
+    "a default": (
+        replace(SAME_PARAMS, fingerprint=fingerprint(command="1" * 64), tuned=OTHER_CODE,
+                compiler=PARAMS.compiler.model_copy(update={"command": ("params", "rate=0.2")})),
+        Effect.STALE, "the defaults changed (gone: rate=0.1; new: rate=0.2)",
+    ),
+    "a source": (replace(SAME_PARAMS, fingerprint=sources(k_c="1" * 64), tuned=OTHER_CODE), Effect.STALE, "k.c (changed)"),
+    "a comment": (
+        replace(SAME_PARAMS, fingerprint=sources(k_c="1" * 64)),
+        Effect.COSMETIC, "k.c (changed): comments, docstrings or formatting alone",
+    ),
+    "the record": (replace(SAME_PARAMS, tuned=OTHER_CODE), Effect.STALE, "the recorded digest is none of the committed knobs, packages and sources"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", OF_PARAMS)
+def test_where_nothing_is_compiled_no_finding_speaks_of_a_compiler_or_its_code(what):
+    found, effect, said = OF_PARAMS[what]
+    (finding,) = judge(PARAMS, found)
+    assert (finding.effect, finding.message) == (effect, said)

@@ -1,0 +1,1 @@
+"""Nothing is compiled: knobs that a program reads when it runs."""

@@ -1,0 +1,227 @@
+"""Builds nothing: writes the parameters of an arm down, and digests all that they depend on."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import json
+import platform
+import re
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pytest_compileiq.errors import BodyError, BuildError, EnvironmentFault, MarkerError, StoreError
+from pytest_compileiq.model import (
+    INTEGERS,
+    LARGEST_NUMBER,
+    LONGEST_TEXT,
+    PARAMS,
+    BuildResult,
+    Candidate,
+    CodeDigest,
+    Compiler,
+    ControlsFile,
+    Knobs,
+    KnobValue,
+    Target,
+    sha256_hex,
+)
+from pytest_compileiq.rules.fingerprint import canonical_text
+from pytest_compileiq.space import Space
+from pytest_compileiq.spelling import did_you_mean
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
+from pytest_compileiq.toolchains.options_file import parse_rendered
+from pytest_compileiq.toolchains.params.lines import line_of, render
+from pytest_compileiq.toolchains.params.marker import Params
+
+ENTRY = "acf.params"  # in the place of an entry function: no symbol of a library is called so
+_PACKAGE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+def resolve(params: Params, place: Place) -> ParamsBuilder:
+    """Implements ``pytest_compileiq.toolchains.params.marker.Params.resolve``."""
+    defaults = _checked_defaults(params.defaults)
+    for key in ("versions", "sources"):
+        _check_names(key, getattr(params, key))
+    packages = [f"{name} {_version(name)}" for name in dict.fromkeys(params.versions)]
+    architecture = platform.machine().replace("_", "-")
+    return ParamsBuilder(
+        compiler=Compiler(
+            name=PARAMS,
+            version="",
+            build=", ".join(packages),
+            command=(PARAMS, *(line_of(name, value) for name, value in defaults.items())),
+            architecture_from="machine",
+        ),
+        architecture=architecture,
+        target=Target.of(architecture, PARAMS),
+        baseline_params=defaults,
+        source_paths=tuple(_find_source(name, place) for name in params.sources),
+        rootdir=place.rootdir,
+    )
+
+
+@dataclass(frozen=True)
+class ParamsBuilder:
+    """A ``pytest_compileiq.toolchains.base.Builder`` that compiles nothing; its one entry is what decides the result.
+
+    Two arms have equal code where they have equal parameters, packages and sources.
+    """
+
+    compiler: Compiler
+    architecture: str
+    target: str
+    baseline_params: Mapping[str, KnobValue]
+    source_paths: tuple[str, ...]
+    rootdir: Path
+    clock: str = "cpu"
+    acf_line: str | None = None
+    native: str | None = None
+
+    @property
+    def knobs_taken(self) -> frozenset[str]:
+        """None: only the test's body reads them."""
+        return frozenset()
+
+    def default_space(self) -> Space | None:
+        """None: only the test knows what may vary."""
+        return None
+
+    def option_space(self) -> Space | None:
+        """None."""
+        return None
+
+    def render(self, candidate: Candidate) -> ControlsFile:
+        """The knobs, one ``name=value`` per line, sorted; values as in JSON.
+
+        Raises:
+            MarkerError: a knob is an option of a compiler, or it is an opaque blob.
+        """
+        return render(candidate)
+
+    def parse(self, kind: str, data: bytes, knobs: Knobs) -> ControlsFile:
+        """Check committed ``data`` against what ``knobs`` render to, byte for byte.
+
+        Raises:
+            StoreError: they differ, or it is an opaque blob.
+        """
+        if kind != "options":
+            raise StoreError(f"Params holds named knobs, and this is a {kind}; run pytest --tune again")
+        return parse_rendered(data, knobs, render)
+
+    def sources(self) -> Mapping[str, str]:
+        """Rootdir-relative path → SHA-256 of the marker's ``sources``.
+
+        Raises:
+            BuildError: a file cannot be read.
+        """
+        return {name: sha256_hex(data) for name, data in self._contents().items()}
+
+    def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
+        """Write the arm's parameters to ``out_dir``; ``None`` writes the defaults.
+
+        Raises:
+            BuildError: a source cannot be read or is no Python (kind ``compile``), or all of them together take longer
+                to read than ``timeout_s`` (kind ``timeout``).
+        """
+        start = time.perf_counter()
+        params = dict(self.baseline_params) | dict(controls.knobs if controls else {})
+        meanings = {name: _meaning(name, data) for name, data in self._contents().items()}
+        lines = sorted(line_of(name, value) for name, value in params.items())
+        out_dir.mkdir(parents=True, exist_ok=True)
+        path = out_dir / "params.json"
+        path.write_text(f"{json.dumps(params, indent=1, sort_keys=True)}\n", encoding="utf-8")
+        seconds = time.perf_counter() - start
+        if seconds > timeout_s:
+            raise BuildError(f"reading the sources took longer than {timeout_s:g} s", kind="timeout")
+        decides = json.dumps([lines, self.compiler.build, sorted(meanings.items())])
+        return BuildResult(path, {ENTRY: CodeDigest(sha256_hex(decides.encode()))}, {}, "", seconds)
+
+    def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
+        """None: no compiler is told anything."""
+        return ()
+
+    def load(self, built: BuildResult, used: set[str]) -> Any:
+        """Nothing can be loaded.
+
+        Raises:
+            BodyError: always.
+        """
+        raise BodyError("Params compiles nothing, so that there is nothing to load: read acf.params instead")
+
+    def _contents(self) -> dict[str, bytes]:
+        try:
+            return {name: (self.rootdir / name).read_bytes() for name in sorted(self.source_paths)}
+        except OSError as error:
+            raise BuildError(f"{error.filename}: cannot be read: {error.strerror}", kind="compile") from error
+
+
+@lru_cache(maxsize=256)
+def _meaning(name: str, data: bytes) -> str:
+    """The digest of what a source says: of Python without comments, docstrings and formatting.
+
+    Raises:
+        BuildError: a file that is called Python is none.
+    """
+    if not name.endswith(".py"):
+        return sha256_hex(data)
+    try:
+        return sha256_hex(canonical_text(ast.parse(data)).encode())
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise BuildError(f"{name} is no Python: {' '.join(str(error).split())[:300]}", kind="compile") from error
+
+
+def _checked_defaults(given: object) -> dict[str, KnobValue]:
+    if not isinstance(given, tuple) or not all(isinstance(pair, tuple) and isinstance(pair[0], str) for pair in given):
+        raise MarkerError(f"Params(defaults={given!r}): expected a dict, as in {{'threads': 4}}")
+    for name, value in given:
+        is_whole = isinstance(value, int) and value in INTEGERS
+        if not (is_whole or isinstance(value, str) or (isinstance(value, float) and abs(value) <= LARGEST_NUMBER)):
+            raise MarkerError(f"Params(defaults=…): {name} = {value!r}: expected a bool, a finite number or a text")
+        if len(line_of(name, value)) > LONGEST_TEXT:
+            raise MarkerError(f"Params(defaults=…): {name} is longer than {LONGEST_TEXT} characters: name a file")
+    return dict(given)
+
+
+def _check_names(key: str, names: object) -> None:
+    if not isinstance(names, tuple) or not all(isinstance(name, str) and name for name in names):
+        raise MarkerError(f"Params({key}={names!r}): expected a list of names")
+
+
+def _find_source(name: str, place: Place) -> str:
+    path = place.test_dir / name
+    if not path.is_file():
+        raise MarkerError(f"Params(sources={name!r}): no such file: {path}; it is named relative to the test file")
+    return relative_to_rootdir(Path(name), place)
+
+
+def _version(name: str) -> str:
+    """The version of an installed package; Python's own line for ``python``.
+
+    Raises:
+        MarkerError: ``name`` is no package's name.
+        EnvironmentFault: it is not installed.
+    """
+    if not _PACKAGE.fullmatch(name):
+        raise MarkerError(f"Params(versions={name!r}): expected a package's name alone, as in 'xgboost'")
+    if name == "python":
+        return f"{sys.version_info.major}.{sys.version_info.minor}"
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError as error:
+        raise EnvironmentFault(_not_installed(name)) from error
+
+
+def _not_installed(name: str) -> str:
+    if brings := importlib.metadata.packages_distributions().get(name):
+        return f"Params(versions={name!r}): that is what {brings[0]} is imported as: name {brings[0]!r}"
+    installed = {str(found.metadata["Name"]) for found in importlib.metadata.distributions()}
+    meant = did_you_mean(name, installed)
+    otherwise = "; if that is what you mean" if meant else ""
+    return f"Params(versions={name!r}): no package of that name is installed{meant}{otherwise}: pip install {name}"

@@ -1,0 +1,196 @@
+"""Scores in the proof and on replay, on fakes: compared exactly where they never vary, and else by the gate."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pytest_compileiq import maximize, minimize
+from pytest_compileiq.benchmark.fixture import Acf, Outputs
+from pytest_compileiq.errors import BodyError
+from pytest_compileiq.model import Candidate, Workload
+from pytest_compileiq.outcome import Verdict
+from pytest_compileiq.proof.prove import NoWinner, Proof, prove, prove_again
+from pytest_compileiq.report.artifact import artifact_lines
+from pytest_compileiq.report.results import claim_text
+from pytest_compileiq.rules.gate import LOOKS
+from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, by_options, fake_benchmark
+from tests.unit.replay.test_run import Project
+
+SCORE = [minimize("score")]
+WORKLOADS = {"small": {}, "large": {"weight": 3}}
+
+
+def controls(text: str):
+    return FakeBuilder().render(Candidate({text: ""}))
+
+
+@pytest.fixture
+def proving(tmp_path):
+    def run(pool, *texts, objectives=SCORE, **marker) -> Proof | NoWinner:
+        benchmark = fake_benchmark(tmp_path, FakeBuilder(), objectives=objectives, **marker)
+        return prove(pool, benchmark, [controls(text) for text in texts], against=None, seed=1, say=lambda _: None)
+
+    return run
+
+
+def blocks(pool) -> int:
+    return sum(what == "block" for what, _, _ in pool.asked)
+
+
+# ── one number ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_score_that_is_one_number_in_every_process_is_claimed_exactly_and_stores_no_samples(proving):
+    pool = FakePool(seconds=by_options({"-fast": -1.52}, otherwise=-1.2), noise=0)
+    proof = proving(pool, "-fast")
+    (claim,) = proof.claims
+    assert (claim.kind, claim.baseline_value, claim.tuned_value, proof.rows) == ("exact", -1.2, -1.52, ())
+    assert claim_text(claim) == "score -1.2 → -1.52"
+    assert blocks(pool) == LOOKS[0]
+
+
+def test_the_better_of_two_exact_scores_wins_and_a_worse_one_is_told_with_both_values(proving):
+    values = by_options({"-good": 0.94, "-best": 0.95, "-bad": 0.9}, otherwise=0.91)
+    best = proving(FakePool(seconds=values, noise=0), "-good", "-best", objectives=[maximize("accuracy")])
+    assert best.winner == controls("-best")
+    worse = proving(FakePool(seconds=values, noise=0), "-bad", objectives=[maximize("accuracy")])
+    assert isinstance(worse, NoWinner) and "something is worse: accuracy 0.91 → 0.9" in worse.reason
+    same = proving(FakePool(seconds=lambda _: 0.0, noise=0), "-any", objectives=[maximize("accuracy")])
+    assert isinstance(same, NoWinner) and same.reason == "no better: accuracy 0 → 0"
+
+
+def test_one_value_that_differs_in_one_process_is_judged_by_the_gate(proving):
+    class Moved(FakePool):
+        def block(self, number, *arguments):
+            block = super().block(number, *arguments)
+            rows = [row.__class__(**{**{name: getattr(row, name) for name in row.__slots__}, "value": row.value - 1e-3 * number}) for row in block.rows]  # fmt: skip
+            return block.__class__(rows, block.conditions, block.touched)
+
+    (claim,) = proving(Moved(seconds=by_options({"-fast": -1.52}, otherwise=-1.2), noise=0), "-fast").claims
+    assert (claim.kind, claim.scale) == ("gain", pytest.approx(1.2, rel=0.01))
+
+
+# ── a number that varies ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_noisy_negative_score_is_proven_by_its_difference(proving):
+    pool = FakePool(seconds=by_options({"-fast": -1.52}, otherwise=-1.2), noise=0.01)
+    proof = proving(pool, "-fast")
+    (claim,) = proof.claims
+    assert claim.kind == "gain" and claim.scale == pytest.approx(1.2, rel=0.01)
+    assert (claim.speedup - 1) * claim.scale == pytest.approx(0.32, abs=0.02)
+    assert len(proof.rows) == LOOKS[0] * 4 * 4 * 5
+    before, after, how, interval = re.fullmatch(
+        r"score (\S+) → (\S+), lower by (\S+), (.*)", claim_text(claim)
+    ).groups()
+    assert (float(before), float(after), float(how)) == pytest.approx((-1.2, -1.52, 0.32), abs=0.02)
+    assert re.fullmatch(r"0\.3\d+ to 0\.3\d+", interval)
+
+
+def test_a_noisy_positive_score_is_still_a_ratio(proving):
+    (claim,) = proving(FakePool(seconds=by_options({"-fast": 9e-4})), "-fast").claims
+    assert claim.scale is None and claim.speedup == pytest.approx(1 / 0.9, rel=1e-2)
+
+
+def test_the_workloads_differences_weigh_as_shares_of_their_baselines(proving):
+    pool = FakePool(seconds=by_options({"-a": -1.3, "-b": -1.4}, otherwise=-1.2), noise=0.001)
+    proof = proving(pool, "-a", "-b", workloads=WORKLOADS)
+    assert proof.winner == controls("-b")
+    assert sorted(claim.workload for claim in proof.claims) == ["large", "small"]
+
+
+def test_a_claimed_ratio_is_undecided_once_a_value_is_not_positive(proving, tmp_path):
+    (claim,) = proving(FakePool(seconds=by_options({"-fast": 9e-4})), "-fast").claims
+    benchmark = fake_benchmark(tmp_path, FakeBuilder(), objectives=SCORE)
+    decision = prove_again(FakePool(seconds=lambda _: -1.0), benchmark, controls("-fast"), claim, seed=3)
+    assert decision.verdict is Verdict.INCONCLUSIVE and "what is claimed is a ratio" in decision.reason
+
+
+def test_a_front_of_scores_below_zero_tells_differences_and_no_ratios(tmp_path):
+    made = Project(tmp_path, objectives=[minimize("loss"), maximize("margin")])  # the fake gives both one value
+    made.tune(FakePool(seconds=by_options({"-fast": -1.5}, otherwise=-1.2), noise=0))
+    artifact = made.store.read("kernel", "fake-fake1")
+    assert {**artifact.front[0].shifts} == pytest.approx({"loss": -0.25, "margin": -0.25})
+    assert not artifact.front[0].metrics and not artifact.search.improvements
+    text = "\n".join(artifact_lines("kernel", artifact))
+    assert "loss lower by 0.25 of the baseline's magnitude, worse: margin lower by 0.25" in text
+
+
+# ── replay ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def project(tmp_path) -> Project:
+    made = Project(tmp_path, objectives=[maximize("accuracy")])
+    report = made.tune(FakePool(seconds=by_options({"-fast": 0.94}, otherwise=0.91), noise=0))
+    assert report.verdict == "TUNED"
+    return made
+
+
+def recording(tuned: float, baseline: float = 0.91):
+    def body(acf) -> None:
+        acf.build().load()
+        acf.record(accuracy=baseline if acf.is_baseline else tuned)
+
+    return body
+
+
+def test_an_exact_score_is_compared_by_one_run_of_each_arm_and_no_worker(project):
+    pool = FakePool()
+    report, _ = project.replay(pool, body=recording(0.94))
+    assert (report.verdict, report.failed, pool.asked) == ("PROVEN", False, [])
+    assert "default: accuracy 0.91 → 0.94, as proven" in [check.detail for check in report.checks]
+
+
+@pytest.mark.parametrize(("tuned", "baseline"), [(0.93, 0.91), (0.94, 0.92), (0.9400000000000001, 0.91)])
+def test_a_score_that_moves_fails_with_both_values(project, tuned, baseline):
+    report, _ = project.replay(body=recording(tuned, baseline))
+    assert (report.verdict, report.failed) == ("REFUTED", True)
+    assert f"is {baseline} → {tuned} now, and 0.91 → 0.94 was proven" in report.message
+
+
+def test_on_another_device_an_exact_score_is_not_compared_and_that_is_said(project):
+    artifact = project.store.read("kernel", "fake-fake1")
+    claims = tuple(claim.model_copy(update={"device": "another"}) for claim in artifact.claims)
+    path = project.store.metadata_path("kernel", "fake-fake1")
+    path.write_text(path.read_text().replace(artifact.claims[0].device, claims[0].device))
+    report, _ = project.replay(body=recording(0.5))
+    assert (report.verdict, report.failed) == ("REPLAYED", False)
+    assert any(check.status == "not run" and "proven on another" in check.detail for check in report.checks)
+
+
+def test_a_time_is_never_claimed_exactly(project):
+    path = project.store.metadata_path("kernel", "fake-fake1")
+    path.write_text(path.read_text().replace('objective = "accuracy"', 'objective = "runtime"'))
+    report, _ = project.replay(body=recording(0.94))
+    assert report.verdict == "CORRUPT" and "runtime is measured, and never claimed exactly" in report.message
+
+
+# ── what a body may record ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def acf(tmp_path) -> Acf:
+    builds = fake_benchmark(tmp_path, FakeBuilder()).builds
+    return Acf(builds, None, Workload("w"), arm="baseline", measurer=lambda *_: None, outputs=Outputs())
+
+
+def test_any_finite_number_is_recorded(tmp_path):
+    import numpy as np
+
+    recorded = acf(tmp_path)
+    recorded.record(a=-1.5, b=0, c=np.float32(0.5), d=np.int64(-3))
+    assert recorded.recorded == {"a": -1.5, "b": 0.0, "c": 0.5, "d": -3.0}
+
+
+@pytest.mark.parametrize("value", [True, float("nan"), float("inf"), -float("inf"), 1e31, "1", None, 1j])
+def test_what_is_no_finite_number_is_refused(tmp_path, value):
+    with pytest.raises(BodyError, match="expected a finite number"):
+        acf(tmp_path).record(score=value)
+
+
+@pytest.mark.parametrize("value", [0, -1.0])
+def test_a_recorded_time_is_positive(tmp_path, value):
+    with pytest.raises(BodyError, match="expected a positive finite number"):
+        acf(tmp_path).record(runtime=value)
