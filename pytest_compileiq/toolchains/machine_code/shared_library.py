@@ -12,7 +12,6 @@ from typing import Any
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult
 from pytest_compileiq.spelling import did_you_mean
-from pytest_compileiq.toolchains.machine_code.elf import defined_functions
 from pytest_compileiq.toolchains.machine_code.names import demangled, matching, readable
 
 _NUMBERS = frozenset("?bBhHiIlLqQfdg")  # ctypes' codes of simple types without characters and addresses
@@ -118,6 +117,8 @@ def _symbol(library: Path, name: str) -> str:
     Raises:
         AttributeError: there is none, or several.
     """
+    from pytest_compileiq.toolchains.machine_code.elf import defined_functions  # heavy: elftools
+
     defined = {symbol for symbol in defined_functions(library) if "." not in symbol}  # no clones for other processors
     fitting = matching(name, defined)
     several = {demangled(symbol): symbol for symbol in fitting}  # a constructor has several symbols
