@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import re
 import shutil
 import sys
@@ -342,9 +343,10 @@ def _why_changed(root: Path, path: str, proven: str, digest: Callable[[Path], st
 def _located(root: Path, path: str) -> Path:
     """Where a source is: below ``root``, or a Python module of a package that is installed here."""
     here = inside(root, path)
-    if here.exists() or here.suffix != ".py":
+    if here.suffix != ".py" or os.path.exists(here):  # noqa: PTH110 - a recorded name may be too long to ask pathlib
         return here
-    return next((file for entry in sys.path if (file := Path(entry) / path).is_file()), here)
+    candidates = (os.path.join(entry, path) for entry in sys.path)  # noqa: PTH118
+    return Path(next(filter(os.path.isfile, candidates), here))
 
 
 def _digest(path: Path) -> str:

@@ -51,6 +51,7 @@ SOURCES = {
     "acf": "is no regular file",
     "x\0y": "is no path",
     "x" * 2000: "cannot be read: File name too long",
+    "x" * 1990 + ".py": "cannot be read: File name too long",
     "huge": "at most 67108864 are read",
 }
 
