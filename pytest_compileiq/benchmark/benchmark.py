@@ -267,11 +267,10 @@ class TunedBenchmark:
         Raises:
             BuildError: the sources cannot be read.
         """
-        last = {gene.name: gene.values[-1] for gene in self.space.genes}
-        macros = {knob: value for knob, value in last.items() if macro_of(f"{knob}{value}") is not None}
+        macros = [gene for gene in self.space.genes if macro_of(f"{gene.name}{gene.values[0]}") is not None]
         if not macros or not isinstance(self.builder, ReadsByControls):
             return None
-        return self.builder.why_without_effect(macros)
+        return self.builder.why_without_effect(*({gene.name: gene.values[end] for gene in macros} for end in (0, -1)))
 
     def found(self, controls: ControlsFile | None, baseline: BuildResult | None, tuned: BuildResult | None) -> Rebuilt:
         """What is here now, for the staleness rules; ``tuned`` is the build with ``controls``."""

@@ -97,8 +97,8 @@ class ReadsByControls(Protocol):
         """As ``sources``, of the build with ``controls``."""
         ...
 
-    def why_without_effect(self, macros: Knobs) -> str | None:
-        """Why one of ``macros``, knobs with a value each, changes nothing in the sources; None if none is known to."""
+    def why_without_effect(self, *probes: Knobs) -> str | None:
+        """Why a macro changes nothing in the sources; None if none is known to. A probe has a value for each macro."""
         ...
 
 

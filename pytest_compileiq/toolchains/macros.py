@@ -132,18 +132,20 @@ def why_unnamed(macros: Collection[str], own: Iterable[bytes], others: Iterable[
     )
 
 
-def why_redefined(macros: Knobs, printed: str) -> str | None:
-    """Which of ``macros`` the source defines itself, whatever the command says; None if none.
+def why_redefined(probes: Sequence[tuple[Knobs, str]]) -> str | None:
+    """Which macro the source defines itself, to one value whatever the command says; None if none is known to be.
 
     Args:
-        macros: knobs with the values that the preprocessor was given.
-        printed: the macros at the end of the source, as ``-dM`` prints them.
+        probes: knobs with the values that the preprocessor was given, and the macros at the end of the source, as
+            ``-dM`` prints them. Two values tell a macro that is limited (``#if TILE > 16``) from one that is fixed.
     """
-    at_the_end = dict(_AT_THE_END.findall(printed))
-    for macro, value in macros_of(macros).items():
-        if at_the_end.get(macro, str(value)) != str(value):
+    given = [macros_of(macros) for macros, _ in probes]
+    at_the_end = [dict(_AT_THE_END.findall(printed)) for _, printed in probes]
+    for macro in given[0]:
+        final, *others = {definitions.get(macro) for definitions in at_the_end}
+        if final is not None and not others and {str(values[macro]) for values in given} != {final}:
             return (
-                f"the source defines {macro} as {at_the_end[macro]}, whatever -D{macro} says: "
+                f"the source defines {macro} as {final}, whatever -D{macro} says: "
                 f"write #ifndef {macro} before that line and #endif behind it"
             )
     return None

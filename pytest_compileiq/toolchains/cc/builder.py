@@ -173,23 +173,26 @@ class CcBuilder:
         """As ``sources``, of the build with ``controls``."""
         return self._digests(controls.data.decode("ascii").splitlines(), controls.knobs)
 
-    def why_without_effect(self, macros: Knobs) -> str | None:
-        """Why one of ``macros`` changes nothing: no file names it, or the source defines it itself; else None.
+    def why_without_effect(self, *probes: Knobs) -> str | None:
+        """Why a macro of ``probes`` changes nothing: no file names it, or the source defines it itself; else None.
 
         Raises:
             BuildError: the preprocessor refuses a source, or a file cannot be read.
         """
         everything = self._dependencies("-M")
         own = {name for name in everything if self._inside_rootdir(name) is not None}
-        if unnamed := why_unnamed(macros_of(macros), map(self._read, own), map(self._read, everything - own)):
+        if unnamed := why_unnamed(macros_of(probes[0]), map(self._read, own), map(self._read, everything - own)):
             return unnamed
-        defined = (*options_of(macros), "-E", "-dM")
         printed = [
-            ask([*words, *defined, source], cwd=self.rootdir)
-            for words, sources in self._commands(macros)
-            for source in sources
+            [
+                ask([*words, *options_of(macros), "-E", "-dM", source], cwd=self.rootdir).output
+                for words, sources in self._commands(macros)
+                for source in sources
+            ]
+            for macros in probes
         ]
-        redefined = [why_redefined(macros, finished.output) for finished in printed]
+        of_each_source = (list(zip(probes, outputs, strict=True)) for outputs in zip(*printed, strict=True))
+        redefined = [why_redefined(probed) for probed in of_each_source]
         return redefined[0] if all(redefined) else None  # another source may leave it alone
 
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:

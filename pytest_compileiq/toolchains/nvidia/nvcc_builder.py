@@ -150,8 +150,8 @@ class NvccBuilder(NvidiaBuilder):
         options = NVCC.text(controls.knobs).splitlines()
         return self._digests((*without_replaced(self.words, controls.knobs), *options))
 
-    def why_without_effect(self, macros: Knobs) -> str | None:
-        """Why one of ``macros`` changes nothing: no file names it, or the source defines it itself; else None.
+    def why_without_effect(self, *probes: Knobs) -> str | None:
+        """Why a macro of ``probes`` changes nothing: no file names it, or the source defines it itself; else None.
 
         Raises:
             BuildError: the preprocessor refuses the source.
@@ -159,12 +159,9 @@ class NvccBuilder(NvidiaBuilder):
         everything = self._dependencies("-M", self.words)
         own = {path for path in everything if path.is_relative_to(self.rootdir.resolve())}
         texts = (*self.kernels.texts, *map(Path.read_bytes, own))
-        if unnamed := why_unnamed(macros_of(macros), texts, map(Path.read_bytes, everything - own)):
+        if unnamed := why_unnamed(macros_of(probes[0]), texts, map(Path.read_bytes, everything - own)):
             return unnamed
-        words = (*without_replaced(self.words, macros), *options_of(macros), "-E", "-Xcompiler=-dM")
-        return why_redefined(
-            macros, ask([self.tool.program, *words, *self.kernels.words_to_read], cwd=self.rootdir).output
-        )
+        return why_redefined([(macros, self._macros_at_the_end(macros)) for macros in probes])
 
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
         """Compile into ``out_dir``, keeping the cubin of every architecture.
@@ -231,6 +228,10 @@ class NvccBuilder(NvidiaBuilder):
             raise BuildError(message, kind="compile", log=finished.output)
         paths = {(self.rootdir / name).resolve() for name in prerequisites(finished.output)}
         return {path for path in paths if path.is_file()}
+
+    def _macros_at_the_end(self, macros: Knobs) -> str:
+        words = (*without_replaced(self.words, macros), *options_of(macros), "-E", "-Xcompiler=-dM")
+        return ask([self.tool.program, *words, *self.kernels.words_to_read], cwd=self.rootdir).output
 
     def _seed(self) -> list[str]:
         """The seed option; without it, nvcc changes the private names of a file of templates with every build."""

@@ -96,7 +96,13 @@ def test_a_macro_that_no_file_names_is_told_with_what_was_meant():
 
 def test_a_macro_that_the_source_defines_itself_is_told():
     printed = "#define TILE 16\n#define USE_LUT 1\n#define EMPTY \n#define __x86_64__ 1\n"
-    assert why_redefined({"-DTILE=": 16, "-DUSE_LUT": "", "-DUNDEFINED_AGAIN=": 3}, printed) is None
-    assert str(why_redefined({"-DUSE_LUT": "", "-DTILE=": 32}, printed)).startswith(
-        "the source defines TILE as 16, whatever -DTILE says: write #ifndef TILE"
-    )
+    fixed = [({"-DUSE_LUT": "", "-DTILE=": tile, "-DUNDEFINED_AGAIN=": 3}, printed) for tile in (8, 16)]
+    said = "the source defines TILE as 16, whatever -DTILE says: write #ifndef TILE"
+    assert str(why_redefined(fixed)).startswith(said)
+    assert str(why_redefined(fixed[:1])).startswith(said)
+    assert why_redefined(fixed[1:]) is None
+
+
+def test_a_macro_that_the_source_limits_has_an_effect():
+    limited = [({"-DTILE=": 8}, "#define TILE 8\n"), ({"-DTILE=": 64}, "#define TILE 32\n")]
+    assert why_redefined(limited) is None
