@@ -7,8 +7,8 @@ place of the baseline's: two definitions of one macro in a command would be a wa
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Knobs, KnobValue
@@ -69,20 +69,17 @@ def check_names(knobs: Iterable[str]) -> None:
         by_name[name] = knob
 
 
-def frozen_defines(defines: object) -> Any:
-    """``defines`` as pairs, so that toolchains compare by value; ``definitions`` refuses anything but a dict."""
-    return tuple(sorted(defines.items(), key=str)) if isinstance(defines, Mapping) else defines or ()
+def baseline_macros(defines: Defines, flags: Sequence[str], where: str) -> tuple[tuple[str, ...], dict[str, KnobValue]]:
+    """The words that ``defines`` add behind ``flags``, and all macros of the baseline as a test's body reads them.
 
-
-def definitions(defines: Defines, flags: Sequence[str], where: str) -> tuple[str, ...]:
-    """``defines`` as words of a command, behind its ``flags``.
+    A whole number in ``flags`` is an integer, any other value a text.
 
     Raises:
         MarkerError: it is no dict, a name is no macro's, a value is no text or number, or ``flags`` define it too.
     """
-    if not isinstance(defines, tuple):
+    if not isinstance(defines, tuple) or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in defines):
         raise MarkerError(f"{where}(defines={defines!r}): expected a dict such as {{'TILE': 16}}")
-    given = {macro_of(flag) for flag in flags}
+    params = _defined_by(flags)
     for name, value in defines:
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise MarkerError(
@@ -90,13 +87,13 @@ def definitions(defines: Defines, flags: Sequence[str], where: str) -> tuple[str
             )
         if isinstance(value, bool) or not isinstance(value, int | float | str) or not str(value).isprintable():
             raise MarkerError(f"{where}(defines=…): {name} = {value!r}: expected a number or a text; write 1 or 0")
-        if name in given:
+        if name in map(macro_of, flags):
             raise MarkerError(f"{where}(defines=…): the flags define {name} too: give its value once")
-    return tuple(f"-D{name}={value}" for name, value in defines)
+        params[name] = value
+    return tuple(f"-D{name}={value}" for name, value in defines), params
 
 
-def baseline_params(words: Iterable[str]) -> dict[str, KnobValue]:
-    """The macros that the baseline's ``words`` define, as the body reads them: whole numbers are integers."""
+def _defined_by(words: Iterable[str]) -> dict[str, KnobValue]:
     return {
         definition[1]: _typed(definition[3]) if definition[2] else 1
         for word in words
@@ -108,6 +105,26 @@ def without_replaced(words: Iterable[str], knobs: Knobs) -> tuple[str, ...]:
     """``words`` of the baseline without the definitions that ``knobs`` give another value."""
     macros = {macro_of(f"{knob}{value}") for knob, value in knobs.items()} - {None}
     return tuple(word for word in words if macro_of(word) not in macros) if macros else tuple(words)
+
+
+def why_idle(
+    probes: Sequence[Knobs],
+    own: Iterable[bytes],
+    others: Iterable[bytes],
+    at_the_end: Callable[[Knobs], Sequence[str]],
+) -> str | None:
+    """Why a macro changes nothing: no file names it, or the sources define it themselves; None if none is known to.
+
+    Args:
+        probes: knobs with a value for each macro of a space.
+        own, others: the content of the project's files, and of all others that the compiler reads.
+        at_the_end: gives, for knobs, the macros at the end of each source, as ``-dM`` prints them.
+    """
+    if unnamed := why_unnamed(macros_of(probes[0]), own, others):
+        return unnamed
+    of_each_source = zip(*map(at_the_end, probes), strict=True)
+    redefined = [why_redefined(list(zip(probes, printed, strict=True))) for printed in of_each_source]
+    return redefined[0] if all(redefined) else None  # another source may leave it alone
 
 
 def why_unnamed(macros: Collection[str], own: Iterable[bytes], others: Iterable[bytes]) -> str | None:

@@ -28,6 +28,17 @@ def parse_rendered(data: bytes, knobs: Knobs, render: Render) -> ControlsFile:
     return rendered
 
 
+def parse_named(kind: str, data: bytes, knobs: Knobs, render: Render, taker: str) -> ControlsFile:
+    """Check committed controls where ``taker``, a compiler, takes named knobs alone.
+
+    Raises:
+        StoreError: they are an ACF, or not what ``knobs`` render to.
+    """
+    if kind != "options":
+        raise StoreError(f"{taker} takes named knobs, and this is a {kind}; run pytest --tune again")
+    return parse_rendered(data, knobs, render)
+
+
 def parse_controls(kind: str, data: bytes, knobs: Knobs, render: Render) -> ControlsFile:
     """Check committed controls. The store has checked an ACF's digest, so only the knobs beside it are left.
 

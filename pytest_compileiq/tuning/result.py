@@ -102,6 +102,7 @@ def _artifact(
 ) -> Artifact:
     target = benchmark.builder.target
     winner, claims = (None, ()) if isinstance(proof, NoWinner) else (proof.winner, proof.claims)
+    fingerprint = benchmark.fingerprint_with(winner)
     return Artifact(
         benchmark=benchmark.nodeid,
         target=target,
@@ -110,13 +111,13 @@ def _artifact(
         functions=result.functions,
         controls=controls_table(target, winner) if winner else None,
         compiler=StoredCompiler.of(benchmark.builder.compiler),
-        fingerprint=StoredFingerprint.of(benchmark.fingerprint_with(winner)),
+        fingerprint=StoredFingerprint.of(fingerprint),
         code=stored_code(benchmark.builds.get(None), benchmark.builds.get(winner) if winner else None),
         search=result.record,
         claims=claims,
         front=tuple(_front_point(benchmark, scored, result.shift) for scored in result.front[:MOST_FRONT_POINTS]),
         withdrawn=tuple(withdrawn),
-        provenance=provenance_of(benchmark, winner),
+        provenance=provenance_of(benchmark, fingerprint, winner),
     )
 
 
@@ -161,9 +162,8 @@ def stored_code(baseline: BuildResult, tuned: BuildResult | None) -> dict[str, C
     }
 
 
-def provenance_of(benchmark: TunedBenchmark, winner: ControlsFile | None) -> Provenance:
+def provenance_of(benchmark: TunedBenchmark, fingerprint: Fingerprint, winner: ControlsFile | None) -> Provenance:
     """Where the artifact comes from: commit, tool, CI run, and the notice that an ACF carries."""
-    fingerprint = benchmark.fingerprint_with(winner)
     now = revision(benchmark.rootdir, covered_files(fingerprint.sources, fingerprint.parts))
     commit, changed = now.commit, now.changed or ()
     return Provenance(

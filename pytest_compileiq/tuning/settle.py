@@ -156,16 +156,17 @@ def _store_claims(tuning: Tuning, artifact: Artifact, proof: Proof) -> ItemRepor
     others = tuple(claim for claim in artifact.claims if claim.device not in mine)
     code = stored_code(benchmark.builds.get(None), benchmark.builds.get(proof.winner))
     kept = others if code == artifact.code else ()
+    fingerprint = benchmark.fingerprint_with(proof.winner)
     fresh = artifact.model_copy(
         update={
             "outcome": "tuned",
             "reason": None,
             "functions": recorded_functions(benchmark, tuning.stands_for),
             "claims": kept + proof.claims,
-            "fingerprint": StoredFingerprint.of(benchmark.fingerprint_with(proof.winner)),
+            "fingerprint": StoredFingerprint.of(fingerprint),
             "compiler": StoredCompiler.of(benchmark.builder.compiler),
             "code": code,
-            "provenance": provenance_of(benchmark, proof.winner),
+            "provenance": provenance_of(benchmark, fingerprint, proof.winner),
         }
     )
     written = tuning.store.write(benchmark.name, fresh, controls=[proof.winner.data], samples=proof.rows)

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_compileiq.errors import BuildError, MarkerError, StoreError
+from pytest_compileiq.errors import BuildError, MarkerError
 from pytest_compileiq.model import (
     BuildResult,
     Candidate,
@@ -29,21 +29,15 @@ from pytest_compileiq.toolchains.cc.compiler import CcCompiler, first_error
 from pytest_compileiq.toolchains.cc.cplusplus import naming_the_cplusplus_compiler
 from pytest_compileiq.toolchains.cc.flags import Flags, relative_to_rootdir, who_chooses
 from pytest_compileiq.toolchains.cc.marker import Cc
-from pytest_compileiq.toolchains.cc.options import parse_options, render_options
+from pytest_compileiq.toolchains.cc.options import render_options
 from pytest_compileiq.toolchains.cc.space import cc_space, refused
 from pytest_compileiq.toolchains.commands import Commands, ask
 from pytest_compileiq.toolchains.functions import Functions
 from pytest_compileiq.toolchains.machine_code.shared_library import load_library
-from pytest_compileiq.toolchains.macros import (
-    baseline_params,
-    definitions,
-    macros_of,
-    why_redefined,
-    why_unnamed,
-    without_replaced,
-)
+from pytest_compileiq.toolchains.macros import baseline_macros, why_idle, without_replaced
 from pytest_compileiq.toolchains.make_rules import prerequisites
 from pytest_compileiq.toolchains.option_list import options_of
+from pytest_compileiq.toolchains.options_file import parse_named
 
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.machine_code.elf import MachineCode
@@ -61,9 +55,8 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
     program, flags = line.program, line.flags
     architecture_from = who_chooses(line.flags_of(sources[0]))
     flags = Flags(program.without_native(flags.compile), program.without_native(flags.link), flags.libraries)
-    defines = definitions(cc.defines, flags.compile, "Cc")
-    every_word = chain(*(command.flags for command in reversed([*line.own.values()])), flags.compile)
-    params = {**baseline_params(every_word), **dict(cc.defines)}
+    every_flag = [*chain(*(command.flags for command in reversed([*line.own.values()]))), *flags.compile]
+    defines, params = baseline_macros(cc.defines, every_flag, "Cc")
     flags = replace(flags, compile=(*flags.compile, *defines))
     if cc.output == "library":
         # A process has one copy of a unique symbol, so the two arms would share the static data of inline functions.
@@ -153,11 +146,7 @@ class CcBuilder:
         Raises:
             StoreError: they differ, an option is not one that a controls file may hold, or it is an opaque blob.
         """
-        if kind != "options":
-            raise StoreError(
-                f"{self.compiler.name} reads an options file, and this is a {kind}; run pytest --tune again"
-            )
-        return parse_options(data, knobs)
+        return parse_named(kind, data, knobs, self.render, self.compiler.name)
 
     def sources(self) -> Mapping[str, str]:
         """Path → SHA-256 of every file that the compiler reads, except system headers outside rootdir.
@@ -181,19 +170,8 @@ class CcBuilder:
         """
         everything = self._dependencies("-M")
         own = {name for name in everything if self._inside_rootdir(name) is not None}
-        if unnamed := why_unnamed(macros_of(probes[0]), map(self._read, own), map(self._read, everything - own)):
-            return unnamed
-        printed = [
-            [
-                ask([*words, *options_of(macros), "-E", "-dM", source], cwd=self.rootdir).output
-                for words, sources in self._commands(macros)
-                for source in sources
-            ]
-            for macros in probes
-        ]
-        of_each_source = (list(zip(probes, outputs, strict=True)) for outputs in zip(*printed, strict=True))
-        redefined = [why_redefined(probed) for probed in of_each_source]
-        return redefined[0] if all(redefined) else None  # another source may leave it alone
+        contents, others = map(self._read, own), map(self._read, everything - own)
+        return why_idle(probes, contents, others, self._macros_at_the_end)
 
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
         """Compile and link into ``out_dir``; ``None`` builds the baseline. ``timeout_s`` bounds the whole build.
@@ -295,6 +273,13 @@ class CcBuilder:
             return (self.rootdir / name).read_bytes()
         except OSError as error:
             raise BuildError(f"{error.filename}: cannot be read: {error.strerror}", kind="compile") from error
+
+    def _macros_at_the_end(self, macros: Knobs) -> list[str]:
+        return [
+            ask([*words, *options_of(macros), "-E", "-dM", source], cwd=self.rootdir).output
+            for words, sources in self._commands(macros)
+            for source in sources
+        ]
 
     def _commands(self, knobs: Knobs = NO_KNOBS) -> list[tuple[tuple[str, ...], Sequence[str]]]:
         """The baseline's commands without the macros that ``knobs`` define, each with the sources that it is for."""

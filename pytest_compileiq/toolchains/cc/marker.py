@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pytest_compileiq.toolchains.macros import Defines, frozen_defines
+from pytest_compileiq.toolchains.macros import Defines
+from pytest_compileiq.toolchains.marker_values import frozen
 
 # Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Cc:
         object.__setattr__(self, "sources", sources)
         object.__setattr__(self, "flags", ("-O2" if alone else "") if flags is None else flags)
         object.__setattr__(self, "compiler", "gcc" if alone and compiler is None else compiler)
-        object.__setattr__(self, "defines", frozen_defines(defines))
+        object.__setattr__(self, "defines", frozen({} if defines is None else defines))
         object.__setattr__(self, "output", output)
         object.__setattr__(self, "functions", functions)
         object.__setattr__(self, "neighbours", neighbours)

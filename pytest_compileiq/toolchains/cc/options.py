@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 
 from pytest_compileiq.errors import MarkerError
-from pytest_compileiq.model import Candidate, ControlsFile, Knobs, KnobValue
+from pytest_compileiq.model import Candidate, ControlsFile, KnobValue
 from pytest_compileiq.toolchains.macros import DEFINITION
-from pytest_compileiq.toolchains.options_file import parse_rendered
 
 _MOST_OPTIONS = 1000
 _LONGEST_OPTION = 200
@@ -53,15 +52,6 @@ def render_options(candidate: Candidate) -> ControlsFile:
         raise MarkerError(f"{len(options)} compiler options in one candidate: expected at most {_MOST_OPTIONS}")
     data = "".join(f"{option}\n" for option in options).encode("ascii")
     return ControlsFile("options", data, dict(candidate.knobs))
-
-
-def parse_options(data: bytes, knobs: Knobs) -> ControlsFile:
-    """Check that ``data`` is, byte for byte, what ``knobs`` render to.
-
-    Raises:
-        StoreError: they differ, or an option is not one that a controls file may hold.
-    """
-    return parse_rendered(data, knobs, render_options)
 
 
 def _option(name: str, value: KnobValue) -> str:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, StoreError
+from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError
 from pytest_compileiq.model import (
     BuildResult,
     Candidate,
@@ -32,9 +32,9 @@ from pytest_compileiq.toolchains.command.output import WHOLE, Output, code_of
 from pytest_compileiq.toolchains.command.template import OPTIONS, Template, read_template
 from pytest_compileiq.toolchains.commands import Commands, ask
 from pytest_compileiq.toolchains.machine_code.shared_library import load_library
-from pytest_compileiq.toolchains.macros import definitions
+from pytest_compileiq.toolchains.macros import baseline_macros
 from pytest_compileiq.toolchains.option_list import options_of
-from pytest_compileiq.toolchains.options_file import parse_rendered
+from pytest_compileiq.toolchains.options_file import parse_named
 
 _OUTPUTS = {"library": "kernel.so", "executable": "program", "file": "output"}
 _RECORDED_CHARACTERS = 1500  # of a word; the metadata has room for 2000
@@ -50,7 +50,7 @@ def resolve(command: Command, place: Place) -> CommandBuilder:
     _check_arguments(command)
     sources = tuple(_find_file(name, "sources", place) for name in command.sources)
     depends = tuple(_find_file(name, "depends", place) for name in command.depends)
-    defines = definitions(command.defines, [], "Command")
+    defines, macros = baseline_macros(command.defines, [], "Command")
     template = read_template(command.steps, dict(command.defaults), len(sources), defines)
     programs = tuple(_find_program(step[0], place) for step in template.steps)
     version_command = _version_command(command, place) or (programs[0], "--version")
@@ -77,7 +77,7 @@ def resolve(command: Command, place: Place) -> CommandBuilder:
         output=command.output,
         objects=command.objects,
         rootdir=place.rootdir,
-        baseline_params=dict(command.defines),
+        baseline_params=macros,
     )
 
 
@@ -127,11 +127,7 @@ class CommandBuilder:
         Raises:
             StoreError: they differ, a value may not stand in its place, or it is an opaque blob.
         """
-        if kind != "options":
-            raise StoreError(
-                f"{self.compiler.name} is given named knobs, and this is a {kind}; run pytest --tune again"
-            )
-        return parse_rendered(data, knobs, self.render)
+        return parse_named(kind, data, knobs, self.render, self.compiler.name)
 
     def sources(self) -> Mapping[str, str]:
         """Rootdir-relative path → SHA-256 of the sources and of the marker's ``depends``.

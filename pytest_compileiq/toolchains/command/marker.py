@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from pytest_compileiq.toolchains.macros import Defines, frozen_defines
+from pytest_compileiq.toolchains.macros import Defines
+from pytest_compileiq.toolchains.marker_values import frozen
 
 # Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
 if TYPE_CHECKING:
@@ -73,13 +74,13 @@ class Command:
         target: str | None = None,
         version: str | None = None,
     ) -> None:
-        object.__setattr__(self, "steps", _frozen(steps))
-        object.__setattr__(self, "sources", _frozen(sources))
-        object.__setattr__(self, "defaults", _frozen({} if defaults is None else defaults))
-        object.__setattr__(self, "defines", frozen_defines(defines))
+        object.__setattr__(self, "steps", frozen(steps))
+        object.__setattr__(self, "sources", frozen(sources))
+        object.__setattr__(self, "defaults", frozen({} if defaults is None else defaults))
+        object.__setattr__(self, "defines", frozen({} if defines is None else defines))
         object.__setattr__(self, "output", output)
         object.__setattr__(self, "objects", objects)
-        object.__setattr__(self, "depends", _frozen(depends))
+        object.__setattr__(self, "depends", frozen(depends))
         object.__setattr__(self, "target", target)
         object.__setattr__(self, "version", version)
 
@@ -93,12 +94,3 @@ class Command:
         from pytest_compileiq.toolchains.command.builder import resolve  # heavy, and not needed to collect tests
 
         return resolve(self, place)
-
-
-def _frozen(value: Any) -> Any:
-    """``value`` as tuples, so that markers compare by value; ``Command.resolve`` refuses values of a wrong type."""
-    if isinstance(value, str):
-        return (value,)
-    if isinstance(value, Mapping):
-        return tuple(sorted(value.items(), key=str))
-    return tuple(value) if isinstance(value, Sequence) else value

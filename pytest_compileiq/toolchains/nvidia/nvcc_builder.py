@@ -32,16 +32,9 @@ from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.machine_code.elf import machine_code
 from pytest_compileiq.toolchains.machine_code.metrics import totals
 from pytest_compileiq.toolchains.machine_code.shared_library import load_library
-from pytest_compileiq.toolchains.macros import (
-    baseline_params,
-    definitions,
-    frozen_defines,
-    macros_of,
-    why_redefined,
-    why_unnamed,
-    without_replaced,
-)
+from pytest_compileiq.toolchains.macros import baseline_macros, why_idle, without_replaced
 from pytest_compileiq.toolchains.make_rules import prerequisites
+from pytest_compileiq.toolchains.marker_values import frozen
 from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of
 from pytest_compileiq.toolchains.nvidia.instantiations import Instantiations, instantiations
 from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
@@ -74,9 +67,8 @@ def resolve(nvcc: Nvcc, place: Place) -> NvccBuilder:
     source = relative_to_rootdir(Path(nvcc.source), place)
     kernels = instantiations(source, nvcc.instantiate, nvcc.output)
     flags = (*_split_flags(nvcc.flags, place), *(("-Xcompiler=-fPIC",) if nvcc.output == "library" else ()))
-    defines = frozen_defines(nvcc.defines)
-    params = {**baseline_params(flags), **dict(defines)}
-    flags = (*flags, *definitions(defines, flags, "Nvcc"))
+    defines, params = baseline_macros(frozen(nvcc.defines), flags, "Nvcc")
+    flags = (*flags, *defines)
     functions = _functions(nvcc)
     tool = find_tool("nvcc", nvcc.compiler, place)
     architecture = ".".join(architectures)
@@ -159,9 +151,7 @@ class NvccBuilder(NvidiaBuilder):
         everything = self._dependencies("-M", self.words)
         own = {path for path in everything if path.is_relative_to(self.rootdir.resolve())}
         texts = (*self.kernels.texts, *map(Path.read_bytes, own))
-        if unnamed := why_unnamed(macros_of(probes[0]), texts, map(Path.read_bytes, everything - own)):
-            return unnamed
-        return why_redefined([(macros, self._macros_at_the_end(macros)) for macros in probes])
+        return why_idle(probes, texts, map(Path.read_bytes, everything - own), self._macros_at_the_end)
 
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
         """Compile into ``out_dir``, keeping the cubin of every architecture.
@@ -229,9 +219,9 @@ class NvccBuilder(NvidiaBuilder):
         paths = {(self.rootdir / name).resolve() for name in prerequisites(finished.output)}
         return {path for path in paths if path.is_file()}
 
-    def _macros_at_the_end(self, macros: Knobs) -> str:
+    def _macros_at_the_end(self, macros: Knobs) -> list[str]:
         words = (*without_replaced(self.words, macros), *options_of(macros), "-E", "-Xcompiler=-dM")
-        return ask([self.tool.program, *words, *self.kernels.words_to_read], cwd=self.rootdir).output
+        return [ask([self.tool.program, *words, *self.kernels.words_to_read], cwd=self.rootdir).output]
 
     def _seed(self) -> list[str]:
         """The seed option; without it, nvcc changes the private names of a file of templates with every build."""

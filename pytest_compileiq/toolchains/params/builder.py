@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pytest_compileiq.errors import BodyError, BuildError, EnvironmentFault, MarkerError, StoreError
+from pytest_compileiq.errors import BodyError, BuildError, EnvironmentFault, MarkerError
 from pytest_compileiq.model import (
     INTEGERS,
     LARGEST_NUMBER,
@@ -36,7 +36,7 @@ from pytest_compileiq.space import Space
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
-from pytest_compileiq.toolchains.options_file import parse_rendered
+from pytest_compileiq.toolchains.options_file import parse_named
 from pytest_compileiq.toolchains.params.lines import line_of, render
 from pytest_compileiq.toolchains.params.marker import Params
 
@@ -111,9 +111,7 @@ class ParamsBuilder:
         Raises:
             StoreError: they differ, or it is an opaque blob.
         """
-        if kind != "options":
-            raise StoreError(f"Params holds named knobs, and this is a {kind}; run pytest --tune again")
-        return parse_rendered(data, knobs, render)
+        return parse_named(kind, data, knobs, render, "Params")
 
     def sources(self) -> Mapping[str, str]:
         """Rootdir-relative path → SHA-256 of the marker's ``sources``.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pytest_compileiq.toolchains.marker_values import frozen
 
 # Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
 if TYPE_CHECKING:
@@ -38,9 +40,9 @@ class Params:
         versions: str | Sequence[str] = (),
         sources: str | Sequence[str] = (),
     ) -> None:
-        object.__setattr__(self, "defaults", _frozen({} if defaults is None else defaults))
-        object.__setattr__(self, "versions", _frozen(versions))
-        object.__setattr__(self, "sources", _frozen(sources))
+        object.__setattr__(self, "defaults", frozen({} if defaults is None else defaults))
+        object.__setattr__(self, "versions", frozen(versions))
+        object.__setattr__(self, "sources", frozen(sources))
 
     def resolve(self, place: Place) -> Builder:
         """Find the packages and the sources.
@@ -52,12 +54,3 @@ class Params:
         from pytest_compileiq.toolchains.params.builder import resolve  # not needed to collect tests
 
         return resolve(self, place)
-
-
-def _frozen(value: Any) -> Any:
-    """``value`` as tuples, so that markers compare by value; ``Params.resolve`` refuses values of a wrong type."""
-    if isinstance(value, str):
-        return (value,)
-    if isinstance(value, Mapping):
-        return tuple(sorted(value.items(), key=str))
-    return tuple(value) if isinstance(value, Sequence) else value

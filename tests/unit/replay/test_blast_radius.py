@@ -10,22 +10,16 @@ import pytest
 from pytest_compileiq import literal
 from pytest_compileiq.config import Budget
 from pytest_compileiq.errors import TuneFailed
-from pytest_compileiq.replay.committed import Integrity
-from pytest_compileiq.replay.run import Replay
-from pytest_compileiq.store.store import Store
 from pytest_compileiq.testing.fakes import (
     FakeBuilder,
     FakePool,
     FakeProgress,
-    by_options,
-    fake_benchmark,
     fake_settings,
 )
 from pytest_compileiq.toolchains.functions import Functions
 from pytest_compileiq.tuning.tune import tune
+from tests.unit.project_on_fakes import FAKE, GAIN, ProjectOnFakes
 
-FAKE = "fake-fake1"
-GAIN = by_options({"-fast": 8e-4})
 ALSO = "also changes: other, not exercised by this test"
 
 
@@ -52,30 +46,17 @@ def taking(*names: str):
     return body
 
 
-class Project:
-    """A project of one benchmark, on fakes; its body takes ``kernel`` in a search."""
+class Project(ProjectOnFakes):
+    """Its body takes ``kernel`` in a search."""
 
     def __init__(self, root) -> None:
-        self.root = root
-        self.store = Store(root / "acf")
-        self.runs = 0
-        (root / "kernel.src").write_text(FakeBuilder().source)
-
-    def benchmark(self, builder: FakeBuilder):
-        self.runs += 1
-        builds = self.root.parent / f"{self.root.name}-builds-{self.runs}"
-        return fake_benchmark(self.root, builder, builds_in=builds, space={"-fast": literal("", knockout_prob=0.5)})
+        super().__init__(root, space={"-fast": literal("", knockout_prob=0.5)})
 
     def tune(self, builder: FakeBuilder, evaluations=6):
-        settings = fake_settings(self.root, budget=Budget(evaluations=evaluations))
-        benchmark, pool = self.benchmark(builder), FakePool(seconds=GAIN)
-        return tune(benchmark, settings=settings, store=self.store, pool=pool, progress=FakeProgress())
+        return super().tune(builder=builder, evaluations=evaluations)
 
     def replay(self, builder: FakeBuilder, taken: Sequence[str] = ("kernel",)):
-        benchmark, pool = self.benchmark(builder), FakePool(seconds=GAIN)
-        body = taking(*taken)
-        run = Replay(benchmark, fake_settings(self.root), Integrity(benchmark, self.store), body, lambda: pool)
-        return run.run()[0]
+        return super().replay(builder=builder, body=taking(*taken))[0]
 
 
 @pytest.fixture

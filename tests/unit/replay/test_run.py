@@ -7,69 +7,27 @@ from random import Random
 
 import pytest
 
-from pytest_compileiq import choice, literal, minimize
-from pytest_compileiq.config import Budget
+from pytest_compileiq import choice, minimize
 from pytest_compileiq.errors import NoWorker
 from pytest_compileiq.replay.committed import Integrity
 from pytest_compileiq.replay.run import Replay
 from pytest_compileiq.rules.gate import QUADS, SAMPLES
 from pytest_compileiq.store.lifecycle import retire
-from pytest_compileiq.store.store import Store
 from pytest_compileiq.testing.fakes import (
     FakeBuilder,
     FakePool,
-    FakeProgress,
     by_options,
-    fake_benchmark,
     fake_settings,
 )
 from pytest_compileiq.timing.registry import find_device_or_none
 from pytest_compileiq.timing.sampler import plan_block
-from pytest_compileiq.tuning.tune import tune
 from pytest_compileiq.workers.pool import EvaluationFailed
-
-FAKE = "fake-fake1"
-SPACE = {"-O": choice([2, 3], knockout_prob=0.5), "-fast": literal("", knockout_prob=0.5)}
-GAIN = by_options({"-fast": 8e-4})
-
-
-def measuring(acf) -> None:
-    acf.build().load()
-    acf.measure(lambda: None)
-
-
-class Project:
-    """A project whose benchmark was tuned on fakes."""
-
-    def __init__(self, root, **marker) -> None:
-        self.root = root
-        self.marker = {"space": SPACE, **marker}
-        self.store = Store(root / "acf")
-        self.runs = 0
-        (root / "kernel.src").write_text(FakeBuilder().source)
-
-    def benchmark(self, builder=None, **marker):
-        self.runs += 1
-        builds = self.root.parent / f"{self.root.name}-builds-{self.runs}"
-        return fake_benchmark(self.root, builder or FakeBuilder(), builds_in=builds, **(self.marker | marker))
-
-    def tune(self, pool=None, builder=None):
-        settings = fake_settings(self.root, budget=Budget(evaluations=12))
-        pool = pool or FakePool(seconds=GAIN)
-        return tune(self.benchmark(builder), settings=settings, store=self.store, pool=pool, progress=FakeProgress())
-
-    def replay(self, pool=None, builder=None, *, body=measuring, marker=None, **settings):
-        benchmark = self.benchmark(builder, **(marker or {}))
-        pool = pool or FakePool(seconds=GAIN)
-        run = Replay(
-            benchmark, fake_settings(self.root, **settings), Integrity(benchmark, self.store), body, lambda: pool
-        )
-        return run.run()
+from tests.unit.project_on_fakes import FAKE, GAIN, ProjectOnFakes, measuring
 
 
 @pytest.fixture
-def project(tmp_path) -> Project:
-    made = Project(tmp_path)
+def project(tmp_path) -> ProjectOnFakes:
+    made = ProjectOnFakes(tmp_path)
     made.tune()
     return made
 
@@ -102,7 +60,7 @@ ENDS = {
 
 @pytest.mark.parametrize("what", ENDS)
 def test_each_thing_that_ends_a_replay_has_its_verdict_and_a_remedy(tmp_path, what):
-    made = Project(tmp_path)
+    made = ProjectOnFakes(tmp_path)
     made.tune(FakePool(seconds=by_options({"-O": 2e-3, "-fast": 8e-4})))
     given, verdict, said = ENDS[what]
     if "pool" in given:
@@ -122,7 +80,7 @@ def test_a_wrong_answer_is_the_tests_own_exception(project):
 
 
 def test_a_missing_artifact_fails_or_runs_the_baseline(tmp_path):
-    made = Project(tmp_path)
+    made = ProjectOnFakes(tmp_path)
     report, _ = made.replay()
     assert (report.verdict, report.failed) == ("MISSING", True)
     ran = []
@@ -206,7 +164,7 @@ def test_a_claim_of_another_device_alone_is_replayed_and_with_measure_undecided(
 
 def test_exact_claims_are_compared_before_a_missing_device_is_told(tmp_path):
     sizes = FakeBuilder(code=lambda knobs: {"kernel": "x" * (80 if "-fast" in knobs else 100)}, native="no such device")
-    made = Project(tmp_path, objectives=[minimize("code_bytes")])
+    made = ProjectOnFakes(tmp_path, objectives=[minimize("code_bytes")])
     made.tune(builder=sizes)
     loads = lambda acf: acf.build().load()  # noqa: E731
     assert made.replay(builder=sizes, body=loads)[0].verdict == "PROVEN"
@@ -274,7 +232,7 @@ def test_a_withdrawn_artifact_needs_a_new_search(project):
 
 
 def test_a_baseline_outcome_follows_the_same_rows_untimed(tmp_path):
-    made = Project(tmp_path)
+    made = ProjectOnFakes(tmp_path)
     made.tune(FakePool(seconds=lambda controls: 2e-3 if controls else 1e-3))
     pool = FakePool()
     report, _ = made.replay(pool)
@@ -288,7 +246,7 @@ def test_a_baseline_outcome_follows_the_same_rows_untimed(tmp_path):
 
 def test_a_neighbour_that_the_controls_change_fails(tmp_path):
     grown = FakeBuilder(code=lambda knobs: {"kernel": str(sorted(knobs)), "other": "x"})
-    made = Project(tmp_path)
+    made = ProjectOnFakes(tmp_path)
     made.tune(builder=grown)
     both = FakeBuilder(code=lambda knobs: {"kernel": str(sorted(knobs)), "other": str("-fast" in knobs)})
 

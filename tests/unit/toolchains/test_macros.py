@@ -6,16 +6,15 @@ import pytest
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.toolchains.macros import (
-    baseline_params,
+    baseline_macros,
     check_names,
-    definitions,
-    frozen_defines,
     macro_of,
     params_of,
     why_redefined,
     why_unnamed,
     without_replaced,
 )
+from pytest_compileiq.toolchains.marker_values import frozen
 
 
 @pytest.mark.parametrize(
@@ -42,7 +41,9 @@ def test_a_body_reads_macros_by_their_names_beside_the_other_parameters():
 
 def test_the_baseline_reads_what_its_words_define():
     words = ["-O3", "-DTILE=16", "-DTYPE=float", "-DUSE_LUT", "-DNEG=-1", "-DADD(a)=a", "-DHEX=0x10"]
-    assert baseline_params(words) == {"TILE": 16, "TYPE": "float", "USE_LUT": 1, "NEG": -1, "HEX": "0x10"}
+    assert baseline_macros((), words, "Cc") == (
+        (), {"TILE": 16, "TYPE": "float", "USE_LUT": 1, "NEG": -1, "HEX": "0x10"},
+    )  # fmt: skip
 
 
 def test_a_candidate_takes_the_place_of_the_baselines_definition():
@@ -55,14 +56,14 @@ def test_a_candidate_takes_the_place_of_the_baselines_definition():
 
 
 def test_defines_become_words_whose_order_is_not_the_dicts():
-    assert definitions(frozen_defines({"B": 2, "A": "float"}), ["-O3"], "Cc") == ("-DA=float", "-DB=2")
-    assert definitions(frozen_defines(None), [], "Cc") == ()
+    words, params = baseline_macros(frozen({"B": 2, "A": "float"}), ["-O3", "-DC"], "Cc")
+    assert words == ("-DA=float", "-DB=2") and params == {"A": "float", "B": 2, "C": 1}
 
 
 @pytest.mark.parametrize(
     ("defines", "flags", "said"),
     [
-        ("TILE=16", [], "Cc(defines='TILE=16'): expected a dict such as {'TILE': 16}"),
+        ("TILE=16", [], "Cc(defines=('TILE=16',)): expected a dict such as {'TILE': 16}"),
         ({"TI LE": 16}, [], "'TI LE' is no macro's name"),
         ({"TILE": True}, [], "TILE = True: expected a number or a text; write 1 or 0"),
         ({"TILE": None}, [], "TILE = None: expected a number or a text"),
@@ -72,7 +73,7 @@ def test_defines_become_words_whose_order_is_not_the_dicts():
 )
 def test_defines_that_cannot_be_are_refused(defines, flags, said):
     with pytest.raises(MarkerError) as refused:
-        definitions(frozen_defines(defines), flags, "Cc")
+        baseline_macros(frozen(defines), flags, "Cc")
     assert said in str(refused.value)
 
 

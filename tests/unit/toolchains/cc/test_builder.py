@@ -17,7 +17,8 @@ from pytest_compileiq.model import Candidate, ControlsFile, KnobValue
 from pytest_compileiq.toolchains.base import Place, Toolchain
 from pytest_compileiq.toolchains.cc.builder import CcBuilder, resolve
 from pytest_compileiq.toolchains.cc.marker import Cc
-from pytest_compileiq.toolchains.cc.options import parse_options, render_options
+from pytest_compileiq.toolchains.cc.options import render_options
+from pytest_compileiq.toolchains.options_file import parse_rendered
 from tests.files import write_files
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
@@ -463,7 +464,7 @@ def test_an_option_that_does_more_than_choose_code_cannot_ride_in(name: str, val
         render({name: value})
     smuggled = f"{name}{value}\n".encode()
     with pytest.raises(StoreError):
-        parse_options(smuggled, {name: value})
+        parse_rendered(smuggled, {name: value}, render_options)
 
 
 @pytest.mark.parametrize(
@@ -481,12 +482,12 @@ def test_an_option_that_does_more_than_choose_code_cannot_ride_in(name: str, val
 )
 def test_an_options_file_that_is_not_what_its_knobs_give_is_refused(data: bytes, said: str) -> None:
     with pytest.raises(StoreError, match=said):
-        parse_options(data, {"-O": 3, "-funroll-loops": ""})
+        parse_rendered(data, {"-O": 3, "-funroll-loops": ""}, render_options)
 
 
 def test_what_was_rendered_parses() -> None:
     controls = render({"-O": 3, "-funroll-loops": "", "block": 128})
-    assert parse_options(controls.data, dict(controls.knobs)) == controls
+    assert parse_rendered(controls.data, dict(controls.knobs), render_options) == controls
 
 
 def test_more_options_than_any_compiler_has_are_refused() -> None:
