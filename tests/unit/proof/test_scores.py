@@ -16,7 +16,7 @@ from pytest_compileiq.report.artifact import artifact_lines
 from pytest_compileiq.report.results import claim_text
 from pytest_compileiq.rules.gate import LOOKS
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, by_options, fake_benchmark
-from tests.unit.replay.test_run import Project
+from tests.unit.project_on_fakes import ProjectOnFakes
 
 SCORE = [minimize("score")]
 WORKLOADS = {"small": {}, "large": {"weight": 3}}
@@ -109,7 +109,7 @@ def test_a_claimed_ratio_is_undecided_once_a_value_is_not_positive(proving, tmp_
 
 
 def test_a_front_of_scores_below_zero_tells_differences_and_no_ratios(tmp_path):
-    made = Project(tmp_path, objectives=[minimize("loss"), maximize("margin")])  # the fake gives both one value
+    made = ProjectOnFakes(tmp_path, objectives=[minimize("loss"), maximize("margin")])  # the fake gives both one value
     made.tune(FakePool(seconds=by_options({"-fast": -1.5}, otherwise=-1.2), noise=0))
     artifact = made.store.read("kernel", "fake-fake1")
     assert {**artifact.front[0].shifts} == pytest.approx({"loss": -0.25, "margin": -0.25})
@@ -122,8 +122,8 @@ def test_a_front_of_scores_below_zero_tells_differences_and_no_ratios(tmp_path):
 
 
 @pytest.fixture
-def project(tmp_path) -> Project:
-    made = Project(tmp_path, objectives=[maximize("accuracy")])
+def project(tmp_path) -> ProjectOnFakes:
+    made = ProjectOnFakes(tmp_path, objectives=[maximize("accuracy")])
     report = made.tune(FakePool(seconds=by_options({"-fast": 0.94}, otherwise=0.91), noise=0))
     assert report.verdict == "TUNED"
     return made
