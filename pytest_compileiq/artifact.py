@@ -23,6 +23,7 @@ from pytest_compileiq.model import (
     ArchitectureFrom,
     Direction,
     Launch,
+    digest_of_command,
     tail_of,
 )
 
@@ -327,6 +328,8 @@ class Artifact(Stored):
             raise ValueError('outcome "promoted" needs a [controls] table, and has no [[claims]] until it is proven')
         if self.outcome in ("promoted", "retired") and not self.reason:
             raise ValueError(f'outcome "{self.outcome}" needs a reason')
+        if not self.compiler.compiles and self.fingerprint.command != digest_of_command(self.compiler.command):
+            raise ValueError("compiler.command holds other defaults than those that fingerprint.command is of")
         if self.outcome == "tuned" and any(pair.tuned is None for pair in self.code.values()):
             raise ValueError('outcome "tuned" needs the tuned digest of every [code] entry')
         keys = [(claim.device, claim.workload, claim.objective) for claim in self.claims]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -40,6 +40,11 @@ INTEGERS = range(-(2**63), 2**63)
 def sha256_hex(data: bytes) -> str:
     """The lowercase hexadecimal SHA-256 of ``data``."""
     return hashlib.sha256(data).hexdigest()
+
+
+def digest_of_command(command: Sequence[str]) -> str:
+    """What a fingerprint holds of a compiler's command, or of the defaults where nothing is compiled."""
+    return sha256_hex("\0".join(command).encode())
 
 
 # ── what a compiler is told ──────────────────────────────────────────────────────────────────────────────────────

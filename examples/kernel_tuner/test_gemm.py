@@ -1,4 +1,4 @@
-"""CLBlast's GEMM as Kernel Tuner's papers tune it: thirteen parameters, and restrictions that leave a fraction."""
+"""CLBlast's GEMM as Kernel Tuner's papers tune it: eleven of its parameters, and restrictions that leave a fraction."""
 
 import numpy as np
 import pytest

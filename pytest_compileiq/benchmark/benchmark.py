@@ -24,6 +24,7 @@ from pytest_compileiq.model import (
     KnobValue,
     Objective,
     Workload,
+    digest_of_command,
     sha256_hex,
 )
 from pytest_compileiq.named_options import NamedOptions
@@ -34,7 +35,6 @@ from pytest_compileiq.timing.base import Device
 from pytest_compileiq.timing.registry import find_device, why_no_energy
 from pytest_compileiq.toolchains.base import (
     Builder,
-    HasBaselineParams,
     OffersSpaces,
     Place,
     ReadsByControls,
@@ -44,7 +44,7 @@ from pytest_compileiq.toolchains.base import (
 from pytest_compileiq.toolchains.committed_options import option_list
 from pytest_compileiq.toolchains.functions import functions_of
 from pytest_compileiq.toolchains.machine_code.metrics import value_of
-from pytest_compileiq.toolchains.macros import check_names, macro_of, macros_of
+from pytest_compileiq.toolchains.macros import check_names, macro_of, macros_of, params_in
 from pytest_compileiq.toolchains.nvidia.tools import pinned
 
 _MOST_VALUES = 100_000
@@ -155,7 +155,7 @@ class TunedBenchmark:
             MarkerError: the marker's space or its predicates are not usable, or there is none.
         """
         space = Space.merge(*(self._space_part(part) for part in self._space_parts))
-        check_names(gene.name for gene in space.genes if gene.kind != "switch")
+        check_names(gene.name for gene in space.knob_genes)
         if self.spec.where:
             predicates = tuple(read_predicate(call, self.rootdir) for call in self.spec.where)
             space = space.bounded(Where(predicates, self._baseline_knobs(space)))
@@ -189,7 +189,7 @@ class TunedBenchmark:
         """
         compiler = self.builder.compiler
         if not compiler.compiles:
-            knobs = {gene.name: gene.values[-1] for gene in self.space.genes if gene.kind != "switch"}
+            knobs = {gene.name: gene.values[-1] for gene in self.space.knob_genes}
             self.builder.render(Candidate(knobs))
             return
         known = option_list(compiler.name, compiler.command)
@@ -246,7 +246,7 @@ class TunedBenchmark:
             self.function, fixtures=self.fixtures, rootdir=self.rootdir, workloads=workloads, objectives=objectives,
             functions=functions_of(self.builder).texts,
         )  # fmt: skip
-        command = sha256_hex("\0".join(self.builder.compiler.command).encode())
+        command = digest_of_command(self.builder.compiler.command)
         return Fingerprint(
             benchmark=benchmark.sha256,
             command=command,
@@ -267,7 +267,7 @@ class TunedBenchmark:
         Raises:
             BuildError: the sources cannot be read.
         """
-        macros = [gene for gene in self.space.genes if macro_of(f"{gene.name}{gene.values[0]}") is not None]
+        macros = [gene for gene in self.space.knob_genes if macro_of(f"{gene.name}{gene.values[0]}") is not None]
         if not macros or not isinstance(self.builder, ReadsByControls):
             return None
         return self.builder.why_without_effect(*({gene.name: gene.values[end] for gene in macros} for end in (0, -1)))
@@ -291,12 +291,12 @@ class TunedBenchmark:
     def _own_options(self) -> Sequence[Gene]:
         """The compiler's options in the marker's own spaces."""
         own = [Space.from_mapping(part) for part in self._space_parts if isinstance(part, Mapping)]
-        return [gene for space in own for gene in space.genes if gene.name.startswith("-")]
+        return [gene for space in own for gene in space.knob_genes if gene.name.startswith("-")]
 
     def _baseline_knobs(self, space: Space) -> dict[str, KnobValue]:
         """The values that knobs of ``space`` have in the baseline, and so in candidates that leave them off."""
-        baseline = self.builder.baseline_params if isinstance(self.builder, HasBaselineParams) else {}
-        params = {gene.name: macro_of(gene.name) or gene.name for gene in space.genes if gene.kind != "switch"}
+        baseline = params_in(self.builder, {})
+        params = {gene.name: macro_of(gene.name) or gene.name for gene in space.knob_genes}
         with_value = {knob: param for knob, param in params.items() if knob == param or knob.endswith("=")}
         return {knob: baseline[param] for knob, param in with_value.items() if param in baseline}
 

@@ -133,7 +133,7 @@ def _plain(value: object) -> object:
     elif isinstance(value, set | frozenset):
         inner = sorted(map(_plain, value), key=repr)
     elif isinstance(value, dict):
-        inner = [(repr(key), _plain(held)) for key, held in value.items()]
+        inner = [(_plain(key), _plain(held)) for key, held in value.items()]
     else:
         return None
     return type(value).__name__, inner

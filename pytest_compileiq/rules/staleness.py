@@ -181,9 +181,9 @@ def _kind_of_change(name: str, before: Mapping[str, str], now: Mapping[str, str]
 
 
 def _command(artifact: Artifact, found: Rebuilt, moved: Sequence[MovedCode]) -> Finding | None:
-    if artifact.fingerprint.command == found.fingerprint.command:
+    before, now = tuple(artifact.compiler.command), tuple(found.compiler.command)
+    if (artifact.fingerprint.command, before) == (found.fingerprint.command, now):
         return None
-    before, now = artifact.compiler.command, found.compiler.command
     gone = list((Counter(before) - Counter(now)).elements())
     new = list((Counter(now) - Counter(before)).elements())
     detail = "; ".join(

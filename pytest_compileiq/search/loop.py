@@ -145,9 +145,9 @@ class Search:
 
     def why_unjudged(self, *, at_the_end: bool) -> str | None:
         """Why what was evaluated allows no verdict on the controls, or None when it does, or still may."""
-        knobs = [gene.name for gene in self.brief.benchmark.space.genes if gene.kind != "switch"]
+        knobs = self.brief.benchmark.space.knob_genes
         enough = self._bodies >= READ_BY_NOBODY or (at_the_end and self._bodies)
-        if enough and self.brief.benchmark.space.opaque is None and set(self.unread) == self.offered and len(knobs):
+        if enough and self.brief.benchmark.space.opaque is None and set(self.unread) == self.offered and knobs:
             return f"{unread_text(self.unread, self.read - self.offered)}, so that every candidate is the baseline"
         return why_unjudged(
             len(self.scored), self.tally.valid, self.tally.invalid, self.tally.first_reason,

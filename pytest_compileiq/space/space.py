@@ -6,7 +6,6 @@ group is switched on or off as a whole, and its members exist only when it is on
 
 from __future__ import annotations
 
-import builtins
 import hashlib
 import itertools
 import json
@@ -111,6 +110,11 @@ class Space:
             raise MarkerError(f"space: the name {twice[0]!r} stands twice")
         return cls(tuple(genes), opaque)
 
+    @property
+    def knob_genes(self) -> tuple[Gene, ...]:
+        """The genes that are knobs: the others are groups, whose keys are names alone."""
+        return tuple(gene for gene in self.genes if gene.kind != "switch")
+
     @cached_property
     def _shape(self) -> Shape:
         return Shape(self.genes)
@@ -128,9 +132,7 @@ class Space:
         """
         region = Region.of(self._shape, self._judge)
         if not region.boxes:
-            raise MarkerError(
-                _NOTHING_LEFT + ("" if region.exact else f" that {2 * DESCENTS:,} random draws could find")
-            )
+            raise MarkerError(_NOTHING_LEFT if region.exact else _NOTHING_SEEN)
         return region
 
     @cached_property
@@ -219,7 +221,7 @@ class Space:
             return self._shape.draw(rng, self._shape.free, density)
         if density is None and self._region.exact:
             return self._region.draw(rng)
-        for tried in builtins.range(_DRAWS):
+        for tried in range(_DRAWS):
             point = self._shape.draw(rng, self._shape.free, density if 2 * tried < _DRAWS else rng.random())
             if self.allows(point):
                 return point
@@ -251,13 +253,13 @@ def _add_genes(genes: list[Gene], mapping: Mapping[str, Any], parent: int | None
 
 
 def _index(gene: Gene, value: KnobValue) -> int:
-    for index, known in enumerate(gene.values) if not isinstance(gene.values, builtins.range) else ():
+    for index, known in enumerate(gene.values) if not isinstance(gene.values, range) else ():
         if type(known) is type(value) and known == value:
             return index
-    if isinstance(gene.values, builtins.range) and type(value) is int and value in gene.values:
+    if isinstance(gene.values, range) and type(value) is int and value in gene.values:
         return gene.values.index(value)
     raise MarkerError(f"the knob {gene.name!r} has no value {value!r}")
 
 
 def _values_text(values: Sequence[KnobValue]) -> object:
-    return str(values) if isinstance(values, builtins.range) else list(values)
+    return str(values) if isinstance(values, range) else list(values)

@@ -38,7 +38,7 @@ class Where:
     """What bounds a space: every predicate has to hold.
 
     Attributes:
-        defaults: what predicates read of a knob that is off or that is not in the space: the baseline's own value.
+        defaults: what predicates read of a knob that is off: the baseline's own value.
     """
 
     predicates: tuple[Predicate, ...]
@@ -118,16 +118,16 @@ class _Knobs(Mapping[str, KnobValue]):
 
     def __getitem__(self, name: str) -> KnobValue:
         number = self.judge.numbers.get(name)
-        index = OFF if number is None else self._index(number)
+        if number is None:
+            self.misspelt = self.misspelt or str(name)
+            raise KeyError(name)
+        index = self._index(number)
         if index == UNDECIDED:
             raise KeyError(name)
-        if number is not None and index != OFF:
+        if index != OFF:
             value = self.judge.genes[number].values[index]
         elif name in self.judge.defaults:
             value = self.judge.defaults[name]
-        elif number is None:
-            self.misspelt = self.misspelt or str(name)
-            raise KeyError(name)
         else:
             self.off.add(name)
             raise KeyError(name)
@@ -136,7 +136,7 @@ class _Knobs(Mapping[str, KnobValue]):
 
     def __iter__(self) -> Iterator[str]:
         """The names of what is on, and of what has a default."""
-        for name in dict.fromkeys([*self.judge.numbers, *self.judge.defaults]):
+        for name in self.judge.numbers:
             if name in self:
                 yield name
             elif self.undecided is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,6 @@ from pytest_compileiq.options import read_settings
 from pytest_compileiq.rules.judged import unread_text
 from pytest_compileiq.search.trackers import make_tracker
 from pytest_compileiq.space import PtxasSearchSpace
-from pytest_compileiq.store.store import Store
 from pytest_compileiq.testing import SMALL_SPACE
 from pytest_compileiq.toolchains.base import Place, TriesOptions
 from pytest_compileiq.toolchains.cc.known_options import GCC
@@ -52,7 +50,6 @@ RAISES: dict[str, tuple[Callable[[], object], str]] = {
     "a place in a command": (lambda: read_template(["cc {sorce} -o {out}"], {}, 1), "{sorce} has no value in the baseline (did you mean 'source'?)"),
     "a knob of a command": (lambda: TEMPLATE.render(Candidate({"levl": 3})), "'levl' has no place in Command's steps (did you mean 'level'?)"),
     "an option of ptxas": (lambda: PTXAS.text({"--maxregcount=": 3}), "may hold (did you mean '--maxrregcount='?): expected"),
-    "an artifact": (lambda: Store(Path("nowhere")).require(["x"]), "there is no artifact 'x' in nowhere: acf list shows all of them"),
     "a public name": (lambda: pytest_compileiq.minimise, "pytest_compileiq has no 'minimise' (did you mean 'minimize'?): it has"),
 }  # fmt: skip
 

@@ -112,6 +112,14 @@ def test_tables_count_by_their_values(monkeypatch):
     assert identity(operator_free) != before
 
 
+def test_a_table_whose_keys_are_objects_counts_alike_in_every_process(monkeypatch):
+    seen = []
+    for helper in (at_most, in_one_line):  # two addresses, as two processes have
+        monkeypatch.setitem(operator_free.__globals__, "TABLE", {"a": [1], helper: 3})
+        seen.append(identity(operator_free))
+    assert len(set(seen)) == 1
+
+
 def test_a_helper_of_the_project_counts_by_its_source(tmp_path):
     identities = []
     for halving in ("value // 2", "value / 2"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ import pytest
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import BuildResult
-from pytest_compileiq.space import Space, choice
+from pytest_compileiq.space import Space, choice, literal
 
 CONFIGS = Space.from_mapping({"config": choice(["A=1", "A=2"])})
 
@@ -51,6 +52,25 @@ def test_a_toolchain_s_own_space_is_named_and_joined_like_any_other():
 def test_an_unknown_space_names_those_that_there_are(builder, said):
     with pytest.raises(MarkerError, match=said):
         _ = benchmark("autotuned", builder).space
+
+
+class Reading:
+    """Says which macros are looked for in its sources."""
+
+    baseline_params: Mapping[str, int] = {}
+
+    def sources_with(self, controls):
+        return {}
+
+    def why_without_effect(self, *probes):
+        return f"looked for {sorted(probes[0])}"
+
+
+def test_a_group_s_key_is_a_name_and_neither_an_option_nor_a_macro():
+    space = {"-Dgroup": {"-funroll-loops": literal("", 0.5)}, "-DTILE=": choice([8, 16])}
+    grouped = benchmark(space, Reading())
+    assert [gene.name for gene in grouped._own_options] == ["-funroll-loops", "-DTILE="]
+    assert grouped.idle_macro() == "looked for ['-DTILE=']"
 
 
 def test_what_a_toolchain_says_of_a_build_is_handed_on():

@@ -145,6 +145,12 @@ def test_entries_whose_code_moved_are_named_with_architecture_and_arm():
     assert finding.message.endswith("the machine code is another, in k for sm_100a, k for sm_90a (tuned arm)")
 
 
+def test_a_command_that_the_metadata_shows_otherwise_than_it_is_is_told():
+    tampered = ARTIFACT.model_copy(update={"compiler": compiler(command=(*ARTIFACT.compiler.command, "-fwrapv"))})
+    (finding,) = judge(tampered, SAME)
+    assert finding.effect is Effect.COSMETIC and "the compiler's command changed (gone: -fwrapv)" in finding.message
+
+
 def test_many_entries_are_counted():
     many = {f"k{number}": CodeDigest("9" * 64) for number in range(6)}
     (finding,) = judge(ARTIFACT, replace(SAME, baseline={**SAME.baseline, **many}))

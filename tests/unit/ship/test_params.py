@@ -12,28 +12,31 @@ import pytest
 
 from pytest_compileiq.artifact import Claim, Controls, StoredCompiler, StoredFingerprint
 from pytest_compileiq.cli.main import main
-from pytest_compileiq.model import sha256_hex
+from pytest_compileiq.model import digest_of_command, sha256_hex
 from pytest_compileiq.store.metadata import controls_file_name
 from pytest_compileiq.store.store import Store
 from tests.unit.artifacts import make_artifact
 
 TARGET = f"{platform.machine().replace('_', '-')}-params"
 DATA = b"exact=true\nthreads=8\n"
+KNOBS = {"threads": 8, "exact": True}
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 BUILD = f"numpy {version('numpy')}, python {PYTHON}"
 
 
-def store_params(root, data: bytes = DATA, build: str = BUILD, defaults=("rate=0.1", "threads=4")) -> Store:
+def store_params(
+    root, data: bytes = DATA, build: str = BUILD, defaults=("rate=0.1", "threads=4"), knobs=KNOBS
+) -> Store:
     store = Store(root / "acf")
     compiler = StoredCompiler(name="params", version="", build=build, command=("params", *defaults))
     artifact = make_artifact(
         target=TARGET,
         controls=Controls(
             kind="options", file=controls_file_name(TARGET, data), sha256=sha256_hex(data), size_bytes=len(data),
-            knobs={"threads": 8, "exact": True},
+            knobs=knobs,
         ),
         compiler=compiler,
-        fingerprint=StoredFingerprint(benchmark="a" * 64, command="b" * 64, sources={}),
+        fingerprint=StoredFingerprint(benchmark="a" * 64, command=digest_of_command(compiler.command), sources={}),
         claims=(Claim(device="cpu", workload="w", objective="score", direction="maximize", kind="exact", baseline_value=-0.5, tuned_value=0.75),),
     )  # fmt: skip
     store.write("blur", artifact, controls=[data], samples=())
@@ -72,9 +75,23 @@ def test_another_version_of_a_package_holds_them_back_and_says_which(exported, b
     assert answer.params == {} and f"proven with {build.partition(',')[0]}, not with" in answer.reason
 
 
-def test_no_option_comes_of_an_artifact_that_says_it_has_no_compiler(exported):
+def test_no_option_comes_of_an_artifact_that_says_it_has_no_compiler(exported, tmp_path, capsys):
     answer = exported().resolve("blur", TARGET.removesuffix("-params"))
     assert answer.options == () and answer.path.endswith(f"{sha256_hex(DATA)}.acf")
+    store_params(tmp_path, data=b"-fplugin=x\n", knobs={"-fplugin=": "x"})
+    assert main(["export", "--runtime", "deploy"]) != 0
+    assert "'-fplugin='" in capsys.readouterr().err
+
+
+def test_defaults_that_nobody_proved_are_refused_by_every_verb(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    store_params(tmp_path)
+    metadata = tmp_path / "acf" / "blur" / f"{TARGET}.toml"
+    metadata.write_text(metadata.read_text().replace("threads=4", "threads=4096"))
+    for verb in (["check"], ["show", "blur"], ["export", "--runtime", "deploy"]):
+        assert main(verb) != 0
+        told = capsys.readouterr()
+        assert "compiler.command holds other defaults than those that fingerprint.command is of" in told.out + told.err
 
 
 def test_acf_flags_says_that_a_program_reads_them(tmp_path, monkeypatch, capsys):
@@ -103,6 +120,7 @@ def test_the_metadata_is_shown_as_json_and_in_words_without_a_compiler(tmp_path,
     [
         ({"data": b"exact=true\nthreads=16\n"}, "is not what its recorded knobs give"),
         ({"data": b"-fplugin=x\n"}, "is not what its recorded knobs give"),
+        ({"data": b"-fplugin=x\n", "knobs": {"-fplugin=": "x"}}, "'-fplugin='"),
     ],
 )
 def test_acf_check_holds_the_file_to_the_recorded_knobs(tmp_path, monkeypatch, capsys, changes, said):

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_compileiq.artifact import MOST_FLIPS
 from pytest_compileiq.cli.main import main
-from pytest_compileiq.errors import SchemaTooNew, StoreError
+from pytest_compileiq.errors import SchemaTooNew, StoreError, UserError
 from pytest_compileiq.store import store as store_module
 from pytest_compileiq.store.lifecycle import retire
 from pytest_compileiq.store.samples import HEADER, decode_samples, encode_samples
@@ -52,6 +52,14 @@ def test_a_rewrite_that_changes_nothing_touches_no_byte(store):
     artifact = store.read("k", TARGET)
     assert store.write("k", artifact, controls=[CONTROLS], samples=make_rows()).paths == ()
     assert snapshot(store.root) == before
+
+
+def test_a_misspelt_artifact_or_target_is_answered_with_the_nearest(store):
+    for asked in (lambda: store.require(["kk"]), lambda: store.find("kk", None)):
+        with pytest.raises(UserError, match=r"there is no artifact 'kk' in .* \(did you mean 'k'\?\): acf list"):
+            asked()
+    with pytest.raises(UserError, match=rf"k has no target 'x86-64-v4-gcc12' \(did you mean '{TARGET}'\?\): it has"):
+        store.find("k", "x86-64-v4-gcc12")
 
 
 def test_superseded_files_go_and_those_of_other_targets_and_devices_stay(store):
