@@ -46,6 +46,10 @@ class Finalist:
             if (values := self.steady_values(objective, workload)) is not None
         ]
 
+    def is_steady(self, benchmark: TunedBenchmark) -> bool:
+        """Whether all that is sampled are scores that never varied so far."""
+        return len(self.steady(benchmark)) == len(benchmark.timed_objectives) * len(benchmark.timed_workloads)
+
     def steady_values(self, objective: Objective, workload: Workload) -> tuple[float, float] | None:
         """The one number of each arm; None where there are more, or where it is a time."""
         return steady_values(self.of(objective.metric, workload)) if objective.is_score else None

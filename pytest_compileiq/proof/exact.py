@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pytest_compileiq.artifact import Claim
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.model import ControlsFile, Direction, Objective, Workload
+from pytest_compileiq.model import ControlsFile, Direction, Objective, Thresholds, Workload
 from pytest_compileiq.rules.words import change_text
 
 
@@ -32,14 +32,17 @@ class Exact:
     Attributes:
         claims: against the baseline.
         losses: how much worse than its rival, as a share, for each metric; negative is better.
+        changes: the values of the rival and its own, in words.
     """
 
     claims: tuple[Claim, ...]
     losses: Mapping[str, float]
+    changes: tuple[str, ...]
 
     def and_also(self, other: Exact) -> Exact:
         """Both together."""
-        return Exact((*self.claims, *other.claims), {**self.losses, **other.losses})
+        changes = (*self.changes, *other.changes)
+        return Exact((*self.claims, *other.claims), {**self.losses, **other.losses}, changes)
 
     def worst(self) -> float:
         """The largest loss, 0 without exact metrics."""
@@ -49,15 +52,23 @@ class Exact:
         """Whether some metric is better than the rival's."""
         return min(self.losses.values(), default=0.0) < 0
 
+    def why_refused(self, thresholds: Thresholds) -> str | None:
+        """Why these metrics alone prove nothing: one got worse, or none better; None where they prove a gain."""
+        if self.worst() > thresholds.max_regression:
+            return f"something is worse: {', '.join(self.changes)}"
+        return None if self.gained() else f"no better: {', '.join(self.changes)}"
+
 
 def judge_exact(benchmark: TunedBenchmark, against: ControlsFile | None, controls: ControlsFile | None) -> Exact:
     """The exact metrics of ``controls`` against the baseline, and against a rival."""
     base, other, built = map(benchmark.builds.get, (None, against, controls))
     claims: list[Claim] = []
     losses: dict[str, float] = {}
+    changes: list[str] = []
     for objective in benchmark.exact_objectives:
         baseline, rival, tuned = (benchmark.value_of(objective.metric, build) for build in (base, other, built))
         losses[objective.metric] = exact_loss(objective, rival, tuned)
+        changes.append(f"{objective.metric} {change_text(rival, tuned)}")
         claims += [
             Claim(
                 device=benchmark.builder.architecture,
@@ -70,7 +81,7 @@ def judge_exact(benchmark: TunedBenchmark, against: ControlsFile | None, control
             )
             for workload in benchmark.timed_workloads
         ]
-    return Exact(tuple(claims), losses)
+    return Exact(tuple(claims), losses, tuple(changes))
 
 
 def exact_loss(objective: Objective, before: int, after: int) -> float:
@@ -102,7 +113,7 @@ def judge_scores(benchmark: TunedBenchmark, scores: Sequence[SteadyScore]) -> Ex
         )
         for score in scores
     }
-    return Exact(tuple(claims), losses)
+    return Exact(tuple(claims), losses, tuple(map(str, scores)))
 
 
 def score_loss(direction: Direction, before: float, after: float) -> float:

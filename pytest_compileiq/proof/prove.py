@@ -166,7 +166,7 @@ def _prove_steady(
         for number in numbers:
             for finalist in contenders:
                 _sample_finalist(pool, number, benchmark, finalist, against, short)
-            if _evidence(benchmark, [finalist for finalist in contenders if not finalist.out]):
+            if not all(finalist.is_steady(benchmark) for finalist in contenders if not finalist.out):
                 return None
     return _judge(benchmark, contenders, against, look=1, seed=seed)
 
@@ -232,25 +232,25 @@ def _judge(
         judge_gain(entry.evidence, thresholds, level=own_level, seed=seed)
         for entry, own_level in zip(judged, levels_by_holm(p_values, level), strict=True)
     ]
+    exacts = [
+        judge_exact(benchmark, against, finalist.controls).and_also(judge_scores(benchmark, finalist.steady(benchmark)))
+        for finalist in alive
+    ]
     proven = []
-    for finalist in alive:
+    for finalist, exact in zip(alive, exacts, strict=True):
         own = [(entry, gain) for entry, gain in zip(judged, gains, strict=True) if entry.finalist is finalist]
-        exact = judge_exact(benchmark, against, finalist.controls).and_also(
-            judge_scores(benchmark, finalist.steady(benchmark))
-        )
         claims = claims_of(benchmark, own, exact, Look(look, seed, len(contenders)))
         if claims is not None:
             proven.append((score_of(benchmark, claims), finalist, claims))
     if proven:
         _, best, claims = max(proven, key=lambda entry: entry[0])
         return _proof(best, claims, look)
-    steady = [finalist.steady(benchmark) for finalist in alive]
-    if not judged:
-        worse = judge_scores(benchmark, steady[0]).worst() > thresholds.max_regression
-        reason = "something is worse" if worse else "no better"
-        return NoWinner(_why_none(contenders, f"{reason}: {', '.join(map(str, steady[0]))}"))
+    # More samples change no exact metric: they help nobody where these alone refuse every finalist.
+    all_worse = all(exact.worst() > thresholds.max_regression for exact in exacts)
+    if (all_worse or not judged) and (reason := exacts[0].why_refused(thresholds)):
+        return NoWinner(_why_none(contenders, reason))
     hopeless = all(gain.speedup_high < thresholds.min_speedup for gain in gains)
-    if hopeless and not benchmark.exact_objectives and not any(steady):
+    if hopeless and not any(exact.claims for exact in exacts):
         return NoWinner(_why_none(alive, max(gains, key=lambda gain: gain.speedup_high).reason))
     return None
 
@@ -266,13 +266,9 @@ def _prove_exact(
     benchmark: TunedBenchmark, controls: ControlsFile | None, against: ControlsFile | None
 ) -> Proof | NoWinner:
     exact = judge_exact(benchmark, against, controls)
-    rival, built = benchmark.builds.get(against), benchmark.builds.get(controls)
-    change = ", ".join(
-        f"{metric} {benchmark.value_of(metric, rival)} → {benchmark.value_of(metric, built)}" for metric in exact.losses
-    )
-    if exact.worst() > benchmark.spec.thresholds.max_regression:
-        return NoWinner(f"something is worse: {change}")
-    return Proof(controls, exact.claims, (), change) if exact.gained() else NoWinner(f"no better: {change}")
+    if reason := exact.why_refused(benchmark.spec.thresholds):
+        return NoWinner(reason)
+    return Proof(controls, exact.claims, (), ", ".join(exact.changes))
 
 
 def _disturbances(benchmark: TunedBenchmark, finalist: Finalist) -> tuple[str, ...]:

@@ -89,11 +89,11 @@ class Replay:
         self._blast_radius(artifact, tuned, used)
         self.notes += advice.of_the_body(self.benchmark)
         if controls is None or tuned is None:
-            self._expect_the_body_to_have_run()
+            self._expect_a_run(self._missed)
             return self._report(Verdict.BASELINE, artifact.reason or "nothing was found to beat the defaults", artifact)
         self.integrity.recompute_claims(artifact, baseline, tuned)
         self._passed("claim", f"{len(artifact.claims)} recomputed from the committed samples")
-        self._expect_the_body_to_have_run()  # only now: no device is needed to compare what is exact
+        self._expect_a_run(self._missed)  # only now: no device is needed to compare what is exact
         return self._gate(artifact, controls)
 
     # ── rebuild and compare ──────────────────────────────────────────────────────────────────────────────────────
@@ -182,8 +182,12 @@ class Replay:
     def _not_run(self, reason: str) -> None:
         self.checks.append(Check("correctness", "not run", reason))
 
-    def _expect_the_body_to_have_run(self) -> None:
-        missed = next((check.detail for check in self.checks if check.status == "not run"), None)
+    @property
+    def _missed(self) -> str | None:
+        """Why the body could not be run with the committed controls; None where it could."""
+        return next((check.detail for check in self.checks if check.status == "not run"), None)
+
+    def _expect_a_run(self, missed: str | None) -> None:
         if missed is not None and self.settings.no_device != "replay":
             raise Stop(Verdict.NO_DEVICE, missed, "run on a machine that can run the kernel")
 
@@ -230,18 +234,24 @@ class Replay:
         """Compare the scores that were the same in every process when they were proven, by one run of each arm here.
 
         Returns:
-            Whether some could not be compared, since they were proven on another device.
+            Whether some could not be compared: they were proven on another device, or the body does not run here.
         """
         scores = [claim for claim in artifact.claims if claim.kind == "exact" and not claim.of_the_build]
         here = [claim for claim in scores if claim.device == self._device_name(claim.objective)]
-        for name in dict.fromkeys(claim.workload for claim in here):
+        missed = [
             self._compare_scores_on(name, [claim for claim in here if claim.workload == name])
+            for name in dict.fromkeys(claim.workload for claim in here)
+        ]
         if elsewhere := sorted({claim.device for claim in scores if claim not in here}):
-            reason = f"proven on {', '.join(elsewhere)}; this is {self._device_name(scores[0].objective)}"
-            self.checks.append(Check("score", "not run", reason))
-        return bool(elsewhere)
+            missed.append(f"proven on {', '.join(elsewhere)}; this is {self._device_name(scores[0].objective)}")
+        reasons = dict.fromkeys(filter(None, missed))
+        self.checks += [Check("score", "not run", reason) for reason in reasons]
+        return bool(reasons)
 
-    def _compare_scores_on(self, name: str, claims: Sequence[Claim]) -> None:
+    def _compare_scores_on(self, name: str, claims: Sequence[Claim]) -> str | None:
+        """Compare the scores on one workload: why that could not be done, or None where it was."""
+        if name not in self._recorded:
+            return self._missed
         workload = next(workload for workload in self.benchmark.spec.workloads if workload.name == name)
         try:
             checked = check_body(self.benchmark, self.body, {"baseline": None, "tuned": None}, workload)
@@ -252,6 +262,9 @@ class Replay:
                 "the traceback above is the test's own",
                 cause=failure.__cause__,
             ) from failure
+        if checked.not_run is not None:
+            self._expect_a_run(checked.not_run)
+            return checked.not_run
         for claim in claims:
             before, after = (taken.get(claim.objective) for taken in (checked.recorded, self._recorded[name]))
             if (before, after) != (claim.baseline_value, claim.tuned_value):
@@ -262,6 +275,7 @@ class Replay:
                     _REPROVE.format(nodeid=self.benchmark.nodeid),
                 )
         self._passed("score", f"{name}: {'; '.join(map(claim_text, claims))}, as proven")
+        return None
 
     def _other_driver(self, claim: Claim) -> str:
         device = find_device_or_none(self.benchmark.device_kind(claim.objective))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 import pytest
 
 from pytest_compileiq import maximize, minimize
 from pytest_compileiq.benchmark.fixture import Acf, Outputs
-from pytest_compileiq.errors import BodyError
+from pytest_compileiq.errors import BodyError, NoDevice
 from pytest_compileiq.model import Candidate, Workload
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.prove import NoWinner, Proof, prove, prove_again
@@ -94,11 +95,55 @@ def test_a_noisy_positive_score_is_still_a_ratio(proving):
     assert claim.scale is None and claim.speedup == pytest.approx(1 / 0.9, rel=1e-2)
 
 
-def test_the_workloads_differences_weigh_as_shares_of_their_baselines(proving):
-    pool = FakePool(seconds=by_options({"-a": -1.3, "-b": -1.4}, otherwise=-1.2), noise=0.001)
-    proof = proving(pool, "-a", "-b", workloads=WORKLOADS)
-    assert proof.winner == controls("-b")
+class ByWorkload(FakePool):
+    """Small values on one workload, and values a hundred times as large on another, which weighs three times as much."""
+
+    VALUES: ClassVar = {
+        "small": by_options({"-a": -1.5}, otherwise=-1.2),
+        "large": by_options({"-tenth": -132.0, "-twentieth": -126.0}, otherwise=-120.0),
+    }
+
+    def block(self, number, benchmark, arms, workload, plan):
+        self.seconds = self.VALUES[workload.name]
+        return super().block(number, benchmark, arms, workload, plan)
+
+
+@pytest.mark.parametrize("noise", [0, 1e-3])
+@pytest.mark.parametrize(
+    ("rival", "best"),
+    [
+        ("-tenth", "-tenth"),  # 3/4 of 0.1 is above 1/4 of 0.25: unweighted, it would not be
+        ("-twentieth", "-a"),  # 3/4 of 0.05 is below, and yet its difference is twenty times as large
+    ],
+)
+def test_the_workloads_differences_weigh_as_shares_of_their_baselines(proving, rival, best, noise):
+    proof = proving(ByWorkload(noise=noise), "-a", rival, workloads=WORKLOADS)
+    assert proof.winner == controls(best)
     assert sorted(claim.workload for claim in proof.claims) == ["large", "small"]
+
+
+@pytest.mark.parametrize(
+    ("pool", "objectives", "reason"),
+    [
+        (
+            FakePool(seconds=by_options({"-fast": 0.94}, otherwise=0.91), noise=0),
+            [maximize("accuracy"), minimize("code_bytes")],
+            "something is worse: code_bytes 2 → 15, accuracy 0.91 → 0.94",
+        ),
+        (
+            FakePool(seconds=by_options({"-fast": 8e-4})),
+            [minimize("runtime"), minimize("code_bytes")],
+            "something is worse: code_bytes 2 → 15",
+        ),
+    ],
+    ids=["beside a score", "beside a time"],
+)
+def test_a_worse_metric_of_the_build_ends_the_proof_at_its_first_look_and_is_the_reason(
+    proving, pool, objectives, reason
+):
+    proof = proving(pool, "-fast", objectives=objectives)
+    assert isinstance(proof, NoWinner) and proof.reason == reason
+    assert blocks(pool) == LOOKS[0]
 
 
 def test_a_claimed_ratio_is_undecided_once_a_value_is_not_positive(proving, tmp_path):
@@ -159,6 +204,44 @@ def test_on_another_device_an_exact_score_is_not_compared_and_that_is_said(proje
     report, _ = project.replay(body=recording(0.5))
     assert (report.verdict, report.failed) == ("REPLAYED", False)
     assert any(check.status == "not run" and "proven on another" in check.detail for check in report.checks)
+
+
+def body_without_a_device(acf) -> None:
+    raise NoDevice("no device here")
+
+
+@pytest.mark.parametrize(
+    ("builder", "body", "reason"),
+    [
+        (FakeBuilder(native="foreign machine"), recording(0.94), "foreign machine"),
+        (FakeBuilder(), body_without_a_device, "no device here"),
+    ],
+)
+def test_an_exact_score_is_not_compared_where_the_body_cannot_run(project, builder, body, reason):
+    report, _ = project.replay(builder=builder, body=body)
+    assert (report.verdict, report.failed) == ("REPLAYED", False)
+    assert [(check.name, check.detail) for check in report.checks if check.status == "not run"] == [
+        ("correctness", reason), ("score", reason),
+    ]  # fmt: skip
+    report, _ = project.replay(builder=builder, body=body, no_device="fail")
+    assert (report.verdict, report.failed, report.message) == ("NO DEVICE", True, reason)
+
+
+@pytest.mark.parametrize(("no_device", "verdict"), [("replay", "REPLAYED"), ("fail", "NO DEVICE")])
+def test_a_device_that_is_lost_before_the_baseline_ran_compares_no_score(project, no_device, verdict):
+    calls = []
+
+    def body(acf) -> None:
+        calls.append(acf.arm)
+        if len(calls) > 1:
+            raise NoDevice("the device is gone")
+        recording(0.94)(acf)
+
+    report, _ = project.replay(body=body, no_device=no_device)
+    assert (report.verdict, report.failed) == (verdict, no_device == "fail")
+    assert any(check.status == "not run" and check.name == "score" for check in report.checks) == (
+        verdict == "REPLAYED"
+    )
 
 
 def test_a_time_is_never_claimed_exactly(project):
