@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints, Va
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import (
     EXACT_OBJECTIVES,
+    HOST,
     INTEGERS,
     L2,
     LARGEST_NUMBER,
@@ -29,6 +30,7 @@ from pytest_compileiq.model import (
 
 SCHEMA = 1
 MAX_CONTROLS_BYTES = 1 << 20
+MOST_OBJECTIVES = 32
 MOST_FLIPS = 1 << 20  # of one claim's randomisation test
 MOST_FLIPPED_PROCESSES = 1 << 27  # flips times processes, of all claims together: recomputing them takes seconds
 ACF_NOTICE = "© NVIDIA Corporation, 2026."  # an ACF is drawn by CompileIQ, whose licence asks for it
@@ -100,6 +102,11 @@ class StoredCompiler(Stored):
         """As ``Compiler.compiles``."""
         return self.name != PARAMS
 
+    @property
+    def apart(self) -> frozenset[str]:
+        """Entries of its builds that are no functions: ``Functions.apart`` of the toolchain, without the test."""
+        return frozenset({HOST}) if self.name == "nvcc" else frozenset()
+
 
 class StoredFingerprint(Stored):
     """A ``Fingerprint`` on disk. Older ones have no ``parts``."""
@@ -141,7 +148,7 @@ class SearchRecord(Stored):
     invalid: Count
     duplicates: Count
     seconds: Seconds
-    objectives: Annotated[dict[Text, Direction], Field(max_length=32)] = {}
+    objectives: Annotated[dict[Text, Direction], Field(max_length=MOST_OBJECTIVES)] = {}
     failures: Annotated[dict[Text, Count], Field(max_length=32)] = {}
     improvements: Annotated[Array[Annotated[tuple[Count, Ratio], Strict(False)]], Field(max_length=500)] = ()
 
@@ -335,6 +342,8 @@ class Artifact(Stored):
         keys = [(claim.device, claim.workload, claim.objective) for claim in self.claims]
         if len(set(keys)) < len(keys):
             raise ValueError("two claims are about one device, workload and objective")
+        if len({claim.objective for claim in self.claims}) > MOST_OBJECTIVES:
+            raise ValueError(f"the claims are about more than {MOST_OBJECTIVES} objectives")
         if sum(claim.test.flips * claim.test.processes for claim in self.claims if claim.test) > MOST_FLIPPED_PROCESSES:
             raise ValueError(
                 "the claims' randomisation tests take too many flips to be repeated: tune fewer workloads at once"

@@ -29,6 +29,7 @@ CLOCKED = frozenset({"runtime", "energy"})  # taken while the callable that the 
 EXACT_OBJECTIVES = frozenset({"registers", "spill_bytes", "code_bytes", "instructions"})
 TAILS = {"p95": 0.95, "p99": 0.99}
 
+HOST = "host"  # in the place of an entry function: all host code of a CUDA build, which is no function
 PARAMS = "params"  # the name, in the place of a compiler's, under which a toolchain is recorded that compiles nothing
 
 # What an artifact can hold, and so what a knob may be.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.model import BuildResult
+from pytest_compileiq.model import BuildResult, FailureKind
 from pytest_compileiq.rules.blast_radius import changed_neighbours
+from pytest_compileiq.rules.judged import NEIGHBOUR
 from pytest_compileiq.toolchains.base import Builder
 from pytest_compileiq.toolchains.functions import NamesFunctions, functions_of
 from pytest_compileiq.toolchains.machine_code.names import listed
@@ -37,6 +38,20 @@ def recorded_functions(benchmark: TunedBenchmark, stands_for: Collection[str]) -
     return tuple(sorted(stands_for)) if functions_of(benchmark.builder).are_given else ()
 
 
+def why_unfit(
+    benchmark: TunedBenchmark, tuned: BuildResult, stands_for: Collection[str]
+) -> tuple[FailureKind, str] | None:
+    """Why this build is never measured, whatever its speed, as a candidate's failure; None where it may be.
+
+    Raises:
+        BuildError: the baseline does not build.
+    """
+    if incomparable := why_incomparable(benchmark, tuned):
+        return "wrong", incomparable
+    void = why_void(benchmark, tuned, stands_for)
+    return (NEIGHBOUR, void) if void else None
+
+
 def why_incomparable(benchmark: TunedBenchmark, tuned: BuildResult) -> str | None:
     """Which entry functions only one arm has, in a sentence; None where both have the same.
 
@@ -44,15 +59,8 @@ def why_incomparable(benchmark: TunedBenchmark, tuned: BuildResult) -> str | Non
         BuildError: the baseline does not build.
     """
     one_sided = sorted(benchmark.builds.get(None).code.keys() ^ tuned.code.keys())
-    if not one_sided:
-        return None
-    why = (
-        ": where a macro is an argument of a template, name the kernel as in instantiate=['scale<TILE>']"
-        if benchmark.builder.compiler.name == "nvcc"
-        else ", and the other inlines it wherever it is called: "
-        "instantiate what the test stands for explicitly, and name it in functions="
-    )
-    return f"only one arm has code for {listed(one_sided, MOST_NAMED)}{why}"
+    why = functions_of(benchmark.builder).one_sided
+    return f"only one arm has code for {listed(one_sided, MOST_NAMED)}{why}" if one_sided else None
 
 
 def why_void(benchmark: TunedBenchmark, tuned: BuildResult, stands_for: Collection[str]) -> str | None:

@@ -64,8 +64,10 @@ def artifact_lines(name: str, artifact: Artifact) -> Iterator[str]:
     if artifact.controls is not None:
         yield f"  controls   {artifact.controls.file}, {artifact.controls.kind}, {artifact.controls.size_bytes} bytes"
         yield from (f"    {setting_text(knob, value)}" for knob, value in sorted(artifact.controls.knobs.items()))
+    built = dict.fromkeys(claim.objective for claim in artifact.claims if claim.of_the_build)
+    of = {objective: _of(objective, artifact) for objective in built}
     for claim in artifact.claims:
-        yield from _claim_lines(claim, artifact)
+        yield from _claim_lines(claim, of.get(claim.objective))
     if beyond := also_changes(artifact):
         yield f"  also       changes {beyond}"
     yield from (f"  worse      {lost}" for lost in got_worse(artifact))
@@ -99,18 +101,20 @@ def made_by(compiler: StoredCompiler) -> tuple[tuple[str, str], ...]:
     return ("packages", compiler.build or "none named"), ("defaults", ", ".join(compiler.command[1:]) or "none")
 
 
-def _claim_lines(claim: Claim, artifact: Artifact) -> Iterator[str]:
-    of = f", {_of(claim, artifact)}" if claim.of_the_build else ""
-    yield f"  claim      {claim.kind} on {claim.workload}{of}: {claim_text(claim)}"
+def _claim_lines(claim: Claim, of: str | None) -> Iterator[str]:
+    where = claim.workload if of is None else f"{claim.workload}, {of}"
+    yield f"  claim      {claim.kind} on {where}: {claim_text(claim)}"
     driver = f"driver {claim.driver}" if claim.driver else ""
     yield f"    {', '.join(filter(None, (claim.device, driver, evidence_text(claim))))}"
     yield from (f"    {sentence}" for sentence in told_of(claim))
 
 
-def _of(claim: Claim, artifact: Artifact) -> str:
+def _of(objective: str, artifact: Artifact) -> str:
     """What an exact metric is of, and how the values of several entry functions became one."""
-    measured, pattern = of_entries(claim.objective)
-    entries = [entry for entry, pair in artifact.code.items() if measured in pair.baseline.metrics]
+    measured, pattern = of_entries(objective)
+    apart = artifact.compiler.apart
+    functions = ((entry, pair) for entry, pair in artifact.code.items() if entry not in apart)
+    entries = [entry for entry, pair in functions if measured in pair.baseline.metrics]
     if pattern is None:
         return f"{'the largest ' if measured in LARGEST and len(entries) > 1 else ''}of the whole build"
     named = matching(pattern, entries)

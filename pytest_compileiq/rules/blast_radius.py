@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pytest_compileiq.artifact import Artifact
 
-_HOST = "host"  # of a CUDA build: all host code, which is no function
-
 
 def changed_neighbours(
     baseline: Mapping[str, str], tuned: Mapping[str, str], stands_for: Collection[str]
@@ -23,6 +21,7 @@ def changed_neighbours(
         baseline, tuned: entry → digest.
         stands_for: entries that the test stands for; where nothing says which, there are no neighbours.
     """
+    stands_for = frozenset(stands_for)
     exercised = {(baseline[entry], tuned.get(entry)) for entry in stands_for if entry in baseline}
     changed = ((entry, (digest, tuned.get(entry))) for entry, digest in baseline.items() if entry not in stands_for)
     beyond = (entry for entry, arms in changed if arms[0] != arms[1] and arms not in exercised)
@@ -31,7 +30,7 @@ def changed_neighbours(
 
 def recorded_neighbours(artifact: Artifact) -> tuple[str, ...]:
     """The entries that the artifact's controls change beyond the functions that it says it stands for, sorted."""
-    apart = {_HOST} if artifact.compiler.name == "nvcc" else set()
+    apart = artifact.compiler.apart
     pairs = {entry: pair for entry, pair in artifact.code.items() if pair.tuned and entry not in apart}
     baseline = {entry: pair.baseline.sha256 for entry, pair in pairs.items()}
     tuned = {entry: pair.tuned.sha256 for entry, pair in pairs.items() if pair.tuned}

@@ -27,15 +27,18 @@ def worse_entries(artifact: Artifact) -> tuple[WorseEntry, ...]:
 
     A claim of some entry functions, ``registers of kernel*``, is held to all of them, since controls reach all.
     """
+    claimed = dict.fromkeys(
+        (of_entries(claim.objective)[0], direction_of(claim))
+        for claim in artifact.claims
+        if claim.of_the_build and standing(claim) != "worse"
+    )
+    entries = sorted((entry, pair) for entry, pair in artifact.code.items() if entry not in artifact.compiler.apart)
     lost: dict[tuple[str, str], WorseEntry] = {}
-    for claim in artifact.claims:
-        if claim.kind != "exact" or standing(claim) == "worse":
-            continue
-        metric, _ = of_entries(claim.objective)
-        for entry, pair in sorted(artifact.code.items()):
+    for metric, direction in claimed:
+        for entry, pair in entries:
             before, after = (code.metrics.get(metric) if code else None for code in (pair.baseline, pair.tuned))
             if before is None or after is None:
                 continue
-            if after > before if direction_of(claim) == "minimize" else after < before:
+            if after > before if direction == "minimize" else after < before:
                 lost[metric, entry] = WorseEntry(metric, entry, before, after)
     return tuple(lost.values())

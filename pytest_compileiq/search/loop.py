@@ -18,13 +18,13 @@ from threadpoolctl import ThreadpoolController
 
 from pytest_compileiq.artifact import Withdrawn
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.benchmark.blast_radius import remedy, why_incomparable, why_void
+from pytest_compileiq.benchmark.blast_radius import remedy, why_unfit
 from pytest_compileiq.benchmark.builds import BuildQueue
 from pytest_compileiq.config import Budget
 from pytest_compileiq.engines.base import Checkpointed, Engine, Told
 from pytest_compileiq.errors import BuildError, Signal, TuneFailed
 from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, FailureKind, Knobs
-from pytest_compileiq.rules.judged import NEIGHBOUR, READ_BY_NOBODY, unread_knobs, unread_text, why_unjudged
+from pytest_compileiq.rules.judged import READ_BY_NOBODY, unread_knobs, unread_text, why_unjudged
 from pytest_compileiq.search.journal import Batch, Evaluated, Journal
 from pytest_compileiq.search.scoring import Scored, Scorer
 from pytest_compileiq.search.trackers import Trackers
@@ -320,10 +320,7 @@ class Search:
         code = {entry: digest.sha256 for entry, digest in build.code.items()}
         if retired := next((withdrawn for withdrawn in self.brief.withdrawn if withdrawn.code == code), None):
             return "wrong", f"withdrawn before: {retired.reason}"
-        if incomparable := why_incomparable(self.brief.benchmark, build):
-            return "wrong", incomparable
-        void = why_void(self.brief.benchmark, build, self.brief.stands_for)
-        return (NEIGHBOUR, void) if void else None
+        return why_unfit(self.brief.benchmark, build, self.brief.stands_for)
 
     def _keep(self, key: Key, told: Told, scored: Scored) -> None:
         self._seen[key] = told

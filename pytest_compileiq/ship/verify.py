@@ -12,9 +12,9 @@ from pathlib import Path
 
 from pytest_compileiq.artifact import Artifact, CodePair, StoredCode
 from pytest_compileiq.errors import UserError
-from pytest_compileiq.model import Target
+from pytest_compileiq.model import HOST, Target
 from pytest_compileiq.store.store import Store
-from pytest_compileiq.toolchains.machine_code.binaries import HOST, UNKNOWN, Contents, Kernel, Linked, read_binaries
+from pytest_compileiq.toolchains.machine_code.binaries import UNKNOWN, Contents, Kernel, Linked, read_binaries
 
 MOST_NAMED = 10  # functions listed in one sentence
 
@@ -186,7 +186,7 @@ def _missing(contents: Contents, artifacts: _Artifacts, met: set[_Key], shown: s
             name, _, architecture = entry.partition("@")
             name = _symbol_in(artifact, artifact.code[entry], names) or name
             wanted = (architecture,) if architecture else (*Target(artifact.target).architectures, HOST)
-            if name != "host" and not any((name, place) in held for place in wanted):
+            if name != HOST and not any((name, place) in held for place in wanted):
                 yield _Comparison(
                     Match.DIFFERS, shown, name, architecture or HOST, f"missing of those of {_label(key)}"
                 )

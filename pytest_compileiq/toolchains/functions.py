@@ -16,6 +16,10 @@ from pytest_compileiq.toolchains.machine_code.names import matching, readable
 
 Neighbours = Literal["void", "allow"]
 Names = str | Sequence[str]
+_INLINED = (
+    ", and the other inlines it wherever it is called: instantiate what the test stands for explicitly, "
+    "and name it in functions="
+)
 
 
 @dataclass(frozen=True)
@@ -26,15 +30,23 @@ class Functions:
         patterns: of functions that the test stands for, beside those that it takes from ``load()``; see ``matching``.
         neighbours: what becomes of a candidate that changes the machine code of others: ``void``, or ``allow``.
         apart: entries of a build that are no functions, and so nobody's neighbours: all host code of a CUDA library.
+        one_sided: why an arm may lack functions of the other, and what to do about it: the end of a sentence.
     """
 
     patterns: tuple[str, ...] = ()
     neighbours: Neighbours = "void"
     apart: frozenset[str] = frozenset()
+    one_sided: str = _INLINED
 
     @classmethod
     def of(
-        cls, toolchain: str, functions: Names, neighbours: Neighbours, *, apart: frozenset[str] = frozenset()
+        cls,
+        toolchain: str,
+        functions: Names,
+        neighbours: Neighbours,
+        *,
+        apart: frozenset[str] = frozenset(),
+        one_sided: str = _INLINED,
     ) -> Functions:
         """A toolchain's arguments, checked.
 
@@ -51,7 +63,7 @@ class Functions:
         if neighbours not in ("void", "allow"):
             near = did_you_mean(neighbours, ("void", "allow")) if isinstance(neighbours, str) else ""
             raise MarkerError(f"{toolchain}(neighbours={neighbours!r}): expected 'void' or 'allow'{near}")
-        return cls(tuple(sorted(set(given))), neighbours, apart)
+        return cls(tuple(sorted(set(given))), neighbours, apart, one_sided)
 
     @property
     def are_given(self) -> bool:

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 
 from pytest_compileiq.artifact import Artifact, StoredCompiler, StoredFingerprint
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.benchmark.blast_radius import recorded_functions, remedy, why_void
+from pytest_compileiq.benchmark.blast_radius import recorded_functions, remedy, why_unfit
 from pytest_compileiq.errors import TuneFailed
 from pytest_compileiq.model import ControlsFile
 from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.proof import advice
 from pytest_compileiq.proof.prove import NoWinner, Proof, Unprovable, prove
 from pytest_compileiq.report.results import report_on
+from pytest_compileiq.rules.judged import NEIGHBOUR
 from pytest_compileiq.store.store import Store, Written
 from pytest_compileiq.tally import Progress
 from pytest_compileiq.tuning.incumbent import Incumbent, is_healthy, was_withdrawn
@@ -103,8 +104,11 @@ def prove_committed(tuning: Tuning, incumbent: Incumbent | None) -> ItemReport:
         raise TuneFailed(
             f"{benchmark.nodeid}: the controls were withdrawn ({incumbent.artifact.reason}): run pytest --tune"
         )
-    if void := why_void(benchmark, benchmark.builds.get(incumbent.controls), tuning.stands_for):
-        raise TuneFailed(f"{benchmark.nodeid}: the committed controls {void}: {remedy(benchmark.builder)}")
+    if unfit := why_unfit(benchmark, benchmark.builds.get(incumbent.controls), tuning.stands_for):
+        kind, reason = unfit
+        is_void = kind == NEIGHBOUR
+        said = f"{reason}: {remedy(benchmark.builder)}" if is_void else f"cannot be compared: {reason}"
+        raise TuneFailed(f"{benchmark.nodeid}: the committed controls {said}")
     _check_alone(tuning, incumbent.controls)
     try:
         proof = tuning.prove([incumbent.controls])

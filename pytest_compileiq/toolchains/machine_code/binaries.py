@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_compileiq.errors import BuildError
+from pytest_compileiq.model import HOST
 from pytest_compileiq.system.files import Unfit, read_regular
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.machine_code.elf import defined_functions, machine_code
 from pytest_compileiq.toolchains.machine_code.fatbin import extract_with_cuobjdump, fatbin_of, members
 
-HOST, UNKNOWN = "host", "unknown"
+UNKNOWN = "unknown"
 _MOST_BYTES = 1 << 32
 _ARCHITECTURE = re.compile(r"-arch[= ](sm_\w+)")
 _ELF = b"\x7fELF"

@@ -11,6 +11,7 @@ from typing import Any
 
 from pytest_compileiq.errors import BuildError, MarkerError
 from pytest_compileiq.model import (
+    HOST,
     BuildResult,
     CodeDigest,
     Compiler,
@@ -27,7 +28,6 @@ from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir, rooted
 from pytest_compileiq.toolchains.commands import Commands, ask
 from pytest_compileiq.toolchains.functions import Functions
-from pytest_compileiq.toolchains.machine_code.binaries import HOST
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.machine_code.elf import machine_code
 from pytest_compileiq.toolchains.machine_code.metrics import totals
@@ -54,6 +54,7 @@ _OURS = re.compile(
 )
 _CONTROLS_FROM = (10, 0)  # cicc refuses -apply-controls below sm_100
 _SEED_SINCE = 13  # the first version seen to take -frandom-seed; 12.6 does not
+_ONE_SIDED = ": where a macro is an argument of a template, name the kernel as in instantiate=['scale<TILE>']"
 _NAME_OF_OUTPUT = {"cubin": "kernel.cubin", "library": "kernel.so", "executable": "program"}
 
 
@@ -272,7 +273,7 @@ def _architectures(nvcc: Nvcc) -> tuple[str, ...]:
 
 
 def _functions(nvcc: Nvcc) -> Functions:
-    functions = Functions.of("Nvcc", nvcc.functions, nvcc.neighbours, apart=frozenset({HOST}))
+    functions = Functions.of("Nvcc", nvcc.functions, nvcc.neighbours, apart=frozenset({HOST}), one_sided=_ONE_SIDED)
     if functions.neighbours == "allow" and not functions.patterns and nvcc.output != "cubin":
         raise MarkerError(
             f"Nvcc(output={nvcc.output!r}, neighbours='allow'): host code launches kernels unseen, so nothing says "

@@ -1,26 +1,48 @@
+"""How far controls reach, on values: what makes two arms incomparable, and what is said of it."""
+
+from __future__ import annotations
+
 from types import SimpleNamespace
 
 import pytest
 
-from pytest_compileiq.benchmark.blast_radius import why_incomparable
+from pytest_compileiq.benchmark.blast_radius import why_incomparable, why_unfit
+from pytest_compileiq.model import CodeDigest
+from pytest_compileiq.toolchains.functions import Functions
+
+
+def benchmark_of(functions: Functions | None, *entries: str) -> SimpleNamespace:
+    builder = SimpleNamespace() if functions is None else SimpleNamespace(functions=functions)
+    return SimpleNamespace(builds=SimpleNamespace(get=lambda controls: built(*entries)), builder=builder)
+
+
+def built(*entries: str, digest: str = "1") -> SimpleNamespace:
+    return SimpleNamespace(code={entry: CodeDigest(f"{entry} {digest}") for entry in entries})
 
 
 @pytest.mark.parametrize(
-    ("compiler", "sentence"),
+    ("functions", "sentence"),
     [
-        ("nvcc", ": where a macro is an argument of a template, name the kernel as in instantiate=['scale<TILE>']"),
-        (
-            "gcc",
-            ", and the other inlines it wherever it is called: instantiate what the test stands for explicitly, and name "
-            "it in functions=",
+        (Functions(one_sided=": write it down"), ": write it down"),
+        *(
+            (
+                functions,
+                ", and the other inlines it wherever it is called: instantiate what the test stands for explicitly, "
+                "and name it in functions=",
+            )
+            for functions in (Functions(), None)
         ),
     ],
 )
-def test_arms_with_other_functions_are_told_with_what_the_compiler_s_user_can_do(compiler, sentence):
-    baseline, tuned = (SimpleNamespace(code=dict.fromkeys(code)) for code in (["k", "_Z5scaleILi16EEvPf"], ["k"]))
-    benchmark = SimpleNamespace(
-        builds=SimpleNamespace(get=lambda controls: baseline),
-        builder=SimpleNamespace(compiler=SimpleNamespace(name=compiler)),
-    )
-    assert why_incomparable(benchmark, baseline) is None
-    assert why_incomparable(benchmark, tuned) == f"only one arm has code for scale<16>{sentence}"
+def test_arms_with_other_functions_are_told_with_what_the_toolchain_s_user_can_do(functions, sentence):
+    benchmark = benchmark_of(functions, "k", "_Z5scaleILi16EEvPf")
+    assert why_incomparable(benchmark, built("k", "_Z5scaleILi16EEvPf")) is None
+    assert why_incomparable(benchmark, built("k")) == f"only one arm has code for scale<16>{sentence}"
+
+
+def test_a_build_is_unfit_to_be_measured_where_it_cannot_be_compared_or_changes_neighbours():
+    benchmark = benchmark_of(Functions(), "k", "other")
+    assert why_unfit(benchmark, built("k", "other"), {"k"}) is None
+    assert why_unfit(benchmark, built("k"), {"k"})[0] == "wrong"
+    kind, reason = why_unfit(benchmark, built("k", "other", digest="2"), {"k"})
+    assert kind == "neighbour" and reason.startswith("also change other, which the test")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
-from pytest_compileiq.artifact import Artifact, Claim, CodePair, StoredCode
+from pytest_compileiq.artifact import MOST_OBJECTIVES, Artifact, Claim, CodePair, StoredCode, StoredCompiler
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.report.artifact import artifact_lines
 from pytest_compileiq.report.change import terminal_lines
@@ -51,6 +52,35 @@ def test_an_entry_that_lost_what_its_claim_did_not_is_named_once(
     claims: tuple[Claim, ...], lost: tuple[WorseEntry, ...]
 ) -> None:
     assert worse_entries(artifact(*claims)) == lost
+
+
+def test_a_score_or_a_time_is_of_no_entry() -> None:
+    score = claim("registers per thread", 57, 30)
+    assert worse_entries(artifact(score, r=pair({"registers per thread": 1}, {"registers per thread": 2}))) == ()
+
+
+def test_the_host_code_of_a_cuda_library_is_no_entry_that_a_metric_is_of() -> None:
+    code = {name: pair({"code_bytes": 8}, {"code_bytes": 9}) for name in ("scale", "host")}
+    bytes_of = (claim("code_bytes", 8, 7), claim("code_bytes of *", 8, 7))
+    by_nvcc = StoredCompiler(name="nvcc", version="13.3", build="nvcc", command=("nvcc",))
+    made = make_artifact(claims=bytes_of, code=code, compiler=by_nvcc)
+    assert worse_entries(made) == (WorseEntry("code_bytes", "scale", 8, 9),)
+    assert any("of scale: code_bytes of *" in line for line in artifact_lines("k", made))
+
+
+def test_more_objectives_than_a_search_records_are_refused_and_each_is_matched_with_the_entries_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("pytest_compileiq.report.artifact.matching", lambda name, _: asked.append(name) or ["a"])
+    claims = [
+        claim(f"registers of a{number % MOST_OBJECTIVES}", 9, 8).model_copy(update={"workload": f"w{number}"})
+        for number in range(2 * MOST_OBJECTIVES)
+    ]
+    shown = list(artifact_lines("k", artifact(*claims)))
+    assert len(asked) == MOST_OBJECTIVES and sum("claim " in line for line in shown) == 2 * MOST_OBJECTIVES
+    with pytest.raises(ValidationError, match="more than 32 objectives"):
+        artifact(*claims, claim("code_bytes", 9, 8))
 
 
 def test_an_arm_without_the_metric_is_not_compared() -> None:

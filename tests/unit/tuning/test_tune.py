@@ -218,6 +218,15 @@ def test_budget_0_of_controls_that_do_not_hold_here_writes_nothing(bench):
     assert bench.files() == before
 
 
+def test_budget_0_of_controls_that_inline_a_function_away_is_refused_before_anything_is_measured(bench):
+    bench.tune()
+    inlining = FakeBuilder(code=lambda knobs: {"kernel": repr(knobs), **({} if knobs else {"inlined": "x"})})
+    pool = FakePool(seconds=by_options(GAIN))
+    with pytest.raises(TuneFailed, match="committed controls cannot be compared: only one arm has code for inlined"):
+        bench.tune(pool, budget=0, builder=inlining)
+    assert not any(options for _, _, options in pool.asked)
+
+
 def test_a_promoted_point_is_proven_by_budget_0(tmp_path):
     sizes = FakeBuilder(code=lambda knobs: {"kernel": "x" * (100 - 10 * len(knobs))})
     bench = Bench(tmp_path, objectives=[minimize("runtime"), minimize("code_bytes")])
