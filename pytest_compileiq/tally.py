@@ -12,8 +12,13 @@ from pytest_compileiq.config import Budget
 class Progress(Protocol):
     """Who watches a search."""
 
-    def evaluated(self, tally: Tally, budget: Budget) -> None:
-        """Called after every evaluation."""
+    def evaluated(self, tally: Tally, budget: Budget, shift: float | None) -> None:
+        """Called after every evaluation.
+
+        Args:
+            shift: the difference that the best score stands for, as a share of the baseline's magnitude; positive is
+                higher. None where the score is a log-ratio.
+        """
         ...
 
     def say(self, text: str) -> None:
@@ -25,8 +30,8 @@ class Progress(Protocol):
 class Tally:
     """What a search has spent and found, ``earlier_s`` of it in runs that were killed.
 
-    ``valid`` are the evaluations with scores, repeated machine code included. ``best`` is a log-ratio to the baseline,
-    negative is better; where it is none, ``best_shift`` is the difference as a share of the baseline's magnitude.
+    ``valid`` are the evaluations with scores, repeated machine code included. ``best`` is the first objective's score,
+    negative is better: a log-ratio to the baseline, or what ``Scorer.shift`` reads as a difference.
     ``improvements`` are the evaluations, from 1, that were better than all before, with their scores.
     """
 
@@ -36,7 +41,6 @@ class Tally:
     valid: int = 0
     duplicates: int = 0
     best: float = 0.0
-    best_shift: float | None = None
     improvements: list[tuple[int, float]] = field(default_factory=list)
     invalid: dict[str, int] = field(default_factory=dict)
     first_reason: dict[str, str] = field(default_factory=dict)

@@ -27,13 +27,13 @@ class LineProgress:
         self._rewrite = rewrite
         self._last = time.monotonic()
 
-    def evaluated(self, tally: Tally, budget: Budget) -> None:
+    def evaluated(self, tally: Tally, budget: Budget, shift: float | None) -> None:
         """Show the tally, at most ten times a second on a terminal and four times a minute elsewhere."""
         now = time.monotonic()
         if now - self._last < (_LIVE_EVERY_S if self._rewrite else _PLAIN_EVERY_S):
             return
         self._last = now
-        (self._rewrite or self._line)(f"{self._name}: {tally_text(tally, budget)}")
+        (self._rewrite or self._line)(f"{self._name}: {tally_text(tally, budget, shift)}")
 
     def done(self) -> None:
         """Clear the live line; the report tells the result."""
@@ -45,8 +45,12 @@ class LineProgress:
         (self._rewrite or self._line)(f"{self._name}: {text}")
 
 
-def tally_text(tally: Tally, budget: Budget) -> str:
-    """Evaluations, invalid ones, duplicates, the best so far against the baseline, and the time left in seconds."""
+def tally_text(tally: Tally, budget: Budget, shift: float | None) -> str:
+    """Evaluations, invalid ones, duplicates, the best so far against the baseline, and the time left in seconds.
+
+    Args:
+        shift: as in ``Progress.evaluated``.
+    """
     spent = tally.seconds
     if budget.evaluations is not None:
         done, left_s = (
@@ -57,11 +61,11 @@ def tally_text(tally: Tally, budget: Budget) -> str:
         done, left_s = f"{tally.evaluations}", max(0.0, (budget.seconds or 0.0) - spent)
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(tally.invalid.items()))
     invalid = f"{sum(tally.invalid.values())} invalid" + (f" ({kinds})" if kinds else "")
-    best = f"best {_best_text(tally)} (unproven)"
+    best = f"best {_best_text(tally, shift)} (unproven)"
     return f"{done} evaluated, {invalid}, {tally.duplicates} duplicates, {best}, {left_s:.0f} s left"
 
 
-def _best_text(tally: Tally) -> str:
-    if tally.best_shift is not None:
-        return f"better by {abs(tally.best_shift):.3g} of the baseline's magnitude"
+def _best_text(tally: Tally, shift: float | None) -> str:
+    if shift is not None:
+        return f"better by {abs(shift):.3g} of the baseline's magnitude"
     return ratio_text(math.exp(min(-tally.best, _LARGEST)))

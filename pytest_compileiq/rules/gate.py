@@ -310,7 +310,7 @@ def summarise(values: Floats) -> Summary:
 def _measured(evidence: Evidence, level: float) -> Decision:
     """An undecided decision with the numbers that every decision shows."""
     scale, gain = evidence.analysis.scale, evidence.analysis.gain
-    empty = Decision(Verdict.INCONCLUSIVE, "", 1.0, 1e-9, 1e9, 1.0, 0.0, 0.0, 0, level, scale=scale)
+    empty = replace(undecided(""), level=level, scale=scale)
     if why_lost(evidence):
         return empty
     differences = evidence.by_process

@@ -61,8 +61,8 @@ def floor_text(gain: float, scale: float | None) -> str:
 
 
 def number_text(value: float) -> str:
-    """A value in its own unit, to four digits; an integer whole."""
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    """A value in its own unit, to four digits."""
+    return f"{value:.4g}"
 
 
 def pair_texts(before: float, after: float) -> tuple[str, str]:

@@ -12,16 +12,17 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.model import Candidate, FailureKind, sha256_hex
+from pytest_compileiq.model import Candidate, FailureKind, SampleRow, sha256_hex
 from pytest_compileiq.store.local import local_directory
 from pytest_compileiq.system.files import locked
 
 _BUSY_S = 30.0
+_CLOCKS = [field.name for field in fields(SampleRow)].index("clocks")
 _TABLES = """
 CREATE TABLE IF NOT EXISTS search (
     benchmark TEXT, target TEXT, identity TEXT, seeds TEXT, PRIMARY KEY (benchmark, target));
@@ -53,6 +54,11 @@ class Evaluated:
     digest: str
     samples: Sequence[Any]
     seconds: float
+
+    @property
+    def rows(self) -> tuple[SampleRow, ...]:
+        """The samples as rows, without a GPU's clocks."""
+        return tuple(SampleRow(*sample[:_CLOCKS]) for sample in self.samples)
 
 
 @dataclass(frozen=True)

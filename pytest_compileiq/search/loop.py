@@ -232,6 +232,7 @@ class Search:
 
     def _count(self, candidate: Candidate, evaluated: Evaluated) -> Told:
         told = Told(candidate, evaluated.scores, evaluated.failure, evaluated.duplicate)
+        self.brief.scorer.recall(evaluated.rows)
         self.tally.earlier_s = max(self.tally.earlier_s, evaluated.seconds)
         self.tally.valid += bool(evaluated.scores)
         if evaluated.failure is not None and not evaluated.duplicate:
@@ -260,7 +261,8 @@ class Search:
             self.brief.trackers.evaluated(self.tally.evaluations, candidate, evaluated)
             told.append(Told(candidate, evaluated.scores, evaluated.failure, evaluated.duplicate))
             self.tally.evaluations += 1
-            self.brief.progress.evaluated(self.tally, self.brief.budget)
+            shift = self.brief.scorer.shift(self.brief.benchmark.objectives[0], self.tally.best)
+            self.brief.progress.evaluated(self.tally, self.brief.budget, shift)
         return told
 
     def _expect_injection(self, asked: Sequence[Candidate], built: Sequence[BuildResult | BuildError]) -> None:
@@ -306,7 +308,6 @@ class Search:
         self.read |= scored.read
         told = Told(candidate, scored.scores)
         self._keep(key, told, scored)
-        self.tally.best_shift = self.brief.scorer.shift(self.brief.benchmark.objectives[0], self.tally.best)
         return self._evaluated(told, "", build.digest, scored)
 
     def _fail(self, kind: FailureKind, reason: str) -> None:

@@ -250,7 +250,7 @@ class FakeProgress:
 
     said: list[str] = field(default_factory=list)
 
-    def evaluated(self, tally: Tally, budget: Budget) -> None:
+    def evaluated(self, tally: Tally, budget: Budget, shift: float | None) -> None:
         """Nothing to show."""
 
     def say(self, text: str) -> None:

@@ -93,5 +93,5 @@ def _build(benchmark: TunedBenchmark) -> tuple[BuildResult, tuple[str, ...]]:
 
 def _of_a_build(benchmark: TunedBenchmark) -> str | None:
     """The first objective that a compiler's work is needed for; None without one."""
-    metrics = (objective.metric for objective in benchmark.objectives if objective.exact or not objective.needs_device)
+    metrics = (objective.metric for objective in benchmark.objectives if not objective.needs_device)
     return next(metrics, None)

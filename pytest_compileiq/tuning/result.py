@@ -34,9 +34,12 @@ from pytest_compileiq.store.metadata import controls_file_name
 from pytest_compileiq.system.vcs import content_at, revision
 from pytest_compileiq.tally import Tally
 
+Shift = Callable[[Objective, float], float | None]
 
-def search_record(benchmark: TunedBenchmark, tally: Tally, engine: str, seed: int) -> SearchRecord:
-    """How the controls were found."""
+
+def search_record(benchmark: TunedBenchmark, tally: Tally, engine: str, seed: int, shift: Shift) -> SearchRecord:
+    """How the controls were found; ``shift`` as in ``SearchResult``."""
+    is_ratio = shift(benchmark.objectives[0], tally.best) is None
     return SearchRecord(
         engine=engine,
         seed=seed,
@@ -47,9 +50,9 @@ def search_record(benchmark: TunedBenchmark, tally: Tally, engine: str, seed: in
         seconds=round(tally.seconds, 1),
         objectives={objective.metric: objective.direction for objective in benchmark.objectives},
         failures=dict(sorted(tally.invalid.items())),
-        improvements=()
-        if tally.best_shift is not None
-        else tuple((number, _ratio(-score)) for number, score in tally.improvements[-MOST_IMPROVEMENTS:]),
+        improvements=tuple((number, _ratio(-score)) for number, score in tally.improvements[-MOST_IMPROVEMENTS:])
+        if is_ratio
+        else (),
     )
 
 
@@ -61,9 +64,6 @@ def _ratio(step: float) -> float:
 _FARTHEST = math.log(LARGEST_NUMBER) - 1
 MOST_IMPROVEMENTS = 100  # a search hardly ever makes more
 MOST_FRONT_POINTS = 16
-
-
-Shift = Callable[[Objective, float], float | None]
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,9 @@ class SearchResult:
     """
 
     record: SearchRecord
-    front: Sequence[Scored] = ()
-    functions: tuple[str, ...] = ()
-    shift: Shift = lambda _objective, _score: None
+    front: Sequence[Scored]
+    functions: tuple[str, ...]
+    shift: Shift
 
 
 def make_artifact(

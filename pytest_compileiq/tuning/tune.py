@@ -89,7 +89,7 @@ def _search_and_settle(
             raise TuneFailed(f"{benchmark.nodeid}: {error}; nothing was written") from error
         except (Unprovable, EvaluationFailed) as error:
             raise TuneFailed(f"{benchmark.nodeid}: {error}") from error
-        record = search_record(benchmark, search.tally, engine, tuning.seed)
+        record = search_record(benchmark, search.tally, engine, tuning.seed, scorer.shift)
         functions = recorded_functions(benchmark, baseline.stands_for)
         result = SearchResult(record, front, functions, scorer.shift)
         report = settle(tuning, incumbent, proof, result)

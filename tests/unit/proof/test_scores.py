@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from typing import ClassVar
 
 import pytest
@@ -16,6 +17,7 @@ from pytest_compileiq.proof.prove import NoWinner, Proof, prove, prove_again
 from pytest_compileiq.report.artifact import artifact_lines
 from pytest_compileiq.report.results import claim_text
 from pytest_compileiq.rules.gate import LOOKS
+from pytest_compileiq.store.store import Store
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, by_options, fake_benchmark
 from tests.unit.project_on_fakes import ProjectOnFakes
 
@@ -161,6 +163,25 @@ def test_a_front_of_scores_below_zero_tells_differences_and_no_ratios(tmp_path):
     assert not artifact.front[0].metrics and not artifact.search.improvements
     text = "\n".join(artifact_lines("kernel", artifact))
     assert "loss lower by 0.25 of the baseline's magnitude, worse: margin lower by 0.25" in text
+
+
+@pytest.mark.parametrize("others", [[], [maximize("margin")]])  # with it there is a front, and nobody to prove
+def test_a_search_that_was_killed_at_its_end_still_knows_that_its_scores_are_differences(tmp_path, monkeypatch, others):
+    made = ProjectOnFakes(tmp_path, objectives=[minimize("loss"), *others])
+
+    def tuned():
+        made.tune(FakePool(seconds=by_options({"-fast": -1.5}, otherwise=-1.2), noise=0))
+        return made.store.read("kernel", "fake-fake1")
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Store, "write", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+        tuned()
+    resumed = tuned()
+    made.store.metadata_path("kernel", "fake-fake1").unlink()
+    uninterrupted = tuned()
+    assert resumed.search.improvements == uninterrupted.search.improvements == ()
+    assert resumed.front == uninterrupted.front and len(resumed.front) == len(others)
+    assert not any(point.metrics for point in resumed.front)
 
 
 # ── replay ───────────────────────────────────────────────────────────────────────────────────────────────────────

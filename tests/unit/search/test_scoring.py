@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_compileiq.model import BuildResult, ControlsFile, Objective
+from pytest_compileiq import minimize
+from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, Objective
 from pytest_compileiq.search.finalists import dominates, pareto_front
-from pytest_compileiq.search.scoring import Scored, Scorer
+from pytest_compileiq.search.scoring import QUADS, ROUNDS, SAMPLES, Scored, Scorer
+from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, by_options, fake_benchmark
 from pytest_compileiq.toolchains.machine_code.metrics import value_of
 from pytest_compileiq.workers.pool import EvaluationFailed
 
@@ -49,3 +51,51 @@ def test_a_front_is_what_nothing_dominates(scores):
     for one in scores:
         beaten = any(dominates(other, one) for other in [*scores, (0.0, 0.0)])
         assert (one in front) == (not beaten and one != (0.0, 0.0))
+
+
+# ── scores that a body records ───────────────────────────────────────────────────────────────────────────────────
+
+
+class Counted(FakePool):
+    """Notes how many samples each block takes."""
+
+    def block(self, *arguments):
+        block = super().block(*arguments)
+        self.taken = [*getattr(self, "taken", []), len(block.rows)]
+        return block
+
+
+SHORT, FULL = QUADS * 4, QUADS * 4 * SAMPLES
+FAST = FakeBuilder().render(Candidate({"-fast": ""}))
+
+
+@pytest.mark.parametrize(
+    ("noise", "once", "settled"),
+    [
+        (0, [SHORT], [SHORT]),
+        (0.01, [SHORT, FULL], [FULL] * ROUNDS),  # the short block tells that scores vary, and is taken again in full
+    ],
+)
+def test_a_score_takes_one_short_block_until_it_varies(tmp_path, noise, once, settled):
+    benchmark = fake_benchmark(tmp_path, FakeBuilder(), objectives=[minimize("loss")])
+    pool = Counted(seconds=by_options({"-fast": -1.5}, otherwise=-1.2), noise=noise)
+    scorer = Scorer(pool, benchmark, Random(0))
+    scored = scorer.score(FAST, benchmark.builds.get(FAST))
+    assert (pool.taken, scorer.varies) == (once, noise > 0)
+    pool.taken = []
+    assert scorer.settled(scored).scores == pytest.approx(scored.scores, abs=0.05)
+    assert pool.taken == settled
+    recalled = Scorer(pool, benchmark, Random(0))
+    assert recalled.shift(benchmark.objectives[0], scored.scores[0]) is None
+    recalled.recall(scored.samples)
+    assert recalled.varies == scorer.varies
+    assert recalled.shift(benchmark.objectives[0], scored.scores[0]) == pytest.approx(-0.25, abs=0.02)
+
+
+def test_a_time_is_taken_in_full_and_recalls_no_axis(tmp_path):
+    benchmark = fake_benchmark(tmp_path, FakeBuilder())
+    pool = Counted(noise=0)
+    scorer = Scorer(pool, benchmark, Random(0))
+    scored = scorer.score(FAST, benchmark.builds.get(FAST))
+    scorer.recall(scored.samples)
+    assert pool.taken == [FULL] and scorer.varies and scorer.shift(benchmark.objectives[0], -0.1) is None
