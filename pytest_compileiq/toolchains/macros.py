@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Knobs, KnobValue
 from pytest_compileiq.spelling import did_you_mean
+from pytest_compileiq.toolchains.marker_values import named_values
 
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.base import Builder
@@ -77,11 +78,11 @@ def baseline_macros(defines: Defines, flags: Sequence[str], where: str) -> tuple
     Raises:
         MarkerError: it is no dict, a name is no macro's, a value is no text or number, or ``flags`` define it too.
     """
-    if not isinstance(defines, tuple) or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in defines):
+    if (values := named_values(defines)) is None:
         raise MarkerError(f"{where}(defines={defines!r}): expected a dict such as {{'TILE': 16}}")
     params = _defined_by(flags)
-    for name, value in defines:
-        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+    for name, value in values.items():
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise MarkerError(
                 f"{where}(defines=…): {name!r} is no macro's name: expected a dict such as {{'TILE': 16}}"
             )
@@ -90,7 +91,7 @@ def baseline_macros(defines: Defines, flags: Sequence[str], where: str) -> tuple
         if name in map(macro_of, flags):
             raise MarkerError(f"{where}(defines=…): the flags define {name} too: give its value once")
         params[name] = value
-    return tuple(f"-D{name}={value}" for name, value in defines), params
+    return tuple(f"-D{name}={value}" for name, value in values.items()), params
 
 
 def _defined_by(words: Iterable[str]) -> dict[str, KnobValue]:

@@ -13,3 +13,12 @@ def frozen(value: Any) -> Any:
     if isinstance(value, Mapping):
         return tuple(sorted(value.items(), key=str))
     return tuple(value) if isinstance(value, Sequence) else value
+
+
+def named_values(value: object) -> dict[str, Any] | None:
+    """The dict of which ``frozen`` made ``value``, its names being texts; None where it was no such dict."""
+    pairs = value if isinstance(value, tuple) else (None,)
+    if not all(isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs):
+        return None
+    values = dict(pairs)
+    return values if len(values) == len(pairs) else None  # a name given twice

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
 import shutil
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from pytest_compileiq.errors import EnvironmentFault, MarkerError
+from pytest_compileiq.system.machine import this_architecture
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import CHOOSE_THE_ARCHITECTURE
 from pytest_compileiq.toolchains.commands import ask
@@ -73,7 +73,7 @@ class CcCompiler:
 
     def unrunnable(self, flags: Sequence[str]) -> str | None:
         """Why this machine cannot run what ``flags`` compile for; None if it can."""
-        here = platform.machine().replace("_", "-")
+        here = this_architecture()
         if here != self.machine:
             return f"it is compiled for {self.machine}; this machine is {here}"
         if self.machine != "x86-64":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
 import shlex
 import shutil
@@ -25,6 +24,7 @@ from pytest_compileiq.model import (
     sha256_hex,
 )
 from pytest_compileiq.space import Space
+from pytest_compileiq.system.machine import this_architecture
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.command.marker import Command
@@ -33,6 +33,7 @@ from pytest_compileiq.toolchains.command.template import OPTIONS, Template, read
 from pytest_compileiq.toolchains.commands import Commands, ask
 from pytest_compileiq.toolchains.machine_code.shared_library import load_library
 from pytest_compileiq.toolchains.macros import baseline_macros
+from pytest_compileiq.toolchains.marker_values import named_values
 from pytest_compileiq.toolchains.option_list import options_of
 from pytest_compileiq.toolchains.options_file import parse_named
 
@@ -56,7 +57,7 @@ def resolve(command: Command, place: Place) -> CommandBuilder:
     version_command = _version_command(command, place) or (programs[0], "--version")
     name = re.sub(r"-\d[\d.]*$", "", Path(version_command[0]).name)  # opt-14 is opt
     version, build = _identify(version_command, place.rootdir)
-    here = platform.machine().replace("_", "-")
+    here = this_architecture()
     architecture = command.target or here
     line = re.sub(r"[^A-Za-z0-9.]", "_", name) + version.partition(".")[0]
     return CommandBuilder(
@@ -189,9 +190,10 @@ def _check_arguments(command: Command) -> None:
             or not all(isinstance(text, str) and text for text in value)
         ):
             raise MarkerError(f"Command({key}={value!r}): expected a text or a list of texts")
-    pairs = command.defaults if isinstance(command.defaults, tuple) else (command.defaults,)
-    if not all(isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs):
-        raise MarkerError(f"Command(defaults={pairs!r}): expected a dict, as in {{'pipeline': 'default<O2>'}}")
+    if named_values(command.defaults) is None:
+        raise MarkerError(
+            f"Command(defaults={command.defaults!r}): expected a dict, as in {{'pipeline': 'default<O2>'}}"
+        )
     if command.output not in tuple(_OUTPUTS):
         raise MarkerError(f"Command(output={command.output!r}): expected 'library', 'executable' or 'file'")
     if not isinstance(command.objects, str) or "/" in command.objects:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib.metadata
 import json
-import platform
 import re
 import sys
 import time
@@ -34,8 +33,10 @@ from pytest_compileiq.model import (
 from pytest_compileiq.rules.fingerprint import canonical_text
 from pytest_compileiq.space import Space
 from pytest_compileiq.spelling import did_you_mean
+from pytest_compileiq.system.machine import this_architecture
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
+from pytest_compileiq.toolchains.marker_values import named_values
 from pytest_compileiq.toolchains.options_file import parse_named
 from pytest_compileiq.toolchains.params.lines import line_of, render
 from pytest_compileiq.toolchains.params.marker import Params
@@ -49,8 +50,8 @@ def resolve(params: Params, place: Place) -> ParamsBuilder:
     defaults = _checked_defaults(params.defaults)
     for key in ("versions", "sources"):
         _check_names(key, getattr(params, key))
-    packages = [f"{name} {_version(name)}" for name in dict.fromkeys(params.versions)]
-    architecture = platform.machine().replace("_", "-")
+    packages = [f"{name} {_version(name)}" for name in sorted(set(params.versions))]
+    architecture = this_architecture()
     return ParamsBuilder(
         compiler=Compiler(
             name=PARAMS,
@@ -176,15 +177,15 @@ def _meaning(name: str, data: bytes) -> str:
 
 
 def _checked_defaults(given: object) -> dict[str, KnobValue]:
-    if not isinstance(given, tuple) or not all(isinstance(pair, tuple) and isinstance(pair[0], str) for pair in given):
+    if (defaults := named_values(given)) is None:
         raise MarkerError(f"Params(defaults={given!r}): expected a dict, as in {{'threads': 4}}")
-    for name, value in given:
+    for name, value in defaults.items():
         is_whole = isinstance(value, int) and value in INTEGERS
         if not (is_whole or isinstance(value, str) or (isinstance(value, float) and abs(value) <= LARGEST_NUMBER)):
             raise MarkerError(f"Params(defaults=…): {name} = {value!r}: expected a bool, a finite number or a text")
         if len(line_of(name, value)) > LONGEST_TEXT:
             raise MarkerError(f"Params(defaults=…): {name} is longer than {LONGEST_TEXT} characters: name a file")
-    return dict(given)
+    return defaults
 
 
 def _check_names(key: str, names: object) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_compileiq import choice, minimize
+from pytest_compileiq.model import PARAMS
 from pytest_compileiq.proof import advice
 from pytest_compileiq.rules.calls import CallTimes
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, fake_benchmark
@@ -38,6 +39,24 @@ def test_a_steady_call_is_looked_at_twice_in_one_process_and_nothing_is_told(ben
 
     assert advice.of_the_call(pool, benchmark(), None) == []
     assert workers_asked(pool) == [ONE, ONE]
+
+
+@pytest.mark.parametrize(
+    ("metric", "compiler", "is_told"),
+    [
+        ("score", PARAMS, False),  # the recorded score is what would be checked
+        ("score", "fake", True),  # compiled code may be wrong and score well
+        ("runtime", PARAMS, True),
+        ("registers", "fake", False),  # the body need not run
+    ],
+)
+def test_a_body_without_a_check_is_told_unless_its_scores_are_the_check(
+    benchmark, monkeypatch, metric, compiler, is_told
+):
+    builder = FakeBuilder(compiler=replace(FakeBuilder().compiler, name=compiler))
+    monkeypatch.setattr("pytest_compileiq.benchmark.assertions.advice", lambda *_, **__: "it checks nothing")
+    said = advice.of_the_body(benchmark(builder, objectives=[minimize(metric)]))
+    assert said == (["it checks nothing"] if is_told else [])
 
 
 def test_what_a_warm_process_shows_is_told_when_three_runs_of_the_body_agree(benchmark):

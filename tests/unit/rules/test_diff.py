@@ -14,12 +14,19 @@ NUMBERS = Summary(n=4, mean=1e-4, std=1e-6, p5=1e-4, p50=1e-4, p95=1e-4, p99=1e-
 DECISION = DecisionRecord(alpha=0.01, level=0.003, look=1, processes=8, flips=4096, seed=1, finalists=1)
 
 
-def gain(low=1.2, high=1.4, *, device="H200", workload="decode", kind="gain", driver="580.1") -> Claim:
+def gain(
+    low=1.2, high=1.4, *, device="H200", workload="decode", kind="gain", driver="580.1", objective="runtime", scale=None
+) -> Claim:
     return Claim(
-        device=device, workload=workload, objective="runtime", kind=kind, driver=driver, speedup=(low + high) / 2,
+        device=device, workload=workload, objective=objective, kind=kind, driver=driver, speedup=(low + high) / 2,
         speedup_low=low, speedup_high=high, p_value=1e-5, cohens_d=3.0, samples="s.csv", test=DECISION,
-        baseline=NUMBERS, tuned=NUMBERS,
+        baseline=NUMBERS, tuned=NUMBERS, scale=scale, direction="minimize",
     )  # fmt: skip
+
+
+def lower(low: float, high: float, scale: float | None, kind="gain") -> Claim:
+    """A loss that is lower by these shares of ``scale``, or without one by ratios that are as much above 1."""
+    return gain(1 + low, 1 + high, objective="loss", scale=scale, kind=kind)
 
 
 def counted(tuned: int, baseline: int = 10, direction="minimize") -> Claim:
@@ -81,6 +88,11 @@ TRENDS = {
     "touching from below": (gain(1.1, 1.2), gain(1.2, 1.3), "no clear difference"),
     "touching from above": (gain(1.2, 1.3), gain(1.1, 1.2), "no clear difference"),
     "another device": (gain(), gain(device="H100"), "not comparable"),
+    "a ratio, then a difference": (lower(0.1, 0.2, None), lower(0.3, 0.4, 1.0), "not comparable: one is a ratio"),
+    "a difference, then a ratio": (lower(0.3, 0.4, 1.0), lower(0.1, 0.2, None), "not comparable: one is a ratio"),
+    "larger shares of half the scale": (lower(0.1, 0.2, 4.0), lower(0.3, 0.35, 2.0), "no clear difference"),
+    "smaller shares of four times the scale": (lower(0.3, 0.4, 1.0), lower(0.2, 0.25, 4.0), "a larger gain"),
+    "equal shares of half the scale": (lower(0.3, 0.4, 2.0), lower(0.3, 0.4, 1.0), "a smaller gain"),
     "fewer": (counted(8), counted(7), "better"),
     "more": (counted(7), counted(8), "worse"),
     "as many": (counted(8), counted(8), "the same"),
@@ -115,6 +127,12 @@ def test_the_leading_claim_is_compared_with_the_same_claim_of_before():
 
 WORSE = {
     "a smaller gain": (gain(1.3, 1.4), gain(1.1, 1.2), "a smaller gain than before"),
+    "smaller shares of a larger scale": (lower(0.3, 0.4, 2.0), lower(0.1, 0.12, 4.0), "a smaller gain than"),
+    "larger shares of a smaller scale": (lower(0.1, 0.2, 4.0), lower(0.3, 0.35, 1.0), "a smaller gain than"),
+    "a smaller difference, perhaps": (lower(0.1, 0.2, 4.0), lower(0.3, 0.35, 2.0), ""),
+    "a difference in place of a larger ratio": (lower(0.8, 0.9, None), lower(0.1, 0.2, 1.0), ""),
+    "a difference that is no gain any more": (lower(0.8, 0.9, None), lower(-0.1, 0.2, 1.0, "non-inferior"), "was a"),
+    "a higher loss": (None, lower(-0.2, -0.1, 2.0, "non-inferior"), "higher than the defaults"),
     "no longer a gain": (gain(1.01, 1.2), gain(0.995, 1.02, kind="non-inferior"), "was a proven gain"),
     "slower than the defaults, and new": (None, gain(0.98, 0.995, kind="non-inferior"), "slower than"),
     "no faster than the defaults, perhaps, and new": (None, gain(0.98, 1.0, kind="non-inferior"), ""),

@@ -64,6 +64,8 @@ def test_defines_become_words_whose_order_is_not_the_dicts():
     ("defines", "flags", "said"),
     [
         ("TILE=16", [], "Cc(defines=('TILE=16',)): expected a dict such as {'TILE': 16}"),
+        ([("TILE",)], [], "expected a dict such as"),
+        ([("TILE", 8), ("TILE", 16)], [], "expected a dict such as"),
         ({"TI LE": 16}, [], "'TI LE' is no macro's name"),
         ({"TILE": True}, [], "TILE = True: expected a number or a text; write 1 or 0"),
         ({"TILE": None}, [], "TILE = None: expected a number or a text"),

@@ -9,6 +9,7 @@ import pytest
 
 from pytest_compileiq import choice, literal, minimize
 from pytest_compileiq.config import Budget
+from pytest_compileiq.model import PARAMS
 from pytest_compileiq.store.lifecycle import promote, retire
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.testing.fakes import (
@@ -225,6 +226,24 @@ def test_budget_0_of_controls_that_inline_a_function_away_is_refused_before_anyt
     with pytest.raises(TuneFailed, match="committed controls cannot be compared: only one arm has code for inlined"):
         bench.tune(pool, budget=0, builder=inlining)
     assert not any(options for _, _, options in pool.asked)
+
+
+@pytest.mark.parametrize(("compiler", "what"), [("fake", "machine code"), (PARAMS, "packages, sources or defaults")])
+def test_budget_0_drops_another_devices_claim_of_other_code_and_says_of_what_it_was(bench, compiler, what):
+    def made_of(source: str) -> FakeBuilder:
+        named = replace(FakeBuilder().compiler, name=compiler)
+        return FakeBuilder(code=lambda knobs: {"kernel": f"{source} {sorted(knobs)}"}, source=source, compiler=named)
+
+    bench.tune(builder=made_of("one"))
+    elsewhere = bench.stored.claims[0].model_copy(update={"device": "H100"})
+    both = bench.stored.model_copy(update={"claims": (*bench.stored.claims, elsewhere)})
+    bench.store.write("kernel", both, controls=[], samples=())
+    bench.tune(budget=0, builder=made_of("one"))
+    assert {claim.device for claim in bench.stored.claims} == {claim.device for claim in both.claims}
+    (bench.root / "kernel.src").write_text("two")
+    report = bench.tune(budget=0, builder=made_of("two"))
+    assert f"the claim of H100 was of other {what} and is dropped: prove it there" in report.notes
+    assert "H100" not in {claim.device for claim in bench.stored.claims}
 
 
 def test_a_promoted_point_is_proven_by_budget_0(tmp_path):

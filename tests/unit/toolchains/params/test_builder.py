@@ -56,6 +56,16 @@ def test_equal_parameters_are_equal_code_whether_a_knob_or_a_default_says_so(dig
     assert len({digest(params, {"threads": value}) for value in (1, True, "1", 1.0)}) == 4
 
 
+def test_packages_and_sources_are_named_in_any_order(tmp_path, digest):
+    (tmp_path / "data.txt").write_text("1")
+    orders = [
+        Params(versions=["python", "numpy"], sources=["model.py", "data.txt"]),
+        Params(versions=["numpy", "python", "numpy"], sources=["data.txt", "model.py"]),
+    ]
+    assert len({digest(params) for params in orders}) == 1
+    assert len({params.resolve(Place(tmp_path, tmp_path)).compiler for params in orders}) == 1
+
+
 def test_another_version_of_a_package_is_other_code(digest):
     params = Params({"threads": 4}, versions=["numpy"])
 
@@ -100,6 +110,11 @@ def test_what_is_no_parameter_is_refused(line):
 REFUSED = {
     "a compiler's option": (lambda: Params({"-O": 3}), MarkerError, "'-O': Params has no compiler that takes options"),
     "no dict": (lambda: Params(["threads"]), MarkerError, "expected a dict"),
+    "no pair": (lambda: Params([()]), MarkerError, r"defaults=\(\(\),\)\): expected a dict"),
+    "half a pair": (lambda: Params([("a",)]), MarkerError, "expected a dict"),
+    "more than a pair": (lambda: Params([("a", 1, 2)]), MarkerError, "expected a dict"),
+    "no text as a name": (lambda: Params({1: 2}), MarkerError, "expected a dict"),
+    "a name given twice": (lambda: Params([("a", 1), ("a", 2)]), MarkerError, "expected a dict"),
     "a list as a value": (lambda: Params({"sizes": [1, 2]}), MarkerError, "sizes = .*expected a bool, a finite number"),
     "no number": (lambda: Params({"rate": float("nan")}), MarkerError, "rate = nan: expected a bool, a finite number"),
     "a name with an equals sign": (lambda: Params({"a=b": 1}), MarkerError, "without '='"),
