@@ -1,9 +1,10 @@
-"""What somebody meant who wrote a name that does not exist."""
+"""Names in messages: what somebody meant by a name that does not exist, and as many of a list as a sentence holds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+MOST_NAMED = 5  # files, functions or tests in one sentence; a toolkit that moved would name hundreds
 _CLOSE = 0.6  # difflib's ratio, and its own default
 
 
@@ -20,3 +21,9 @@ def did_you_mean(wrong: str, known: Iterable[str], *, cutoff: float = _CLOSE) ->
     """`` (did you mean 'registers'?)``, for the end of a clause; empty where no known name is close to ``wrong``."""
     close = nearest(wrong, known, cutoff=cutoff)
     return f" (did you mean {close!r}?)" if close else ""
+
+
+def first_of(texts: Sequence[str], most: int | None = MOST_NAMED) -> list[str]:
+    """The first ``most`` of ``texts``, and ``and 3 more`` for the rest; all of them where it is None."""
+    more = [f"and {len(texts) - most} more"] if most is not None and len(texts) > most else []
+    return [*texts[:most], *more]

@@ -8,11 +8,10 @@ from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.model import BuildResult, FailureKind
 from pytest_compileiq.rules.blast_radius import changed_neighbours
 from pytest_compileiq.rules.judged import NEIGHBOUR
+from pytest_compileiq.spelling import MOST_NAMED
 from pytest_compileiq.toolchains.base import Builder
 from pytest_compileiq.toolchains.functions import NamesFunctions, functions_of
 from pytest_compileiq.toolchains.machine_code.names import listed
-
-MOST_NAMED = 5  # functions in one sentence
 
 
 def why_unnamed(benchmark: TunedBenchmark) -> str | None:

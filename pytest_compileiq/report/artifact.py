@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from pytest_compileiq.artifact import Artifact, Claim, CodePair, StoredCompiler
 from pytest_compileiq.model import of_entries
 from pytest_compileiq.report.results import (
-    MOST_NAMED,
     also_changes,
     claim_text,
     estimate_texts,
@@ -18,6 +17,7 @@ from pytest_compileiq.report.results import (
 )
 from pytest_compileiq.rules.claims import directions
 from pytest_compileiq.rules.conditions import told_of
+from pytest_compileiq.spelling import MOST_NAMED
 from pytest_compileiq.system.printing import harmless, json_text
 from pytest_compileiq.toolchains.machine_code.metrics import LARGEST
 from pytest_compileiq.toolchains.machine_code.names import listed, matching

@@ -11,7 +11,6 @@ from pydantic_core import to_jsonable_python
 from pytest_compileiq.artifact import Claim
 from pytest_compileiq.report.artifact import setting_text
 from pytest_compileiq.report.results import (
-    MOST_NAMED,
     claim_text,
     evidence_text,
     means_of,
@@ -22,6 +21,7 @@ from pytest_compileiq.rules.claims import ClaimStep, standing
 from pytest_compileiq.rules.diff import Change, Kind, Step
 from pytest_compileiq.rules.entries import WorseEntry
 from pytest_compileiq.rules.words import pair_texts
+from pytest_compileiq.spelling import MOST_NAMED
 from pytest_compileiq.system.printing import json_text
 from pytest_compileiq.toolchains.machine_code.names import listed, readable
 

@@ -16,10 +16,10 @@ from pytest_compileiq.rules.claims import direction_of, in_order, standing, word
 from pytest_compileiq.rules.conditions import told_of
 from pytest_compileiq.rules.entries import WorseEntry, worse_entries
 from pytest_compileiq.rules.words import change_text, gain_text, limits_text, number_text, ratio_text, words_for
+from pytest_compileiq.spelling import MOST_NAMED, first_of
 from pytest_compileiq.toolchains.machine_code.names import listed, readable
 
 NOW = "measured now"
-MOST_NAMED = 5  # functions in one sentence
 
 
 def report_on(
@@ -49,8 +49,7 @@ def got_worse(artifact: Artifact, most: int | None = None) -> tuple[str, ...]:
 def worse_texts(entries: Sequence[WorseEntry], most: int | None = None) -> tuple[str, ...]:
     """``entries`` in words, the first ``most`` of them."""
     told = [f"{lost.metric} of {readable(lost.entry)}: {lost.baseline} → {lost.tuned}" for lost in entries]
-    more = [f"and {len(told) - most} more"] if most is not None and len(told) > most else []
-    return (*told[:most], *more)
+    return tuple(first_of(told, most))
 
 
 def notes_of(claims: Sequence[Claim]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from pytest_compileiq.outcome import ItemReport, RunReport, Verdict
 from pytest_compileiq.report.results import headline, located
+from pytest_compileiq.spelling import first_of
 
 Line = tuple[str, dict[str, bool]]
 _MOST_RESULTS = 8  # per artifact, beyond its headline
@@ -95,5 +96,4 @@ def _remedies(items: list[ItemReport]) -> Iterator[Line]:
         if item.remedy:
             remedies.setdefault(item.remedy, []).append(item.name)
     for remedy, names in remedies.items():
-        shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        yield f"{shown}: {remedy}", {}
+        yield f"{', '.join(first_of(names))}: {remedy}", {}

@@ -12,7 +12,7 @@ from pytest_compileiq.rules.blast_radius import recorded_neighbours
 from pytest_compileiq.rules.claims import ClaimStep, claim_steps, devices_only, lead_step, leading_claim, trend
 from pytest_compileiq.rules.entries import WorseEntry, worse_entries
 from pytest_compileiq.rules.fingerprint import changed_text
-from pytest_compileiq.rules.staleness import MOST_NAMED
+from pytest_compileiq.spelling import first_of
 
 
 class Kind(StrEnum):
@@ -318,8 +318,7 @@ def _warnings(new: Side | None, before: Artifact | None, after: Artifact | None)
     if after is None:
         return
     if new.untraced:
-        more = f" and {len(new.untraced) - MOST_NAMED} more" if len(new.untraced) > MOST_NAMED else ""
-        named = ", ".join(new.untraced[:MOST_NAMED]) + more
+        named = ", ".join(first_of(new.untraced))
         yield f"tuned with uncommitted changes, and not here as it was tuned: {named}"
     if before is None or after.outcome != "tuned":
         return

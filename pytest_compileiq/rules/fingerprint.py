@@ -7,6 +7,8 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from pytest_compileiq.spelling import first_of
+
 # Fields that hold positions or spelling, or that only some Pythons have.
 _IGNORED = frozenset(
     {"ctx", "kind", "type_comment", "type_ignores", "lineno", "col_offset", "end_lineno", "end_col_offset"}
@@ -78,7 +80,6 @@ def targets(node: ast.stmt) -> set[str]:
 # ── the parts of a benchmark ─────────────────────────────────────────────────────────────────────────────────────
 
 _IN_FILES = ("test", "fixture", "helper")  # named FILE::NAME
-_MOST_NAMED = 5
 
 
 def part_place(name: str) -> tuple[str, str] | None:
@@ -98,11 +99,8 @@ def changed_text(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     if not before or not now:
         return "the test's code, a fixture or helper it uses, a workload or an objective"
     names = changed_parts(before, now)
-    shown = [
-        name + (" (added)" if name not in before else "" if name in now else " (gone)") for name in names[:_MOST_NAMED]
-    ]
-    more = [f"and {len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
-    return ", ".join([*shown, *more]) or "the order of its workloads"
+    told = [name + (" (added)" if name not in before else "" if name in now else " (gone)") for name in names]
+    return ", ".join(first_of(told)) or "the order of its workloads"
 
 
 # ── what a fingerprint covers of a file ──────────────────────────────────────────────────────────────────────────

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Literal
 from pytest_compileiq.model import ArchitectureFrom, Arm, CodeDigest, Compiler, Fingerprint, Target
 from pytest_compileiq.outcome import MovedCode
 from pytest_compileiq.rules.fingerprint import changed_parts, changed_text, part_place
+from pytest_compileiq.spelling import first_of
 
 if TYPE_CHECKING:
     from pytest_compileiq.artifact import Artifact, StoredCode
 
 _LINKS = ("-l", "-L", "-Wl,", "-Xlinker", "-static", "-rdynamic")
-MOST_NAMED = 5  # files or entry functions in one sentence; a toolkit that moved would name hundreds
 _ENTRY_AT = re.compile(r"(?P<entry>.+)@(?P<architecture>sm_\w+)", re.DOTALL)  # in a build for several architectures
 
 
@@ -141,13 +141,13 @@ def moved_code(artifact: Artifact, found: Rebuilt) -> tuple[MovedCode, ...]:
 def _names(moved: Sequence[MovedCode]) -> str:
     """``edges, blur (tuned arm)``; the architecture is named where there are several."""
     several = len({each.architecture for each in moved}) > 1
-    shown = [
+    told = [
         each.entry
         + (f" for {each.architecture}" if several else "")
         + (f" ({each.arms[0]} arm)" if each.arms == ("tuned",) else "")
-        for each in moved[:MOST_NAMED]
+        for each in moved
     ]
-    return ", ".join(shown) + (f" and {len(moved) - MOST_NAMED} more" if len(moved) > MOST_NAMED else "")
+    return ", ".join(first_of(told))
 
 
 def _benchmark(artifact: Artifact, found: Rebuilt) -> Finding | None:
@@ -164,8 +164,8 @@ def _sources(artifact: Artifact, found: Rebuilt, moved: Sequence[MovedCode]) -> 
     files = tuple(sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name)))
     if not files:
         return None
-    named = [f"{name} ({_kind_of_change(name, before, now)})" for name in files[:MOST_NAMED]]
-    what = ", ".join([*named, *([f"and {len(files) - MOST_NAMED} more"] if len(files) > MOST_NAMED else [])])
+    named = [f"{name} ({_kind_of_change(name, before, now)})" for name in files]
+    what = ", ".join(first_of(named))
     if not found.compiler.compiles:
         said = what if moved else f"{what}: comments, docstrings or formatting alone"
         return Finding("sources", Effect.STALE if moved else Effect.COSMETIC, said, files)

@@ -21,6 +21,7 @@ from pytest_compileiq.errors import EnvironmentFault, StoreError, UserError
 from pytest_compileiq.model import Target, sha256_hex
 from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.rules.blast_radius import recorded_neighbours
+from pytest_compileiq.spelling import MOST_NAMED
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import Unfit, inside, read_regular
 from pytest_compileiq.system.printing import harmless
@@ -36,7 +37,6 @@ from pytest_compileiq.toolchains.nvidia.tools import identify
 
 _PLAIN_PATH = re.compile(r"[\w@+=./~-]+")  # which make, ninja, a shell and nvcc neither split nor change
 _MOST_SOURCE_BYTES = 64 << 20
-_MOST_NAMED = 5  # functions in one sentence
 _MOST_TRIED = 100  # recorded paths: any one that exists tells the root
 _BY_NVIDIA = re.compile(r"^(nvcc|ptxas): NVIDIA", re.MULTILINE)
 
@@ -297,7 +297,7 @@ def _notes(name: str, artifact: Artifact, here: _Here, architectures: Sequence[s
         notes.append(f"{name} was proven with {proven.version} ({proven.build}), this is {here.version} ({here.build})")
     if Target(artifact.target).line.startswith("nvcc") and not architectures:
         notes.append(f"{name}: --arch was not given, so that the command compiles for nothing else was not checked")
-    if beyond := listed(recorded_neighbours(artifact), _MOST_NAMED):
+    if beyond := listed(recorded_neighbours(artifact), MOST_NAMED):
         notes.append(f"{name} also changes: {beyond}, not exercised by its test")
     knobs = _controls(artifact).knobs
     params, macros = {knob: value for knob, value in knobs.items() if not knob.startswith("-")}, macros_of(knobs)

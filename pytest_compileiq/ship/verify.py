@@ -13,10 +13,11 @@ from pathlib import Path
 from pytest_compileiq.artifact import Artifact, CodePair, StoredCode
 from pytest_compileiq.errors import UserError
 from pytest_compileiq.model import HOST, Target
+from pytest_compileiq.spelling import first_of
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.toolchains.machine_code.binaries import UNKNOWN, Contents, Kernel, Linked, read_binaries
 
-MOST_NAMED = 10  # functions listed in one sentence
+_MOST_LISTED = 10  # functions listed in one sentence
 
 
 class Match(IntEnum):
@@ -127,7 +128,7 @@ def _verify(contents: Contents, artifacts: _Artifacts, shown: str, named: bool) 
     for name in sorted({name for name, _ in artifacts} - {name for name, _ in met}) if named else ():
         lines.append(Sentence(Match.CANNOT_TELL, f"{shown} holds no entry function of {name}"))
     if not lines:
-        named_here = _named(sorted(held)) or "no entry function"
+        named_here = ", ".join(first_of(sorted(held), _MOST_LISTED)) or "no entry function"
         lines.append(Sentence(Match.CANNOT_TELL, f"{shown} holds {named_here}, which no artifact is for"))
     return lines
 
@@ -253,13 +254,8 @@ def _sentences(findings: Sequence[_Comparison]) -> Iterator[Sentence]:
             yield Sentence(verdict, f"{where}: {group[0].entry}{on} is {what}{details}")
         else:
             differing = [f"{item.entry}{f' ({item.digests})' if item.digests else ''}" for item in group]
-            details = f": {_named(differing)}" if verdict is not Match.RIGHT else ""
+            details = f": {', '.join(first_of(differing, _MOST_LISTED))}" if verdict is not Match.RIGHT else ""
             yield Sentence(verdict, f"{where}: {_counted(len(group))}{on} are {what}{details}")
-
-
-def _named(names: Sequence[str]) -> str:
-    more = [f"and {len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else []
-    return ", ".join([*names[:MOST_NAMED], *more])
 
 
 def _counted(count: int) -> str:

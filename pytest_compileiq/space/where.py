@@ -13,7 +13,7 @@ from typing import Any
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import KnobValue
 from pytest_compileiq.space.gene import OFF, UNDECIDED, Gene
-from pytest_compileiq.spelling import did_you_mean
+from pytest_compileiq.spelling import did_you_mean, first_of
 
 _MOST_NAMED = 8
 
@@ -187,8 +187,7 @@ def _answer(predicate: Predicate, knobs: _Knobs) -> bool | None:
 def no_knob(name: str, known: Sequence[str] | Mapping[str, object]) -> str:
     """The sentence about a knob that a space does not have."""
     names = list(known)
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    expected = f": expected {', '.join(names[:_MOST_NAMED])}{more}" if names else ": it has no named knobs"
+    expected = f": expected {', '.join(first_of(names, _MOST_NAMED))}" if names else ": it has no named knobs"
     return f"the space has no knob {name!r}{did_you_mean(name, names)}{expected}"
 
 

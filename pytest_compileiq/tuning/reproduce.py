@@ -15,7 +15,7 @@ from pathlib import Path
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import Signal, TuneFailed
 from pytest_compileiq.model import BuildResult
-from pytest_compileiq.rules.staleness import MOST_NAMED
+from pytest_compileiq.spelling import first_of
 from pytest_compileiq.toolchains.base import Place
 
 _UPWARDS = re.compile(r"\.\.(?=/|$)")
@@ -130,8 +130,7 @@ def _top(place: Place, paths: Iterable[str]) -> Path:
 def _where(one: BuildResult, other: BuildResult) -> str:
     """The entry functions whose code differs."""
     names = sorted(name for name in one.code.keys() | other.code.keys() if one.code.get(name) != other.code.get(name))
-    more = [f"{len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else []
-    return ", ".join([*names[:MOST_NAMED], *more])
+    return ", ".join(first_of(names))
 
 
 def _home(benchmark: TunedBenchmark, name: str) -> Path:

@@ -1,4 +1,4 @@
-from pytest_compileiq.spelling import did_you_mean
+from pytest_compileiq.spelling import did_you_mean, first_of
 
 
 def test_the_nearest_name_is_offered_whatever_its_case():
@@ -11,3 +11,9 @@ def test_the_nearest_name_is_offered_whatever_its_case():
 def test_nothing_is_offered_where_nothing_is_close():
     assert did_you_mean("tile", ["num_warps"]) == ""
     assert did_you_mean("tile", []) == ""
+
+
+def test_as_many_names_are_told_as_a_sentence_holds():
+    assert first_of(["a", "b", "c"], 2) == ["a", "b", "and 1 more"]
+    assert first_of(["a", "b"], 2) == first_of(["a", "b"], None) == ["a", "b"]
+    assert first_of("abcdefg") == [*"abcde", "and 2 more"] and first_of([]) == []

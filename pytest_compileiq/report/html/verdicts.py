@@ -10,6 +10,7 @@ from pytest_compileiq.report.html.charts import interval
 from pytest_compileiq.report.html.markup import Html, join, tag
 from pytest_compileiq.report.results import headline, located
 from pytest_compileiq.rules.words import interval_text, words_for
+from pytest_compileiq.spelling import first_of
 
 _MAX_LINES = 30
 MAX_RESULTS = 30  # per artifact; the table of its claims has them all
@@ -96,7 +97,8 @@ def attention(report: RunReport) -> Iterator[Html]:
             remedies.setdefault(item.remedy, []).append(item.name)
     if remedies:
         pairs = [
-            tag("div", tag("dt", _names(names)), tag("dd", tag("code", remedy))) for remedy, names in remedies.items()
+            tag("div", tag("dt", ", ".join(first_of(names))), tag("dd", tag("code", remedy)))
+            for remedy, names in remedies.items()
         ]
         yield tag("section", tag("h2", "What mends it"), tag("dl", *pairs), class_="remedies")
     if report.store_problems:
@@ -107,9 +109,4 @@ def attention(report: RunReport) -> Iterator[Html]:
 
 
 def _list(lines: Sequence[str]) -> Html:
-    more = [f"and {len(lines) - _MAX_LINES} more"] if len(lines) > _MAX_LINES else []
-    return tag("ul", *(tag("li", line) for line in [*lines[:_MAX_LINES], *more]))
-
-
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return tag("ul", *(tag("li", line) for line in first_of(lines, _MAX_LINES)))

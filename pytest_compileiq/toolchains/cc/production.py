@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.spelling import first_of
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.compilation_database import Checkout, Database, Entry, expanded, read_database
 from pytest_compileiq.toolchains.cc.flags import ONLY_COMPILES_WITH_VALUE
@@ -130,11 +131,10 @@ def _choose_one(
     else:
         what = f"none of its commands holds {database.choice!r}"
         listed = list(map(_output, recorded))
-    more = [f"and {len(listed) - _MOST_LISTED} more"] if len(listed) > _MOST_LISTED else []
     entries = [entry for _, entry in fitting] or recorded
     example = f"{database.like.removesuffix(f'#{database.choice}')}#{_telling(entries[0], entries[1:])}"
     return (
-        f"like={database.like!r}: {source}: {what}: {'; '.join([*listed[:_MOST_LISTED], *more])}. "
+        f"like={database.like!r}: {source}: {what}: {'; '.join(first_of(listed, _MOST_LISTED))}. "
         f"Choose by a text that one command alone holds, as in like={example!r}"
     )
 

@@ -10,6 +10,8 @@ from functools import lru_cache
 
 import cxxfilt
 
+from pytest_compileiq.spelling import first_of
+
 _BRACKETS = {")": "(", ">": "<"}
 _REPEATED = re.compile(r"[ST][0-9A-Z]*_")
 _LONGEST_BITS = 20  # a name of a million characters
@@ -37,10 +39,8 @@ def matching(pattern: str, entries: Iterable[str]) -> list[str]:
 
 
 def listed(entries: Iterable[str], most: int | None = None) -> str:
-    """``b, c and 3 more``: ``entries`` as their sources spell them, sorted; a constructor has several and one name."""
-    names = sorted(set(map(readable, entries)))
-    more = f" and {len(names) - most} more" if most is not None and len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    """``b, c, and 3 more``: ``entries`` as their sources spell them, sorted; a constructor has several and one name."""
+    return ", ".join(first_of(sorted(set(map(readable, entries))), most))
 
 
 def readable(entry: str) -> str:

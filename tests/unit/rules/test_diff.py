@@ -241,7 +241,7 @@ def test_what_is_not_here_as_it_was_tuned_and_a_side_s_own_warnings_reach_the_re
     warnings = compare(None, side(provenance=dirty, warnings=("samples",), untraced=files)).warnings
     assert warnings[0] == "samples"
     said = "tuned with uncommitted changes, and not here as it was tuned: "
-    assert warnings[1] == said + "k0.c, k1.c, k2.c, k3.c, k4.c and 2 more"
+    assert warnings[1] == said + "k0.c, k1.c, k2.c, k3.c, k4.c, and 2 more"
 
 
 def test_bringing_back_retired_machine_code_is_a_warning():

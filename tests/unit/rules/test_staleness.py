@@ -154,7 +154,7 @@ def test_a_command_that_the_metadata_shows_otherwise_than_it_is_is_told():
 def test_many_entries_are_counted():
     many = {f"k{number}": CodeDigest("9" * 64) for number in range(6)}
     (finding,) = judge(ARTIFACT, replace(SAME, baseline={**SAME.baseline, **many}))
-    assert finding.message.endswith("in k0, k1, k2, k3, k4 and 1 more")
+    assert finding.message.endswith("in k0, k1, k2, k3, k4, and 1 more")
 
 
 PARAMS = ARTIFACT.model_copy(update={"compiler": compiler(name="params", version="", build="xgboost 2.1", command=("params", "rate=0.1"))})  # fmt: skip

@@ -10,7 +10,6 @@ import pytest
 from pytest_compileiq import choice, minimize
 from pytest_compileiq import range as steps
 from pytest_compileiq.artifact import Withdrawn
-from pytest_compileiq.benchmark.blast_radius import MOST_NAMED
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.config import Budget
 from pytest_compileiq.engines.base import Brief, Told
@@ -27,6 +26,7 @@ from pytest_compileiq.search.loop import (
 )
 from pytest_compileiq.search.scoring import Scorer
 from pytest_compileiq.search.trackers import Trackers
+from pytest_compileiq.spelling import MOST_NAMED
 from pytest_compileiq.testing.fakes import FAKE_SPACE, FakeBuilder, FakePool, FakeProgress, by_options, fake_benchmark
 from pytest_compileiq.workers.pool import EvaluationFailed
 
@@ -281,7 +281,7 @@ def test_the_first_neighbours_are_named_and_the_others_counted(searching):
     builder = FakeBuilder(code=lambda knobs: {"kernel": str(knobs)} | dict.fromkeys(others, str("-fast" in knobs)))
     search = searching(Scripted(options("-fast", "-O3")), FakePool(seconds=RUNTIME), builder)
     named = ", ".join(sorted(others)[:MOST_NAMED])
-    assert search.tally.first_reason["neighbour"].startswith(f"also change {named} and 3 more, which")
+    assert search.tally.first_reason["neighbour"].startswith(f"also change {named}, and 3 more, which")
 
 
 def test_knobs_that_nobody_reads_stop_it_early(searching):

@@ -82,7 +82,7 @@ def test_an_entry_of_one_architecture_is_named_alone_or_with_the_others():
 
 def test_a_list_names_each_function_once_and_counts_what_does_not_fit():
     assert listed([*CONSTRUCTORS, IN_NAMESPACE]) == "ns::Foo::Foo, ns::scale"
-    assert listed(["a", "b", "c", "d"], 2) == "a, b and 2 more"
+    assert listed(["a", "b", "c", "d"], 2) == "a, b, and 2 more"
     assert listed(["a", "b"], 2) == "a, b"
 
 
