@@ -10,6 +10,7 @@ from pytest_compileiq.errors import BuildError, MarkerError
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import OFF
 from pytest_compileiq.toolchains.base import Place, Toolchain
+from pytest_compileiq.toolchains.functions import functions_of
 from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
 from pytest_compileiq.toolchains.nvidia.nvcc_builder import NvccBuilder, resolve
 from tests import needs
@@ -53,6 +54,11 @@ def test_two_architectures_and_two_kernels_are_told_apart(project, tmp_path):
     assert built.code.keys() == {"scale@sm_80", "scale@sm_90a", "shift@sm_80", "shift@sm_90a"}
     assert len({code.sha256 for code in built.code.values()}) == 4
     assert all(code.metrics["registers"] > 0 for code in built.code.values())
+
+
+@needs.nvcc
+def test_a_kernel_that_one_arm_alone_has_is_told_with_instantiate(project):
+    assert functions_of(builder(project)).one_sided.endswith("instantiate=['scale<TILE>']")
 
 
 @needs.nvcc
