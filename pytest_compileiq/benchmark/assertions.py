@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_compileiq.benchmark.digest import Closure, chain_of, unwrapped
+from pytest_compileiq.benchmark.digest import Closure, unwrapped
+from pytest_compileiq.rules.ast_names import chain_of
 
 _WORDS = ("assert", "check", "compare", "fail", "raise", "valid", "verify")
 _UNCHECKED_AFTER = (

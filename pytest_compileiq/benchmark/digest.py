@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.rules.ast_names import chain_of
 from pytest_compileiq.rules.fingerprint import definition_digest, definitions, digest, statements, targets, undecorated
 
 _FOREIGN = ("site-packages", "dist-packages", ".venv", "venv", ".tox", ".nox")
@@ -226,17 +227,6 @@ def _assigned(tree: ast.Module, name: str) -> bool:
 def _chains(node: ast.AST) -> Iterator[tuple[str, ...]]:
     """Dotted names that are read: ``helpers.reference`` gives ``("helpers", "reference")``, and its head alone."""
     return filter(None, map(chain_of, ast.walk(node)))
-
-
-def chain_of(node: ast.AST) -> tuple[str, ...] | None:
-    """The dotted name that ``node`` itself reads: ``("np", "testing", "assert_equal")``; None for anything else."""
-    names = []
-    while isinstance(node, ast.Attribute):
-        names.append(node.attr)
-        node = node.value
-    if isinstance(node, ast.Name) and (names or isinstance(node.ctx, ast.Load)):
-        return (node.id, *reversed(names))
-    return None
 
 
 def _values_text(workload: str, values: Mapping[str, Any]) -> str:

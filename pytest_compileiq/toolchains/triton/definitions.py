@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType
 
-from pytest_compileiq.toolchains.triton.statements import STAR, Source, Statement, chain_of, compiled_as, read_source
+from pytest_compileiq.rules.ast_names import chain_of
+from pytest_compileiq.toolchains.triton.statements import STAR, Source, Statement, compiled_as, read_source
 
 EVERYTHING = "<everything>"  # of a module, in the place of a name
 _FOREIGN = frozenset({"triton", *sys.stdlib_module_names})

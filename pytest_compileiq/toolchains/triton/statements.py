@@ -11,6 +11,8 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from types import CodeType
 
+from pytest_compileiq.rules.ast_names import chain_of
+
 STAR = "*"
 _READS = frozenset({"LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"})
 _BINDS = frozenset({"STORE_NAME", "STORE_GLOBAL"})
@@ -164,12 +166,3 @@ def _chains(node: ast.AST) -> Iterator[tuple[str, ...]]:
         return
     for child in ast.iter_child_nodes(node):
         yield from _chains(child)
-
-
-def chain_of(node: ast.AST) -> tuple[str, ...] | None:
-    """The dotted name that ``node`` is; None where it is another expression."""
-    names: list[str] = []
-    while isinstance(node, ast.Attribute):
-        names.append(node.attr)
-        node = node.value
-    return (node.id, *reversed(names)) if isinstance(node, ast.Name) else None
