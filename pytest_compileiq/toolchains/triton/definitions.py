@@ -1,16 +1,17 @@
 """What a kernel needs of its Python files, read from their source: nothing is executed.
 
 A kernel's file often does far more than define it: a script launches it, a package's ``__init__`` imports the world. So
-only the module-level statements that bind what the kernel names, directly or through what it names, are ever executed
-(``loader`` does), in the file's order. It is a program slice (Weiser, ICSE 1981) by names, and so it knows nothing of
-what a module does to itself through ``globals()``.
+only the module-level statements that bind or change what the kernel names, directly or through what it names, are ever
+executed (``loader`` does), in the file's order. It is a program slice (Weiser, ICSE 1981) by names, and so it knows
+nothing of what a module does to itself through ``globals()``, nor of what a module of which nothing is needed does to
+another.
 """
 
 from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType
@@ -52,7 +53,7 @@ class Part:
     @property
     def is_package(self) -> bool:
         """Whether modules may lie inside."""
-        return self.path.name == "__init__.py" or not self.path.suffix
+        return _is_package(self.path)
 
     def code(self) -> CodeType:
         """The needed statements, compiled in their order; line numbers are those of the file.
@@ -65,6 +66,10 @@ class Part:
             ast.parse(self.path.read_bytes(), str(self.path))
         body = [source.statements[number].node for number in sorted(self.statements)]
         return compiled_as(body, source.flags, str(self.path))
+
+
+def _is_package(path: Path) -> bool:
+    return path.name == "__init__.py" or not path.suffix
 
 
 def needed(name: str, path: Path, wanted: str, roots: Sequence[ImportRoot]) -> dict[str, Part]:
@@ -95,106 +100,184 @@ class _Need:
     before: int = sys.maxsize
 
 
+@dataclass(frozen=True)
+class _Module:
+    """One of our modules, and what its file says."""
+
+    path: Path
+    source: Source
+
+
+@dataclass(frozen=True)
+class _Import:
+    """One name of an import: ``name`` of the module ``base``, or ``base`` itself where ``name`` is empty."""
+
+    bound: str
+    base: str
+    name: str
+
+    @property
+    def dotted(self) -> str:
+        """As one dotted name."""
+        return f"{self.base}.{self.name}" if self.name else self.base
+
+
+_Meant = tuple[str, str]  # a module and one of its names; the module itself where the name is empty
+
+
 @dataclass
 class _Slice:
     roots: Sequence[ImportRoot]
     parts: dict[str, Part]
+    needs: set[_Need] = field(default_factory=set)
+    modules: dict[str, _Module | None] = field(default_factory=dict)
 
     def need(self, module: str, name: str) -> None:
         """Add the statements of ``module`` that bind ``name``, and what they need."""
-        waiting, seen = [_Need(module, name)], set()
+        waiting = [_Need(module, name)]
         while waiting:
             need = waiting.pop()
-            if need not in seen and (part := self._part(need.module)):
-                seen.add(need)
+            if need not in self.needs and (part := self._part(need.module)):
+                self.needs.add(need)
                 waiting += self._add(part, need)
+            if not waiting:
+                waiting += self._changed_from_outside()
 
     def _add(self, part: Part, need: _Need) -> Iterator[_Need]:
         """Add what binds a name to ``part``; gives what that needs in turn."""
         source, name = read_source(part.path), need.name
-        if name and name not in source.bound and name != EVERYTHING:
-            inside = f"{part.name}.{name}"
-            if part.is_package and self._find(inside):
-                yield _Need(inside, "")
-                return
-            yield from (_Need(star, name) for star in self._stars(part, source))
+        if self._is_submodule(part.name, name):
+            yield _Need(f"{part.name}.{name}", "")
+        elif name and name not in source.bound and name != EVERYTHING:
+            yield from (_Need(star.base, name) for star in self._imports(part.name, source.imports.get(STAR, ())))
             name = "__getattr__" if "__getattr__" in source.bound else STAR
         for number, statement in enumerate(source.statements[: need.before]):
-            is_needed = name == EVERYTHING or name in statement.binds
-            if is_needed and number not in part.statements:
-                part.statements.add(number)
-                yield from (_Need(part.name, read, number) for read in statement.reads)
-                yield from (_Need(part.name, read) for read in statement.reads_later)
-                yield from (_Need(*pair) for pair in self._imported(part, source, statement))
+            if name == EVERYTHING or name in statement.binds:
+                yield from self._execute(part, number, statement)
 
-    def _imported(self, part: Part, source: Source, statement: Statement) -> Iterator[tuple[str, str]]:
+    def _execute(self, part: Part, number: int, statement: Statement) -> Iterator[_Need]:
+        """Add a statement to ``part``; gives what it needs."""
+        if number in part.statements:
+            return
+        part.statements.add(number)
+        yield from (_Need(part.name, read, number) for read in statement.reads)
+        yield from (_Need(part.name, read) for read in statement.reads_later)
         for node in statement.imports:
+            yield from (_Need(alias.name, "") for alias in node.names if isinstance(node, ast.Import))
+        for imported in self._imports(part.name, statement.imports):
+            yield _Need(imported.base, imported.name)
+        for chain in statement.chains:
+            ends = self._ends(self._meant_in(part.name, statement, chain[0]), chain[1:])
+            yield from (_Need(*end) for end in ends if end != (part.name, chain[0]))
+
+    def _changed_from_outside(self) -> Iterator[_Need]:
+        """Add the statements that change what is needed of another module; gives what they need."""
+        needed_names = {(need.module, need.name) for need in self.needs}
+        for part in list(self.parts.values()):
+            for number, statement in enumerate(read_source(part.path).statements):
+                if not needed_names.isdisjoint(self._changes(part.name, statement)):
+                    yield from self._execute(part, number, statement)
+
+    def _changes(self, module: str, statement: Statement) -> Iterator[_Meant]:
+        """What a statement of ``module`` changes of other modules when it is executed."""
+        for head, *rest in statement.chains:
+            if head not in statement.reads:
+                continue
+            for target, name in self._ends(self._meant_in(module, statement, head), rest):
+                home = self._module(target)
+                if home is None or target == module:
+                    continue
+                itself = {name} if head in statement.changes and name in home.source.values else set()
+                for changed in itself | home.source.changed_by.get(name, frozenset()):
+                    yield from ((target, changed), (target, EVERYTHING))
+
+    # ── what a name means ────────────────────────────────────────────────────────────────────────────────────────
+
+    def _ends(self, meant: Iterable[_Meant], rest: Sequence[str]) -> Iterator[_Meant]:
+        """What a dotted name may mean, whose first name is one of ``meant``: a module is followed into."""
+        for module, name in meant:
+            if name:
+                yield module, name
+            elif rest:
+                yield from self._ends(self._meant(module, rest[0], set()), rest[1:])
+            else:
+                yield module, EVERYTHING  # it is handed on, to whoever may read any name of it
+
+    def _meant_in(self, module: str, statement: Statement, name: str) -> Iterator[_Meant]:
+        """What ``name`` may mean in a statement of ``module``, whose functions may import it themselves."""
+        yield from self._by_imports(module, statement.imports, name, set())
+        if name in statement.reads or name in statement.reads_later:
+            yield from self._meant(module, name, set())
+
+    def _meant(self, module: str, name: str, seen: set[_Meant]) -> Iterator[_Meant]:
+        """What ``name`` may mean at the module level of ``module``, and in every module that it is imported from."""
+        home = self._module(module)
+        if home is None or (module, name) in seen:
+            return
+        seen.add((module, name))
+        yield (f"{module}.{name}", "") if self._is_submodule(module, name) else (module, name)
+        imports = home.source.imports
+        yield from self._by_imports(module, [*imports.get(name, ()), *imports.get(STAR, ())], name, seen)
+
+    def _by_imports(
+        self, module: str, nodes: Sequence[ast.Import | ast.ImportFrom], name: str, seen: set[_Meant]
+    ) -> Iterator[_Meant]:
+        for imported in self._imports(module, nodes):
+            if imported.bound == STAR:
+                yield from self._meant(imported.base, name, seen)
+            elif imported.bound == name and imported.name:
+                yield from self._meant(imported.base, imported.name, seen)
+            elif imported.bound == name:
+                yield imported.base, ""
+
+    def _is_submodule(self, module: str, name: str) -> bool:
+        """Whether ``module.name`` is a module that lies in the package ``module``, and no other object of that name."""
+        home, inside = self._module(module), f"{module}.{name}"
+        if not name or home is None or not _is_package(home.path) or self._module(inside) is None:
+            return False
+        if name not in home.source.bound:
+            return True
+        imports = self._imports(module, home.source.imports.get(name, ()))
+        return any(each.bound == name and each.dotted == inside for each in imports)
+
+    # ── modules ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _imports(self, module: str, nodes: Sequence[ast.Import | ast.ImportFrom]) -> Iterator[_Import]:
+        """The names of ``nodes``, imports of ``module``, apart from those that lead out of the package."""
+        for node in nodes:
             for alias in node.names:
                 if isinstance(node, ast.Import):
-                    yield alias.name, ""
-                elif base := self._absolute(part, node):
-                    yield base, alias.name
-        for head, *rest in statement.chains:
-            for target in self._modules_called(part, source, head):
-                yield from self._walk(target, rest)
+                    base = alias.name if alias.asname else alias.name.partition(".")[0]
+                    yield _Import(alias.asname or base, base, "")
+                elif base := self._absolute(module, node):
+                    yield _Import(alias.asname or alias.name, base, alias.name)
 
-    def _modules_called(self, part: Part, source: Source, name: str) -> Iterator[str]:
-        """The modules that ``name`` may stand for at the module level of ``part``."""
-        for statement in source.statements:
-            if name not in statement.binds:
-                continue
-            for node in statement.imports:
-                for alias in node.names:
-                    if isinstance(node, ast.Import) and name == (alias.asname or alias.name.partition(".")[0]):
-                        yield alias.name if alias.asname else name
-                    elif isinstance(node, ast.ImportFrom) and name == (alias.asname or alias.name):
-                        base = self._absolute(part, node)
-                        inside = f"{base}.{alias.name}"
-                        if base and self._find(inside) and not self._binds(base, alias.name):
-                            yield inside
-
-    def _walk(self, module: str, rest: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """What ``module.a.b`` needs: the modules on the way, and the first name that is none."""
-        if self._find(module) is None:
-            return
-        if not rest:
-            yield module, EVERYTHING  # the module itself is handed on, to whoever may read any name of it
-        elif self._find(f"{module}.{rest[0]}") and not self._binds(module, rest[0]):
-            yield from self._walk(f"{module}.{rest[0]}", rest[1:]) if rest[1:] else [(f"{module}.{rest[0]}", "")]
-        else:
-            yield module, rest[0]
-
-    def _stars(self, part: Part, source: Source) -> Iterator[str]:
-        for statement in source.statements:
-            for node in statement.imports if STAR in statement.binds else ():
-                if isinstance(node, ast.ImportFrom) and (base := self._absolute(part, node)):
-                    yield base
-
-    def _absolute(self, part: Part, node: ast.ImportFrom) -> str:
+    def _absolute(self, module: str, node: ast.ImportFrom) -> str:
         """The dotted name of the module that ``node`` imports from; empty where it leads out of the package."""
         if not node.level:
             return node.module or ""
-        package = part.name.split(".") if part.is_package else part.name.split(".")[:-1]
+        home = self._module(module)
+        is_package = home is not None and _is_package(home.path)
+        package = module.split(".") if is_package else module.split(".")[:-1]
         above = package[: len(package) - node.level + 1]
         return ".".join([*above, *([node.module] if node.module else [])]) if above else ""
 
-    def _binds(self, module: str, name: str) -> bool:
-        path = self._find(module)
-        return path is not None and name in read_source(path).bound
-
-    def _find(self, module: str) -> Path | None:
-        if module in self.parts:
-            return self.parts[module].path
-        found = (root.find(module) for root in self.roots)
-        return next((path for path in found if path is not None), None)
+    def _module(self, module: str) -> _Module | None:
+        """The module of that name; None for what is not ours."""
+        if module not in self.modules:
+            own = self.parts.get(module)
+            found = (root.find(module) for root in self.roots)
+            path = own.path if own else next((path for path in found if path is not None), None)
+            self.modules[module] = _Module(path, read_source(path)) if path else None
+        return self.modules[module]
 
     def _part(self, module: str) -> Part | None:
         """The part for ``module``, with those of the packages that it lies in; None for what is not ours."""
         names = module.split(".")
         for end in range(1, len(names) + 1):
             name = ".".join(names[:end])
-            path = self._find(name)
-            if path is None:
+            home = self._module(name)
+            if home is None:
                 return None
-            self.parts.setdefault(name, Part(name, path))
+            self.parts.setdefault(name, Part(name, home.path))
         return self.parts[module]

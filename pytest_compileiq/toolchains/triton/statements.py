@@ -1,11 +1,16 @@
-"""A Python file, statement by statement: which module-level names each binds and reads. Nothing is executed."""
+"""A Python file, statement by statement: which module-level names each binds and reads. Nothing is executed.
+
+A table may be filled by whatever is called: ``add(64)``, or a decorator. So a statement binds what the functions that
+it names may change, too, however far down they do.
+"""
 
 from __future__ import annotations
 import __future__
 
 import ast
 import dis
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -17,7 +22,6 @@ STAR = "*"
 _READS = frozenset({"LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"})
 _BINDS = frozenset({"STORE_NAME", "STORE_GLOBAL"})
 _DEF = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_NO_VALUES = (ast.Import, ast.ImportFrom, *_DEF)
 
 
 @dataclass(frozen=True)
@@ -25,15 +29,18 @@ class Statement:
     """A statement at module level; an import of several names is several statements.
 
     Attributes:
-        binds: the module's names that it binds, or changes by assigning to a part or calling a method.
+        binds: the module's names that it binds, or changes: by assigning to a part, by calling a method, or by a
+            function that does so.
         reads: the module's names that it reads when it is executed.
         reads_later: those that its functions read, whenever they are called.
+        changes: the names, those of imports too, whose object it changes itself, or may: ``configs.append(config)``.
     """
 
     node: ast.stmt
     binds: frozenset[str]
     reads: frozenset[str]
     reads_later: frozenset[str]
+    changes: frozenset[str]
 
     @cached_property
     def chains(self) -> frozenset[tuple[str, ...]]:
@@ -48,20 +55,40 @@ class Statement:
 
 @dataclass(frozen=True)
 class Source:
-    """The statements of one file; ``flags`` are those of the compilation that its ``__future__`` imports set."""
+    """The statements of one file.
+
+    Attributes:
+        flags: those of the compilation that its ``__future__`` imports set.
+        values: the names that stand for something else than a module, a function or a class.
+        changed_by: name → the names of this module that may change where it is used, as by a call.
+    """
 
     statements: tuple[Statement, ...]
     flags: int
+    values: frozenset[str]
+    changed_by: Mapping[str, frozenset[str]]
 
     @cached_property
     def bound(self) -> frozenset[str]:
         """The names that any of them binds."""
         return frozenset().union(*(statement.binds for statement in self.statements))
 
+    @cached_property
+    def imports(self) -> Mapping[str, Sequence[ast.Import | ast.ImportFrom]]:
+        """Name → the imports of the statements that bind it."""
+        by_name: dict[str, list[ast.Import | ast.ImportFrom]] = {}
+        for statement in self.statements:
+            for name in statement.binds if statement.imports else ():
+                by_name.setdefault(name, []).extend(statement.imports)
+        return by_name
+
 
 def read_source(path: Path) -> Source:
     """The statements of a Python file; none for a directory, and for what does not parse, which ``Part.code`` says."""
-    return _parsed(path.read_bytes()) if path.is_file() else Source((), 0)
+    return _parsed(path.read_bytes()) if path.is_file() else _NOTHING
+
+
+_NOTHING = Source((), 0, frozenset(), {})
 
 
 @lru_cache(maxsize=256)
@@ -69,42 +96,83 @@ def _parsed(source: bytes) -> Source:
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
-        return Source((), 0)
+        return _NOTHING
     flags = 0
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":
             for alias in node.names:
                 flags |= getattr(__future__, alias.name).compiler_flag
     nodes = [single for node in tree.body if not _runs_as_script(node) for single in _split(node)]
-    return Source(tuple(_statements(nodes, flags)), flags)
+    return _source([_Compiled(node, compiled_as([node], flags, "")) for node in nodes], flags)
 
 
-def _statements(nodes: Sequence[ast.stmt], flags: int) -> Iterator[Statement]:
-    compiled = [(node, compiled_as([node], flags, "")) for node in nodes]
-    values = {name for node, code in compiled if not isinstance(node, _NO_VALUES) for name in _bound(node, code)}
-    by_calls = {node.name: _bound_inside(code) for node, code in compiled if isinstance(node, _DEF)}
-    for node, code in compiled:
-        now = frozenset(_names(code, _READS))
-        later = frozenset(name for inner in _functions(code) for name in _names(inner, _READS))
-        called = {name for read in now for name in by_calls.get(read, ())}
-        binds = _bound(node, code) | _assigned_into(node) | _called_on(node) & values | called
-        yield Statement(node, frozenset(binds), now, later)
+@dataclass(frozen=True)
+class _Compiled:
+    """A statement and its code."""
+
+    node: ast.stmt
+    code: CodeType
+
+    @cached_property
+    def bound(self) -> frozenset[str]:
+        is_star = isinstance(self.node, ast.ImportFrom) and self.node.names[0].name == STAR
+        return frozenset({STAR} if is_star else _names(self.code, _BINDS))
+
+    @cached_property
+    def values(self) -> frozenset[str]:
+        """What it binds to something else than a module, a function or a class."""
+        others = (name for part in _at_once(self.node) for name in _no_values(part))
+        return self.bound.difference(others)
+
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        return frozenset(_names(self.code, _READS))
+
+    @cached_property
+    def reads_later(self) -> frozenset[str]:
+        return frozenset(name for inner in _functions(self.code) for name in _names(inner, _READS))
+
+    def changes(self, values: frozenset[str]) -> frozenset[str]:
+        """The names that its functions change when they are called, those that they declare ``global`` too."""
+        codes = _functions(self.code)
+        bound = frozenset(name for code in codes for name in _names(code, frozenset({"STORE_GLOBAL"})))
+        parts = list(ast.walk(self.node)) if self.reads_later else []
+        return bound | (_assigned_into(parts) | _called_on(parts) & values) & self.reads_later
+
+
+def _source(compiled: Sequence[_Compiled], flags: int) -> Source:
+    values = frozenset().union(*(each.values for each in compiled))
+    changed_by = _changed_by(compiled, values)
+    statements = []
+    for each in compiled:
+        parts = list(_at_once(each.node))
+        called = {name for read in each.reads for name in changed_by.get(read, ())}
+        assigned, called_on = _assigned_into(parts), _called_on(parts)
+        binds = each.bound.union(assigned, called_on & values, called)
+        statements.append(Statement(each.node, binds, each.reads, each.reads_later, frozenset(assigned | called_on)))
+    return Source(tuple(statements), flags, values, changed_by)
+
+
+def _changed_by(compiled: Sequence[_Compiled], values: frozenset[str]) -> dict[str, frozenset[str]]:
+    """Name → what changes where it is used: what its functions change, and all that is used in its definition."""
+    users: defaultdict[str, set[str]] = defaultdict(set)
+    for each in compiled:
+        for read in each.reads | each.reads_later:
+            users[read] |= each.bound
+    waiting = [(name, each.changes(values)) for each in compiled for name in each.bound]
+    changed: dict[str, frozenset[str]] = {}
+    while waiting:
+        name, changes = waiting.pop()
+        if not changes <= changed.get(name, frozenset()):
+            changed[name] = changed.get(name, frozenset()) | changes
+            waiting += ((user, changes) for user in users[name])
+    return changed
 
 
 def compiled_as(body: list[ast.stmt], flags: int, name: str) -> CodeType:
     """The code of ``body``, a part of the file ``name``; line numbers are those of the file."""
     code: CodeType = compile(ast.Module(body, []), name, "exec", flags=flags, dont_inherit=True)
     return code
-
-
-def _bound(node: ast.stmt, code: CodeType) -> set[str]:
-    is_star = isinstance(node, ast.ImportFrom) and node.names[0].name == STAR
-    return {STAR} if is_star else set(_names(code, _BINDS))
-
-
-def _bound_inside(code: CodeType) -> frozenset[str]:
-    """The names of the module that a function binds when it is called: those that it declares ``global``."""
-    return frozenset(name for inner in _functions(code) for name in _names(inner, frozenset({"STORE_GLOBAL"})))
 
 
 def _names(code: CodeType, operations: frozenset[str]) -> Iterator[str]:
@@ -122,21 +190,37 @@ def _functions(code: CodeType) -> Iterator[CodeType]:
 def _at_once(node: ast.AST) -> Iterator[ast.AST]:
     """``node`` and what is executed with it: the bodies of its functions are not."""
     yield node
-    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+    if not isinstance(node, (*_DEF, ast.Lambda)):
         for child in ast.iter_child_nodes(node):
             yield from _at_once(child)
 
 
-def _assigned_into(node: ast.stmt) -> set[str]:
-    """Names of whose object it replaces a part: ``table["a"] = 1``, ``settings.fast = True``."""
-    parts = (part for part in _at_once(node) if isinstance(part, ast.Attribute | ast.Subscript))
+def _no_values(node: ast.AST) -> Iterator[str]:
+    """The names that ``node`` itself binds to a module, a function or a class."""
+    if isinstance(node, _DEF):
+        yield node.name
+    elif isinstance(node, ast.Import | ast.ImportFrom):
+        yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+
+
+def _assigned_into(nodes: Iterable[ast.AST]) -> set[str]:
+    """Names of whose object a part is replaced: ``table["a"] = 1``, ``settings.fast = True``."""
+    parts = (node for node in nodes if isinstance(node, ast.Attribute | ast.Subscript))
     return {root for part in parts if isinstance(part.ctx, ast.Store) and (root := _root(part))}
 
 
-def _called_on(node: ast.stmt) -> set[str]:
-    """Names whose method it calls and drops the answer: ``configs.append(one)``."""
-    calls = (part.value for part in _at_once(node) if isinstance(part, ast.Expr) and isinstance(part.value, ast.Call))
-    return {root for call in calls if isinstance(call.func, ast.Attribute) and (root := _root(call.func))}
+def _called_on(nodes: Iterable[ast.AST]) -> set[str]:
+    """Names whose method is called for what it changes: ``configs.append(config)``, ``@kernels.register``."""
+    called = (function for node in nodes for function in _called(node))
+    return {root for function in called if isinstance(function, ast.Attribute) and (root := _root(function))}
+
+
+def _called(node: ast.AST) -> Iterator[ast.expr]:
+    """What ``node`` calls and drops the answer of, and its decorators, which a definition calls."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        yield node.value.func
+    elif isinstance(node, _DEF):
+        yield from (each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)
 
 
 def _root(node: ast.expr) -> str | None:

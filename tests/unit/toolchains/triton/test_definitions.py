@@ -52,6 +52,18 @@ def of_kernel(root: Path, before: str, body: str = "x", after: str = "") -> list
         ("kernels = []", "x", "kernel.warmup(1)\nkernels.append(kernel)", []),
         ("SIZE = 1\ndef grow():\n    global SIZE\n    SIZE = 2\ngrow()\nprint(grow)", "x * SIZE", "",
          ["SIZE = 1", "def grow():\n    global SIZE\n    SIZE = 2", "grow()", "print(grow)"]),
+        ("sizes = []\ndef add(n):\n    sizes.append(n)\nadd(64)", "x * sizes", "",
+         ["sizes = []", "def add(n):\n    sizes.append(n)", "add(64)"]),
+        ("sizes = {}\ndef put(n):\n    sizes[n] = n\ndef add(n):\n    put(n)\nadd(64)", "x * sizes", "",
+         ["sizes = {}", "def put(n):\n    sizes[n] = n", "def add(n):\n    put(n)", "add(64)"]),
+        ("sizes = []\ndef measure(sizes):\n    sizes.append(1)\nmeasure([])", "x * sizes", "", ["sizes = []"]),
+        ("all = []\nadd = lambda n: all.append(n) or n\none = add(1)", "x * all", "", ["all = []"]),
+        ("table = {}\ndef reg(f):\n    table[f.__name__] = f\n@reg\ndef helper(x):\n    return x", "x * table", "",
+         ["table = {}", "def reg(f):\n    table[f.__name__] = f", "@reg\ndef helper(x):\n    return x"]),
+        ("table = Table()\n@table.register('a')\ndef helper(x):\n    return x", "x * table", "",
+         ["table = Table()", "@table.register('a')\ndef helper(x):\n    return x"]),
+        ("try:\n    import tl\nexcept ImportError:\n    raise", "x * tl", "def run():\n    tl.store(1)\nrun()",
+         ["try:\n    import tl\nexcept ImportError:\n    raise"]),
         ("from numbers import *", "x * SIZE", "", ["from numbers import *"]),
     ],
 )  # fmt: skip
@@ -98,6 +110,72 @@ def test_a_kernel_is_found_where_it_is_imported_from(tmp_path):
     assert statements["k"] == ["from pkg.ops import kernel"]
     assert statements["pkg.ops"] == ["from .norm import *"]
     assert any("def kernel" in statement for statement in statements["pkg.ops.norm"])
+
+
+REGISTRY = """\
+TABLE = []
+UNUSED = []
+def register(n):
+    TABLE.append(n)
+def note(n):
+    UNUSED.append(n)
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "changes"),
+    [
+        ("from registry import TABLE, register, note", "register(64)"),
+        ("from registry import TABLE, register as add, note", "add(64)"),
+        ("import registry\nfrom registry import TABLE, note", "registry.register(64)"),
+        ("from registry import TABLE, note", "TABLE.append(64)"),
+        ("import registry\nfrom registry import TABLE, note", "registry.TABLE.append(64)"),
+        ("import registry\nfrom registry import TABLE, note", "registry.TABLE[0] = 64"),
+    ],
+)
+def test_what_changes_a_table_of_another_module_is_executed(tmp_path, imports, changes):
+    kernel = KERNEL.format("x * TABLE")
+    files = {"k.py": f"{imports}\n{changes}\nnote(1)\n{kernel}", "registry.py": REGISTRY}
+    statements = executed(tmp_path, files)
+    assert changes in statements["k"]
+    assert "note(1)" not in statements["k"]
+    assert "TABLE = []" in statements["registry"]
+    assert "UNUSED = []" not in statements["registry"]
+
+
+SUB = "ROWS = 4\nCOLUMNS = measure()\ndef f(x):\n    return x * ROWS\n"
+F = ["ROWS = 4", "def f(x):\n    return x * ROWS"]
+
+
+@pytest.mark.parametrize(
+    ("package", "imports", "called"),
+    [
+        ("from . import sub", "from pkg import sub", "sub.f(x)"),
+        ("from . import sub", "import pkg.sub", "pkg.sub.f(x)"),
+        ("from . import sub as s", "from pkg import s", "s.f(x)"),
+        ("from . import sub as s", "import pkg", "pkg.s.f(x)"),
+        ("import pkg.sub as sub", "from pkg import sub as given", "given.f(x)"),
+        ("from .inner import *", "from pkg import sub", "sub.f(x)"),
+        ("try:\n    from . import sub\nexcept ImportError:\n    sub = None", "from pkg import sub", "sub.f(x)"),
+        ("", "def twice(x):\n    from pkg import sub\n    return sub.f(x)", "twice(x)"),
+        ("", "def twice(x):\n    import pkg.sub as s\n    return s.f(x)", "twice(x)"),
+    ],
+)
+def test_a_module_is_followed_through_whatever_names_it(tmp_path, package, imports, called):
+    files = {"pkg/__init__.py": f"{package}\n", "pkg/sub.py": SUB, "pkg/inner.py": "from . import sub\n"}
+    statements = executed(tmp_path, {**files, "k.py": f"{imports}\n{KERNEL.format(called)}"})
+    assert statements["pkg.sub"] == F
+
+
+def test_a_function_that_has_its_module_s_name_is_the_function(tmp_path):
+    files = {"pkg/__init__.py": "from .f import f\n", "pkg/f.py": f"{SUB}unused = measure()\n"}
+    statements = executed(tmp_path, {**files, "k.py": f"from pkg import f\n{KERNEL.format('f(x)')}"})
+    assert statements["pkg.f"] == F
+
+
+def test_an_argument_that_has_the_name_of_an_import_elsewhere_is_no_module(tmp_path):
+    files = {"sub.py": SUB, "k.py": f"def other():\n    import sub as x\n    return x\n{KERNEL.format('x')}"}
+    assert "sub" not in executed(tmp_path, files)
 
 
 def test_a_module_that_is_handed_on_is_executed_whole(tmp_path):
