@@ -117,7 +117,7 @@ def settle(kernel: Kernel, given: Given, language: Any) -> Launch:
     parameters = {one.name: one for one in kernel.function.params}
     defaults = {name: one.default for name, one in parameters.items() if one.has_default and one.is_constexpr}
     decided = {name: _object(value, language) for name, value in {**config, **named}.items()}
-    values = {**defaults, **_DEFAULTS, **decided}
+    values = {**_DEFAULTS, **defaults, **decided}
     expect_names(kernel, list(values))
     if twice := sorted(named.keys() & given.kinds.keys()):
         raise MarkerError(f"Triton(…): {twice[0]!r} is named twice: in signature, and as a constexpr or a knob")
@@ -129,7 +129,8 @@ def settle(kernel: Kernel, given: Given, language: Any) -> Launch:
         shown = ", ".join(f"{name}={_shown(value)}" for name, value in computed.items())
         remarks = [*remarks, f"@triton.heuristics computes {shown}"]
     constexprs = {name: value for name, value in values.items() if name in parameters and name not in given.kinds}
-    return Launch(constexprs, {name: value for name, value in values.items() if name in kernel.options}, remarks)
+    launched = {**_DEFAULTS, **decided, **computed}  # the JIT takes no option from a constexpr's default
+    return Launch(constexprs, {name: value for name, value in launched.items() if name in kernel.options}, remarks)
 
 
 def expect_names(kernel: Kernel, names: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.toolchains.triton.launch import Given, Kernel, settle
 
-OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "ptx_options")
+OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "ptx_options", "debug")
 
 
 class dtype:  # noqa: N801 - Triton's name
@@ -23,7 +23,10 @@ LANGUAGE = SimpleNamespace(float16=dtype(), float32=dtype(), dtype=dtype)
 def function(*names: str, **defaults: Any) -> SimpleNamespace:
     params = [
         SimpleNamespace(
-            name=name, has_default=name in defaults, default=defaults.get(name), is_constexpr=name.isupper()
+            name=name,
+            has_default=name in defaults,
+            default=defaults.get(name),
+            is_constexpr=name.isupper() or name in OPTIONS,
         )
         for name in (*names, *defaults)
     ]
@@ -52,6 +55,7 @@ def launch(decorated: Any, **given: Any):
 
 
 PLAIN = function("x", "BLOCK", "num_stages", TWICE=False)
+STAGED = function("x", num_stages=1, debug=True)
 TUNED = tuned(PLAIN, {"BLOCK": 64, "num_ctas": 1}, {"BLOCK": 128, "num_warps": 8})
 
 
@@ -77,6 +81,15 @@ def test_an_option_that_is_also_an_argument_is_both_and_defaults_are_the_functio
     assert decided.constexprs == {"BLOCK": 64, "num_stages": 2, "TWICE": False}
     assert decided.options == {"num_warps": 4, "num_stages": 2, "maxnreg": 64}
     assert not decided.remarks
+
+
+def test_the_default_of_a_constexpr_is_no_launch_option_and_no_option_s_default_is_the_constexpr_s():
+    decided = launch(STAGED)
+    assert decided.constexprs == {"num_stages": 1, "debug": True}
+    assert decided.options == {"num_warps": 4, "num_stages": 3}
+    decided = launch(STAGED, options={"num_stages": 2}, knobs={"debug": False})
+    assert decided.constexprs == {"num_stages": 2, "debug": False}
+    assert decided.options == {"num_warps": 4, "num_stages": 2, "debug": False}
 
 
 def test_heuristics_see_the_candidate_s_values_and_give_way_to_what_is_named():
