@@ -178,13 +178,21 @@ def _unwritable(config: Any) -> Iterator[str]:
 
 
 class _Arguments(dict[str, Any]):
-    """The arguments of a launch as heuristics see them."""
+    """The arguments of a launch as heuristics see them: those of the signature are there, most without a value."""
 
     def __init__(self, computed: str, kernel: Kernel, given: Given, values: Mapping[str, Any]) -> None:
         ones = {name: 1 for name, kind in given.kinds.items() if isinstance(kind, str) and kind.endswith(":1")}
         defaults = {one.name: one.default for one in kernel.function.params if one.has_default}
         super().__init__({**defaults, **ones, **values, **given.arguments})
         self._computed, self._kinds, self._function = computed, given.kinds, kernel.function.__name__
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or name in self._kinds
+
+    def get(self, name: str, default: Any = None) -> Any:
+        if name not in self:
+            return default
+        return self[name]
 
     def __missing__(self, name: str) -> Any:
         kind = self._kinds.get(name)

@@ -54,7 +54,7 @@ def launch(decorated: Any, **given: Any):
     return settle(Kernel.of(decorated, OPTIONS), Given(**asked), LANGUAGE)
 
 
-PLAIN = function("x", "BLOCK", "num_stages", TWICE=False)
+PLAIN = function("x", "n", "BLOCK", "num_stages", TWICE=False)
 STAGED = function("x", num_stages=1, debug=True)
 TUNED = tuned(PLAIN, {"BLOCK": 64, "num_ctas": 1}, {"BLOCK": 128, "num_warps": 8})
 
@@ -107,7 +107,10 @@ def test_heuristics_see_the_candidate_s_values_and_give_way_to_what_is_named():
 @pytest.mark.parametrize(
     ("kind", "read", "seen"),
     [("*fp32", lambda args: args["x"] is None, False), ("i32:1", lambda args: args["x"], 1),
-     ("i32", lambda args: args["BLOCK"], 64)],
+     ("i32", lambda args: args["BLOCK"], 64), ("*fp32", lambda args: args.get("x") is not None, True),
+     ("i32:1", lambda args: args.get("x", 7), 1), ("i32", lambda args: args.get("BLOCK", 7), 64),
+     ("i32", lambda args: args.get("debug", 7), 7), ("i32", lambda args: args.get("debug"), None),
+     ("i32", lambda args: ("x" in args, "BLOCK" in args, "debug" in args), (True, True, False))],
 )  # fmt: skip
 def test_heuristics_know_what_the_signature_says(kind, read, seen):
     decided = launch(heuristics(PLAIN, TWICE=read), constexprs={"BLOCK": 64}, kinds={"x": kind})
@@ -137,6 +140,11 @@ def test_dtypes_and_tuples_are_objects_for_the_kernel():
         (
             heuristics(PLAIN, TWICE=lambda args: args["n"]),
             {},
+            r"'TWICE' is computed from 'n': give a value, arguments=",
+        ),
+        (
+            heuristics(PLAIN, TWICE=lambda args: args.get("n", 8)),
+            {"kinds": {"n": "i32"}},
             r"'TWICE' is computed from 'n': give a value, arguments=",
         ),
         (
