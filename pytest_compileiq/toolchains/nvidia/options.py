@@ -16,6 +16,7 @@ from pytest_compileiq.space import Space, choice, literal, range
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.toolchains.macros import DEFINITION
 from pytest_compileiq.toolchains.option_list import Option, OptionList
+from pytest_compileiq.toolchains.triton.values import launch_params
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,10 @@ class CudaOptions(OptionList):
         """As ``render``, but the options file also holds the other knobs, ``name=value``, which a launch takes.
 
         Raises:
-            MarkerError: a knob is not an option that a controls file may hold.
+            MarkerError: a knob is not an option that a controls file may hold, or no value that a launch takes.
         """
         options = self.text(candidate.knobs).splitlines()
+        launch_params(candidate.knobs)
         if candidate.blob is not None:
             return ControlsFile("blob", candidate.blob, dict(candidate.knobs))
         own = [f"{name}={value}" for name, value in candidate.knobs.items() if not name.startswith("-")]

@@ -26,7 +26,7 @@ from pytest_compileiq.toolchains.triton.arguments import Arguments, check_argume
 from pytest_compileiq.toolchains.triton.described import Description, describe, host_command, host_job, last_error
 from pytest_compileiq.toolchains.triton.marker import Triton
 from pytest_compileiq.toolchains.triton.source import KernelSource, find_kernel
-from pytest_compileiq.toolchains.triton.values import CONFIG, NOTE, config_text, config_values, text
+from pytest_compileiq.toolchains.triton.values import CONFIG, NOTE, config_text, text
 
 _AUTOTUNE = "autotune"
 
@@ -107,8 +107,6 @@ class TritonBuilder(PtxasBacked):
                     f"knob {unknown[0]!r}: {self.source.function} has no such constexpr, and the installed Triton no "
                     f"such launch option{did_you_mean(unknown[0], known)}"
                 )
-        if CONFIG in candidate.knobs:
-            config_values(candidate.knobs[CONFIG])
         return PTXAS.render_launch(candidate)
 
     def sources(self) -> Mapping[str, str]:

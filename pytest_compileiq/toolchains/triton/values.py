@@ -20,6 +20,8 @@ DTYPE = "tl."
 REFUSED = "refused: "
 NOTE = "note: "
 
+_NO_LITERAL = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError)  # what a text raises that is none
+
 
 def plain(value: object) -> Any:
     """A value as JSON carries it: a tuple is a list, a dtype ``"tl.float16"``, None null.
@@ -71,7 +73,7 @@ def config_values(config: object) -> dict[str, Any]:
         call = ast.parse(f"config({config})", mode="eval").body
         keywords = call.keywords if isinstance(call, ast.Call) and not call.args else []
         values = {str(keyword.arg): _value(keyword.value) for keyword in keywords}
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except _NO_LITERAL:
         values = {}
     if not values or config_text(values) != config:
         raise MarkerError(f"config={str(config)[:200]!r}: expected values such as 'BLOCK=128, num_warps=4'")
@@ -82,22 +84,28 @@ def launch_params(knobs: Knobs) -> dict[str, Any]:
     """The knobs that a launch takes, those that are no compiler's options; of a whole config, its values one by one.
 
     Raises:
-        MarkerError: the config is none.
+        MarkerError: the config is none, or a value begins as a tuple and is none.
     """
     config = config_values(knobs[CONFIG]) if CONFIG in knobs else {}
-    return config | {name: value for name, value in knobs.items() if name != CONFIG and not name.startswith("-")}
+    others = {name: value for name, value in knobs.items() if name != CONFIG and not name.startswith("-")}
+    for value in others.values():
+        plain(value)
+    return config | others
 
 
 def _value(node: ast.expr) -> Any:
-    if isinstance(node, ast.Attribute):
-        return ast.unparse(node)
+    """The plain value that ``node`` is; ValueError or TypeError where it is none."""
     if isinstance(node, ast.Tuple):
         return [_value(inner) for inner in node.elts]
-    return ast.literal_eval(node)
+    dtype = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
+    value = dtype or ast.literal_eval(node)
+    if not isinstance(value, bool | int | float | str | None) or (dtype and not dtype.startswith(DTYPE)):
+        raise ValueError(ast.unparse(node))
+    return value
 
 
 def _literal(value: str) -> Any:
     try:
         return _value(ast.parse(value, mode="eval").body)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except _NO_LITERAL as error:
         raise MarkerError(f"{value[:200]!r}: expected a tuple such as '(64, 64)'") from error
