@@ -26,7 +26,7 @@ from pytest_compileiq.toolchains.triton.arguments import Arguments, check_argume
 from pytest_compileiq.toolchains.triton.described import Description, describe, host_command, host_job, last_error
 from pytest_compileiq.toolchains.triton.marker import Triton
 from pytest_compileiq.toolchains.triton.source import KernelSource, find_kernel
-from pytest_compileiq.toolchains.triton.values import CONFIG, NOTE, config_text, text
+from pytest_compileiq.toolchains.triton.values import CONFIG, LAUNCH_DEFAULTS, NOTE, config_text, text
 
 _AUTOTUNE = "autotune"
 
@@ -41,10 +41,6 @@ def resolve(triton: Triton, place: Place) -> TritonBuilder:
     except importlib.metadata.PackageNotFoundError as error:
         raise EnvironmentFault(f"Triton is not installed: {install('triton')}") from error
     tool = find_tool("ptxas", triton.compiler, place)
-    baseline = _baseline(arguments, source, architectures, place)
-    signature = [f"{name}:{text(kind) if isinstance(kind, list) else kind}" for name, kind in arguments.kinds.items()]
-    values = [f"{name}={value if isinstance(value, str) else text(value)}" for name, value in baseline.items()]
-    computed = [f"{name}:={text(value)}" for name, value in arguments.arguments.items()]
     line = ".".join(version.split(".")[:2])
     architecture = ".".join(architectures)
     return TritonBuilder(
@@ -53,7 +49,7 @@ def resolve(triton: Triton, place: Place) -> TritonBuilder:
             version=version,
             build=f"ptxas {tool.version} {tool.build}",
             command=(
-                "triton", source.label, *(f"--arch={arch}" for arch in architectures), *signature, *values, *computed
+                "triton", source.label, *(f"--arch={arch}" for arch in architectures), *_recorded(arguments, source)
             ),
         ),
         architecture=architecture,
@@ -62,7 +58,6 @@ def resolve(triton: Triton, place: Place) -> TritonBuilder:
         architectures=architectures,
         source=source,
         arguments=arguments,
-        baseline=baseline,
         place=place,
     )  # fmt: skip
 
@@ -74,7 +69,6 @@ class TritonBuilder(PtxasBacked):
     architectures: tuple[str, ...]
     source: KernelSource
     arguments: Arguments
-    baseline: Mapping[str, Any]
     place: Place
 
     @property
@@ -86,7 +80,7 @@ class TritonBuilder(PtxasBacked):
     @property
     def knobs_taken(self) -> frozenset[str]:
         """The kernel's constexprs, the launch options, and ``config``: ``render`` refuses every other knob."""
-        return frozenset({*self.baseline, CONFIG, *self._known_names(self._describe())})
+        return frozenset({CONFIG, *self._known_names(self._describe())})
 
     @property
     def spaces(self) -> Mapping[str, Callable[[], Space]]:
@@ -99,7 +93,8 @@ class TritonBuilder(PtxasBacked):
         Raises:
             MarkerError: a knob is neither a constexpr, nor a launch option, nor a config, nor a ptxas option.
         """
-        others = sorted(name for name in set(candidate.knobs) - {CONFIG, *self.baseline} if not name.startswith("-"))
+        plainly_known = {CONFIG, *LAUNCH_DEFAULTS, *self.arguments.options, *self.arguments.constexprs}
+        others = sorted(name for name in candidate.knobs.keys() - plainly_known if not name.startswith("-"))
         if others:
             known = self._known_names(self._describe())
             if unknown := sorted(set(others) - set(known)):
@@ -237,17 +232,17 @@ def configs_of(source: KernelSource, architectures: Sequence[str], place: Place)
     return configs
 
 
-def _baseline(
-    arguments: Arguments, source: KernelSource, architectures: Sequence[str], place: Place
-) -> Mapping[str, Any]:
-    """What the baseline is launched with, as far as it is known before the kernel's heuristics compute the rest."""
-    given = {**arguments.options, **arguments.constexprs}
-    defaults = {"num_warps": 4, "num_stages": 3}
-    if not source.decorated_with(_AUTOTUNE):
-        return defaults | given
-    configs = configs_of(source, architectures, place)
-    wanted = arguments.config.items()
-    return defaults | next((dict(config) for config in configs if wanted <= config.items()), {}) | given
+def _recorded(arguments: Arguments, source: KernelSource) -> list[str]:
+    """What the baseline is launched with, as far as the marker decides it, as words of the recorded command.
+
+    What a decorator decides, as a config of ``@triton.autotune`` does, is the file's and therefore digested with it.
+    """
+    signature = [f"{name}:{text(kind) if isinstance(kind, list) else kind}" for name, kind in arguments.kinds.items()]
+    decided = {**(LAUNCH_DEFAULTS if source.is_jit_alone else {}), **arguments.options, **arguments.constexprs}
+    values = [f"{name}={value if isinstance(value, str) else text(value)}" for name, value in decided.items()]
+    config = [f"{CONFIG}={config_text(arguments.config)}"] if arguments.config else []
+    computed = [f"{name}:={text(value)}" for name, value in arguments.arguments.items()]
+    return [*signature, *values, *config, *computed]
 
 
 def _architectures(triton: Triton) -> tuple[str, ...]:

@@ -82,13 +82,16 @@ def needed(name: str, path: Path, wanted: str, roots: Sequence[ImportRoot]) -> d
     return slice_.parts
 
 
-def decorators(path: Path, function: str) -> tuple[str, ...]:
-    """The last names of a function's decorators, outermost first: ``("autotune", "jit")``."""
-    for statement in read_source(path).statements:
-        if isinstance(statement.node, ast.FunctionDef) and statement.node.name == function:
-            called = (node.func if isinstance(node, ast.Call) else node for node in statement.node.decorator_list)
-            return tuple(chain[-1] for node in called if (chain := chain_of(node)))
-    return ()
+def decorators(path: Path, function: str) -> list[tuple[str, ...]] | None:
+    """The dotted names of a function's decorators, outermost first, empty for another expression.
+
+    None where the file does not define the function, or binds its name again.
+    """
+    nodes = [statement.node for statement in read_source(path).statements if function in statement.binds]
+    if len(nodes) != 1 or not isinstance(nodes[0], ast.FunctionDef):
+        return None
+    listed = nodes[0].decorator_list
+    return [chain_of(node.func if isinstance(node, ast.Call) else node) or () for node in listed]
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,20 @@ from typing import Any
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.toolchains.triton.signature import expect_arguments
-from pytest_compileiq.toolchains.triton.values import CONFIG, DTYPE, config_text, config_values, is_plain, text
+from pytest_compileiq.toolchains.triton.values import (
+    CONFIG,
+    DTYPE,
+    LAUNCH_DEFAULTS,
+    config_text,
+    config_values,
+    is_plain,
+    text,
+)
 
 # The plugin gives these itself, or they name a file, or they add code that no launch of production has.
 _NOT_FOR_MARKERS = frozenset(
     {"ptx_options", "arch", "backend_name", "ir_override", "extern_libs", "instrumentation_mode"}
 )
-_DEFAULTS = {"num_warps": 4, "num_stages": 3}
 _LISTED = 3
 
 
@@ -117,7 +124,7 @@ def settle(kernel: Kernel, given: Given, language: Any) -> Launch:
     parameters = {one.name: one for one in kernel.function.params}
     defaults = {name: one.default for name, one in parameters.items() if one.has_default and one.is_constexpr}
     decided = {name: _object(value, language) for name, value in {**config, **named}.items()}
-    values = {**_DEFAULTS, **defaults, **decided}
+    values = {**LAUNCH_DEFAULTS, **defaults, **decided}
     expect_names(kernel, list(values))
     if twice := sorted(named.keys() & given.kinds.keys()):
         raise MarkerError(f"Triton(…): {twice[0]!r} is named twice: in signature, and as a constexpr or a knob")
@@ -129,7 +136,7 @@ def settle(kernel: Kernel, given: Given, language: Any) -> Launch:
         shown = ", ".join(f"{name}={_shown(value)}" for name, value in computed.items())
         remarks = [*remarks, f"@triton.heuristics computes {shown}"]
     constexprs = {name: value for name, value in values.items() if name in parameters and name not in given.kinds}
-    launched = {**_DEFAULTS, **decided, **computed}  # the JIT takes no option from a constexpr's default
+    launched = {**LAUNCH_DEFAULTS, **decided, **computed}  # the JIT takes no option from a constexpr's default
     return Launch(constexprs, {name: value for name, value in launched.items() if name in kernel.options}, remarks)
 
 

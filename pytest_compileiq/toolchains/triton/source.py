@@ -46,9 +46,10 @@ class KernelSource:
         files = {part.path for part in self.parts().values() if part.statements} | {self.path}
         return {self._name(path, place): sha256_hex(path.read_bytes()) for path in sorted(files)}
 
-    def decorated_with(self, name: str) -> bool:
-        """Whether a decorator of that name stands at the kernel's definition."""
-        return name in decorators(self.path, self.function)
+    @property
+    def is_jit_alone(self) -> bool:
+        """Whether the file itself defines the kernel, and no decorator but ``@triton.jit`` has a say in its launch."""
+        return decorators(self.path, self.function) in ([("triton", "jit")], [("jit",)])
 
     def _name(self, path: Path, place: Place) -> str:
         for root in self.roots[self.own :]:

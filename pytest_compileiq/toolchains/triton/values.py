@@ -15,6 +15,7 @@ from pytest_compileiq.model import Knobs
 
 CONFIG = "config"  # the knob that is a whole triton.Config
 DTYPE = "tl."
+LAUNCH_DEFAULTS = {"num_warps": 4, "num_stages": 3}  # Triton's, for CUDA
 
 # How lines begin that the compiling process prints for the one that started it.
 REFUSED = "refused: "
