@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-import cxxfilt
-
 from pytest_compileiq.spelling import first_of
 
 _BRACKETS = {")": "(", ">": "<"}
@@ -49,22 +47,33 @@ def readable(entry: str) -> str:
     return without_parameters(demangled(symbol)) + at + architecture
 
 
-@lru_cache(maxsize=4096)
 def demangled(symbol: str) -> str:
-    """The C++ declaration of ``symbol``, or ``module::procedure``; ``symbol`` itself where it is neither.
+    """The ``declaration`` of a symbol that an artifact of somebody else's may hold.
 
-    Without a C++ runtime on the machine, all C++ names stay symbols; so does one that could become very long, since an
-    artifact of somebody else's may hold a symbol of 300 characters that stands for gigabytes.
+    ``symbol`` itself where that could become very long: 300 characters can stand for gigabytes.
+    """
+    if len(symbol).bit_length() + len(_REPEATED.findall(symbol)) * _BITS_A_REFERENCE > _LONGEST_BITS:
+        return symbol
+    return declaration(symbol)
+
+
+@lru_cache(maxsize=4096)
+def declaration(symbol: str) -> str:
+    """The C++ declaration of ``symbol``, which a compiler here wrote, or ``module::procedure``; else ``symbol`` itself.
+
+    Without a C++ runtime on the machine, all C++ names stay symbols.
     """
     if of_a_module := _OF_A_MODULE.fullmatch(symbol):
         return "::".join(of_a_module.groups())
-    if len(symbol).bit_length() + len(_REPEATED.findall(symbol)) * _BITS_A_REFERENCE > _LONGEST_BITS:
+    if not symbol.startswith("_Z"):
         return symbol
+    import cxxfilt  # it runs ldconfig when it is imported
+
     try:
-        declaration: str = cxxfilt.demangle(symbol)
+        demangled: str = cxxfilt.demangle(symbol)
     except cxxfilt.Error:
         return symbol
-    return declaration
+    return demangled
 
 
 def without_parameters(declaration: str) -> str:

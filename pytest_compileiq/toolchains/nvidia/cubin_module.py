@@ -47,6 +47,7 @@ class CubinModule:
         self._symbols = named(read_cubin(path)).symbols
         self._code = self._core.ObjectCode.from_cubin(path.read_bytes())
         self._kernels: dict[str, CubinKernel] = {}
+        self._meant: dict[str, str] = {}  # a name that was asked for → the symbol
 
     def __getattr__(self, name: str) -> CubinKernel:
         if name.startswith("__"):  # Python's own protocols read such names, copy even before __init__
@@ -59,15 +60,20 @@ class CubinModule:
         Raises:
             AttributeError: there is no such kernel, or several; the message names those that exist.
         """
-        try:
-            symbol = kernel_named(name, self._symbols)
-        except NoSuchKernel as error:
-            raise AttributeError(f"{self._path.name} has {error}") from None
+        symbol = self._symbol(name)
         keys = [key for key, other in self._symbols.items() if other == symbol]
         if symbol not in self._kernels:
             self._kernels[symbol] = CubinKernel(self._core, self._gpu, keys[0], self._code.get_kernel(symbol))
         self._used.update(f"{key}{suffix}" for key in keys for suffix in self._suffixes)
         return self._kernels[symbol]
+
+    def _symbol(self, name: str) -> str:
+        if name not in self._meant:
+            try:
+                self._meant[name] = kernel_named(name, self._symbols)
+            except NoSuchKernel as error:
+                raise AttributeError(f"{self._path.name} has {error}") from None
+        return self._meant[name]
 
     def __dir__(self) -> list[str]:
         return sorted(self._symbols)

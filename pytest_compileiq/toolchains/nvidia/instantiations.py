@@ -18,7 +18,7 @@ from pathlib import Path
 from pytest_compileiq.errors import BuildError, MarkerError
 from pytest_compileiq.model import LONGEST_TEXT
 from pytest_compileiq.toolchains.machine_code.cubin import Cubin
-from pytest_compileiq.toolchains.machine_code.names import demangled, readable, without_parameters
+from pytest_compileiq.toolchains.machine_code.names import declaration, without_parameters
 from pytest_compileiq.toolchains.nvidia.kernel_names import template_of, tight
 from pytest_compileiq.toolchains.nvidia.tools import first_error
 
@@ -115,11 +115,11 @@ class Instantiations:
         return replace(cubin, entries=entries, symbols={name: symbols[key] for name, key in keys.items()})
 
     def _entry(self, expression: str, label: str, symbols: Mapping[str, str]) -> str:
-        fitting = [key for key, symbol in symbols.items() if _is_of(demangled(label), symbol)]
+        fitting = [key for key, symbol in symbols.items() if _is_of(declaration(label), symbol)]
         if len(fitting) != 1:
             raise BuildError(
                 f"instantiate={expression!r} names no kernel (__global__ function) of {self.source}: nvcc reads it as "
-                f"{_ADDRESS.sub('', demangled(label))}",
+                f"{_ADDRESS.sub('', declaration(label))}",
                 kind="compile",
             )
         return fitting[0]
@@ -171,14 +171,18 @@ def _checked(expression: object) -> str:
 
 def _varying(keys: Mapping[str, str]) -> set[str]:
     """The templates of the entries in ``keys`` that their expressions do not spell as the compiler does."""
-    other = (key for expression, key in keys.items() if tight(expression) != tight(readable(key)))
+    other = (key for expression, key in keys.items() if tight(expression) != tight(_name(key)))
     return {_template(key) for key in other} - {""}
 
 
 def _template(key: str) -> str:
     """The template that an entry is an instantiation of; empty for another function."""
-    name = readable(key)
+    name = _name(key)
     return template_of(name) if name.endswith(">") else ""
+
+
+def _name(symbol: str) -> str:
+    return without_parameters(declaration(symbol))
 
 
 def _is_of(label: str, symbol: str) -> bool:
@@ -187,12 +191,11 @@ def _is_of(label: str, symbol: str) -> bool:
     The C++ runtime writes ``void (*)(float*), &(void scale<float>(float*))>()``, for C functions as for templates, and
     ``void (*)(float*), &ns::scale>()`` for others in a namespace.
     """
-    declaration = demangled(symbol)
-    name = without_parameters(declaration)
-    if declaration == symbol:
+    declared, name = declaration(symbol), _name(symbol)
+    if declared == symbol:
         address = rf"void \(\*\)(\(.*\))(?: noexcept)?, &\({re.escape(symbol)}\1\)"
     else:
-        parameters = re.escape(declaration.partition(name)[2])
+        parameters = re.escape(declared.partition(name)[2])
         qualified = rf"void \(\*\){parameters}(?: noexcept)?, &{re.escape(name)}"
-        address = rf"(?:, &\({re.escape(declaration)}\)|{qualified})"
+        address = rf"(?:, &\({re.escape(declared)}\)|{qualified})"
     return re.search(rf"{address}>\(\)$", label) is not None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pytest_compileiq.errors import Signal
 from pytest_compileiq.spelling import did_you_mean
-from pytest_compileiq.toolchains.machine_code.names import demangled, readable, without_parameters
+from pytest_compileiq.toolchains.machine_code.names import declaration, without_parameters
 
 _NEEDLESS_BLANK = re.compile(r"(?<!\w) | (?!\w)")
 _TEMPLATE_ARGUMENTS = re.compile(r"<.*", re.DOTALL)
@@ -28,6 +28,8 @@ def kernel_named(name: str, symbols: Mapping[str, str]) -> str:
     Raises:
         NoSuchKernel: no kernel has the name, or several have.
     """
+    if name in symbols:
+        return symbols[name]
     for names_of in (_given_names, _whole_names, _short_names):
         meant = {symbol: key for key, symbol in symbols.items() if tight(name) in map(tight, names_of(key, symbol))}
         if len(meant) == 1:
@@ -54,14 +56,13 @@ def _given_names(key: str, symbol: str) -> set[str]:
 
 
 def _whole_names(_: str, symbol: str) -> set[str]:
-    declaration = demangled(symbol)
-    return {declaration, without_parameters(declaration)}
+    return {declaration(symbol), without_parameters(declaration(symbol))}
 
 
 def _short_names(key: str, symbol: str) -> set[str]:
-    plain = {template_of(name) for name in (key, readable(symbol))}
+    plain = {template_of(name) for name in (key, without_parameters(declaration(symbol)))}
     return plain | {name.rpartition("::")[2] for name in plain}
 
 
 def _shown(key: str) -> str:
-    return key if demangled(key) == key else readable(key)
+    return key if declaration(key) == key else without_parameters(declaration(key))

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 
 from pytest_compileiq.toolchains.machine_code.names import listed, matching, readable
@@ -84,6 +87,16 @@ def test_a_list_names_each_function_once_and_counts_what_does_not_fit():
     assert listed([*CONSTRUCTORS, IN_NAMESPACE]) == "ns::Foo::Foo, ns::scale"
     assert listed(["a", "b", "c", "d"], 2) == "a, b, and 2 more"
     assert listed(["a", "b"], 2) == "a, b"
+
+
+def test_a_name_that_is_not_mangled_asks_no_c_runtime():
+    code = (
+        "import sys, pytest_compileiq.plugin, pytest_compileiq.replay.run\n"
+        "from pytest_compileiq.toolchains.machine_code.names import readable\n"
+        "assert readable('scale@sm_90a') == 'scale@sm_90a' and readable('__kernels_MOD_saxpy') == 'kernels::saxpy'\n"
+        "assert 'cxxfilt' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_symbol_that_stands_for_gigabytes_stays_a_symbol():

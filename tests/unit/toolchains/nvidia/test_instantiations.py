@@ -5,6 +5,7 @@ import pytest
 from pytest_compileiq.errors import BuildError, MarkerError
 from pytest_compileiq.model import CodeDigest
 from pytest_compileiq.toolchains.machine_code.cubin import Cubin
+from pytest_compileiq.toolchains.machine_code.names import demangled
 from pytest_compileiq.toolchains.nvidia.instantiations import Instantiations, instantiations
 
 REDUCE = "_Z6reduceIfLi256EEvPT_"
@@ -39,6 +40,14 @@ def test_two_expressions_may_name_one_entry():
     labels = (LABELS[1], LABELS[1].replace("Li1E", "Li2E"))
     named = Instantiations("k.cuh", ("reduce<float, N>", "reduce<float, 256>")).named(cubin(*labels, REDUCE))
     assert named.symbols == {"reduce<float, N>": REDUCE, "reduce<float, 256>": REDUCE}
+
+
+def test_a_kernel_of_many_parameters_is_named_though_its_label_is_too_long_for_a_stranger_s_symbol():
+    symbol = f"_Z1zIfdEvPT_PT0_{'S1_S3_' * 6}"
+    label = f"_ZN16pytest_compileiq5labelILi1EPFvPfPd{'S1_S2_' * 6}EXadL_Z1zIfdEvPT_PT0_{'S7_S9_' * 6}EEEEvv"
+    assert demangled(label) == label
+    named = Instantiations("k.cuh", ("z<float,double>",)).named(cubin(label, symbol))
+    assert named.symbols == {"z<float,double>": symbol}
 
 
 def test_instantiations_that_a_macro_may_name_too_are_left_out():

@@ -22,6 +22,7 @@ SYMBOLS = {
     ("name", "symbol"),
     [
         ("spin", "spin"),
+        (FLOATS, FLOATS),
         ("reduce<float, TILE>", WIDE),
         ("reduce<float,TILE>", WIDE),
         ("reduce < float, 256 >", WIDE),
