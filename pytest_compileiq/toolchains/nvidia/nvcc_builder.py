@@ -69,7 +69,7 @@ def resolve(nvcc: Nvcc, place: Place) -> NvccBuilder:
     kernels = instantiations(source, nvcc.instantiate, nvcc.output)
     flags = (*_split_flags(nvcc.flags, place), *(("-Xcompiler=-fPIC",) if nvcc.output == "library" else ()))
     defines, params = baseline_macros(frozen(nvcc.defines), flags, "Nvcc")
-    flags = (*flags, *defines)
+    flags = (*flags, *map(_as_one_definition, defines))
     functions = _functions(nvcc)
     tool = find_tool("nvcc", nvcc.compiler, place)
     architecture = ".".join(architectures)
@@ -293,6 +293,13 @@ def _check_choices(nvcc: Nvcc, architectures: tuple[str, ...]) -> None:
             f"Nvcc(controls='nvcc'): nvcc's own controls work on sm_100 and newer, and not on {', '.join(too_old)}: "
             "use controls='ptxas', which works everywhere"
         )
+
+
+def _as_one_definition(word: str) -> str:
+    """``-DLIST=1,2`` as nvcc takes it, which splits it at commas outside quotes and leaves backslashes out."""
+    if "\\" in word:
+        raise MarkerError(f"Nvcc(defines=…): {word[2:]}: nvcc leaves backslashes out: define the macro in a header")
+    return re.sub(r'"[^"]*"|,', lambda part: r"\," if part[0] == "," else part[0], word)
 
 
 def _split_flags(flags: object, place: Place) -> tuple[str, ...]:

@@ -153,6 +153,20 @@ def test_arguments_are_checked(project, arguments):
 
 
 @needs.nvcc
+def test_a_macros_value_is_one_text_with_its_commas(tmp_path):
+    text = (
+        "#if defined TWO\n#error split\n#endif\nconstexpr int two = 2;\nconstexpr int list[] = {LIST};\n"
+        'static_assert(list[1] == 2 && sizeof(WORDS) == 4, "");\nextern "C" __global__ void k() {}\n'
+    )
+    root = make_project(tmp_path / "checkout", text)
+    nvcc = builder(root, flags="-O3", defines={"LIST": "1,two", "WORDS": '"a,b"'})
+    assert nvcc.build(None, tmp_path / "out", timeout_s=ENOUGH_S).code.keys() == {"k"}
+    with pytest.raises(
+        MarkerError, match=r"WORDS=\"a\\nb\": nvcc leaves backslashes out: define the macro in a header"
+    ):
+        builder(root, flags="-O3", defines={"WORDS": r'"a\nb"'})
+
+
 def test_a_macros_value_takes_the_baselines_place_and_decides_what_is_read(tmp_path):
     text = """\
 #if WIDTH == 4
