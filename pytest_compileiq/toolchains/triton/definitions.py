@@ -42,6 +42,17 @@ class ImportRoot:
         return stem if stem.is_dir() else None
 
 
+def find_module(roots: Sequence[ImportRoot], dotted: str) -> Path | None:
+    """The file of a module, else its directory: as for Python's imports, a file anywhere goes before a directory."""
+    found = [path for root in roots if (path := root.find(dotted))]
+    return next(filter(is_file, found), found[0] if found else None)
+
+
+def is_file(path: Path | None) -> bool:
+    """Whether a module is a file, and not a package without ``__init__``."""
+    return path is not None and bool(path.suffix)
+
+
 @dataclass
 class Part:
     """What is needed of one module: the numbers of its ``statements``."""
@@ -69,7 +80,7 @@ class Part:
 
 
 def _is_package(path: Path) -> bool:
-    return path.name == "__init__.py" or not path.suffix
+    return path.name == "__init__.py" or not is_file(path)
 
 
 def needed(name: str, path: Path, wanted: str, roots: Sequence[ImportRoot]) -> dict[str, Part]:
@@ -269,8 +280,7 @@ class _Slice:
         """The module of that name; None for what is not ours."""
         if module not in self.modules:
             own = self.parts.get(module)
-            found = (root.find(module) for root in self.roots)
-            path = own.path if own else next((path for path in found if path is not None), None)
+            path = own.path if own else find_module(self.roots, module)
             self.modules[module] = _Module(path, read_source(path)) if path else None
         return self.modules[module]
 

@@ -11,7 +11,7 @@ from pytest_compileiq.errors import EnvironmentFault, MarkerError
 from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
-from pytest_compileiq.toolchains.triton.definitions import ImportRoot, Part, decorators, needed
+from pytest_compileiq.toolchains.triton.definitions import ImportRoot, Part, decorators, find_module, is_file, needed
 
 _EXPECTED = "expected 'file.py::function' or 'package.module:function'"
 
@@ -85,7 +85,8 @@ def _in_file(file: str, function: str, own: tuple[ImportRoot, ...], place: Place
     if not path.is_file():
         raise MarkerError(f"Triton({f'{file}::{function}'!r}): no such file: {path}")
     label = f"{relative_to_rootdir(Path(file), place)}::{function}"
-    return KernelSource(label, path.stem, path.resolve(), function, own, len(own))
+    module = path.stem.replace(".", "_")  # a dot would lie between a package and its module
+    return KernelSource(label, module, path.resolve(), function, own, len(own))
 
 
 def _in_module(module: str, function: str, own: tuple[ImportRoot, ...]) -> KernelSource:
@@ -93,18 +94,22 @@ def _in_module(module: str, function: str, own: tuple[ImportRoot, ...]) -> Kerne
     top = module.partition(".")[0]
     if module.endswith(".py") or not all(name.isidentifier() for name in module.split(".")):
         raise MarkerError(f"Triton({kernel!r}): {_EXPECTED}")
-    roots = own if any(root.find(top) for root in own) else (*own, *_installed(top, kernel))
-    path = next((found for root in roots if (found := root.find(module))), None)
-    if path is None or not path.suffix:
+    is_own = any(is_file(find_module(own, name)) for name in (top, module))
+    roots = own if is_own else (*own, *_installed(top, kernel, find_module(own, top) is not None))
+    path = find_module(roots, module)
+    if path is None or not is_file(path):
         where = ", ".join(str(root.directory) for root in roots)
         raise MarkerError(f"Triton({kernel!r}): there is no module {module} in {where}")
     return KernelSource(kernel, module, path, function, roots, len(own))
 
 
-def _installed(top: str, kernel: str) -> list[ImportRoot]:
+def _installed(top: str, kernel: str, is_optional: bool) -> list[ImportRoot]:
     """Where an installed package is imported from; nothing of it is executed."""
-    spec = importlib.util.find_spec(top)
+    try:
+        spec = importlib.util.find_spec(top)
+    except ValueError:  # a module without a spec, such as __main__
+        spec = None
     places = [*(spec.submodule_search_locations or filter(None, [spec.origin]))] if spec else []
-    if not places:
+    if not places and not is_optional:
         raise EnvironmentFault(f"Triton({kernel!r}): there is no package {top} here: install it where pytest runs")
     return [ImportRoot(Path(place).resolve().parent, top) for place in places]

@@ -187,6 +187,14 @@ def test_a_function_that_has_its_module_s_name_is_the_function(tmp_path):
     assert statements["pkg.f"] == F
 
 
+def test_a_module_s_file_goes_before_a_directory_of_its_name(tmp_path):
+    write_files(
+        tmp_path, {"a/sub/notes.txt": "", "b/sub.py": SUB, "a/k.py": f"import sub\n{KERNEL.format('sub.f(x)')}"}
+    )
+    roots = [ImportRoot(tmp_path / "a"), ImportRoot(tmp_path / "b")]
+    assert needed("k", tmp_path / "a" / "k.py", "kernel", roots)["sub"].path == tmp_path / "b" / "sub.py"
+
+
 def test_an_argument_that_has_the_name_of_an_import_elsewhere_is_no_module(tmp_path):
     files = {"sub.py": SUB, "k.py": f"def other():\n    import sub as x\n    return x\n{KERNEL.format('x')}"}
     assert "sub" not in executed(tmp_path, files)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.errors import EnvironmentFault, MarkerError
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.triton.source import find_kernel
 from tests.files import write_files
@@ -42,15 +42,30 @@ def test_a_module_that_pytest_finds_by_its_settings_is_the_project_s(tmp_path, m
     assert list(sources) == ["python/norms/rms.py", "python/norms/sizes.py"]
 
 
-def test_a_file_may_have_any_name(tmp_path):
-    write_files(tmp_path, {"t/01-add.py": "def kernel(): ...\n"})
+@pytest.mark.parametrize("name", ["01-add.py", "k.v2.py"])
+def test_a_file_may_have_any_name(tmp_path, name):
+    write_files(tmp_path, {f"t/{name}": "def kernel(): ...\n"})
     place = Place(tmp_path / "t", tmp_path)
-    source = find_kernel("01-add.py::kernel", place)
-    assert (source.label, source.module, list(source.sources(place))) == (
-        "t/01-add.py::kernel",
-        "01-add",
-        ["t/01-add.py"],
-    )
+    source = find_kernel(f"{name}::kernel", place)
+    assert (source.label, list(source.sources(place))) == (f"t/{name}::kernel", [f"t/{name}"])
+    assert source.parts()[source.module].statements
+
+
+def test_an_empty_directory_hides_no_installed_package(tmp_path, monkeypatch):
+    project, site = tmp_path / "project", tmp_path / "site-packages"
+    write_files(site, FILES)
+    write_files(project, {"norms/notes.txt": "", "src/others/k.py": "def kernel(): ...\n"})
+    monkeypatch.setattr(sys, "path", [*sys.path, str(site)])
+    place = Place(project, project)
+    assert list(find_kernel("norms.rms:kernel", place).sources(place)) == ["norms/rms.py", "norms/sizes.py"]
+    assert find_kernel("others.k:kernel", place).path == project / "src" / "others" / "k.py"
+    with pytest.raises(MarkerError, match=r"there is no module others\.missing in "):
+        find_kernel("others.missing:kernel", place)
+
+
+def test_a_module_without_a_spec_is_no_package(tmp_path):
+    with pytest.raises(EnvironmentFault, match="there is no package __main__ here"):
+        find_kernel("__main__:kernel", Place(tmp_path, tmp_path))
 
 
 @pytest.mark.parametrize("name", ["k.py", "k.py:kernel", "k.py::", "k::a.b", "a..b:kernel", "a.b", "a.b:c.d", 3])
