@@ -24,7 +24,7 @@ from pytest_compileiq.toolchains.triton.values import NOTE, REFUSED
 _GIVEN = ("constexprs", "options", "config", "arguments", "knobs")
 _LAUNCHED_BY = (
     "name", "shared", "num_warps", "num_ctas", "global_scratch_size", "global_scratch_align", "profile_scratch_size",
-    "launch_pdl", "launch_cooperative_grid", "tensordesc_meta",
+    "launch_pdl", "launch_cooperative_grid",
 )  # fmt: skip
 
 
@@ -95,17 +95,15 @@ def _kernel(job: Mapping[str, Any]) -> tuple[Kernel, list[str]]:
     path, name, module = Path(job["path"]), job["function"], job["module"]
     roots = [ImportRoot(Path(directory), only) for directory, only in job["roots"]]
     loaded, remarks = load_module(module, needed(module, path, name, roots), capability)
-    decorated = function = getattr(loaded, name, None)
-    while function is not None and not hasattr(function, "params"):
-        function = getattr(function, "fn", None)
-    if function is None:
+    kernel = Kernel.of(getattr(loaded, name, None), list(CUDAOptions.__dataclass_fields__))
+    if kernel is None:
         known = {bound for statement in read_source(path).statements for bound in statement.binds}
         raise MarkerError(f"{path.name} defines no @triton.jit function {name!r}{did_you_mean(name, known - {name})}")
-    if function.is_gluon():
+    if kernel.function.is_gluon():
         raise MarkerError(
             f"{name!r} is a kernel in Gluon, which is not compiled ahead of time here: give its PTX to Ptxas"
         )
-    return Kernel.of(decorated, list(CUDAOptions.__dataclass_fields__)), remarks
+    return kernel, remarks
 
 
 def _target(job: Mapping[str, Any]) -> Any:

@@ -43,9 +43,11 @@ class Kernel:
     options: frozenset[str]
 
     @classmethod
-    def of(cls, decorated: Any, options: Sequence[str]) -> Kernel:
-        """Take the decorators off."""
+    def of(cls, decorated: Any, options: Sequence[str]) -> Kernel | None:
+        """Take the decorators off; None where no ``@triton.jit`` function is inside."""
         chain = list(_chain(decorated))
+        if not hasattr(chain[-1], "params"):
+            return None
         values = (one.values for one in chain if isinstance(getattr(one, "values", None), dict))
         heuristics = [pair for computed in values for pair in computed.items()]
         tuner = next((one for one in chain if hasattr(one, "configs")), None)
@@ -223,11 +225,11 @@ class _Pointer:
 
 
 def _chain(decorated: Any) -> Iterator[Any]:
-    """A decorated kernel, then what its decorators wrap; the ``@triton.jit`` function is the last."""
-    while not hasattr(decorated, "params"):
-        yield decorated
-        decorated = decorated.fn
+    """A decorated kernel, then what its decorators wrap; the ``@triton.jit`` function, if it is one, is the last."""
     yield decorated
+    while not hasattr(decorated, "params") and hasattr(decorated, "fn"):
+        decorated = decorated.fn
+        yield decorated
 
 
 def _object(value: Any, language: Any) -> Any:

@@ -51,7 +51,13 @@ def launch(decorated: Any, **given: Any):
         "kinds": {"x": "*fp32"},
         "knobs": {},
     } | given
-    return settle(Kernel.of(decorated, OPTIONS), Given(**asked), LANGUAGE)
+    return settle(kernel(decorated), Given(**asked), LANGUAGE)
+
+
+def kernel(decorated: Any) -> Kernel:
+    taken = Kernel.of(decorated, OPTIONS)
+    assert taken is not None
+    return taken
 
 
 PLAIN = function("x", "n", "BLOCK", "num_stages", TWICE=False)
@@ -159,10 +165,15 @@ def test_what_cannot_be_decided_is_one_sentence_with_the_remedy(decorated, given
         launch(decorated, **given)
 
 
+@pytest.mark.parametrize("other", [None, 3, tuned(print), SimpleNamespace(fn=None)])
+def test_what_wraps_no_function_of_triton_is_no_kernel(other):
+    assert Kernel.of(other, OPTIONS) is None
+
+
 def test_configs_that_cannot_be_written_down_are_left_out_and_named_and_equal_ones_are_one():
-    kernel = Kernel.of(tuned(PLAIN, {"BLOCK": object}, {"BLOCK": 64}, {"BLOCK": 64}, prune=print), OPTIONS)
-    assert kernel.configs == [{"BLOCK": 64}]
-    left_out, pruned = kernel.remarks()
+    twice = kernel(tuned(PLAIN, {"BLOCK": object}, {"BLOCK": 64}, {"BLOCK": 64}, prune=print))
+    assert twice.configs == [{"BLOCK": 64}]
+    left_out, pruned = twice.remarks()
     assert left_out.startswith(
         "space='autotune' is without the configs of @triton.autotune that set BLOCK=<class 'object'>"
     )
