@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from pytest_compileiq.errors import BuildError
-from pytest_compileiq.model import Candidate, CodeDigest, Compiler, ControlsFile, Knobs
+from pytest_compileiq.model import Candidate, CodeDigest, Compiler, ControlsFile, Knobs, Target
 from pytest_compileiq.space import PtxasSearchSpace, Space
 from pytest_compileiq.timing.registry import why_not_here
 from pytest_compileiq.toolchains.machine_code.cubin import Cubin
@@ -29,6 +29,23 @@ class NvidiaBuilder:
     target: str
     tool: CudaTool
     clock: str = "cuda"
+
+    @property
+    def architectures(self) -> tuple[str, ...]:
+        """Those of ``architecture`` one by one: ``sm_90a.sm_100a`` is two."""
+        return Target(self.target).architectures
+
+    @property
+    def native(self) -> str | None:
+        """Why no device here runs any of the architectures; None if one does."""
+        reasons = [why_not_here(self.clock, arch) for arch in self.architectures]
+        return None if None in reasons else reasons[0]
+
+    @property
+    def loaded_architecture(self) -> str:
+        """The first of the architectures that a device here runs; where none does, the first of all."""
+        here = (arch for arch in self.architectures if why_not_here(self.clock, arch) is None)
+        return next(here, self.architectures[0])
 
     @property
     def knobs_taken(self) -> frozenset[str]:
@@ -63,14 +80,9 @@ class NvidiaBuilder:
 
 @dataclass(frozen=True, kw_only=True)
 class PtxasBacked(NvidiaBuilder):
-    """Code for one architecture, assembled by an installed ptxas."""
+    """Code that an installed ptxas assembles."""
 
     public_options = PTXAS
-
-    @property
-    def native(self) -> str | None:
-        """Why no device here runs the cubin; None if one does."""
-        return why_not_here(self.clock, self.architecture)
 
     def default_space(self) -> Space:
         """CompileIQ's space of ptxas controls."""

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,6 @@ from pytest_compileiq.model import (
 )
 from pytest_compileiq.space import NvccSearchSpace, PtxasSearchSpace, Space
 from pytest_compileiq.timing.base import capability
-from pytest_compileiq.timing.registry import why_not_here
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir, rooted
 from pytest_compileiq.toolchains.commands import Commands, ask
@@ -44,6 +44,7 @@ from pytest_compileiq.toolchains.nvidia.tools import (
     find_tool,
     first_error,
     needs_controls,
+    several_architectures,
 )
 from pytest_compileiq.toolchains.option_list import options_of
 
@@ -60,7 +61,7 @@ _NAME_OF_OUTPUT = {"cubin": "kernel.cubin", "library": "kernel.so", "executable"
 
 def resolve(nvcc: Nvcc, place: Place) -> NvccBuilder:
     """Implements ``pytest_compileiq.toolchains.nvidia.nvcc.Nvcc.resolve``."""
-    architectures = _architectures(nvcc)
+    architectures = several_architectures(nvcc.arch, partial(check_architecture, where="Nvcc"), "Nvcc")
     _check_choices(nvcc, architectures)
     if not isinstance(nvcc.source, str) or not (place.test_dir / nvcc.source).is_file():
         where = place.test_dir / str(nvcc.source)
@@ -87,7 +88,6 @@ def resolve(nvcc: Nvcc, place: Place) -> NvccBuilder:
         architecture=architecture,
         target=Target.of(architecture, tool.line),
         tool=tool,
-        architectures=architectures,
         words=(*targets, *flags),
         source=source,
         kernels=kernels,
@@ -105,7 +105,6 @@ class NvccBuilder(NvidiaBuilder):
 
     public_options = NVCC  # and those of ptxas after ``-Xptxas=``
 
-    architectures: tuple[str, ...]
     words: tuple[str, ...]
     source: str
     kernels: Instantiations
@@ -114,12 +113,6 @@ class NvccBuilder(NvidiaBuilder):
     functions: Functions
     rootdir: Path
     baseline_params: Mapping[str, KnobValue]
-
-    @property
-    def native(self) -> str | None:
-        """Why no device here runs any of the architectures; None if one does."""
-        reasons = [why_not_here(self.clock, arch) for arch in self.architectures]
-        return None if None in reasons else reasons[0]
 
     @property
     def acf_line(self) -> str:
@@ -203,8 +196,7 @@ class NvccBuilder(NvidiaBuilder):
 
         if len(self.architectures) == 1:
             return CubinModule(built.path, used, named=self.kernels.named)
-        here = next((arch for arch in self.architectures if why_not_here(self.clock, arch) is None), None)
-        kept = self._cubin(built.path.parent, here or self.architectures[0])
+        kept = self._cubin(built.path.parent, self.loaded_architecture)
         return CubinModule(kept, used, [f"@{arch}" for arch in self.architectures], self.kernels.named)
 
     def _digests(self, words: Sequence[str]) -> dict[str, str]:
@@ -262,14 +254,6 @@ class NvccBuilder(NvidiaBuilder):
         """The path that ``--keep`` gives the cubin for ``arch``, if that is not the output itself."""
         of_several = f".{arch.replace('sm_', 'compute_')}" if len(self.architectures) > 1 else ""
         return out_dir / f"{Path(self.source).stem}{of_several}.cubin"
-
-
-def _architectures(nvcc: Nvcc) -> tuple[str, ...]:
-    given = (nvcc.arch,) if isinstance(nvcc.arch, str) else tuple(nvcc.arch)
-    if not given or len(set(given)) < len(given):
-        raise MarkerError(f"Nvcc(arch={nvcc.arch!r}): expected one architecture or several different ones")
-    checked = [check_architecture(arch, "Nvcc") for arch in given]
-    return tuple(sorted(checked, key=lambda arch: (capability(arch), arch)))  # their order has no meaning
 
 
 def _functions(nvcc: Nvcc) -> Functions:

@@ -10,12 +10,13 @@ import importlib.util
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from pytest_compileiq.errors import EnvironmentFault, MarkerError, install
+from pytest_compileiq.timing.base import capability
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.commands import ask
 
@@ -111,6 +112,19 @@ def check_architecture(arch: object, where: str) -> str:
     if not isinstance(arch, str) or not _ARCHITECTURE.fullmatch(arch):
         raise MarkerError(f"{where}(arch={arch!r}): expected an architecture such as 'sm_90a'")
     return arch
+
+
+def several_architectures(given: object, check: Callable[[object], str], where: str) -> tuple[str, ...]:
+    """``given``, one architecture or several, as ``check`` names them, in one order, since theirs has no meaning.
+
+    Raises:
+        MarkerError: there is none, or one twice, or ``check`` refuses one.
+    """
+    each = given if isinstance(given, Collection) and not isinstance(given, str) else [given]
+    checked = [check(arch) for arch in each]
+    if not checked or len(set(checked)) < len(checked):
+        raise MarkerError(f"{where}(arch={given!r}): expected one architecture or several different ones")
+    return tuple(sorted(checked, key=lambda arch: (capability(arch), arch)))
 
 
 @lru_cache(maxsize=32)

@@ -14,14 +14,18 @@ from pytest_compileiq.model import BuildResult, Candidate, CodeDigest, Compiler,
 from pytest_compileiq.space import Space, choice
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.timing.base import capability
-from pytest_compileiq.timing.registry import why_not_here
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.commands import Commands
 from pytest_compileiq.toolchains.machine_code.cubin import Cubin, read_cubin
 from pytest_compileiq.toolchains.machine_code.metrics import totals
 from pytest_compileiq.toolchains.nvidia.builder import PtxasBacked, entries_of
 from pytest_compileiq.toolchains.nvidia.options import PTXAS
-from pytest_compileiq.toolchains.nvidia.tools import check_architecture, find_tool, needs_controls
+from pytest_compileiq.toolchains.nvidia.tools import (
+    check_architecture,
+    find_tool,
+    needs_controls,
+    several_architectures,
+)
 from pytest_compileiq.toolchains.triton.arguments import Arguments, check_arguments
 from pytest_compileiq.toolchains.triton.described import Description, describe, host_command, host_job, last_error
 from pytest_compileiq.toolchains.triton.marker import Triton
@@ -33,7 +37,7 @@ _AUTOTUNE = "autotune"
 
 def resolve(triton: Triton, place: Place) -> TritonBuilder:
     """Implements ``pytest_compileiq.toolchains.triton.marker.Triton.resolve``."""
-    architectures = _architectures(triton)
+    architectures = several_architectures(triton.arch, _architecture, "Triton")
     source = find_kernel(triton.kernel, place)
     arguments = check_arguments(triton)
     try:
@@ -55,7 +59,6 @@ def resolve(triton: Triton, place: Place) -> TritonBuilder:
         architecture=architecture,
         target=f"{architecture}-triton{line}.{tool.line}",
         tool=tool,
-        architectures=architectures,
         source=source,
         arguments=arguments,
         place=place,
@@ -66,16 +69,9 @@ def resolve(triton: Triton, place: Place) -> TritonBuilder:
 class TritonBuilder(PtxasBacked):
     """A ``pytest_compileiq.toolchains.base.Builder``; ``tool`` is the ptxas that Triton is told to call."""
 
-    architectures: tuple[str, ...]
     source: KernelSource
     arguments: Arguments
     place: Place
-
-    @property
-    def native(self) -> str | None:
-        """Why no device here runs any of the architectures; None if one does."""
-        reasons = [why_not_here(self.clock, arch) for arch in self.architectures]
-        return None if None in reasons else reasons[0]
 
     @property
     def knobs_taken(self) -> frozenset[str]:
@@ -153,8 +149,7 @@ class TritonBuilder(PtxasBacked):
 
         if len(self.architectures) == 1:
             return TritonKernel(built.path, used)
-        here = next((arch for arch in self.architectures if why_not_here(self.clock, arch) is None), None)
-        home = self._home(built.path.parents[1], here or self.architectures[0])
+        home = self._home(built.path.parents[1], self.loaded_architecture)
         return TritonKernel(home / "kernel.cubin", used, [f"@{arch}" for arch in self.architectures])
 
     def _configs(self) -> Space:
@@ -243,14 +238,6 @@ def _recorded(arguments: Arguments, source: KernelSource) -> list[str]:
     config = [f"{CONFIG}={config_text(arguments.config)}"] if arguments.config else []
     computed = [f"{name}:={text(value)}" for name, value in arguments.arguments.items()]
     return [*signature, *values, *config, *computed]
-
-
-def _architectures(triton: Triton) -> tuple[str, ...]:
-    given = (triton.arch,) if isinstance(triton.arch, str) else tuple(triton.arch)
-    checked = [_architecture(arch) for arch in given]
-    if not checked or len(set(checked)) < len(checked):
-        raise MarkerError(f"Triton(arch={triton.arch!r}): expected one architecture or several different ones")
-    return tuple(sorted(checked, key=lambda arch: (capability(arch), arch)))  # their order has no meaning
 
 
 def _architecture(given: object) -> str:

@@ -145,7 +145,14 @@ def test_flags_that_the_plugin_gives_are_refused(project, flags):
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"arch": []}, {"arch": ["sm_80", "sm_80"]}, {"output": "object"}, {"controls": "cicc"}, {"arch": "90"}],
+    [
+        {"arch": []},
+        {"arch": ["sm_80", "sm_80"]},
+        {"output": "object"},
+        {"controls": "cicc"},
+        {"arch": "90"},
+        {"arch": 90},
+    ],
 )
 def test_arguments_are_checked(project, arguments):
     with pytest.raises(MarkerError, match="expected"):

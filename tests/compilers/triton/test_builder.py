@@ -315,6 +315,8 @@ def test_a_cubin_that_another_assembler_made_is_refused(project, tmp_path, monke
         ({"options": 3}, r"Triton\(options=3\): expected a dict of names"),
         ({"num_warps": 0}, "expected a positive integer"),
         ({"arch": "90"}, "expected an architecture"),
+        ({"arch": 90}, "expected an architecture"),
+        ({"arch": []}, "expected one architecture or several different ones"),
     ],
 )
 def test_arguments_are_checked(project, arguments, said):
