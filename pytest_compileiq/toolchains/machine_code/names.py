@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -11,9 +12,11 @@ from functools import lru_cache
 from pytest_compileiq.spelling import first_of
 
 _BRACKETS = {")": "(", ">": "<"}
-_REPEATED = re.compile(r"[ST][0-9A-Z]*_")
-_LONGEST_BITS = 20  # a name of a million characters
-_BITS_A_REFERENCE = math.log2(3) / 3  # a level that repeats the one below it three times makes the most of them
+_REFERENCE = re.compile(r"[ST][0-9A-Z]*_")  # to an earlier part of the symbol, or to a template's argument
+_EXPANSION = re.compile(r"Dp|sp")
+_BEGINNING = re.compile(r"_ZN?K?")
+_LENGTH = re.compile(r"\d{1,9}")  # of the identifier behind it
+_LONGEST_BITS = 22  # a name of four million parts
 _OPERATOR = re.compile(r"\boperator\b")
 _OF_A_MODULE = re.compile(r"__(\w+)_MOD_(\w+)")  # gfortran's, which debuggers show as module::procedure
 _BEHIND_PARAMETERS = re.compile(r"(?<=\))(?: const| volatile| &&?| \[[^\]]*\])+$")
@@ -52,7 +55,7 @@ def demangled(symbol: str) -> str:
 
     ``symbol`` itself where that could become very long: 300 characters can stand for gigabytes.
     """
-    if len(symbol).bit_length() + len(_REPEATED.findall(symbol)) * _BITS_A_REFERENCE > _LONGEST_BITS:
+    if _bits(symbol) > _LONGEST_BITS:
         return symbol
     return declaration(symbol)
 
@@ -84,6 +87,29 @@ def without_parameters(declaration: str) -> str:
     operator = _OPERATOR.search(name)  # what follows may hold blanks and brackets of its own
     begin = _last_blank(name[: operator.start()] if operator else name) + 1
     return name[begin:]
+
+
+def _bits(symbol: str) -> float:
+    """A bound on the parts that ``symbol`` stands for, as a logarithm to base 2.
+
+    A pack expansion repeats its pattern once for each part of a pack. An earlier part holds only references to parts
+    before it, so that n references to one part make at most n + 1 times as many of what it holds. References to
+    arguments of a template start again, once for each declaration (``Z``) in the symbol.
+    """
+    references = Counter(_REFERENCE.findall(symbol))
+    rounds = 1 + symbol.count("Z") * any(text.startswith("T") for text in references)
+    repeated = sum(rounds * math.log2(1 + count / rounds) for count in references.values())
+    expansions = len(_EXPANSION.findall(symbol, _end_of_the_name(symbol)))
+    return len(symbol).bit_length() * (1 + expansions) + repeated
+
+
+def _end_of_the_name(symbol: str) -> int:
+    """Where the function's qualified name ends, which is read as it stands: ``transpose`` expands nothing."""
+    beginning = _BEGINNING.match(symbol)
+    end = beginning.end() if beginning else 0
+    while length := _LENGTH.match(symbol, end):
+        end = length.end() + int(length[0])
+    return end
 
 
 def _names(entry: str) -> set[str]:

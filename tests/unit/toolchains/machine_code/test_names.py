@@ -99,7 +99,29 @@ def test_a_name_that_is_not_mangled_asks_no_c_runtime():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_symbol_that_stands_for_gigabytes_stays_a_symbol():
-    repeated = "".join(f"S0_IS{level}_S{level}_E" for level in "123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-    bomb = f"_Z1f1a1pIS_S_E{repeated}"
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+REPEATED = "".join(f"S0_IS{level}_S{level}_E" for level in _DIGITS[1:])
+PACK = f"_Z1fIJ{'i' * 20}EEv"
+BOMBS = {
+    "names of names": f"_Z1f1a1pIS_S_E{REPEATED}",
+    "functions of functions": f"_Z1f{'PFv' * 18}iES0_E{''.join(f'S{level}_E' for level in _DIGITS[2::2])}",
+    "packs in packs": f"{PACK}{'DpPFvT_DpT_' * 5}{'E' * 5}",
+    "expressions of packs": f"_Z1fIJ{'Li1E' * 20}EEvDT{'spplT_' * 5}T_E",
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
+def test_a_symbol_that_stands_for_gigabytes_stays_a_symbol(bomb):
     assert readable(bomb) == bomb
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [
+        ("_Z10bsr_matmatIlyEvT_S0_S0_S0_S0_S0_PKS0_S2_PKT0_S2_S2_S5_PS0_S6_PS3_", "bsr_matmat<long, unsigned long long>"),
+        (f"{PACK}DpT_", f"f<{', '.join(['int'] * 20)}>"),
+        ("_ZN2ns15transpose_splitIJifdEEEvDpPT_", "ns::transpose_split<int, float, double>"),
+    ],
+)  # fmt: skip
+def test_a_symbol_with_many_references_or_packs_is_called_as_its_source_spells_it(symbol, name):
+    assert readable(symbol) == name
