@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 import pytest_compileiq
+from pytest_compileiq import Fortran
 from pytest_compileiq.benchmark.fixture import Parameters
 from pytest_compileiq.benchmark.marker import read_marker
 from pytest_compileiq.engines.base import Brief
@@ -26,6 +29,7 @@ from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.command.template import read_template
 from pytest_compileiq.toolchains.machine_code.shared_library import load_library
 from pytest_compileiq.toolchains.nvidia.options import PTXAS
+from tests.files import write_files
 from tests.unit.test_options import Configured
 
 TEMPLATE = read_template(["cc -O{level} {source} -o {out}"], {"level": 2}, 1)
@@ -102,11 +106,45 @@ def test_a_function_that_a_library_has_not_is_answered_with_the_nearest(tmp_path
     assert str(refused.value) == "k.so has no function 'kernl' (did you mean 'kernel'?)"
 
 
-def test_what_the_compiler_does_not_take_is_answered_in_its_own_words(tmp_path):
-    (tmp_path / "k.c").write_text("int kernel(void) { return 3; }\n")
-    builder = Cc("k.c", flags="-O2").resolve(Place(tmp_path, tmp_path))
+def compiler_of(root: Path, toolchain: Cc | Fortran) -> TriesOptions:
+    write_files(root, {"t/k.c": "", "t/k.cpp": "", "t/k.f90": "", "t/k.h": ""})
+    if shutil.which(toolchain.compiler or "gcc") is None:
+        pytest.skip(f"needs {toolchain.compiler}")
+    builder = toolchain.resolve(Place(root / "t", root))
     assert isinstance(builder, TriesOptions)
-    assert builder.refused_option(["-O3", "-funroll-loops", "-falign-loops=8"]) is None
-    said = builder.refused_option(["-O3", "-funroll-loops", "-funrol-loops", "-falign-loops=8"])
+    return builder
+
+
+def test_what_the_compiler_does_not_take_is_answered_in_its_own_words(tmp_path):
+    said = compiler_of(tmp_path, Cc("k.c")).refused_option(
+        ["-O3", "-funroll-loops", "-funrol-loops", "-falign-loops=8"]
+    )
     assert said.startswith("gcc ") and " does not take '-funrol-loops': " in said
     assert "unrecognized command-line option '-funrol-loops'; did you mean '-funroll-loops'?" in said.replace("‘", "'")
+
+
+@pytest.mark.parametrize(
+    "toolchain",
+    [
+        Cc("k.c"),
+        Cc("k.c", flags="-O2 -Werror -DTILE=4"),
+        Cc("k.c", flags="-include k.h"),
+        Cc("k.c", flags="-Werror -x c++ -std=c++17"),
+        Cc("k.cpp", flags="-Werror -std=c++17"),
+        Cc("k.cpp", compiler="g++", flags="-Werror -std=c++17"),
+        Cc("k.cpp", compiler="clang++", flags="-std=c++17 -O2"),
+        Fortran("k.f90", flags="-Werror -std=f2018"),
+    ],
+    ids=str,
+)
+def test_what_the_compiler_takes_in_the_language_and_behind_the_flags_of_the_baseline_is_no_mistake(
+    tmp_path, toolchain
+):
+    builder = compiler_of(tmp_path, toolchain)
+    assert builder.refused_option(["-O3", "-funroll-loops", "-DTILE=8"]) is None
+    assert "'-funrol-loops'" in builder.refused_option(["-O3", "-DTILE=8", "-funrol-loops"])
+
+
+def test_flags_that_an_empty_file_cannot_be_compiled_with_tell_nothing_about_options(tmp_path):
+    write_files(tmp_path, {"t/no.h": "#error no\n"})
+    assert compiler_of(tmp_path, Cc("k.c", flags="-include no.h")).refused_option(["-O3"]) is None

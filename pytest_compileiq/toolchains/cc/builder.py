@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_compileiq.errors import BuildError, MarkerError
 from pytest_compileiq.model import (
+    ArchitectureFrom,
     BuildResult,
     Candidate,
     CodeDigest,
@@ -26,7 +27,7 @@ from pytest_compileiq.system.process import TAIL_BYTES
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.command_line import command_line
 from pytest_compileiq.toolchains.cc.compiler import CcCompiler, first_error
-from pytest_compileiq.toolchains.cc.cplusplus import naming_the_cplusplus_compiler
+from pytest_compileiq.toolchains.cc.cplusplus import is_cplusplus, naming_the_cplusplus_compiler
 from pytest_compileiq.toolchains.cc.flags import Flags, relative_to_rootdir, who_chooses
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.cc.options import render_options
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 # A build that holds its own date or time could never be replayed.
 _NO_DATES = "-Werror=date-time"
 NO_KNOBS: Knobs = {}
+# Of sources whose architectures are chosen differently, the one whose machine code depends most on this machine decides.
+_RANK: Mapping[ArchitectureFrom, int] = {"machine": 0, "test": 1, "default": 2}
 
 
 def resolve(cc: Cc, place: Place) -> CcBuilder:
@@ -53,7 +56,8 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
     sources = tuple(_find_source(source, place) for source in cc.sources)
     line = command_line(cc, sources, place)
     program, flags = line.program, line.flags
-    architecture_from = who_chooses(line.flags_of(sources[0]))
+    deciding = min(sources, key=lambda source: _RANK[who_chooses(line.flags_of(source))])
+    architecture_from = who_chooses(line.flags_of(deciding))
     flags = Flags(program.without_native(flags.compile), program.without_native(flags.link), flags.libraries)
     every_flag = [*chain(*(command.flags for command in reversed([*line.own.values()]))), *flags.compile]
     defines, params = baseline_macros(cc.defines, every_flag, "Cc")
@@ -63,8 +67,8 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
         separate = ("-fno-gnu-unique",) if program.name == "gcc" else ()
         flags = Flags((*flags.compile, "-fPIC", *separate), ("-shared", *flags.link), flags.libraries)
     own = {source: command.resolved() for source, command in line.own.items()}
-    everywhere = [(*own[source][1:], *flags.compile) for source in own] or [flags.compile]
-    architecture = program.architecture(everywhere[0])
+    everywhere = {source: (*own.get(source, ())[1:], *flags.compile) for source in sources}
+    architecture = program.architecture(everywhere[deciding])
     return CcBuilder(
         compiler=Compiler(
             name=program.name,
@@ -75,7 +79,7 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
         ),
         architecture=architecture,
         target=Target.of(architecture, program.line),
-        native=next(filter(None, map(program.unrunnable, everywhere)), None),
+        native=next(filter(None, map(program.unrunnable, everywhere.values())), None),
         program=program,
         flags=flags,
         source_paths=sources,
@@ -116,6 +120,13 @@ class CcBuilder:
     acf_line: str | None = None
     knobs_taken: frozenset[str] = frozenset()
 
+    @property
+    def language(self) -> str:
+        """The language of the sources, as ``-x`` names it; C++ if one of them is, or its compiler is."""
+        of_flags = [flag.removeprefix("-x") for flag in self.flags.compile if flag.startswith("-x")]
+        is_any = self.program.links_cplusplus or any(map(is_cplusplus, self.source_paths))
+        return of_flags[-1] if of_flags else "c++" if is_any else "c"
+
     def default_space(self) -> Space:
         """The known options of this compiler that the installed version takes."""
         return cc_space(self.program)
@@ -126,7 +137,7 @@ class CcBuilder:
 
     def refused_option(self, options: Sequence[str]) -> str | None:
         """The first of ``options`` that the compiler does not take, in its own words; None if it takes each."""
-        first = refused(self.program.program, self.flags.compile, options)
+        first = refused([self.program.program, *self.flags.compile], options, self.language, self.rootdir)
         if first is None:
             return None
         option, output = first

@@ -87,7 +87,7 @@ def _linker(cc: Cc, programs: Sequence[CcCompiler]) -> CcCompiler:
     if len({(program.name, program.version) for program in programs}) > 1:
         listed = ", ".join(sorted({f"{program.program} ({program.version})" for program in programs}))
         raise MarkerError(f"like={cc.like!r} compiles the sources by {listed}: name one, as in compiler='gcc'")
-    return next((program for program in programs if program.program.endswith("++")), programs[0])
+    return next((program for program in programs if program.links_cplusplus), programs[0])
 
 
 def _united(groups: Iterable[Sequence[str]]) -> tuple[str, ...]:

@@ -52,6 +52,11 @@ class CcCompiler:
         """Name and major version; artifacts of another line do not apply."""
         return self.name + self.version.partition(".")[0]
 
+    @property
+    def links_cplusplus(self) -> bool:
+        """Whether it links with the library of C++, as ``g++``, ``clang++-16`` and ``x86_64-linux-gnu-g++`` do."""
+        return "++" in Path(self.program).name
+
     def architecture(self, flags: Sequence[str]) -> str:
         """The processor that ``flags`` choose, as spelled in an artifact's target."""
         chosen = [flag.partition("=")[2] for flag in flags if flag.startswith(CHOOSE_THE_ARCHITECTURE)]

@@ -1,4 +1,4 @@
-"""C++ by a compiler of C: it compiles, and links without the C++ library."""
+"""Which sources are C++, and C++ by a compiler of C: it compiles, and links without the C++ library."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from pathlib import Path
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.toolchains.cc.compiler import CcCompiler
 
-_SUFFIXES = frozenset({".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CPP", ".ii"})  # as gcc tells C++ by
+_SUFFIXES = frozenset({".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CPP", ".ii"})
 _UNDEFINED = ("undefined reference", "undefined symbol")
+
+
+def is_cplusplus(source: str) -> bool:
+    """Whether ``source`` is C++ by its name, as gcc tells."""
+    return Path(source).suffix in _SUFFIXES
 
 
 @contextmanager
@@ -23,10 +28,9 @@ def naming_the_cplusplus_compiler(sources: Sequence[str], compiler: CcCompiler) 
     try:
         yield
     except BuildError as error:
-        cplusplus = next((source for source in sources if Path(source).suffix in _SUFFIXES), None)
+        cplusplus = next((source for source in sources if is_cplusplus(source)), None)
         wanted = "clang++" if compiler.name == "clang" else "g++"
-        is_mended = "++" in Path(compiler.program).name
-        if cplusplus is None or is_mended or not any(sign in str(error) for sign in _UNDEFINED):
+        if cplusplus is None or compiler.links_cplusplus or not any(sign in str(error) for sign in _UNDEFINED):
             raise
         hint = f"{error}; {cplusplus} is C++, which links with its library where compiler={wanted!r}"
         raise BuildError(hint, kind=error.kind, log=error.log) from error

@@ -110,7 +110,7 @@ def rooted(tokens: Sequence[str], place: Place) -> list[str]:
     joined = []
     waiting = ""
     for token in tokens:
-        if token in (*_TAKES_A_PATH, "-l", "-D", "-U") and not waiting:
+        if token in (*_TAKES_A_PATH, "-l", "-D", "-U", "-x") and not waiting:
             waiting = token
             continue
         joined.append(_with_rooted_path(waiting + token, place))

@@ -6,8 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 
 from pytest_compileiq.space import Space, choice
+from pytest_compileiq.system.process import Finished
 from pytest_compileiq.toolchains.cc.compiler import CcCompiler
 from pytest_compileiq.toolchains.cc.known_options import CLANG, GCC, RELAXED_MATHS
 from pytest_compileiq.toolchains.commands import ask
@@ -41,17 +43,32 @@ def cc_space(compiler: CcCompiler) -> Space:
     return replace(Space.from_mapping(knobs), presets=tuple(filter(None, presets)))
 
 
-def refused(program: str, flags: Sequence[str], options: Sequence[str]) -> tuple[str, str] | None:
-    """The first of ``options`` that the compiler refuses behind ``flags``, and what it prints; None if it takes all."""
-    if not options:
-        return None
-    finished = ask([program, *flags, *options, "-S", "-x", "c", os.devnull, "-o", os.devnull])
-    if finished.returncode == 0:
-        return None
-    if len(options) == 1:
-        return options[0], finished.output
-    half = len(options) // 2
-    return refused(program, flags, options[:half]) or refused(program, flags, options[half:])
+def refused(command: Sequence[str], options: Sequence[str], language: str, rootdir: Path) -> tuple[str, str] | None:
+    """The first of ``options`` that the compiler refuses, and what it prints.
+
+    None if it takes all, or refuses an empty file without them too, which tells nothing about them.
+
+    Args:
+        command: the compiler and the baseline's flags; ``options`` come after.
+        language: as ``-x`` names it.
+        rootdir: where the compiler runs.
+    """
+
+    def answer(tried: Sequence[str]) -> Finished:
+        # Without warnings: -Werror in the baseline's flags is about its sources.
+        return ask([*command, *tried, "-w", "-S", "-x", language, os.devnull, "-o", os.devnull], cwd=rootdir)
+
+    def first(tried: Sequence[str]) -> tuple[str, str] | None:
+        finished = answer(tried)
+        if finished.returncode == 0:
+            return None
+        if len(tried) == 1:
+            return tried[0], finished.output
+        half = len(tried) // 2
+        return first(tried[:half]) or first(tried[half:])
+
+    refusal = first(options) if options else None
+    return None if refusal is None or answer(()).returncode != 0 else refusal
 
 
 def _accepted(program: str, options: Sequence[str]) -> list[str]:

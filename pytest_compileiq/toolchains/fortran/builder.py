@@ -38,6 +38,11 @@ _VECTOR_MATHS = "math-vector-fortran.h"  # glibc's, which gfortran reads before 
 class FortranBuilder(CcBuilder):
     """A ``pytest_compileiq.toolchains.base.Builder``. Its options and its line are gcc's, whose back end it shares."""
 
+    @property
+    def language(self) -> str:
+        """Fortran, as ``-x`` names it."""
+        return "f95"
+
     def _compile(self, commands: Commands, controls: ControlsFile | None, out_dir: Path) -> list[Path]:
         return CcBuilder._compile(self._with("-J", str(out_dir)), commands, controls, out_dir)
 

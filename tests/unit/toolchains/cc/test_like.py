@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import json
+import platform
 import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,8 @@ from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.builder import CcBuilder, resolve
-from pytest_compileiq.toolchains.cc.flags import by_stage
+from pytest_compileiq.toolchains.cc.compiler import CcCompiler
+from pytest_compileiq.toolchains.cc.flags import by_stage, split_flags
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.cc.production import Production, production_commands
 from tests.files import write_files
@@ -124,6 +127,11 @@ def test_what_is_left_out_and_says_something_is_told(tmp_path: Path) -> None:
 
 def test_the_value_of_an_option_that_only_compiles_does_not_link_either() -> None:
     assert by_stage(["-Xclang", "-O1", "-mllvm", "-x=1", "-xc", "-O3"], "").link == ("-O3",)
+
+
+def test_a_language_is_joined_to_its_option_and_does_not_link(tmp_path: Path) -> None:
+    split = split_flags("-O2 -x c++ -g", Place(tmp_path, tmp_path))
+    assert (split.compile, split.link) == (("-O2", "-xc++", "-g"), ("-O2", "-g"))
 
 
 # ── which command it is ──────────────────────────────────────────────────────────────────────────────────────────
@@ -261,6 +269,26 @@ def test_c_and_cxx_sources_are_compiled_by_their_own_compilers_and_linked_for_cx
     found = builder(tmp_path, "a.c", "b.cc")
     assert Path(found.program.program).name == "g++"
     assert call(found, tmp_path, "class", "two") == [5, 40]
+
+
+@pytest.mark.skipif("x86" not in platform.machine(), reason="needs an x86-64 machine")
+@needs_gcc
+@pytest.mark.parametrize("first", ["a.c", "b.c"])
+def test_the_source_that_depends_most_on_the_machine_decides_the_target(tmp_path: Path, first: str) -> None:
+    commands = [("a.c", "gcc -DVALUE=1 -c a.c"), ("b.c", "gcc -march=x86-64-v2 -DVALUE=2 -c b.c")]
+    built_project(tmp_path, *commands, **{"a.c": ONE, "b.c": TWO})
+    found = builder(tmp_path, first, *{"a.c", "b.c"} - {first})
+    assert (found.architecture, found.compiler.architecture_from) == ("x86-64-v2", "test")
+    native = ("c.c", "gcc -march=native -c c.c")
+    built_project(tmp_path, *commands, native, **{"a.c": ONE, "b.c": TWO, "c.c": ""})
+    assert builder(tmp_path, first, "c.c").compiler.architecture_from == "machine"
+
+
+@pytest.mark.parametrize("name", ["g++", "g++-12", "clang++-16", "x86_64-linux-gnu-g++", "c++"])
+def test_a_compiler_of_cplusplus_may_have_its_version_in_its_name(name: str) -> None:
+    compiler = CcCompiler(f"/opt/c++/bin/{name}", "gcc", "12", "", "x86-64")
+    assert compiler.links_cplusplus
+    assert not replace(compiler, program="/opt/c++/bin/gcc-12").links_cplusplus
 
 
 @needs_gcc
