@@ -7,7 +7,7 @@ place of the baseline's: two definitions of one macro in a command would be a wa
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_compileiq.errors import MarkerError
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 DEFINITION = r"-D[A-Za-z_][A-Za-z0-9_]*(?:=[A-Za-z0-9_.+-]*)?"  # as a controls file may hold it
 _MACRO = re.compile(r"-D([A-Za-z_][A-Za-z0-9_]*)(=?)(.*)", re.DOTALL)
+# gcc, clang and nvcc: the next word is the value, whatever it looks like.
+_WITH_VALUE = re.compile(r"-X[a-z][\w-]*|-mllvm|--[a-z]+-options")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})")
 _AT_THE_END = re.compile(r"^#define (\w+) ?(.*?)\s*$", re.MULTILINE)
 _IDENTIFIER = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
@@ -88,24 +90,35 @@ def baseline_macros(defines: Defines, flags: Sequence[str], where: str) -> tuple
             )
         if isinstance(value, bool) or not isinstance(value, int | float | str) or not str(value).isprintable():
             raise MarkerError(f"{where}(defines=…): {name} = {value!r}: expected a number or a text; write 1 or 0")
-        if name in map(macro_of, flags):
+        if any(macro_of(word) == name for word, is_value in _values_told(flags) if not is_value):
             raise MarkerError(f"{where}(defines=…): the flags define {name} too: give its value once")
         params[name] = value
     return tuple(f"-D{name}={value}" for name, value in values.items()), params
 
 
 def _defined_by(words: Iterable[str]) -> dict[str, KnobValue]:
-    return {
-        definition[1]: _typed(definition[3]) if definition[2] else 1
-        for word in words
-        if (definition := _MACRO.fullmatch(word)) and (definition[2] or not definition[3])
-    }
+    macros: dict[str, KnobValue] = {}
+    for word, is_value in _values_told(words):
+        definition = None if is_value else _MACRO.fullmatch(word)
+        if definition and (definition[2] or not definition[3]):
+            macros[definition[1]] = _typed(definition[3]) if definition[2] else 1
+        elif word.startswith("-U") and not is_value:
+            macros.pop(word.removeprefix("-U"), None)
+    return macros
+
+
+def _values_told(words: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """Each word of a command, and whether it is the value of an option before it: ``-DX`` of ``-Xclang -DX``."""
+    is_value = False
+    for word in words:
+        yield word, is_value
+        is_value = not is_value and bool(_WITH_VALUE.fullmatch(word))
 
 
 def without_replaced(words: Iterable[str], knobs: Knobs) -> tuple[str, ...]:
     """``words`` of the baseline without the definitions that ``knobs`` give another value."""
-    macros = {macro_of(f"{knob}{value}") for knob, value in knobs.items()} - {None}
-    return tuple(word for word in words if macro_of(word) not in macros) if macros else tuple(words)
+    macros = macros_of(knobs)
+    return tuple(word for word, is_value in _values_told(words) if is_value or macro_of(word) not in macros)
 
 
 def why_idle(
@@ -124,8 +137,15 @@ def why_idle(
     if unnamed := why_unnamed(macros_of(probes[0]), own, others):
         return unnamed
     of_each_source = zip(*map(at_the_end, probes), strict=True)
-    redefined = [why_redefined(list(zip(probes, printed, strict=True))) for printed in of_each_source]
-    return redefined[0] if all(redefined) else None  # another source may leave it alone
+    fixed = [fixed_macros(list(zip(probes, printed, strict=True))) for printed in of_each_source]
+    in_all = set.intersection(*map(set, fixed))  # another source may leave a macro alone
+    if not in_all:
+        return None
+    macro = min(in_all)
+    return (
+        f"the source defines {macro} as {fixed[0][macro]}, whatever -D{macro} says: "
+        f"write #ifndef {macro} before that line and #endif behind it"
+    )
 
 
 def why_unnamed(macros: Collection[str], own: Iterable[bytes], others: Iterable[bytes]) -> str | None:
@@ -150,8 +170,8 @@ def why_unnamed(macros: Collection[str], own: Iterable[bytes], others: Iterable[
     )
 
 
-def why_redefined(probes: Sequence[tuple[Knobs, str]]) -> str | None:
-    """Which macro the source defines itself, to one value whatever the command says; None if none is known to be.
+def fixed_macros(probes: Sequence[tuple[Knobs, str]]) -> dict[str, str]:
+    """The macros that a source defines itself, whatever the command says, with their values.
 
     Args:
         probes: knobs with the values that the preprocessor was given, and the macros at the end of the source, as
@@ -159,14 +179,12 @@ def why_redefined(probes: Sequence[tuple[Knobs, str]]) -> str | None:
     """
     given = [macros_of(macros) for macros, _ in probes]
     at_the_end = [dict(_AT_THE_END.findall(printed)) for _, printed in probes]
-    for macro in given[0]:
+    fixed = {}
+    for macro in set[str].intersection(*map(set, given)):  # a knob "-D" names another macro in each
         final, *others = {definitions.get(macro) for definitions in at_the_end}
         if final is not None and not others and {str(values[macro]) for values in given} != {final}:
-            return (
-                f"the source defines {macro} as {final}, whatever -D{macro} says: "
-                f"write #ifndef {macro} before that line and #endif behind it"
-            )
-    return None
+            fixed[macro] = final
+    return fixed
 
 
 def _typed(text: str) -> KnobValue:

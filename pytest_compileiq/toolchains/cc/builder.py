@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 # A build that holds its own date or time could never be replayed.
 _NO_DATES = "-Werror=date-time"
 NO_KNOBS: Knobs = {}
-# Of sources whose architectures are chosen differently, the one whose machine code depends most on this machine decides.
+# Of sources whose architectures are chosen differently, the one that depends most on this machine decides.
 _RANK: Mapping[ArchitectureFrom, int] = {"machine": 0, "test": 1, "default": 2}
 
 

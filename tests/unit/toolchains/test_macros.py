@@ -8,9 +8,10 @@ from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.toolchains.macros import (
     baseline_macros,
     check_names,
+    fixed_macros,
     macro_of,
     params_of,
-    why_redefined,
+    why_idle,
     why_unnamed,
     without_replaced,
 )
@@ -100,12 +101,52 @@ def test_a_macro_that_no_file_names_is_told_with_what_was_meant():
 def test_a_macro_that_the_source_defines_itself_is_told():
     printed = "#define TILE 16\n#define USE_LUT 1\n#define EMPTY \n#define __x86_64__ 1\n"
     fixed = [({"-DUSE_LUT": "", "-DTILE=": tile, "-DUNDEFINED_AGAIN=": 3}, printed) for tile in (8, 16)]
-    said = "the source defines TILE as 16, whatever -DTILE says: write #ifndef TILE"
-    assert str(why_redefined(fixed)).startswith(said)
-    assert str(why_redefined(fixed[:1])).startswith(said)
-    assert why_redefined(fixed[1:]) is None
+    assert fixed_macros(fixed) == fixed_macros(fixed[:1]) == {"TILE": "16"}
+    assert fixed_macros(fixed[1:]) == {}
 
 
 def test_a_macro_that_the_source_limits_has_an_effect():
     limited = [({"-DTILE=": 8}, "#define TILE 8\n"), ({"-DTILE=": 64}, "#define TILE 32\n")]
-    assert why_redefined(limited) is None
+    assert fixed_macros(limited) == {}
+
+
+def idle(*sources: str, probes=({"-DTILE=": 8, "-DUNROLL=": 1}, {"-DTILE=": 32, "-DUNROLL=": 2})) -> str | None:
+    """The answer for sources that hold these definitions, which the command's macros do not change."""
+
+    def at_the_end(macros):
+        given = {f"#define {name} {value}" for name, value in params_of(macros).items()}
+        return ["\n".join([*sorted(given), *source.splitlines()]) for source in sources]
+
+    return why_idle(probes, [b"TILE UNROLL MODE_A MODE_B"], (), at_the_end)
+
+
+TILE, UNROLL = "#define TILE 16\n", "#define UNROLL 4\n"
+
+
+def test_a_macro_is_idle_where_every_source_defines_it_itself():
+    said = "the source defines TILE as 16, whatever -DTILE says: write #ifndef TILE before that line"
+    assert str(idle(TILE)).startswith(said)
+    assert str(idle(TILE, UNROLL + TILE)).startswith(said)
+    assert "defines UNROLL as 4" in str(idle(UNROLL, TILE + UNROLL))
+    assert idle(TILE, UNROLL) is None
+    assert idle(TILE, "") is None
+
+
+def test_a_knob_that_names_another_macro_in_each_candidate_is_not_idle():
+    modes = ({"-D": "MODE_A", "-DTILE=": 8}, {"-D": "MODE_B", "-DTILE=": 32})
+    assert idle("#define MODE_A 1\n#define MODE_B 1\n", probes=modes) is None
+    assert "defines TILE as 16" in str(idle(TILE, probes=modes))
+
+
+@pytest.mark.parametrize(
+    "option", ["-Xclang", "-mllvm", "-Xcompiler", "-Xptxas", "-Xpreprocessor", "--compiler-options"]
+)
+def test_the_value_of_another_option_defines_no_macro(option):
+    words = ("-DTILE=2", option, "-DTILE=1", "-O2")
+    assert without_replaced(words, {"-DTILE=": 4}) == (option, "-DTILE=1", "-O2")
+    assert baseline_macros((), words, "Cc")[1] == {"TILE": 2}
+    assert baseline_macros((("TILE", 3),), words[1:], "Cc")[1] == {"TILE": 3}
+
+
+def test_a_macro_that_is_undefined_again_has_no_value_in_the_baseline():
+    assert baseline_macros((), ["-DA=1", "-DB", "-UA", "-UB", "-DB=2", "-UC"], "Cc")[1] == {"B": 2}
