@@ -23,7 +23,7 @@ from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.rules.blast_radius import recorded_neighbours
 from pytest_compileiq.spelling import MOST_NAMED
 from pytest_compileiq.store.store import Store
-from pytest_compileiq.system.files import Unfit, inside, read_regular
+from pytest_compileiq.system.files import Unfit, exists, inside, read_regular
 from pytest_compileiq.system.printing import harmless
 from pytest_compileiq.system.project_settings import FILES
 from pytest_compileiq.toolchains.base import Place
@@ -343,7 +343,7 @@ def _why_changed(root: Path, path: str, proven: str, digest: Callable[[Path], st
 def _located(root: Path, path: str) -> Path:
     """Where a source is: below ``root``, or a Python module of a package that is installed here."""
     here = inside(root, path)
-    if here.suffix != ".py" or os.path.exists(here):  # noqa: PTH110 - a recorded name may be too long to ask pathlib
+    if here.suffix != ".py" or exists(here):
         return here
     candidates = (os.path.join(entry, path) for entry in sys.path)  # noqa: PTH118
     return Path(next(filter(os.path.isfile, candidates), here))

@@ -49,6 +49,11 @@ def read_regular(path: Path, limit: int) -> bytes:
         raise Unfit(f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
+def exists(path: Path) -> bool:
+    """Whether there is something at ``path``; pathlib raises an error for a name that is too long to be a file's."""
+    return os.path.exists(path)  # noqa: PTH110
+
+
 def inside(root: Path, name: str) -> Path:
     """The real location of ``name``, an untrusted path, below ``root``.
 

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Knobs, KnobValue
 from pytest_compileiq.spelling import did_you_mean
+from pytest_compileiq.toolchains.base import Builder, HasBaselineParams
 from pytest_compileiq.toolchains.marker_values import named_values
-
-if TYPE_CHECKING:
-    from pytest_compileiq.toolchains.base import Builder
 
 DEFINITION = r"-D[A-Za-z_][A-Za-z0-9_]*(?:=[A-Za-z0-9_.+-]*)?"  # as a controls file may hold it
 _MACRO = re.compile(r"-D([A-Za-z_][A-Za-z0-9_]*)(=?)(.*)", re.DOTALL)
@@ -42,8 +39,6 @@ def params_of(knobs: Knobs) -> dict[str, KnobValue]:
 
 def params_in(builder: Builder, knobs: Knobs) -> dict[str, KnobValue]:
     """What a test's body reads as ``acf.params`` in an arm of these knobs: the baseline's values, replaced by them."""
-    from pytest_compileiq.toolchains.base import HasBaselineParams  # not needed to declare a macro
-
     baseline = builder.baseline_params if isinstance(builder, HasBaselineParams) else {}
     return {**baseline, **params_of(knobs)}
 

@@ -35,7 +35,7 @@ import ctypes
 
 import pytest
 
-from pytest_compileiq import Cc, choice, literal, minimize
+from pytest_compileiq import Cc, choice, minimize
 
 DATA = (ctypes.c_int * 64)(*range(64))
 

@@ -23,6 +23,7 @@ from pytest_compileiq.model import (
     sha256_hex,
 )
 from pytest_compileiq.space import Space
+from pytest_compileiq.system.files import exists
 from pytest_compileiq.system.process import TAIL_BYTES
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.command_line import command_line
@@ -355,6 +356,6 @@ def _functions(cc: Cc) -> Functions:
 
 def _find_source(source: str, place: Place) -> str:
     path = place.test_dir / source
-    if not path.is_file():
+    if not (exists(path) and path.is_file()):
         raise MarkerError(f"Cc({source!r}): no such file: {path}; a source is named relative to the test file")
     return relative_to_rootdir(Path(source), place)

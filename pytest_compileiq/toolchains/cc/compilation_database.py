@@ -19,6 +19,7 @@ from typing import Any
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.spelling import did_you_mean
+from pytest_compileiq.system.files import exists
 from pytest_compileiq.toolchains.base import Place
 
 FILE = "compile_commands.json"
@@ -131,11 +132,11 @@ def read_database(like: str, place: Place) -> Database:
         MarkerError: it does not exist, or is no compilation database.
     """
     name, choice = like, ""
-    if not (place.test_dir / like).exists():
+    if not exists(place.test_dir / like):
         name, _, choice = like.partition("#")
     path = place.test_dir / name
-    path = path / FILE if path.is_dir() else path
-    if not path.is_file():
+    path = path / FILE if exists(path) and path.is_dir() else path
+    if not (exists(path) and path.is_file()):
         raise MarkerError(f"like={like!r}: no such file: {path}; {_MAKE_IT}")
     return Database(like, choice, _entries(path, path.stat().st_mtime_ns))
 
@@ -155,6 +156,8 @@ def expanded(words: Sequence[str], entry: Entry, checkout: Checkout, rootdir: Pa
             if depth == _DEEPEST:
                 raise ValueError(f"{_DEEPEST} response files within each other")
             content = shlex.split(path.read_text(encoding="utf-8"))
+            if any("\0" in text for text in content):
+                raise ValueError("it holds a NUL, which no command can")
         except (OSError, ValueError) as error:
             raise MarkerError(
                 f"the command of {entry.file} reads {word}, which cannot be read here ({path}: {error}): build the "
@@ -182,6 +185,7 @@ def _entry(record: Any, where: str) -> Entry:
         raise MarkerError(
             f"{where}: expected directory, file, and command or arguments ({type(error).__name__}: {error}); {_MAKE_IT}"
         ) from error
-    if not words or not all(isinstance(text, str) for text in (directory, file, output, *words)):
+    texts = (directory, file, output, *words) if isinstance(words, list) and words else (None,)
+    if not all(isinstance(text, str) and "\0" not in text for text in texts):
         raise MarkerError(f"{where}: expected texts, and a command of at least one word; {_MAKE_IT}")
     return Entry(directory, posixpath.normpath(posixpath.join(directory, file)), tuple(words), output)

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import ArchitectureFrom
+from pytest_compileiq.system.files import exists
 from pytest_compileiq.toolchains.base import Place
 
 CHOOSE_THE_ARCHITECTURE = ("-march=", "-mcpu=")
 _TAKES_A_PATH = ("-I", "-L", "-iquote", "-isystem", "-idirafter", "-include", "-imacros")
-_MAY_BE_A_NAME = ("-include", "-imacros")  # also looked up among the include directories
+MAY_BE_A_NAME = ("-include", "-imacros")  # also looked up among the include directories
 _LINKS_ONLY = ("-l", "-L", "-Wl,")
 _COMPILES_ONLY = ("-I", "-D", "-U", "-i", "-W", "-std=", "-x")
 ONLY_COMPILES_WITH_VALUE = ("-Xclang", "-mllvm")  # their value is the next word, and never joined to them
@@ -99,6 +100,8 @@ def who_chooses(flags: Sequence[str]) -> ArchitectureFrom:
 
 
 def _unusable(token: str) -> str | None:
+    if "\0" in token:
+        return "no command can hold a NUL"
     for beginning, reason in _UNUSABLE.items():
         if token == beginning or (beginning not in _UNUSABLE_ALONE and token.startswith(beginning)):
             return reason
@@ -120,14 +123,19 @@ def rooted(tokens: Sequence[str], place: Place) -> list[str]:
     return joined
 
 
+def joined_option(word: str, options: Sequence[str]) -> str | None:
+    """Which of ``options`` is joined with its value in ``word``: the longest that it begins with."""
+    return max((option for option in options if word.startswith(option)), key=len, default=None)
+
+
 def _with_rooted_path(flag: str, place: Place) -> str:
-    option = max((name for name in _TAKES_A_PATH if flag.startswith(name)), key=len, default=None)
+    option = joined_option(flag, _TAKES_A_PATH)
     if option is None:
         return flag
     path = Path(flag.removeprefix(option))
     if path.is_absolute() and path.is_relative_to(place.rootdir):
         return option + path.relative_to(place.rootdir).as_posix()
-    if path.is_absolute() or (option in _MAY_BE_A_NAME and not (place.test_dir / path).exists()):
+    if path.is_absolute() or (option in MAY_BE_A_NAME and not exists(place.test_dir / path)):
         return flag
     return option + relative_to_rootdir(path, place)
 

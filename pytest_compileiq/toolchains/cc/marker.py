@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pytest_compileiq.toolchains.macros import Defines
 from pytest_compileiq.toolchains.marker_values import frozen
 
 # Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.base import Builder, Place
     from pytest_compileiq.toolchains.functions import Names, Neighbours
+    from pytest_compileiq.toolchains.macros import Defines
 
 
 @dataclass(frozen=True, init=False)
@@ -60,10 +60,9 @@ class Cc:
         neighbours: Neighbours = "void",
         like: str | None = None,
     ) -> None:
-        alone = like is None
         object.__setattr__(self, "sources", sources)
-        object.__setattr__(self, "flags", ("-O2" if alone else "") if flags is None else flags)
-        object.__setattr__(self, "compiler", "gcc" if alone and compiler is None else compiler)
+        object.__setattr__(self, "flags", ("-O2" if like is None else "") if flags is None else flags)
+        object.__setattr__(self, "compiler", compiler)
         object.__setattr__(self, "defines", frozen({} if defines is None else defines))
         object.__setattr__(self, "output", output)
         object.__setattr__(self, "functions", functions)

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.spelling import first_of
+from pytest_compileiq.system.files import exists
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.compilation_database import Checkout, Database, Entry, expanded, read_database
-from pytest_compileiq.toolchains.cc.flags import ONLY_COMPILES_WITH_VALUE
+from pytest_compileiq.toolchains.cc.flags import MAY_BE_A_NAME, ONLY_COMPILES_WITH_VALUE, joined_option
 
 NO_LTO = "-fno-lto"
 _LAUNCHERS = frozenset({"ccache", "sccache", "distcc", "icecc", "buildcache"})
@@ -26,7 +27,6 @@ _PATHS_BEHIND_EQUALS = (
     "--sysroot=", "--gcc-toolchain=", "-fprofile-use=", "-fprofile-instr-use=", "-fprofile-sample-use=",
     "-fauto-profile=",
 )  # fmt: skip
-_MAY_BE_A_NAME = ("-include", "-imacros")  # looked up in the directory of the compiler first, then as #include is
 _VALUES = {"--sysroot": "--sysroot=", "--param": "--param=", "-target": "--target=", "--target": "--target="} | {
     option: option for option in ("-D", "-U", "-l", "-x", "-A")
 }
@@ -46,8 +46,9 @@ _LEFT_OUT = re.compile(
 )
 _MAKES_ERRORS = re.compile(r"-Werror(?:=.*)?")  # a warning must not refuse a candidate
 _LTO = re.compile(
-    r"-flto(?:=.*)?|-f(?:no-)?fat-lto-objects|-fuse-linker-plugin|-fsplit-lto-unit|-fwhole-program-vtables"
+    r"-flto(?:[-=].*)?|-f(?:no-)?fat-lto-objects|-fuse-linker-plugin|-fsplit-lto-unit|-fwhole-program-vtables"
 )
+_SWITCHES_LTO = re.compile(rf"{NO_LTO}|-flto(?:=.*)?")
 
 _OTHER_PROGRAM = "it has other programs run than the compiler"
 _PRECOMPILED = (
@@ -178,8 +179,8 @@ def _launched(words: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def _is_off(options: Sequence[tuple[str, str]]) -> bool:
-    lto = [option for option, _ in options if option == NO_LTO or option.startswith("-flto")]
-    return bool(lto) and lto[-1] == NO_LTO
+    switches = [option for option, _ in options if _SWITCHES_LTO.fullmatch(option)]
+    return bool(switches) and switches[-1] == NO_LTO
 
 
 def _options(words: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -203,15 +204,14 @@ def _joined(word: str) -> str | None:
     """The option of a path whose value ``word`` holds too."""
     if word.startswith("-include-pch"):
         return None
-    options = (*_PATHS, *_PATHS_BEHIND_EQUALS)
-    return max((option for option in options if word.startswith(option)), key=len, default=None)
+    return joined_option(word, (*_PATHS, *_PATHS_BEHIND_EQUALS))
 
 
 def _here(option: str, value: str, entry: Entry, checkout: Checkout, rootdir: Path) -> list[str]:
     """An option with its value as this package writes them, paths relative to rootdir."""
     if option in (*_PATHS, *_PATHS_BEHIND_EQUALS, "--sysroot="):
         path = checkout.path(value, entry.directory)
-        by_name = option in _MAY_BE_A_NAME and not (rootdir / path).exists()
+        by_name = option in MAY_BE_A_NAME and not exists(rootdir / path)
         return [option + (value if by_name and not value.startswith("/") else path)]
     value = checkout.text(value)
     if option in ONLY_COMPILES_WITH_VALUE:
@@ -224,6 +224,6 @@ def _usable(words: list[str], rootdir: Path) -> list[str]:
         for beginning, reason in _UNUSABLE.items():
             if word.startswith(beginning):
                 raise MarkerError(f"its command has {word!r}, which cannot be used: {reason}")
-        if word.startswith("-include") and (rootdir / f"{word.removeprefix('-include')}.gch").exists():
+        if word.startswith("-include") and exists(rootdir / f"{word.removeprefix('-include')}.gch"):
             raise MarkerError(f"its command has {word!r}, which cannot be used: {_PRECOMPILED}")
     return words

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pytest_compileiq.toolchains.macros import Defines
 from pytest_compileiq.toolchains.marker_values import frozen
 
 # Every tuned test file imports this module, even in runs that tune nothing, so it must import nothing heavy.
 if TYPE_CHECKING:
     from pytest_compileiq.toolchains.base import Builder, Place
+    from pytest_compileiq.toolchains.macros import Defines
 
 
 @dataclass(frozen=True, init=False)

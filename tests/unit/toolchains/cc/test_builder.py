@@ -71,7 +71,7 @@ def script(path: Path, body: str) -> Path:
 
 
 def test_a_toolchain_is_a_value() -> None:
-    assert Cc("a.c", flags="-O3") == Cc("a.c", flags="-O3", compiler="gcc")
+    assert Cc("a.c", flags="-O2") == Cc("a.c", output="library")
     assert Cc("a.c") != Cc("a.c", flags="-O3")
     assert hash(Cc("a.c")) == hash(Cc("a.c"))
     assert isinstance(Cc("a.c"), Toolchain)
@@ -80,7 +80,7 @@ def test_a_toolchain_is_a_value() -> None:
 def test_naming_a_toolchain_in_a_test_file_imports_nothing_heavy() -> None:
     code = (
         "import sys; from pytest_compileiq import Cc; Cc('a.c');"
-        "print([m for m in ('numpy', 'scipy', 'pydantic', 'elftools') if m in sys.modules])"
+        "print([m for m in ('numpy', 'scipy', 'pydantic', 'elftools', 'pytest_compileiq.model') if m in sys.modules])"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert shown.stdout.strip() == "[]"
@@ -99,6 +99,8 @@ def test_naming_a_toolchain_in_a_test_file_imports_nothing_heavy() -> None:
         (Cc("sum.c", flags="-o sum.o"), "'-o' cannot be used"),
         (Cc("sum.c", flags="@more"), "'@more' cannot be used"),
         (Cc("sum.c", flags="-O2 -I"), "-I needs a value"),
+        (Cc("sum.c", flags="-O2 -DX=\0"), "no command can hold a NUL"),
+        (Cc("x" * 300), "no such file"),
         (Cc("sum.c", flags="-march=no-such-processor"), "no-such-processor"),
     ],
 )

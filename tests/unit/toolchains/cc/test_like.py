@@ -20,10 +20,10 @@ from pytest_compileiq.toolchains.cc.compiler import CcCompiler
 from pytest_compileiq.toolchains.cc.flags import by_stage, split_flags
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.cc.production import Production, production_commands
+from tests import needs
 from tests.files import write_files
 
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
-needs_gxx = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 ENOUGH_S = 60.0
 
 
@@ -62,6 +62,7 @@ def flags(root: Path, words: str, **files: str) -> str:
         ("-Xpreprocessor -DA -Xassembler -g a.c", "-Wp,-DA -Wa,-g"),
         ("-march=x86-64-v3 -fopenmp -ffast-math a.c", "-march=x86-64-v3 -fopenmp -ffast-math"),
         ("-flto -ffat-lto-objects -O2 -fno-lto a.c", "-O2 -fno-lto"),
+        ("-flto=auto -flto-compression-level=9 -O2 -fno-lto -flto-partition=one a.c", "-O2 -fno-lto"),
     ],
 )  # fmt: skip
 def test_what_compiles_stays_and_what_is_written_where_goes(tmp_path: Path, words: str, stay: str) -> None:
@@ -91,7 +92,7 @@ def test_response_files_stand_open(tmp_path: Path) -> None:
     assert flags(tmp_path, "@more.rsp -c a.c", **inner) == "'-DA=b c' -Ix -O3"
 
 
-@pytest.mark.parametrize("content", [{}, {"build/x.rsp": "'"}, {"build/x.rsp": "@x.rsp"}])
+@pytest.mark.parametrize("content", [{}, {"build/x.rsp": "'"}, {"build/x.rsp": "@x.rsp"}, {"build/x.rsp": "-DX=\0"}])
 def test_a_response_file_that_cannot_be_opened_is_named(tmp_path: Path, content: dict[str, str]) -> None:
     with pytest.raises(MarkerError, match=r"reads @x\.rsp, which cannot be read here .*build/x\.rsp.*flags="):
         flags(tmp_path, "@x.rsp -c a.c", **content)
@@ -100,6 +101,7 @@ def test_a_response_file_that_cannot_be_opened_is_named(tmp_path: Path, content:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        ("-O2 -flto -fno-lto -flto=thin a.c", "'-flto'.*flags='-fno-lto'"),
         ("-flto=auto a.c", "'-flto=auto'.*flags='-fno-lto' beside like= takes it out"),
         ("-include-pch a.pch a.c", "'-include-pch'.*CMAKE_DISABLE_PRECOMPILE_HEADERS=ON"),
         ("-Xclang -include-pch -Xclang a.pch a.c", "'-include-pch'.*precompiled"),
@@ -119,10 +121,10 @@ def test_a_word_that_cannot_be_used_says_why_and_how_to_go_on(tmp_path: Path, wo
 
 
 def test_what_is_left_out_and_says_something_is_told(tmp_path: Path) -> None:
-    project(tmp_path, recorded("/usr/bin/ccache distcc /usr/bin/gcc -flto -Werror -O3 -c a.c"))
+    project(tmp_path, recorded("/usr/bin/ccache distcc /usr/bin/gcc -flto -flto-jobs=8 -Werror -O3 -c a.c"))
     left = production(tmp_path, without_lto=True)
     assert (left.compiler, left.flags) == ("/usr/bin/gcc", ("-O3",))
-    assert left.left_out == ("ccache", "distcc", "-flto", "-Werror")
+    assert left.left_out == ("ccache", "distcc", "-flto", "-flto-jobs=8", "-Werror")
 
 
 def test_the_value_of_an_option_that_only_compiles_does_not_link_either() -> None:
@@ -189,6 +191,10 @@ def test_a_file_of_the_same_name_elsewhere_is_another_file(tmp_path: Path) -> No
         ('[{"file": "a.c", "directory": "/x", "command": "gcc \'"}]', "No closing quotation"),
         ('[{"file": "a.c", "directory": "/x", "arguments": []}]', "at least one word"),
         ('[{"file": "a.c", "directory": 7, "arguments": ["gcc"]}]', "command 0"),
+        ('[{"file": "a.c", "directory": "/x", "arguments": 7}]', "expected texts"),
+        ('[{"file": "a.c", "directory": "/x", "arguments": "gcc -c a.c"}]', "expected texts"),
+        (r'[{"file": "a.c", "directory": "/x", "arguments": ["gcc", "-DA=\u0000"]}]', "expected texts"),
+        (r'[{"file": "a.c", "directory": "/\u0000", "command": "gcc -c a.c"}]', "expected texts"),
         ("[" * 100_000, "no compilation database"),
     ],
 )
@@ -201,6 +207,19 @@ def test_a_file_that_is_no_database_is_one_sentence(tmp_path: Path, content: str
 def test_a_missing_database_says_how_to_make_it(tmp_path: Path) -> None:
     with pytest.raises(MarkerError, match=r"like='out': no such file: .*out; make it with cmake .*meson.*bear -- make"):
         production(tmp_path, "out")
+
+
+@pytest.mark.parametrize("like", ["x" * 300, "build#" + "x" * 300, "build/compile_commands.json#" + "x" * 300, "a\0b"])
+def test_a_name_that_no_file_can_have_is_no_file(tmp_path: Path, like: str) -> None:
+    project(tmp_path, recorded("gcc -c a.c"))
+    with pytest.raises(MarkerError, match=r"none of its commands holds 'xxx|no such file"):
+        production(tmp_path, like)
+
+
+@pytest.mark.parametrize("word", ["-include", "-I", "-DX="])
+def test_a_word_that_is_longer_than_a_path_stays_as_it_is(tmp_path: Path, word: str) -> None:
+    assert flags(tmp_path, f"{word}{'x' * 300} -c a.c").endswith("x" * 300)
+    assert split_flags(f"{word}{'x' * 300}", Place(tmp_path, tmp_path)).compile[0].endswith("x" * 300)
 
 
 # ── what is built ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -261,7 +280,7 @@ def test_another_checkout_gives_the_same_command_and_machine_code(tmp_path: Path
     assert both[0] == both[1]
 
 
-@needs_gxx
+@needs.gxx
 def test_c_and_cxx_sources_are_compiled_by_their_own_compilers_and_linked_for_cxx(tmp_path: Path) -> None:
     commands = ("a.c", "gcc -DVALUE=5 -c a.c"), ("b.cc", "g++ -std=c++17 -c b.cc")
     cxx = '#include <string>\nextern "C" int two() { return (int)std::string(40, 0).size(); }\n'
