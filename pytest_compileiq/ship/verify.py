@@ -82,6 +82,7 @@ def verdict(lines: Sequence[Sentence]) -> Match:
 
 _Key = tuple[str, str]  # name and target
 _Artifacts = Mapping[_Key, Artifact]
+_Renamed = Mapping[str, Sequence[str]]  # symbol in the files → the entries of an artifact that stand for it
 
 
 @dataclass(frozen=True)
@@ -110,16 +111,17 @@ def _verify(contents: Contents, artifacts: _Artifacts, shown: str, named: bool) 
     findings: list[_Comparison] = []
     met: set[_Key] = set()
     held = frozenset(kernel.entry for kernel in contents.kernels)
+    renamed = {key: _renamed(artifact, held) for key, artifact in artifacts.items()}
     for kernel in contents.kernels:
         if kernel.architecture == UNKNOWN and any(kernel.entry in artifact.code for artifact in artifacts.values()):
             message = f"{kernel.path}: {kernel.entry} is in a cubin that does not say which architecture it is for"
             lines.append(Sentence(Match.CANNOT_TELL, message))
-        entries = {key: _key_in(artifact, kernel, held) for key, artifact in artifacts.items()}
+        entries = {key: _key_in(artifact, kernel, renamed[key]) for key, artifact in artifacts.items()}
         rivals = {key: (artifacts[key], entry) for key, entry in entries.items() if entry is not None}
         if rivals:
             met |= rivals.keys()
             findings.append(_compare(kernel, rivals))
-    findings += _missing(contents, artifacts, met, shown)
+    findings += _missing(contents, artifacts, renamed, met, shown)
     lines += _sentences(findings)
     for linked in contents.linked:
         concerned = {key: artifact for key, artifact in artifacts.items() if _functions_in(linked, artifact)}
@@ -173,19 +175,21 @@ def _arm(artifact: Artifact) -> str:
     }.get(artifact.outcome, "the baseline, which was not beaten,")
 
 
-def _missing(contents: Contents, artifacts: _Artifacts, met: set[_Key], shown: str) -> Iterator[_Comparison]:
+def _missing(
+    contents: Contents, artifacts: _Artifacts, renamed: Mapping[_Key, _Renamed], met: set[_Key], shown: str
+) -> Iterator[_Comparison]:
     """The entries that the files lack, of artifacts that they hold in part."""
     held = {(kernel.entry, kernel.architecture) for kernel in contents.kernels}
-    names = frozenset(name for name, _ in held)
     proven = {sha for kernel in contents.kernels for sha in (kernel.sha256, *kernel.others)}
     for key in sorted(met):
         artifact = artifacts[key]
         codes = {code.sha256 for pair in artifact.code.values() for code in (pair.baseline, pair.tuned) if code}
         if not codes & proven:
             continue  # the files hold entries of the same names from another artifact
+        symbols = {entry: symbol for symbol, entries in renamed[key].items() for entry in entries}
         for entry in sorted(artifact.code):
             name, _, architecture = entry.partition("@")
-            name = _symbol_in(artifact, artifact.code[entry], names) or name
+            name = symbols.get(entry, name)
             wanted = (architecture,) if architecture else (*Target(artifact.target).architectures, HOST)
             if name != HOST and not any((name, place) in held for place in wanted):
                 yield _Comparison(
@@ -208,27 +212,28 @@ def _functions_in(linked: Linked, artifact: Artifact) -> frozenset[str]:
     return linked.functions & artifact.code.keys() if _is_host_library(artifact) else frozenset()
 
 
-def _key_in(artifact: Artifact, kernel: Kernel, held: frozenset[str]) -> str | None:
-    """The name of ``kernel`` in ``artifact``; None if the artifact does not cover it. The files hold ``held``."""
-    if kernel.architecture == HOST:
-        fits = _is_host_library(artifact)
-    else:
-        fits = kernel.architecture in Target(artifact.target).architectures
-    if not fits:
-        return None
-    keys = (kernel.entry, f"{kernel.entry}@{kernel.architecture}")
-    renamed = (
-        key
-        for key, pair in artifact.code.items()
-        if _symbol_in(artifact, pair, held) == kernel.entry and key.partition("@")[2] in ("", kernel.architecture)
-    )
-    return next((key for key in keys if key in artifact.code), None) or next(renamed, None)
+def _key_in(artifact: Artifact, kernel: Kernel, renamed: _Renamed) -> str | None:
+    """The name of ``kernel`` in ``artifact``; None if the artifact does not cover it."""
+    keys = [key for key in (kernel.entry, f"{kernel.entry}@{kernel.architecture}") if key in artifact.code]
+    keys += [key for key in renamed.get(kernel.entry, ()) if key.partition("@")[2] in ("", kernel.architecture)]
+    return keys[0] if keys and _covers(artifact, kernel.architecture) else None
 
 
-def _symbol_in(artifact: Artifact, pair: CodePair, held: frozenset[str]) -> str | None:
-    """The symbol, among ``held``, of an entry that its build calls otherwise; the arm that ships comes first."""
-    arms = (_proven(artifact, pair), pair.baseline)
-    return next((code.symbol for code in arms if code.symbol in held), None)
+def _covers(artifact: Artifact, architecture: str) -> bool:
+    if architecture == HOST:
+        return _is_host_library(artifact)
+    return architecture in Target(artifact.target).architectures
+
+
+def _renamed(artifact: Artifact, held: frozenset[str]) -> _Renamed:
+    """Symbol among ``held`` → the entries of ``artifact`` that its build calls so; the arm that ships comes first."""
+    entries: dict[str, list[str]] = {}
+    for entry, pair in artifact.code.items():
+        for symbol in (_proven(artifact, pair).symbol, pair.baseline.symbol):
+            if symbol is not None and symbol in held:
+                entries.setdefault(symbol, []).append(entry)
+                break
+    return entries
 
 
 def _is_host_library(artifact: Artifact) -> bool:

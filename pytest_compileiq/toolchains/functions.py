@@ -12,7 +12,7 @@ from typing import Literal, Protocol, runtime_checkable
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.toolchains.base import Builder
-from pytest_compileiq.toolchains.machine_code.names import matching, readable
+from pytest_compileiq.toolchains.machine_code.names import matching, meant
 
 Neighbours = Literal["void", "allow"]
 Names = str | Sequence[str]
@@ -75,10 +75,6 @@ class Functions:
         """What they mean for a benchmark, as texts of which its digest is made; () where neither is used."""
         return (f"neighbours {self.neighbours}", *self.patterns) if self.are_given else ()
 
-    def name(self, entry: str) -> bool:
-        """Whether a pattern names ``entry``."""
-        return any(matching(pattern, [entry]) for pattern in self.patterns)
-
     def among(self, entries: Iterable[str]) -> frozenset[str]:
         """The functions of ``entries`` that the patterns name."""
         functions = set(entries) - self.apart
@@ -90,9 +86,8 @@ class Functions:
         unknown = next((pattern for pattern in self.patterns if not matching(pattern, functions)), None)
         if unknown is None:
             return None
-        known = {readable(entry) for entry in functions} | functions
         return (
-            f"functions={unknown!r}: this build has no such entry function{did_you_mean(unknown, known)}; "
+            f"functions={unknown!r}: this build has no such entry function{meant(unknown, functions)}; "
             "one that is static, hidden or inlined everywhere has no code of its own"
         )
 

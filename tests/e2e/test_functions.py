@@ -77,3 +77,22 @@ def test_an_object_of_a_named_instantiation_is_verified_as_it_was_proven(tmp_pat
         subprocess.run(compile_it, cwd=tmp_path, check=True)
         assert main(verify) == verdict
     capsys.readouterr()
+
+
+OPERATORS_CPP = """\
+struct V { float x; };
+__attribute__((noipa)) inline V operator*(const V &a, const V &b) { return {a.x * b.x}; }
+__attribute__((noipa)) inline V operator/(const V &a, const V &b) { return {a.x / b.x}; }
+float norm(const V *v, int n) { V s{0}; for (int i = 0; i < n; i++) s = v[i] * s / v[i]; return s.x; }
+"""
+
+
+def test_what_is_a_name_as_it_stands_names_one_function_in_the_build_and_in_the_verification(tmp_path, capsys):
+    write_files(tmp_path, {"k.cpp": OPERATORS_CPP, "test_k.py": ""})
+    times = Cc("k.cpp", compiler="g++", functions="operator*", neighbours="allow")
+    artifact = prove(tmp_path, "k", times, {"-O": "s"}, functions=("_ZmlRK1VS1_",))
+    assert list(artifact.code) == ["_Z4normPK1Vi", "_ZmlRK1VS1_"]  # operator/ serves them
+    compile_it = ["g++", "-O2", "-fPIC", "-fno-gnu-unique", "-Os", "-c", "k.cpp", "-o", "k.o"]
+    subprocess.run(compile_it, cwd=tmp_path, check=True)
+    assert main(["--acf-dir", str(tmp_path / "acf"), "verify-binary", str(tmp_path / "k.o")]) == 0
+    capsys.readouterr()

@@ -207,7 +207,7 @@ class CcBuilder:
         with naming_the_cplusplus_compiler(self.source_paths, self.program):
             commands.run(link, "the link")
         seconds = commands.seconds
-        code = machine_code(objects, self.functions.name)
+        code = machine_code(objects, self.functions.among)
         return BuildResult(output, self._entries(code), code.program.metrics, commands.log, seconds)
 
     def count(self, built: BuildResult) -> BuildResult:

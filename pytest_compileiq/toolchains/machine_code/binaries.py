@@ -15,7 +15,7 @@ from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import HOST
 from pytest_compileiq.system.files import Unfit, read_regular
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
-from pytest_compileiq.toolchains.machine_code.elf import defined_functions, machine_code
+from pytest_compileiq.toolchains.machine_code.elf import ObjectCode, defined_functions, entries_of, read_objects
 from pytest_compileiq.toolchains.machine_code.fatbin import extract_with_cuobjdump, fatbin_of, members
 
 UNKNOWN = "unknown"
@@ -62,13 +62,13 @@ class Contents:
 
     Attributes:
         kernels: the entry functions that can be compared.
-        objects: the files of host code that can be compared.
+        objects: the host code that can be compared, taken apart.
         linked: the files of host code that cannot, because they are linked.
         unreadable: what could not be read, in sentences.
     """
 
     kernels: tuple[Kernel, ...] = ()
-    objects: tuple[Path, ...] = ()
+    objects: tuple[ObjectCode, ...] = ()
     linked: tuple[Linked, ...] = ()
     unreadable: tuple[str, ...] = ()
 
@@ -79,9 +79,10 @@ def read_binaries(paths: Sequence[Path], stood_for: Iterable[Collection[str]] = 
     Args:
         stood_for: for every artifact that says so, the entries that its test stands for.
     """
-    namings = [frozenset[str](), *{frozenset(named) for named in stood_for if named}]
+    named = {frozenset(names) for names in stood_for} - {frozenset()}
+    namings = [frozenset[str](), *sorted(named, key=sorted)]
     files = [_contents(path, namings) for path in paths]
-    objects = tuple(path for file in files for path in file.objects)
+    objects = tuple(code for file in files for code in file.objects)
     kernels = (kernel for file in files for kernel in file.kernels)
     return Contents(
         tuple(kernels if len(objects) < 2 else _together(kernels, objects, namings)),
@@ -94,7 +95,7 @@ def read_binaries(paths: Sequence[Path], stood_for: Iterable[Collection[str]] = 
 _Namings = Sequence[frozenset[str]]
 
 
-def _together(kernels: Iterable[Kernel], objects: Sequence[Path], namings: _Namings) -> Iterator[Kernel]:
+def _together(kernels: Iterable[Kernel], objects: Sequence[ObjectCode], namings: _Namings) -> Iterator[Kernel]:
     """The kernels; those of host objects with their digests in one build of all ``objects``."""
     digests = _digests(objects, namings)
     for kernel in kernels:
@@ -102,11 +103,11 @@ def _together(kernels: Iterable[Kernel], objects: Sequence[Path], namings: _Nami
         yield replace(kernel, others=kernel.others | set(digests[kernel.entry])) if is_host else kernel
 
 
-def _digests(objects: Sequence[Path], namings: _Namings) -> Mapping[str, Sequence[str]]:
+def _digests(objects: Sequence[ObjectCode], namings: _Namings) -> Mapping[str, Sequence[str]]:
     """Host function → its digest where ``namings`` name nothing, and for each of them in turn."""
     digests: dict[str, list[str]] = {}
     for naming in namings:
-        for name, code in machine_code(objects, naming.__contains__).entries.items():
+        for name, code in entries_of(objects, naming.intersection).items():
             digests.setdefault(name, []).append(code.sha256)
     return digests
 
@@ -155,11 +156,12 @@ def _device_code(path: Path, fatbin: bytes) -> Contents:
 def _host_code(path: Path, data: bytes, namings: _Namings) -> Contents:
     if data[_TYPE] != _ET_REL.to_bytes(2, "little"):
         return Contents(linked=(Linked(path, defined_functions(path)),))
+    objects = tuple(read_objects([path]))
     kernels = (
         Kernel(path, HOST, name, sha256, frozenset(others))
-        for name, (sha256, *others) in sorted(_digests([path], namings).items())
+        for name, (sha256, *others) in sorted(_digests(objects, namings).items())
     )
-    return Contents(tuple(kernels), (path,))
+    return Contents(tuple(kernels), objects)
 
 
 def _kernels(cubin: Path, path: Path) -> Iterator[Kernel]:

@@ -30,7 +30,7 @@ _INSTRUCTION_BYTES = 16  # since sm_70
 _NOP = 0x918  # the low 12 bits of the padding after a kernel's last instruction
 # Sections that belong to one function carry its name.
 _OWNED = re.compile(r"\.(?:text|nv\.constant\d+|nv\.info|nv\.shared|nv\.local)\.(?!reserved)(.+)", re.DOTALL)
-_SHARED = re.compile(r"\.nv\.(?:constant\d+|global(?:\.init)?)")
+_HASHED = re.compile(rf"{_OWNED.pattern}|\.nv\.(?:constant\d+|global(?:\.init)?)", re.DOTALL)  # or all share them
 # EIATTR codes of .nv.info whose payload begins with the index of the function they describe.
 _OF_A_FUNCTION = frozenset({0x11, 0x12, 0x23, 0x2F})  # frame size, minimal and maximal stack size, register count
 _CONSTANTS = 0x0A  # the payload begins with the number of the symbol of the function's own constant bank
@@ -91,7 +91,12 @@ class _Reader:
                 self._relocations.setdefault(section["sh_info"], []).extend(self._patches(section))
 
     def cubin(self) -> Cubin:
-        digests, alone = (self._digests(is_alone) for is_alone in (False, True))
+        hashed = {
+            index: self._digest(index, section)
+            for index, section in enumerate(self._sections)
+            if _HASHED.fullmatch(section.name) and not _is_info(section)
+        }
+        digests, alone = (self._digests(hashed, is_alone) for is_alone in (False, True))
         entries = {name: CodeDigest(sha256, self._sizes(name)) for name, sha256 in digests.items()}
         symbols = _keys(entries)
         return Cubin(
@@ -101,19 +106,18 @@ class _Reader:
             *self._note(),
         )
 
-    def _digests(self, is_alone: bool) -> dict[str, str]:
+    def _digests(self, hashed: Mapping[int, bytes], is_alone: bool) -> dict[str, str]:
+        """Entry → its digest, from those of the sections and the attributes in ``.nv.info``."""
         own: dict[str, list[bytes]] = {name: [] for name in self._entries}
         shared: list[bytes] = []
         for index, section in enumerate(self._sections):
             owner = _OWNED.fullmatch(section.name)
-            if section.name == ".nv.info" or section.name.startswith(".nv.info."):
+            if _is_info(section):
                 for function, record in self._attributes(section.data(), is_alone):
                     of = _caller(function) if is_alone else function
                     own.get(of or (owner[1] if owner else ""), shared).append(record)
-            elif owner:
-                own.get(owner[1], shared).append(self._digest(index, section))
-            elif _SHARED.fullmatch(section.name):
-                shared.append(self._digest(index, section))
+            elif index in hashed:
+                (own.get(owner[1], shared) if owner else shared).append(hashed[index])
         common = digest_of(sorted(shared))
         return {name: digest_of([common, *sorted(parts)]).hex() for name, parts in own.items()}
 
@@ -167,6 +171,10 @@ class _Reader:
         version = next((word for word in words if word.startswith("Cuda compilation tools")), "")
         command = next((word for word in reversed(words) if word.startswith("-")), "")
         return version, command
+
+
+def _is_info(section: Section) -> bool:
+    return section.name == ".nv.info" or section.name.startswith(".nv.info.")
 
 
 def _entry_names(table: SymbolTableSection) -> Iterator[str]:

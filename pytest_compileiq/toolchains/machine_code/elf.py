@@ -5,7 +5,7 @@ Objects are read before linking, while every reference is still a relocation by 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,8 +41,12 @@ class MachineCode:
     program: CodeDigest
 
 
+Naming = Callable[[Iterable[str]], Collection[str]]
+"""Gives, of exported functions, those that are meant to be called from outside."""
+
+
 @dataclass
-class _Object:
+class ObjectCode:
     """The code of one object: a digest of each function, and of each part that its functions share.
 
     ``inline`` are those of ``exported`` that any object may define too, of which a link keeps one, and the clones for
@@ -56,34 +60,62 @@ class _Object:
     shared: list[bytes] = field(default_factory=list)
     code_bytes: int = 0
 
-    def helpers(self, is_named: Callable[[str], bool]) -> set[str]:
+    def helpers(self, named: Collection[str]) -> set[str]:
         """The inline functions that serve its entries; where there are no others, they are the entries."""
-        unnamed = {name for name in self.inline if not is_named(name)}
+        unnamed = self.inline.difference(named)
         return unnamed if unnamed < self.exported.keys() else set()
 
 
-def _nothing(_name: str) -> bool:
-    return False
+def _nothing(_names: Iterable[str]) -> Collection[str]:
+    return ()
 
 
-def machine_code(objects: Sequence[Path], is_named: Callable[[str], bool] = _nothing) -> MachineCode:
-    """Read ``objects``, in link order.
+def machine_code(paths: Sequence[Path], naming: Naming = _nothing) -> MachineCode:
+    """The code of the objects at ``paths``, in link order; see ``entries_of``.
+
+    Raises:
+        BuildError: a file is not an ELF object.
+    """
+    objects = read_objects(paths)
+    whole = digest_of(part for obj in objects for part in (*obj.exported.values(), *obj.hidden, *obj.shared))
+    program = CodeDigest(whole.hex(), {"code_bytes": sum(obj.code_bytes for obj in objects)})
+    return MachineCode(entries_of(objects, naming), program)
+
+
+def read_objects(paths: Iterable[Path]) -> list[ObjectCode]:
+    """The objects at ``paths``, taken apart.
+
+    Raises:
+        BuildError: a file is not an ELF object.
+    """
+    return [_read(path) for path in paths]
+
+
+def entries_of(objects: Sequence[ObjectCode], naming: Naming) -> Mapping[str, CodeDigest]:
+    """The exported functions of ``objects``, in link order, with their digests, sorted by name.
 
     An entry's digest covers the function's own bytes and relocations, and what it may reach without a public name: the
     local functions and the data of its object, and the hidden functions of all objects. Notes, unwind tables and debug
     data are left out.
 
     C++ gives inline functions and instantiations of templates a public name, and a COMDAT group in every object that
-    uses them. They count as hidden functions, unless ``is_named`` says that one is meant to be called from outside, or
+    uses them. They count as hidden functions, unless ``naming`` says that one is meant to be called from outside, or
     their object has no other entry.
-
-    Raises:
-        BuildError: a file is not an ELF object.
     """
-    parsed = [_read(path) for path in objects]
-    whole = digest_of(part for obj in parsed for part in (*obj.exported.values(), *obj.hidden, *obj.shared))
-    program = CodeDigest(whole.hex(), {"code_bytes": sum(obj.code_bytes for obj in parsed)})
-    return MachineCode(_entries(parsed, is_named), program)
+    # An object without entries serves those of the others.
+    serving = [part for obj in objects for part in (*obj.hidden, *([] if obj.exported else obj.shared))]
+    named = naming({name for obj in objects for name in obj.exported})
+    helpers = [obj.helpers(named) for obj in objects]
+    for obj, names in zip(objects, helpers, strict=True):
+        serving += [name.encode() + obj.exported[name] for name in sorted(names)]
+    common = digest_of(serving)
+    bodies: dict[str, list[bytes]] = {}
+    sizes: dict[str, int] = {}
+    for obj, names in zip(objects, helpers, strict=True):
+        for name in obj.exported.keys() - names:
+            bodies.setdefault(name, [common]).append(digest_of([obj.exported[name], *obj.shared]))
+            sizes[name] = sizes.get(name, 0) + obj.exported_bytes[name]
+    return {name: CodeDigest(digest_of(bodies[name]).hex(), {"code_bytes": sizes[name]}) for name in sorted(bodies)}
 
 
 def defined_functions(path: Path) -> frozenset[str]:
@@ -130,23 +162,7 @@ def exported_functions(path: Path) -> list[tuple[str, str, int, int]]:
         raise BuildError(f"{path}: not an ELF object that can be read: {error}", kind="compile") from error
 
 
-def _entries(objects: Sequence[_Object], is_named: Callable[[str], bool]) -> Mapping[str, CodeDigest]:
-    # An object without entries serves those of the others.
-    serving = [part for obj in objects for part in (*obj.hidden, *([] if obj.exported else obj.shared))]
-    helpers = [obj.helpers(is_named) for obj in objects]
-    for obj, names in zip(objects, helpers, strict=True):
-        serving += [name.encode() + obj.exported[name] for name in sorted(names)]
-    common = digest_of(serving)
-    bodies: dict[str, list[bytes]] = {}
-    sizes: dict[str, int] = {}
-    for obj, names in zip(objects, helpers, strict=True):
-        for name in obj.exported.keys() - names:
-            bodies.setdefault(name, [common]).append(digest_of([obj.exported[name], *obj.shared]))
-            sizes[name] = sizes.get(name, 0) + obj.exported_bytes[name]
-    return {name: CodeDigest(digest_of(bodies[name]).hex(), {"code_bytes": sizes[name]}) for name in sorted(bodies)}
-
-
-def _read(path: Path) -> _Object:
+def _read(path: Path) -> ObjectCode:
     try:
         with path.open("rb") as stream:
             return _take_apart(ELFFile(stream))
@@ -156,13 +172,13 @@ def _read(path: Path) -> _Object:
         ) from error
 
 
-def _take_apart(elf: ELFFile) -> _Object:
+def _take_apart(elf: ELFFile) -> ObjectCode:
     sections: list[Section] = list(elf.iter_sections())
     table = next((section for section in sections if isinstance(section, SymbolTableSection)), None)
     symbols = list(table.iter_symbols()) if table else []  # read once: many relocations name the same symbol
     relocations = _relocations(sections, symbols)
     functions = _functions(symbols, sections)
-    out = _Object()
+    out = ObjectCode()
     for index, section in enumerate(sections):
         if not _is_loaded(section):
             continue

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import of_entries
 from pytest_compileiq.spelling import did_you_mean
-from pytest_compileiq.toolchains.machine_code.names import listed, matching, readable
+from pytest_compileiq.toolchains.machine_code.names import listed, matching, meant
 
 LARGEST = frozenset({"registers", "barriers"})  # of all entries one launch takes one, so that a sum means nothing
 _MOST_NAMED = 8  # entry functions in one sentence
@@ -38,17 +38,13 @@ def value_of(metric: str, whole: Metrics, entries: Mapping[str, Metrics]) -> int
     measured, pattern = of_entries(metric)
     if pattern is None:
         if measured not in whole:
-            meant = did_you_mean(measured, whole)
-            raise BuildError(
-                f"this build has no {measured!r}{meant}: it has {', '.join(sorted(whole))}", kind="compile"
-            )
+            near = did_you_mean(measured, whole)
+            raise BuildError(f"this build has no {measured!r}{near}: it has {', '.join(sorted(whole))}", kind="compile")
         return whole[measured]
     named = matching(pattern, entries)
     if not named:
-        spelt = {readable(entry) for entry in entries}
-        known = {*entries, *spelt, *(name.partition("@")[0] for name in spelt)}
         raise BuildError(
-            f"objective {metric!r}: this build has no such entry function{did_you_mean(pattern, known)}: "
+            f"objective {metric!r}: this build has no such entry function{meant(pattern, entries)}: "
             f"it has {listed(sorted(entries), _MOST_NAMED)}",
             kind="compile",
         )

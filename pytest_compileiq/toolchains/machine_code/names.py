@@ -9,14 +9,14 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from pytest_compileiq.spelling import first_of
+from pytest_compileiq.spelling import did_you_mean, first_of
 
 _BRACKETS = {")": "(", ">": "<"}
 _REFERENCE = re.compile(r"[ST][0-9A-Z]*_")  # to an earlier part of the symbol, or to a template's argument
 _EXPANSION = re.compile(r"Dp|sp")
 _BEGINNING = re.compile(r"_ZN?K?")
 _LENGTH = re.compile(r"\d{1,9}")  # of the identifier behind it
-_LONGEST_BITS = 22  # a name of four million parts
+_LONGEST_BITS = 20  # a name of a million parts
 _OPERATOR = re.compile(r"\boperator\b")
 _OF_A_MODULE = re.compile(r"__(\w+)_MOD_(\w+)")  # gfortran's, which debuggers show as module::procedure
 _BEHIND_PARAMETERS = re.compile(r"(?<=\))(?: const| volatile| &&?| \[[^\]]*\])+$")
@@ -42,6 +42,12 @@ def matching(pattern: str, entries: Iterable[str]) -> list[str]:
 def listed(entries: Iterable[str], most: int | None = None) -> str:
     """``b, c, and 3 more``: ``entries`` as their sources spell them, sorted; a constructor has several and one name."""
     return ", ".join(first_of(sorted(set(map(readable, entries))), most))
+
+
+def meant(pattern: str, entries: Iterable[str]) -> str:
+    """`` (did you mean 'ns::scale'?)``: what is close to ``pattern`` among the names of ``entries``, or nothing."""
+    names = {name for entry in entries for name in (entry, readable(entry))}
+    return did_you_mean(pattern, names | {name.partition("@")[0] for name in names})
 
 
 def readable(entry: str) -> str:

@@ -11,8 +11,7 @@ from typing import Any
 
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult
-from pytest_compileiq.spelling import did_you_mean
-from pytest_compileiq.toolchains.machine_code.names import demangled, matching, readable
+from pytest_compileiq.toolchains.machine_code.names import demangled, matching, meant
 
 _NUMBERS = frozenset("?bBhHiIlLqQfdg")  # ctypes' codes of simple types without characters and addresses
 
@@ -125,8 +124,7 @@ def _symbol(library: Path, name: str) -> str:
     if len(several) > 1:
         raise AttributeError(f"{library.name} has several functions {name!r}: take one of {', '.join(several)}")
     if not fitting:
-        known = {*defined, *map(readable, defined)}
-        raise AttributeError(f"{library.name} has no function {name!r}{did_you_mean(name, known)}")
+        raise AttributeError(f"{library.name} has no function {name!r}{meant(name, defined)}")
     return fitting[0]
 
 

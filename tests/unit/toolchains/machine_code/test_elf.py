@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.errors import BuildError
+from pytest_compileiq.toolchains.machine_code.binaries import read_binaries
 from pytest_compileiq.toolchains.machine_code.elf import MachineCode, machine_code
 from tests import needs
 
@@ -126,7 +127,7 @@ def cplusplus(tmp_path: Path, *sources: str, named: str = "") -> dict[str, str]:
     """The digests of sources in C++, where one function is named."""
     objects(tmp_path, *sources, suffix=".cpp")
     paths = [tmp_path / f"{number}.o" for number in range(len(sources))]
-    return digests(machine_code(paths, lambda entry: entry == named))
+    return digests(machine_code(paths, {named}.intersection))
 
 
 @needs.gxx
@@ -146,6 +147,21 @@ def test_an_inline_function_that_is_named_is_an_entry_and_no_part_of_others(tmp_
     after = cplusplus(tmp_path, TWICE.replace("x + x", "x * x") + STRONG, named=TWICE_OF_FLOAT)
     assert list(before) == ["_Z5otheri", "_Z5scalef", TWICE_OF_FLOAT]
     assert [name for name in before if before[name] != after[name]] == [TWICE_OF_FLOAT]
+
+
+@needs.gxx
+def test_the_digest_of_a_function_that_several_namings_make_an_entry_is_the_first_of_them_sorted(
+    tmp_path: Path,
+) -> None:
+    instances = "\n".join(f"template {kind} twice({kind});" for kind in ("float", "double", "int", "char", "long"))
+    cplusplus(tmp_path, TWICE + STRONG + instances)
+    namings = [{TWICE_OF_FLOAT, f"_Z5twiceI{kind}ET_S0_"} for kind in "dcil"]
+    kernels = {kernel.entry: kernel for kernel in read_binaries([tmp_path / "0.o"], namings).kernels}
+    digests_of = [
+        digests(machine_code([tmp_path / "0.o"], naming.intersection)) for naming in sorted(namings, key=sorted)
+    ]
+    first, *others = (each[TWICE_OF_FLOAT] for each in digests_of)
+    assert (kernels[TWICE_OF_FLOAT].sha256, kernels[TWICE_OF_FLOAT].others) == (first, frozenset(others))
 
 
 @needs.gxx
