@@ -35,7 +35,7 @@ test: suite  ## all tests on the CPU, then this project's own tuned kernels
 	$(MAKE) kernels ARGS=
 
 suite: $(WITH_EXTRAS)  ## the tests alone, in parallel and in random order
-	$(BIN)/pytest -n 2 --dist=loadgroup --ignore=tests/kernels --ignore=tests/gpu $(ARGS)
+	$(BIN)/pytest -n 2 --ignore=tests/kernels --ignore=tests/gpu $(ARGS)
 
 kernels: $(WITH_EXTRAS)  ## the tuned kernels alone, one at a time since they are measured
 	$(BIN)/pytest tests/kernels $(ARGS)

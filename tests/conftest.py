@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from tests.e2e.documents import ROOT, read_page
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Send tests that share what a module makes once to one process: two would make it twice."""
-    for item in items:
-        if isinstance(item, pytest.Function) and any(
-            definitions[-1].scope == "module" for definitions in item._fixtureinfo.name2fixturedefs.values()
-        ):
-            item.add_marker(pytest.mark.xdist_group(item.module.__name__))
+_SHARED = re.compile(r'scope="(?:module|session)"')
+_PAGE = re.compile(r"::test_a_page_shows_what_happens\[(.+)\]$")
+
+
+@pytest.hookimpl(optionalhook=True)  # runs without xdist have no such hook
+def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
+    """Send tests that share what is made once, for a module or a page, to one process: two would make it twice."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class BySharing(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return shared_by(nodeid)
+
+    return BySharing(config, log)
+
+
+def shared_by(nodeid: str) -> str:
+    """What a test shares with others: the page that its page goes on from, its module, or nothing but itself."""
+    if page := _PAGE.search(nodeid):
+        return opening(page[1])
+    module = nodeid.partition("::")[0]
+    return module if makes_once(module) else nodeid
+
+
+@cache
+def opening(page: str) -> str:
+    """The page that all of those begin with which this one goes on from."""
+    start = read_page(ROOT / page).start
+    return page if start is None else opening(start)
+
+
+@cache
+def makes_once(module: str) -> bool:
+    """Whether tests of ``module`` share a fixture that is defined there."""
+    return _SHARED.search((Path(__file__).parents[1] / module).read_text(encoding="utf-8")) is not None

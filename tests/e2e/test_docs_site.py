@@ -25,18 +25,6 @@ SITE = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 PAGES = [read_page(path) for path in [*sorted(DOCS.rglob("*.md")), SKILL]]
 PLACED = ("docs/tutorial/", "docs/how-to/", "skills/")
 TEACHING = [page for page in PAGES if page.name.startswith(PLACED) and page.runs]
-BY_NAME = {page.name: page for page in PAGES}
-
-
-def opening(page: Page) -> str:
-    """The page that all of those begin with which this one goes on from."""
-    return page.name if page.start is None else opening(BY_NAME[page.start])
-
-
-BY_OPENING = [
-    pytest.param(page, marks=pytest.mark.xdist_group(opening(page)), id=page.name)  # what they share is done once
-    for page in TEACHING
-]
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +38,7 @@ def project_of(tmp_path_factory) -> Callable[[str], Path]:
     return made
 
 
-@pytest.mark.parametrize("page", BY_OPENING)
+@pytest.mark.parametrize("page", TEACHING, ids=lambda page: page.name)
 def test_a_page_shows_what_happens(page: Page, project_of):
     project_of(page.name)
 
