@@ -69,8 +69,10 @@ def _from_zip(path: Path) -> list[Candidate]:
                     return _within(member.read(limit + 1), limit, f"{path}: {name}")
 
             return _members(read(MANIFEST, _MAX_MANIFEST_BYTES), read, path)
-    except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        raise StoreError(f"{path}: not a zip that can be read: {error}") from error
+    except StoreError:
+        raise
+    except Exception as error:  # whatever zipfile stumbles over: a name's encoding, a method, a compressed stream
+        raise StoreError(f"{path}: not a zip that can be read: {' '.join(str(error).split())}") from error
 
 
 def _members(manifest: bytes, read: Callable[[str], bytes], path: Path) -> list[Candidate]:

@@ -333,7 +333,8 @@ def _recorded(
 
 def _check_arguments(cc: Cc) -> None:
     if not cc.sources or not all(isinstance(source, str) and source for source in cc.sources):
-        raise MarkerError(f"Cc{cc.sources!r}: expected the paths of one or more sources, as in Cc('kernel.c')")
+        given = ", ".join(map(repr, cc.sources))
+        raise MarkerError(f"Cc({given}): expected one or more sources, each a path, as in Cc('kernel.c', 'table.c')")
     if not isinstance(cc.flags, str):
         raise MarkerError(f"Cc(flags={cc.flags!r}): expected one string, as in flags='-O3 -march=native'")
     if cc.like is not None and (not isinstance(cc.like, str) or not cc.like):

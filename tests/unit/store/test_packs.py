@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pytest_compileiq.errors import StoreError
@@ -110,6 +110,7 @@ def test_a_member_that_unpacks_to_more_than_it_says_is_not_unpacked_further(tmp_
 
 @settings(max_examples=60, deadline=None)
 @given(junk=st.binary(max_size=400), at=st.integers(0, 400))
+@example(junk=bytes([0, 0, 0, 8, *[0] * 19, 2]), at=4)  # the name is said to be UTF-8, and is longer than it is
 def test_a_torn_or_scribbled_zip_gives_its_members_or_a_sentence(tmp_path_factory, junk, at):
     path = make_zip(tmp_path_factory.mktemp("zip") / "pack.zip", MEMBERS)
     data = path.read_bytes()
