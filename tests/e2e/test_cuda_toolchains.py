@@ -265,7 +265,7 @@ def test_an_option_that_runs_something_cannot_ride_in(tuned_cuda):
 @needs.search_spaces
 def test_the_real_compileiq_improves_an_exact_metric_and_its_acf_is_replayed_and_guarded(tmp_path):
     project = attention(tmp_path / "project", OPAQUE_PY)
-    project.pytest("--tune", "--tune-budget=16", code=0)
+    project.pytest("--tune", "--tune-budget=40", code=0)
     artifact = tomllib.loads((project.root / f"{ARTIFACT}.toml").read_text())
     assert artifact["controls"]["kind"] == "blob"
     assert artifact["search"]["engine"] == "compileiq"
