@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pytest_compileiq.spelling import did_you_mean
 
@@ -23,6 +23,19 @@ Launch = Literal["graph", "eager"]  # all calls of a sample as one CUDA graph, o
 L2 = Literal["flush", "warm"]
 FailureKind = Literal["compile", "timeout", "crash", "wrong", "neighbour", "disturbed"]
 ArchitectureFrom = Literal["test", "machine", "default"]
+
+# What a control may change of a kernel's results and contracts, narrowest first; docs/reference/classes.md.
+ControlClass = Literal[
+    "value-safe",
+    "environment",
+    "contraction",
+    "order",
+    "relaxed-maths",
+    "relaxed-semantics",
+    "hardening",
+    "opaque",
+]
+CONTROL_CLASSES: tuple[ControlClass, ...] = get_args(ControlClass)
 
 TIMED_OBJECTIVES = frozenset({"runtime", "energy", "compile_time"})
 CLOCKED = frozenset({"runtime", "energy"})  # taken while the callable that the body hands to measure() runs
@@ -78,6 +91,23 @@ class ControlsFile:
         """The digest of all that a build may depend on: the file, and the knobs that lie outside it."""
         knobs = json.dumps(sorted((name, type(value).__name__, value) for name, value in self.knobs.items()))
         return sha256_hex(self.data + b"\0" + knobs.encode())
+
+
+@dataclass(frozen=True)
+class Licence:
+    """What the baseline or the source already lets a compiler change, so that bits may differ under any control.
+
+    Attributes:
+        name: of the licence: ``contraction``, ``libm folding``, ``simd reduction``, ``fast maths``.
+        allows: the class that a control may have in effect because of it.
+        where: the flag, or the file and line, that gives it.
+        remedy: what takes it away: ``-ffp-contract=off`` in the toolchain's flags.
+    """
+
+    name: str
+    allows: ControlClass
+    where: str
+    remedy: str
 
 
 class Target(str):
