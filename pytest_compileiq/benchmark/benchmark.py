@@ -14,6 +14,8 @@ from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.benchmark.digest import digest_benchmark
 from pytest_compileiq.benchmark.marker import TuneSpec, read_marker
 from pytest_compileiq.benchmark.predicates import read_predicate
+from pytest_compileiq.benchmark.spaces import check_names as check_space_names
+from pytest_compileiq.benchmark.spaces import parts_of, space_of
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import (
     BuildResult,
@@ -29,13 +31,11 @@ from pytest_compileiq.model import (
 )
 from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.rules.staleness import Rebuilt
-from pytest_compileiq.space import Gene, OpaqueSpace, Space, Where
-from pytest_compileiq.spelling import did_you_mean
+from pytest_compileiq.space import Gene, Space, Where
 from pytest_compileiq.timing.base import Device
 from pytest_compileiq.timing.registry import find_device, why_no_energy
 from pytest_compileiq.toolchains.base import (
     Builder,
-    OffersSpaces,
     Place,
     ReadsByControls,
     Remarks,
@@ -154,7 +154,7 @@ class TunedBenchmark:
         Raises:
             MarkerError: the marker's space or its predicates are not usable, or there is none.
         """
-        space = Space.merge(*(self._space_part(part) for part in self._space_parts))
+        space = space_of(self.spec.space, self.builder, self.nodeid)
         check_names(gene.name for gene in space.knob_genes)
         if self.spec.where:
             predicates = tuple(read_predicate(call, self.rootdir) for call in self.spec.where)
@@ -222,9 +222,7 @@ class TunedBenchmark:
             MarkerError: there is no such space; or a predicate reads a knob that does not exist or may be off, fails,
                 or leaves nothing of the space.
         """
-        for part in self._space_parts:
-            if isinstance(part, str) and part not in ("default", "options", *self._offered):
-                raise self._no_space(part)
+        check_space_names(self.spec.space, self.builder, self.nodeid)
         if self.spec.where:
             _ = self.space
 
@@ -290,7 +288,7 @@ class TunedBenchmark:
     @property
     def _own_options(self) -> Sequence[Gene]:
         """The compiler's options in the marker's own spaces."""
-        own = [Space.from_mapping(part) for part in self._space_parts if isinstance(part, Mapping)]
+        own = [Space.from_mapping(part) for part in parts_of(self.spec.space) if isinstance(part, Mapping)]
         return [gene for space in own for gene in space.knob_genes if gene.name.startswith("-")]
 
     def _baseline_knobs(self, space: Space) -> dict[str, KnobValue]:
@@ -299,45 +297,6 @@ class TunedBenchmark:
         params = {gene.name: macro_of(gene.name) or gene.name for gene in space.knob_genes}
         with_value = {knob: param for knob, param in params.items() if knob == param or knob.endswith("=")}
         return {knob: baseline[param] for knob, param in with_value.items() if param in baseline}
-
-    @property
-    def _space_parts(self) -> Sequence[object]:
-        given = self.spec.space
-        return ["default"] if given is None else given if isinstance(given, list | tuple) else [given]
-
-    def _usable(self, space: Space | None) -> Space:
-        if space is None or not (space.genes or space.opaque):
-            raise MarkerError(
-                f"{self.nodeid}: {self.builder.compiler.name} has no space of its own: give the marker space={{…}}"
-            )
-        return space
-
-    def _space_part(self, part: object) -> Space:
-        if part == "default":
-            return self._usable(self.builder.default_space())
-        if part == "options":
-            return self._usable(self.builder.option_space())
-        if isinstance(part, OpaqueSpace):
-            if reason := part.why_not():
-                raise MarkerError(f"{self.nodeid}: {reason}")
-            return Space((), part)
-        if isinstance(part, Mapping):
-            return Space.from_mapping(part)
-        if isinstance(part, str) and part in self._offered:
-            return self._offered[part]()
-        raise self._no_space(part)
-
-    @property
-    def _offered(self) -> Mapping[str, Callable[[], Space]]:
-        """The spaces that the toolchain has besides its default and its options, by name."""
-        return self.builder.spaces if isinstance(self.builder, OffersSpaces) else {}
-
-    def _no_space(self, part: object) -> MarkerError:
-        names = ("default", "options", *self._offered)
-        return MarkerError(
-            f"{self.nodeid}: space={part!r}{did_you_mean(str(part), names)}: expected a dict of knobs, "
-            f"{', '.join(map(repr, names))}, PtxasSearchSpace(), NvccSearchSpace(), or a list of these"
-        )
 
 
 def _few(values: Sequence[KnobValue]) -> Sequence[KnobValue]:

@@ -6,13 +6,15 @@ name the host, and returns a ``Builder``, with which everything else works.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
-from pytest_compileiq.model import BuildResult, Candidate, Compiler, ControlsFile, Knobs, KnobValue
+from pytest_compileiq.model import BuildResult, Candidate, Compiler, ControlClass, ControlsFile, Knobs, KnobValue
 from pytest_compileiq.space import Space
+
+BaseSpace = Literal["default", "options"]  # the names of the spaces that every toolchain may have
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,20 @@ class OffersSpaces(Protocol):
     @property
     def spaces(self) -> Mapping[str, Callable[[], Space]]:
         """Name → the space; calling it raises MarkerError where this kernel has none of the kind."""
+        ...
+
+
+@runtime_checkable
+class ClassesOptions(Protocol):
+    """A ``Builder`` whose compiler's options have classes, so that a test may ask for more of them by class."""
+
+    @property
+    def option_classes(self) -> Sequence[ControlClass]:
+        """The classes that options of the compiler have behind this baseline, narrowest first."""
+        ...
+
+    def space_with(self, base: BaseSpace | None, classes: Collection[ControlClass]) -> Space:
+        """The space called ``base``, or none, together with the options of ``classes``, each knob once."""
         ...
 
 

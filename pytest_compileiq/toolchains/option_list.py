@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pytest_compileiq.model import Knobs, KnobValue
+from pytest_compileiq.model import ControlClass, Knobs, KnobValue
 from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.space import Parameter
 from pytest_compileiq.spelling import did_you_mean
@@ -27,16 +27,34 @@ class Option:
     Attributes:
         name: as typed, up to its value: ``-falign-loops=``, ``-funroll-loops``.
         form: a pattern of every value that may be committed; ``""`` if the option takes no value.
-        drawn: the values that the default space draws from.
+        drawn: the values that a space draws from.
+        control_class: what it may change of a kernel's results and contracts, with any of its values.
+        source: the manual, its section, and the entry there that say so.
     """
 
     name: str
     form: str
     drawn: Parameter
+    control_class: ControlClass
+    source: str
 
     def gives(self, option: str) -> bool:
         """Whether ``option`` is this one with a value of its form."""
         return option.startswith(self.name) and re.fullmatch(self.form, option[len(self.name) :]) is not None
+
+
+@dataclass(frozen=True)
+class Unlisted:
+    """Options that only the maintainers can let in, and whose class is known nevertheless.
+
+    Attributes:
+        form: a pattern of whole options.
+        control_class, source: as of an ``Option``.
+    """
+
+    form: str
+    control_class: ControlClass
+    source: str
 
 
 @dataclass(frozen=True)
@@ -47,11 +65,19 @@ class OptionList:
         compiler: its name, for messages.
         known: the options that a controls file may hold; append-only, so that committed controls stay valid.
         nameable: a pattern of the whole options that ``acf_options`` may allow in addition.
+        unlisted: the classes of some of these; what no manual was read for is ``opaque``.
     """
 
     compiler: str
     known: tuple[Option, ...]
     nameable: re.Pattern[str]
+    unlisted: tuple[Unlisted, ...] = ()
+
+    def class_of(self, option: str) -> ControlClass:
+        """The class of a whole option, whatever the baseline is; ``opaque`` where none is known."""
+        listed = [known.control_class for known in self.known if known.gives(option)]
+        named = [each.control_class for each in self.unlisted if re.fullmatch(each.form, option)]
+        return next(iter([*listed, *named]), "opaque")
 
     def knows(self, option: str) -> bool:
         """Whether ``option`` may stand in a controls file without the maintainers' permission."""

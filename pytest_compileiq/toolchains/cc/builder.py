@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,23 +17,27 @@ from pytest_compileiq.model import (
     Candidate,
     CodeDigest,
     Compiler,
+    ControlClass,
     ControlsFile,
     Knobs,
     KnobValue,
     Target,
     sha256_hex,
 )
+from pytest_compileiq.rules.classes import SAFE
 from pytest_compileiq.space import Space
 from pytest_compileiq.system.files import exists
 from pytest_compileiq.system.process import TAIL_BYTES
-from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.base import BaseSpace, Place
+from pytest_compileiq.toolchains.cc.baseline import Baseline
 from pytest_compileiq.toolchains.cc.command_line import command_line
 from pytest_compileiq.toolchains.cc.compiler import CcCompiler, first_error
 from pytest_compileiq.toolchains.cc.cplusplus import is_cplusplus, naming_the_cplusplus_compiler
 from pytest_compileiq.toolchains.cc.flags import Flags, relative_to_rootdir, who_chooses
+from pytest_compileiq.toolchains.cc.floating_point_environment import named_by
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.cc.options import render_options
-from pytest_compileiq.toolchains.cc.space import cc_space, refused
+from pytest_compileiq.toolchains.cc.space import cc_classes, cc_space, refused
 from pytest_compileiq.toolchains.commands import Commands, ask
 from pytest_compileiq.toolchains.functions import Functions
 from pytest_compileiq.toolchains.machine_code.shared_library import load_library
@@ -129,12 +134,26 @@ class CcBuilder:
         return of_flags[-1] if of_flags else "c++" if is_any else "c"
 
     def default_space(self) -> Space:
-        """The known options of this compiler that the installed version takes."""
-        return cc_space(self.program)
+        """The known options of this compiler that keep every value, and that the installed version takes."""
+        return self.space_with("default", ())
 
     def option_space(self) -> Space:
         """The same: all of a C compiler's controls are public options."""
-        return cc_space(self.program)
+        return self.default_space()
+
+    def space_with(self, base: BaseSpace | None, classes: Collection[ControlClass]) -> Space:
+        """The options of ``classes``, and with a ``base`` those that keep every value.
+
+        With them go those that change errno or exception flags, unless a source names these.
+        """
+        asked = frozenset((*(SAFE if base else ()), *classes))
+        without = self._environment_in_use if "environment" not in classes else frozenset[str]()
+        return cc_space(self.program, self._baseline, asked, without)
+
+    @property
+    def option_classes(self) -> Sequence[ControlClass]:
+        """The classes that options of this compiler have here."""
+        return cc_classes(self.program, self._baseline)
 
     def refused_option(self, options: Sequence[str]) -> str | None:
         """The first of ``options`` that the compiler does not take, in its own words; None if it takes each."""
@@ -243,6 +262,18 @@ class CcBuilder:
             return built.path
         with naming_the_cplusplus_compiler(self.source_paths, self.program):
             return load_library(built, used)
+
+    @cached_property
+    def _baseline(self) -> Baseline:
+        return Baseline.of(self.program.name, self.compiler.command)
+
+    @cached_property
+    def _environment_in_use(self) -> frozenset[str]:
+        """The options that change what a source of the project names; a source that cannot be read never builds."""
+        try:
+            return named_by(map(self._read, self.sources()))
+        except BuildError:
+            return frozenset()
 
     def _compile(self, commands: Commands, controls: ControlsFile | None, out_dir: Path) -> list[Path]:
         response: tuple[str, ...] = ()

@@ -1,16 +1,18 @@
-"""The options of gcc and clang that the tool knows: those that decide how fast a kernel runs.
+"""The options of gcc and clang that the tool knows: those that decide how fast a kernel runs, each with its class.
 
-The lists are append-only, so that a committed artifact's knobs stay inside the space in which they were found. They
-include options that relax maths: half of real gains need these, and the test's assertions judge the results.
+The lists are append-only, so that a committed artifact's knobs stay inside the space in which they were found. A class
+says what an option may change; a default space holds what changes no value that the language defines, and a test asks
+for the rest by the class's name. How far a level of -O goes depends on the baseline: ``baseline`` decides that.
 """
 
 from __future__ import annotations
 
 import re
 
-from pytest_compileiq.space import choice, literal
+from pytest_compileiq.model import ControlClass
+from pytest_compileiq.space import Parameter, choice, literal
 from pytest_compileiq.toolchains.cc.options import NAMEABLE
-from pytest_compileiq.toolchains.option_list import NUMBER, Option, OptionList
+from pytest_compileiq.toolchains.option_list import NUMBER, Option, OptionList, Unlisted
 
 # The probability that a knob is off in a random candidate. Options that enable something help more often than they
 # hurt, options that disable something seldom help, and two thirds of all candidates should optimise more than the
@@ -20,128 +22,179 @@ _LEVEL_OFF = 0.34
 _ENABLING_OFF = 0.5
 _DISABLING_OFF = 0.85
 
-
-def _level(*values: int | str) -> Option:
-    return Option("-O", "[0-3sz]", choice(values, knockout_prob=_LEVEL_OFF))
-
-
-def _number(name: str, *values: int) -> Option:
-    return Option(name, NUMBER, choice(values, knockout_prob=_CHOICE_OFF))
+_GCC = "GCC manual, Options That Control Optimization"
+_GCC_CODE = "GCC manual, Options for Code Generation Conventions"
+_GCC_X86 = "GCC manual, x86 Options"
+_CLANG = "Clang command line argument reference"
+_CLANG_MATHS = "Clang Compiler User's Manual, Controlling Floating Point Behavior"
 
 
-def _word(name: str, *values: str) -> Option:
-    return Option(name, "|".join(map(re.escape, values)), choice(values, knockout_prob=_CHOICE_OFF))
+def _option(name: str, form: str, drawn: Parameter, section: str, control_class: ControlClass = "value-safe") -> Option:
+    """An option, and the entry of the manual's ``section`` that says what it does, which leaves out a ``no-``."""
+    entry = name.replace("-fno-", "-f", 1).removesuffix("=").replace("--param=", "--param ")
+    return Option(name, form, drawn, control_class, f"{section}: {entry}")
 
 
-def _enabling(name: str) -> Option:
-    return Option(name, "", literal("", knockout_prob=_ENABLING_OFF))
+def _level(section: str, *values: int | str) -> Option:
+    return _option("-O", "[0-3sz]", choice(values, knockout_prob=_LEVEL_OFF), section)
 
 
-def _disabling(name: str) -> Option:
-    return Option(name, "", literal("", knockout_prob=_DISABLING_OFF))
+def _number(section: str, name: str, *values: int) -> Option:
+    return _option(name, NUMBER, choice(values, knockout_prob=_CHOICE_OFF), section)
 
 
-_RELAXED_MATHS = (
-    _enabling("-fno-math-errno"),
-    _enabling("-fno-trapping-math"),
-    _enabling("-fno-signed-zeros"),
-    _enabling("-fassociative-math"),
-    _enabling("-freciprocal-math"),
-    _enabling("-ffinite-math-only"),
-    _enabling("-funsafe-math-optimizations"),
+def _word(section: str, name: str, *values: str, control_class: ControlClass = "value-safe") -> Option:
+    form = "|".join(map(re.escape, values))
+    return _option(name, form, choice(values, knockout_prob=_CHOICE_OFF), section, control_class)
+
+
+def _enabling(section: str, name: str, control_class: ControlClass = "value-safe") -> Option:
+    return _option(name, "", literal("", knockout_prob=_ENABLING_OFF), section, control_class)
+
+
+def _disabling(section: str, name: str) -> Option:
+    return _option(name, "", literal("", knockout_prob=_DISABLING_OFF), section)
+
+
+def _maths(section: str) -> tuple[Option, ...]:
+    """What both compilers let go of: two change errno and exception flags alone, the others change values."""
+    return (
+        _enabling(section, "-fno-math-errno", "environment"),
+        _enabling(section, "-fno-trapping-math", "environment"),
+        *(_enabling(section, name, "relaxed-maths") for name in RELAXED_MATHS),
+    )
+
+
+RELAXED_MATHS = (
+    "-fno-signed-zeros",
+    "-fassociative-math",
+    "-freciprocal-math",
+    "-ffinite-math-only",
+    "-funsafe-math-optimizations",
 )
-RELAXED_MATHS = tuple(option.name for option in _RELAXED_MATHS)
+
+_UNLISTED = (
+    Unlisted("-Ofast|-ffast-math|-ffp-model=fast", "relaxed-maths", f"{_CLANG_MATHS}: -ffast-math"),
+    Unlisted(
+        "-fstrict-aliasing|-fstrict-overflow|-fno-wrapv|-ffinite-loops|-fstrict-enums|-fdelete-null-pointer-checks",
+        "relaxed-semantics",
+        f"{_GCC}: -fstrict-aliasing",
+    ),
+    Unlisted(
+        "-fno-stack-protector|-fcf-protection=none|-fno-stack-clash-protection",
+        "hardening",
+        "GCC manual, Program Instrumentation Options: -fstack-protector",
+    ),
+    Unlisted("-fopenmp-simd", "order", "OpenMP API, reduction clause: the order of the operations is unspecified"),
+    Unlisted("-fno-(?:asynchronous-)?unwind-tables", "environment", f"{_GCC_CODE}: -funwind-tables"),
+)
+_UNLISTED_GCC = (
+    *_UNLISTED,
+    Unlisted(
+        "-fcx-limited-range|-fcx-fortran-rules|-fsingle-precision-constant",
+        "relaxed-maths",
+        f"{_GCC}: -fcx-limited-range",
+    ),
+    Unlisted("-fallow-store-data-races|-fmerge-all-constants", "relaxed-semantics", f"{_GCC}: -fmerge-all-constants"),
+)
+_UNLISTED_CLANG = (
+    *_UNLISTED,
+    Unlisted("-ffp-contract=fast-honor-pragmas", "contraction", f"{_CLANG_MATHS}: -ffp-contract"),
+)
 
 GCC = OptionList(
     "gcc",
     (
-        _level(1, 2, 3, "s"),
-        _word("-fvect-cost-model=", "unlimited", "dynamic", "cheap", "very-cheap"),
-        _number("-mprefer-vector-width=", 128, 256, 512),
-        _word("-ffp-contract=", "off", "fast"),
-        _number("-falign-loops=", 1, 16, 32, 64),
-        _number("-falign-functions=", 16, 32, 64),
-        _word("-fira-region=", "one", "all", "mixed"),
-        _word("-freorder-blocks-algorithm=", "simple", "stc"),
-        _number("-finline-limit=", 50, 200, 600, 2000),
-        _number("-mbranch-cost=", 0, 1, 3, 5),
-        _number("--param=inline-unit-growth=", 10, 40, 100, 300),
-        _number("--param=max-inline-insns-auto=", 5, 15, 30, 100),
-        _number("--param=max-unroll-times=", 2, 4, 8, 16),
-        _number("--param=max-unrolled-insns=", 50, 200, 400, 800),
-        _number("--param=max-completely-peel-times=", 4, 16, 64),
-        _number("--param=max-completely-peeled-insns=", 50, 200, 400, 800),
-        _number("--param=min-vect-loop-bound=", 1, 2, 4),
-        _number("--param=vect-max-peeling-for-alignment=", 0, 1, 4),
-        _number("--param=vect-epilogues-nomask=", 0, 1),
-        _number("--param=tree-reassoc-width=", 1, 2, 4, 8),
-        _number("--param=sched-pressure-algorithm=", 1, 2),
-        *_RELAXED_MATHS,
+        _level(_GCC, 1, 2, 3, "s"),
+        _word(_GCC, "-fvect-cost-model=", "unlimited", "dynamic", "cheap", "very-cheap"),
+        _number(_GCC_X86, "-mprefer-vector-width=", 128, 256, 512),
+        _word(_GCC, "-ffp-contract=", "off", "fast", control_class="contraction"),
+        _number(_GCC, "-falign-loops=", 1, 16, 32, 64),
+        _number(_GCC, "-falign-functions=", 16, 32, 64),
+        _word(_GCC, "-fira-region=", "one", "all", "mixed"),
+        _word(_GCC, "-freorder-blocks-algorithm=", "simple", "stc"),
+        _number(_GCC, "-finline-limit=", 50, 200, 600, 2000),
+        _number(_GCC_X86, "-mbranch-cost=", 0, 1, 3, 5),
+        _number(_GCC, "--param=inline-unit-growth=", 10, 40, 100, 300),
+        _number(_GCC, "--param=max-inline-insns-auto=", 5, 15, 30, 100),
+        _number(_GCC, "--param=max-unroll-times=", 2, 4, 8, 16),
+        _number(_GCC, "--param=max-unrolled-insns=", 50, 200, 400, 800),
+        _number(_GCC, "--param=max-completely-peel-times=", 4, 16, 64),
+        _number(_GCC, "--param=max-completely-peeled-insns=", 50, 200, 400, 800),
+        _number(_GCC, "--param=min-vect-loop-bound=", 1, 2, 4),
+        _number(_GCC, "--param=vect-max-peeling-for-alignment=", 0, 1, 4),
+        _number(_GCC, "--param=vect-epilogues-nomask=", 0, 1),
+        _number(_GCC, "--param=tree-reassoc-width=", 1, 2, 4, 8),
+        _number(_GCC, "--param=sched-pressure-algorithm=", 1, 2),
+        *_maths(_GCC),
         # loops and vectors
-        _enabling("-ftree-vectorize"),
-        _disabling("-fno-tree-loop-vectorize"),
-        _disabling("-fno-tree-slp-vectorize"),
-        _enabling("-funroll-loops"),
-        _enabling("-fpeel-loops"),
-        _enabling("-fsplit-loops"),
-        _enabling("-funswitch-loops"),
-        _enabling("-fversion-loops-for-strides"),
-        _enabling("-floop-interchange"),
-        _enabling("-floop-unroll-and-jam"),
-        _enabling("-ftree-loop-distribution"),
-        _disabling("-fno-tree-loop-distribute-patterns"),
-        _disabling("-fno-tree-loop-im"),
-        _disabling("-fno-ivopts"),
-        _enabling("-fprefetch-loop-arrays"),
-        _enabling("-fvariable-expansion-in-unroller"),
+        _enabling(_GCC, "-ftree-vectorize"),
+        _disabling(_GCC, "-fno-tree-loop-vectorize"),
+        _disabling(_GCC, "-fno-tree-slp-vectorize"),
+        _enabling(_GCC, "-funroll-loops"),
+        _enabling(_GCC, "-fpeel-loops"),
+        _enabling(_GCC, "-fsplit-loops"),
+        _enabling(_GCC, "-funswitch-loops"),
+        _enabling(_GCC, "-fversion-loops-for-strides"),
+        _enabling(_GCC, "-floop-interchange"),
+        _enabling(_GCC, "-floop-unroll-and-jam"),
+        _enabling(_GCC, "-ftree-loop-distribution"),
+        _disabling(_GCC, "-fno-tree-loop-distribute-patterns"),
+        _disabling(_GCC, "-fno-tree-loop-im"),
+        _disabling(_GCC, "-fno-ivopts"),
+        _enabling(_GCC, "-fprefetch-loop-arrays"),
+        _enabling(_GCC, "-fvariable-expansion-in-unroller"),
         # calls
-        _enabling("-finline-functions"),
-        _disabling("-fno-inline-small-functions"),
-        _enabling("-fno-semantic-interposition"),
-        _enabling("-fno-plt"),
-        _enabling("-fipa-pta"),
-        _enabling("-fipa-cp-clone"),
-        _disabling("-fno-ipa-sra"),
+        _enabling(_GCC, "-finline-functions"),
+        _disabling(_GCC, "-fno-inline-small-functions"),
+        _enabling(_GCC, "-fno-semantic-interposition", "environment"),
+        _enabling(_GCC_CODE, "-fno-plt", "environment"),
+        _enabling(_GCC, "-fipa-pta"),
+        _enabling(_GCC, "-fipa-cp-clone"),
+        _disabling(_GCC, "-fno-ipa-sra"),
         # redundancy
-        _disabling("-fno-gcse"),
-        _enabling("-fgcse-after-reload"),
-        _disabling("-fno-tree-pre"),
-        _disabling("-fno-tree-sra"),
+        _disabling(_GCC, "-fno-gcse"),
+        _enabling(_GCC, "-fgcse-after-reload"),
+        _disabling(_GCC, "-fno-tree-pre"),
+        _disabling(_GCC, "-fno-tree-sra"),
         # branches
-        _disabling("-fno-if-conversion"),
-        _enabling("-fsplit-paths"),
-        _enabling("-ftracer"),
-        _disabling("-fno-jump-tables"),
+        _disabling(_GCC, "-fno-if-conversion"),
+        _enabling(_GCC, "-fsplit-paths"),
+        _enabling(_GCC, "-ftracer"),
+        _disabling(_GCC_CODE, "-fno-jump-tables"),
         # registers and order
-        _enabling("-fomit-frame-pointer"),
-        _enabling("-fschedule-insns"),
-        _disabling("-fno-schedule-insns2"),
-        _enabling("-fmodulo-sched"),
-        _enabling("-flive-range-shrinkage"),
-        _enabling("-frename-registers"),
+        _enabling(_GCC, "-fomit-frame-pointer", "environment"),
+        _enabling(_GCC, "-fschedule-insns"),
+        _disabling(_GCC, "-fno-schedule-insns2"),
+        _enabling(_GCC, "-fmodulo-sched"),
+        _enabling(_GCC, "-flive-range-shrinkage"),
+        _enabling(_GCC, "-frename-registers"),
     ),
     NAMEABLE,
+    _UNLISTED_GCC,
 )
+
 CLANG = OptionList(
     "clang",
     (
-        _level(1, 2, 3),
-        _number("-mprefer-vector-width=", 128, 256, 512),
-        _word("-ffp-contract=", "off", "on", "fast"),
-        _number("-falign-loops=", 16, 32, 64),
-        _number("-falign-functions=", 16, 32, 64),
-        *_RELAXED_MATHS,
-        _enabling("-fapprox-func"),
-        _disabling("-fno-vectorize"),
-        _disabling("-fno-slp-vectorize"),
-        _enabling("-funroll-loops"),
-        _disabling("-fno-unroll-loops"),
-        _disabling("-fno-inline-functions"),
-        _enabling("-fno-semantic-interposition"),
-        _enabling("-fno-plt"),
-        _disabling("-fno-jump-tables"),
-        _enabling("-fomit-frame-pointer"),
-        _enabling("-fmerge-all-constants"),
+        _level(_CLANG, 1, 2, 3),
+        _number(_CLANG, "-mprefer-vector-width=", 128, 256, 512),
+        _word(_CLANG_MATHS, "-ffp-contract=", "off", "on", "fast", control_class="contraction"),
+        _number(_CLANG, "-falign-loops=", 16, 32, 64),
+        _number(_CLANG, "-falign-functions=", 16, 32, 64),
+        *_maths(_CLANG_MATHS),
+        _enabling(_CLANG_MATHS, "-fapprox-func", "relaxed-maths"),
+        _disabling(_CLANG, "-fno-vectorize"),
+        _disabling(_CLANG, "-fno-slp-vectorize"),
+        _enabling(_CLANG, "-funroll-loops"),
+        _disabling(_CLANG, "-fno-unroll-loops"),
+        _disabling(_CLANG, "-fno-inline-functions"),
+        _enabling(_CLANG, "-fno-semantic-interposition", "environment"),
+        _enabling(_CLANG, "-fno-plt", "environment"),
+        _disabling(_CLANG, "-fno-jump-tables"),
+        _enabling(_CLANG, "-fomit-frame-pointer", "environment"),
+        _enabling(_CLANG, "-fmerge-all-constants", "relaxed-semantics"),
     ),
     NAMEABLE,
+    _UNLISTED_CLANG,
 )

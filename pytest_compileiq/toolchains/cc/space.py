@@ -1,4 +1,4 @@
-"""The default search spaces of gcc and clang: the options that the tool knows and the installed compiler takes."""
+"""The search spaces of gcc and clang: the options that the tool knows, by class, that the installed compiler takes."""
 
 from __future__ import annotations
 
@@ -8,39 +8,76 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
+from pytest_compileiq.model import CONTROL_CLASSES, ControlClass, KnobValue
 from pytest_compileiq.space import Space, choice
 from pytest_compileiq.system.process import Finished
+from pytest_compileiq.toolchains.cc.baseline import Baseline
 from pytest_compileiq.toolchains.cc.compiler import CcCompiler
 from pytest_compileiq.toolchains.cc.known_options import CLANG, GCC, RELAXED_MATHS
 from pytest_compileiq.toolchains.commands import ask
+from pytest_compileiq.toolchains.option_list import Option
 
-_LISTS = {"gcc": GCC, "clang": CLANG}
+LISTS = {"gcc": GCC, "clang": CLANG}
 
-# A gain from relaxed maths often needs all of its options at once, which independent draws seldom give.
-_PRESETS: Sequence[Mapping[str, int | str]] = (
-    {"-O": 3},
-    {"-O": "s"},
-    {"-O": 3, "-funroll-loops": "", **dict.fromkeys(RELAXED_MATHS, "")},
+# What an expert would set by hand, in spaces that hold its class. A gain from relaxed maths often needs all of its
+# options at once, which independent draws seldom give.
+_VECTORS: Mapping[str, int | str] = {"-O": 3, "-funroll-loops": "", "-fno-math-errno": "", "-fno-trapping-math": ""}
+_PRESETS: Sequence[tuple[ControlClass, Mapping[str, int | str]]] = (
+    ("value-safe", {"-O": 3}),
+    ("value-safe", {"-O": "s"}),
+    ("environment", _VECTORS),
+    ("relaxed-maths", {**_VECTORS, **dict.fromkeys(RELAXED_MATHS, "")}),
 )
 
 # Without these gcc warns that -fassociative-math has no effect, and the trial treats a warning as a refusal.
 _COMPANIONS = ("-fno-signed-zeros", "-fno-trapping-math")
 
 
+@lru_cache(maxsize=64)
+def cc_space(
+    compiler: CcCompiler, baseline: Baseline, classes: frozenset[ControlClass], without: frozenset[str] = frozenset()
+) -> Space:
+    """The options of ``compiler`` that have one of ``classes`` behind ``baseline``, and that take nothing of it back.
+
+    Args:
+        without: names of options to leave out.
+    """
+    listed, knobs = LISTS[compiler.name], {}
+    for option, accepted in _taken(compiler):
+        values = [
+            value
+            for value in accepted
+            if baseline.class_of(f"{option.name}{value}", listed) in classes
+            and not baseline.undone_by(f"{option.name}{value}")
+        ]
+        if option.name not in without and not all(baseline.says(f"{option.name}{value}") for value in values):
+            knobs[option.name] = choice(values, knockout_prob=option.drawn.knockout_prob)
+    if not knobs:
+        return Space(())
+    presets = (
+        {name: value for name, value in preset.items() if name in knobs and value in knobs[name].values}
+        for needed, preset in _PRESETS
+        if needed in classes
+    )
+    return replace(Space.from_mapping(knobs), presets=tuple(filter(None, presets)))
+
+
+def cc_classes(compiler: CcCompiler, baseline: Baseline) -> tuple[ControlClass, ...]:
+    """The classes that options of ``compiler`` have behind ``baseline``, narrowest first."""
+    return tuple(each for each in CONTROL_CLASSES if cc_space(compiler, baseline, frozenset([each])).genes)
+
+
 @lru_cache(maxsize=16)
-def cc_space(compiler: CcCompiler) -> Space:
-    """The default space of ``compiler``, without options that the installed version refuses or ignores."""
-    options = _LISTS[compiler.name].known
-    known = set(
+def _taken(compiler: CcCompiler) -> Sequence[tuple[Option, Sequence[KnobValue]]]:
+    """The known options that the installed version neither refuses nor ignores, each with the values that it takes."""
+    options = LISTS[compiler.name].known
+    taken = set(
         _accepted(compiler.program, [f"{option.name}{value}" for option in options for value in option.drawn.values])
     )
-    knobs = {
-        option.name: choice(accepted, knockout_prob=option.drawn.knockout_prob)
-        for option in options
-        if (accepted := [value for value in option.drawn.values if f"{option.name}{value}" in known])
-    }
-    presets = ({name: value for name, value in preset.items() if f"{name}{value}" in known} for preset in _PRESETS)
-    return replace(Space.from_mapping(knobs), presets=tuple(filter(None, presets)))
+    each = (
+        (option, [value for value in option.drawn.values if f"{option.name}{value}" in taken]) for option in options
+    )
+    return [(option, values) for option, values in each if values]
 
 
 def refused(command: Sequence[str], options: Sequence[str], language: str, rootdir: Path) -> tuple[str, str] | None:

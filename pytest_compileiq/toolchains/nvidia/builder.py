@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
 from pytest_compileiq.errors import BuildError
-from pytest_compileiq.model import Candidate, CodeDigest, Compiler, ControlsFile, Knobs, Target
-from pytest_compileiq.space import PtxasSearchSpace, Space
+from pytest_compileiq.model import Candidate, CodeDigest, Compiler, ControlClass, ControlsFile, Knobs, Target
+from pytest_compileiq.rules.classes import SAFE
+from pytest_compileiq.space import OpaqueSpace, PtxasSearchSpace, Space
 from pytest_compileiq.timing.registry import why_not_here
+from pytest_compileiq.toolchains.base import BaseSpace
 from pytest_compileiq.toolchains.machine_code.cubin import Cubin
+from pytest_compileiq.toolchains.nvidia.baseline import Baseline
 from pytest_compileiq.toolchains.nvidia.options import PTXAS, CudaOptions
 from pytest_compileiq.toolchains.nvidia.ptxas_log import read_ptxas_log
 from pytest_compileiq.toolchains.nvidia.tools import CudaTool, needs_controls
@@ -57,9 +60,33 @@ class NvidiaBuilder:
         """The compiler line whose ACFs it applies, e.g. ``ptxas13.3``."""
         return self.tool.line
 
+    @property
+    def opaque_space(self) -> OpaqueSpace:
+        """CompileIQ's space of the controls that the compiler's default is: ptxas's."""
+        return PtxasSearchSpace()
+
+    def default_space(self) -> Space:
+        """CompileIQ's space of the compiler's controls."""
+        return Space((), self.opaque_space)
+
     def option_space(self) -> Space:
-        """The compiler's public options."""
-        return self.public_options.space()
+        """The compiler's public options that keep every value."""
+        return self.space_with("options", ())
+
+    def space_with(self, base: BaseSpace | None, classes: Collection[ControlClass]) -> Space:
+        """ACFs, the public options that keep every value, or neither, and the public options of ``classes``."""
+        asked = {*(SAFE if base == "options" else ()), *classes}
+        options = self.public_options.space(self._baseline, asked)
+        return Space.merge(options, self.default_space()) if base == "default" else options
+
+    @property
+    def option_classes(self) -> Sequence[ControlClass]:
+        """The classes that public options of the compiler have here."""
+        return self.public_options.classes(self._baseline)
+
+    @property
+    def _baseline(self) -> Baseline:
+        return Baseline(self.public_options.compiler, self.compiler.command)
 
     def render(self, candidate: Candidate) -> ControlsFile:
         """The candidate's ACF, or the options file of its knobs.
@@ -84,9 +111,6 @@ class PtxasBacked(NvidiaBuilder):
 
     public_options = PTXAS
 
-    def default_space(self) -> Space:
-        """CompileIQ's space of ptxas controls."""
-        return Space((), PtxasSearchSpace())
 
 
 def controls_fragment(tool: CudaTool, controls: ControlsFile | None, out_dir: Path) -> Sequence[str]:

@@ -22,7 +22,7 @@ from pytest_compileiq.model import (
     Target,
     sha256_hex,
 )
-from pytest_compileiq.space import NvccSearchSpace, PtxasSearchSpace, Space
+from pytest_compileiq.space import NvccSearchSpace, OpaqueSpace, PtxasSearchSpace
 from pytest_compileiq.timing.base import capability
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir, rooted
@@ -119,9 +119,10 @@ class NvccBuilder(NvidiaBuilder):
         """The compiler line whose ACFs it applies, e.g. ``ptxas13.3`` or ``nvcc13.3``."""
         return self.tool.line.replace("nvcc", self.controls)
 
-    def default_space(self) -> Space:
+    @property
+    def opaque_space(self) -> OpaqueSpace:
         """CompileIQ's space of the compiler that the ACF is for."""
-        return Space((), PtxasSearchSpace() if self.controls == "ptxas" else NvccSearchSpace())
+        return PtxasSearchSpace() if self.controls == "ptxas" else NvccSearchSpace()
 
     def sources(self) -> Mapping[str, str]:
         """Path → SHA-256 of the source and its project headers; the machine code shows changes of the toolkit's.

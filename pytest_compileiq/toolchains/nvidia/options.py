@@ -7,15 +7,16 @@ form of their value; some of them only if a project's maintainers name them.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_compileiq.errors import MarkerError
-from pytest_compileiq.model import Candidate, ControlsFile, Knobs
+from pytest_compileiq.model import CONTROL_CLASSES, Candidate, ControlClass, ControlsFile, Knobs
 from pytest_compileiq.space import Space, choice, literal, range
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.toolchains.macros import DEFINITION
-from pytest_compileiq.toolchains.option_list import Option, OptionList
+from pytest_compileiq.toolchains.nvidia.baseline import Baseline
+from pytest_compileiq.toolchains.option_list import Option, OptionList, Unlisted
 from pytest_compileiq.toolchains.triton.values import launch_params
 
 
@@ -23,9 +24,18 @@ from pytest_compileiq.toolchains.triton.values import launch_params
 class CudaOptions(OptionList):
     """The public options of one of NVIDIA's compilers."""
 
-    def space(self) -> Space:
-        """The space of the options that decide how a kernel runs."""
-        return Space.from_mapping({option.name: option.drawn for option in self.known})
+    def space(self, baseline: Baseline, classes: Collection[ControlClass]) -> Space:
+        """The space of the options that have one of ``classes`` and take nothing of the baseline back."""
+        knobs = {
+            option.name: option.drawn if left == list(option.drawn.values) else choice(left, option.drawn.knockout_prob)
+            for option in self.known
+            if option.control_class in classes and (left := baseline.values_left(option.name, option.drawn.values))
+        }
+        return Space.from_mapping(knobs) if knobs else Space(())
+
+    def classes(self, baseline: Baseline) -> tuple[ControlClass, ...]:
+        """The classes that options have behind ``baseline``, narrowest first."""
+        return tuple(each for each in CONTROL_CLASSES if self.space(baseline, [each]).genes)
 
     def render(self, candidate: Candidate) -> ControlsFile:
         """The controls of ``candidate``: its ACF if it has one, else an options file, one option per line, sorted.
@@ -77,19 +87,28 @@ class CudaOptions(OptionList):
 
 
 _BOOLEAN = "true|false"
-_REGISTERS = Option("--maxrregcount=", r"\d{1,4}", range(24, 255, knockout_prob=0.5))
+_PTXAS = "CUDA Compiler Driver NVCC, Ptxas Options"
+_NVCC = "CUDA Compiler Driver NVCC, Options for Altering Compiler/Linker Behavior"
+_GPU = "CUDA Compiler Driver NVCC, Options for Steering GPU Code Generation"
+_CACHE = "PTX ISA, Cache Operators: they are performance hints on weak loads and stores"
+_FORCED = "PTX ISA, Cache Operators, replaced wherever the source gives its own"
+_REGISTERS = Option(
+    "--maxrregcount=", r"\d{1,4}", range(24, 255, knockout_prob=0.5), "value-safe", f"{_GPU}: --maxrregcount"
+)
 
 
-def _switch(name: str, knockout_prob: float) -> Option:
-    return Option(name, "", literal("", knockout_prob=knockout_prob))
+def _switch(section: str, name: str, control_class: ControlClass, knockout_prob: float) -> Option:
+    return Option(name, "", literal("", knockout_prob=knockout_prob), control_class, f"{section}: {name}")
 
 
-def _boolean(name: str, knockout_prob: float) -> Option:
-    return Option(name, _BOOLEAN, choice(["true", "false"], knockout_prob=knockout_prob))
+def _boolean(section: str, name: str, control_class: ControlClass, knockout_prob: float) -> Option:
+    drawn = choice(["true", "false"], knockout_prob=knockout_prob)
+    return Option(name, _BOOLEAN, drawn, control_class, f"{section}: {name.removesuffix('=')}")
 
 
-def _cache(name: str, values: Sequence[str], knockout_prob: float) -> Option:
-    return Option(name, "|".join(values), choice(values, knockout_prob=knockout_prob))
+def _cache(name: str, values: Sequence[str], control_class: ControlClass, source: str, knockout_prob: float) -> Option:
+    drawn = choice(values, knockout_prob=knockout_prob)
+    return Option(name, "|".join(values), drawn, control_class, f"{source}: {name.removesuffix('=')}")
 
 
 _LOADS, _STORES = ("ca", "cg", "cs", "cv"), ("wb", "cg", "cs", "wt")
@@ -97,42 +116,47 @@ _PTXAS_NAMEABLE = (
     r"--(?:minnctapersm|device-function-maxrregcount)=\d{1,4}|--enable-func-clone-sc=(?:true|false)"
     r"|--Ofast-compile=(?:0|min|mid|max)|--return-at-end|--override-directive-values"
 )
-# Options that change results (fmad, fast maths) are included: the test's assertions judge them.
 PTXAS = CudaOptions(
     "ptxas",
     (
-        Option("-O", "[0-4]", choice([1, 2, 3], knockout_prob=0.6)),
+        Option("-O", "[0-4]", choice([1, 2, 3], knockout_prob=0.6), "value-safe", f"{_PTXAS}: --opt-level"),
         _REGISTERS,
-        Option("--register-usage-level=", r"\d{1,2}", range(0, 10, knockout_prob=0.4)),
-        _boolean("--allow-expensive-optimizations=", 0.6),
-        _cache("--def-load-cache=", _LOADS, 0.6),
-        _cache("--def-store-cache=", _STORES, 0.6),
-        _cache("--force-load-cache=", _LOADS, 0.8),
-        _cache("--force-store-cache=", _STORES, 0.8),
-        _boolean("--fmad=", 0.8),
-        _switch("--disable-optimizer-constants", 0.8),
-        _switch("--dont-merge-basicblocks", 0.9),
-        _switch("--optimize-float-atomics", 0.8),
+        Option(
+            "--register-usage-level=",
+            r"\d{1,2}",
+            range(0, 10, knockout_prob=0.4),
+            "value-safe",
+            f"{_PTXAS}: --register-usage-level",
+        ),
+        _boolean(_PTXAS, "--allow-expensive-optimizations=", "value-safe", 0.6),
+        _cache("--def-load-cache=", _LOADS, "value-safe", _CACHE, 0.6),
+        _cache("--def-store-cache=", _STORES, "value-safe", _CACHE, 0.6),
+        _cache("--force-load-cache=", _LOADS, "relaxed-semantics", _FORCED, 0.8),
+        _cache("--force-store-cache=", _STORES, "relaxed-semantics", _FORCED, 0.8),
+        _boolean(_PTXAS, "--fmad=", "contraction", 0.8),
+        _switch(_PTXAS, "--disable-optimizer-constants", "value-safe", 0.8),
+        _switch(_PTXAS, "--dont-merge-basicblocks", "value-safe", 0.9),
+        _switch(_PTXAS, "--optimize-float-atomics", "relaxed-maths", 0.8),
     ),
     re.compile(_PTXAS_NAMEABLE),
+    (Unlisted(_PTXAS_NAMEABLE, "value-safe", _PTXAS),),
 )
 _PTXAS_BY_NVCC = (
     "-O", "--register-usage-level=", "--allow-expensive-optimizations=", "--def-load-cache=", "--def-store-cache=",
     "--disable-optimizer-constants",
 )  # fmt: skip
-_NOT_BY_NVCC = "|".join(
-    f"{option.name}(?:{option.form})" for option in PTXAS.known if option.name not in _PTXAS_BY_NVCC
-)
+_NOT_BY_NVCC = [option for option in PTXAS.known if option.name not in _PTXAS_BY_NVCC]
+_NAMEABLE_BY_NVCC = "|".join((*(f"{option.name}(?:{option.form})" for option in _NOT_BY_NVCC), _PTXAS_NAMEABLE))
 NVCC = CudaOptions(
     "nvcc",
     (
-        _switch("--use_fast_math", 0.7),
-        _boolean("--ftz=", 0.7),
-        _boolean("--prec-div=", 0.7),
-        _boolean("--prec-sqrt=", 0.7),
-        _boolean("--fmad=", 0.8),
-        _switch("--extra-device-vectorization", 0.6),
-        _switch("--restrict", 0.7),
+        _switch(_GPU, "--use_fast_math", "relaxed-maths", 0.7),
+        _boolean(_GPU, "--ftz=", "relaxed-maths", 0.7),
+        _boolean(_GPU, "--prec-div=", "relaxed-maths", 0.7),
+        _boolean(_GPU, "--prec-sqrt=", "relaxed-maths", 0.7),
+        _boolean(_GPU, "--fmad=", "contraction", 0.8),
+        _switch(_GPU, "--extra-device-vectorization", "value-safe", 0.6),
+        _switch(_NVCC, "--restrict", "relaxed-semantics", 0.7),
         _REGISTERS,
         *(
             replace(option, name=f"-Xptxas={option.name}")
@@ -141,5 +165,10 @@ NVCC = CudaOptions(
             if option.name == name
         ),
     ),
-    re.compile(f"-Xptxas=(?:{_NOT_BY_NVCC}|{_PTXAS_NAMEABLE})|{DEFINITION}"),
-)
+    re.compile(f"-Xptxas=(?:{_NAMEABLE_BY_NVCC})|{DEFINITION}"),
+    (
+        *(Unlisted(f"-Xptxas={option.name}(?:{option.form})", option.control_class, option.source)
+          for option in _NOT_BY_NVCC),
+        *(replace(each, form=f"-Xptxas=(?:{each.form})") for each in PTXAS.unlisted),
+    ),
+)  # fmt: skip

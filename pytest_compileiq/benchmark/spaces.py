@@ -1,0 +1,102 @@
+"""The space that a marker's ``space=`` means for one compiler: names, classes of options, dicts and opaque spaces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.model import CONTROL_CLASSES, ControlClass
+from pytest_compileiq.space import OpaqueSpace, Space
+from pytest_compileiq.spelling import did_you_mean
+from pytest_compileiq.toolchains.base import BaseSpace, Builder, ClassesOptions, OffersSpaces
+
+_BASES: Sequence[BaseSpace] = ("default", "options")
+
+
+def parts_of(given: object) -> Sequence[object]:
+    """What ``space=`` joins."""
+    return ["default"] if given is None else given if isinstance(given, list | tuple) else [given]
+
+
+def check_names(given: object, builder: Builder, nodeid: str) -> None:
+    """Check that ``builder`` has the spaces that ``space=`` names, without making any.
+
+    Raises:
+        MarkerError: it has not.
+    """
+    for part in parts_of(given):
+        if isinstance(part, str) and part not in (*_names(builder), *CONTROL_CLASSES):
+            raise _no_space(part, builder, nodeid)
+
+
+def space_of(given: object, builder: Builder, nodeid: str) -> Space:
+    """The space that ``space=`` asks for.
+
+    Classes of options are one space with the compiler's own, so that a knob with values of two classes stands in it
+    once.
+
+    Raises:
+        MarkerError: there is no such space, or it is not usable.
+    """
+    parts = parts_of(given)
+    classes = [name for name in CONTROL_CLASSES if name in parts]
+    if not classes:
+        return Space.merge(*(_space(part, builder, nodeid) for part in parts))
+    base = next((name for name in reversed(_BASES) if name in parts), None)
+    others = [part for part in parts if part != base and part not in classes]
+    return Space.merge(
+        _with_classes(base, classes, builder, nodeid), *(_space(part, builder, nodeid) for part in others)
+    )
+
+
+def _with_classes(base: BaseSpace | None, classes: Sequence[ControlClass], builder: Builder, nodeid: str) -> Space:
+    offers = builder if isinstance(builder, ClassesOptions) else None
+    offered = offers.option_classes if offers else ()
+    lacking = [name for name in classes if name not in offered]
+    if offers is None or lacking:
+        has = f"it has {', '.join(map(repr, offered))}" if offered else "its options have no classes here"
+        raise MarkerError(
+            f"{nodeid}: space={lacking[0]!r}: {builder.compiler.name} has no option of this class that this tool knows "
+            f"and that the baseline's flags leave open: {has}"
+        )
+    return offers.space_with(base, classes)
+
+
+def _space(part: object, builder: Builder, nodeid: str) -> Space:
+    if part == "default":
+        return _usable(builder.default_space(), builder, nodeid)
+    if part == "options":
+        return _usable(builder.option_space(), builder, nodeid)
+    if isinstance(part, OpaqueSpace):
+        if reason := part.why_not():
+            raise MarkerError(f"{nodeid}: {reason}")
+        return Space((), part)
+    if isinstance(part, Mapping):
+        return Space.from_mapping(part)
+    if isinstance(part, str) and part in _offered(builder):
+        return _offered(builder)[part]()
+    raise _no_space(part, builder, nodeid)
+
+
+def _usable(space: Space | None, builder: Builder, nodeid: str) -> Space:
+    if space is None or not (space.genes or space.opaque):
+        raise MarkerError(f"{nodeid}: {builder.compiler.name} has no space of its own: give the marker space={{…}}")
+    return space
+
+
+def _offered(builder: Builder) -> Mapping[str, Callable[[], Space]]:
+    """The spaces that the toolchain has besides its default and its options, by name."""
+    return builder.spaces if isinstance(builder, OffersSpaces) else {}
+
+
+def _names(builder: Builder) -> Sequence[str]:
+    classes = CONTROL_CLASSES if isinstance(builder, ClassesOptions) else ()
+    return (*_BASES, *_offered(builder), *classes)
+
+
+def _no_space(part: object, builder: Builder, nodeid: str) -> MarkerError:
+    names = _names(builder)
+    return MarkerError(
+        f"{nodeid}: space={part!r}{did_you_mean(str(part), names)}: expected a dict of knobs, "
+        f"{', '.join(map(repr, names))}, PtxasSearchSpace(), NvccSearchSpace(), or a list of these"
+    )

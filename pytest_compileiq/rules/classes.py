@@ -1,0 +1,65 @@
+"""Classes of controls: what an artifact's controls may change of a kernel's results and contracts.
+
+An option has a class of its own, which its list gives. Its effective class is the widest of that and of what the
+baseline or the source already licenses: a licence makes even a value-safe option change bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_compileiq.model import CONTROL_CLASSES, ControlClass, Licence
+
+SAFE: tuple[ControlClass, ...] = ("value-safe", "environment")  # what a default space holds
+
+
+@dataclass(frozen=True)
+class Classed:
+    """The controls of one artifact by their own class.
+
+    Attributes:
+        options: class → the controls that have it, as typed; narrowest class first.
+        tests_own: macros and parameters, which the test declares and no compiler's manual classes.
+    """
+
+    options: Mapping[ControlClass, tuple[str, ...]]
+    tests_own: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, controls: Iterable[tuple[str, ControlClass | None]]) -> Classed:
+        """``controls`` with their classes; None is the test's own."""
+        listed = sorted(controls, key=lambda control: control[0])
+        return cls(
+            {wanted: options for wanted in CONTROL_CLASSES if (options := _of_class(listed, wanted))},
+            tuple(control for control, own in listed if own is None),
+        )
+
+    @property
+    def own(self) -> tuple[ControlClass, ...]:
+        """The classes that the controls have by themselves, narrowest first."""
+        return tuple(self.options)
+
+
+def in_order(classes: Iterable[ControlClass]) -> tuple[ControlClass, ...]:
+    """``classes``, each once, narrowest first."""
+    return tuple(sorted(set(classes), key=CONTROL_CLASSES.index))
+
+
+def effective_class(own: ControlClass, licences: Sequence[Licence]) -> ControlClass:
+    """The widest of a control's own class and of what ``licences`` allow: never narrower than its own."""
+    return in_order((own, *(licence.allows for licence in licences)))[-1]
+
+
+def effective_classes(own: Iterable[ControlClass], licences: Sequence[Licence]) -> tuple[ControlClass, ...]:
+    """The effective classes of controls that have the classes ``own``, narrowest first; none where there are none."""
+    return in_order(effective_class(each, licences) for each in own)
+
+
+def beyond_value_safe(classes: Iterable[ControlClass]) -> tuple[ControlClass, ...]:
+    """Those of ``classes`` that a reviewer has to know of, narrowest first."""
+    return tuple(each for each in in_order(classes) if each != "value-safe")
+
+
+def _of_class(controls: Iterable[tuple[str, ControlClass | None]], wanted: ControlClass) -> tuple[str, ...]:
+    return tuple(control for control, own in controls if own == wanted)

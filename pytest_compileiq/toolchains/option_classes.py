@@ -1,0 +1,54 @@
+"""The classes of an artifact's controls, from its knobs and the compilers' lists: what it says of itself is no source.
+
+Nothing is compiled: the recorded command tells what the baseline assumes, and a normal run holds that to the test.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from pytest_compileiq.model import ControlClass, Knobs
+from pytest_compileiq.rules.classes import Classed
+from pytest_compileiq.toolchains.cc.baseline import Baseline
+from pytest_compileiq.toolchains.cc.known_options import CLANG, GCC
+from pytest_compileiq.toolchains.macros import macro_of
+from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS
+from pytest_compileiq.toolchains.option_list import OptionList
+from pytest_compileiq.toolchains.triton.launch_options import CONSTEXPRS, LAUNCH_OPTIONS
+
+ACF = "the ACF"
+_LISTS: Mapping[str, OptionList] = {
+    "gcc": GCC, "g++": GCC, "gfortran": GCC, "clang": CLANG, "clang++": CLANG, "ptxas": PTXAS, "triton": PTXAS,
+    "nvcc": NVCC,
+}  # fmt: skip
+
+
+def classes_of(compiler: str, command: Sequence[str], kind: str, knobs: Knobs) -> Classed:
+    """The controls of ``compiler``, whose baseline is ``command``, each with its own class.
+
+    ``opaque`` is an ACF, and every option of which no manual was read. Macros and parameters are the test's own.
+    """
+    return Classed.of(_each(compiler, command, kind, knobs))
+
+
+def _each(compiler: str, command: Sequence[str], kind: str, knobs: Knobs) -> Iterator[tuple[str, ControlClass | None]]:
+    if kind == "blob":
+        yield ACF, "opaque"
+    listed, baseline = _LISTS.get(compiler), Baseline.of(compiler, command)
+    for name, value in knobs.items():
+        option = f"{name}{value}" if name.startswith("-") else f"{name}={value}"
+        if macro_of(option) is not None:
+            yield option, None
+        elif not name.startswith("-"):
+            yield option, _of_launch(name) if compiler == "triton" else None
+        elif listed is None:
+            yield option, "opaque"
+        elif listed in (GCC, CLANG):
+            yield option, baseline.class_of(option, listed)
+        else:
+            yield option, listed.class_of(option)
+
+
+def _of_launch(name: str) -> ControlClass:
+    return next((each.control_class for each in LAUNCH_OPTIONS if re.fullmatch(each.form, name)), CONSTEXPRS)
