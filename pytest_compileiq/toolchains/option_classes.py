@@ -44,10 +44,9 @@ def _each(compiler: str, command: Sequence[str], kind: str, knobs: Knobs) -> Ite
             yield option, _of_launch(name) if compiler == "triton" else None
         elif listed is None:
             yield option, "opaque"
-        elif listed in (GCC, CLANG):
-            yield option, baseline.class_of(option, listed)
         else:
-            yield option, listed.class_of(option)
+            own = listed.class_of(option)
+            yield option, baseline.widened(own, option) if listed in (GCC, CLANG) else own
 
 
 def _of_launch(name: str) -> ControlClass:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from pytest_compileiq.model import ControlClass, Knobs, KnobValue
 from pytest_compileiq.named_options import NamedOptions
@@ -75,9 +76,9 @@ class OptionList:
 
     def class_of(self, option: str) -> ControlClass:
         """The class of a whole option, whatever the baseline is; ``opaque`` where none is known."""
-        listed = [known.control_class for known in self.known if known.gives(option)]
-        named = [each.control_class for each in self.unlisted if re.fullmatch(each.form, option)]
-        return next(iter([*listed, *named]), "opaque")
+        listed = (known.control_class for known in self.known if known.gives(option))
+        named = (each.control_class for each in self.unlisted if re.fullmatch(each.form, option))
+        return next(chain(listed, named), "opaque")
 
     def knows(self, option: str) -> bool:
         """Whether ``option`` may stand in a controls file without the maintainers' permission."""

@@ -9,7 +9,6 @@ from functools import cached_property
 
 from pytest_compileiq.model import ControlClass
 from pytest_compileiq.toolchains.cc.flags import ONLY_COMPILES_WITH_VALUE
-from pytest_compileiq.toolchains.option_list import OptionList
 
 _LEVEL = re.compile(r"-O(\w*)")
 _LEVELS = {"0": 0, "": 1, "1": 1, "g": 1, "2": 2, "s": 2, "z": 2, "3": 3, "fast": 3}
@@ -50,11 +49,11 @@ class Baseline:
         """The baseline whose recorded command this is."""
         return cls(compiler, tuple(map(tuple, _by_source(command))))
 
-    def class_of(self, option: str, listed: OptionList) -> ControlClass:
+    def widened(self, control_class: ControlClass, option: str) -> ControlClass:
         """The class of ``option`` behind this baseline: a level may switch on what the baseline does not assume."""
-        if (level := _level(option)) is not None and any(self._is_news(flags, level) for flags in self.sources):
-            return "relaxed-semantics"
-        return listed.class_of(option)
+        level = _level(option)
+        is_news = level is not None and any(self._is_news(flags, level) for flags in self.sources)
+        return "relaxed-semantics" if is_news else control_class
 
     def undone_by(self, option: str) -> bool:
         """Whether ``option`` takes back what the baseline says, in the same words or by what they imply."""

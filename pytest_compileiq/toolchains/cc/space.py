@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from pytest_compileiq.model import CONTROL_CLASSES, ControlClass, KnobValue
+from pytest_compileiq.model import ControlClass, KnobValue
+from pytest_compileiq.rules.classes import in_order
 from pytest_compileiq.space import Space, choice
 from pytest_compileiq.system.process import Finished
 from pytest_compileiq.toolchains.cc.baseline import Baseline
@@ -17,7 +18,7 @@ from pytest_compileiq.toolchains.cc.known_options import CLANG, GCC, RELAXED_MAT
 from pytest_compileiq.toolchains.commands import ask
 from pytest_compileiq.toolchains.option_list import Option
 
-LISTS = {"gcc": GCC, "clang": CLANG}
+_LISTS = {"gcc": GCC, "clang": CLANG}
 
 # What an expert would set by hand, in spaces that hold its class. A gain from relaxed maths often needs all of its
 # options at once, which independent draws seldom give.
@@ -42,14 +43,9 @@ def cc_space(
     Args:
         without: names of options to leave out.
     """
-    listed, knobs = LISTS[compiler.name], {}
-    for option, accepted in _taken(compiler):
-        values = [
-            value
-            for value in accepted
-            if baseline.class_of(f"{option.name}{value}", listed) in classes
-            and not baseline.undone_by(f"{option.name}{value}")
-        ]
+    knobs = {}
+    for option, by_class in _left_open(compiler, baseline):
+        values = [value for value, own in by_class.items() if own in classes]
         if option.name not in without and not all(baseline.says(f"{option.name}{value}") for value in values):
             knobs[option.name] = choice(values, knockout_prob=option.drawn.knockout_prob)
     if not knobs:
@@ -64,13 +60,23 @@ def cc_space(
 
 def cc_classes(compiler: CcCompiler, baseline: Baseline) -> tuple[ControlClass, ...]:
     """The classes that options of ``compiler`` have behind ``baseline``, narrowest first."""
-    return tuple(each for each in CONTROL_CLASSES if cc_space(compiler, baseline, frozenset([each])).genes)
+    return in_order(own for _, by_class in _left_open(compiler, baseline) for own in by_class.values())
+
+
+@lru_cache(maxsize=64)
+def _left_open(compiler: CcCompiler, baseline: Baseline) -> Sequence[tuple[Option, Mapping[KnobValue, ControlClass]]]:
+    """The options that take nothing of ``baseline`` back, each with its values and their classes."""
+    return [
+        (option, {value: baseline.widened(option.control_class, f"{option.name}{value}") for value in values
+                  if not baseline.undone_by(f"{option.name}{value}")})
+        for option, values in _taken(compiler)
+    ]  # fmt: skip
 
 
 @lru_cache(maxsize=16)
 def _taken(compiler: CcCompiler) -> Sequence[tuple[Option, Sequence[KnobValue]]]:
     """The known options that the installed version neither refuses nor ignores, each with the values that it takes."""
-    options = LISTS[compiler.name].known
+    options = _LISTS[compiler.name].known
     taken = set(
         _accepted(compiler.program, [f"{option.name}{value}" for option in options for value in option.drawn.values])
     )
