@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints, Va
 
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import (
+    CONTROL_CLASSES,
     EXACT_OBJECTIVES,
     HOST,
     INTEGERS,
@@ -22,6 +23,7 @@ from pytest_compileiq.model import (
     PARAMS,
     TIMED_OBJECTIVES,
     ArchitectureFrom,
+    ControlClass,
     Direction,
     Launch,
     digest_of_command,
@@ -86,6 +88,15 @@ class Controls(Stored):
     sha256: Digest
     size_bytes: Annotated[int, Field(ge=0, le=MAX_CONTROLS_BYTES)]
     knobs: Annotated[dict[Text, bool | Integer | Finite | Text], Field(max_length=2000)] = {}
+
+
+class StoredLicence(Stored):
+    """A ``Licence`` on disk."""
+
+    name: Text
+    allows: ControlClass
+    where: Text
+    remedy: Text
 
 
 class StoredCompiler(Stored):
@@ -305,6 +316,8 @@ class Artifact(Stored):
     ``outcome``: ``tuned``, proven controls; ``baseline``, measured, and nothing beats the defaults; ``promoted``, a
     point of the front that was chosen and is not proven yet; ``retired``, withdrawn for ``reason``.
     ``functions`` are the entry functions that the test stands for, where its toolchain says so.
+    ``classes`` are those of its controls, narrowest first, for a reader: a program derives them from the knobs, and
+    takes the file for damaged where they differ. ``licences`` are what the baseline and the sources allow besides.
     """
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
@@ -313,6 +326,8 @@ class Artifact(Stored):
     outcome: Literal["tuned", "baseline", "promoted", "retired"]
     reason: Text | None = None
     functions: Annotated[Array[Symbol], Field(max_length=20_000)] = ()
+    classes: Annotated[Array[ControlClass], Field(max_length=len(CONTROL_CLASSES))] = ()
+    licences: Annotated[Array[StoredLicence], Field(max_length=100)] = ()
     controls: Controls | None = None
     compiler: StoredCompiler
     fingerprint: StoredFingerprint

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from pytest_compileiq.artifact import Artifact, Claim, CodePair, StoredCompiler
 from pytest_compileiq.model import of_entries
+from pytest_compileiq.report.classes import class_facts
 from pytest_compileiq.report.results import (
     also_changes,
     claim_text,
@@ -64,6 +65,7 @@ def artifact_lines(name: str, artifact: Artifact) -> Iterator[str]:
     if artifact.controls is not None:
         yield f"  controls   {artifact.controls.file}, {artifact.controls.kind}, {artifact.controls.size_bytes} bytes"
         yield from (f"    {setting_text(knob, value)}" for knob, value in sorted(artifact.controls.knobs.items()))
+    yield from (f"  {label:<10} {text}" for label, text in class_facts(artifact))
     built = dict.fromkeys(claim.objective for claim in artifact.claims if claim.of_the_build)
     of = {objective: _of(objective, artifact) for objective in built}
     for claim in artifact.claims:

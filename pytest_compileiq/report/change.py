@@ -10,6 +10,7 @@ from pydantic_core import to_jsonable_python
 
 from pytest_compileiq.artifact import Claim
 from pytest_compileiq.report.artifact import setting_text
+from pytest_compileiq.report.classes import classes_text, gained_text
 from pytest_compileiq.report.results import (
     claim_text,
     evidence_text,
@@ -81,6 +82,7 @@ def sure_text(claim: Claim | None) -> str:
 def facts(change: Change) -> Iterator[Fact]:
     """All other facts about a change, loud ones first."""
     everything = (
+        Fact("classes", (new_classes_text(change),) if change.classes_gained else (), loud=True, folded=False),
         Fact("problem", (change.problem,) if change.problem else (), loud=True, folded=False),
         Fact("worse", tuple(f"{_claim_step(step)}: {step.worse}" for step in change.worse), loud=True, folded=False),
         Fact(
@@ -101,6 +103,7 @@ def facts(change: Change) -> Iterator[Fact]:
         Fact("metrics", tuple(map(_step, change.metrics))),
         Fact("compiler", tuple(map(_step, change.environment))),
         Fact("stale by", change.inputs),
+        Fact("classes", (classes_text(change.classed),) if change.classes and not change.classes_gained else ()),
         Fact("knobs", tuple(map(_knob, change.knobs))),
         Fact("controls", (_digest_step(change.controls),) if change.controls else ()),
         Fact("functions", tuple(map(_function, change.functions))),
@@ -108,6 +111,11 @@ def facts(change: Change) -> Iterator[Fact]:
         Fact("proven on", (change.evidence,) if change.evidence else (), folded=False),
     )
     return (fact for fact in everything if fact.lines)
+
+
+def new_classes_text(change: Change) -> str:
+    """The classes that the controls gained, and what brings each."""
+    return f"now {gained_text(change.classes_gained, change.classed, change.licences)}"
 
 
 def counts_text(changes: Sequence[Change]) -> str:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from pytest_compileiq.report.change import NOT_CHECKED, Fact, counts_text, facts, gain_text, sure_text
+from pytest_compileiq.report.change import NOT_CHECKED, Fact, counts_text, facts, gain_text, new_classes_text, sure_text
 from pytest_compileiq.rules.diff import Change
 from pytest_compileiq.system.printing import harmless
 
 MOST_CHARACTERS = 60_000  # a comment on GitHub holds 65,536
+_MOST_WIDENED = 8_000  # of them for classes gained
 _PLAIN = re.compile(r"(?!.*(?:www\.|://))(?:[A-Za-z0-9 ,.;:()%'/+=→-]|(?<=[a-z])_(?=[a-z]))*", re.IGNORECASE)
 _COLUMNS = ("", "artifact", "gain over the defaults (95 % interval)", "on", "how sure", "to look at")
 
 
 def markdown_text(base: str, head: str, changes: Sequence[Change], strays: Sequence[str]) -> str:
     """The comparison as GitHub's Markdown of at most ``MOST_CHARACTERS``; what does not fit is counted."""
-    title = f"### Tuned kernels: {counts_text(changes)}\n\n{code(base)} → {code(head)}\n\n"
+    widened = [change for change in changes if change.classes_gained]
+    first, told = _fitting(map(_widened, widened), _MOST_WIDENED)
+    first += _more(len(widened) - told)
+    title = f"{first}\n### Tuned kernels: {counts_text(changes)}\n\n{code(base)} → {code(head)}\n\n".lstrip()
     closing = f"\n{NOT_CHECKED}\n" if changes or strays else ""
     room = MOST_CHARACTERS - len(title) - len(closing) - 400
     table, in_table = _fitting(map(_row, changes), room // 2)
@@ -41,6 +45,10 @@ def code(text: str, *, in_table: bool = False) -> str:
 def prose(text: str, *, in_table: bool = False) -> str:
     """``text`` unchanged if none of it can be markup, else as a code span."""
     return text if _PLAIN.fullmatch(text) else code(text, in_table=in_table)
+
+
+def _widened(change: Change) -> str:
+    return f"- {code(change.name)} {code(change.target)}: **{prose(new_classes_text(change))}**\n"
 
 
 def _row(change: Change) -> str:

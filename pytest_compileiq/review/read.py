@@ -18,6 +18,7 @@ from pytest_compileiq.store.metadata import (
     parse,
     referenced,
 )
+from pytest_compileiq.toolchains.option_classes import classes_in, licences_in
 
 _MOST_TRACED = 500  # files of one artifact
 Place = tuple[str, str]  # name and target
@@ -73,7 +74,8 @@ def _parsed(root: str, path: str, data: bytes | StoreError, label: str) -> Itera
     try:
         if isinstance(data, StoreError):
             raise data
-        yield Side(*place, parse(data, f"{root}/{path}", f"it stands so in {label}"))
+        artifact = parse(data, f"{root}/{path}", f"it stands so in {label}")
+        yield Side(*place, artifact, classed=classes_in(artifact), licences=licences_in(artifact))
     except StoreError as error:
         yield Side(*place, None, str(error))
 

@@ -7,7 +7,7 @@ baseline or the source already licenses: a licence makes even a value-safe optio
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pytest_compileiq.model import CONTROL_CLASSES, ControlClass, Licence
 
@@ -23,7 +23,7 @@ class Classed:
         tests_own: macros and parameters, which the test declares and no compiler's manual classes.
     """
 
-    options: Mapping[ControlClass, tuple[str, ...]]
+    options: Mapping[ControlClass, tuple[str, ...]] = field(default_factory=dict)
     tests_own: tuple[str, ...] = ()
 
     @classmethod

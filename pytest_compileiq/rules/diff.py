@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pytest_compileiq.artifact import Artifact, CodePair, StoredCode, StoredCompiler
-from pytest_compileiq.model import KnobValue
+from pytest_compileiq.model import ControlClass, KnobValue, Licence
 from pytest_compileiq.rules.blast_radius import recorded_neighbours
 from pytest_compileiq.rules.claims import ClaimStep, claim_steps, devices_only, lead_step, leading_claim, trend
+from pytest_compileiq.rules.classes import Classed, beyond_value_safe, effective_classes
 from pytest_compileiq.rules.entries import WorseEntry, worse_entries
 from pytest_compileiq.rules.fingerprint import changed_text
 from pytest_compileiq.spelling import first_of
@@ -46,6 +47,8 @@ class Side:
         problem: why it cannot be used, in a sentence; empty where it can.
         warnings: what is wrong with it and does not keep it from being used.
         untraced: files that had uncommitted changes when tuned, and are not here as the fingerprint records them.
+        classed: its controls by class, from its knobs.
+        licences: what the baseline and the sources allow besides.
     """
 
     name: str
@@ -54,6 +57,13 @@ class Side:
     problem: str = ""
     warnings: tuple[str, ...] = ()
     untraced: tuple[str, ...] = ()
+    classed: Classed = field(default_factory=Classed)
+    licences: tuple[Licence, ...] = ()
+
+    @property
+    def effective(self) -> tuple[ControlClass, ...]:
+        """The effective classes of its controls; none where it cannot be used."""
+        return () if self.problem else effective_classes(self.classed.own, self.licences)
 
 
 @dataclass(frozen=True)
@@ -81,6 +91,9 @@ class Change:
         environment: compiler, its command, driver of each device.
         inputs: what made the old artifact stale, in sentences.
         knobs: named knobs that changed; None is absent (off).
+        classes: effective classes of the newest controls, narrowest first.
+        classes_gained: those beyond value-safe that the older controls did not have.
+        classed, licences: the newest controls by their own class, and what widens these.
         controls: digests of the controls file, where they differ.
         code: digests of the machine code that changed, for each entry function and arm.
         functions: entry functions that the test stands for, where they changed: on one side only.
@@ -108,6 +121,10 @@ class Change:
     environment: tuple[Step, ...] = ()
     inputs: tuple[str, ...] = ()
     knobs: tuple[Step, ...] = ()
+    classes: tuple[ControlClass, ...] = ()
+    classes_gained: tuple[ControlClass, ...] = ()
+    classed: Classed = field(default_factory=Classed)
+    licences: tuple[Licence, ...] = ()
     controls: Step | None = None
     code: tuple[Step, ...] = ()
     functions: tuple[Step, ...] = ()
@@ -150,6 +167,10 @@ def compare(old: Side | None, new: Side | None) -> Change:
         environment=tuple(_environment(before, after)) if before and after else (),
         inputs=tuple(_inputs(before, after)) if before and after else (),
         knobs=_steps(_knobs(before), _knobs(after)) if after and after.outcome != "retired" else (),
+        classes=new.effective if new else (),
+        classes_gained=_gained(old, new),
+        classed=new.classed if new else Classed(),
+        licences=new.licences if new else (),
         controls=_controls(before, after),
         code=tuple(_code(before, after)) if before and after and after.compiler.compiles else (),
         functions=_steps(_functions(before), _functions(after)) if before and after else (),
@@ -223,6 +244,13 @@ def _steps(old: Mapping[str, KnobValue], new: Mapping[str, KnobValue]) -> tuple[
 
 def _knobs(artifact: Artifact | None) -> Mapping[str, KnobValue]:
     return artifact.controls.knobs if artifact and artifact.controls else {}
+
+
+def _gained(old: Side | None, new: Side | None) -> tuple[ControlClass, ...]:
+    """What controls that are applied may change now, and could not before."""
+    if new is None or new.artifact is None or new.artifact.outcome == "retired":
+        return ()
+    return tuple(each for each in beyond_value_safe(new.effective) if each not in (old.effective if old else ()))
 
 
 def _controls(before: Artifact | None, after: Artifact | None) -> Step | None:

@@ -41,6 +41,7 @@ def promote(store: Store, name: str, target: str, point: int) -> Artifact:
             "outcome": "promoted",
             "reason": f"point {point} of the front, chosen and not proven yet",
             "controls": artifact.front[point].controls,
+            "classes": (),
             "claims": (),
             "code": {entry: CodePair(baseline=pair.baseline) for entry, pair in artifact.code.items()},
         }

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from pytest_compileiq.model import ControlClass, Knobs
+from pytest_compileiq.artifact import Artifact
+from pytest_compileiq.model import ControlClass, Knobs, Licence
 from pytest_compileiq.rules.classes import Classed
 from pytest_compileiq.toolchains.cc.baseline import Baseline
 from pytest_compileiq.toolchains.cc.known_options import CLANG, GCC
@@ -30,6 +31,19 @@ def classes_of(compiler: str, command: Sequence[str], kind: str, knobs: Knobs) -
     ``opaque`` is an ACF, and every option of which no manual was read. Macros and parameters are the test's own.
     """
     return Classed.of(_each(compiler, command, kind, knobs))
+
+
+def classes_in(artifact: Artifact) -> Classed:
+    """The controls of ``artifact``, each with its own class; none where it has no controls."""
+    controls, compiler = artifact.controls, artifact.compiler
+    if controls is None:
+        return Classed()
+    return classes_of(compiler.name, compiler.command, controls.kind, controls.knobs)
+
+
+def licences_in(artifact: Artifact) -> tuple[Licence, ...]:
+    """The licences that ``artifact`` records: they were found by experiment, and no list has them."""
+    return tuple(Licence(licence.name, licence.allows, licence.where, licence.remedy) for licence in artifact.licences)
 
 
 def _each(compiler: str, command: Sequence[str], kind: str, knobs: Knobs) -> Iterator[tuple[str, ControlClass | None]]:

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -21,18 +22,28 @@ from pytest_compileiq.artifact import (
     StoredCode,
     StoredCompiler,
     StoredFingerprint,
+    StoredLicence,
     Withdrawn,
     first_problem,
 )
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.model import LARGEST_NUMBER, LONGEST_TEXT, BuildResult, ControlsFile, Fingerprint, Objective
+from pytest_compileiq.model import (
+    LARGEST_NUMBER,
+    LONGEST_TEXT,
+    BuildResult,
+    ControlsFile,
+    Fingerprint,
+    Licence,
+    Objective,
+)
 from pytest_compileiq.proof.prove import NoWinner, Proof
 from pytest_compileiq.rules.fingerprint import covered_files, defined_in, holds
 from pytest_compileiq.search.scoring import Scored
 from pytest_compileiq.store.metadata import controls_file_name
 from pytest_compileiq.system.vcs import content_at, revision
 from pytest_compileiq.tally import Tally
+from pytest_compileiq.toolchains.option_classes import classes_of
 
 Shift = Callable[[Objective, float], float | None]
 
@@ -84,7 +95,11 @@ class SearchResult:
 
 
 def make_artifact(
-    benchmark: TunedBenchmark, proof: Proof | NoWinner, result: SearchResult, withdrawn: Sequence[Withdrawn]
+    benchmark: TunedBenchmark,
+    proof: Proof | NoWinner,
+    result: SearchResult,
+    withdrawn: Sequence[Withdrawn],
+    licences: Sequence[Licence] = (),
 ) -> Artifact:
     """The artifact of a search: the proven winner, or that nothing beats the defaults.
 
@@ -92,13 +107,17 @@ def make_artifact(
         StoreError: something in it is beyond what an artifact may hold.
     """
     try:
-        return _artifact(benchmark, proof, result, withdrawn)
+        return _artifact(benchmark, proof, result, withdrawn, licences)
     except ValidationError as error:
         raise StoreError(f"what was found for {benchmark.nodeid} cannot be stored: {first_problem(error)}") from error
 
 
 def _artifact(
-    benchmark: TunedBenchmark, proof: Proof | NoWinner, result: SearchResult, withdrawn: Sequence[Withdrawn]
+    benchmark: TunedBenchmark,
+    proof: Proof | NoWinner,
+    result: SearchResult,
+    withdrawn: Sequence[Withdrawn],
+    licences: Sequence[Licence],
 ) -> Artifact:
     target = benchmark.builder.target
     winner, claims = (None, ()) if isinstance(proof, NoWinner) else (proof.winner, proof.claims)
@@ -109,6 +128,7 @@ def _artifact(
         outcome="tuned" if winner else "baseline",
         reason=None if winner else proof.reason[:LONGEST_TEXT],
         functions=result.functions,
+        **signed_by(benchmark, winner, licences),
         controls=controls_table(target, winner) if winner else None,
         compiler=StoredCompiler.of(benchmark.builder.compiler),
         fingerprint=StoredFingerprint.of(fingerprint),
@@ -119,6 +139,13 @@ def _artifact(
         withdrawn=tuple(withdrawn),
         provenance=provenance_of(benchmark, fingerprint, winner),
     )
+
+
+def signed_by(benchmark: TunedBenchmark, winner: ControlsFile | None, licences: Sequence[Licence]) -> dict[str, Any]:
+    """What a reviewer signs with the controls, as fields of the artifact: their classes and the licences."""
+    compiler = benchmark.builder.compiler
+    own = classes_of(compiler.name, compiler.command, winner.kind, winner.knobs).own if winner else ()
+    return {"classes": own, "licences": tuple(map(StoredLicence.of, licences)) if winner else ()}
 
 
 def _front_point(benchmark: TunedBenchmark, scored: Scored, shift: Shift) -> FrontPoint:

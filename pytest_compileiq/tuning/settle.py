@@ -10,22 +10,34 @@ from pytest_compileiq.artifact import Artifact, StoredCompiler, StoredFingerprin
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.blast_radius import recorded_functions, remedy, why_unfit
 from pytest_compileiq.errors import TuneFailed
-from pytest_compileiq.model import ControlsFile
+from pytest_compileiq.model import ControlsFile, Licence
 from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.proof import advice
 from pytest_compileiq.proof.prove import NoWinner, Proof, Unprovable, prove
+from pytest_compileiq.report.classes import MOST_OPTIONS, class_facts
 from pytest_compileiq.report.results import report_on
 from pytest_compileiq.rules.judged import NEIGHBOUR
 from pytest_compileiq.store.store import Store, Written
 from pytest_compileiq.tally import Progress
 from pytest_compileiq.tuning.incumbent import Incumbent, is_healthy, was_withdrawn
-from pytest_compileiq.tuning.result import MOST_FRONT_POINTS, SearchResult, make_artifact, provenance_of, stored_code
+from pytest_compileiq.tuning.result import (
+    MOST_FRONT_POINTS,
+    SearchResult,
+    make_artifact,
+    provenance_of,
+    signed_by,
+    stored_code,
+)
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """One benchmark being tuned, what it is tuned with, and the entry functions that its test stands for."""
+    """One benchmark being tuned, what it is tuned with, and the entry functions that its test stands for.
+
+    Attributes:
+        licences: what the baseline and the sources let a compiler change under any controls.
+    """
 
     benchmark: TunedBenchmark
     store: Store
@@ -33,6 +45,7 @@ class Tuning:
     progress: Progress
     seed: int
     stands_for: frozenset[str] = frozenset()
+    licences: tuple[Licence, ...] = ()
 
     def prove(self, finalists: Sequence[ControlsFile]) -> Proof | NoWinner:
         """Prove the best of ``finalists`` better than the baseline.
@@ -77,14 +90,17 @@ def settle(tuning: Tuning, incumbent: Incumbent | None, proof: Proof | NoWinner,
             return _store_claims(tuning, incumbent.artifact, proof)
         if refusal := _refuse(tuning, proof.winner, incumbent.controls, incumbent.artifact):
             return tuning.report(Verdict.KEPT, refusal, incumbent.artifact)
-    artifact = make_artifact(benchmark, proof, result, incumbent.artifact.withdrawn if incumbent else ())
+    withdrawn = incumbent.artifact.withdrawn if incumbent else ()
+    artifact = make_artifact(benchmark, proof, result, withdrawn, tuning.licences)
     files = [scored.controls.data for scored in result.front[:MOST_FRONT_POINTS]]
     if isinstance(proof, NoWinner):
         written = tuning.store.write(benchmark.name, artifact, controls=files, samples=())
         return tuning.report(Verdict.BASELINE, proof.reason, written.artifact, _paths(benchmark, written))
     files.append(proof.winner.data)
     written = tuning.store.write(benchmark.name, artifact, controls=files, samples=proof.rows)
-    return tuning.report(Verdict.TUNED, proof.reason, written.artifact, _paths(benchmark, written))
+    report = tuning.report(Verdict.TUNED, proof.reason, written.artifact, _paths(benchmark, written))
+    facts = (f"{label}: {text}" for label, text in class_facts(artifact, MOST_OPTIONS))
+    return replace(report, notes=(*facts, *report.notes))
 
 
 def prove_committed(tuning: Tuning, incumbent: Incumbent | None) -> ItemReport:
@@ -166,6 +182,7 @@ def _store_claims(tuning: Tuning, artifact: Artifact, proof: Proof) -> ItemRepor
             "outcome": "tuned",
             "reason": None,
             "functions": recorded_functions(benchmark, tuning.stands_for),
+            **signed_by(benchmark, proof.winner, tuning.licences),
             "claims": kept + proof.claims,
             "fingerprint": StoredFingerprint.of(fingerprint),
             "compiler": StoredCompiler.of(benchmark.builder.compiler),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pytest_compileiq.artifact import Artifact, Claim, CodePair
 from pytest_compileiq.outcome import ItemReport
 from pytest_compileiq.report.artifact import made_by
+from pytest_compileiq.report.classes import class_facts
 from pytest_compileiq.report.committed import MAX_CHARTED_CLAIMS, Committed
 from pytest_compileiq.report.html.charts import Chart, convergence, distribution, front, interval, run_order
 from pytest_compileiq.report.html.markup import Html, join, tag
@@ -202,6 +203,7 @@ def _exactly(before: float, after: float) -> tuple[str, str]:
 def _controls(artifact: Artifact) -> Iterator[tuple[str, str]]:
     if artifact.controls:
         yield "controls", f"{artifact.controls.file}, {artifact.controls.kind}, {artifact.controls.size_bytes} bytes"
+    yield from class_facts(artifact, MAX_ROWS)
     search = artifact.search
     yield "engine", f"{search.engine}, seed {search.seed}, space {search.space[:_DIGEST]}"
     yield "spent", f"{search.evaluations} evaluations in {search.seconds:g} s"
