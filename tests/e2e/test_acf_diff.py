@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_compileiq.artifact import StoredLicence
 from pytest_compileiq.cli.main import main
 from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.review import compare as review
@@ -233,6 +234,8 @@ def test_hostile_texts_are_neither_obeyed_by_a_terminal_nor_markup_mention_or_li
             "claims": (claim,),
             "benchmark": HOSTILE,
             "fingerprint": artifact.fingerprint.model_copy(update={"sources": sources}),
+            "controls": artifact.controls.model_copy(update={"knobs": {f"-f{HOSTILE}": ""}}),
+            "licences": (StoredLicence(name=HOSTILE, allows="relaxed-maths", where=HOSTILE, remedy=HOSTILE),),
         }
     )
     repository.store.metadata_path("kernel", TARGET).write_bytes(render(hostile))
@@ -245,6 +248,25 @@ def test_hostile_texts_are_neither_obeyed_by_a_terminal_nor_markup_mention_or_li
         assert markup not in outside
     rows = [line for line in comment.splitlines() if line.startswith("|")]
     assert {line.count("|") for line in rows} == {7}
+
+
+def test_a_class_that_an_artifact_gained_is_the_first_thing_that_the_comment_says(repository, diff):
+    controls = b"-O3\n-fassociative-math\n-fno-math-errno\n"
+    knobs = {"-O": 3, "-fassociative-math": "", "-fno-math-errno": ""}
+    told = make_artifact().controls.model_copy(
+        update={"file": controls_file_name(TARGET, controls), "sha256": sha256_hex(controls),
+                "size_bytes": len(controls), "knobs": knobs}
+    )  # fmt: skip
+    classes = ("value-safe", "environment", "relaxed-maths")
+    widened = make_artifact(controls=told, classes=classes, claims=(measured_claim("cpu"),))
+    repository.store.write("kernel", widened, controls=[controls], samples=make_rows())
+    gained = "now environment (-fno-math-errno), relaxed-maths (-fassociative-math)"
+    comment = diff("HEAD", "--format", "markdown")
+    assert comment.startswith(f"- `kernel` `{TARGET}`: **{gained}**\n")
+    assert f"! classes   {gained}" in diff("HEAD")
+    repository.commit()
+    assert diff("HEAD~..HEAD", "--format", "json").count('"relaxed-maths"') >= 2
+    assert not diff("HEAD", "--format", "markdown").startswith("-")
 
 
 def outside_of_code(markdown: str) -> str:

@@ -88,7 +88,7 @@ class CudaOptions(OptionList):
 
 _BOOLEAN = "true|false"
 _PTXAS = "CUDA Compiler Driver NVCC, Ptxas Options"
-_NVCC = "CUDA Compiler Driver NVCC, Options for Altering Compiler/Linker Behavior"
+_NVCC = "CUDA Compiler Driver NVCC, Generic Tool Options"
 _GPU = "CUDA Compiler Driver NVCC, Options for Steering GPU Code Generation"
 _CACHE = "PTX ISA, Cache Operators: they are performance hints on weak loads and stores"
 _FORCED = "PTX ISA, Cache Operators, replaced wherever the source gives its own"

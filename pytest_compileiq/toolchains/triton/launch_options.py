@@ -21,4 +21,6 @@ LAUNCH_OPTIONS = (
         "Triton documentation, triton.language.dot: input_precision, max_num_imprecise_acc",
     ),
 )
-CONSTEXPRS: ControlClass = "order"  # Triton documentation, tl.constexpr: sizes of tiles, and so of what is summed first
+# What a kernel makes of its constexprs is its own affair: most are sizes of tiles, and so of what is summed first.
+CONSTEXPRS: ControlClass = "order"
+CONSTEXPRS_SOURCE = "Triton documentation, triton.language.constexpr"

@@ -73,6 +73,47 @@ def test_a_group_s_key_is_a_name_and_neither_an_option_nor_a_macro():
     assert grouped.idle_macro() == "looked for ['-DTILE=']"
 
 
+class Classing(Offering):
+    """As ``Offering``, with options of two classes; ``-O`` has values of both."""
+
+    option_classes = ("value-safe", "order")
+    compiler = SimpleNamespace(name="cc")
+
+    def default_space(self):
+        return Space.from_mapping({"-O": choice([1])})
+
+    def space_with(self, base, classes):
+        levels = [*([1] if base else []), *([2] if "order" in classes else [])]
+        return Space.from_mapping({"-O": choice(levels)})
+
+
+@pytest.mark.parametrize(
+    ("asked", "levels"),
+    [
+        ("order", (2,)),
+        (["default", "order"], (1, 2)),
+        (["order", "options"], (1, 2)),
+        (["order", {"own": choice([1, 2])}], (2,)),
+    ],
+)
+def test_a_class_is_a_space_of_its_own_and_one_with_the_default_beside_it(asked, levels):
+    space = benchmark(asked, Classing()).space
+    assert space.genes[0].values == levels and [gene.name for gene in space.genes].count("-O") == 1
+
+
+def test_a_class_of_which_there_is_no_option_names_those_that_there_are():
+    with pytest.raises(MarkerError, match=r"space='opaque': cc has no option of this class .* it has 'value-safe', 'o"):
+        _ = benchmark(["default", "opaque"], Classing()).space
+    with pytest.raises(MarkerError, match=r"space='order': opt has no option .* its options have no classes here"):
+        _ = benchmark("order", SimpleNamespace(compiler=SimpleNamespace(name="opt"))).space
+
+
+def test_a_misspelt_class_is_answered_with_the_nearest():
+    with pytest.raises(MarkerError, match=r"space='relaxed-math' \(did you mean 'relaxed-maths'\?\)"):
+        benchmark(["default", "relaxed-math"], Classing()).check_space()
+    benchmark(["default", "relaxed-maths"], Classing()).check_space()
+
+
 def test_what_a_toolchain_says_of_a_build_is_handed_on():
     built = BuildResult(Path(), {}, {}, "", 3.0)
     assert benchmark(None, Offering()).remarks(built) == ("made in 3.0 s",)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pytest_compileiq.artifact import Claim, CodePair, DecisionRecord, Provenance, StoredCode, Summary
+from pytest_compileiq.model import Licence
 from pytest_compileiq.report.change import facts
+from pytest_compileiq.rules.classes import Classed
 from pytest_compileiq.rules.diff import Kind, Side, Step, compare
 from pytest_compileiq.rules.renames import pair_renamed
 from tests.unit.artifacts import TARGET, make_artifact
@@ -285,3 +289,25 @@ def test_several_of_one_likeness_are_paired_once_each_in_order_of_their_names():
     assert [(a and a.name, b and b.name) for a, b in pair_renamed(old, new)] == [
         ("k-1", "m-1"), ("k-2", "m-2"), (None, "m-3"),
     ]  # fmt: skip
+
+
+LICENCE = Licence("contraction", "contraction", "-march=x86-64-v3", "-ffp-contract=off")
+WIDENED = {
+    "a new artifact gains what is beyond value-safe": (None, ("environment", "order"), (), ("environment", "order")),
+    "what was there before is no gain": (("environment",), ("environment", "opaque"), (), ("opaque",)),
+    "value-safe is never a gain": (("opaque",), ("value-safe",), (), ()),
+    "a licence widens every control": (("value-safe",), ("value-safe",), (LICENCE,), ("contraction",)),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "licences", "gained"), WIDENED.values(), ids=WIDENED)
+def test_classes_that_are_news_are_told(old, new, licences, gained):
+    def of(classes, licences=()):
+        return replace(side(), classed=Classed(dict.fromkeys(classes, ("-f",))), licences=licences)
+
+    change = compare(of(old) if old else None, of(new, licences))
+    assert change.classes_gained == gained
+    told = [fact for fact in facts(change) if fact.label == "classes" and fact.loud]
+    assert bool(told) is bool(gained)
+    assert compare(of(("value-safe",)), replace(of(new), artifact=make_artifact(**RETIRED))).classes_gained == ()
+    assert compare(of(("value-safe",)), replace(of(new), problem="gone")).classes_gained == ()

@@ -11,14 +11,18 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+import tomli
+import tomli_w
 
-from pytest_compileiq.artifact import MOST_FLIPS
+from pytest_compileiq.artifact import MOST_FLIPS, StoredLicence
 from pytest_compileiq.cli.main import main
 from pytest_compileiq.errors import SchemaTooNew, StoreError, UserError
+from pytest_compileiq.report.artifact import artifact_lines
 from pytest_compileiq.store import store as store_module
 from pytest_compileiq.store.lifecycle import retire
 from pytest_compileiq.store.samples import HEADER, decode_samples, encode_samples
 from pytest_compileiq.store.store import Store
+from pytest_compileiq.toolchains.option_classes import classes_in
 from tests.unit.artifacts import CONTROLS, TARGET, make_artifact, make_rows, measured_claim
 
 EXAMPLE = Path(__file__).parents[2] / "data" / "schema-1" / "acf"
@@ -87,6 +91,46 @@ def test_the_stored_example_of_schema_1_opens_and_a_rewrite_touches_no_byte(tmp_
             artifact = store.read(name, target)
             store.write(name, artifact, controls=[store.read_controls(name, artifact)], samples=())
     assert before and snapshot(store.root) == before and store.health() == []
+
+
+STORED_CLASSES = {
+    "stencil": ("value-safe", "environment", "relaxed-maths"),
+    "wire": ("value-safe", "relaxed-maths"),
+    "model": (),
+}
+
+
+def test_stored_examples_of_before_say_which_classes_they_use():
+    store = Store(EXAMPLE)
+    read = {name: store.read(name, store.targets(name)[0]) for name in store.names()}
+    assert {name: artifact.classes for name, artifact in read.items()} == dict.fromkeys(STORED_CLASSES, ())
+    assert {name: classes_in(artifact).own for name, artifact in read.items()} == STORED_CLASSES
+    assert any("relaxed-maths (-fassociative-math" in line for line in artifact_lines("stencil", read["stencil"]))
+    assert any(line.endswith("the test's own (rate=0.5, steps=50)") for line in artifact_lines("model", read["model"]))
+
+
+def test_recorded_licences_are_read_back_and_shown(store):
+    licence = StoredLicence(
+        name="contraction", allows="contraction", where="-march=x86-64-v3", remedy="-ffp-contract=off"
+    )
+    store.write("k", make_artifact(classes=("value-safe",), licences=(licence,)), controls=[CONTROLS], samples=())
+    artifact = store.read("k", TARGET)
+    assert (artifact.classes, artifact.licences) == (("value-safe",), (licence,))
+    lines = "\n".join(artifact_lines("k", artifact))
+    assert "  in effect  contraction\n" in lines
+    assert "  licence    contraction (contraction) by -march=x86-64-v3; -ffp-contract=off takes it away" in lines
+
+
+@pytest.mark.parametrize("said", [("opaque",), ("value-safe", "environment"), ("relaxed-maths", "value-safe")])
+def test_an_artifact_that_says_other_classes_than_its_controls_have_is_refused(store, said):
+    store.write("k", make_artifact(classes=("value-safe",)), controls=[CONTROLS], samples=())
+    path = store.metadata_path("k", TARGET)
+    old = tomli.loads(path.read_text())
+    path.write_text(tomli_w.dumps({**old, "classes": list(said)}))
+    with pytest.raises(
+        StoreError, match=f"says classes {', '.join(said)}, and its controls have value-safe; .* delete"
+    ):
+        store.read("k", TARGET)
 
 
 def edit(path: Path, old: str, new: str) -> None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
+import struct
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pytest_compileiq.model import BuildResult, Candidate, ControlClass
+from pytest_compileiq.model import CONTROL_CLASSES, BuildResult, Candidate, ControlClass
 from pytest_compileiq.rules.classes import SAFE
 from pytest_compileiq.space import Space
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.baseline import Baseline
 from pytest_compileiq.toolchains.cc.builder import resolve
 from pytest_compileiq.toolchains.cc.compiler import find_compiler
+from pytest_compileiq.toolchains.cc.known_options import GCC
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.cc.space import cc_space
 
@@ -115,6 +118,85 @@ def test_gcc_may_optimise_for_size(tmp_path: Path) -> None:
     require("gcc")
     levels = {gene.name: gene.values for gene in space_of("gcc", tmp_path).genes}["-O"]
     assert levels == (2, 3, "s")
+
+
+NAMED = {
+    "nothing": ("int plain(int x) { return x; }", set()),
+    "errno": ("#include <errno.h>\nint plain(int x) { return errno + x; }", {"-fno-math-errno"}),
+    "fenv": ("#include <fenv.h>\nint plain(int x) { return fetestexcept(x); }", {"-fno-trapping-math"}),
+}
+
+
+@pytest.mark.parametrize(("source", "left_out"), NAMED.values(), ids=NAMED)
+def test_a_default_space_keeps_every_value_and_what_the_source_names(
+    tmp_path: Path, source: str, left_out: set
+) -> None:
+    require("gcc")
+    (tmp_path / "k.h").write_text(f"static {source}\n" if not source.startswith("#") else source)
+    (tmp_path / "k.c").write_text('#include "k.h"\n#include <math.h>\nint f(int x) { return plain(x); }\n')
+    builder = resolve(Cc("k.c"), Place(tmp_path, tmp_path))
+    names = {gene.name for gene in builder.default_space().genes}
+    assert {"-fno-math-errno", "-fno-trapping-math"} - names == left_out
+    listed = {option.name: option.control_class for option in GCC.known}
+    assert {listed[name] for name in names} == {"value-safe", "environment"}
+    asked = {gene.name for gene in builder.space_with("default", ["environment"]).genes}
+    assert asked - names == left_out
+
+
+def test_a_class_adds_its_options_and_no_knob_twice(tmp_path: Path) -> None:
+    require("gcc")
+    default, wider = (
+        {gene.name: gene.values for gene in space_of("gcc", tmp_path, *classes, flags="-O1").genes}
+        for classes in (SAFE, (*SAFE, "relaxed-semantics", "contraction"))
+    )
+    assert wider.keys() - default.keys() == {"-O", "-ffp-contract="} and wider["-O"] == (1, 2, 3, "s")
+
+
+def test_what_the_baseline_says_is_no_knob(tmp_path: Path) -> None:
+    require("gcc")
+    flags = "-O3 -fno-math-errno -ffp-contract=off -fplt"
+    everything = space_of("gcc", tmp_path, *CONTROL_CLASSES, flags=flags)
+    names = {gene.name for gene in everything.genes}
+    assert not names & {"-O", "-fno-math-errno", "-ffp-contract=", "-fno-plt"} and "-ffinite-math-only" in names
+
+
+SUMS = """
+double by_column(const double (*a)[64], int n) {
+    double sum = 0;
+    for (int j = 0; j < 64; j++)
+        for (int i = 0; i < n; i++) sum += a[i][j];
+    return sum;
+}
+void outer(double *y, const double (*a)[64], const double *x) {
+    for (int j = 0; j < 64; j++)
+        for (int i = 0; i < 64; i++) y[i] += a[j][i] * x[j];
+}
+double chain(const double *a) { return a[0] + a[1] + a[2] + a[3] + a[4] + a[5] + a[6] + a[7]; }
+"""
+
+
+def test_what_turns_loops_around_adds_in_the_source_s_order(tmp_path: Path) -> None:
+    """The doubts about gcc's value-safe options, on numbers whose sum depends on the order."""
+    require("gcc")
+    (tmp_path / "k.c").write_text(SUMS)
+    builder = resolve(Cc("k.c", flags="-O3 -ffp-contract=off"), Place(tmp_path, tmp_path))
+    doubted = ("-floop-interchange", "-floop-unroll-and-jam", "-fvariable-expansion-in-unroller", "-funroll-loops",
+               "-ftree-vectorize")  # fmt: skip
+    numbers = np.random.default_rng(1).standard_normal((64, 64)) * 10.0 ** np.arange(-8, 8).repeat(4)
+
+    def sums(number: int, knobs: dict[str, str | int]) -> list[bytes]:
+        built = builder.build(builder.render(Candidate(knobs)), tmp_path / str(number), timeout_s=60)
+        library, y = ctypes.CDLL(str(built.path)), np.zeros(64)
+        library.by_column.restype = library.chain.restype = ctypes.c_double
+        a = numbers.ctypes.data_as(ctypes.c_void_p)
+        library.outer(y.ctypes.data_as(ctypes.c_void_p), a, a)
+        return [struct.pack("dd", library.by_column(a, 64), library.chain(a)), y.tobytes()]
+
+    turned = {**dict.fromkeys(doubted, ""), "--param=tree-reassoc-width=": 8, "-fvect-cost-model=": "unlimited"}
+    relaxed = {"-fassociative-math": "", "-fno-signed-zeros": "", "-fno-trapping-math": ""}
+    plain = sums(0, {})
+    assert sums(1, turned) == plain
+    assert sums(2, turned | relaxed) != plain, "these numbers would show another order"
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
