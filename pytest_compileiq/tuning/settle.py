@@ -99,7 +99,7 @@ def settle(tuning: Tuning, incumbent: Incumbent | None, proof: Proof | NoWinner,
     files.append(proof.winner.data)
     written = tuning.store.write(benchmark.name, artifact, controls=files, samples=proof.rows)
     report = tuning.report(Verdict.TUNED, proof.reason, written.artifact, _paths(benchmark, written))
-    facts = (f"{label}: {text}" for label, text in class_facts(artifact, MOST_OPTIONS))
+    facts = (f"{label}: {text}" for label, text in class_facts(artifact, MOST_OPTIONS) if artifact.classes)
     return replace(report, notes=(*facts, *report.notes))
 
 
