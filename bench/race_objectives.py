@@ -121,7 +121,8 @@ def _of_c(
         return cache.get(f"build {identity} {controls.key}", lambda: _compiled(cc, name, controls, read, scratch))
 
     title = f"{name}.c -O2, {cc.compiler.name} {cc.compiler.version}: {what}"
-    space = replace(cc.option_space(), presets=())  # which not every engine could be told of
+    every_class = cc.space_with("options", cc.option_classes)  # nothing is run, so nothing can be wrong
+    space = replace(every_class, presets=())  # which not every engine could be told of
     return Objective(title, identity, space, measured, lambda metrics: float(metrics[metric]))
 
 
@@ -155,8 +156,7 @@ def _executed(made: Path, count: Path) -> Metrics | None:
 
 def _of_ptxas(name: str, what: str, value: Callable[[Metrics], float], cache: Cache, scratch: Path) -> Objective:
     ptxas = Ptxas(f"{name}.ptx", arch="sm_90a").resolve(Place(scratch, scratch))
-    public = ptxas.option_space()
-    assert public is not None
+    public = ptxas.space_with("options", ptxas.option_classes)
     space = Space(tuple(gene for gene in public.genes if not CACHE_KNOBS.match(gene.name)))
     identity = sha256_hex(f"{ptxas.compiler.build} {ptxas.sources()} {ptxas.compiler.command}".encode())
 

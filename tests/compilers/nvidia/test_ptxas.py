@@ -12,6 +12,7 @@ from pytest_compileiq.space import OFF
 from pytest_compileiq.toolchains.base import Place, Toolchain
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.machine_code.metrics import totals, value_of
+from pytest_compileiq.toolchains.nvidia.options import PTXAS
 from pytest_compileiq.toolchains.nvidia.ptxas import Ptxas
 from pytest_compileiq.toolchains.nvidia.ptxas_builder import PtxasBuilder, resolve
 from pytest_compileiq.toolchains.nvidia.ptxas_log import read_ptxas_log
@@ -157,6 +158,28 @@ def test_every_knob_of_the_option_space_is_taken(project, tmp_path):
             controls = ptxas.render(Candidate(space.knobs(point)))
             ptxas.build(controls, tmp_path / f"{number}-{value}", timeout_s=ENOUGH_S)
             assert controls.data.decode().strip() == f"{gene.name}{gene.values[value]}"
+
+
+FENCED = """.reg .b64 %rd<4>; .reg .f32 %f<4>;
+ld.param.u64 %rd1, [p]; cvta.to.global.u64 %rd2, %rd1;
+ld.volatile.global.f32 %f1, [%rd2]; ld.relaxed.gpu.global.f32 %f2, [%rd2+4]; ld.global.cv.f32 %f3, [%rd2+8];
+st.volatile.global.f32 [%rd2+16], %f1; st.relaxed.gpu.global.f32 [%rd2+20], %f2; st.global.wt.f32 [%rd2+24], %f3; ret; }
+"""
+
+
+@needs.ptxas
+@pytest.mark.parametrize("access", ["load", "store"])
+def test_a_default_cache_mode_leaves_alone_what_a_forced_one_does_not(tmp_path, access):
+    """Why the one is value-safe and the other relaxes semantics: what asked for no cache would get one."""
+    ptxas = builder(make_project(tmp_path / "p", HEAD + ".visible .entry k(.param .u64 p) {\n" + FENCED))
+
+    def code(number, knobs):
+        return ptxas.build(ptxas.render(Candidate(knobs)), tmp_path / str(number), timeout_s=ENOUGH_S).digest
+
+    plain, cached = code(0, {}), {"load": "ca", "store": "wb"}[access]
+    by_default = next(option for option in PTXAS.known if option.name == f"--def-{access}-cache=")
+    assert {code(f"d{value}", {by_default.name: value}) for value in by_default.drawn.values} == {plain}
+    assert code("f", {f"--force-{access}-cache=": cached}) != plain
 
 
 @needs.ptxas
