@@ -65,13 +65,15 @@ def _list(options: argparse.Namespace) -> int:
 
 def _show(options: argparse.Namespace) -> int:
     from pytest_compileiq.report.artifact import artifact_lines, artifacts_json
+    from pytest_compileiq.toolchains.option_classes import check_classes
 
     store = open_store(options)
     broken = False
     shown = []
     for target in store.find(options.name, options.target):  # one broken file does not hide the others
         try:
-            shown.append(store.read(options.name, target))
+            shown.append(artifact := store.read(options.name, target))
+            check_classes(artifact)
         except StoreError as error:
             complain(str(error))
             broken = True

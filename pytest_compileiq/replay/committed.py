@@ -12,6 +12,7 @@ from pytest_compileiq.outcome import MovedCode, Verdict
 from pytest_compileiq.rules.claims import standing
 from pytest_compileiq.rules.staleness import Choice, are_elsewhere, choose
 from pytest_compileiq.store.store import Store
+from pytest_compileiq.toolchains.option_classes import check_classes
 
 RETUNE = "if the change is meant, run: pytest --tune {nodeid}"
 
@@ -86,6 +87,7 @@ class Integrity:
         try:
             data = self.store.read_controls(self.benchmark.name, artifact)
             controls = self.benchmark.builder.parse(artifact.controls.kind, data, artifact.controls.knobs)
+            check_classes(artifact)
         except StoreError as error:
             raise self.corrupt(error) from error
         if reason := self.benchmark.why_outside(controls):

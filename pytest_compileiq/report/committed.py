@@ -15,6 +15,7 @@ from pytest_compileiq.report.html.charts import ChartedSlot
 from pytest_compileiq.report.results import report_on
 from pytest_compileiq.rules.slots import slot_value
 from pytest_compileiq.store.store import Store
+from pytest_compileiq.toolchains.option_classes import check_classes
 
 MAX_CHARTED_CLAIMS = 8  # per artifact; the table of claims holds them all
 Key = tuple[str, str]
@@ -60,6 +61,10 @@ def report_of_store(store: Store) -> RunReport:
 
 def _as_committed(store: Store, name: str, target: str) -> ItemReport:
     artifact = store.read(name, target)
+    try:
+        check_classes(artifact)
+    except StoreError as error:
+        return _corrupt(name, target, str(error))
     verdict = Verdict.COMMITTED if artifact.outcome == "tuned" else Verdict(artifact.outcome.upper())
     item = report_on(artifact.benchmark, name, target, verdict, artifact.reason or "", artifact)
     return replace(item, checks=_CHECKS)

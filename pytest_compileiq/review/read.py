@@ -18,7 +18,7 @@ from pytest_compileiq.store.metadata import (
     parse,
     referenced,
 )
-from pytest_compileiq.toolchains.option_classes import classes_in, licences_in
+from pytest_compileiq.toolchains.option_classes import check_classes, classes_in, licences_in
 
 _MOST_TRACED = 500  # files of one artifact
 Place = tuple[str, str]  # name and target
@@ -97,6 +97,7 @@ def _checked(root: str, side: Side, facts: Mapping[str, _Facts], thorough: bool)
     if side.artifact is None:
         return side
     problem = _controls_problem(root, side, side.artifact.controls, facts) if side.artifact.controls else ""
+    problem = problem or _classes_problem(side.artifact)
     warnings = tuple(_warnings(root, side, side.artifact, facts)) if thorough else ()
     return replace(side, problem=problem, warnings=warnings)
 
@@ -143,6 +144,14 @@ def _controls_problem(root: str, side: Side, controls: Controls, all_facts: Mapp
         return ""
     recorded = f"recorded {controls.sha256[:8]}…, {controls.size_bytes} bytes"
     return f"{root}/{path} is not the controls recorded: it has sha256 {facts[0][:8]}…, {facts[1]} bytes; {recorded}"
+
+
+def _classes_problem(artifact: Artifact) -> str:
+    try:
+        check_classes(artifact)
+    except StoreError as error:
+        return str(error)
+    return ""
 
 
 def _warnings(root: str, side: Side, artifact: Artifact, all_facts: Mapping[str, _Facts]) -> Iterator[str]:

@@ -34,6 +34,7 @@ from pytest_compileiq.toolchains.machine_code.names import listed
 from pytest_compileiq.toolchains.macros import macros_of
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS
 from pytest_compileiq.toolchains.nvidia.tools import identify
+from pytest_compileiq.toolchains.option_classes import check_classes
 
 _PLAIN_PATH = re.compile(r"[\w@+=./~-]+")  # which make, ninja, a shell and nvcc neither split nor change
 _MOST_SOURCE_BYTES = 64 << 20
@@ -128,11 +129,12 @@ def held_controls(store: Store, name: str, artifact: Artifact, named: NamedOptio
         StoreError: they differ from the metadata or the recorded knobs, or hold an option that may not be committed.
     """
     data, controls, compiler = store.read_controls(name, artifact), _controls(artifact), artifact.compiler
-    if not compiler.compiles or option_list(compiler.name, compiler.command) is not None:
-        try:
+    try:
+        if not compiler.compiles or option_list(compiler.name, compiler.command) is not None:
             check_committed(compiler.name, controls.kind, data, controls.knobs, named)
-        except StoreError as error:
-            raise StoreError(f"{name} ({artifact.target}): {error}") from error
+        check_classes(artifact)
+    except StoreError as error:
+        raise StoreError(f"{name} ({artifact.target}): {error}") from error
     return data
 
 

@@ -59,7 +59,7 @@ def parse(data: bytes, shown: str, mend: str) -> Artifact:
 
     Raises:
         SchemaTooNew: a later version wrote it.
-        StoreError: it is invalid, or says that its controls have other classes than they have.
+        StoreError: it is invalid.
     """
     with contained(shown, mend):
         return _parse(data, shown, mend)
@@ -82,23 +82,9 @@ def _parse(data: bytes, shown: str, mend: str) -> Artifact:
             f"{shown} has schema {schema!s:.40}, and this version reads up to {SCHEMA}: pip install -U pytest-compileiq"
         )
     try:
-        artifact = Artifact.model_validate(content)
+        return Artifact.model_validate(content)
     except ValidationError as error:
         raise StoreError(f"{shown}: {first_problem(error)}; {mend}") from error
-    _check_classes(artifact, shown, mend)
-    return artifact
-
-
-def _check_classes(artifact: Artifact, shown: str, mend: str) -> None:
-    if not artifact.classes:
-        return
-    from pytest_compileiq.toolchains.option_classes import classes_in  # the compilers' lists, which most verbs need not
-
-    if artifact.classes != (own := classes_in(artifact).own):
-        said, are = (", ".join(classes) or "none" for classes in (artifact.classes, own))
-        raise StoreError(
-            f"{shown} says classes {said}, and its controls have {are}; {mend}, or delete the line classes = […]"
-        )
 
 
 def referenced(artifact: Artifact) -> set[str]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_compileiq.artifact import Artifact
+from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import ControlClass, Knobs, Licence
 from pytest_compileiq.rules.classes import Classed
 from pytest_compileiq.toolchains.cc.baseline import Baseline
@@ -39,6 +40,20 @@ def classes_in(artifact: Artifact) -> Classed:
     if controls is None:
         return Classed()
     return classes_of(compiler.name, compiler.command, controls.kind, controls.knobs)
+
+
+def check_classes(artifact: Artifact) -> None:
+    """Hold what ``artifact`` says of its controls to what they are; one that says nothing is as good.
+
+    Raises:
+        StoreError: it says other classes than its controls have.
+    """
+    if artifact.classes and artifact.classes != (own := classes_in(artifact).own):
+        said, are = (", ".join(classes) or "none" for classes in (artifact.classes, own))
+        raise StoreError(
+            f"the metadata of {artifact.target} says classes {said}, and its controls have {are}: restore the file "
+            "from git, or delete the line classes = […]"
+        )
 
 
 def licences_in(artifact: Artifact) -> tuple[Licence, ...]:

@@ -11,13 +11,12 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-import tomli
-import tomli_w
 
 from pytest_compileiq.artifact import MOST_FLIPS, StoredLicence
 from pytest_compileiq.cli.main import main
 from pytest_compileiq.errors import SchemaTooNew, StoreError, UserError
 from pytest_compileiq.report.artifact import artifact_lines
+from pytest_compileiq.report.committed import report_of_store
 from pytest_compileiq.store import store as store_module
 from pytest_compileiq.store.lifecycle import retire
 from pytest_compileiq.store.samples import HEADER, decode_samples, encode_samples
@@ -121,16 +120,20 @@ def test_recorded_licences_are_read_back_and_shown(store):
     assert "  licence    contraction (contraction) by -march=x86-64-v3; -ffp-contract=off takes it away" in lines
 
 
-@pytest.mark.parametrize("said", [("opaque",), ("value-safe", "environment"), ("relaxed-maths", "value-safe")])
-def test_an_artifact_that_says_other_classes_than_its_controls_have_is_refused(store, said):
-    store.write("k", make_artifact(classes=("value-safe",)), controls=[CONTROLS], samples=())
-    path = store.metadata_path("k", TARGET)
-    old = tomli.loads(path.read_text())
-    path.write_text(tomli_w.dumps({**old, "classes": list(said)}))
-    with pytest.raises(
-        StoreError, match=f"says classes {', '.join(said)}, and its controls have value-safe; .* delete"
-    ):
-        store.read("k", TARGET)
+SAID = [("opaque",), ("value-safe", "environment"), ("relaxed-maths", "value-safe")]
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_an_artifact_that_says_other_classes_than_its_controls_have_is_refused(store, said, monkeypatch, capsys):
+    store.write("k", make_artifact(classes=said), controls=[CONTROLS], samples=())
+    monkeypatch.chdir(store.root.parent)
+    told = f"says classes {', '.join(said)}, and its controls have value-safe"
+    for verb, code in (("show", 2), ("check", 1)):
+        assert main([verb, *(["k"] if verb == "show" else [])]) == code
+        captured = capsys.readouterr()
+        assert told in captured.out + captured.err and "delete the line classes" in captured.out + captured.err
+    (item,) = report_of_store(store).items
+    assert item.verdict == "CORRUPT" and told in item.message
 
 
 def edit(path: Path, old: str, new: str) -> None:
