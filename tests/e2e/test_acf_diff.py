@@ -269,6 +269,13 @@ def test_a_class_that_an_artifact_gained_is_the_first_thing_that_the_comment_say
     assert not diff("HEAD", "--format", "markdown").startswith("-")
 
 
+def test_an_artifact_that_says_other_classes_than_its_controls_have_is_corrupt(repository, diff):
+    repository.tune(classes=("opaque",))
+    assert "! problem   the metadata of x86-64-v3-gcc12 says classes opaque, and its controls have value-safe" in diff(
+        "HEAD"
+    )
+
+
 def outside_of_code(markdown: str) -> str:
     """What CommonMark does not take as a code span: a run of backticks, up to the next run of the same length."""
     return re.sub(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", "", markdown)

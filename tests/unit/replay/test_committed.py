@@ -8,7 +8,7 @@ import pytest
 
 from pytest_compileiq.replay.committed import Integrity, Stop
 from pytest_compileiq.store.store import Store
-from tests.unit.artifacts import make_artifact
+from tests.unit.artifacts import CONTROLS, TARGET, make_artifact
 
 
 @pytest.mark.parametrize("tuned", [10, 12], ids=["unchanged", "worse"])
@@ -18,4 +18,13 @@ def test_an_artifact_of_which_no_claim_is_a_gain_is_corrupt(tmp_path, tuned):
     integrity = Integrity(SimpleNamespace(name="k", nodeid="t.py::t"), Store(tmp_path / "acf"))
     with pytest.raises(Stop, match="claims no gain") as stopped:
         integrity.recompute_claims(artifact, None, None)
+    assert stopped.value.verdict == "CORRUPT"
+
+
+def test_controls_of_which_other_classes_are_said_are_corrupt(tmp_path):
+    store, parsed = Store(tmp_path / "acf"), SimpleNamespace(parse=lambda *_: None)
+    store.write("k", make_artifact(classes=("opaque",)), controls=[CONTROLS], samples=())
+    integrity = Integrity(SimpleNamespace(name="k", nodeid="t.py::t", builder=parsed), store)
+    with pytest.raises(Stop, match="says classes opaque, and its controls have value-safe") as stopped:
+        integrity.controls(store.read("k", TARGET))
     assert stopped.value.verdict == "CORRUPT"
