@@ -112,7 +112,6 @@ class PtxasBacked(NvidiaBuilder):
     public_options = PTXAS
 
 
-
 def controls_fragment(tool: CudaTool, controls: ControlsFile | None, out_dir: Path) -> Sequence[str]:
     """Write ``controls`` into ``out_dir`` and return the ptxas options that apply them.
 
