@@ -23,6 +23,7 @@ from pytest_compileiq.model import (
     PARAMS,
     TIMED_OBJECTIVES,
     ArchitectureFrom,
+    CheckedBy,
     ControlClass,
     Direction,
     Launch,
@@ -217,6 +218,14 @@ class StoredConditions(Stored):
     held_by: Annotated[Array[Text], Field(max_length=32)] = ()
 
 
+class StoredChecks(Stored):
+    """How often the tuned arm's outputs were looked at between the samples of a claim: ``ChecksMade`` on disk."""
+
+    by: CheckedBy
+    checks: Count
+    slots: Count
+
+
 class Claim(Stored):
     """On ``device``, for ``workload``, tuned against baseline on ``objective``.
 
@@ -225,7 +234,7 @@ class Claim(Stored):
     over baseline for maximised ones. Where ``scale`` is given, values may be zero or negative, and ``speedup`` is 1
     plus the difference that is better, in units of ``scale``: ``rules.analysis``. Claims that were written before
     ``direction`` was recorded have none: ``rules.claims.direction_of`` reads them. ``conditions`` are those of a GPU's
-    clock, which a replay takes its samples under, too.
+    clock, which a replay takes its samples under, too. ``checks`` is absent where nothing was looked at between them.
     """
 
     device: Text
@@ -244,6 +253,7 @@ class Claim(Stored):
     cohens_d: Finite | None = None
     test: DecisionRecord | None = None
     conditions: StoredConditions | None = None
+    checks: StoredChecks | None = None
     samples: FileName | None = None
     baseline: Summary | None = None
     tuned: Summary | None = None

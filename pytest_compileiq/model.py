@@ -21,6 +21,7 @@ Direction = Literal["minimize", "maximize"]
 LockClocks = int | Literal["base"] | None  # a GPU's, while it is measured: MHz, its base clock, or as they come
 Launch = Literal["graph", "eager"]  # all calls of a sample as one CUDA graph, or one by one
 L2 = Literal["flush", "warm"]
+CheckedBy = Literal["outputs", "check"]  # by what they hold each time, or by the check that the test gives
 FailureKind = Literal["compile", "timeout", "crash", "wrong", "neighbour", "disturbed"]
 ArchitectureFrom = Literal["test", "machine", "default"]
 
@@ -330,6 +331,25 @@ class Conditions:
     locked_mhz: int | None = None
     warm_up_s: float = 0.0
     settled: bool | None = None
+
+
+@dataclass(frozen=True)
+class ChecksMade:
+    """How often the tuned arm's outputs were looked at between its samples.
+
+    Attributes:
+        by: what decided.
+        checks: how many calls were looked at.
+        slots: after how many slots.
+    """
+
+    by: CheckedBy
+    checks: int
+    slots: int
+
+    def and_also(self, other: ChecksMade) -> ChecksMade:
+        """Those of both together."""
+        return ChecksMade(self.by, self.checks + other.checks, self.slots + other.slots)
 
 
 @dataclass(frozen=True, slots=True)

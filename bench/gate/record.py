@@ -22,7 +22,7 @@ from machine import describe
 from pytest_compileiq.model import Arm
 from pytest_compileiq.rules.gate import QUADS, SAMPLES
 from pytest_compileiq.timing.cpu import CpuClock
-from pytest_compileiq.timing.sampler import BlockPlan, Slot, plan_block, sample_calls
+from pytest_compileiq.timing.sampler import BlockPlan, Slot, Timed, plan_block, sample_calls
 
 SOURCE = Path(__file__).with_name("kernels.c")
 FLOATS = (ROWS + 2) * 256  # enough for the largest of the kernels
@@ -139,7 +139,8 @@ def in_a_fresh_process(
 
 def send_samples(pipe, cell: Cell, plan: BlockPlan, libraries: Mapping[Arm, Path], seed: int) -> None:
     calls, _alive = arms_somewhere(cell, libraries, Random(seed))
-    slots = sample_calls(plan, calls, CpuClock(), lambda: None)
+    timed = {arm: Timed(arm, call, CpuClock(), lambda: None) for arm, call in calls.items()}
+    slots = sample_calls(plan, timed)
     pipe.send(np.array([samples_of(slots, arm) for arm in ARMS]))
 
 

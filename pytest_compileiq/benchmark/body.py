@@ -1,9 +1,9 @@
 """Running a test's body as one arm or as two nested ones: in a worker for measuring, in-process for correctness.
 
 In a block both arms are alive: the outer arm's ``measure`` calls the body again for the inner arm, and inside the
-nested ``measure`` both callables are sampled. Each ``measure`` then calls its own arm's callable once more, since the
-arms may share buffers: the statements after it look at their own arm's output. A failure within ``measure`` outlives
-any ``except`` of the bodies around it.
+nested ``measure`` both callables are sampled, and their outputs looked at in between. Each ``measure`` then calls its
+own arm's callable once more, since the arms may share buffers: the statements after it look at their own arm's output.
+A failure within ``measure`` outlives any ``except`` of the bodies around it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import pytest
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.fixture import Acf, Measurer, OutputMismatch, Outputs
 from pytest_compileiq.errors import BodyError, BuildError, CannotMeasure, EnvironmentFault, NoDevice, Signal
-from pytest_compileiq.model import CLOCKED, Arm, Conditions, ControlsFile, FailureKind, Objective, Workload
+from pytest_compileiq.model import CLOCKED, Arm, ChecksMade, Conditions, ControlsFile, FailureKind, Objective, Workload
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.timing.base import Clock
-from pytest_compileiq.timing.cpu import CpuClock
-from pytest_compileiq.timing.registry import finish, make_clock, watch_of
-from pytest_compileiq.timing.sampler import ArmError, BlockPlan, Slot, call_again, sample_calls, sample_values
+from pytest_compileiq.timing.checked import Asked, CheckedArm, CheckedBlock, CheckFailed
+from pytest_compileiq.timing.registry import Untimed, finish, make_clock, watch_of
+from pytest_compileiq.timing.sampler import ArmError, BlockPlan, Slot, Timed, sample_calls, sample_values, too_short
 from pytest_compileiq.timing.watch import Disturbance, Watch
 
 Arms = Mapping[Arm, ControlsFile | None]
@@ -51,13 +51,14 @@ class Touched:
 class Block:
     """What one block gave: the slots of each timed metric, how they were taken on a GPU, what each arm touched.
 
-    ``remarks`` are what to say of the device.
+    ``remarks`` are what to say of the device; ``checks`` are those between the samples of a metric.
     """
 
     slots: Mapping[str, tuple[Slot[float], ...]]
     conditions: Mapping[str, Conditions]
     touched: Mapping[Arm, Touched]
     remarks: tuple[str, ...] = ()
+    checks: Mapping[str, ChecksMade] = field(default_factory=dict)
 
 
 class ArmFailure(Signal):
@@ -108,9 +109,14 @@ def check_body(benchmark: TunedBenchmark, body: Body, arms: Arms, workload: Work
     """
     outputs = Outputs()
 
-    def call_once(_: Acf, call: Callable[[], object]) -> None:
-        call()
-        finish(benchmark.builder.clock)
+    def call_once(acf: Acf, call: Callable[[], object]) -> object:
+        timed = Timed(acf.arm, call, Untimed(benchmark.builder.clock), lambda: None, acf.asked.reset)
+        try:
+            return CheckedArm(timed, acf.asked).last()
+        except (ArmError, CheckFailed) as error:
+            if (own := error.__cause__) is None:
+                raise
+        raise own  # the test's own exception, with nothing of this package around it
 
     acf = run_arm(benchmark, body, arms["tuned"], "tuned", workload, outputs, call_once)
     _expect_objectives(benchmark, acf)
@@ -142,7 +148,7 @@ def run_block(
             watch.after()
         except Disturbance as disturbance:
             raise _disturbed(disturbance) from disturbance
-        return replace(block, remarks=watch.remarks)
+        return replace(block, remarks=(*watch.remarks, *block.remarks))
 
 
 @dataclass
@@ -158,10 +164,13 @@ class _BlockRun:
     watch: Watch
     outputs: Outputs = field(default_factory=Outputs)
     calls: dict[Arm, Callable[[], object]] = field(default_factory=dict)
+    asked: dict[Arm, Asked] = field(default_factory=dict)
     touched: dict[Arm, Touched] = field(default_factory=dict)
     slots: dict[str, list[Slot[float]]] = field(default_factory=dict)
     conditions: dict[str, Conditions] = field(default_factory=dict)
-    clock: Clock | None = None
+    checks: dict[str, ChecksMade] = field(default_factory=dict)
+    remarks: dict[str, None] = field(default_factory=dict)
+    checked: CheckedBlock | None = None
     failure: ArmFailure | None = None
 
     def run(self) -> Block:
@@ -178,7 +187,8 @@ class _BlockRun:
             self.slots["compile_time"] = sample_values(self.plan, self._compile_seconds)
         if any(metric not in self.slots for metric in timed):
             raise ArmFailure(self.plan.outer, "wrong", "the body measured in one arm only")
-        return Block({metric: tuple(slots) for metric, slots in self.slots.items()}, self.conditions, self.touched)
+        slots_of = {metric: tuple(taken) for metric, taken in self.slots.items()}
+        return Block(slots_of, self.conditions, self.touched, tuple(self.remarks), self.checks)
 
     def _arm(self, arm: Arm, measurer: Measurer) -> Acf:
         self.tick()
@@ -186,23 +196,23 @@ class _BlockRun:
         self.touched[arm] = Touched.by(acf)
         return acf
 
-    def _nest(self, acf: Acf, call: Callable[[], object]) -> None:
+    def _nest(self, acf: Acf, call: Callable[[], object]) -> object:
         """The outer ``measure``: run the inner arm's body inside it."""
-        self.calls[self.plan.outer] = call
+        self.calls[self.plan.outer], self.asked[self.plan.outer] = call, acf.asked
         with self._keeping_failures():
             inner = self._arm(self.plan.inner, self._sample)
             if not inner.measured:
                 raise ArmFailure(self.plan.inner, "wrong", "the body did not measure in this arm")
-            self._call_again(self.plan.outer)
+            return self._call_again(self.plan.outer)
 
-    def _sample(self, acf: Acf, call: Callable[[], object]) -> None:
+    def _sample(self, acf: Acf, call: Callable[[], object]) -> object:
         """The inner ``measure``: both arms are alive here."""
-        self.calls[self.plan.inner] = call
+        self.calls[self.plan.inner], self.asked[self.plan.inner] = call, acf.asked
         with self._keeping_failures():
             for objective in self.benchmark.timed_objectives:
                 if objective.measured in CLOCKED:
                     self._take(objective, acf)
-            self._call_again(self.plan.inner)
+            return self._call_again(self.plan.inner)
 
     def _take(self, objective: Objective, acf: Acf) -> None:
         """Sample what the clock of ``objective`` takes, as the body of ``acf`` wants it taken."""
@@ -210,12 +220,21 @@ class _BlockRun:
         launch = self.plan.launch or acf.launch
         try:
             self.watch.before()
-            self.clock = clock = make_clock(kind, objective.measured, self.calls, l2=acf.l2, launch=launch)
-            settled = self.watch.settle(lambda: self._load(clock))
+            clock = make_clock(kind, objective.measured, self.calls, l2=acf.l2, launch=launch)
+            if acf.asked.reset is not None and objective.measured == "energy":
+                raise CannotMeasure("energy is taken over many calls in a row, which reset= would have to part")
             plan = self.plan.of(objective.metric)
-            self.slots[objective.metric] = sample_calls(plan, self.calls, clock, self.tick, self.watch)
+            self.checked = checked = self._checked_block(plan, clock)
+            checked.learn()
+            settled = self.watch.settle(lambda: self._load(checked))
+            timed = {arm: own.timed for arm, own in checked.arms.items()}
+            self.slots[objective.metric] = slots = sample_calls(plan, timed, self.watch, checked.after_slot)
             if void := clock.why_void():
                 raise ArmFailure(None, "disturbed", void)
+            if checked.made is not None:
+                self.checks[objective.metric] = checked.made
+            if acf.asked.reset is not None and (short := too_short(slots, clock)):
+                self.remarks[short] = None
             if (conditions := clock.conditions()) and settled:
                 self.conditions[objective.metric] = replace(
                     conditions,
@@ -230,24 +249,36 @@ class _BlockRun:
         except EnvironmentFault as fault:
             raise ArmFailure(None, "disturbed", str(fault)) from fault
 
-    def _load(self, clock: Clock) -> None:
-        """One call of each arm: what the device is to be warm for."""
-        for arm, call in self.calls.items():
-            call_again(arm, call, clock, self.tick)
+    def _checked_block(self, plan: BlockPlan, clock: Clock) -> CheckedBlock:
+        arms = {
+            arm: CheckedArm(Timed(arm, call, clock, self.tick, self.asked[arm].reset), self.asked[arm])
+            for arm, call in self.calls.items()
+        }
+        return CheckedBlock(plan, arms)
 
-    def _call_again(self, arm: Arm) -> None:
+    def _load(self, checked: CheckedBlock) -> None:
+        """One call of each arm: what the device is to be warm for."""
+        for own in checked.arms.values():
+            own.timed.once()
+
+    def _call_again(self, arm: Arm) -> object:
         """Call as it was timed, so that the statements after ``measure`` look at this arm's output."""
-        call_again(arm, self.calls[arm], self.clock or CpuClock(), self.tick)
+        if self.checked is None or arm not in self.checked.arms:
+            self.checked = self._checked_block(self.plan, Untimed(self.benchmark.builder.clock))
+        value = self.checked.last(arm)
         finish(self.benchmark.builder.clock)
+        return value
 
     @contextmanager
     def _keeping_failures(self) -> Iterator[None]:
         try:
             yield
         except ArmError as error:
-            reason = f"the measured callable raised {_describe(error.__cause__)}"
-            self.failure = ArmFailure(error.arm, "wrong", reason)
+            self.failure = _raised(error)
             raise _FailedWithin from error
+        except CheckFailed as failed:
+            self.failure = ArmFailure(failed.arm, "wrong", failed.reason)
+            raise _FailedWithin from failed
         except Disturbance as disturbance:
             self.failure = _disturbed(disturbance)
             raise _FailedWithin from disturbance
@@ -306,9 +337,15 @@ def _disturbed(disturbance: Disturbance) -> ArmFailure:
     return ArmFailure(None, "disturbed", str(disturbance))
 
 
+def _raised(error: ArmError) -> ArmFailure:
+    return ArmFailure(error.arm, "wrong", f"{error.what} raised {_describe(error.__cause__)}")
+
+
 def _as_failure(arm: Arm, error: BaseException) -> ArmFailure:
     if isinstance(error, ArmFailure):
         return error
+    if isinstance(error, CheckFailed):
+        return ArmFailure(error.arm, "wrong", error.reason)
     if isinstance(error, OutputMismatch):
         return ArmFailure("tuned", "wrong", str(error))
     if isinstance(error, BuildError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,11 @@ from pytest_compileiq.model import (
 )
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.system.files import replace
+from pytest_compileiq.timing.checked import Asked, asked_for, expect_callables
 from pytest_compileiq.toolchains.macros import params_in
 
 Measurer = Callable[["Acf", Callable[[], object]], object]
-"""What ``acf.measure`` does with a callable: call it once, or sample it against the other arm."""
+"""What ``acf.measure`` does with a callable: call it once, or sample it against the other arm; gives its last value."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,7 @@ class Acf:
         self.read: set[str] = set()
         self.l2: L2 = "flush"
         self.launch: Launch | None = None
+        self.asked = Asked()
         self.not_run: str | None = None
 
     @property
@@ -171,34 +173,51 @@ class Acf:
         built = self._builds.get(self._controls)
         return Build(built.path, built.metrics, built.log, lambda: self._load(built))
 
-    def measure(self, call: Callable[[], object], *, l2: L2 = "flush", graph: bool | None = None) -> None:
-        """Hand over the callable whose runtime is the objective.
+    def measure(
+        self,
+        call: Callable[[], object],
+        *,
+        outputs: Sequence[Any] = (),
+        check: Callable[[], object] | None = None,
+        reset: Callable[[], object] | None = None,
+        l2: L2 = "flush",
+        graph: bool | None = None,
+    ) -> Any:
+        """Hand over the callable whose runtime is the objective; returns what its last call returned.
 
-        Before it returns, ``call`` has run once more in this arm, and a GPU has finished it: assert on the output after
-        ``measure``, so that what was timed is what is checked.
+        Before it returns, ``call`` has run once more in this arm, on ``outputs`` that were overwritten, and a GPU has
+        finished it: assert on the output after ``measure``, so that what was timed is what is checked.
 
         Args:
             call: does the work, and nothing else.
+            outputs: the arrays that ``call`` writes. Between the samples they are overwritten, and looked at: each call
+                has to write the same bytes again. What ``call`` leaves alone is left alone.
+            check: takes no argument, asserts on the output, and is asked between the samples instead.
+            reset: takes no argument, and restores what ``call`` works on, such as the input of a kernel that works in
+                place. It runs before each call and is not timed, so that a sample is of one call. On a GPU ``call`` is
+                also made without it, to see how it launches.
             l2: whether each call of a GPU kernel finds the L2 cache cold (``"flush"``) or as the call before left it.
             graph: whether the calls of a GPU kernel are captured into a CUDA graph; by default wherever the call does
                 nothing but launch, the same each time, by the kernels of ``load()``.
 
         Raises:
-            BodyError: ``call`` is not callable, or this body has measured or recorded already.
+            BodyError: an argument is not what is expected, or this body has measured or recorded already.
         """
-        if not callable(call):
-            raise BodyError(f"acf.measure({call!r}): expected a callable, e.g. acf.measure(lambda: run(kernel))")
+        expect_callables(call, check=check, reset=reset)
         if l2 not in ("flush", "warm") or not isinstance(graph, bool | None):
             raise BodyError(
                 f"acf.measure(l2={l2!r}, graph={graph!r}): expected l2='flush' or 'warm' and a bool or None"
             )
+        if l2 == "warm" and reset is not None:
+            raise BodyError("acf.measure(l2='warm', reset=…): reset= would run between the calls that are to be warm")
         self.measured += 1
         self.l2, self.launch = l2, None if graph is None else "graph" if graph else "eager"
         if self.measured > 1 or self.recorded:
             raise BodyError(
                 "acf.measure was called twice, or after acf.record: a body has one objective, measured once"
             )
-        self._measurer(self, call)
+        self.asked = asked_for(outputs, check, reset)
+        return self._measurer(self, call)
 
     def record(self, **metrics: float) -> None:
         """Give metrics that the body took itself: ``acf.record(runtime=seconds)``, ``acf.record(score=-1.52)``.
@@ -265,6 +284,8 @@ def _bytes(array: Any) -> Any:
 
 
 def _check_recorded(name: str, value: Any) -> None:
+    if name in ("outputs", "check", "reset") and not isinstance(value, numbers.Real):
+        raise BodyError(f"acf.record({name}=…): {name}= is for acf.measure; a body that times itself checks itself")
     least = "a positive" if name in TIMED_OBJECTIVES else "a"
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not is_number or not abs(value) <= LARGEST_NUMBER or (name in TIMED_OBJECTIVES and value <= 0):

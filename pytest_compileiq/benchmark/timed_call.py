@@ -79,14 +79,16 @@ class _Look:
     seen: dict[Key, _Seen] = field(default_factory=dict)
     calls: int = 0
     most_calls: float = math.inf
+    reset: Callable[[], object] | None = None
 
     def load(self, library: SharedLibrary) -> None:
         """Watch a library of the body from its first call on."""
         self.libraries.append(library)
         library.watch(self._around)
 
-    def measure(self, _acf: Acf, call: Callable[[], object]) -> None:
+    def measure(self, acf: Acf, call: Callable[[], object]) -> None:
         """What ``acf.measure`` does here."""
+        self.reset = acf.asked.reset
         first: Calls = self.seen
         whole = self._watched(call)
         self.rounds = min(_ROUNDS, max(_FEWEST_ROUNDS, math.ceil(_ROUNDS_S / max(whole[_WHOLE].seconds, 1e-9))))
@@ -114,6 +116,7 @@ class _Look:
     def _watched(self, call: Callable[[], object]) -> Calls:
         """Make one measured call."""
         self.tick()
+        self._restore()
         self.seen, self.calls = {}, 0
         self.seen[_WHOLE], _ = _timed(call)
         return self.seen
@@ -150,9 +153,12 @@ class _Look:
         with self._unwatched():
             self.tick()
             repeats = max(1, math.ceil(_ROUNDS_S / _ROUNDS / max(clock.seconds(call, 1), 1e-9)))
+            if self.reset is not None:
+                repeats = 1  # as it is sampled
             means = []
             for _ in range(self.rounds):
                 self.tick()
+                self._restore()
                 means.append(clock.seconds(call, repeats))
             return min(means)
 
@@ -168,6 +174,12 @@ class _Look:
         finally:
             self.most_calls = math.inf
         return None
+
+    def _restore(self) -> None:
+        """What the test has done before each call; its own calls of a library are not looked at."""
+        if self.reset is not None:
+            with self._unwatched():
+                self.reset()
 
     @contextmanager
     def _unwatched(self) -> Iterator[None]:

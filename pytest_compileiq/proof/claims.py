@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
-from pytest_compileiq.artifact import Claim, DecisionRecord
+from pytest_compileiq.artifact import Claim, DecisionRecord, StoredChecks
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.model import Conditions, ControlsFile, Objective, SampleRow, Workload
+from pytest_compileiq.model import ChecksMade, Conditions, ControlsFile, Objective, SampleRow, Workload
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.exact import Exact, SteadyScore, score_loss
 from pytest_compileiq.rules.analysis import Analysis, steady_values
@@ -20,11 +20,12 @@ from pytest_compileiq.workers.pool import MeasuredBlock
 
 @dataclass
 class Finalist:
-    """One set of controls under proof: its rows, how they were taken, and why it is out; None while it is not."""
+    """One set of controls under proof: its rows, how they were taken and checked, and why it is out, if it is."""
 
     controls: ControlsFile | None
     rows: list[SampleRow] = field(default_factory=list)
     conditions: dict[tuple[str, str], list[Conditions]] = field(default_factory=dict)
+    checks: dict[tuple[str, str], ChecksMade] = field(default_factory=dict)
     out: str | None = None
 
     def take(self, workload: Workload, block: MeasuredBlock) -> None:
@@ -32,6 +33,9 @@ class Finalist:
         self.rows += block.rows
         for metric, conditions in block.conditions.items():
             self.conditions.setdefault((metric, workload.name), []).append(conditions)
+        for metric, made in block.checks.items():
+            key = metric, workload.name
+            self.checks[key] = made.and_also(self.checks[key]) if key in self.checks else made
 
     def of(self, metric: str, workload: Workload) -> list[SampleRow]:
         """The rows of one metric on one workload."""
@@ -103,6 +107,7 @@ def _claim(
     device = benchmark.device(objective.metric)
     baseline, tuned = summarise(evidence.baseline.ravel()), summarise(evidence.tuned.ravel())
     taken = judged.finalist.conditions.get((objective.metric, judged.workload.name))
+    checks = judged.finalist.checks.get((objective.metric, judged.workload.name))
     rows = judged.finalist.of(objective.metric, judged.workload)
     return Claim(
         device=device.name,
@@ -129,6 +134,7 @@ def _claim(
             finalists=look.finalists,
         ),
         conditions=stored_conditions(taken, rows, min(baseline.p50, tuned.p50)) if taken else None,
+        checks=StoredChecks.of(checks) if checks else None,
         samples="unnamed.csv",
         baseline=baseline,
         tuned=tuned,

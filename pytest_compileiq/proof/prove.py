@@ -32,6 +32,7 @@ from pytest_compileiq.rules.gate import (
 )
 from pytest_compileiq.rules.noise import advice
 from pytest_compileiq.rules.words import words_for
+from pytest_compileiq.timing.checked import CHECKED_CALLS
 from pytest_compileiq.timing.conditions import cpu_conditions
 from pytest_compileiq.timing.sampler import BlockPlan, plan_block
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
@@ -87,11 +88,12 @@ class Unprovable(TuneFailed):
     """The baseline itself failed while it was measured, or others disturb every measurement."""
 
 
-def _plan(benchmark: TunedBenchmark, random: Random, claimed: StoredConditions | None = None) -> BlockPlan:
-    """The gate's plan for one block; on a GPU as ``claimed``, where it is."""
+def _plan(benchmark: TunedBenchmark, random: Random, number: int, claimed: StoredConditions | None = None) -> BlockPlan:
+    """The gate's plan for one block, in process ``number``; on a GPU as ``claimed``, where it is."""
     # A compilation is long and steady: a median of several is not worth several times the wait.
     samples = 1 if {objective.metric for objective in benchmark.timed_objectives} == {"compile_time"} else SAMPLES
-    plan = plan_block(random, quads=QUADS, samples=samples)
+    # In every second process: what is wrong in every n-th call shows in the first, what is by chance in some.
+    plan = plan_block(random, quads=QUADS, samples=samples, checked_calls=CHECKED_CALLS if number % 2 == 0 else 0)
     if claimed is not None:
         plan = replace(plan, launch=claimed.launch, lock_clocks=claimed.locked_mhz)
     return plan
@@ -120,6 +122,10 @@ def prove(
     if not benchmark.timed_objectives:
         return _prove_exact(benchmark, finalists[0], against)
     random = Random(seed)
+
+    def plan_of(number: int) -> BlockPlan:
+        return _plan(benchmark, random, number)
+
     if benchmark.scores_only and (decided := _prove_steady(pool, benchmark, finalists, against, seed=seed, say=say)):
         return decided
     contenders = [Finalist(controls) for controls in finalists]
@@ -129,7 +135,7 @@ def prove(
         pool.prepare(range(done, processes), benchmark)
         for number in range(done, processes):
             for finalist in random.sample(contenders, len(contenders)):
-                _sample_finalist(pool, number, benchmark, finalist, against, lambda: _plan(benchmark, random))
+                _sample_finalist(pool, number, benchmark, finalist, against, plan_of)
         done = processes
         if _all_was_dropped(contenders):  # and so would more be
             break
@@ -158,7 +164,7 @@ def _prove_steady(
     contenders = [Finalist(controls) for controls in finalists]
     say(f"comparing {len(contenders)} finalist(s) exactly: {LOOKS[0]} processes")
 
-    def short() -> BlockPlan:
+    def short(_number: int) -> BlockPlan:
         return plan_block(random, quads=1, samples=1, discard=False)
 
     for numbers in (range(1), range(1, LOOKS[0])):  # the first process tells most scores that vary
@@ -199,14 +205,14 @@ def _sample_finalist(
     benchmark: TunedBenchmark,
     finalist: Finalist,
     against: ControlsFile | None,
-    plan: Callable[[], BlockPlan],
+    plan: Callable[[int], BlockPlan],
 ) -> None:
     for workload in benchmark.timed_workloads:
         if finalist.out:
             return
         try:
             arms: Mapping[Arm, ControlsFile | None] = {"baseline": against, "tuned": finalist.controls}
-            finalist.take(workload, pool.block(number, benchmark, arms, workload, plan()))
+            finalist.take(workload, pool.block(number, benchmark, arms, workload, plan(number)))
         except EvaluationFailed as failure:
             if failure.arm == "baseline":
                 raise Unprovable(
@@ -301,7 +307,7 @@ def prove_again(pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile, c
         pool.prepare(range(done, processes), benchmark)
         for number in range(done, processes):
             arms: Mapping[Arm, ControlsFile | None] = {"baseline": None, "tuned": controls}
-            plan = _plan(benchmark, random, claim.conditions)
+            plan = _plan(benchmark, random, number, claim.conditions)
             rows += pool.block(number, benchmark, arms, workload, plan).of(claim.objective)
         done = processes
         if claim.scale is None and not all_positive(rows):

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from pytest_compileiq.artifact import Artifact, Claim, CodePair, StoredCompiler
 from pytest_compileiq.model import of_entries
+from pytest_compileiq.report.checks import told_of_checks
 from pytest_compileiq.report.classes import class_facts
 from pytest_compileiq.report.results import (
     also_changes,
@@ -108,7 +109,7 @@ def _claim_lines(claim: Claim, of: str | None) -> Iterator[str]:
     yield f"  claim      {claim.kind} on {where}: {claim_text(claim)}"
     driver = f"driver {claim.driver}" if claim.driver else ""
     yield f"    {', '.join(filter(None, (claim.device, driver, evidence_text(claim))))}"
-    yield from (f"    {sentence}" for sentence in told_of(claim))
+    yield from (f"    {sentence}" for sentence in (*told_of(claim), *told_of_checks(claim)))
 
 
 def _of(objective: str, artifact: Artifact) -> str:

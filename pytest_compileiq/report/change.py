@@ -10,6 +10,7 @@ from pydantic_core import to_jsonable_python
 
 from pytest_compileiq.artifact import Claim
 from pytest_compileiq.report.artifact import setting_text
+from pytest_compileiq.report.checks import unchecked
 from pytest_compileiq.report.classes import classes_text, gained_text
 from pytest_compileiq.report.results import (
     claim_text,
@@ -108,6 +109,7 @@ def facts(change: Change) -> Iterator[Fact]:
         Fact("controls", (_digest_step(change.controls),) if change.controls else ()),
         Fact("functions", tuple(map(_function, change.functions))),
         Fact("code", tuple(map(_digest_step, change.code))),
+        Fact("checks", unchecked(step.new for step in change.claims if step.new)),
         Fact("proven on", (change.evidence,) if change.evidence else (), folded=False),
     )
     return (fact for fact in everything if fact.lines)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pytest_compileiq.artifact import Artifact, Claim, FrontPoint
 from pytest_compileiq.model import EXACT_OBJECTIVES, Direction, tail_of
 from pytest_compileiq.outcome import ItemReport, Result, Verdict
+from pytest_compileiq.report.checks import count_text, unchecked
 from pytest_compileiq.rules.blast_radius import recorded_neighbours
 from pytest_compileiq.rules.claims import direction_of, in_order, standing, words_of
 from pytest_compileiq.rules.conditions import told_of
@@ -31,7 +32,7 @@ def report_on(
         return item
     beyond, lost = also_changes(artifact, MOST_NAMED), got_worse(artifact, MOST_NAMED)
     reach = (f"also changes: {beyond}" if beyond else "", f"worse: {'; '.join(lost)}" if lost else "")
-    notes = (*filter(None, reach), *notes_of(artifact.claims))
+    notes = (*filter(None, reach), *notes_of(artifact.claims), *unchecked(artifact.claims))
     return replace(item, notes=notes).with_results(results_of(artifact.claims))
 
 
@@ -131,7 +132,8 @@ def evidence_text(claim: Claim) -> str:
     """The statistics of a measured claim in a few words; empty for an exact one."""
     if claim.test is None:
         return ""
-    return f"p = {claim.p_value:.1g}, d = {claim.cohens_d:.1f}, {claim.test.processes} processes"
+    processes = f"{claim.test.processes} processes{count_text(claim)}"
+    return f"p = {claim.p_value:.1g}, d = {claim.cohens_d:.1f}, {processes}"
 
 
 def brief_text(results: Sequence[Result]) -> str:

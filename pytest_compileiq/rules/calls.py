@@ -56,7 +56,7 @@ def of_first_calls(looks: Sequence[CallTimes], *, ratio: float) -> str | None:
     return (
         f"the first call takes {_text(first)} and later ones {_text(later)}: what is timed is other work than the "
         "first call's, as where a kernel works in place or remembers; let each measured call begin from the same "
-        "data, e.g. by a copy of the input within it"
+        "data: measure(…, reset=…) restores it, untimed"
     )
 
 

@@ -41,8 +41,8 @@ class Clock(Protocol):
         """The metric's value for one call, as the mean of ``repeats``; for a clock of time, its seconds."""
         ...
 
-    def once(self, call: Callable[[], object]) -> None:
-        """Call as it is timed, and wait for the device."""
+    def once(self, call: Callable[[], object]) -> object:
+        """Call as it is timed, and wait for the device; returns what the call returned."""
         ...
 
     def why_void(self) -> str | None:

@@ -86,6 +86,7 @@ class CudaClock:
         self._repeats = 1
         # By identity: callables of the two arms may compare equal. The callable is kept so that its id stays its own.
         self._graphs: dict[tuple[int, int], tuple[Call, Any]] = {}
+        self._captured: dict[int, object] = {}
 
     def seconds(self, call: Call, repeats: int) -> float:
         """Seconds of GPU time for one call of ``call``, the mean of ``repeats``.
@@ -108,17 +109,19 @@ class CudaClock:
 
     sample = seconds
 
-    def once(self, call: Call) -> None:
-        """Call as it is timed, and wait for the GPU.
+    def once(self, call: Call) -> object:
+        """Call as it is timed, and wait for the GPU; a graph returns what the call did when it was captured.
 
         Raises:
             Exception: as ``seconds``.
         """
         if self._launching.launch == "graph":
             self._replayable(call, 0, []).launch(self._stream)
+            value = self._captured[id(call)]
         else:
-            call()
+            value = call()
         self._driver.finish()
+        return value
 
     def why_void(self) -> str | None:
         """Why the samples so far measured something else than the kernel; None where they measured it."""
@@ -189,7 +192,13 @@ class CudaClock:
     def _replayable(self, call: Call, repeats: int, pairs: list[_Pair]) -> Any:
         key = (id(call), repeats)
         if key not in self._graphs:
-            emit = (lambda _: call()) if not repeats else (lambda stream: self._emit(stream, call, repeats, pairs))
+
+            def emit(stream: Any) -> None:
+                if repeats:
+                    self._emit(stream, call, repeats, pairs)
+                else:
+                    self._captured[id(call)] = call()
+
             self._graphs[key] = (call, capture(emit, first=call))
         return self._graphs[key][1]
 

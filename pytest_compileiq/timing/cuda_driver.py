@@ -41,6 +41,14 @@ class Driver:
         free, _ = self._answer(self._api.cuMemGetInfo())
         return int(free)
 
+    def copy_to_host(self, target: int, source: int, size: int) -> None:
+        """Copy ``size`` bytes from the GPU's address ``source`` to the host's address ``target``."""
+        self._answer(self._api.cuMemcpyDtoH(target, source, size))
+
+    def copy_from_host(self, target: int, source: int, size: int) -> None:
+        """Copy ``size`` bytes from the host's address ``source`` to the GPU's address ``target``."""
+        self._answer(self._api.cuMemcpyHtoD(target, source, size))
+
     def finish(self) -> None:
         """Wait for all streams of the context.
 

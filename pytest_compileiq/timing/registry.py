@@ -52,6 +52,23 @@ def finish(kind: str) -> None:
         finish_gpu()
 
 
+class Untimed(CpuClock):
+    """Calls as nobody times them, on a device of ``kind``."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def once(self, call: Call) -> object:
+        """Call, and wait for the device.
+
+        Raises:
+            BodyError: something that ran there failed.
+        """
+        value = call()
+        finish(self._kind)
+        return value
+
+
 @lru_cache(maxsize=4)
 def why_no_energy(kind: str) -> str | None:
     """Why this machine cannot measure the energy of kernels of ``kind``, or None when it can."""

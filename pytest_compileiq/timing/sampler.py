@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass, field, replace
 from random import Random
+from statistics import median
 from typing import Generic, TypeVar
 
 from pytest_compileiq.errors import CannotMeasure, Signal
@@ -18,6 +20,7 @@ from pytest_compileiq.timing.watch import UNWATCHED, Watch
 
 ARMS: Mapping[str, Arm] = {"A": "baseline", "B": "tuned"}
 Call = Callable[[], object]
+_SHORT = 10  # so many times shorter than the shortest good sample
 _MOST_REPEATS = 2_000_000  # of a call of a microsecond, for a counter of energy
 
 
@@ -28,7 +31,8 @@ class BlockPlan:
     ``single`` samples are of one call each, however short it is: a tail of means is not a tail of calls. ``launch`` is
     how earlier blocks launched on a GPU, so that all of a claim are taken alike; None in the first. ``lock_clocks`` is
     where the GPU's clocks are to be held meanwhile. ``discard`` is whether each slot begins with a value that is thrown
-    away: a time finds the caches that the other arm left, what never varies does not.
+    away: a time finds the caches that the other arm left, what never varies does not. ``checks`` are the slots, counted
+    through the block, after which the outputs are looked at, each with how many further calls are, one by one.
     """
 
     outer: Arm
@@ -38,6 +42,7 @@ class BlockPlan:
     launch: Launch | None = None
     lock_clocks: LockClocks = None
     discard: bool = True
+    checks: Mapping[int, int] = field(default_factory=dict)
 
     def of(self, metric: str) -> BlockPlan:
         """This plan for one metric: a tail needs more samples, of single calls."""
@@ -68,59 +73,137 @@ class Slot(Generic[Value]):
 
 
 class ArmError(Signal):
-    """A callable raised while it was sampled; ``arm`` says whose it was and ``__cause__`` what it raised."""
+    """A callable raised while it was sampled; ``arm`` says whose, ``what`` which, and ``__cause__`` what it raised."""
 
-    def __init__(self, arm: Arm) -> None:
-        super().__init__(arm)
+    def __init__(self, arm: Arm, what: str) -> None:
+        super().__init__(arm, what)
         self.arm: Arm = arm
+        self.what = what
 
 
-def plan_block(random: Random, *, quads: int, samples: int, discard: bool = True) -> BlockPlan:
-    """Toss the coins of one block: the outer arm, and ABBA or BAAB for each quad."""
+@dataclass
+class Timed:
+    """One arm's callable, and how it is called.
+
+    Attributes:
+        call: does the work.
+        tick: called before every call, so that a watcher sees progress.
+        reset: called before every call, and never timed: a sample is then of one call.
+        made: how many calls were made so far.
+    """
+
+    arm: Arm
+    call: Call
+    clock: Clock
+    tick: Call
+    reset: Call | None = None
+    made: int = 0
+
+    def once(self) -> object:
+        """Call once as it is timed, and wait for the device; returns what the call returned.
+
+        Raises:
+            ArmError: the callable raised, or ``reset`` did.
+        """
+        with self._calling(1):
+            return self.clock.once(self.call)
+
+    def seconds(self, repeats: int) -> float:
+        """Seconds for one call, the mean of ``repeats``.
+
+        Raises:
+            ArmError: the callable raised, or ``reset`` did.
+        """
+        with self._calling(repeats):
+            return self.clock.seconds(self.call, repeats)
+
+    def sample(self, repeats: int) -> float:
+        """The clock's metric for one call, the mean of ``repeats``.
+
+        Raises:
+            ArmError: the callable raised, or ``reset`` did.
+        """
+        with self._calling(repeats):
+            return self.clock.sample(self.call, repeats)
+
+    @contextmanager
+    def _calling(self, times: int) -> Iterator[None]:
+        self.tick()
+        if self.reset is not None:
+            with blame(self.arm, "reset="):
+                self.reset()
+        self.made += times
+        with blame(self.arm):
+            yield
+
+
+def plan_block(random: Random, *, quads: int, samples: int, discard: bool = True, checked_calls: int = 0) -> BlockPlan:
+    """Toss the coins of one block: the outer arm, ABBA or BAAB for each quad, and where outputs are looked at.
+
+    Args:
+        checked_calls: after one of the slots of each arm so many further calls are made, and looked at one by one.
+    """
     outer: Arm = "tuned" if random.random() < 0.5 else "baseline"
     orders = tuple("ABBA" if random.random() < 0.5 else "BAAB" for _ in range(quads))
-    return BlockPlan(outer, orders, samples, discard=discard)
+    checks = _choose_checks(copy(random), "".join(orders), checked_calls)  # a seed on record keeps its coins
+    return BlockPlan(outer, orders, samples, discard=discard, checks=checks)
+
+
+def _choose_checks(random: Random, letters: str, calls: int) -> dict[int, int]:
+    """Half of the slots of each arm, and after one of these so many further calls."""
+    checks: dict[int, int] = {}
+    for letter in ARMS:
+        own = [slot for slot, other in enumerate(letters) if other == letter]
+        chosen = random.sample(own, len(own) // 2)
+        checks |= dict.fromkeys(chosen, 0) | {chosen[0]: calls}
+    return checks
 
 
 def sample_calls(
-    plan: BlockPlan, calls: Mapping[Arm, Call], clock: Clock, tick: Call, watch: Watch = UNWATCHED
+    plan: BlockPlan,
+    calls: Mapping[Arm, Timed],
+    watch: Watch = UNWATCHED,
+    after_slot: Callable[[Arm, int], object] = lambda arm, slot: None,
 ) -> list[Slot[float]]:
     """Time both arms in the plan's order; the repeats inside a sample are equal for both.
 
     Args:
         calls: each arm's callable.
-        clock: which clock times them.
-        tick: called before every call, so that a watcher sees progress.
         watch: asked after every slot and every quad.
+        after_slot: called with the arm and the slot's number in the block, when the slot's last sample is taken.
 
     Raises:
         ArmError: a callable raised.
     """
     with _quiet():
-        repeats = max(_repeats(arm, calls[arm], clock, tick, single=plan.single) for arm in ("baseline", "tuned"))
-
-        def once(arm: Arm) -> float:
-            tick()
-            with blame(arm):
-                return clock.sample(calls[arm], repeats)
-
-        return sample_values(plan, once, watch)
+        single = plan.single or any(timed.reset is not None for timed in calls.values())
+        repeats = max(_repeats(calls[arm], single=single) for arm in ("baseline", "tuned"))
+        return sample_values(plan, lambda arm: calls[arm].sample(repeats), watch, after_slot)
 
 
-def call_again(arm: Arm, call: Call, clock: Clock, tick: Call) -> None:
-    """Call once more by the clock, which waits for the device, so that the output that is checked next is this arm's.
+def too_short(slots: Sequence[Slot[float]], clock: Clock) -> str | None:
+    """What to say of samples of single calls that are hardly longer than what reading the clock takes; None of others.
 
-    Raises:
-        ArmError: the callable raised.
+    Args:
+        slots: samples in seconds.
     """
-    tick()
-    with blame(arm):
-        clock.once(call)
+    call_s = median(value for slot in slots for value in slot.values)
+    if call_s * _SHORT >= clock.shortest_s:
+        return None
+    return (
+        f"with reset= each sample is one call, and one of {call_s * 1e6:.1f} µs is short for the clock, whose own time "
+        "is in it: the gain of the kernel is larger than what is measured; let one call do more"
+    )
 
 
-def sample_values(plan: BlockPlan, once: Callable[[Arm], Value], watch: Watch = UNWATCHED) -> list[Slot[Value]]:
+def sample_values(
+    plan: BlockPlan,
+    once: Callable[[Arm], Value],
+    watch: Watch = UNWATCHED,
+    after_slot: Callable[[Arm, int], object] = lambda arm, slot: None,
+) -> list[Slot[Value]]:
     """Take ``once(arm)`` in the plan's order; the first value of every slot is discarded if the plan says so."""
-    slots = []
+    slots: list[Slot[Value]] = []
     for quad, order in enumerate(plan.quads):
         taken = []
         for slot, letter in enumerate(order):
@@ -129,20 +212,20 @@ def sample_values(plan: BlockPlan, once: Callable[[Arm], Value], watch: Watch = 
                 once(arm)
             values = tuple(once(arm) for _ in range(plan.samples))
             taken.append(Slot(quad, slot, arm, values, clocks=watch.after_slot()))
+            after_slot(arm, len(slots) + slot)
         slots += [replace(slot, dropped=True) for slot in taken] if watch.after_quad() else taken
     return slots
 
 
-def _repeats(arm: Arm, call: Call, clock: Clock, tick: Call, *, single: bool) -> int:
+def _repeats(timed: Timed, *, single: bool) -> int:
     """How many calls make a sample long enough; the first call of all is made here, and not timed."""
-    tick()
-    with blame(arm):
-        call()
-        if single:
-            return 1
-        repeats = _enough(clock, min(clock.seconds(call, 1) for _ in range(3)))
-        # What a sample costs once, however many calls it has, is no part of a call.
-        return repeats if repeats == 1 else max(repeats, _enough(clock, clock.seconds(call, repeats)))
+    timed.once()
+    if single:
+        return 1
+    clock = timed.clock
+    repeats = _enough(clock, min(timed.seconds(1) for _ in range(3)))
+    # What a sample costs once, however many calls it has, is no part of a call.
+    return repeats if repeats == 1 else max(repeats, _enough(clock, timed.seconds(repeats)))
 
 
 def _enough(clock: Clock, call_s: float) -> int:
@@ -150,7 +233,7 @@ def _enough(clock: Clock, call_s: float) -> int:
 
 
 @contextmanager
-def blame(arm: Arm) -> Iterator[None]:
+def blame(arm: Arm, what: str = "the measured callable") -> Iterator[None]:
     """Whatever a callable raises is its arm's fault, but that no clock can time it.
 
     Raises:
@@ -162,7 +245,7 @@ def blame(arm: Arm) -> Iterator[None]:
     except CannotMeasure:
         raise
     except Exception as error:
-        raise ArmError(arm) from error
+        raise ArmError(arm, what) from error
 
 
 @contextmanager

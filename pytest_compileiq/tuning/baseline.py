@@ -9,6 +9,7 @@ from pytest_compileiq.benchmark.blast_radius import stood_for, why_unnamed
 from pytest_compileiq.benchmark.marker import METRICS
 from pytest_compileiq.errors import BuildError, TuneFailed
 from pytest_compileiq.model import TIMED_OBJECTIVES, BuildResult
+from pytest_compileiq.timing.checked import CHECKED_CALLS
 from pytest_compileiq.timing.sampler import BlockPlan
 from pytest_compileiq.toolchains.functions import functions_of
 from pytest_compileiq.tuning.reproduce import NotReproducible, check_reproducible
@@ -52,7 +53,7 @@ def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> Baseline:
             if workload.weight == 0 or not benchmark.timed_objectives:
                 touched = pool.check(0, benchmark, None, workload)
             else:
-                plan = BlockPlan("baseline", ("ABBA",), 1)
+                plan = BlockPlan("baseline", ("ABBA",), 1, checks={0: CHECKED_CALLS})  # does it repeat itself?
                 touched = pool.block(0, benchmark, {"baseline": None, "tuned": None}, workload, plan).touched
         except EvaluationFailed as failure:
             raise TuneFailed(

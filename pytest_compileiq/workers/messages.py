@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from pytest_compileiq.benchmark.body import Touched
-from pytest_compileiq.model import Arm, Conditions, ControlsFile, FailureKind
+from pytest_compileiq.model import Arm, ChecksMade, Conditions, ControlsFile, FailureKind
 from pytest_compileiq.rules.calls import CallTimes
 from pytest_compileiq.timing.sampler import BlockPlan, Slot
 
@@ -104,12 +104,13 @@ class CheckAnswer(Struct, frozen=True, tag=True):
 
 
 class BlockAnswer(Struct, frozen=True, tag=True):
-    """The slots of each timed metric, how a GPU's were taken, what the tuned arm touched, remarks on the device."""
+    """The slots of each timed metric, how a GPU's were taken, what the tuned arm touched, remarks, the checks."""
 
     slots: dict[str, tuple[Slot[float], ...]]
     conditions: dict[str, Conditions]
     touched: Touched
     remarks: tuple[str, ...] = ()
+    checks: dict[str, ChecksMade] = {}
 
 
 class LookAnswer(Struct, frozen=True, tag=True):

@@ -9,7 +9,17 @@ from typing import TypeVar
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.errors import CompileIQError, NoWorker, fault_of
-from pytest_compileiq.model import Arm, Conditions, ControlsFile, FailureKind, Launch, LockClocks, SampleRow, Workload
+from pytest_compileiq.model import (
+    Arm,
+    ChecksMade,
+    Conditions,
+    ControlsFile,
+    FailureKind,
+    Launch,
+    LockClocks,
+    SampleRow,
+    Workload,
+)
 from pytest_compileiq.rules.calls import CallTimes
 from pytest_compileiq.timing.registry import holds_context
 from pytest_compileiq.timing.sampler import BlockPlan
@@ -54,11 +64,12 @@ def _expect_device(used: str, wanted: str) -> None:
 
 @dataclass(frozen=True)
 class MeasuredBlock:
-    """What one block gave: its rows, how each metric was taken on a GPU, and what the tuned arm touched."""
+    """What one block gave: its rows, how each metric was taken on a GPU, what the tuned arm touched, its checks."""
 
     rows: list[SampleRow]
     conditions: Mapping[str, Conditions]
     touched: Touched
+    checks: Mapping[str, ChecksMade] = field(default_factory=dict)
 
     def of(self, metric: str) -> list[SampleRow]:
         """The rows of one metric."""
@@ -139,7 +150,7 @@ class Pool:
             for slot in slots
             for sample, value in enumerate(slot.values)
         ]  # fmt: skip
-        return MeasuredBlock(rows, answer.conditions, answer.touched)
+        return MeasuredBlock(rows, answer.conditions, answer.touched, answer.checks)
 
     def remarks(self, benchmark: TunedBenchmark) -> tuple[str, ...]:
         """What its blocks could not see of their device, or keep out of it, in sentences, each once."""

@@ -55,7 +55,9 @@ def _do(benchmark: TunedBenchmark, body: Body, task: Task, tick: Callable[[], ob
             benchmark, body, {"baseline": task.baseline, "tuned": task.tuned}, workload, task.plan, tick,
             parent_holds_context=task.parent_holds_context,
         )  # fmt: skip
-        return BlockAnswer(dict(block.slots), dict(block.conditions), block.touched["tuned"], block.remarks)
+        return BlockAnswer(
+            dict(block.slots), dict(block.conditions), block.touched["tuned"], block.remarks, dict(block.checks)
+        )
     if isinstance(task, CheckTask):
         arms: Arms = {"baseline": None, "tuned": task.controls}
         return CheckAnswer(check_body(benchmark, body, arms, workload).touched)

@@ -18,7 +18,7 @@ from pytest_compileiq.timing import cuda, cuda_context, launching
 from pytest_compileiq.timing.cuda import CudaClock, finish
 from pytest_compileiq.timing.cuda_context import cuda_core, current_stream, launching_on, visible_gpu
 from pytest_compileiq.timing.launching import Launching, choose_launching
-from pytest_compileiq.timing.sampler import ArmError, call_again
+from pytest_compileiq.timing.sampler import ArmError, Timed
 from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray
 
 KERNEL_S = pytest.approx(2e-3)
@@ -139,7 +139,7 @@ def test_a_call_that_is_not_timed_is_made_once_as_it_is_timed_and_waited_for(ker
     clock.once(call)
     asked()
 
-    call_again("tuned", call, clock, lambda: None)
+    Timed("tuned", call, clock, lambda: None).once()
     launched = LAUNCH.format("legacy") if how is EAGER else "cuGraphLaunch 1 kernels on legacy"
     assert asked() == [launched, "cuCtxSynchronize"]
     finish()

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pytest_compileiq.artifact import Artifact, Claim, CodePair
 from pytest_compileiq.outcome import ItemReport
 from pytest_compileiq.report.artifact import made_by
+from pytest_compileiq.report.checks import count_text
 from pytest_compileiq.report.classes import class_facts
 from pytest_compileiq.report.committed import MAX_CHARTED_CLAIMS, Committed
 from pytest_compileiq.report.html.charts import Chart, convergence, distribution, front, interval, run_order
@@ -136,7 +137,7 @@ def _claim_row(claim: Claim, domain: Domain) -> list[str]:
         for arm in (claim.baseline, claim.tuned)
         if arm
     ]
-    evidence = f"p = {claim.p_value:.1g}, d = {claim.cohens_d:.3g}, {claim.test.processes} processes"
+    evidence = f"p = {claim.p_value:.1g}, d = {claim.cohens_d:.3g}, {claim.test.processes} processes{count_text(claim)}"
     return [*what, f"{worse}{estimate_of(claim)}", join([limits, drawn]), claim.device, *arms, evidence]
 
 

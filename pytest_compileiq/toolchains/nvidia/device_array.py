@@ -37,6 +37,11 @@ class DeviceArray:
         """The address."""
         return int(self._buffer.handle)
 
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The array as other packages take it: CUDA Array Interface, version 3."""
+        return {"shape": self.shape, "typestr": self.dtype.str, "data": (self.data_ptr(), False), "version": 3}
+
     def copy_from(self, host: npt.ArrayLike) -> None:
         """Overwrite the content.
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from types import SimpleNamespace
 
 import pytest
 
 from pytest_compileiq.benchmark import body as body_module
 from pytest_compileiq.benchmark.body import ArmFailure, check_body, run_block
-from pytest_compileiq.model import Objective, Workload
+from pytest_compileiq.model import ChecksMade, Objective, Workload
 from pytest_compileiq.timing.sampler import BlockPlan
 from pytest_compileiq.timing.watch import Disturbance, Watch
 
@@ -203,3 +205,93 @@ def test_a_neighbour_is_nobodys_fault_and_nothing_is_handed_over_whatever_the_bo
         watched(watch, metric, swallow=swallow)
     assert (caught.value.arm, caught.value.kind) == (None, "disturbed")
     assert watch.asked[-1] == "free"
+
+
+# ── what is asked of measure ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def alone(body):
+    return check_body(benchmark(), body, ARMS, Workload("default"))
+
+
+@pytest.mark.parametrize(("outer", "quad"), ORDERS)
+def test_measure_returns_what_this_arms_last_call_returned(outer, quad):
+    given = {}
+
+    def body(acf):
+        given[acf.arm] = acf.measure(acf.arm.upper)
+
+    block(body, outer, quad)
+    assert given == {"baseline": "BASELINE", "tuned": "TUNED"}
+    alone(body)
+    assert given["tuned"] == "TUNED"
+
+
+@pytest.mark.parametrize("arm", ["baseline", "tuned"])
+@pytest.mark.parametrize("outer", ["baseline", "tuned"])
+def test_a_check_between_the_samples_that_fails_is_its_arms_failure_whatever_the_body_catches(outer, arm):
+    calls = []
+
+    def body(acf):
+        def check():
+            assert calls[-1] != arm or len(calls) < 9, "it is wrong"
+
+        with contextlib.suppress(Exception):
+            acf.measure(lambda: calls.append(acf.arm), check=check)
+
+    with pytest.raises(
+        ArmFailure, match=r"check= fails after call .* while it was timed: AssertionError: it is"
+    ) as got:
+        block(body, outer, "ABBA")
+    assert (got.value.arm, got.value.kind) == (arm, "wrong")
+
+
+def test_in_a_single_arm_the_tests_own_exception_is_what_is_raised():
+    def body(acf):
+        acf.measure(lambda: None, check=lambda: 1 / 0)
+
+    with pytest.raises(ArmFailure, match="ZeroDivisionError") as caught:
+        alone(body)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_a_single_arm_is_held_to_its_outputs_too():
+    out = bytearray(8)
+    with pytest.raises(ArmFailure, match=r"leaves outputs\[0\] as it finds it"):
+        alone(lambda acf: acf.measure(lambda: None, outputs=[out]))
+
+
+def test_what_the_checks_were_is_handed_over_with_the_samples():
+    out = bytearray(8)
+
+    def body(acf):
+        acf.measure(lambda: out.__setitem__(slice(None), b"12345678"), outputs=[out])
+        assert out == b"12345678"
+
+    plan = BlockPlan("baseline", ("ABBA",), 1, checks={1: 5, 3: 0})
+    blocked = run_block(benchmark(), body, ARMS, Workload("default"), plan, lambda: None)
+    assert blocked.checks == {"runtime": ChecksMade("outputs", 6, 1)}
+
+
+def test_a_single_call_too_short_for_the_clock_is_told():
+    assert "with reset= each sample is one call" in block(lambda acf: acf.measure(lambda: None, reset=list)).remarks[0]
+    assert block(lambda acf: acf.measure(lambda: time.sleep(1e-4), reset=list)).remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"check": 3}, r"acf.measure\(check=3\): expected a callable without arguments"),
+        ({"reset": "x"}, r"acf.measure\(reset='x'\): expected a callable"),
+        ({"outputs": [3]}, r"outputs\[0\] is int\(3\): expected arrays"),
+        ({"reset": list, "l2": "warm"}, "reset= would run between the calls that are to be warm"),
+    ],
+)
+def test_what_measure_cannot_use_is_refused(given, said):
+    with pytest.raises(ArmFailure, match=said):
+        alone(lambda acf: acf.measure(lambda: None, **given))
+
+
+def test_a_body_that_records_has_nothing_to_look_at():
+    with pytest.raises(ArmFailure, match=r"outputs= is for acf.measure; a body that times itself checks itself"):
+        alone(lambda acf: acf.record(runtime=1.0, outputs=[bytearray(3)]))

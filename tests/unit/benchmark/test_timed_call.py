@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_compileiq.benchmark.timed_call import identity_of, look
+from pytest_compileiq.timing.checked import Asked
 from pytest_compileiq.toolchains.machine_code.shared_library import load_library
 
 LIBRARY_C = """\
@@ -40,7 +41,7 @@ def load(path):
 def looked(body, ticks=None):
     """A look at a body that is given ``measure`` alone."""
     return look(
-        lambda measurer: body(lambda call: measurer(None, call)),
+        lambda measurer: body(lambda call, **given: measurer(SimpleNamespace(asked=Asked(**given)), call)),
         (lambda: None) if ticks is None else lambda: ticks.append(1),
     )
 

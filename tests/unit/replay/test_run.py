@@ -19,6 +19,7 @@ from pytest_compileiq.testing.fakes import (
     by_options,
     fake_settings,
 )
+from pytest_compileiq.timing.checked import CHECKED_CALLS
 from pytest_compileiq.timing.registry import find_device_or_none
 from pytest_compileiq.timing.sampler import plan_block
 from pytest_compileiq.workers.pool import EvaluationFailed
@@ -120,7 +121,7 @@ def test_a_replay_draws_other_orders_than_the_proof_did(project):
             return super().block(number, benchmark, arms, workload, plan)
 
     project.replay(Watching(seconds=GAIN))
-    assert plans[0] == plan_block(Random(seed + 1), quads=QUADS, samples=SAMPLES)
+    assert plans[0] == plan_block(Random(seed + 1), quads=QUADS, samples=SAMPLES, checked_calls=CHECKED_CALLS)
 
 
 def test_a_comment_is_cosmetic(project):

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from pytest_compileiq.benchmark.body import Touched
-from pytest_compileiq.model import Conditions, ControlsFile
+from pytest_compileiq.model import ChecksMade, Conditions, ControlsFile
 from pytest_compileiq.rules.calls import CallTimes
 from pytest_compileiq.timing.sampler import BlockPlan, Slot
 from pytest_compileiq.workers.messages import (
@@ -32,7 +32,7 @@ from pytest_compileiq.workers.messages import (
 
 CONTROLS = ControlsFile("options", b"-O3\n", {"-O": 3, "-ffast": True, "ratio": 0.5, "name": "x"})
 BLOB = ControlsFile("blob", bytes(range(256)), {})
-PLAN = BlockPlan("tuned", ("ABBA", "BAAB"), 2)
+PLAN = BlockPlan("tuned", ("ABBA", "BAAB"), 2, checks={0: 64, 5: 0})
 TOUCHED = Touched(frozenset({"kernel"}), frozenset({"TILE"}))
 ORDERS = [
     Start("sub", ("test_k.py::test_k",), {"verbose": 1}, ("slow: slow",), ("src", None), {"HOME": "/"}),
@@ -44,6 +44,7 @@ ANSWERS = [
     Ready(), Entered(), Left(None), Left("teardown"), Failed("ImportError"), CheckAnswer(TOUCHED),
     BlockAnswer({"runtime": (Slot(0, 1, "tuned", (1e-3, 2.0)),)}, {}, TOUCHED),
     BlockAnswer({}, {"runtime": Conditions("H200", "graph", "warm", True, 1.5e-6, None)}, TOUCHED),
+    BlockAnswer({}, {}, TOUCHED, ("short",), {"runtime": ChecksMade("check", 288, 32)}),
     LookAnswer(None), LookAnswer(CallTimes(1.0, 0.5, 0.7, 3, 0.5, None)),
     FailureAnswer("tuned", "wrong", "AssertionError", True), FailureAnswer(None, "disturbed", "a neighbour", False),
 ]  # fmt: skip

@@ -1,0 +1,36 @@
+"""Whether what was timed was looked at, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pytest_compileiq.artifact import Claim
+from pytest_compileiq.model import CLOCKED, tail_of
+
+_BY = {"outputs": "its outputs were the same", "check": "the test's own check passed"}
+UNCHECKED = (
+    "the sampled calls were not checked, so a kernel that is wrong in some of them may pass: acf.measure(…, "
+    "outputs=[…]) looks at what they wrote"
+)
+
+
+def count_text(claim: Claim) -> str:
+    """How often the sampled calls were looked at, as in ``, 288 checks``; empty where they were not."""
+    return f", {claim.checks.checks} checks" if claim.checks else ""
+
+
+def told_of_checks(claim: Claim) -> tuple[str, ...]:
+    """What was looked at between the samples of a claim, or that nothing was; empty for claims without timed calls."""
+    if claim.checks is not None:
+        made = claim.checks
+        return (f"looked at between the samples: {_BY[made.by]} {made.checks} times, after {made.slots} slots",)
+    return (UNCHECKED,) if _is_clocked(claim) else ()
+
+
+def unchecked(claims: Iterable[Claim]) -> tuple[str, ...]:
+    """What to say of claims whose sampled calls nobody looked at, once for all of them."""
+    return (UNCHECKED,) if any(_is_clocked(claim) and claim.checks is None for claim in claims) else ()
+
+
+def _is_clocked(claim: Claim) -> bool:
+    return claim.kind != "exact" and tail_of(claim.objective)[0] in CLOCKED

@@ -1,0 +1,313 @@
+"""Looks at what the calls wrote where they were timed: the outputs, or the test's own check, between the samples.
+
+A kernel may be wrong in some of its calls, leave the other arm's output where both share memory, return before its work
+is done, or find its work done already. So each arm begins with two calls on outputs that were overwritten, by other
+bytes each time: that tells which bytes it writes, and that they depend on nothing that was there. Later calls have to
+write the same bytes again, or to satisfy the check.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_compileiq.errors import BodyError, Signal
+from pytest_compileiq.model import Arm, CheckedBy, ChecksMade
+from pytest_compileiq.timing.sampler import BlockPlan, Timed
+
+if TYPE_CHECKING:
+    from pytest_compileiq.timing.outputs import Bytes, Mask, Output
+
+CHECKED_CALLS = 64  # in a row: whatever goes wrong in every n-th call shows, for n up to 64
+_POISONS = (0xFF, 0x00)  # floating-point NaN, and zero
+_ROUNDS_OF_A_CHECK = 3  # where outputs need not repeat: that one byte equals all six poisons by chance is one in 2^48
+_LATE_S = 0.1
+_IN_PLACE = "give measure(reset=…), which restores what the call works on and is not timed"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What ``measure`` was given besides the callable.
+
+    Attributes:
+        outputs: what the callable writes.
+        check: raises where the outputs are wrong; without it, they have to be the same after every call.
+        reset: restores what the callable works on.
+    """
+
+    outputs: tuple[Output, ...] = ()
+    check: Callable[[], object] | None = None
+    reset: Callable[[], object] | None = None
+
+    @property
+    def by(self) -> CheckedBy | None:
+        """What decides; None where nothing is looked at."""
+        return "check" if self.check is not None else "outputs" if self.outputs else None
+
+
+def expect_callables(call: object, **optional: object) -> None:
+    """Hold what ``measure`` was given to what it calls.
+
+    Raises:
+        BodyError: ``call`` cannot be called, or one of the others is neither None nor callable.
+    """
+    if not callable(call):
+        raise BodyError(f"acf.measure({call!r}): expected a callable, e.g. acf.measure(lambda: run(kernel))")
+    for name, value in optional.items():
+        if value is not None and not callable(value):
+            raise BodyError(f"acf.measure({name}={value!r:.80}): expected a callable without arguments, or None")
+
+
+def asked_for(outputs: Sequence[Any], check: Callable[[], object] | None, reset: Callable[[], object] | None) -> Asked:
+    """What ``measure`` was given, with its outputs as memory.
+
+    Raises:
+        BodyError: an output is no array that can be overwritten.
+    """
+    if isinstance(outputs, tuple | list) and not outputs:
+        return Asked((), check, reset)
+    from pytest_compileiq.timing.outputs import as_outputs  # heavy: numpy
+
+    return Asked(as_outputs(outputs), check, reset)
+
+
+class CheckFailed(Signal):
+    """What was timed is wrong: in which arm, and how, in a sentence."""
+
+    def __init__(self, arm: Arm, reason: str) -> None:
+        super().__init__(reason)
+        self.arm: Arm = arm
+        self.reason = reason
+
+
+class _Unsteady(CheckFailed):
+    """The outputs are not the same after every call; in the baseline that may be their nature."""
+
+    def __init__(self, arm: Arm, output: str, differs: str) -> None:
+        allowed = "; if that is its nature, as with atomics, say what is right by measure(check=…)"
+        hint = allowed if arm == "baseline" else ""
+        super().__init__(arm, f"{output} is not the same after every call: {differs}{hint}")
+
+
+@dataclass
+class CheckedArm:
+    """One arm's callable, with what its calls write."""
+
+    timed: Timed
+    asked: Asked
+    _known: list[_Known] | None = None
+
+    def learn(self) -> None:
+        """Find out which bytes of its outputs a call writes.
+
+        Raises:
+            CheckFailed: it writes nothing, works in place, is not done when it returns, or is not the same every time.
+            ArmError: the callable raised, or ``reset`` did.
+        """
+        if self._known is not None:
+            return
+        from pytest_compileiq.timing.outputs import equal
+
+        before = [output.now().copy() for output in self.asked.outputs]
+        rounds = _POISONS * (1 if self.asked.check is None else _ROUNDS_OF_A_CHECK) if before else ()
+        after = [self._called_on(poison) for poison in rounds]
+        self._known = []
+        for place, output in enumerate(self.asked.outputs):
+            contents = [arrays[place] for arrays in after]
+            untouched = contents[0] == rounds[0]
+            for content, poison in zip(contents, rounds, strict=True):
+                untouched &= content == poison
+            written = None if not untouched.any() else ~untouched
+            if untouched.all() or not (self.asked.check or equal(contents[0], contents[1], written)):
+                raise self._why_unlike(place, contents)
+            content = contents[-1]
+            if written is not None:
+                content[untouched] = before[place][untouched]
+                output.write(content)
+            self._known.append(_Known(output, content, written))
+
+    def expect_as_much_as(self, other: CheckedArm) -> None:
+        """What the other arm writes has to be written by this one too.
+
+        Raises:
+            CheckFailed: this arm leaves some of it as it was.
+        """
+        for own, its in zip(self._known or (), other._known or (), strict=False):
+            if own.written is None or own.content.size != its.content.size:
+                continue
+            left = ~own.written if its.written is None else its.written & ~own.written
+            if count := int(left.sum()):
+                raise CheckFailed(
+                    self.timed.arm,
+                    f"the call leaves {count} of {left.size} bytes of {own.output.name} unwritten that the "
+                    f"{other.timed.arm} writes",
+                )
+
+    def look(self) -> None:
+        """Look at what the last call wrote.
+
+        Raises:
+            CheckFailed: it is wrong.
+        """
+        where = f"call {self.timed.made}, while it was timed"
+        if self.asked.check is not None:
+            try:
+                self.asked.check()
+            except Exception as error:
+                said = " ".join(f"{type(error).__name__}: {error}".split())
+                raise CheckFailed(self.timed.arm, f"check= fails after {where}: {said:.400}") from error
+            return
+        from pytest_compileiq.timing.outputs import difference, equal
+
+        for known in self._known or ():
+            if not equal(now := known.output.now(), known.content, known.written):
+                differs = difference(known.output, now, known.content, known.written)
+                told = f"after {where}, {differs}, differ from the first checked call's"
+                raise _Unsteady(self.timed.arm, known.output.name, told)
+
+    def look_at_each_of(self, calls: int) -> None:
+        """Make so many calls, each on overwritten outputs, and look at each.
+
+        Raises:
+            CheckFailed: one is wrong.
+            ArmError: the callable raised, or ``reset`` did.
+        """
+        for _ in range(calls):
+            self._call_on_poison()
+            self.look()
+
+    def last(self) -> object:
+        """Overwrite what the callable writes, and call once more; returns what that call returned.
+
+        Raises:
+            CheckFailed: it is wrong.
+            ArmError: the callable raised, or ``reset`` did.
+        """
+        self.learn()
+        value = self._call_on_poison()
+        self.look()
+        return value
+
+    def _call_on_poison(self) -> object:
+        for known in self._known or ():
+            known.poison()
+        return self.timed.once()
+
+    def _called_on(self, poison: int) -> list[Bytes]:
+        """Copies of the outputs after a call on outputs that hold ``poison``."""
+        from pytest_compileiq.timing.outputs import filled
+
+        for output in self.asked.outputs:
+            output.write(filled(output, poison))
+        self.timed.once()
+        return [output.now().copy() for output in self.asked.outputs]
+
+    def _why_unlike(self, place: int, contents: list[Bytes]) -> CheckFailed:
+        """Why an output is not written, or not the same whatever was there before."""
+        from pytest_compileiq.timing.outputs import difference
+
+        name, output = f"outputs[{place}]", self.asked.outputs[place]
+        again = self._called_on(_POISONS[0])[place]
+        time.sleep(_LATE_S)
+        if (output.now() != again).any():
+            return CheckFailed(
+                self.timed.arm,
+                f"the call only enqueues its work: {name} changed after it had returned; let the call wait for the end",
+            )
+        if (again == _POISONS[0]).all():
+            return CheckFailed(
+                self.timed.arm,
+                f"the call leaves {name} as it finds it: it writes nothing there, or not every time, or works in place "
+                f"on data that is done already; for the last, {_IN_PLACE}",
+            )
+        pairs = zip(contents, (again, self._called_on(_POISONS[1])[place]), strict=False)
+        for first, later in pairs:
+            if (first != later).any():
+                differs = difference(output, first, later, None)
+                return _Unsteady(self.timed.arm, name, f"{differs}, differ between calls on the same content")
+        missed = "reset= does not restore all of it" if self.asked.reset is not None else _IN_PLACE
+        return CheckFailed(
+            self.timed.arm, f"what the call writes to {name} depends on what was there, as in place: {missed}"
+        )
+
+
+@dataclass
+class _Known:
+    """One output: what a call leaves there, and which bytes it writes; None where it writes all."""
+
+    output: Output
+    content: Bytes
+    written: Mask | None
+
+    def poison(self) -> None:
+        """Overwrite what calls write."""
+        from pytest_compileiq.timing.outputs import filled
+
+        poisoned = filled(self.output, _POISONS[0])
+        if self.written is not None:
+            poisoned[~self.written] = self.output.now()[~self.written]
+        self.output.write(poisoned)
+
+
+@dataclass
+class CheckedBlock:
+    """Both arms of one block, and how often the tuned one was looked at."""
+
+    plan: BlockPlan
+    arms: Mapping[Arm, CheckedArm]
+    made: ChecksMade | None = field(default=None, init=False)
+
+    def learn(self) -> None:
+        """Find out what both arms write.
+
+        Raises:
+            CheckFailed: one of them is no sound thing to time.
+            ArmError: a callable raised, or a ``reset`` did.
+        """
+        baseline, tuned = self.arms["baseline"], self.arms["tuned"]
+        baseline.learn()
+        with self._doubting_the_baseline_too():
+            tuned.learn()
+        tuned.expect_as_much_as(baseline)
+        if by := tuned.asked.by:
+            self.made = ChecksMade(by, 0, 0)
+
+    def after_slot(self, arm: Arm, slot: int) -> None:
+        """Look at what ``arm`` wrote, if the plan says so, and call it once more, so that the caches are its own again.
+
+        Raises:
+            CheckFailed: an arm is wrong.
+            ArmError: a callable raised, or a ``reset`` did.
+        """
+        if self.made is None or slot not in self.plan.checks:
+            return
+        checked, further = self.arms[arm], self.plan.checks[slot]
+        with self._doubting_the_baseline_too():
+            checked.look()
+            checked.look_at_each_of(further)
+        checked.timed.once()
+        if arm == "tuned":
+            self.made = replace(self.made, checks=self.made.checks + 1 + further, slots=self.made.slots + 1)
+
+    def last(self, arm: Arm) -> object:
+        """As ``CheckedArm.last``, of that arm.
+
+        Raises:
+            CheckFailed: an arm is wrong.
+            ArmError: a callable raised, or a ``reset`` did.
+        """
+        with self._doubting_the_baseline_too():
+            return self.arms[arm].last()
+
+    @contextmanager
+    def _doubting_the_baseline_too(self) -> Iterator[None]:
+        """An output that does not repeat itself in the baseline either is no fault of the tuned arm."""
+        try:
+            yield
+        except _Unsteady as failure:
+            if failure.arm == "tuned":
+                self.arms["baseline"].look_at_each_of(2 * CHECKED_CALLS)
+            raise

@@ -1,0 +1,198 @@
+"""What ``measure(outputs=…)`` names: arrays in the host's memory or a GPU's, as bytes to read and to overwrite."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_compileiq.errors import BodyError
+
+Bytes = npt.NDArray[np.uint8]
+Mask = npt.NDArray[np.bool_]
+
+_EXPECTED = (
+    "arrays that the call writes: numpy or ctypes arrays, anything else with a writable buffer, DeviceArrays, torch "
+    "tensors, or what has __cuda_array_interface__ or DLPack"
+)
+
+
+class Output(Protocol):
+    """One array that a call writes.
+
+    Attributes:
+        name: ``outputs[0]``.
+        item_bytes: of one value.
+        size: of the whole, in bytes.
+    """
+
+    name: str
+    item_bytes: int
+    size: int
+
+    def now(self) -> Bytes:
+        """The content: of the host's memory that memory itself, of a GPU's a copy."""
+        ...
+
+    def write(self, content: Bytes) -> None:
+        """Overwrite the content."""
+        ...
+
+
+def as_outputs(given: Any) -> tuple[Output, ...]:
+    """The arrays that ``measure`` was given.
+
+    Raises:
+        BodyError: one is no array, is empty, or cannot be overwritten byte by byte.
+    """
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes | bytearray | memoryview):
+        raise BodyError(f"acf.measure(outputs={_shown(given)}): expected a list of {_EXPECTED}")
+    return tuple(_as_output(f"outputs[{place}]", thing) for place, thing in enumerate(given))
+
+
+def _as_output(name: str, thing: Any) -> Output:
+    try:
+        output = _torch(name, thing) or _on_gpu(name, thing) or _in_host_memory(name, thing)
+    except BodyError:
+        raise
+    except Exception as error:  # whatever a framework's array says to being asked for its memory
+        raise BodyError(f"acf.measure: {name}, {_shown(thing)}, gives no memory: {error}") from error
+    if output is None:
+        raise BodyError(f"acf.measure: {name} is {_shown(thing)}: expected {_EXPECTED}")
+    return output
+
+
+class _Host:
+    def __init__(self, name: str, content: Bytes, item_bytes: int, owner: Any) -> None:
+        self.name, self.item_bytes, self.size = name, item_bytes, content.size
+        self._content, self._owner = content, owner
+
+    def now(self) -> Bytes:
+        return self._content
+
+    def write(self, content: Bytes) -> None:
+        self._content[:] = content
+
+
+class _Gpu:
+    def __init__(self, name: str, address: int, size: int, item_bytes: int, owner: Any) -> None:
+        from pytest_compileiq.timing.cuda_context import cuda_core, visible_gpu
+        from pytest_compileiq.timing.cuda_driver import Driver
+
+        visible_gpu(cuda_core()).set_current()
+        self.name, self.item_bytes, self.size = name, item_bytes, size
+        self._driver, self._address, self._owner = Driver(), address, owner
+
+    def now(self) -> Bytes:
+        content = np.empty(self.size, np.uint8)
+        self._driver.finish()
+        self._driver.copy_to_host(content.ctypes.data, self._address, self.size)
+        return content
+
+    def write(self, content: Bytes) -> None:
+        given = np.ascontiguousarray(content)
+        self._driver.copy_from_host(self._address, given.ctypes.data, self.size)
+        self._driver.finish()
+
+
+def _torch(name: str, thing: Any) -> Output | None:
+    """A torch tensor, of any dtype and on either side: its other interfaces know no bfloat16."""
+    if not all(hasattr(thing, attribute) for attribute in ("data_ptr", "element_size", "is_contiguous", "is_cuda")):
+        return None
+    item_bytes = int(thing.element_size())
+    size = int(thing.numel()) * item_bytes
+    _expect_bytes(name, thing, size, contiguous=bool(thing.is_contiguous()))
+    if thing.is_cuda:
+        return _Gpu(name, thing.data_ptr(), size, item_bytes, thing)
+    return _Host(name, _at(thing.data_ptr(), size), item_bytes, thing)
+
+
+def _on_gpu(name: str, thing: Any) -> Output | None:
+    if not hasattr(thing, "__cuda_array_interface__"):
+        return None
+    known = thing.__cuda_array_interface__
+    item_bytes = np.dtype(known["typestr"]).itemsize
+    address, read_only = known["data"]
+    size = math.prod(known["shape"]) * item_bytes
+    packed = _packed_strides(known["shape"], item_bytes)
+    contiguous = known.get("strides") in (None, packed)
+    _expect_bytes(name, thing, size, contiguous=contiguous, writable=not read_only)
+    return _Gpu(name, address, size, item_bytes, thing)
+
+
+def _packed_strides(shape: Sequence[int], item_bytes: int) -> tuple[int, ...]:
+    return tuple(item_bytes * math.prod(shape[place + 1 :]) for place in range(len(shape)))
+
+
+def _in_host_memory(name: str, thing: Any) -> Output | None:
+    if isinstance(thing, ctypes._Pointer) or getattr(thing, "_type_", None) in ("P", "z", "Z"):
+        raise BodyError(f"acf.measure: {name} is a pointer, which does not say to how much: give the array itself")
+    if not isinstance(thing, np.ndarray):
+        try:
+            view = memoryview(thing)
+        except TypeError:
+            return _by_dlpack(name, thing)
+        _expect_bytes(name, thing, view.nbytes, contiguous=view.c_contiguous, writable=not view.readonly)
+        return _Host(name, np.frombuffer(thing, np.uint8), view.itemsize, thing)
+    array = thing if thing.flags.c_contiguous else thing.T
+    if array.dtype.hasobject:
+        raise BodyError(f"acf.measure: {name} holds Python objects: expected an array of numbers")
+    _expect_bytes(name, thing, array.nbytes, contiguous=array.flags.c_contiguous, writable=array.flags.writeable)
+    return _Host(name, array.reshape(-1).view(np.uint8), array.itemsize, thing)
+
+
+def _by_dlpack(name: str, thing: Any) -> Output | None:
+    if not hasattr(thing, "__dlpack__"):
+        return None
+    array = np.from_dlpack(thing)
+    _expect_bytes(name, thing, array.nbytes, contiguous=array.flags.c_contiguous)
+    # numpy calls the memory of most frameworks read-only, since DLPack did not say what it is.
+    return _Host(name, _at(array.ctypes.data, array.nbytes), array.itemsize, (thing, array))
+
+
+def _at(address: int, size: int) -> Bytes:
+    return np.frombuffer(memoryview((ctypes.c_char * size).from_address(address)), np.uint8)
+
+
+def _expect_bytes(name: str, thing: Any, size: int, *, contiguous: bool, writable: bool = True) -> None:
+    why = (
+        "is empty" if not size
+        else "is read-only" if not writable
+        else "is a view with gaps: give the array that it is a view of" if not contiguous
+        else None
+    )  # fmt: skip
+    if why:
+        raise BodyError(f"acf.measure: {name}, {_shown(thing)}, {why}")
+
+
+def _shown(thing: Any) -> str:
+    return f"{type(thing).__name__}({thing!r:.60})" if isinstance(thing, str | int | float) else type(thing).__name__
+
+
+# ── what an arm writes there ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def filled(output: Output, value: int) -> Bytes:
+    """As many bytes of this value as ``output`` has."""
+    return np.full(output.size, value, np.uint8)
+
+
+def equal(one: Bytes, other: Bytes, where: Mask | None) -> bool:
+    """Whether both hold the same bytes, or do where ``where`` is true."""
+    if where is not None:
+        return not ((one != other) & where).any()
+    whole = one.size - one.size % 8  # eight bytes at a time take a third of the time
+    return bool(
+        (one[:whole].view(np.uint64) == other[:whole].view(np.uint64)).all() and (one[whole:] == other[whole:]).all()
+    )
+
+
+def difference(output: Output, one: Bytes, other: Bytes, where: Mask | None) -> str:
+    """How many values of ``output`` differ, and where the first one is, in words."""
+    differs = (one != other) if where is None else (one != other) & where
+    values = np.unique(np.flatnonzero(differs) // output.item_bytes)
+    return f"{values.size} of {one.size // output.item_bytes} values, the first at index {values[0]}"

@@ -1,0 +1,68 @@
+"""Outputs in a GPU's memory, above the driver without a GPU, which copies and executes no code."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pytest_compileiq.timing.checked import CheckedArm, CheckFailed, asked_for
+from pytest_compileiq.timing.cuda import CudaClock
+from pytest_compileiq.timing.launching import Launching
+from pytest_compileiq.timing.outputs import as_outputs
+from pytest_compileiq.timing.sampler import Timed
+from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray
+
+EAGER = Launching("eager", all_streams=False, kernel_s=2e-3, eager_ratio=None, why_eager="")
+GRAPH = Launching("graph", all_streams=False, kernel_s=2e-3, eager_ratio=None, why_eager=None)
+
+
+def test_a_device_array_is_read_and_overwritten_where_it_is():
+    array = DeviceArray(np.arange(6, dtype=np.int32))
+    (output,) = as_outputs([array])
+
+    assert output.now().view(np.int32).tolist() == [0, 1, 2, 3, 4, 5] and output.item_bytes == 4
+    output.write(np.full(24, 0xFF, np.uint8))
+    assert array.host().tolist() == [-1] * 6
+
+
+@pytest.mark.parametrize("how", [EAGER, GRAPH])
+def test_reset_is_enqueued_before_what_is_timed_and_is_no_part_of_a_graph(kernels, calls, how):
+    x, given = DeviceArray(np.ones(8)), np.ones(8)
+    timed = Timed("tuned", lambda: kernels.nothing(1, 32), CudaClock(how), lambda: None, lambda: x.copy_from(given))
+    timed.sample(1)
+    calls()
+
+    assert timed.sample(1) == pytest.approx(2e-3)
+    asked = [call.split()[0] for call in calls()]
+    if how is GRAPH:
+        assert asked == ["cuMemcpyHtoD", "cuGraphLaunch", "cuCtxSynchronize"]
+    else:
+        launches = ["cuLaunchKernelEx", "cuEventRecord", "cuLaunchKernelEx", "cuEventRecord"]
+        assert asked == ["cuMemcpyHtoD", *launches, "cuEventSynchronize"]
+
+
+@pytest.mark.parametrize("how", [EAGER, GRAPH])
+def test_outputs_are_overwritten_before_the_call_and_looked_at_when_the_gpu_has_done_it(kernels, calls, how):
+    x = DeviceArray(np.ones(8))
+    timed = Timed("tuned", lambda: kernels.nothing(1, 32), CudaClock(how), lambda: None)
+    timed.once()
+    calls()
+
+    with pytest.raises(CheckFailed, match=r"leaves outputs\[0\] as it finds it"):  # no code is executed here
+        CheckedArm(timed, asked_for([x], None, None)).learn()
+    asked = [call.split()[0] for call in calls() if not call.startswith("cuCtxSetCurrent")]
+    launched = "cuGraphLaunch" if how is GRAPH else "cuLaunchKernelEx"
+    write, call, read = (
+        ["cuMemcpyHtoD", "cuCtxSynchronize"],
+        [launched, "cuCtxSynchronize"],
+        ["cuCtxSynchronize", "cuMemcpyDtoH"],
+    )
+    assert "".join(asked).count("".join(write + call + read)) == 3  # two to learn by, one to tell why
+
+
+def test_what_a_captured_call_returned_is_what_its_replays_return(kernels):
+    def call():
+        kernels.nothing(1, 32)
+        return "given"
+
+    assert [Timed("tuned", call, CudaClock(how), lambda: None).once() for how in (EAGER, GRAPH)] == ["given"] * 2

@@ -1,0 +1,158 @@
+"""Kernels that would be timed for what they do not do, each caught or named: real gcc, through ``pytest --tune``."""
+
+from __future__ import annotations
+
+import tomllib
+
+from tests.projects import naming
+
+# Each kernel's tuned arm is fast in its own wrong way; the arms share the output.
+BAD_C = """\
+#include <pthread.h>
+#include <unistd.h>
+
+static int calls;
+static const float *before, *from;
+static float *to;
+static int count;
+
+static void twice(const float *x, float *out, int n) { for (int i = 0; i < n; i++) out[i] = x[i] * 2; }
+static void *late(void *unused) { usleep(2000); twice(from, to, count); return unused; }
+
+void kernel(const float *x, float *out, int n)
+{
+    calls++;
+#ifndef __FAST_MATH__
+    for (int k = 0; k < 8; k++)
+        for (volatile int i = 0; i < n; i++)
+            out[i] = x[i] * 2;
+#elif defined(FIFTIETH)
+    twice(x, out, calls % 50 ? n : n - 1);
+    if (calls % 50 == 0)
+        out[n - 1] = -1;
+#elif defined(STALE)
+    if (x == before)
+        return;
+    before = x;
+    twice(x, out, n);
+#elif defined(NOTHING)
+    return;
+#elif defined(ENQUEUES)
+    pthread_t thread;
+    from = x, to = out, count = n;
+    if (pthread_create(&thread, 0, late, 0) == 0)
+        pthread_detach(thread);
+#endif
+}
+"""
+SORT_C = """\
+void sort(float *x, int n)
+{
+    for (int i = 1; i < n; i++) {
+        float value = x[i];
+        int k = i;
+        for (; k > 0 && x[k - 1] > value; k--)
+            x[k] = x[k - 1];
+        x[k] = value;
+    }
+}
+"""
+BAD_PY = """\
+import ctypes
+
+import numpy as np
+import pytest
+from pytest_compileiq import Cc, literal
+
+X = np.random.default_rng(1).random(1024, dtype=np.float32)
+tune = {"space": {"-ffast-math": literal("")}}
+
+
+@pytest.fixture(scope="module")
+def out():
+    return np.zeros_like(X)
+
+
+def place(array):
+    return array.ctypes.data_as(ctypes.c_void_p)
+
+
+@pytest.mark.parametrize("how", [
+    pytest.param(how, marks=pytest.mark.tune(Cc("bad.c", flags=f"-O1 -pthread -D{how}"), **tune))
+    for how in ("FIFTIETH", "STALE", "NOTHING", "ENQUEUES")
+])
+def test_bad(acf, out, how):
+    kernel = acf.build().load().kernel
+    arguments = place(X), place(out), X.size
+    acf.measure(lambda: kernel(*arguments), outputs=[out])
+    assert (out == 2 * X).all()
+
+
+@pytest.mark.tune(Cc("sort.c", flags="-O1"), **tune)
+def test_sort(acf, out):
+    sort = acf.build().load().sort
+    out[:] = X
+    acf.measure(lambda: sort(place(out), out.size), outputs=[out])
+    assert (out == np.sort(X)).all()
+"""
+
+
+def test_each_bad_kernel_is_caught_or_named(project):
+    made = project({**naming("-ffast-math"), "bad.c": BAD_C, "sort.c": SORT_C, "test_bad.py": BAD_PY})
+    output = made.pytest("--tune", "--tune-budget=1", code=1)
+    for how in ("STALE", "NOTHING"):
+        assert "1 × wrong: the call leaves outputs[0] as it finds it" in output.split(f"test_bad[{how}]: ")[1]
+    assert "the call only enqueues its work" in output.split("test_bad[ENQUEUES]: ")[1]
+    sorts = output.split("test_bad.py::test_sort: the baseline is not usable")[1]
+    assert "works in place" in sorts and "give measure(reset=…)" in sorts
+
+    (fiftieth,) = made.root.glob("acf/*/*.toml")
+    stored = tomllib.loads(fiftieth.read_text())
+    assert (fiftieth.parent.name, stored["outcome"]) == ("bad-FIFTIETH", "baseline")
+    assert "outputs[0] is not the same after every call: after call " in stored["reason"]
+    assert "while it was timed, 1 of 1024 values, the first at index 1023, differ" in stored["reason"]
+
+
+SLOW_C = """\
+void add(float *x, int n)
+{
+#ifdef __FAST_MATH__
+    for (int i = 0; i < n; i++)
+        x[i] += 1;
+#else
+    for (int k = 0; k < 20; k++)
+        for (volatile int i = 0; i < n; i++)
+            x[i] = x[i] + (k == 7);
+#endif
+}
+"""
+SLOW_PY = """\
+import ctypes
+
+import numpy as np
+import pytest
+from pytest_compileiq import Cc, literal
+
+X = np.random.default_rng(1).random(1024, dtype=np.float32)
+
+
+@pytest.mark.tune(Cc("slow.c", flags="-O1"), space={"-ffast-math": literal("")})
+def test_slow(acf):
+    add, x = acf.build().load().add, X.copy()
+    acf.measure(lambda: add(x.ctypes.data_as(ctypes.c_void_p), x.size), outputs=[x], reset=lambda: np.copyto(x, X))
+    assert (x == X + 1).all()
+"""
+
+
+def test_a_kernel_that_works_in_place_is_proven_with_reset_and_the_claim_says_how_often_it_was_checked(project):
+    made = project({**naming("-ffast-math"), "slow.c": SLOW_C, "test_slow.py": SLOW_PY})
+    output = made.pytest("--tune", "--tune-budget=1", code=0)
+    (claim,) = tomllib.loads(made.one("acf/slow/*.toml").read_text())["claims"]
+    assert claim["checks"] == {"by": "outputs", "checks": 4 * 8 + 4 * 64, "slots": 4 * 8}
+    assert "8 processes, 288 checks" in output and "not checked" not in output
+    assert "PROVEN" in made.pytest(code=0)
+
+
+def test_sampled_calls_that_nobody_checked_are_told(tuned):
+    said = "the sampled calls were not checked"
+    assert said in tuned.pytest("--acf-check=replay", code=0)
