@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pytest_compileiq.errors import BodyError
+from pytest_compileiq.errors import BodyError, CompileIQError
 
 Bytes = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
@@ -57,7 +57,7 @@ def as_outputs(given: Any) -> tuple[Output, ...]:
 def _as_output(name: str, thing: Any) -> Output:
     try:
         output = _torch(name, thing) or _on_gpu(name, thing) or _in_host_memory(name, thing)
-    except BodyError:
+    except CompileIQError:
         raise
     except Exception as error:  # whatever a framework's array says to being asked for its memory
         raise BodyError(f"acf.measure: {name}, {_shown(thing)}, gives no memory: {error}") from error
