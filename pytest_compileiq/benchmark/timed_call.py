@@ -79,7 +79,8 @@ class _Look:
     seen: dict[Key, _Seen] = field(default_factory=dict)
     calls: int = 0
     most_calls: float = math.inf
-    reset: Callable[[], object] | None = None
+    reset: Callable[[], object] = lambda: None
+    single: bool = False
 
     def load(self, library: SharedLibrary) -> None:
         """Watch a library of the body from its first call on."""
@@ -88,7 +89,8 @@ class _Look:
 
     def measure(self, acf: Acf, call: Callable[[], object]) -> None:
         """What ``acf.measure`` does here."""
-        self.reset = acf.asked.reset
+        if acf.asked.reset is not None:
+            self.reset, self.single = acf.asked.reset, True
         first: Calls = self.seen
         whole = self._watched(call)
         self.rounds = min(_ROUNDS, max(_FEWEST_ROUNDS, math.ceil(_ROUNDS_S / max(whole[_WHOLE].seconds, 1e-9))))
@@ -116,7 +118,9 @@ class _Look:
     def _watched(self, call: Callable[[], object]) -> Calls:
         """Make one measured call."""
         self.tick()
-        self._restore()
+        if self.single:
+            with self._unwatched():  # what it calls in a library is no part of the measured call
+                self.reset()
         self.seen, self.calls = {}, 0
         self.seen[_WHOLE], _ = _timed(call)
         return self.seen
@@ -152,13 +156,12 @@ class _Look:
         clock = CpuClock()
         with self._unwatched():
             self.tick()
-            repeats = max(1, math.ceil(_ROUNDS_S / _ROUNDS / max(clock.seconds(call, 1), 1e-9)))
-            if self.reset is not None:
-                repeats = 1  # as it is sampled
+            enough = math.ceil(_ROUNDS_S / _ROUNDS / max(clock.seconds(call, 1), 1e-9))
+            repeats = 1 if self.single else max(1, enough)
             means = []
             for _ in range(self.rounds):
                 self.tick()
-                self._restore()
+                self.reset()
                 means.append(clock.seconds(call, repeats))
             return min(means)
 
@@ -174,12 +177,6 @@ class _Look:
         finally:
             self.most_calls = math.inf
         return None
-
-    def _restore(self) -> None:
-        """What the test has done before each call; its own calls of a library are not looked at."""
-        if self.reset is not None:
-            with self._unwatched():
-                self.reset()
 
     @contextmanager
     def _unwatched(self) -> Iterator[None]:

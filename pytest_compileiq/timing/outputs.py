@@ -5,12 +5,16 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from pytest_compileiq.errors import BodyError, CompileIQError
+
+if TYPE_CHECKING:
+    from pytest_compileiq.timing.cuda_driver import Driver
 
 Bytes = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
@@ -80,12 +84,16 @@ class _Host:
 
 class _Gpu:
     def __init__(self, name: str, address: int, size: int, item_bytes: int, owner: Any) -> None:
+        self.name, self.item_bytes, self.size = name, item_bytes, size
+        self._address, self._owner = address, owner
+
+    @cached_property
+    def _driver(self) -> Driver:
         from pytest_compileiq.timing.cuda_context import cuda_core, visible_gpu
         from pytest_compileiq.timing.cuda_driver import Driver
 
         visible_gpu(cuda_core()).set_current()
-        self.name, self.item_bytes, self.size = name, item_bytes, size
-        self._driver, self._address, self._owner = Driver(), address, owner
+        return Driver()
 
     def now(self) -> Bytes:
         content = np.empty(self.size, np.uint8)

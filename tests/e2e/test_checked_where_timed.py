@@ -106,11 +106,9 @@ def test_each_bad_kernel_is_caught_or_named(project):
     sorts = output.split("test_bad.py::test_sort: the baseline is not usable")[1]
     assert "works in place" in sorts and "give measure(reset=…)" in sorts
 
-    (fiftieth,) = made.root.glob("acf/*/*.toml")
-    stored = tomllib.loads(fiftieth.read_text())
-    assert (fiftieth.parent.name, stored["outcome"]) == ("bad-FIFTIETH", "baseline")
-    assert "outputs[0] is not the same after every call: after call " in stored["reason"]
-    assert "while it was timed, 1 of 1024 values, the first at index 1023, differ" in stored["reason"]
+    assert not list(made.root.glob("acf/*/*.acf"))  # in the search, the play-off or the proof, as it happens
+    assert "outputs[0] is not the same after every call: " in output
+    assert "1 of 1024 values, the first at index 1023, differ" in output
 
 
 SLOW_C = """\
@@ -149,7 +147,7 @@ def test_a_kernel_that_works_in_place_is_proven_with_reset_and_the_claim_says_ho
     output = made.pytest("--tune", "--tune-budget=1", code=0)
     (claim,) = tomllib.loads(made.one("acf/slow/*.toml").read_text())["claims"]
     assert claim["checks"] == {"by": "outputs", "checks": 4 * 8 + 4 * 64, "slots": 4 * 8}
-    assert "8 processes, 288 checks" in output and "not checked" not in output
+    assert "8 processes, 288 checks" in output and "not checked" not in output and "looked at:" not in output
     assert "PROVEN" in made.pytest(code=0)
 
 

@@ -225,3 +225,19 @@ def test_a_call_is_the_same_by_the_place_and_value_of_its_arguments(load, what):
     same, other = ARGUMENTS[what]
 
     assert identity_of(same()) == identity_of(same()) != identity_of(other())
+
+
+def test_a_kernel_that_works_in_place_is_looked_at_with_its_reset(load):
+    todo, resets = ctypes.c_int(0), []
+
+    def reset():
+        resets.append(1)
+        todo.value = 300_000
+
+    def body(measure):
+        consume = load().consume
+        measure(lambda: consume(ctypes.byref(todo)), reset=reset)
+
+    times = looked(body)
+    assert times.later_s > 1e-4 and times.call_s > 1e-4  # of work that is there again each time
+    assert len(resets) > 10
