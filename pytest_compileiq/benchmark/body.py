@@ -20,7 +20,8 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.benchmark.fixture import Acf, Measurer, OutputMismatch, Outputs
+from pytest_compileiq.benchmark.compared import OutputMismatch, Outputs
+from pytest_compileiq.benchmark.fixture import Acf, Measurer
 from pytest_compileiq.errors import BodyError, BuildError, CannotMeasure, EnvironmentFault, NoDevice, Signal
 from pytest_compileiq.model import CLOCKED, Arm, ChecksMade, Conditions, ControlsFile, FailureKind, Objective, Workload
 from pytest_compileiq.spelling import did_you_mean

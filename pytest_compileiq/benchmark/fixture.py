@@ -5,12 +5,13 @@ from __future__ import annotations
 import numbers
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.benchmark.builds import Builds
-from pytest_compileiq.errors import BodyError, CompileIQError, NoDevice
+from pytest_compileiq.benchmark.compared import Output, Outputs
+from pytest_compileiq.errors import BodyError, NoDevice
 from pytest_compileiq.model import (
     L2,
     LARGEST_NUMBER,
@@ -101,18 +102,6 @@ class Parameters(dict[str, KnobValue]):
         """As ``dict.items``."""
         self._read.update(super().keys())
         return super().items()
-
-
-@dataclass
-class Outputs:
-    """What ``acf.compare`` collected: the first arm stores, the second compares."""
-
-    arrays: dict[str, Any] = field(default_factory=dict)
-    how: dict[str, str] = field(default_factory=dict)
-
-
-class OutputMismatch(CompileIQError, AssertionError):
-    """The arms' outputs differ; whichever arm noticed, the tuned one is judged."""
 
 
 class Acf:
@@ -242,45 +231,13 @@ class Acf:
             BodyError: ``name`` is not a string, or ``array`` holds anything but numbers.
             OutputMismatch: they differ; an ``AssertionError``.
         """
-        import numpy as np
-
-        if not isinstance(name, str):
-            raise BodyError(
-                f"acf.compare({type(name).__name__}, …): expected a name first, e.g. acf.compare('out', out)"
-            )
-        now = np.array(array, copy=True)
-        if now.dtype.hasobject:
-            raise BodyError(f"acf.compare({name!r}, {type(array).__name__}): expected an array of numbers")
-        exact = not (rtol or atol)
-        self._outputs.how[name] = "bit for bit" if exact else f"rtol={rtol:g}, atol={atol:g}"
-        if name not in self._outputs.arrays:
-            self._outputs.arrays[name] = now
-            return
-        before = self._outputs.arrays.pop(name)
-        if (now.shape, now.dtype) != (before.shape, before.dtype):
-            raise OutputMismatch(
-                f"output {name!r}: one arm gave {before.dtype}{before.shape}, the other {now.dtype}{now.shape}"
-            )
-        tuned, baseline = (now, before) if not self.is_baseline else (before, now)
-        if exact:
-            differ = (_bytes(tuned) != _bytes(baseline)).any(axis=1)
-        else:
-            differ = ~np.isclose(tuned, baseline, rtol=rtol, atol=atol, equal_nan=True)
-        if differ.any():
-            count = f"{int(differ.sum())} of {differ.size} values differ"
-            raise OutputMismatch(f"output {name!r}: {count} from the baseline's ({self._outputs.how[name]})")
+        output = Output.of(name, array, rtol=rtol, atol=atol)
+        self._outputs.take(name, output, is_baseline=self.is_baseline)
 
     def _load(self, built: BuildResult) -> Any:
         if (reason := self._builds.builder.native) is not None:
             raise NoDevice(reason)
         return self._builds.builder.load(built, self.used)
-
-
-def _bytes(array: Any) -> Any:
-    """The bytes of each element, shape (elements, itemsize): NaNs and signed zeros count."""
-    import numpy as np
-
-    return np.frombuffer(array.tobytes(), dtype=np.uint8).reshape(array.size, -1)
 
 
 def _check_recorded(name: str, value: Any) -> None:

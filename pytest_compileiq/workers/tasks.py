@@ -11,7 +11,7 @@ import pytest
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark, make_benchmark
 from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, body_of, check_body, run_arm, run_block
-from pytest_compileiq.benchmark.fixture import Outputs
+from pytest_compileiq.benchmark.compared import Outputs
 from pytest_compileiq.benchmark.timed_call import look
 from pytest_compileiq.system.watchdog import of_each_process
 from pytest_compileiq.timing.registry import is_poisoned

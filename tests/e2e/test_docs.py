@@ -21,7 +21,8 @@ from unittest.mock import MagicMock, patch
 
 import pytest
 
-from pytest_compileiq.benchmark.fixture import Acf, Outputs, cached_controls
+from pytest_compileiq.benchmark.compared import Outputs
+from pytest_compileiq.benchmark.fixture import Acf, cached_controls
 from pytest_compileiq.benchmark.marker import read_marker
 from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.frameworks import inductor_environment, torch_extension_flags, triton_options

@@ -9,7 +9,8 @@ from typing import ClassVar
 import pytest
 
 from pytest_compileiq import maximize, minimize
-from pytest_compileiq.benchmark.fixture import Acf, Outputs
+from pytest_compileiq.benchmark.compared import Outputs
+from pytest_compileiq.benchmark.fixture import Acf
 from pytest_compileiq.errors import BodyError, NoDevice
 from pytest_compileiq.model import Candidate, Workload
 from pytest_compileiq.outcome import Verdict
