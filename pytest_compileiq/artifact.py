@@ -7,19 +7,15 @@ start fast: what they work with is in ``model``, which does without pydantic.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints, ValidationError, model_validator
+from pydantic import Field, Strict, model_validator
 
-from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import (
     CONTROL_CLASSES,
     EXACT_OBJECTIVES,
     HOST,
-    INTEGERS,
     L2,
-    LARGEST_NUMBER,
-    LONGEST_TEXT,
     PARAMS,
     TIMED_OBJECTIVES,
     ArchitectureFrom,
@@ -30,6 +26,23 @@ from pytest_compileiq.model import (
     digest_of_command,
     tail_of,
 )
+from pytest_compileiq.stored import (
+    Array,
+    Count,
+    Digest,
+    FileName,
+    Finite,
+    Integer,
+    Level,
+    Metrics,
+    Name,
+    Probability,
+    Ratio,
+    Seconds,
+    Stored,
+    Symbol,
+    Text,
+)
 
 SCHEMA = 1
 MAX_CONTROLS_BYTES = 1 << 20
@@ -37,48 +50,6 @@ MOST_OBJECTIVES = 32
 MOST_FLIPS = 1 << 20  # of one claim's randomisation test
 MOST_FLIPPED_PROCESSES = 1 << 27  # flips times processes, of all claims together: recomputing them takes seconds
 ACF_NOTICE = "© NVIDIA Corporation, 2026."  # an ACF is drawn by CompileIQ, whose licence asks for it
-
-Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$")]
-FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,254}$")]
-Text = Annotated[str, StringConstraints(max_length=LONGEST_TEXT)]
-Symbol = Annotated[str, StringConstraints(max_length=20_000)]  # templates give long ones
-Integer = Annotated[int, Field(ge=INTEGERS.start, lt=INTEGERS.stop)]
-Count = Annotated[int, Field(ge=0, lt=INTEGERS.stop)]
-Finite = Annotated[float, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER, allow_inf_nan=False)]
-Ratio = Annotated[float, Field(gt=0, le=LARGEST_NUMBER, allow_inf_nan=False)]
-Seconds = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
-Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-Level = Annotated[float, Field(ge=1e-12, le=1, allow_inf_nan=False)]
-Metrics = Annotated[dict[Text, Integer], Field(max_length=100)]
-Item = TypeVar("Item")
-Array = Annotated[tuple[Item, ...], Strict(False)]  # a list in TOML; what it holds stays strict
-
-
-def first_problem(error: ValidationError) -> str:
-    """The first value that is not what it must be, and what was expected of it, in bounded length."""
-    first = error.errors(include_url=False)[0]
-    where = ".".join(map(str, first["loc"])) or "the whole"
-    return f"{where:.200} = {first['input']!r:.80}: {first['msg']:.300}"
-
-
-class Stored(BaseModel):
-    """Base of everything stored: frozen, strict, no unknown key."""
-
-    # Built on first use: it takes milliseconds each, and most runs use one or two of them.
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
-
-    @classmethod
-    def of(cls, value: object) -> Self:
-        """The stored form of a value that has the same attributes.
-
-        Raises:
-            StoreError: something in it is beyond what an artifact may hold.
-        """
-        try:
-            return cls.model_validate(value, from_attributes=True)
-        except ValidationError as error:
-            raise StoreError(f"what was found cannot be stored: {first_problem(error)}") from error
 
 
 class Controls(Stored):
@@ -88,7 +59,7 @@ class Controls(Stored):
     file: FileName
     sha256: Digest
     size_bytes: Annotated[int, Field(ge=0, le=MAX_CONTROLS_BYTES)]
-    knobs: Annotated[dict[Text, bool | Integer | Finite | Text], Field(max_length=2000)] = {}
+    knobs: Annotated[dict[Text, bool | Integer | Finite | Text], Field(max_length=2000)] = Field(default_factory=dict)
 
 
 class StoredLicence(Stored):
@@ -126,14 +97,14 @@ class StoredFingerprint(Stored):
     benchmark: Digest
     command: Digest
     sources: Annotated[dict[Text, Digest], Field(max_length=20_000)]
-    parts: Annotated[dict[Text, Digest], Field(max_length=20_000)] = {}
+    parts: Annotated[dict[Text, Digest], Field(max_length=20_000)] = Field(default_factory=dict)
 
 
 class StoredCode(Stored):
     """Digest and exact metrics of one arm of one entry function; ``symbol`` as in ``CodeDigest``."""
 
     sha256: Digest
-    metrics: Metrics = {}
+    metrics: Metrics = Field(default_factory=dict)
     symbol: Symbol | None = None
 
 
@@ -160,8 +131,8 @@ class SearchRecord(Stored):
     invalid: Count
     duplicates: Count
     seconds: Seconds
-    objectives: Annotated[dict[Text, Direction], Field(max_length=MOST_OBJECTIVES)] = {}
-    failures: Annotated[dict[Text, Count], Field(max_length=32)] = {}
+    objectives: Annotated[dict[Text, Direction], Field(max_length=MOST_OBJECTIVES)] = Field(default_factory=dict)
+    failures: Annotated[dict[Text, Count], Field(max_length=32)] = Field(default_factory=dict)
     improvements: Annotated[Array[Annotated[tuple[Count, Ratio], Strict(False)]], Field(max_length=500)] = ()
 
 
@@ -300,7 +271,7 @@ class FrontPoint(Stored):
 
     controls: Controls
     metrics: Annotated[dict[Text, Finite], Field(max_length=100)]
-    shifts: Annotated[dict[Text, Finite], Field(max_length=100)] = {}
+    shifts: Annotated[dict[Text, Finite], Field(max_length=100)] = Field(default_factory=dict)
 
 
 class Withdrawn(Stored):

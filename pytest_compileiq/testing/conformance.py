@@ -33,12 +33,12 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from pytest_compileiq.artifact import Name
 from pytest_compileiq.engines.base import Brief, Engine, Told
 from pytest_compileiq.errors import BuildError, StoreError
 from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, FailureKind, Knobs, sha256_hex
 from pytest_compileiq.space import Predicate, Space, Where, choice, literal, log_sampling
 from pytest_compileiq.space import range as steps
+from pytest_compileiq.stored import Name
 from pytest_compileiq.toolchains.base import Builder, Place, Toolchain
 
 SMALL_SPACE = Space.from_mapping(

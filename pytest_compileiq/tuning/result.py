@@ -24,7 +24,6 @@ from pytest_compileiq.artifact import (
     StoredFingerprint,
     StoredLicence,
     Withdrawn,
-    first_problem,
 )
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import StoreError
@@ -41,6 +40,7 @@ from pytest_compileiq.proof.prove import NoWinner, Proof
 from pytest_compileiq.rules.fingerprint import covered_files, defined_in, holds
 from pytest_compileiq.search.scoring import Scored
 from pytest_compileiq.store.metadata import controls_file_name
+from pytest_compileiq.stored import first_problem
 from pytest_compileiq.system.vcs import content_at, revision
 from pytest_compileiq.tally import Tally
 from pytest_compileiq.toolchains.option_classes import classes_of
