@@ -43,6 +43,7 @@ from pytest_compileiq.stored import (
     Symbol,
     Text,
 )
+from pytest_compileiq.stressed import Stress
 
 SCHEMA = 1
 MAX_CONTROLS_BYTES = 1 << 20
@@ -206,6 +207,7 @@ class Claim(Stored):
     plus the difference that is better, in units of ``scale``: ``rules.analysis``. Claims that were written before
     ``direction`` was recorded have none: ``rules.claims.direction_of`` reads them. ``conditions`` are those of a GPU's
     clock, which a replay takes its samples under, too. ``checks`` is absent where nothing was looked at between them.
+    ``stress`` is of all workloads together.
     """
 
     device: Text
@@ -230,6 +232,7 @@ class Claim(Stored):
     tuned: Summary | None = None
     baseline_value: Integer | Finite | None = None
     tuned_value: Integer | Finite | None = None
+    stress: Stress | None = None
 
     @property
     def of_the_build(self) -> bool:

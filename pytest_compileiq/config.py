@@ -52,6 +52,7 @@ class Settings:
     calibrate: int | None
     ini_engine: str
     seed: int | None
+    draw: int | None
     jobs: int
     check: str
     stale: str

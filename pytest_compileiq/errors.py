@@ -22,6 +22,7 @@
     │   └── Unprovable           its baseline fails, or others disturb every measurement
     ├── EvaluationFailed         one candidate gave no result; the search goes on
     ├── OutputMismatch           the arms' outputs differ (an AssertionError too)
+    ├── OffReference             … or one is off its reference (an AssertionError too)
     └── Signal                   what one part tells only its caller; none of these leaves the package
 
 Messages are one sentence: the file, the value, and the command or edit that mends it.

@@ -49,6 +49,7 @@ PARAMS = "params"  # the name, in the place of a compiler's, under which a toolc
 # What an artifact can hold, and so what a knob may be.
 LONGEST_TEXT = 2000
 LARGEST_NUMBER = 1e30
+MOST_DRAWS = 10_000  # of one stress
 INTEGERS = range(-(2**63), 2**63)
 
 

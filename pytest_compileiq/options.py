@@ -66,6 +66,11 @@ def add_options(parser: pytest.Parser) -> None:
         help="tell every evaluation to csv:FILE, mlflow:URI or a third party's tracker; may be given several times",
     )
     group.addoption("--tune-seed", metavar="N", help="seed of the search")
+    group.addoption(
+        "--tune-draw",
+        metavar="SEED",
+        help="run both arms' bodies with this seed for acf.rng, of the committed controls or of --tune-from's",
+    )
     group.addoption("--tune-jobs", metavar="N", help="parallel builds")
     group.addoption("--acf-check", metavar="|".join(_CHOICES["acf_check"]), help=_HELP["acf_check"])
     group.addoption(
@@ -97,6 +102,8 @@ def read_settings(config: pytest.Config) -> Settings:
     for name in ("tune_new_only", "tune_stale_only", "tune_fresh"):
         if getattr(option, name) and not option.tune:
             raise wrong_usage(f"--{name.replace('_', '-')} says what --tune searches: add --tune")
+    if option.tune and option.tune_draw is not None:
+        raise wrong_usage("--tune-draw repeats one draw in a normal run: leave --tune out")
     chosen = {key: _choice(config, key) for key in _CHOICES}
     check = _known(option.acf_check, "acf_check", "--acf-check") if option.acf_check else chosen["acf_check"]
     cli_budget = _budget(option.tune_budget, "--tune-budget") if option.tune_budget is not None else None
@@ -113,6 +120,7 @@ def read_settings(config: pytest.Config) -> Settings:
         calibrate=_integer(option.acf_calibrate, "--acf-calibrate", minimum=1),
         ini_engine=str(config.getini("tune_engine")),
         seed=_integer(option.tune_seed, "--tune-seed", minimum=0),
+        draw=_integer(option.tune_draw, "--tune-draw", minimum=0),
         jobs=_integer(option.tune_jobs or config.getini("tune_jobs") or None, "--tune-jobs", minimum=1) or _cores(),
         check=check,
         stale=chosen["acf_stale"],

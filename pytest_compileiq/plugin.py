@@ -17,9 +17,9 @@ _SESSION: pytest.StashKey[Session] = pytest.StashKey()
 _REPORTS: pytest.StashKey[_Reports] = pytest.StashKey()
 _PARTIAL = "compileiq_partial"
 _MARKER = (
-    "tune(toolchain, *, name, space, workloads, objectives, engine, engine_options, budget, seed, timeout_s, "
-    "min_speedup, min_effect, alpha, max_regression): search this benchmark's compiler controls with --tune, "
-    "and hold the committed ones to their claim otherwise"
+    "tune(toolchain, *, name, space, workloads, objectives, engine, engine_options, budget, seed, stress, "
+    "timeout_s, min_speedup, min_effect, alpha, max_regression): search this benchmark's compiler controls with "
+    "--tune, and hold the committed ones to their claim otherwise"
 )
 
 
@@ -42,7 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def acf() -> Any:
-    """The controls under evaluation: build(), measure(), record(), compare(), workload, params, path, options."""
+    """The controls under evaluation: build(), measure(), record(), compare(), rng, workload, params, path, options."""
     from pytest_compileiq.benchmark.fixture import Unusable
 
     return Unusable()

@@ -37,15 +37,22 @@ Body = Callable[[Acf], None]
 
 @dataclass(frozen=True)
 class Touched:
-    """What one arm's body touched: entry functions that it took from ``load()``, parameters that it read."""
+    """What one arm's body touched.
+
+    Attributes:
+        used: entry functions that it took from ``load()``.
+        read: parameters that it read.
+        drew: whether it read ``acf.rng``.
+    """
 
     used: frozenset[str]
     read: frozenset[str]
+    drew: bool = False
 
     @classmethod
     def by(cls, acf: Acf) -> Touched:
         """What the body of ``acf`` touched."""
-        return cls(frozenset(acf.used), frozenset(acf.read))
+        return cls(frozenset(acf.used), frozenset(acf.read), acf.drew)
 
 
 @dataclass(frozen=True)
@@ -100,15 +107,29 @@ class Checked:
     recorded: Mapping[str, float]
 
 
-def check_body(benchmark: TunedBenchmark, body: Body, arms: Arms, workload: Workload) -> Checked:
+def check_body(benchmark: TunedBenchmark, body: Body, arms: Arms, workload: Workload, *, draw: int = 0) -> Checked:
     """Run the tuned arm's body once for correctness, the baseline's too when the body compares outputs.
 
     Where no device runs the kernel, a body ends when it loads the kernel, and counts as correct so far.
+
+    Args:
+        draw: the seed of ``acf.rng``.
 
     Raises:
         ArmFailure: the body failed.
     """
     outputs = Outputs()
+    acf = run_once(benchmark, body, arms, "tuned", workload, outputs, draw=draw)
+    _expect_objectives(benchmark, acf)
+    if outputs.waiting and acf.not_run is None:
+        run_once(benchmark, body, arms, "baseline", workload, outputs, draw=draw)
+    return Checked(Touched.by(acf), outputs.how, acf.not_run, acf.recorded)
+
+
+def run_once(
+    benchmark: TunedBenchmark, body: Body, arms: Arms, arm: Arm, workload: Workload, outputs: Outputs, *, draw: int
+) -> Acf:
+    """One run of the body as ``arm`` whose ``measure`` calls once, and times nothing; raises as ``run_arm``."""
 
     def call_once(acf: Acf, call: Callable[[], object]) -> object:
         timed = Timed(acf.arm, call, Untimed(benchmark.builder.clock), lambda: None, acf.asked.reset)
@@ -119,11 +140,7 @@ def check_body(benchmark: TunedBenchmark, body: Body, arms: Arms, workload: Work
                 raise
         raise own  # the test's own exception, with nothing of this package around it
 
-    acf = run_arm(benchmark, body, arms["tuned"], "tuned", workload, outputs, call_once)
-    _expect_objectives(benchmark, acf)
-    if outputs.how and acf.not_run is None:
-        run_arm(benchmark, body, arms["baseline"], "baseline", workload, outputs, call_once)
-    return Checked(Touched.by(acf), outputs.how, acf.not_run, acf.recorded)
+    return run_arm(benchmark, body, arms[arm], arm, workload, outputs, call_once, draw=draw)
 
 
 def run_block(
@@ -313,9 +330,11 @@ def run_arm(
     outputs: Outputs,
     measurer: Measurer,
     block: _BlockRun | None = None,
+    *,
+    draw: int = 0,
 ) -> Acf:
     """One run of the body as one arm; everything it raises becomes that arm's ``ArmFailure``."""
-    acf = Acf(benchmark.builds, controls, workload, arm=arm, measurer=measurer, outputs=outputs)
+    acf = Acf(benchmark.builds, controls, workload, arm=arm, measurer=measurer, outputs=outputs, draw=draw)
     process = os.getpid()
     try:
         body(acf)

@@ -12,20 +12,30 @@ class OutputMismatch(CompileIQError, AssertionError):
     """The arms' outputs differ; whichever arm noticed, the tuned one is judged."""
 
 
+class OffReference(CompileIQError, AssertionError):
+    """An arm's output is farther from its reference than the body allows; that arm is judged."""
+
+
 @dataclass(frozen=True)
 class Output:
-    """One array, and within which tolerance the other arm's has to equal it: bit for bit where both are zero."""
+    """One array, and what it has to equal within a tolerance: its reference, or without one the other arm's array.
+
+    The arms have to agree bit for bit where there is neither a reference nor a tolerance.
+    """
 
     array: Any
     rtol: float = 0
     atol: float = 0
+    reference: Any = None
 
     @classmethod
-    def of(cls, name: object, array: Any, *, rtol: float, atol: float) -> Output:
+    def of(cls, name: object, array: Any, *, rtol: float, atol: float, reference: Any) -> Output:
         """A copy of what a body gave as the output ``name``.
 
         Raises:
-            BodyError: ``name`` is not a string, or ``array`` holds anything but numbers.
+            BodyError: ``name`` is not a string, ``array`` holds anything but numbers, or ``reference`` is of another
+                shape.
+            OffReference: it is farther from ``reference`` than the tolerance, where both are given.
         """
         import numpy as np
 
@@ -36,33 +46,66 @@ class Output:
         copied = np.array(array, copy=True)
         if copied.dtype.hasobject:
             raise BodyError(f"acf.compare({name!r}, {type(array).__name__}): expected an array of numbers")
-        return cls(copied, rtol, atol)
+        output = cls(copied, rtol, atol, None if reference is None else np.array(reference, copy=True))
+        if output.reference is not None:
+            output._expect_reference(name)
+        return output
 
     @property
     def is_exact(self) -> bool:
-        """Whether the arms have to agree bit for bit."""
+        """Whether no tolerance is given."""
         return not (self.rtol or self.atol)
 
     @property
     def how(self) -> str:
         """How it is compared, in words."""
-        return "bit for bit" if self.is_exact else f"rtol={self.rtol:g}, atol={self.atol:g}"
+        tolerance = f"rtol={self.rtol:g}, atol={self.atol:g}"
+        if self.reference is None:
+            return "bit for bit" if self.is_exact else tolerance
+        return "with its reference, not judged" if self.is_exact else f"with its reference, {tolerance}"
+
+    def _expect_reference(self, name: str) -> None:
+        import numpy as np
+
+        if self.reference.dtype.hasobject or self.reference.shape != self.array.shape:
+            raise BodyError(
+                f"acf.compare({name!r}, …, reference=…): expected numbers of the output's shape {self.array.shape}, "
+                f"got {self.reference.dtype}{self.reference.shape}"
+            )
+        if self.is_exact:
+            return
+        off = ~np.isclose(self.array, self.reference, rtol=self.rtol, atol=self.atol, equal_nan=True)
+        if off.any():
+            raise OffReference(
+                f"output {name!r}: {int(off.sum())} of {off.size} values are off their reference "
+                f"(rtol={self.rtol:g}, atol={self.atol:g})"
+            )
 
 
 @dataclass
 class Outputs:
-    """What the body that ran first compared, by name, until the other arm's body compares it; and how, in words."""
+    """What bodies compared, by name.
 
+    Attributes:
+        given: what the body that ran last gave.
+        waiting: what the body that ran first gave, until the other arm's body compares it.
+        how: how each is compared, in words.
+    """
+
+    given: dict[str, Output] = field(default_factory=dict)
     waiting: dict[str, Output] = field(default_factory=dict)
     how: dict[str, str] = field(default_factory=dict)
 
     def take(self, name: str, output: Output, *, is_baseline: bool) -> None:
-        """Keep what the first arm gave, and hold what the second gives against it.
+        """Keep what the first arm gave, and hold what the second gives against it, unless it has a reference.
 
         Raises:
             OutputMismatch: they differ.
         """
+        self.given[name] = output
         self.how[name] = output.how
+        if output.reference is not None:
+            return
         if name not in self.waiting:
             self.waiting[name] = output
             return
@@ -79,8 +122,6 @@ def why_different(name: str, tuned: Output, baseline: Output) -> str | None:
     before, now = baseline.array, tuned.array
     if (now.shape, now.dtype) != (before.shape, before.dtype):
         return f"output {name!r}: the baseline gave {before.dtype}{before.shape}, the tuned arm {now.dtype}{now.shape}"
-    if not now.size:
-        return None
     if tuned.is_exact:
         differ = (_bytes(now) != _bytes(before)).any(axis=1)
     else:
@@ -94,4 +135,4 @@ def _bytes(array: Any) -> Any:
     """The bytes of each element, shape (elements, itemsize): NaNs and signed zeros count."""
     import numpy as np
 
-    return np.frombuffer(array.tobytes(), dtype=np.uint8).reshape(array.size, -1)
+    return np.frombuffer(array.tobytes(), dtype=np.uint8).reshape(array.size, array.itemsize)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.benchmark.compared import Output, Outputs
@@ -27,6 +27,9 @@ from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.system.files import replace
 from pytest_compileiq.timing.checked import Asked, asked_for, expect_callables
 from pytest_compileiq.toolchains.macros import params_in
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Measurer = Callable[["Acf", Callable[[], object]], object]
 """What ``acf.measure`` does with a callable: call it once, or sample it against the other arm; gives its last value."""
@@ -116,11 +119,14 @@ class Acf:
         arm: Arm,
         measurer: Measurer,
         outputs: Outputs,
+        draw: int = 0,
     ) -> None:
         self._builds = builds
         self._controls = controls
         self._measurer = measurer
         self._outputs = outputs
+        self._draw = draw
+        self._rng: np.random.Generator | None = None
         self.arm: Arm = arm
         self.workload = workload
         self.measured = 0
@@ -136,6 +142,24 @@ class Acf:
     def is_baseline(self) -> bool:
         """Whether this arm is the build with no controls."""
         return self._controls is None
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The body's random source, new in each run of the body, so that both arms draw the same numbers.
+
+        Its seed is the same in every search, proof and normal run. The stress of a winner, and ``--tune-draw=SEED``,
+        give it others.
+        """
+        if self._rng is None:
+            import numpy as np
+
+            self._rng = np.random.Generator(np.random.PCG64(self._draw))
+        return self._rng
+
+    @property
+    def drew(self) -> bool:
+        """Whether the body has read ``rng``."""
+        return self._rng is not None
 
     @property
     def params(self) -> Mapping[str, KnobValue]:
@@ -224,14 +248,20 @@ class Acf:
             raise BodyError("acf.record was called after acf.measure: a body does one or the other")
         self.recorded |= {name: float(value) for name, value in metrics.items()}
 
-    def compare(self, name: str, array: Any, *, rtol: float = 0, atol: float = 0) -> None:
+    def compare(self, name: str, array: Any, *, rtol: float = 0, atol: float = 0, reference: Any = None) -> None:
         """Check the tuned arm's output against the baseline's, bit for bit unless a tolerance is given.
 
+        With a ``reference``, such as the same result in a wider type, the arms are not held against each other: each is
+        held against the reference, within the tolerance where one is given, and the stress of a winner says whether it
+        is less accurate than the baseline.
+
         Raises:
-            BodyError: ``name`` is not a string, or ``array`` holds anything but numbers.
-            OutputMismatch: they differ; an ``AssertionError``.
+            BodyError: ``name`` is not a string, ``array`` holds anything but numbers, or ``reference`` has another
+                shape.
+            OutputMismatch: the arms differ; an ``AssertionError``.
+            OffReference: the output is off its reference; an ``AssertionError``.
         """
-        output = Output.of(name, array, rtol=rtol, atol=atol)
+        output = Output.of(name, array, rtol=rtol, atol=atol, reference=reference)
         self._outputs.take(name, output, is_baseline=self.is_baseline)
 
     def _load(self, built: BuildResult) -> Any:

@@ -15,6 +15,7 @@ from pytest_compileiq.errors import MarkerError, UserError
 from pytest_compileiq.model import (
     CLOCKED,
     EXACT_OBJECTIVES,
+    MOST_DRAWS,
     TAILS,
     TIMED_OBJECTIVES,
     KnobValue,
@@ -30,12 +31,13 @@ METRICS = (
     f"a build has {', '.join(sorted(EXACT_OBJECTIVES))}; {', '.join(sorted(TIMED_OBJECTIVES))} are timed; "
     "any other metric is one that the body records"
 )
+DRAWS = 32
 _MOST_OBJECTIVES = 4
 _LONGEST_PATTERN = 1000
 _ALL_BUT_EQUAL = 0.85  # difflib's ratio
 _ARGUMENTS = (
     "name", "space", "where", "workloads", "objectives", "engine", "engine_options", "budget", "seed",
-    "timeout_s", "min_speedup", "min_effect", "alpha", "max_regression",
+    "stress", "timeout_s", "min_speedup", "min_effect", "alpha", "max_regression",
 )  # fmt: skip
 
 
@@ -67,6 +69,7 @@ class TuneSpec:
 
     Attributes:
         where: predicates over the knobs, all of which a candidate has to satisfy.
+        stress: how many draws of ``acf.rng`` a finalist is held to; 0 for none.
     """
 
     toolchain: Toolchain
@@ -79,6 +82,7 @@ class TuneSpec:
     engine_options: Mapping[str, Any]
     budget: Budget | None
     seed: int | None
+    stress: int
     timeout_s: float
     thresholds: Thresholds
 
@@ -114,6 +118,7 @@ def read_marker(mark: pytest.Mark, item_name: str) -> TuneSpec:
         engine_options=_mapping(kwargs, "engine_options"),
         budget=_budget(kwargs.get("budget")),
         seed=_seed(kwargs.get("seed")),
+        stress=_stress(kwargs.get("stress", DRAWS)),
         timeout_s=_number(kwargs, "timeout_s", 60.0, 0.1, 86400.0),
         thresholds=Thresholds(
             alpha=_number(kwargs, "alpha", 0.01, 1e-6, 0.2),
@@ -259,6 +264,12 @@ def _seed(given: object) -> int | None:
         return None
     if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < 2**63:
         raise MarkerError(f"tune(seed={given!r}): expected an integer from 0 to 2**63 - 1")
+    return given
+
+
+def _stress(given: object) -> int:
+    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= MOST_DRAWS:
+        raise MarkerError(f"tune(stress={given!r}): expected a number of draws from 0 (off) to {MOST_DRAWS}")
     return given
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_compileiq.artifact import Artifact, Claim
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.blast_radius import recorded_functions, remedy, stood_for, why_unnamed, why_void
-from pytest_compileiq.benchmark.body import ArmFailure, Body, check_body
+from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, check_body
 from pytest_compileiq.config import Settings
 from pytest_compileiq.errors import BuildError, NoWorker
 from pytest_compileiq.model import BuildResult, ControlsFile, of_entries
@@ -53,6 +53,8 @@ class Replay:
         if self.settings.check == "off":
             return self._baseline_only(Verdict.UNCHECKED, "nothing was read: --acf-check=off")
         try:
+            if self.settings.draw is not None:
+                return self._draw(self.settings.draw), None
             artifact = self.integrity.read()
             if artifact.outcome in ("promoted", "retired"):  # they claim nothing, so nothing of them can be stale
                 return self._unproven(artifact)
@@ -71,6 +73,15 @@ class Replay:
         except Stop as stop:
             return stop.message if stop.verdict == Verdict.NO_DEVICE else None
         return f"{self.benchmark.name} still holds for {artifact.target}"
+
+    def _draw(self, seed: int) -> ItemReport:
+        """Run both arms' bodies with ``seed`` for ``acf.rng``, the baseline's first: who fails on it is told."""
+        from pytest_compileiq.replay.draw import controls_to_draw  # zip files and manifests, which few runs read
+
+        controls = controls_to_draw(self.benchmark, self.integrity, self.settings.start_from)
+        self._correct(None)
+        self._correct(controls)
+        return self._report(Verdict.UNCHECKED, f"both arms hold on draw {seed}, and nothing else was checked", None)
 
     def _unproven(self, artifact: Artifact) -> tuple[ItemReport, BaseException | None]:
         """Controls that may not be applied: withdrawn ones, and ones that wait for their proof."""
@@ -161,9 +172,11 @@ class Replay:
         compared: dict[str, str] = {}
         for workload in benchmark.spec.workloads:
             try:
-                checked = check_body(benchmark, self.body, {"baseline": None, "tuned": controls}, workload)
+                arms: Arms = {"baseline": None, "tuned": controls}
+                checked = check_body(benchmark, self.body, arms, workload, draw=self.settings.draw or 0)
             except ArmFailure as failure:
-                arm = "with the committed controls" if controls else "with the baseline"
+                which = "the committed controls" if self.settings.draw is None else "the controls"
+                arm = f"with {which}" if controls else "with the baseline"
                 raise Stop(
                     Verdict.WRONG,
                     f"the test fails {arm} on workload {workload.name!r}: {failure.reason}",

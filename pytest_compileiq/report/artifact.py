@@ -17,6 +17,7 @@ from pytest_compileiq.report.results import (
     evidence_text,
     got_worse,
 )
+from pytest_compileiq.report.stress import stress_lines
 from pytest_compileiq.rules.claims import directions
 from pytest_compileiq.rules.conditions import told_of
 from pytest_compileiq.spelling import MOST_NAMED
@@ -71,6 +72,8 @@ def artifact_lines(name: str, artifact: Artifact) -> Iterator[str]:
     of = {objective: _of(objective, artifact) for objective in built}
     for claim in artifact.claims:
         yield from _claim_lines(claim, of.get(claim.objective))
+    for number, line in enumerate(stress_lines(artifact.claims)):
+        yield f"    {line}" if number else f"  stress     {line}"
     if beyond := also_changes(artifact):
         yield f"  also       changes {beyond}"
     yield from (f"  worse      {lost}" for lost in got_worse(artifact))

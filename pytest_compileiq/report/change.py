@@ -19,6 +19,7 @@ from pytest_compileiq.report.results import (
     measured_text,
     worse_texts,
 )
+from pytest_compileiq.report.stress import draws_lines, less_accurate_lines
 from pytest_compileiq.rules.claims import ClaimStep, standing
 from pytest_compileiq.rules.diff import Change, Kind, Step
 from pytest_compileiq.rules.entries import WorseEntry
@@ -95,6 +96,7 @@ def facts(change: Change) -> Iterator[Fact]:
         Fact("entries", _lost(change.worse_entries), loud=True, folded=False),
         Fact("reach", _reach(change.also_changes), loud=True, folded=False),
         Fact("warning", change.warnings, loud=True, folded=False),
+        Fact("accuracy", tuple(less_accurate_lines(_claims(change))), loud=True, folded=False),
         Fact("reason", (change.reason,) if change.reason else (), folded=False),
         Fact("was", (change.was,) if change.was else ()),
         Fact("outcome", (f"{change.old_outcome} → {change.outcome}",) if _other_outcome(change) else ()),
@@ -109,7 +111,8 @@ def facts(change: Change) -> Iterator[Fact]:
         Fact("controls", (_digest_step(change.controls),) if change.controls else ()),
         Fact("functions", tuple(map(_function, change.functions))),
         Fact("code", tuple(map(_digest_step, change.code))),
-        Fact("checks", unchecked(step.new for step in change.claims if step.new)),
+        Fact("checks", unchecked(_claims(change))),
+        Fact("stress", tuple(draws_lines(_claims(change))), folded=False),
         Fact("proven on", (change.evidence,) if change.evidence else (), folded=False),
     )
     return (fact for fact in everything if fact.lines)
@@ -118,6 +121,11 @@ def facts(change: Change) -> Iterator[Fact]:
 def new_classes_text(change: Change) -> str:
     """The classes that the controls gained, and what brings each."""
     return f"now {gained_text(change.classes_gained, change.classed, change.licences)}"
+
+
+def _claims(change: Change) -> list[Claim]:
+    """The claims of the newest side."""
+    return [step.new for step in change.claims if step.new]
 
 
 def counts_text(changes: Sequence[Change]) -> str:

@@ -11,13 +11,12 @@ from pytest_compileiq.tally import Progress, Tally
 from pytest_compileiq.workers.pool import EvaluationFailed
 
 PLAYOFF = 8
-FINALISTS = 3
 
 
 def choose_finalists(
     scored: Collection[Scored], scorer: Scorer, tally: Tally, progress: Progress
 ) -> list[ControlsFile]:
-    """The best by the first objective that worsen no other beyond the margin; best first, at most three.
+    """The best by the first objective that worsen no other beyond the margin; best first.
 
     With timed objectives the best few are measured again first: the luckiest sample is not the best code.
 
@@ -27,7 +26,7 @@ def choose_finalists(
     margin = math.log1p(scorer.benchmark.spec.thresholds.max_regression)
     better = _better(scored, margin)
     if not scorer.benchmark.timed_objectives:
-        return [candidate.controls for candidate in better[:1]]
+        return [candidate.controls for candidate in better[:PLAYOFF]]
     if better:
         progress.say(f"play-off of the best {len(better[:PLAYOFF])}")
     settled = []
@@ -38,7 +37,7 @@ def choose_finalists(
             if failure.kind == "disturbed":  # says nothing about this candidate, which may be the best
                 raise
             tally.fail(failure.kind, failure.reason)
-    return [candidate.controls for candidate in _better(settled, margin)[:FINALISTS]]
+    return [candidate.controls for candidate in _better(settled, margin)]
 
 
 def pareto_front(scored: Collection[Scored]) -> list[Scored]:

@@ -43,6 +43,8 @@ def _trimmed(content: dict[str, Any]) -> dict[str, Any]:
     for claim in content["claims"]:
         if conditions := claim.get("conditions"):
             claim["conditions"] = _without_empty(conditions, "held_by")
+        if stress := claim.get("stress"):
+            claim["stress"] = _without_empty(stress, "usable", "outputs", "accuracy")
     content["front"] = [_without_empty(point, "shifts") for point in content["front"]]
     return _without_empty(content, "functions", "classes", "licences", "claims", "front", "withdrawn")
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_compileiq.benchmark.body import Touched
+from pytest_compileiq.rules.draws import Drawn
 from pytest_compileiq.timing.sampler import ARMS, Slot
 from pytest_compileiq.workers.carrier import Line
 from pytest_compileiq.workers.messages import (
@@ -17,6 +18,8 @@ from pytest_compileiq.workers.messages import (
     BlockTask,
     CheckAnswer,
     CheckTask,
+    DrawAnswer,
+    DrawTask,
     Enter,
     Entered,
     Leave,
@@ -41,6 +44,8 @@ def obedient(order: Order) -> Answer:
         return CheckAnswer(_TOUCHED)
     if isinstance(order, LookTask):
         return LookAnswer(None)
+    if isinstance(order, DrawTask):
+        return DrawAnswer(Drawn())
     if isinstance(order, BlockTask):
         slots = tuple(
             Slot(quad, slot, ARMS[letter], (1e-3,) * order.plan.samples)

@@ -35,6 +35,7 @@ from pytest_compileiq.model import (
     sha256_hex,
 )
 from pytest_compileiq.rules.calls import CallTimes
+from pytest_compileiq.rules.draws import Drawn
 from pytest_compileiq.space import Space, choice, literal
 from pytest_compileiq.tally import Tally
 from pytest_compileiq.timing.sampler import ARMS, BlockPlan
@@ -163,7 +164,8 @@ class FakePool:
         drops: quad's number → whether the device was disturbed in it.
         noise: relative standard deviation between slots.
         times: the look's number and its worker's number → the times of the measured call.
-        asked: ``(what, worker, options)`` in order: ``prepare``, ``check``, ``block`` and ``look``.
+        draws: rendered options, worker and seed → what a draw gives, or how it fails; ``""`` is the baseline.
+        asked: ``(what, worker, options)`` in order: ``prepare``, ``check``, ``block``, ``look``, ``draw``, ``discard``.
         interrupt_at: the index in ``asked`` at which a Ctrl-C arrives; None for no interruption.
         touched: what every body takes from ``load()`` and reads from ``acf.params``.
         conditions: metric → how a GPU's clock took every block.
@@ -176,6 +178,7 @@ class FakePool:
     noise: float = 1e-3
     times: Callable[[int, int], CallTimes | None] = lambda look, worker: None
     asked: list[tuple[str, int, str]] = field(default_factory=list)
+    draws: Callable[[str, int, int], Drawn | EvaluationFailed] = lambda options, worker, seed: Drawn()
     interrupt_at: int | None = None
     touched: Touched = _TOUCHED
     conditions: Mapping[str, Conditions] = field(default_factory=dict)
@@ -227,6 +230,27 @@ class FakePool:
         """The result of ``times``, or the failure in ``failures``."""
         self._ask("look", number, controls)
         return self.times(sum(what == "look" for what, _, _ in self.asked) - 1, number)
+
+    def draw(
+        self,
+        number: int,
+        benchmark: TunedBenchmark,
+        controls: ControlsFile | None,
+        workload: Workload,
+        seed: int,
+        *,
+        bits_promised: bool = False,
+    ) -> Drawn:
+        """The result of ``draws``, or the failure in ``failures``."""
+        self._ask("draw", number, controls)
+        given = self.draws(controls.data.decode("latin-1") if controls else "", number, seed)
+        if isinstance(given, EvaluationFailed):
+            raise given
+        return given
+
+    def discard(self, number: int) -> None:
+        """Note which worker was ended."""
+        self.asked.append(("discard", number, ""))
 
     def close(self) -> None:
         """Nothing was started."""
@@ -285,7 +309,7 @@ def fake_settings(rootdir: Path, **changes: Any) -> Settings:
     """The default settings of a run in ``rootdir``, with ``changes``."""
     values: dict[str, Any] = {
         **dict.fromkeys(("tune", "new_only", "stale_only", "fresh"), False),
-        **dict.fromkeys(("budget", "engine", "start_from", "calibrate", "seed", "report", "html")),
+        **dict.fromkeys(("budget", "engine", "start_from", "calibrate", "seed", "draw", "report", "html")),
         "ini_budget": Budget(evaluations=200), "trackers": (), "ini_engine": "random", "jobs": 1, "check": "auto",
         "stale": "fail", "missing": "fail", "orphans": "warn", "no_device": "replay", "inconclusive": "warn",
         "lock_clocks": None, "acf_dir": rootdir / "acf", "options": (), "ini_file": None, "rootdir": rootdir,

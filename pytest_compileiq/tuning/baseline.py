@@ -25,11 +25,13 @@ class Baseline:
     Attributes:
         built: its build.
         stands_for: the entry functions that its toolchain names, and those that its body takes from ``load()``.
+        drew: whether its body reads ``acf.rng``.
         unchecked: what the toolchain has to say about the build and what could not be checked, in sentences.
     """
 
     built: BuildResult
     stands_for: frozenset[str]
+    drew: bool
     unchecked: tuple[str, ...]
 
 
@@ -48,6 +50,7 @@ def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> Baseline:
     if idle := benchmark.idle_macro():
         raise TuneFailed(f"{benchmark.nodeid}: {idle}")
     used: frozenset[str] = frozenset()
+    drew = False
     for workload in benchmark.spec.workloads:
         try:
             if workload.weight == 0 or not benchmark.timed_objectives:
@@ -61,13 +64,14 @@ def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> Baseline:
                 f"({failure.kind}): {failure.reason}"
             ) from failure
         used |= touched.used
+        drew |= touched.drew
     stands_for = stood_for(benchmark, used)
     if functions_of(benchmark.builder).neighbours == "allow" and not stands_for:
         raise TuneFailed(
             f"{benchmark.nodeid}: neighbours='allow' lets controls change what the test does not stand for, and "
             "nothing says what it does stand for: name it, as in functions='compress', or take it from load()"
         )
-    return Baseline(built, stands_for, unchecked)
+    return Baseline(built, stands_for, drew, unchecked)
 
 
 def _build(benchmark: TunedBenchmark) -> tuple[BuildResult, tuple[str, ...]]:

@@ -16,6 +16,7 @@ from pytest_compileiq.proof import advice
 from pytest_compileiq.proof.prove import NoWinner, Proof, Unprovable, prove
 from pytest_compileiq.report.classes import MOST_OPTIONS, class_facts
 from pytest_compileiq.report.results import report_on
+from pytest_compileiq.report.stress import stress_notes
 from pytest_compileiq.rules.judged import NEIGHBOUR
 from pytest_compileiq.store.store import Store, Written
 from pytest_compileiq.tally import Progress
@@ -28,6 +29,7 @@ from pytest_compileiq.tuning.result import (
     signed_by,
     stored_code,
 )
+from pytest_compileiq.tuning.stress import LEAST_S, Stressing, Wrong, repeat_command, with_stress
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 
 
@@ -37,6 +39,7 @@ class Tuning:
 
     Attributes:
         licences: what the baseline and the sources let a compiler change under any controls.
+        drew: whether the body reads ``acf.rng``.
     """
 
     benchmark: TunedBenchmark
@@ -46,6 +49,7 @@ class Tuning:
     seed: int
     stands_for: frozenset[str] = frozenset()
     licences: tuple[Licence, ...] = ()
+    drew: bool = False
 
     def prove(self, finalists: Sequence[ControlsFile]) -> Proof | NoWinner:
         """Prove the best of ``finalists`` better than the baseline.
@@ -60,13 +64,18 @@ class Tuning:
         """Prove ``winner`` better than the committed controls; raises as ``prove``."""
         return self._prove([winner], standing, self.seed + 1)
 
+    def stressing(self, limit_s: float = LEAST_S) -> Stressing:
+        """The draws of this benchmark's finalists; ``limit_s`` as ``Stressing`` takes it."""
+        return Stressing(self.benchmark, self.pool, self.progress.say, self.drew, self.seed, limit_s)
+
     def report(
         self, verdict: Verdict, message: str, artifact: Artifact | None, wrote: Sequence[str] = ()
     ) -> ItemReport:
         """What became of the benchmark, with the claims of ``artifact``."""
         benchmark = self.benchmark
         report = report_on(benchmark.nodeid, benchmark.name, benchmark.builder.target, verdict, message, artifact)
-        return replace(report, wrote=tuple(wrote))
+        drawn = stress_notes(artifact.claims) if artifact else ()
+        return replace(report, wrote=tuple(wrote), notes=(*report.notes, *drawn))
 
     def advice(self, controls: ControlsFile | None) -> tuple[str, ...]:
         """What to say of the measurement besides its verdict."""
@@ -126,6 +135,12 @@ def prove_committed(tuning: Tuning, incumbent: Incumbent | None) -> ItemReport:
         said = f"{reason}: {remedy(benchmark.builder)}" if is_void else f"cannot be compared: {reason}"
         raise TuneFailed(f"{benchmark.nodeid}: the committed controls {said}")
     _check_alone(tuning, incumbent.controls)
+    stressed = tuning.stressing().hold(incumbent.controls)
+    if isinstance(stressed, Wrong):
+        raise TuneFailed(
+            f"{benchmark.nodeid}: the committed controls are {stressed}; repeat it: "
+            f"{repeat_command(benchmark.nodeid, stressed.seed)}; nothing was written; run pytest --tune"
+        )
     try:
         proof = tuning.prove([incumbent.controls])
     except Unprovable as error:
@@ -135,7 +150,7 @@ def prove_committed(tuning: Tuning, incumbent: Incumbent | None) -> ItemReport:
             f"{benchmark.nodeid}: the committed controls are not proven here: {proof.told}; "
             "nothing was written; run pytest --tune"
         )
-    report = _store_claims(tuning, incumbent.artifact, proof)
+    report = _store_claims(tuning, incumbent.artifact, with_stress(proof, stressed))
     return replace(report, notes=(*report.notes, *tuning.advice(proof.winner)))
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+from pytest_compileiq.artifact import SearchRecord
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.blast_radius import recorded_functions
 from pytest_compileiq.config import Budget, Settings, chosen
@@ -31,7 +32,10 @@ from pytest_compileiq.tuning.baseline import Baseline, check_baseline
 from pytest_compileiq.tuning.incumbent import Incumbent, find_incumbent, starting_points
 from pytest_compileiq.tuning.result import SearchResult, search_record
 from pytest_compileiq.tuning.settle import Tuning, prove_committed, settle
+from pytest_compileiq.tuning.stress import LEAST_S, SHARE, Sound, keep_wrong, repeat_command, with_stress
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
+
+_FINALISTS = 3
 
 
 def tune(benchmark: TunedBenchmark, *, settings: Settings, store: Store, pool: Pool, progress: Progress) -> ItemReport:
@@ -48,7 +52,7 @@ def tune(benchmark: TunedBenchmark, *, settings: Settings, store: Store, pool: P
     if not budget.proof_only:
         benchmark.try_options()
     baseline = check_baseline(benchmark, pool)
-    tuning = Tuning(benchmark, store, pool, progress, seed, baseline.stands_for)
+    tuning = Tuning(benchmark, store, pool, progress, seed, baseline.stands_for, baseline.drew)
     incumbent, note = find_incumbent(benchmark, store)
     if budget.proof_only:
         report = prove_committed(tuning, incumbent)
@@ -83,7 +87,7 @@ def _search_and_settle(
             trackers.begin(benchmark.name, benchmark.builder.target, metrics, identity)
             search = _search(make_search, journal, identity, seeds, baseline.built, brief, fresh=settings.fresh)
             front = pareto_front(search.scored.values())
-            proof = _prove(tuning, search, front)
+            proof, sound = _prove(tuning, search, front)
         except (NotInjected, NothingJudged) as error:
             journal.clear()
             raise TuneFailed(f"{benchmark.nodeid}: {error}; nothing was written") from error
@@ -92,13 +96,16 @@ def _search_and_settle(
         record = search_record(benchmark, search.tally, engine, tuning.seed, scorer.shift)
         functions = recorded_functions(benchmark, baseline.stands_for)
         result = SearchResult(record, front, functions, scorer.shift)
+        dropped_out = list(_dropped_out(benchmark, sound, record, incumbent))
+        if incumbent is not None and incumbent.controls is not None and sound.is_wrong(incumbent.controls):
+            incumbent = replace(incumbent, controls=None)
         report = settle(tuning, incumbent, proof, result)
         trackers.end(report.verdict, report.message)
         if not search.interrupted:
             journal.clear()
     early = (f"interrupted after {search.tally.evaluations}: the same command goes on",) if search.interrupted else ()
     winner, disturbed = (None, proof.advice) if isinstance(proof, NoWinner) else (proof.winner, ())
-    notes = *report.notes, *early, *dropped, *_search_notes(search), *disturbed, *tuning.advice(winner)
+    notes = *report.notes, *early, *dropped, *dropped_out, *_search_notes(search), *disturbed, *tuning.advice(winner)
     if report.verdict is Verdict.TUNED and winner is not None:
         notes = *notes, *_to_be_named(benchmark, settings, winner)
     return replace(report, notes=notes, interrupted=search.interrupted)
@@ -150,8 +157,8 @@ def _identity(
     }
 
 
-def _prove(tuning: Tuning, search: Search, front: Sequence[Scored]) -> Proof | NoWinner:
-    """Prove the best of the search, if it has judged enough to say anything.
+def _prove(tuning: Tuning, search: Search, front: Sequence[Scored]) -> tuple[Proof | NoWinner, Sound]:
+    """Prove the best of the search that is wrong on no draw, if it has judged enough to say anything.
 
     Raises:
         NothingJudged: no verdict can be given on what was evaluated.
@@ -159,9 +166,14 @@ def _prove(tuning: Tuning, search: Search, front: Sequence[Scored]) -> Proof | N
         KeyboardInterrupt: the search was interrupted before there was anything to settle; the same command goes on.
     """
     benchmark = tuning.benchmark
-    finalists = choose_finalists(search.scored.values(), search.brief.scorer, search.tally, tuning.progress)
-    if finalists:
-        proof = tuning.prove(finalists)
+    ranked = choose_finalists(search.scored.values(), search.brief.scorer, search.tally, tuning.progress)
+    stressing = tuning.stressing(max(LEAST_S, SHARE * search.tally.seconds))
+    sound = stressing.sound(ranked, most=_FINALISTS if benchmark.timed_objectives else 1)
+    if sound.finalists:
+        proof = tuning.prove(sound.finalists)
+    elif sound.wrong:
+        best = f"the {len(sound.wrong)} best candidates are" if len(sound.wrong) > 1 else "the best candidate is"
+        proof = NoWinner(f"{best} wrong where the baseline is not, on draw {sound.wrong[0].seed} of acf.rng")
     else:
         proof = NoWinner(_trade_offs(benchmark) if front else "no valid candidate was better than the baseline")
     if isinstance(proof, NoWinner):
@@ -174,7 +186,19 @@ def _prove(tuning: Tuning, search: Search, front: Sequence[Scored]) -> Proof | N
                 f"{benchmark.nodeid}: the best candidates could not be judged, so nothing was written: {proof.reason}; "
                 "the search is kept: run the same command when the device is at rest"
             )
-    return proof
+        return proof, sound
+    return with_stress(proof, sound.record_of(proof.winner)), sound
+
+
+def _dropped_out(
+    benchmark: TunedBenchmark, sound: Sound, record: SearchRecord, incumbent: Incumbent | None
+) -> Iterator[str]:
+    """Which finalists are wrong on a draw, and what repeats it."""
+    for wrong in sound.wrong:
+        is_committed = incumbent is not None and incumbent.controls is not None and wrong.controls == incumbent.controls
+        which = "the committed controls" if is_committed else f"the controls {wrong.controls.sha256[:8]}"
+        where = keep_wrong(benchmark, wrong, record)
+        yield f"{which} dropped out, {wrong}; repeat it: {repeat_command(benchmark.nodeid, wrong.seed, where)}"
 
 
 def _trade_offs(benchmark: TunedBenchmark) -> str:

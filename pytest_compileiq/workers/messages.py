@@ -15,6 +15,7 @@ from msgspec import Struct
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.model import Arm, ChecksMade, Conditions, ControlsFile, FailureKind
 from pytest_compileiq.rules.calls import CallTimes
+from pytest_compileiq.rules.draws import Drawn
 from pytest_compileiq.timing.sampler import BlockPlan, Slot
 
 
@@ -77,6 +78,15 @@ class LookTask(Struct, frozen=True, tag=True):
     controls: ControlsFile | None
 
 
+class DrawTask(Struct, frozen=True, tag=True):
+    """Run the body with ``seed`` for ``acf.rng``, with these controls and as the baseline."""
+
+    workload: str
+    controls: ControlsFile | None
+    seed: int
+    bits_promised: bool = False
+
+
 class Ready(Struct, frozen=True, tag=True):
     """The tests are collected."""
 
@@ -119,6 +129,12 @@ class LookAnswer(Struct, frozen=True, tag=True):
     times: CallTimes | None
 
 
+class DrawAnswer(Struct, frozen=True, tag=True):
+    """Both arms held."""
+
+    drawn: Drawn
+
+
 class FailureAnswer(Struct, frozen=True, tag=True):
     """A task failed: whose fault (None: nobody's), and whether the process is spoilt for the next one."""
 
@@ -128,9 +144,9 @@ class FailureAnswer(Struct, frozen=True, tag=True):
     poisoned: bool
 
 
-Task = CheckTask | BlockTask | LookTask
+Task = CheckTask | BlockTask | LookTask | DrawTask
 Order = Start | Enter | Leave | Quit | Task
-TaskAnswer = CheckAnswer | BlockAnswer | LookAnswer | FailureAnswer
+TaskAnswer = CheckAnswer | BlockAnswer | LookAnswer | DrawAnswer | FailureAnswer
 Answer = Ready | Entered | Left | Failed | TaskAnswer
 
 encode = msgspec.msgpack.Encoder().encode

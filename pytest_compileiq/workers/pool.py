@@ -21,6 +21,7 @@ from pytest_compileiq.model import (
     Workload,
 )
 from pytest_compileiq.rules.calls import CallTimes
+from pytest_compileiq.rules.draws import Drawn
 from pytest_compileiq.timing.registry import holds_context
 from pytest_compileiq.timing.sampler import BlockPlan
 from pytest_compileiq.workers.carrier import Carrier, WorkerDied
@@ -29,6 +30,8 @@ from pytest_compileiq.workers.messages import (
     BlockTask,
     CheckAnswer,
     CheckTask,
+    DrawAnswer,
+    DrawTask,
     FailureAnswer,
     LookAnswer,
     LookTask,
@@ -38,7 +41,7 @@ from pytest_compileiq.workers.messages import (
 from pytest_compileiq.workers.tasks import pack_builder
 from pytest_compileiq.workers.worker import Worker
 
-_Answer = TypeVar("_Answer", CheckAnswer, BlockAnswer, LookAnswer)
+_Answer = TypeVar("_Answer", CheckAnswer, BlockAnswer, LookAnswer, DrawAnswer)
 
 
 class EvaluationFailed(CompileIQError):
@@ -167,6 +170,25 @@ class Pool:
         """
         return self._ask_alone(number, benchmark, LookTask(workload.name, controls), LookAnswer).times
 
+    def draw(
+        self,
+        number: int,
+        benchmark: TunedBenchmark,
+        controls: ControlsFile | None,
+        workload: Workload,
+        seed: int,
+        *,
+        bits_promised: bool = False,
+    ) -> Drawn:
+        """Run the body in worker ``number`` with ``seed`` for ``acf.rng``: with ``controls``, and twice the baseline.
+
+        Raises:
+            EvaluationFailed: an arm's body failed or the arms differ, or the worker did not survive it.
+            NoWorker: the worker did not get ready.
+        """
+        task = DrawTask(workload.name, controls, seed, bits_promised)
+        return self._ask(number, benchmark, task, DrawAnswer).drawn
+
     def close(self) -> None:
         """End every worker and whatever they left behind."""
         for worker in self._workers.values():
@@ -187,16 +209,16 @@ class Pool:
         try:
             answer = worker.ask(task, benchmark.spec.timeout_s)
         except WorkerDied as death:
-            self._discard(number)
+            self.discard(number)
             kind: FailureKind = "timeout" if death.kind == "timeout" else "wrong" if death.kind == "wrong" else "crash"
             raise EvaluationFailed(None, kind, death.reason) from death
         if isinstance(answer, FailureAnswer):
             if answer.poisoned:
-                self._discard(number)
+                self.discard(number)
                 self.carrier.sweep([worker.line for worker in self._workers.values()])
             raise EvaluationFailed(answer.arm, answer.kind, answer.reason)
         if not isinstance(answer, expected):
-            self._discard(number)
+            self.discard(number)
             raise EvaluationFailed(None, "crash", f"answered {type(answer).__name__} to a {type(task).__name__}")
         return answer
 
@@ -208,12 +230,12 @@ class Pool:
         try:
             worker.leave()
         except WorkerDied:  # because of what it ran before, which has been judged
-            self._discard(number)
+            self.discard(number)
             worker = self._started(number)
         try:
             worker.enter(benchmark.nodeid, pack_builder(benchmark.builder) if self.carrier.shares_files else None)
         except WorkerDied as death:
-            self._discard(number)
+            self.discard(number)
             raise NoWorker(death.reason) from death
         return worker
 
@@ -225,7 +247,8 @@ class Pool:
                 raise NoWorker(fault_of(error) if isinstance(error, OSError) else str(error)) from error
         return self._workers[number]
 
-    def _discard(self, number: int) -> None:
+    def discard(self, number: int) -> None:
+        """End worker ``number`` if there is one; the next of that number is a new process."""
         worker = self._workers.pop(number, None)
         if worker is not None:
             worker.kill()

@@ -12,6 +12,7 @@ import pytest
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark, make_benchmark
 from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, body_of, check_body, run_arm, run_block
 from pytest_compileiq.benchmark.compared import Outputs
+from pytest_compileiq.benchmark.draw import run_draw
 from pytest_compileiq.benchmark.timed_call import look
 from pytest_compileiq.system.watchdog import of_each_process
 from pytest_compileiq.timing.registry import is_poisoned
@@ -22,6 +23,8 @@ from pytest_compileiq.workers.messages import (
     BlockTask,
     CheckAnswer,
     CheckTask,
+    DrawAnswer,
+    DrawTask,
     FailureAnswer,
     LookAnswer,
     Task,
@@ -58,9 +61,12 @@ def _do(benchmark: TunedBenchmark, body: Body, task: Task, tick: Callable[[], ob
         return BlockAnswer(
             dict(block.slots), dict(block.conditions), block.touched["tuned"], block.remarks, dict(block.checks)
         )
+    arms: Arms = {"baseline": None, "tuned": task.controls}
     if isinstance(task, CheckTask):
-        arms: Arms = {"baseline": None, "tuned": task.controls}
         return CheckAnswer(check_body(benchmark, body, arms, workload).touched)
+    if isinstance(task, DrawTask):
+        drawn = run_draw(benchmark, body, arms, workload, task.seed, tick, bits_promised=task.bits_promised)
+        return DrawAnswer(drawn)
     return LookAnswer(look(partial(run_arm, benchmark, body, task.controls, "tuned", workload, Outputs()), tick))
 
 

@@ -13,6 +13,7 @@ from pytest_compileiq.workers.messages import (
     Answer,
     BlockAnswer,
     CheckAnswer,
+    DrawAnswer,
     Enter,
     Entered,
     Failed,
@@ -29,7 +30,7 @@ from pytest_compileiq.workers.messages import (
 
 START_TIMEOUT_S = 600.0
 _EXIT_TIMEOUT_S = 10.0
-_TASK_ANSWERS = (CheckAnswer, BlockAnswer, LookAnswer, FailureAnswer)
+_TASK_ANSWERS = (CheckAnswer, BlockAnswer, LookAnswer, DrawAnswer, FailureAnswer)
 
 
 class Worker:

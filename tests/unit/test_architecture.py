@@ -19,7 +19,19 @@ import pytest_compileiq
 
 PACKAGE = Path(pytest_compileiq.__file__).parent
 FACES = ("plugin", "options", "session", "testing", "frameworks")
-VALUES = ("artifact", "config", "errors", "model", "named_options", "outcome", "space", "spelling", "stored", "tally")
+VALUES = (
+    "artifact",
+    "config",
+    "errors",
+    "model",
+    "named_options",
+    "outcome",
+    "space",
+    "spelling",
+    "stored",
+    "stressed",
+    "tally",
+)
 FILES = sorted(PACKAGE.rglob("*.py"))
 MODULES = {
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path for path in FILES

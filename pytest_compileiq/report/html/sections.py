@@ -15,6 +15,7 @@ from pytest_compileiq.report.html.markup import Html, join, tag
 from pytest_compileiq.report.html.scale import unit_for
 from pytest_compileiq.report.html.verdicts import MAX_RESULTS, badge
 from pytest_compileiq.report.results import estimate_of, estimate_texts, gain_of, headline, located
+from pytest_compileiq.report.stress import stress_lines
 from pytest_compileiq.rules.claims import directions, standing, words_of
 from pytest_compileiq.rules.words import limits_text, pair_texts
 
@@ -88,6 +89,7 @@ def _of_artifact(committed: Committed, ident: str, domain: Domain) -> Iterator[H
     if artifact.claims:
         columns = ("Workload", "Objective", "Claim", "Result", "Interval", "Device", "Baseline", "Tuned", "Evidence")
         yield table("Claims, as committed", columns, [_claim_row(claim, domain) for claim in artifact.claims])
+        yield tag("p", f"Stress: {'; '.join(stress_lines(artifact.claims)[:MAX_ROWS])}")
     for place, slots in committed.slots.items():
         claim = artifact.claims[place]
         charts = (

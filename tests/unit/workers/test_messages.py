@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 import pytest
 
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.model import ChecksMade, Conditions, ControlsFile
 from pytest_compileiq.rules.calls import CallTimes
+from pytest_compileiq.rules.draws import Difference, Drawn
 from pytest_compileiq.timing.sampler import BlockPlan, Slot
 from pytest_compileiq.workers.messages import (
     BlockAnswer,
     BlockTask,
     CheckAnswer,
     CheckTask,
+    DrawAnswer,
+    DrawTask,
     Enter,
     Entered,
     Failed,
@@ -37,7 +42,7 @@ TOUCHED = Touched(frozenset({"kernel"}), frozenset({"TILE"}))
 ORDERS = [
     Start("sub", ("test_k.py::test_k",), {"verbose": 1}, ("slow: slow",), ("src", None), {"HOME": "/"}),
     Enter("test_k.py::test_k", b"\x80pickled"), Enter("test_k.py::test_k", None), Leave(), Quit(),
-    CheckTask("default", CONTROLS), CheckTask("default", None), BlockTask("default", None, BLOB, PLAN),
+    CheckTask("default", CONTROLS), CheckTask("default", None), DrawTask("default", CONTROLS, 7, True), BlockTask("default", None, BLOB, PLAN),
     LookTask("small", CONTROLS),
 ]  # fmt: skip
 ANSWERS = [
@@ -45,6 +50,7 @@ ANSWERS = [
     BlockAnswer({"runtime": (Slot(0, 1, "tuned", (1e-3, 2.0)),)}, {}, TOUCHED),
     BlockAnswer({}, {"runtime": Conditions("H200", "graph", "warm", True, 1.5e-6, None)}, TOUCHED),
     BlockAnswer({}, {}, TOUCHED, ("short",), {"runtime": ChecksMade("check", 288, 32)}),
+    DrawAnswer(Drawn(("out",), (Difference("out", 3, "1.0", "nan", 2**63 - 1, math.inf),), (), {"out": (1.0, 2.5)})),
     LookAnswer(None), LookAnswer(CallTimes(1.0, 0.5, 0.7, 3, 0.5, None)),
     FailureAnswer("tuned", "wrong", "AssertionError", True), FailureAnswer(None, "disturbed", "a neighbour", False),
 ]  # fmt: skip

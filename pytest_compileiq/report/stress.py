@@ -1,0 +1,109 @@
+"""The stress of claims in words: which draws there were, how far apart the arms were, how accurate.
+
+Claims of one proof share a record: it is told once, and named by device where another device's differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from pytest_compileiq.artifact import Claim
+from pytest_compileiq.rules.draws import failure_bound
+from pytest_compileiq.rules.stress import less_accurate
+from pytest_compileiq.stressed import Accuracy, Farthest, Stress
+
+_MOST_OUTPUTS = 5  # in one rendering
+_MOST_EXACT = 2**53
+
+
+def stress_lines(claims: Iterable[Claim]) -> list[str]:
+    """All that the claims record: the draws first, then what is less accurate, then the differences."""
+    return _of_each(claims, lambda stress: [_draws(stress), *_less_accurate(stress), *_differences(stress)])
+
+
+def stress_notes(claims: Iterable[Claim]) -> list[str]:
+    """As ``stress_lines``, of the claims that were drawn for."""
+    return [f"stress: {line}" for line in stress_lines(filter(_is_drawn, claims))]
+
+
+def draws_lines(claims: Iterable[Claim]) -> list[str]:
+    """The draws and the differences of the claims that record a stress."""
+    recorded = (claim for claim in claims if claim.stress is not None)
+    return _of_each(recorded, lambda stress: [_draws(stress), *_differences(stress)])
+
+
+def less_accurate_lines(claims: Iterable[Claim]) -> list[str]:
+    """The outputs in which the tuned arm is surely less accurate than the baseline."""
+    return _of_each(filter(_is_drawn, claims), lambda stress: list(_less_accurate(stress)))
+
+
+def _is_drawn(claim: Claim) -> bool:
+    return claim.stress is not None and claim.stress.draws > 0
+
+
+def _of_each(claims: Iterable[Claim], lines_of: Callable[[Stress | None], list[str]]) -> list[str]:
+    devices: dict[str, dict[str, None]] = {}
+    records: dict[str, Stress | None] = {}
+    for claim in claims:
+        key = claim.stress.model_dump_json() if claim.stress else ""
+        records[key] = claim.stress
+        devices.setdefault(key, {})[claim.device] = None
+    return [
+        f"{', '.join(devices[key])}: {line}" if len(records) > 1 else line
+        for key, record in records.items()
+        for line in lines_of(record)
+    ]
+
+
+def _draws(stress: Stress | None) -> str:
+    """How many draws there were, and the failure rate that they exclude."""
+    if stress is None:
+        return "not stressed"
+    if stress.draws == 0:
+        return "0 draws: the body does not read acf.rng"
+    seeds = f"seeds {stress.seed} to {(stress.seed or 0) + stress.draws - 1}"
+    unusable = stress.draws - stress.usable
+    if stress.usable == 0:
+        return f"{stress.draws} draws, {seeds}, none of them usable: the baseline fails, so no failure rate is excluded"
+    count = f"{stress.usable} of {stress.draws} draws" if unusable else f"{stress.draws} draws"
+    rate = f"{100 * failure_bound(stress.usable):.0f} %"
+    rest = f"; the other {unusable} are unusable" if unusable else ""
+    return f"{count}, all clean: a failure rate above {rate} is excluded (95 %); {seeds}{rest}"
+
+
+def _less_accurate(stress: Stress | None) -> Iterator[str]:
+    for output in less_accurate(stress) if stress else ():
+        times = f"{output.ratio:.3g} times the baseline's error"
+        yield f"less accurate: {_where(output)} has {times}, and is farther off its reference on {_of(output)}"
+
+
+def _of(output: Accuracy) -> str:
+    return f"{output.worse} of {output.worse + output.better} draws"
+
+
+def _differences(stress: Stress | None) -> Iterator[str]:
+    if stress is None:
+        return
+    worse = list(less_accurate(stress))
+    for output in [output for output in stress.accuracy if output not in worse][:_MOST_OUTPUTS]:
+        apart = (
+            f"farther off its reference on {_of(output)}" if output.worse + output.better else "as near on every draw"
+        )
+        yield f"not less accurate: {_where(output)}, {apart}"
+    if stress.largest is not None:
+        yield f"largest difference: {_farthest(stress.largest)}"
+    elif stress.outputs:
+        yield "every compared output has the baseline's bits"
+    if stress.spread is not None:
+        yield f"the baseline differs from itself: {_farthest(stress.spread)}"
+
+
+def _where(place: Accuracy | Farthest) -> str:
+    return f"{place.output!r} on {place.workload}"
+
+
+def _farthest(place: Farthest) -> str:
+    apart = f"{place.ulps:,} ulps, " if place.ulps < _MOST_EXACT else ""
+    share = f"{place.relative:.2g} of the largest value" if place.relative < 1e20 else "no number in one of them"
+    at = f"{_where(place)}, element {place.index}, draw {place.draw}"
+    return f"{place.baseline} → {place.other}, {apart}{share} ({at})"

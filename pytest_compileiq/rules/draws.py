@@ -1,0 +1,88 @@
+"""What draws of ``acf.rng`` give, which failure rate clean ones exclude, and whether an arm is less accurate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+_LESS_ACCURATE_LEVEL = 0.01  # of all outputs together
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where one output of two runs of a body is farthest apart.
+
+    Attributes:
+        output: its name.
+        index: the element's flat index.
+        baseline, other: its two values in words.
+        ulps: how many floating-point numbers lie between them; for integers their distance.
+        relative: their distance over the largest magnitude of the baseline's output; infinite where one is no number.
+    """
+
+    output: str
+    index: int
+    baseline: str
+    other: str
+    ulps: int
+    relative: float
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A draw on which the tuned body held, and the baseline's twice.
+
+    Attributes:
+        outputs: the names of what the bodies compare.
+        differences: for each output in which the arms' bits differ, where they are farthest apart.
+        spread: the same of the baseline's second run against its first.
+        errors: output with a reference → the errors of the baseline and of the tuned arm, in halves of an ulp.
+    """
+
+    outputs: tuple[str, ...] = ()
+    differences: tuple[Difference, ...] = ()
+    spread: tuple[Difference, ...] = ()
+    errors: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+
+def failure_bound(clean: int, confidence: float = 0.95) -> float:
+    """The failure rate that ``clean`` draws without a failure exclude with ``confidence``.
+
+    The exact one-sided bound of Clopper and Pearson (Biometrika 26, 1934), which is 1 - (1 - confidence)^(1 / clean)
+    where nothing failed.
+    """
+    return 1.0 if clean == 0 else 1.0 - math.pow(1 - confidence, 1 / clean)
+
+
+def sign_test(worse: int, better: int) -> float:
+    """One-sided p-value that a draw is as likely better as worse, where ties were dropped (Arbuthnot, 1710)."""
+    pairs = worse + better
+    return float(sum(math.comb(pairs, count) for count in range(worse, pairs + 1)) / 2**pairs)
+
+
+def is_less_accurate(worse: int, better: int, outputs: int) -> bool:
+    """Whether the tuned arm is surely less accurate in one of ``outputs`` outputs, by Bonferroni's correction."""
+    return sign_test(worse, better) <= _LESS_ACCURATE_LEVEL / outputs
+
+
+def median_ratio(errors: Sequence[tuple[float, float]]) -> float:
+    """The median over draws of the tuned arm's error over the baseline's.
+
+    Args:
+        errors: (baseline's, tuned's) of each draw, in halves of an ulp; less than one counts as one.
+    """
+    logs = sorted(_log_ratio(max(1.0, tuned), max(1.0, baseline)) for baseline, tuned in errors)
+    middle = len(logs) // 2
+    median = logs[middle] if len(logs) % 2 else (logs[middle - 1] + logs[middle]) / 2
+    return math.exp(median)
+
+
+_FARTHEST_LOG = 60.0  # an error that is infinite in one arm: beyond 1e26
+
+
+def _log_ratio(tuned: float, baseline: float) -> float:
+    if tuned == baseline:
+        return 0.0
+    ratio = math.log(tuned) - math.log(baseline)
+    return max(-_FARTHEST_LOG, min(_FARTHEST_LOG, ratio))

@@ -1,0 +1,181 @@
+"""Holds finalists to other draws of ``acf.rng`` than the one input that a search judges by, before any is proven."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from pytest_compileiq.artifact import SearchRecord
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.model import LONGEST_TEXT, MOST_DRAWS, ControlsFile, Workload
+from pytest_compileiq.proof.prove import NoWinner, Proof
+from pytest_compileiq.rules.draws import Drawn
+from pytest_compileiq.rules.stress import record_of
+from pytest_compileiq.store.local import local_directory
+from pytest_compileiq.store.store import Store
+from pytest_compileiq.stressed import Stress
+from pytest_compileiq.tuning.result import SearchResult, controls_table, make_artifact
+from pytest_compileiq.workers.pool import EvaluationFailed, Pool
+
+SHARE = 0.1  # of the search's time, that one finalist's draws may take
+LEAST_S = 20.0
+FLOOR = 8  # draws, however long they take
+_ALONE = 200  # the worker that runs the baseline alone: nothing of a candidate can have spoilt it
+_AGAIN = 201  # the worker that repeats a draw, each time a new one
+_SEEDS = 2**40
+_DROPPED = "wrong"
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """Controls that are wrong on a draw on which the baseline holds, and again when it was repeated."""
+
+    controls: ControlsFile
+    seed: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"wrong on draw {self.seed} of acf.rng: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Sound:
+    """The finalists that are wrong on no draw, best first, what their draws gave, and those that dropped out."""
+
+    finalists: tuple[ControlsFile, ...]
+    records: dict[str, Stress]
+    wrong: tuple[Wrong, ...]
+
+    def is_wrong(self, controls: ControlsFile) -> bool:
+        """Whether ``controls`` dropped out."""
+        return any(wrong.controls.key == controls.key for wrong in self.wrong)
+
+    def record_of(self, controls: ControlsFile) -> Stress | None:
+        """What the draws of ``controls`` gave; None where stress is off."""
+        return self.records.get(controls.key)
+
+
+@dataclass
+class Stressing:
+    """Draws for the finalists of one benchmark.
+
+    Attributes:
+        drew: whether the body reads ``acf.rng``.
+        seed: of the tune; the draws' seeds follow from it.
+        limit_s: how long one finalist's draws may take, once there are ``FLOOR`` of them.
+    """
+
+    benchmark: TunedBenchmark
+    pool: Pool
+    say: Callable[[str], None]
+    drew: bool
+    seed: int
+    limit_s: float = LEAST_S
+    clock: Callable[[], float] = time.monotonic
+
+    def sound(self, ranked: Sequence[ControlsFile], *, most: int) -> Sound:
+        """The first ``most`` of ``ranked`` that are wrong on no draw.
+
+        Raises:
+            NoWorker: a worker process did not get ready.
+        """
+        records: dict[str, Stress] = {}
+        finalists: list[ControlsFile] = []
+        wrong: list[Wrong] = []
+        for controls in ranked:
+            if len(finalists) == most:
+                break
+            judged = self.hold(controls)
+            if isinstance(judged, Wrong):
+                wrong.append(judged)
+                continue
+            finalists.append(controls)
+            if judged is not None:
+                records[controls.key] = judged
+        return Sound(tuple(finalists), records, tuple(wrong))
+
+    def hold(self, controls: ControlsFile, *, bits_promised: bool = False) -> Stress | Wrong | None:
+        """Run the body with ``controls`` on as many draws as the marker asks for and the time allows.
+
+        Args:
+            bits_promised: whether every bit has to be the baseline's, whatever the body allows.
+
+        Returns:
+            What the draws gave, or the first one on which the controls are wrong; None where none are asked for, or
+            where the kernel cannot run here.
+
+        Raises:
+            NoWorker: a worker process did not get ready.
+            StoreError: a worker gave what no artifact can hold.
+        """
+        benchmark = self.benchmark
+        if benchmark.spec.stress == 0 or benchmark.builder.native is not None:
+            return None
+        if not self.drew:
+            return Stress(draws=0)
+        self.say(f"stress: up to {benchmark.spec.stress} draws")
+        first, start = 1 + self.seed * MOST_DRAWS % _SEEDS, self.clock()
+        draws: list[dict[str, Drawn] | None] = []
+        while len(draws) < benchmark.spec.stress and (len(draws) < FLOOR or self.clock() - start < self.limit_s):
+            judged = self._draw(controls, first + len(draws), bits_promised)
+            if isinstance(judged, Wrong):
+                self.pool.discard(0)
+                return judged
+            draws.append(judged)
+        return record_of(first, draws)
+
+    def _draw(self, controls: ControlsFile, seed: int, bits_promised: bool) -> dict[str, Drawn] | Wrong | None:
+        """One draw on every workload: what each gave; None where the draw is unusable."""
+        drawn = {}
+        for workload in self.benchmark.spec.workloads:
+            judged = self._on(controls, workload, seed, bits_promised)
+            if not isinstance(judged, Drawn):
+                return judged
+            drawn[workload.name] = judged
+        return drawn
+
+    def _on(self, controls: ControlsFile, workload: Workload, seed: int, bits_promised: bool) -> Drawn | Wrong | None:
+        """One draw on one workload; whatever failed on it is repeated before anybody is blamed."""
+        benchmark, pool = self.benchmark, self.pool
+        try:
+            return pool.draw(0, benchmark, controls, workload, seed, bits_promised=bits_promised)
+        except EvaluationFailed:
+            pass
+        try:
+            pool.draw(_ALONE, benchmark, None, workload, seed)
+        except EvaluationFailed:
+            return None
+        pool.discard(_AGAIN)
+        try:
+            pool.draw(_AGAIN, benchmark, controls, workload, seed, bits_promised=bits_promised)
+        except EvaluationFailed as failure:
+            return Wrong(controls, seed, f"workload {workload.name!r} ({failure.kind}): {failure.reason}")
+        return None  # it failed once, and held when it was repeated
+
+
+def repeat_command(nodeid: str, seed: int, controls: str = "") -> str:
+    """What repeats one draw: of the committed controls, or of those in the file ``controls``."""
+    return f"pytest {nodeid} --tune-draw={seed}{f' --tune-from={controls}' if controls else ''}"
+
+
+def keep_wrong(benchmark: TunedBenchmark, wrong: Wrong, record: SearchRecord) -> str:
+    """Write wrong controls beside this machine's own state, for ``repeat_command``; the path, from the root.
+
+    Raises:
+        StoreError: they cannot be written.
+    """
+    home = local_directory(benchmark.rootdir) / _DROPPED / wrong.controls.sha256[:8]
+    nothing = make_artifact(benchmark, NoWinner(""), SearchResult(record), ())
+    changes = {"outcome": "promoted", "reason": str(wrong)[:LONGEST_TEXT],
+               "controls": controls_table(nothing.target, wrong.controls)}  # fmt: skip
+    artifact = nothing.model_copy(update=changes)
+    store = Store(home)
+    store.write(benchmark.name, artifact, controls=[wrong.controls.data], samples=())
+    return os.path.relpath(store.metadata_path(benchmark.name, artifact.target), benchmark.rootdir)
+
+
+def with_stress(proof: Proof, record: Stress | None) -> Proof:
+    """The proof, with what the draws gave in each of its claims."""
+    return replace(proof, claims=tuple(claim.model_copy(update={"stress": record}) for claim in proof.claims))
