@@ -67,7 +67,7 @@ def _draws(stress: Stress | None) -> str:
         return f"{stress.draws} draws, {seeds}, none of them usable: the baseline fails, so no failure rate is excluded"
     count = f"{stress.usable} of {stress.draws} draws" if unusable else f"{stress.draws} draws"
     rate = f"{100 * failure_bound(stress.usable):.0f} %"
-    rest = f"; the other {unusable} are unusable" if unusable else ""
+    rest = f"; {unusable} unusable" if unusable else ""
     return f"{count}, all clean: a failure rate above {rate} is excluded (95 %); {seeds}{rest}"
 
 
@@ -86,9 +86,8 @@ def _differences(stress: Stress | None) -> Iterator[str]:
         return
     worse = list(less_accurate(stress))
     for output in [output for output in stress.accuracy if output not in worse][:_MOST_OUTPUTS]:
-        apart = (
-            f"farther off its reference on {_of(output)}" if output.worse + output.better else "as near on every draw"
-        )
+        differs = output.worse + output.better > 0
+        apart = f"farther off its reference on {_of(output)}" if differs else "as near to its reference on every draw"
         yield f"not less accurate: {_where(output)}, {apart}"
     if stress.largest is not None:
         yield f"largest difference: {_farthest(stress.largest)}"
