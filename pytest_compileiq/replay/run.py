@@ -24,7 +24,8 @@ from pytest_compileiq.toolchains.machine_code.names import listed
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 
 if TYPE_CHECKING:
-    from pytest_compileiq.rules.gate import Decision
+    from pytest_compileiq.rules.claims import as_measured
+from pytest_compileiq.rules.gate import Decision
 
 _COMPARED = "exact metrics compared exactly"
 _NAME_ONE = "name one by its symbol, or as its source spells it"
@@ -234,7 +235,7 @@ class Replay:
             decisions = [self._gate_claim(claim, controls) for claim in here]
         finally:
             self.notes += self.pool().remarks(self.benchmark)
-        results = results_of(artifact.claims, measured=list(map(_as_measured, here, decisions)))
+        results = results_of(artifact.claims, measured=list(map(as_measured, here, decisions)))
         said = [warning(self.benchmark.rootdir, here[0].device), *sorted(set(map(self._other_driver, here)))]
         self.notes += filter(None, said)
         lead = results[0].workload, results[0].objective
@@ -392,10 +393,3 @@ class Replay:
         except Stop as stop:
             return replace(self._report(stop.verdict, stop.message, None), failed=True), stop.cause
         return self._report(verdict, message, None), None
-
-
-def _as_measured(claim: Claim, decision: Decision) -> Claim:
-    """The claim with the numbers of this run; a difference, without the means that were on record."""
-    means = {} if claim.scale is None else {"baseline": None, "tuned": None}
-    numbers = {name: getattr(decision, name) for name in ("speedup", "speedup_low", "speedup_high")}
-    return claim.model_copy(update={**numbers, **means})

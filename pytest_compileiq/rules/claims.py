@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pytest_compileiq.artifact import Artifact, Claim
 from pytest_compileiq.model import EXACT_OBJECTIVES, TIMED_OBJECTIVES, Direction, tail_of
 from pytest_compileiq.outcome import Standing
 from pytest_compileiq.rules.words import Words, words_for
+
+if TYPE_CHECKING:  # it needs numpy
+    from pytest_compileiq.rules.gate import Decision
 
 ClaimKey = tuple[str, str, str]
 _ORDER = {"worse": 0, "gained": 1, "level": 2}
@@ -166,3 +170,10 @@ def _exact_gain(old: Claim, new: Claim) -> float:
     """By how much the tuned value moved in the direction that is better."""
     decrease = (old.tuned_value or 0) - (new.tuned_value or 0)
     return decrease if direction_of(new) == "minimize" else -decrease
+
+
+def as_measured(claim: Claim, decision: Decision) -> Claim:
+    """The claim with the numbers of a replay; a difference, without the means that were on record."""
+    means = {} if claim.scale is None else {"baseline": None, "tuned": None}
+    numbers = {name: getattr(decision, name) for name in ("speedup", "speedup_low", "speedup_high")}
+    return claim.model_copy(update={**numbers, **means})

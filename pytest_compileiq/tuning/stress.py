@@ -167,7 +167,7 @@ def keep_wrong(benchmark: TunedBenchmark, wrong: Wrong, record: SearchRecord) ->
         StoreError: they cannot be written.
     """
     home = local_directory(benchmark.rootdir) / _DROPPED / wrong.controls.sha256[:8]
-    nothing = make_artifact(benchmark, NoWinner(""), SearchResult(record), ())
+    nothing = make_artifact(benchmark, NoWinner(""), SearchResult(record, (), (), lambda _objective, _score: None), ())
     changes = {"outcome": "promoted", "reason": str(wrong)[:LONGEST_TEXT],
                "controls": controls_table(nothing.target, wrong.controls)}  # fmt: skip
     artifact = nothing.model_copy(update=changes)

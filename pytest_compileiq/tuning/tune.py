@@ -52,7 +52,7 @@ def tune(benchmark: TunedBenchmark, *, settings: Settings, store: Store, pool: P
     if not budget.proof_only:
         benchmark.try_options()
     baseline = check_baseline(benchmark, pool)
-    tuning = Tuning(benchmark, store, pool, progress, seed, baseline.stands_for, baseline.drew)
+    tuning = Tuning(benchmark, store, pool, progress, seed, baseline.stands_for, drew=baseline.drew)
     incumbent, note = find_incumbent(benchmark, store)
     if budget.proof_only:
         report = prove_committed(tuning, incumbent)

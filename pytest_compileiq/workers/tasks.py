@@ -10,7 +10,8 @@ from functools import partial
 import pytest
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark, make_benchmark
-from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, body_of, check_body, run_arm, run_block
+from pytest_compileiq.benchmark.block import run_block
+from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, body_of, check_body, run_arm
 from pytest_compileiq.benchmark.compared import Outputs
 from pytest_compileiq.benchmark.draw import run_draw
 from pytest_compileiq.benchmark.timed_call import look

@@ -157,4 +157,4 @@ def test_every_exception_stands_in_the_one_tree():
         if isinstance(node, ast.ClassDef)
         and any(isinstance(base, ast.Name) and base.id in ("Exception", "BaseException") for base in node.bases)
     }
-    assert outside == {("errors.py", "CompileIQError"), ("body.py", "_FailedWithin"), ("timed_call.py", "_Leave")}
+    assert outside == {("errors.py", "CompileIQError"), ("block.py", "_FailedWithin"), ("timed_call.py", "_Leave")}

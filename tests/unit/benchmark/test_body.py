@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_compileiq.benchmark import body as body_module
-from pytest_compileiq.benchmark.body import ArmFailure, check_body, run_block
+from pytest_compileiq.benchmark import block as block_module
+from pytest_compileiq.benchmark.block import run_block
+from pytest_compileiq.benchmark.body import ArmFailure, check_body
 from pytest_compileiq.model import ChecksMade, Objective, Workload
 from pytest_compileiq.timing.sampler import BlockPlan
 from pytest_compileiq.timing.watch import Disturbance, Watch
@@ -168,7 +169,7 @@ def watched(monkeypatch):
     """A block of two quads of this metric, by this watch."""
 
     def run(watch: Watched, metric: str = "runtime", *, swallow: bool = False):
-        monkeypatch.setattr(body_module, "watch_of", lambda kind, waiting, **more: watch)
+        monkeypatch.setattr(block_module, "watch_of", lambda kind, waiting, **more: watch)
 
         def body(acf):
             try:

@@ -1,0 +1,255 @@
+"""Running a test's body as two nested arms in a worker, for measuring.
+
+In a block both arms are alive: the outer arm's ``measure`` calls the body again for the inner arm, and inside the
+nested ``measure`` both callables are sampled, and their outputs looked at in between. Each ``measure`` then calls its
+own arm's callable once more, since the arms may share buffers: the statements after it look at their own arm's output.
+A failure within ``measure`` outlives any ``except`` of the bodies around it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.benchmark.body import (
+    ArmFailure,
+    Arms,
+    Body,
+    Touched,
+    as_failure,
+    describe,
+    expect_objectives,
+    run_arm,
+)
+from pytest_compileiq.benchmark.compared import Outputs
+from pytest_compileiq.benchmark.fixture import Acf, Measurer
+from pytest_compileiq.errors import BuildError, CannotMeasure, EnvironmentFault, NoDevice
+from pytest_compileiq.model import CLOCKED, Arm, ChecksMade, Conditions, Objective, Workload
+from pytest_compileiq.timing.base import Clock
+from pytest_compileiq.timing.checked import Asked, CheckedArm, CheckedBlock, CheckFailed
+from pytest_compileiq.timing.registry import Untimed, finish, make_clock, watch_of
+from pytest_compileiq.timing.sampler import ArmError, BlockPlan, Slot, Timed, sample_calls, sample_values, too_short
+from pytest_compileiq.timing.watch import Disturbance, Watch
+
+
+@dataclass(frozen=True)
+class Block:
+    """What one block gave: the slots of each timed metric, how they were taken on a GPU, what each arm touched.
+
+    ``remarks`` are what to say of the device; ``checks`` are those between the samples of a metric.
+    """
+
+    slots: Mapping[str, tuple[Slot[float], ...]]
+    conditions: Mapping[str, Conditions]
+    touched: Mapping[Arm, Touched]
+    remarks: tuple[str, ...] = ()
+    checks: Mapping[str, ChecksMade] = field(default_factory=dict)
+
+
+class _FailedWithin(BaseException):
+    """Unwinds the bodies once a failure within ``measure`` is on record; no ``except Exception`` catches it."""
+
+
+def run_block(
+    benchmark: TunedBenchmark,
+    body: Body,
+    arms: Arms,
+    workload: Workload,
+    plan: BlockPlan,
+    tick: Callable[[], object],
+    *,
+    parent_holds_context: bool = False,
+) -> Block:
+    """Sample both arms of ``benchmark`` on ``workload`` in one process, while no other run measures on the device.
+
+    Raises:
+        ArmFailure: an arm's body or callable failed, or handed over no objective; or others computed on the device.
+    """
+    with watch_of(
+        benchmark.builder.clock, tick, parent_holds_context=parent_holds_context, lock_clocks=plan.lock_clocks
+    ) as watch:
+        try:
+            block = _BlockRun(benchmark, body, arms, workload, plan, tick, watch).run()
+            watch.after()
+        except Disturbance as disturbance:
+            raise _disturbed(disturbance) from disturbance
+        return replace(block, remarks=(*watch.remarks, *block.remarks))
+
+
+@dataclass
+class _BlockRun:
+    """One block under way."""
+
+    benchmark: TunedBenchmark
+    body: Body
+    arms: Arms
+    workload: Workload
+    plan: BlockPlan
+    tick: Callable[[], object]
+    watch: Watch
+    outputs: Outputs = field(default_factory=Outputs)
+    calls: dict[Arm, Callable[[], object]] = field(default_factory=dict)
+    asked: dict[Arm, Asked] = field(default_factory=dict)
+    touched: dict[Arm, Touched] = field(default_factory=dict)
+    slots: dict[str, list[Slot[float]]] = field(default_factory=dict)
+    conditions: dict[str, Conditions] = field(default_factory=dict)
+    checks: dict[str, ChecksMade] = field(default_factory=dict)
+    remarks: dict[str, None] = field(default_factory=dict)
+    checked: CheckedBlock | None = None
+    failure: ArmFailure | None = None
+
+    def run(self) -> Block:
+        outer = self._arm(self.plan.outer, self._nest)
+        if not outer.measured:
+            expect_objectives(self.benchmark, outer)
+            self._arm(self.plan.inner, self._nest)
+        timed = [objective.metric for objective in self.benchmark.timed_objectives]
+        if recorded := [metric for metric in timed if metric in outer.recorded]:
+            self.watch.before()
+            slots = sample_values(self.plan, lambda arm: self._recorded(arm, recorded), self.watch)
+            self.slots |= _by_metric(slots, recorded)
+        if "compile_time" in timed:
+            self.slots["compile_time"] = sample_values(self.plan, self._compile_seconds)
+        if any(metric not in self.slots for metric in timed):
+            raise ArmFailure(self.plan.outer, "wrong", "the body measured in one arm only")
+        slots_of = {metric: tuple(taken) for metric, taken in self.slots.items()}
+        return Block(slots_of, self.conditions, self.touched, tuple(self.remarks), self.checks)
+
+    def _arm(self, arm: Arm, measurer: Measurer) -> Acf:
+        self.tick()
+        acf = run_arm(
+            self.benchmark, self.body, self.arms[arm], arm, self.workload, self.outputs, measurer, lambda: self.failure
+        )
+        self.touched[arm] = Touched.by(acf)
+        return acf
+
+    def _nest(self, acf: Acf, call: Callable[[], object]) -> object:
+        """The outer ``measure``: run the inner arm's body inside it."""
+        self.calls[self.plan.outer], self.asked[self.plan.outer] = call, acf.asked
+        with self._keeping_failures():
+            inner = self._arm(self.plan.inner, self._sample)
+            if not inner.measured:
+                raise ArmFailure(self.plan.inner, "wrong", "the body did not measure in this arm")
+            return self._call_again(self.plan.outer)
+
+    def _sample(self, acf: Acf, call: Callable[[], object]) -> object:
+        """The inner ``measure``: both arms are alive here."""
+        self.calls[self.plan.inner], self.asked[self.plan.inner] = call, acf.asked
+        with self._keeping_failures():
+            for objective in self.benchmark.timed_objectives:
+                if objective.measured in CLOCKED:
+                    self._take(objective, acf)
+            return self._call_again(self.plan.inner)
+
+    def _take(self, objective: Objective, acf: Acf) -> None:
+        """Sample what the clock of ``objective`` takes, as the body of ``acf`` wants it taken."""
+        kind = self.benchmark.builder.clock
+        launch = self.plan.launch or acf.launch
+        try:
+            self.watch.before()
+            clock = make_clock(kind, objective.measured, self.calls, l2=acf.l2, launch=launch)
+            if acf.asked.reset is not None and objective.measured == "energy":
+                raise CannotMeasure("energy is taken over many calls in a row, which reset= would have to part")
+            plan = self.plan.of(objective.metric)
+            self.checked = checked = self._checked_block(plan, clock)
+            checked.learn()
+            settled = self.watch.settle(lambda: self._load(checked))
+            timed = {arm: own.timed for arm, own in checked.arms.items()}
+            self.slots[objective.metric] = slots = sample_calls(plan, timed, self.watch, checked.after_slot)
+            if void := clock.why_void():
+                raise ArmFailure(None, "disturbed", void)
+            if checked.made is not None:
+                self.checks[objective.metric] = checked.made
+            if acf.asked.reset is not None and (short := too_short(slots, clock)):
+                self.remarks[short] = None
+            if (conditions := clock.conditions()) and settled:
+                self.conditions[objective.metric] = replace(
+                    conditions,
+                    locked_mhz=self.watch.locked_mhz,
+                    warm_up_s=settled.seconds,
+                    settled=settled.settled,
+                )
+        except CannotMeasure as error:
+            raise ArmFailure(error.arm or "baseline", "wrong", str(error)) from error
+        except NoDevice:
+            raise
+        except EnvironmentFault as fault:
+            raise ArmFailure(None, "disturbed", str(fault)) from fault
+
+    def _checked_block(self, plan: BlockPlan, clock: Clock) -> CheckedBlock:
+        arms = {
+            arm: CheckedArm(Timed(arm, call, clock, self.tick, self.asked[arm].reset), self.asked[arm])
+            for arm, call in self.calls.items()
+        }
+        return CheckedBlock(plan, arms)
+
+    def _load(self, checked: CheckedBlock) -> None:
+        """One call of each arm: what the device is to be warm for."""
+        for own in checked.arms.values():
+            own.timed.once()
+
+    def _call_again(self, arm: Arm) -> object:
+        """Call as it was timed, so that the statements after ``measure`` look at this arm's output."""
+        if self.checked is None or arm not in self.checked.arms:
+            self.checked = self._checked_block(self.plan, Untimed(self.benchmark.builder.clock))
+        value = self.checked.last(arm)
+        finish(self.benchmark.builder.clock)
+        return value
+
+    @contextmanager
+    def _keeping_failures(self) -> Iterator[None]:
+        try:
+            yield
+        except ArmError as error:
+            self.failure = _raised(error)
+            raise _FailedWithin from error
+        except CheckFailed as failed:
+            self.failure = ArmFailure(failed.arm, "wrong", failed.reason)
+            raise _FailedWithin from failed
+        except Disturbance as disturbance:
+            self.failure = _disturbed(disturbance)
+            raise _FailedWithin from disturbance
+        except ArmFailure as failure:
+            self.failure = failure
+            raise _FailedWithin from failure
+
+    def _recorded(self, arm: Arm, metrics: Sequence[str]) -> tuple[float, ...]:
+        acf = self._arm(arm, self._nest)
+        if missing := [metric for metric in metrics if metric not in acf.recorded]:
+            raise ArmFailure(arm, "wrong", f"the body did not record {missing[0]!r} this time")
+        return tuple(acf.recorded[metric] for metric in metrics)
+
+    def _compile_seconds(self, arm: Arm) -> float:
+        self.tick()
+        with tempfile.TemporaryDirectory(dir=self.benchmark.builds.directory) as home:
+            try:
+                return self.benchmark.builder.build(
+                    self.arms[arm], Path(home), timeout_s=self.benchmark.spec.timeout_s
+                ).seconds
+            except BuildError as error:
+                raise as_failure(arm, error) from error
+
+
+def _disturbed(disturbance: Disturbance) -> ArmFailure:
+    return ArmFailure(None, "disturbed", str(disturbance))
+
+
+def _raised(error: ArmError) -> ArmFailure:
+    return ArmFailure(error.arm, "wrong", f"{error.what} raised {describe(error.__cause__)}")
+
+
+def _by_metric(slots: Sequence[Slot[tuple[float, ...]]], metrics: Sequence[str]) -> dict[str, list[Slot[float]]]:
+    """Slots of several metrics recorded together, as slots of each."""
+    return {
+        metric: [
+            Slot(
+                slot.quad, slot.slot, slot.arm, tuple(value[number] for value in slot.values), slot.dropped, slot.clocks
+            )
+            for slot in slots
+        ]
+        for number, metric in enumerate(metrics)
+    }
