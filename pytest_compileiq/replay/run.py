@@ -17,6 +17,7 @@ from pytest_compileiq.outcome import Check, ItemReport, Verdict
 from pytest_compileiq.proof import advice
 from pytest_compileiq.replay.committed import RETUNE, Integrity, Stop
 from pytest_compileiq.report.results import claim_text, report_on, results_of
+from pytest_compileiq.rules.claims import as_measured
 from pytest_compileiq.rules.staleness import Effect, Finding, judge, moved_code
 from pytest_compileiq.system.vcs import commits_touching
 from pytest_compileiq.timing.registry import find_device_or_none
@@ -24,8 +25,7 @@ from pytest_compileiq.toolchains.machine_code.names import listed
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 
 if TYPE_CHECKING:
-    from pytest_compileiq.rules.claims import as_measured
-from pytest_compileiq.rules.gate import Decision
+    from pytest_compileiq.rules.gate import Decision
 
 _COMPARED = "exact metrics compared exactly"
 _NAME_ONE = "name one by its symbol, or as its source spells it"
