@@ -11,7 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from pytest_compileiq.model import BuildResult, Candidate, Compiler, ControlClass, ControlsFile, Knobs, KnobValue
+from pytest_compileiq.model import (
+    BuildResult,
+    Candidate,
+    Compiler,
+    ControlClass,
+    ControlsFile,
+    Knobs,
+    KnobValue,
+    Licence,
+)
 from pytest_compileiq.space import Space
 
 BaseSpace = Literal["default", "options"]  # the names of the spaces that every toolchain may have
@@ -137,6 +146,22 @@ class Remarks(Protocol):
         ...
 
 
+@runtime_checkable
+class TellsLicences(Protocol):
+    """A ``Builder`` that can find out what its baseline and its sources already let the compiler change."""
+
+    def licences(self) -> tuple[Licence, ...]:
+        """What lets values differ between two builds whose controls keep every value; found out by compiling.
+
+        It may take as long as a few builds. It holds for every candidate, however that inlines and unrolls.
+
+        Raises:
+            BuildError: the compiler refuses a source.
+            EnvironmentFault: the compiler does not answer.
+        """
+        ...
+
+
 class Builder(Protocol):
     """One installed compiler on one kernel. Immutable; safe to use from several threads.
 
@@ -201,3 +226,16 @@ class Builder(Protocol):
     def load(self, built: BuildResult, used: set[str]) -> Any:
         """The built kernel as a callable object (Cc: ``ctypes.CDLL``); entries taken from it are added to ``used``."""
         ...
+
+
+def licences_of(builder: Builder) -> tuple[Licence, ...]:
+    """The licences of what ``builder`` builds; one that allows everything where its toolchain cannot tell.
+
+    Raises:
+        BuildError: the compiler refuses a source.
+        EnvironmentFault: the compiler does not answer.
+    """
+    if isinstance(builder, TellsLicences):
+        return builder.licences()
+    name = builder.compiler.name
+    return (Licence("unknown", "opaque", name, "a toolchain that tells what its compiler may change"),)

@@ -21,6 +21,7 @@ from pytest_compileiq.model import (
     ControlsFile,
     Knobs,
     KnobValue,
+    Licence,
     Target,
     sha256_hex,
 )
@@ -242,6 +243,17 @@ class CcBuilder:
             for entry, code in built.code.items()
         }
         return replace(built, code=code, metrics={**built.metrics, "instructions": counted.whole})
+
+    def licences(self) -> tuple[Licence, ...]:
+        """What the baseline's flags and the sources already let the compiler change, each once.
+
+        Raises:
+            BuildError: the compiler refuses a source.
+            EnvironmentFault: the compiler does not answer.
+        """
+        from pytest_compileiq.toolchains.cc.licences import licences_of_sources  # a plain run does without
+
+        return licences_of_sources(self.program.name, self._commands(), self.rootdir)
 
     def remarks(self, _built: BuildResult) -> Sequence[str]:
         """What was left out of the command that production uses."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,7 @@ from pytest_compileiq.model import (
     ControlsFile,
     Knobs,
     KnobValue,
+    Licence,
     Target,
     sha256_hex,
 )
@@ -39,6 +41,7 @@ from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of
 from pytest_compileiq.toolchains.nvidia.instantiations import Instantiations, instantiations
 from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
 from pytest_compileiq.toolchains.nvidia.options import NVCC
+from pytest_compileiq.toolchains.nvidia.ptx_licences import by_flags, by_operations, contraction
 from pytest_compileiq.toolchains.nvidia.tools import (
     check_architecture,
     find_tool,
@@ -56,6 +59,7 @@ _OURS = re.compile(
 _CONTROLS_FROM = (10, 0)  # cicc refuses -apply-controls below sm_100
 _SEED_SINCE = 13  # the first version seen to take -frandom-seed; 12.6 does not
 _ONE_SIDED = ": where a macro is an argument of a template, name the kernel as in instantiate=['scale<TILE>']"
+_LICENCES_S = 120.0
 _NAME_OF_OUTPUT = {"cubin": "kernel.cubin", "library": "kernel.so", "executable": "program"}
 
 
@@ -147,6 +151,34 @@ class NvccBuilder(NvidiaBuilder):
         own = {path for path in everything if path.is_relative_to(self.rootdir.resolve())}
         texts = (*self.kernels.texts, *map(Path.read_bytes, own))
         return why_idle(probes, texts, map(Path.read_bytes, everything - own), self._macros_at_the_end)
+
+    def licences(self) -> tuple[Licence, ...]:
+        """What the source and the baseline's flags let nvcc and ptxas change in device code.
+
+        Controls do not reach the optimiser of host code, whose licences are therefore none.
+
+        Raises:
+            BuildError: nvcc refuses the source.
+        """
+        with tempfile.TemporaryDirectory() as directory:
+            commands = Commands(
+                f"nvcc {self.tool.version}", self.rootdir, Path(directory), _LICENCES_S, self.kernels.first_error
+            )
+            as_it_is, unfused = (self._ptx(commands, *more) for more in ((), ("--fmad=false",)))
+        remedy = "--fmad=false in the toolchain's flags"
+        return (
+            *contraction(as_it_is, unfused, "nvcc's default --fmad=true", remedy),
+            *by_flags(self.words, as_it_is),
+            *by_operations(as_it_is),
+        )
+
+    def _ptx(self, commands: Commands, *more: str) -> str:
+        flags = self.words[len(self.architectures) :]
+        ptx = commands.out_dir / "kernel.ptx"
+        argv = [self.tool.program, *self._seed(), f"-arch={self.architectures[0]}", *flags, *more, "-ptx"]
+        argv += [*self.kernels.words_to_compile(commands.out_dir), "-o", str(ptx)]
+        commands.run(argv, self.source)
+        return ptx.read_text(encoding="utf-8", errors="replace")
 
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
         """Compile into ``out_dir``, keeping the cubin of every architecture.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.errors import MarkerError, StoreError
-from pytest_compileiq.model import BuildResult, Compiler, ControlsFile, Target, sha256_hex
+from pytest_compileiq.model import BuildResult, Compiler, ControlsFile, Licence, Target, sha256_hex
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.commands import Commands
@@ -18,6 +19,7 @@ from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.machine_code.metrics import totals
 from pytest_compileiq.toolchains.nvidia.builder import PtxasBacked, controls_fragment, entries_of
 from pytest_compileiq.toolchains.nvidia.options import PTXAS
+from pytest_compileiq.toolchains.nvidia.ptx_licences import by_operations, fusible, to_try
 from pytest_compileiq.toolchains.nvidia.ptxas import Ptxas
 from pytest_compileiq.toolchains.nvidia.tools import check_architecture, find_tool, first_error
 
@@ -25,6 +27,8 @@ _OURS = frozenset(
     ("-o", "--output-file", "-arch", "--gpu-name", "-v", "--verbose", "-optf", "--options-file", "-c", "--compile-only",
      "-ias", "--input-as-string", "-apply-controls", "--apply-controls", "-h", "--help", "-V", "--version")
 )  # fmt: skip
+
+_LICENCES_S = 60.0
 
 
 def resolve(ptxas: Ptxas, place: Place) -> PtxasBuilder:
@@ -89,6 +93,36 @@ class PtxasBuilder(PtxasBacked):
             return {self.source: sha256_hex((self.rootdir / self.source).read_bytes())}
         except OSError as error:
             raise StoreError(f"{self.source} cannot be read: {error.strerror}") from error
+
+    def licences(self) -> tuple[Licence, ...]:
+        """What the PTX and the baseline's flags let ptxas change.
+
+        Raises:
+            BuildError: ptxas refuses a few lines of PTX with the baseline's flags.
+            StoreError: the PTX cannot be read.
+        """
+        try:
+            ptx = (self.rootdir / self.source).read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise StoreError(f"{self.source} cannot be read: {error.strerror}") from error
+        entry = fusible(ptx)
+        where = f"{entry} (ptxas's default --fmad=true)"
+        remedy = "--fmad=false in the toolchain's flags"
+        fused = (Licence("contraction", "contraction", where, remedy),) if entry and self._fuses(ptx) else ()
+        return (*fused, *by_operations(ptx))
+
+    def _fuses(self, ptx: str) -> bool:
+        """Whether ptxas makes one operation of a product and a sum, tried on a few lines of PTX."""
+        with tempfile.TemporaryDirectory() as directory:
+            tried, cubin = Path(directory) / "tried.ptx", Path(directory) / "tried.cubin"
+            tried.write_text(to_try(ptx), encoding="utf-8")
+            commands = Commands(f"ptxas {self.tool.version}", self.rootdir, cubin.parent, _LICENCES_S, first_error)
+            digests = []
+            for more in ((), ("--fmad=false",)):
+                argv = [self.tool.program, f"-arch={self.architecture}", *self.flags, *more, str(tried)]
+                commands.run([*argv, "-o", str(cubin)], self.source)
+                digests.append({name: code.sha256 for name, code in read_cubin(cubin).entries.items()})
+        return digests[0] != digests[1]
 
     def build(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
         """Assemble into ``out_dir/kernel.cubin``.

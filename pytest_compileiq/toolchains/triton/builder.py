@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, install
-from pytest_compileiq.model import BuildResult, Candidate, CodeDigest, Compiler, ControlsFile
+from pytest_compileiq.model import BuildResult, Candidate, CodeDigest, Compiler, ControlsFile, Licence
 from pytest_compileiq.space import Space, choice
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.timing.base import capability
@@ -20,6 +21,7 @@ from pytest_compileiq.toolchains.machine_code.cubin import Cubin, read_cubin
 from pytest_compileiq.toolchains.machine_code.metrics import totals
 from pytest_compileiq.toolchains.nvidia.builder import PtxasBacked, entries_of
 from pytest_compileiq.toolchains.nvidia.options import PTXAS
+from pytest_compileiq.toolchains.nvidia.ptx_licences import by_operations, contraction
 from pytest_compileiq.toolchains.nvidia.tools import (
     check_architecture,
     find_tool,
@@ -33,6 +35,8 @@ from pytest_compileiq.toolchains.triton.source import KernelSource, find_kernel
 from pytest_compileiq.toolchains.triton.values import CONFIG, LAUNCH_DEFAULTS, NOTE, config_text, text
 
 _AUTOTUNE = "autotune"
+_FUSION = "enable_fp_fusion"
+_LICENCES_S = 120.0  # a build
 
 
 def resolve(triton: Triton, place: Place) -> TritonBuilder:
@@ -129,6 +133,23 @@ class TritonBuilder(PtxasBacked):
         metrics = totals({name: entry.metrics for name, entry in code.items()})
         path = self._home(out_dir, self.architectures[0]) / "kernel.cubin"
         return BuildResult(path, code, metrics, commands.log, commands.seconds)
+
+    def licences(self) -> tuple[Licence, ...]:
+        """What the kernel and its launch options let Triton and ptxas change, on the first architecture.
+
+        Raises:
+            BuildError: Triton or ptxas refuses the kernel.
+        """
+        with tempfile.TemporaryDirectory() as directory:
+            as_it_is = self._ptx(None, Path(directory) / "as_it_is")
+            unfused = self._ptx(self.render(Candidate({_FUSION: False})), Path(directory) / "unfused")
+        remedy = f"options={{{_FUSION!r}: False}} in Triton(…)"
+        where = f"Triton's default {_FUSION}=True"
+        return (*contraction(as_it_is, unfused, where, remedy), *by_operations(as_it_is))
+
+    def _ptx(self, controls: ControlsFile | None, out_dir: Path) -> str:
+        self.build(controls, out_dir, timeout_s=_LICENCES_S)
+        return (self._home(out_dir, self.architectures[0]) / "kernel.ptx").read_text(encoding="utf-8")
 
     def remarks(self, built: BuildResult) -> Sequence[str]:
         """Which config the baseline is, what heuristics computed, and what took no part, in sentences."""

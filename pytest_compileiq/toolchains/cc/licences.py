@@ -1,0 +1,175 @@
+"""What the baseline's flags and a source already let gcc, clang or gfortran change, found out by compiling.
+
+What a source does is read from the compiler's own text of it (``gcc_dumps``, ``llvm_ir``), what the flags allow is
+tried (``trials``). A licence is given for what *some* candidate may do: which arguments are constants and which
+products meet which sums depends on inlining and unrolling, and a candidate may do these otherwise than the baseline.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from pytest_compileiq.errors import BuildError
+from pytest_compileiq.model import Licence
+from pytest_compileiq.toolchains.cc.compiler import first_error
+from pytest_compileiq.toolchains.cc.floating_point import Flags, FloatingPoint, Where, united
+from pytest_compileiq.toolchains.cc.gcc_dumps import read_operations, read_statements
+from pytest_compileiq.toolchains.cc.llvm_ir import read_ir
+from pytest_compileiq.toolchains.cc.trials import NO_CONTRACTION, Trial, is_fortran
+from pytest_compileiq.toolchains.commands import Commands
+
+_ALL_S = 120.0  # for everything that is compiled to find out
+_FLAGS = "in the toolchain's flags"
+_LETS_FUSE = ("-ffp-contract=", "-march=", "-mcpu=", "-mfma", "-Ofast", "-ffast-math")
+_TARGET_FUSES = "+fma"
+
+
+def licences_of_sources(
+    compiler: str, by_command: Iterable[tuple[Sequence[str], Sequence[str]]], rootdir: Path
+) -> tuple[Licence, ...]:
+    """The licences of all sources, each once.
+
+    Args:
+        compiler: ``gcc`` or ``clang``; gfortran is gcc.
+        by_command: the compiler with its flags, and the sources that are compiled so.
+        rootdir: where the compiler runs.
+
+    Raises:
+        BuildError: the compiler refuses a source, or takes too long.
+        EnvironmentFault: the compiler does not answer.
+    """
+    found: dict[Licence, None] = {}
+    with tempfile.TemporaryDirectory() as directory:
+        commands = Commands(compiler, rootdir, Path(directory), _ALL_S, first_error)
+        for (program, *flags), sources in by_command:
+            for source in sources:
+                compilation = Compilation(program, compiler == "clang", tuple(flags), source, commands)
+                found |= dict.fromkeys(compilation.licences())
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """The baseline's command for one source.
+
+    Attributes:
+        program: the compiler; ``is_clang`` tells it from GCC's.
+        source: relative to the directory in which ``commands`` run.
+        commands: their ``out_dir`` takes what is compiled.
+    """
+
+    program: str
+    is_clang: bool
+    flags: Flags
+    source: str
+    commands: Commands
+
+    def licences(self) -> Iterator[Licence]:
+        """The licences of this source.
+
+        Raises:
+            BuildError: the compiler refuses the source, or takes too long.
+            EnvironmentFault: the compiler does not answer.
+        """
+        if self._seen.is_absent:
+            return
+        for flags, where in {(): None, **self._seen.attributes}.items():
+            every_flag = (*self.flags, *flags)
+            trial = Trial(self.program, every_flag, self.commands.rootdir, self.commands.out_dir, self._suffix)
+            yield from self._rounded_less(trial, where)
+            yield from self._replaced_calls(trial)
+            if self._seen.arithmetic and not self.is_clang and (relaxed := trial.relaxed()):
+                yield self._fast_maths(trial, relaxed, where)
+        yield from self._by_the_source()
+
+    def _rounded_less(self, trial: Trial, attribute: Where | None) -> Iterator[Licence]:
+        """What rounds an intermediate value in one build and not in another."""
+        seen = self._seen
+        if seen.products_meet_sums and (self._target_fuses or trial.fuses()):
+            given = " ".join(flag for flag in trial.flags if flag.startswith(_LETS_FUSE))
+            where = f"{self._in_project(attribute or seen.products_meet_sums)} ({given or 'by default'})"
+            yield Licence("contraction", "contraction", where, f"{NO_CONTRACTION} {_FLAGS}")
+        if seen.arithmetic and trial.has_excess_precision():
+            where = self._in_project(attribute or seen.arithmetic)
+            yield Licence("excess precision", "contraction", where, f"-msse2 -mfpmath=sse {_FLAGS}")
+        if seen.complex_arithmetic and seen.products_meet_sums and not trial.rounds_at_run_time():
+            where = self._in_project(seen.complex_arithmetic)
+            yield Licence("complex constants", "contraction", where, f"-frounding-math {_FLAGS}")
+
+    def _replaced_calls(self, trial: Trial) -> Iterator[Licence]:
+        for call in trial.replaces(list(self._seen.calls)):
+            name = call.removeprefix("__builtin_")
+            keeps = [flag for flag in (f"-fno-builtin-{name}", "-frounding-math") if not trial.replaces([call], flag)]
+            remedy = f"{keeps[0]} {_FLAGS}" if keeps else f"computing the value without {name}: no flag keeps its calls"
+            where = f"{name} at {self._in_project(self._seen.calls[call])}"
+            yield Licence("libm folding", "contraction", where, remedy)
+
+    def _fast_maths(self, trial: Trial, relaxed: frozenset[str], attribute: Where | None) -> Licence:
+        if attribute is not None:
+            where = f"{self._in_project(attribute)} (optimize)"
+            return Licence("fast maths", "relaxed-maths", where, "taking out the attribute or the pragma")
+        behind = [flag for flag in dict.fromkeys(self.flags) if replace(trial, flags=(flag,)).relaxed()]
+        where = " ".join(behind or self.flags)
+        return Licence("fast maths", "relaxed-maths", where, f"taking {where} out of the toolchain's flags")
+
+    def _by_the_source(self) -> Iterator[Licence]:
+        seen = self._seen
+        if seen.relaxed:
+            where = f"{self._in_project(next(iter(seen.relaxed.values())))} ({' '.join(seen.relaxed)})"
+            yield Licence("fast maths", "relaxed-maths", where, "taking out the flag or the pragma that relaxes it")
+        for directive, place in seen.reductions.items() if seen.arithmetic else ():
+            name = "float atomics" if "atomic" in directive else "simd reduction"
+            where = f"{self._in_project(place)} ({directive})"
+            yield Licence(name, "order", where, "taking out the directive, or the flag that turns it on (-fopenmp)")
+        if seen.bits and seen.arithmetic:
+            where = self._in_project(seen.bits)
+            yield Licence("NaN payloads", "order", where, "reading no bits, and no sign, of a value that may be NaN")
+
+    @property
+    def _suffix(self) -> str:
+        return Path(self.source).suffix
+
+    def _in_project(self, where: Where) -> Where:
+        """``where``, or the source if that is a header elsewhere, whose path is another on another machine."""
+        return self.source if where.startswith("/") else where.removeprefix("./")
+
+    @cached_property
+    def _target_fuses(self) -> bool:
+        """Whether some function of clang's may use fused operations by an attribute of its own."""
+        return self.is_clang and _TARGET_FUSES in self._ir
+
+    @cached_property
+    def _seen(self) -> FloatingPoint:
+        if self.is_clang:
+            return united(read_ir(self._ir), FloatingPoint(bits=read_ir(self._ir_of("-O2")).bits))
+        try:
+            unoptimised = self._dumped("-O0")
+        except BuildError as error:
+            if error.kind == "timeout":
+                raise
+            return self._dumped()  # an intrinsic may need optimisation to see that an argument is a constant
+        return unoptimised if unoptimised.is_absent else united(unoptimised, self._dumped())
+
+    def _dumped(self, *more: str) -> FloatingPoint:
+        rtl, gimple = self.commands.out_dir / "rtl", self.commands.out_dir / "gimple"
+        self._compile(*more, NO_CONTRACTION, f"-fdump-rtl-expand={rtl}", f"-fdump-tree-gimple-lineno={gimple}")
+        operations, statements = (path.read_text(encoding="utf-8", errors="replace") for path in (rtl, gimple))
+        return united(read_operations(operations), read_statements(statements))
+
+    @cached_property
+    def _ir(self) -> str:
+        return self._ir_of("-Xclang", "-disable-llvm-passes")
+
+    def _ir_of(self, *more: str) -> str:
+        return self._compile(*more, "-emit-llvm", "-gline-tables-only").read_text(encoding="utf-8", errors="replace")
+
+    def _compile(self, *more: str) -> Path:
+        output = self.commands.out_dir / "compiled"
+        modules = ("-J", str(output.parent)) if is_fortran(self._suffix) else ()  # later sources use them
+        argv = [self.program, *self.flags, *modules, *more, "-w", "-S", self.source, "-o", str(output)]
+        self.commands.run(argv, self.source)
+        return output

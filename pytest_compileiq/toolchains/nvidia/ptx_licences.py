@@ -1,0 +1,100 @@
+"""What PTX lets ptxas round in another way, read from its operations.
+
+PTX ISA, "Floating Point Instructions": ``mul`` and ``add`` that name no rounding may be fused, ``mul.rn`` and
+``add.rn`` never are; ``.approx`` and ``div.full`` have an accuracy and no exact result.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from pytest_compileiq.model import Licence
+from pytest_compileiq.toolchains.machine_code.names import readable
+
+_REAL = r"(?:f16|f16x2|bf16|bf16x2|f32|f32x2|f64)"
+_OPERATION = re.compile(rf"^\s*(?:@!?%\w+\s+)?(mul|add|sub|fma)((?:\.\w+)*)\.({_REAL})\s", re.MULTILINE)
+_APPROXIMATE = re.compile(rf"^\s*(?:@!?%\w+\s+)?((?:\w+\.)(?:approx|full)(?:\.ftz)?\.{_REAL})\s", re.MULTILINE)
+_ATOMIC = re.compile(rf"^\s*(?:@!?%\w+\s+)?((?:atom|red)\.[\w.:]*add(?:\.noftz)?(?:\.v\d)?\.{_REAL})\s", re.MULTILINE)
+_ENTRY = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+)?\.entry\s+([\w$]+)", re.MULTILINE)
+_HEADER = re.compile(r"^\s*\.(?:version|target|address_size)\s.*\n", re.MULTILINE)
+# CUDA compiler driver documentation, "--use_fast_math"
+_TRADES_ACCURACY = re.compile(r"--?(?:use_fast_math|ftz=true|prec-div=false|prec-sqrt=false)")
+_ROUNDED = frozenset({".rn", ".rz", ".rm", ".rp"})
+
+
+def fusible(ptx: str) -> str | None:
+    """The first entry function where ptxas may make one operation of a product and a sum of a type."""
+    return _fused(ptx, may_be_rounded=False)
+
+
+def computes_products_and_sums(ptx: str) -> str | None:
+    """The first entry function that multiplies and adds values of one type, however rounded."""
+    return _fused(ptx, may_be_rounded=True)
+
+
+def _fused(ptx: str, *, may_be_rounded: bool) -> str | None:
+    products: dict[str, str] = {}
+    sums: set[str] = set()
+    for operation in _OPERATION.finditer(ptx):
+        code, modifiers, kind = operation.groups()
+        if not may_be_rounded and (code == "fma" or _ROUNDED & set(re.findall(r"\.\w+", modifiers))):
+            continue
+        if code in ("mul", "fma"):
+            products.setdefault(kind, _entry(ptx, operation.start()))
+        if code != "mul":
+            sums.add(kind)
+    return next((where for kind, where in products.items() if kind in sums), None)
+
+
+def by_flags(flags: Sequence[str], ptx: str) -> Iterator[Licence]:
+    """The licence of nvcc's flags that trade accuracy, where the PTX computes in floating point at all."""
+    given = " ".join(flag for flag in flags if _TRADES_ACCURACY.fullmatch(flag))
+    if given and re.search(rf"\.{_REAL}\s", ptx):
+        yield Licence("fast maths", "relaxed-maths", given, f"taking {given} out of the toolchain's flags")
+
+
+def by_operations(ptx: str) -> Iterator[Licence]:
+    """The licences that no flag takes away: approximations, and sums in whatever order the threads come."""
+    if approximate := _APPROXIMATE.search(ptx):
+        where = f"{_entry(ptx, approximate.start())} ({approximate[1]})"
+        yield Licence("approximate functions", "contraction", where, "calling what is exact instead")
+    if atomic := _ATOMIC.search(ptx):
+        where = f"{_entry(ptx, atomic.start())} ({atomic[1]})"
+        yield Licence("float atomics", "order", where, "a sum in a fixed order")
+
+
+def contraction(as_it_is: str, unfused: str, where: str, remedy: str) -> Iterator[Licence]:
+    """The licence of a compiler that gives PTX, asked for it as it is and without fusing.
+
+    Args:
+        as_it_is: the PTX of the baseline.
+        unfused: that of the same build in which products and sums stay apart.
+        where: what lets them be fused.
+    """
+    if as_it_is != unfused and (entry := computes_products_and_sums(unfused)):
+        yield Licence("contraction", "contraction", f"{entry} ({where})", remedy)
+
+
+def to_try(ptx: str) -> str:
+    """A kernel with a product and a sum, for the architecture and in the version of ``ptx``."""
+    header = "".join(line for line in _HEADER.findall(ptx))
+    return f"""{header}
+.visible .entry tried(.param .u64 p)
+{{
+.reg .f32 %f<4>;
+.reg .b64 %a;
+ld.param.u64 %a, [p];
+ld.global.f32 %f1, [%a];
+mul.f32 %f2, %f1, %f1;
+add.f32 %f3, %f2, %f1;
+st.global.f32 [%a], %f3;
+ret;
+}}
+"""
+
+
+def _entry(ptx: str, position: int) -> str:
+    """The entry function in front of ``position``, as its source spells it."""
+    names = [entry[1] for entry in _ENTRY.finditer(ptx, 0, position)]
+    return readable(names[-1]) if names else "a device function"
