@@ -1,0 +1,358 @@
+"""Is a value-safe candidate bit-identical to its baseline wherever no licence is present? Counter-examples are sought.
+
+Random candidates of gcc's default space are built over small kernels (``value_safe_kernels/``, and drivers of other
+people's sources where ``--others`` has them), under several baselines: without FMA, with it, and with contraction off.
+Every distinct machine code is loaded once, in a process of its own, and called on every input: normal and wide
+exponents, denormals, NaN and infinities, zeros, small integers. Outputs must be equal bit by bit, NaN being equal to
+NaN, unless a licence was found; how many made use of it is shown. A difference without a licence is shrunk to the
+options that make it, and ends the bench with 1; so does a licence that was not expected, or is missing.
+
+    python bench/value_safe.py [--candidates 10000] [--seed 1] [--kernels dot,constants] [--others DIR]
+                               [--jobs 2] [--results FILE]
+
+With ``--results`` what is finished is appended to FILE, and the same command goes on behind it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import ctypes
+import itertools
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from machine import describe
+from pytest_compileiq.errors import BuildError, EnvironmentFault
+from pytest_compileiq.model import Candidate, Knobs, Licence
+from pytest_compileiq.toolchains.base import Builder, Place, licences_of
+from pytest_compileiq.toolchains.cc.marker import Cc
+from pytest_compileiq.toolchains.fortran.marker import Fortran
+
+KERNELS = Path(__file__).parent / "value_safe_kernels"
+BASELINES = ("-O2", "-O3 -march=x86-64-v3", "-O2 -march=x86-64-v3 -ffp-contract=off")
+FLAGS_OF = {"directive": "-fopenmp-simd"}
+# The licences that a kernel has by its source, and whether it multiplies and adds, so that FMA brings another.
+LICENSED = {
+    "constants": {"libm folding"},
+    "directive": {"simd reduction"},
+    "logistic": {"libm folding"},
+    "bits": {"NaN payloads"},
+    "rotations": {"complex constants"},
+    "powers": {"libm folding"},
+    "kiss_fft_": {"libm folding"},
+}
+FUSED = frozenset(
+    ("dot", "axpy", "matmul", "stencil", "bodies", "horner", "constants", "logistic", "bits", "rotations", "rounded",
+     "powers", "kiss_fft_")
+)  # fmt: skip
+BLOCK = 25  # as many candidates at most are drawn, built and run together
+RUN_S = 120.0
+BUILD_S = 60.0
+OUT_BYTES = 1 << 20
+TYPES = {"f32": np.float32, "f64": np.float64, "u8": np.uint8, "u32": np.uint32, "u64": np.uint64, "i32": np.int32,
+         "i64": np.int64}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kernel under one baseline."""
+
+    source: Path
+    flags: str
+    takes: str
+    gives: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.source.stem} {self.flags}"
+
+    def builder(self) -> Builder:
+        toolchain = Fortran if self.source.suffix == ".f90" else Cc
+        named = {"compiler": "g++"} if self.source.suffix == ".cpp" else {}
+        return toolchain(self.source.name, flags=self.flags, **named).resolve(Place(KERNELS, KERNELS))
+
+    def expected(self) -> set[str]:
+        with_fma = "-march=" in self.flags and "off" not in self.flags and self.source.stem in FUSED
+        return LICENSED.get(self.source.stem, set()) | ({"contraction"} if with_fma else set())
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where a candidate's output is not the baseline's."""
+
+    draw: str
+    index: int
+    baseline: object
+    tuned: object
+    count: int
+
+
+def cases(names: Sequence[str], others: Path | None) -> Iterator[Case]:
+    for source in sorted(KERNELS.iterdir()):
+        header = re.search(r"in: (\w+), out: (\w+)(?:, of: ([\w.]+))?", source.read_text().partition("\n")[0])
+        if header is None or (names and source.stem.rstrip("_") not in names):
+            continue
+        includes = ""
+        if header[3]:
+            here = sorted(others.rglob(header[3]), key=lambda path: len(path.parts)) if others else []
+            if not here:
+                print(f"{source.stem}: left out, since no {header[3]} was given by --others")
+                continue
+            includes = f" -I{here[0].parent.resolve()}"
+        for baseline in BASELINES:
+            flags = f"{baseline} {FLAGS_OF.get(source.stem, '')}{includes}"
+            yield Case(source, " ".join(flags.split()), header[1], header[2])
+
+
+def draws(kind: str, seed: int) -> dict[str, np.ndarray]:
+    """Inputs by name, of two lengths that no vector divides."""
+    rng = np.random.default_rng(seed)
+    dtype = TYPES[kind]
+    by_name: dict[str, np.ndarray] = {}
+    for n in (1003, 13):
+        if dtype in (np.float32, np.float64):
+            far = 36 if dtype is np.float32 else 300
+            tiny = np.finfo(dtype).smallest_subnormal
+            special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, np.finfo(dtype).max, tiny, 1.0])
+            normal = rng.standard_normal(n)
+            by_name |= {
+                f"normal {n}": normal,
+                f"wide {n}": normal * 10.0 ** rng.uniform(-far, far, n),
+                f"denormal {n}": rng.integers(-1000, 1000, n) * float(tiny),
+                f"special {n}": np.where(rng.random(n) < 0.2, rng.choice(special, n), normal),
+                f"zeros {n}": rng.choice([0.0, -0.0], n),
+                f"small {n}": rng.integers(-3, 4, n).astype(float),
+            }
+        else:
+            by_name |= {
+                f"random {n}": rng.integers(0, np.iinfo(dtype).max, n, endpoint=True, dtype=dtype),
+                f"text {n}": np.frombuffer(b"the banana and the ape, " * n, np.uint8)[:n],
+                f"small {n}": rng.integers(0, 4, n),
+                f"constant {n}": np.full(n, np.iinfo(dtype).max, dtype),
+            }
+    with np.errstate(over="ignore"):
+        return {name: np.ascontiguousarray(values.astype(dtype)) for name, values in by_name.items()}
+
+
+def run_library(library: str, inputs: str, output: str) -> int:
+    """In a process of its own: call ``run`` of a library on every input and write what it gives."""
+    run = ctypes.CDLL(library).run
+    run.restype, run.argtypes = ctypes.c_long, [ctypes.c_void_p, ctypes.c_long, ctypes.c_void_p]
+    results = {}
+    with np.load(inputs) as arrays:
+        for name in arrays.files:
+            values = arrays[name]
+            out = np.zeros(OUT_BYTES, np.uint8)
+            count = run(values.ctypes.data, len(values), out.ctypes.data)
+            results[name] = np.concatenate([np.array([count], np.int64).view(np.uint8), out])
+    np.savez(output, **{name: np.trim_zeros(result, "b") for name, result in results.items()})
+    return 0
+
+
+def outputs(library: Path, inputs: Path) -> dict[str, np.ndarray] | str:
+    """What a library gives on each input, or why it gives nothing."""
+    output = library.with_suffix(".npz")
+    try:
+        finished = subprocess.run(
+            [sys.executable, __file__, "--run", str(library), str(inputs), str(output)],
+            timeout=RUN_S, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return f"did not end within {RUN_S:g} s"
+    if finished.returncode:
+        return f"ended with {finished.returncode}: {finished.stderr[-200:]}"
+    with np.load(output) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def compare(baseline: Mapping[str, np.ndarray], tuned: Mapping[str, np.ndarray], gives: str) -> Difference | None:
+    """The first value that is not the same, bit by bit, NaN being equal to NaN."""
+    dtype = TYPES[gives]
+    for name, before in baseline.items():
+        size = max(before.size, tuned[name].size)
+        size += -size % 16 + 8
+        first, second = (np.pad(array, (0, size - array.size)) for array in (before, tuned[name]))
+        if not np.array_equal(first[:8], second[:8]):
+            return Difference(name, -1, int(first[:8].view(np.int64)[0]), int(second[:8].view(np.int64)[0]), 1)
+        a, b = (array[8:].view(dtype) for array in (first, second))
+        bits = np.dtype(f"u{dtype().itemsize}")
+        differs = a.view(bits) != b.view(bits)
+        if dtype in (np.float32, np.float64):
+            differs &= ~(np.isnan(a) & np.isnan(b))
+        if differs.any():
+            index = int(np.argmax(differs))
+            return Difference(name, index, a[index].item(), b[index].item(), int(differs.sum()))
+    return None
+
+
+class Bench:
+    """One case: its baseline, what its machine codes give, and what was counted."""
+
+    def __init__(self, case: Case, home: Path, seed: int, jobs: int) -> None:
+        self.case, self.home, self.jobs = case, home, jobs
+        self.builder = case.builder()
+        self.space = self.builder.default_space()
+        self.licences: tuple[Licence, ...] = licences_of(self.builder)
+        self.inputs = home / "inputs.npz"
+        np.savez(self.inputs, **draws(case.takes, seed))
+        self.verdicts: dict[str, Difference | str | None] = {}
+        built = self.builder.build(None, home / "baseline", timeout_s=BUILD_S)
+        expected = outputs(built.path, self.inputs)
+        if isinstance(expected, str):
+            raise SystemExit(f"{case.name}: the baseline {expected}")
+        self.expected = expected
+        self.verdicts[built.digest] = None
+        self._numbers = itertools.count()
+
+    def judge(self, knobs: Knobs) -> Difference | str | None:
+        """None where a candidate gives what the baseline gives; else the difference, or why there is no output."""
+        out_dir = self.home / str(next(self._numbers))
+        try:
+            built = self.builder.build(self.builder.render(Candidate(knobs)), out_dir, timeout_s=BUILD_S)
+        except BuildError as error:
+            return f"not built: {error}"
+        if built.digest not in self.verdicts:
+            given = outputs(built.path, self.inputs)
+            self.verdicts[built.digest] = (
+                given if isinstance(given, str) else compare(self.expected, given, self.case.gives)
+            )
+        subprocess.run(["rm", "-rf", str(out_dir)], check=True)
+        return self.verdicts[built.digest]
+
+    def judge_all(self, block: Sequence[Knobs]) -> list[Difference | str | None]:
+        with ThreadPoolExecutor(self.jobs) as pool:
+            return list(pool.map(self.judge, block))
+
+    def shrunk(self, knobs: Knobs) -> Knobs:
+        """The knobs without those that the difference does not need."""
+        left = dict(knobs)
+        for name in list(left):
+            fewer = {other: value for other, value in left.items() if other != name}
+            if isinstance(self.judge(fewer), Difference):
+                left = fewer
+        return left
+
+
+# What a default space may still hold that its options' classes will take out of it.
+_NOT_VALUE_SAFE = (
+    "-ffp-contract=", "-fno-signed-zeros", "-fassociative-math", "-freciprocal-math", "-ffinite-math-only",
+    "-funsafe-math-optimizations",
+)  # fmt: skip
+
+
+def block_of(bench: Bench, seed: int, number: int, size: int) -> list[Knobs]:
+    rng = np.random.default_rng([seed, number, len(bench.case.name), *bench.case.name.encode()])
+    drawn = (bench.space.knobs(bench.space.sample(rng)) for _ in range(size))
+    return [{name: value for name, value in knobs.items() if name not in _NOT_VALUE_SAFE} for knobs in drawn]
+
+
+def judged(case: Case, blocks: Sequence[int], size: int, seed: int, jobs: int) -> Iterator[dict[str, object]]:
+    """A row for the case's licences and one for every block of candidates."""
+    with tempfile.TemporaryDirectory() as home:
+        bench = Bench(case, Path(home), seed, jobs)
+        names = sorted({licence.name for licence in bench.licences})
+        explained: set[str] = set()
+        for number in blocks:
+            started = time.monotonic()
+            known = len(bench.verdicts)
+            block = block_of(bench, seed, number, size)
+            verdicts = bench.judge_all(block)
+            rows = []
+            for knobs, verdict in zip(block, verdicts, strict=True):
+                if isinstance(verdict, Difference) and not names:
+                    smallest = bench.shrunk(knobs)
+                    text = f"{' '.join(f'{name}{value}' for name, value in smallest.items())}: {verdict}"
+                    if text not in explained:
+                        rows.append(text)
+                    explained.add(text)
+                if isinstance(verdict, str) and not verdict.startswith("not built"):
+                    rows.append(f"{knobs}: {verdict}")
+            yield {
+                "case": case.name, "block": number, "licences": names,
+                "expected": sorted(case.expected()), "candidates": len(block),
+                "codes": len(bench.verdicts) - known,
+                "differ": sum(isinstance(verdict, Difference) for verdict in verdicts),
+                "unbuilt": sum(isinstance(verdict, str) and verdict.startswith("not built") for verdict in verdicts),
+                "unexplained": rows, "seconds": round(time.monotonic() - started, 1),
+            }  # fmt: skip
+
+
+def summary(rows: Sequence[Mapping[str, object]]) -> int:
+    """Print what was found case by case; 1 if anything is unexplained, else 0."""
+    by_case = collections.defaultdict(list)
+    for row in rows:
+        by_case[row["case"]].append(row)
+    failures = []
+    print(f"{'kernel and baseline':62}{'candidates':>11}{'codes':>7}{'differ':>8}  licences")
+    for name, each in by_case.items():
+        total = {key: sum(row[key] for row in each) for key in ("candidates", "codes", "differ", "unbuilt")}
+        licences = ", ".join(each[0]["licences"]) or "-"
+        print(f"{name[:60]:62}{total['candidates']:11}{total['codes']:7}{total['differ']:8}  {licences}")
+        failures += [f"{name}: {text}" for row in each for text in row["unexplained"]]
+        if each[0]["licences"] != each[0]["expected"]:
+            failures.append(f"{name}: expected the licences {each[0]['expected']}, found {each[0]['licences']}")
+        if total["unbuilt"]:
+            print(f"{'':4}{total['unbuilt']} not built")
+    candidates = sum(row["candidates"] for row in rows)
+    seconds = sum(row["seconds"] for row in rows)
+    print(f"{candidates} candidates, {sum(row['codes'] for row in rows)} machine codes that were run, "
+          f"{sum(row['differ'] for row in rows)} that differ under a licence or without; "
+          f"{seconds / 60:.1f} min, {60 * candidates / max(seconds, 1):.0f} a minute")  # fmt: skip
+    print("\n".join(["unexplained:", *failures]) if failures else "nothing unexplained")
+    return bool(failures)
+
+
+def main() -> int:
+    if sys.argv[1:2] == ["--run"]:
+        return run_library(*sys.argv[2:5])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--candidates", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kernels", default="", help="names, with commas between them")
+    parser.add_argument("--others", type=Path, help="a directory that holds lz4, xxHash and kissfft")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--results", type=Path)
+    arguments = parser.parse_args()
+    print(describe())
+    chosen = list(cases([name for name in arguments.kernels.split(",") if name], arguments.others))
+    if not chosen:
+        parser.error(f"no kernel is called {arguments.kernels!r}")
+    rows = []
+    if arguments.results and arguments.results.exists():
+        rows = [json.loads(line) for line in arguments.results.read_text().splitlines()]
+    done = {(row["case"], row["block"]) for row in rows}
+    each = -(-arguments.candidates // len(chosen))
+    size = min(BLOCK, each)
+    blocks = -(-each // size)
+    for case in chosen:
+        left = [number for number in range(blocks) if (case.name, number) not in done]
+        try:
+            for row in judged(case, left, size, arguments.seed, arguments.jobs) if left else ():
+                rows.append(row)
+                if arguments.results:
+                    with arguments.results.open("a") as file:
+                        file.write(json.dumps(row) + "\n")
+        except EnvironmentFault as fault:
+            print(f"{case.name}: left out: {fault}")
+            continue
+        counted = [row for row in rows if row["case"] == case.name]
+        print(
+            f"{case.name}: {sum(row['differ'] for row in counted)} differ; {counted[0]['licences'] or 'no licence'}",
+            flush=True,
+        )
+    return summary([row for row in rows if row["case"] in {case.name for case in chosen}])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
