@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import argparse
 import collections
-import ctypes
 import itertools
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -57,9 +58,8 @@ FUSED = frozenset(
      "powers", "kiss_fft_")
 )  # fmt: skip
 BLOCK = 25  # as many candidates at most are drawn, built and run together
-RUN_S = 120.0
+RUN_S = 120
 BUILD_S = 60.0
-OUT_BYTES = 1 << 20
 TYPES = {"f32": np.float32, "f64": np.float64, "u8": np.uint8, "u32": np.uint32, "u64": np.uint64, "i32": np.int32,
          "i64": np.int64}  # fmt: skip
 
@@ -145,54 +145,46 @@ def draws(kind: str, seed: int) -> dict[str, np.ndarray]:
         return {name: np.ascontiguousarray(values.astype(dtype)) for name, values in by_name.items()}
 
 
-def run_library(library: str, inputs: str, output: str) -> int:
-    """In a process of its own: call ``run`` of a library on every input and write what it gives."""
-    run = ctypes.CDLL(library).run
-    run.restype, run.argtypes = ctypes.c_long, [ctypes.c_void_p, ctypes.c_long, ctypes.c_void_p]
-    results = {}
-    with np.load(inputs) as arrays:
-        for name in arrays.files:
-            values = arrays[name]
-            out = np.zeros(OUT_BYTES, np.uint8)
-            count = run(values.ctypes.data, len(values), out.ctypes.data)
-            results[name] = np.concatenate([np.array([count], np.int64).view(np.uint8), out])
-    np.savez(output, **{name: np.trim_zeros(result, "b") for name, result in results.items()})
-    return 0
+class Runner:
+    """A process that loads a case's libraries, each in a fork of its own."""
 
-
-def outputs(library: Path, inputs: Path) -> dict[str, np.ndarray] | str:
-    """What a library gives on each input, or why it gives nothing."""
-    output = library.with_suffix(".npz")
-    try:
-        finished = subprocess.run(
-            [sys.executable, __file__, "--run", str(library), str(inputs), str(output)],
-            timeout=RUN_S, capture_output=True, text=True, check=False,
+    def __init__(self, inputs: Path, gives: str) -> None:
+        program = Path(__file__).with_name("run_libraries.py")
+        self._process = subprocess.Popen(
+            [sys.executable, str(program), str(inputs), np.dtype(TYPES[gives]).name, str(RUN_S)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return f"did not end within {RUN_S:g} s"
-    if finished.returncode:
-        return f"ended with {finished.returncode}: {finished.stderr[-200:]}"
-    with np.load(output) as arrays:
-        return {name: arrays[name] for name in arrays.files}
+        self._turn = threading.Lock()
+
+    def outputs(self, library: Path) -> dict[str, np.ndarray] | str:
+        """What a library gives on each input, or why it gives nothing."""
+        with self._turn:
+            self._process.stdin.write(f"{library}\n")
+            self._process.stdin.flush()
+            code = self._process.stdout.readline().strip()
+        if code != "0":
+            return f"did not end within {RUN_S} s" if code == "-14" else f"ended with {code or 'its process'}"
+        with np.load(f"{library}.npz") as arrays:
+            return {name: arrays[name] for name in arrays.files}
+
+    def end(self) -> None:
+        self._process.stdin.close()
+        self._process.wait()
 
 
-def compare(baseline: Mapping[str, np.ndarray], tuned: Mapping[str, np.ndarray], gives: str) -> Difference | None:
+def compare(baseline: Mapping[str, np.ndarray], tuned: Mapping[str, np.ndarray]) -> Difference | None:
     """The first value that is not the same, bit by bit, NaN being equal to NaN."""
-    dtype = TYPES[gives]
     for name, before in baseline.items():
-        size = max(before.size, tuned[name].size)
-        size += -size % 16 + 8
-        first, second = (np.pad(array, (0, size - array.size)) for array in (before, tuned[name]))
-        if not np.array_equal(first[:8], second[:8]):
-            return Difference(name, -1, int(first[:8].view(np.int64)[0]), int(second[:8].view(np.int64)[0]), 1)
-        a, b = (array[8:].view(dtype) for array in (first, second))
-        bits = np.dtype(f"u{dtype().itemsize}")
-        differs = a.view(bits) != b.view(bits)
-        if dtype in (np.float32, np.float64):
-            differs &= ~(np.isnan(a) & np.isnan(b))
+        after = tuned[name]
+        if before.shape != after.shape:
+            return Difference(name, -1, before.size, after.size, 1)
+        bits = np.dtype(f"u{before.itemsize}")
+        differs = before.view(bits) != after.view(bits)
+        if before.dtype.kind == "f":
+            differs &= ~(np.isnan(before) & np.isnan(after))
         if differs.any():
             index = int(np.argmax(differs))
-            return Difference(name, index, a[index].item(), b[index].item(), int(differs.sum()))
+            return Difference(name, index, before[index].item(), after[index].item(), int(differs.sum()))
     return None
 
 
@@ -208,7 +200,8 @@ class Bench:
         np.savez(self.inputs, **draws(case.takes, seed))
         self.verdicts: dict[str, Difference | str | None] = {}
         built = self.builder.build(None, home / "baseline", timeout_s=BUILD_S)
-        expected = outputs(built.path, self.inputs)
+        self.runner = Runner(self.inputs, case.gives)
+        expected = self.runner.outputs(built.path)
         if isinstance(expected, str):
             raise SystemExit(f"{case.name}: the baseline {expected}")
         self.expected = expected
@@ -223,11 +216,9 @@ class Bench:
         except BuildError as error:
             return f"not built: {error}"
         if built.digest not in self.verdicts:
-            given = outputs(built.path, self.inputs)
-            self.verdicts[built.digest] = (
-                given if isinstance(given, str) else compare(self.expected, given, self.case.gives)
-            )
-        subprocess.run(["rm", "-rf", str(out_dir)], check=True)
+            given = self.runner.outputs(built.path)
+            self.verdicts[built.digest] = given if isinstance(given, str) else compare(self.expected, given)
+        shutil.rmtree(out_dir)
         return self.verdicts[built.digest]
 
     def judge_all(self, block: Sequence[Knobs]) -> list[Difference | str | None]:
@@ -286,6 +277,7 @@ def judged(case: Case, blocks: Sequence[int], size: int, seed: int, jobs: int) -
                 "unbuilt": sum(isinstance(verdict, str) and verdict.startswith("not built") for verdict in verdicts),
                 "unexplained": rows, "seconds": round(time.monotonic() - started, 1),
             }  # fmt: skip
+        bench.runner.end()
 
 
 def summary(rows: Sequence[Mapping[str, object]]) -> int:
@@ -314,8 +306,6 @@ def summary(rows: Sequence[Mapping[str, object]]) -> int:
 
 
 def main() -> int:
-    if sys.argv[1:2] == ["--run"]:
-        return run_library(*sys.argv[2:5])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--candidates", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
