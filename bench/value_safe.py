@@ -75,7 +75,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        return f"{self.source.stem} {self.flags}"
+        return f"{self.source.stem} {self.flags.partition(' -I')[0]}"
 
     def builder(self) -> Builder:
         toolchain = Fortran if self.source.suffix == ".f90" else Cc
@@ -299,7 +299,7 @@ def summary(rows: Sequence[Mapping[str, object]]) -> int:
     candidates = sum(row["candidates"] for row in rows)
     seconds = sum(row["seconds"] for row in rows)
     print(f"{candidates} candidates, {sum(row['codes'] for row in rows)} machine codes that were run, "
-          f"{sum(row['differ'] for row in rows)} that differ under a licence or without; "
+          f"{sum(row['differ'] for row in rows)} that differ, under a licence or without; "
           f"{seconds / 60:.1f} min, {60 * candidates / max(seconds, 1):.0f} a minute")  # fmt: skip
     print("\n".join(["unexplained:", *failures]) if failures else "nothing unexplained")
     return bool(failures)
@@ -337,10 +337,8 @@ def main() -> int:
             print(f"{case.name}: left out: {fault}")
             continue
         counted = [row for row in rows if row["case"] == case.name]
-        print(
-            f"{case.name}: {sum(row['differ'] for row in counted)} differ; {counted[0]['licences'] or 'no licence'}",
-            flush=True,
-        )
+        licences = ", ".join(counted[0]["licences"]) or "no licence"
+        print(f"{case.name}: {sum(row['differ'] for row in counted)} differ; {licences}", flush=True)
     return summary([row for row in rows if row["case"] in {case.name for case in chosen}])
 
 
