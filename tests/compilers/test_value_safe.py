@@ -10,7 +10,7 @@ BENCH = Path(__file__).parents[2] / "bench" / "value_safe.py"
 
 
 def test_value_safe_candidates_keep_every_bit_where_no_licence_is_found():
-    command = [sys.executable, str(BENCH), "--candidates", "12", "--kernels", "sums,constants"]
+    command = [sys.executable, str(BENCH), "--candidates", "8", "--kernels", "sums,logistic"]
     finished = subprocess.run(command, capture_output=True, text=True, check=False)
     assert finished.returncode == 0, finished.stdout[-3000:] + finished.stderr[-3000:]
     assert "nothing unexplained" in finished.stdout

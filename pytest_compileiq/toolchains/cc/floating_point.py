@@ -16,6 +16,7 @@ class FloatingPoint:
     Attributes:
         arithmetic: float and double are added, multiplied, divided, or a root is taken.
         products_meet_sums: a type is both multiplied and added, so that the two may become one operation.
+        products_meet_both: a type is multiplied, added and subtracted.
         calls: function of the maths library, as the compiler names it → the first call.
         complex_arithmetic: complex numbers are multiplied or divided.
         reductions: a directive asks for, or allows, another order of summation.
@@ -26,6 +27,7 @@ class FloatingPoint:
 
     arithmetic: Where | None = None
     products_meet_sums: Where | None = None
+    products_meet_both: Where | None = None
     calls: Mapping[str, Where] = field(default_factory=dict)
     complex_arithmetic: Where | None = None
     reductions: Mapping[str, Where] = field(default_factory=dict)
@@ -44,6 +46,7 @@ def united(first: FloatingPoint, second: FloatingPoint) -> FloatingPoint:
     return FloatingPoint(
         arithmetic=first.arithmetic or second.arithmetic,
         products_meet_sums=first.products_meet_sums or second.products_meet_sums,
+        products_meet_both=first.products_meet_both or second.products_meet_both,
         calls={**second.calls, **first.calls},
         complex_arithmetic=first.complex_arithmetic or second.complex_arithmetic,
         reductions={**second.reductions, **first.reductions},

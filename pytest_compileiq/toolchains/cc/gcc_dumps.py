@@ -42,7 +42,7 @@ def read_operations(rtl: str) -> FloatingPoint:
     arithmetic: Where | None = None
     bits: Where | None = None
     products: dict[str, Where] = {}
-    sums: dict[str, Where] = {}
+    sums: set[tuple[str, str]] = set()
     for operations, reads_bits, where in _instructions(rtl):
         arithmetic = arithmetic or (where if operations else None)
         bits = bits or (where if reads_bits else None)
@@ -50,9 +50,14 @@ def read_operations(rtl: str) -> FloatingPoint:
             if code in _PRODUCTS:
                 products.setdefault(mode, where)
             elif code in _SUMS:
-                sums.setdefault(mode, where)
-    fused = next((where for mode, where in products.items() if mode in sums), None)
-    return FloatingPoint(arithmetic=arithmetic, products_meet_sums=fused, bits=bits)
+                sums.add((code, mode))
+    met = {mode: [code for code in _SUMS if (code, mode) in sums] for mode in products}
+    return FloatingPoint(
+        arithmetic=arithmetic,
+        products_meet_sums=next((where for mode, where in products.items() if met[mode]), None),
+        products_meet_both=next((where for mode, where in products.items() if len(met[mode]) == len(_SUMS)), None),
+        bits=bits,
+    )
 
 
 def _instructions(rtl: str) -> Iterator[tuple[list[tuple[str, str]], bool, Where]]:

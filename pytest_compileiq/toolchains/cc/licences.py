@@ -25,6 +25,7 @@ from pytest_compileiq.toolchains.commands import Commands
 _ALL_S = 120.0  # for everything that is compiled to find out
 _FLAGS = "in the toolchain's flags"
 _LETS_FUSE = ("-ffp-contract=", "-march=", "-mcpu=", "-mfma", "-Ofast", "-ffast-math")
+_UNFUSED = (("-mno-fma",), ("-mno-fma", "-mno-avx512f"))
 _TARGET_FUSES = "+fma"
 
 
@@ -89,10 +90,13 @@ class Compilation:
     def _rounded_less(self, trial: Trial, attribute: Where | None) -> Iterator[Licence]:
         """What rounds an intermediate value in one build and not in another."""
         seen = self._seen
-        if seen.products_meet_sums and (self._target_fuses or trial.fuses()):
+        in_pairs = not self.is_clang and seen.products_meet_both is not None and trial.fuses_in_pairs()
+        if seen.products_meet_sums and (in_pairs or self._target_fuses or trial.fuses()):
             given = " ".join(flag for flag in trial.flags if flag.startswith(_LETS_FUSE))
             where = f"{self._in_project(attribute or seen.products_meet_sums)} ({given or 'by default'})"
-            yield Licence("contraction", "contraction", where, f"{NO_CONTRACTION} {_FLAGS}")
+            unfused = (flags for flags in _UNFUSED if not trial.fuses_in_pairs(*flags))
+            remedy = " ".join(next(unfused, ())) if in_pairs else ""
+            yield Licence("contraction", "contraction", where, f"{remedy or NO_CONTRACTION} {_FLAGS}")
         if seen.arithmetic and trial.has_excess_precision():
             where = self._in_project(attribute or seen.arithmetic)
             yield Licence("excess precision", "contraction", where, f"-msse2 -mfpmath=sse {_FLAGS}")

@@ -16,6 +16,17 @@ _IN_C = """
 double f(double a, double b, double c) { return a * b + c; }
 float g(float a, float b, float c) { return a * b + c; }
 """
+_IN_PAIRS = """
+void f(float *o, const float *a, const float *b, int n) {
+  for (int k = 0; k < n; k += 2) {
+    float r = a[k] * b[k] - a[k + 1] * b[k + 1], i = a[k] * b[k + 1] + a[k + 1] * b[k];
+    o[k] = r;
+    o[k + 1] = i;
+  }
+}
+"""
+_VECTORISED = ("-ftree-vectorize", "-fvect-cost-model=unlimited")
+_FUSED_IN_PAIRS = re.compile(r"\bvfm(?:addsub|subadd)\w+")
 _IN_FORTRAN = """
 function f(a, b, c)
 real(8) :: f, a, b, c
@@ -59,6 +70,14 @@ class Trial:
         text = _IN_FORTRAN if is_fortran(self.suffix) else _IN_C
         as_it_is, never = self._assembly(text, self.suffix), self._assembly(text, self.suffix, NO_CONTRACTION)
         return as_it_is is None or as_it_is != never
+
+    def fuses_in_pairs(self, *more: str) -> bool:
+        """Whether gcc fuses differences and sums that stand side by side although contraction is off.
+
+        gcc 12 makes x86's ``vfmaddsub`` of them in vectorised code under ``-ffp-contract=off`` too.
+        """
+        assembly = self._assembly(_IN_PAIRS, ".c", NO_CONTRACTION, *_VECTORISED, *more)
+        return assembly is None or _FUSED_IN_PAIRS.search(assembly) is not None
 
     def replaces(self, calls: Sequence[str], *more: str) -> list[str]:
         """Those of ``calls`` of the maths library that are not left as they are, with ``more`` flags."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,22 @@ def test_a_licence_says_where_it_comes_from_and_what_takes_it_away(tmp_path):
     assert contraction.remedy == "-ffp-contract=off in the toolchain's flags"
     assert (folding.where, folding.remedy) == ("cbrt at k.c:2", "-fno-builtin-cbrt in the toolchain's flags")
     assert not found(tmp_path, f"{CBRT}\n{AXPY}", f"{FMA} -ffp-contract=off -fno-builtin-cbrt")
+
+
+def test_sums_and_differences_side_by_side_are_fused_by_gcc_although_contraction_is_off(tmp_path):
+    text = """void f(float *o, const float *a, const float *b, int n) {
+    for (int k = 0; k < n; k += 2) {
+        float x = a[k] * b[k] - a[k + 1] * b[k + 1], y = a[k] * b[k + 1] + a[k + 1] * b[k];
+        o[k] = x, o[k + 1] = y;
+    }
+    }"""
+    options = ["-O2", "-march=x86-64-v3", "-ffp-contract=off"]
+    (tmp_path / "k.c").write_text(text)
+    vectorised = ["gcc", *options, "-ftree-vectorize", "-fvect-cost-model=unlimited", "-S", "k.c", "-o", "-"]
+    assembly = subprocess.run(vectorised, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    fuses = "vfmaddsub" in assembly or "vfmsubadd" in assembly
+    assert names(tmp_path, text, " ".join(options)) == (["contraction"] if fuses else [])
+    assert names(tmp_path, text, "-O2 -march=x86-64-v3 -mno-fma") == []
 
 
 @needs.gxx
