@@ -240,17 +240,9 @@ class Bench:
         return left
 
 
-# What a default space may still hold that its options' classes will take out of it.
-_NOT_VALUE_SAFE = (
-    "-ffp-contract=", "-fno-signed-zeros", "-fassociative-math", "-freciprocal-math", "-ffinite-math-only",
-    "-funsafe-math-optimizations",
-)  # fmt: skip
-
-
 def block_of(bench: Bench, seed: int, number: int, size: int) -> list[Knobs]:
     rng = np.random.default_rng([seed, number, len(bench.case.name), *bench.case.name.encode()])
-    drawn = (bench.space.knobs(bench.space.sample(rng)) for _ in range(size))
-    return [{name: value for name, value in knobs.items() if name not in _NOT_VALUE_SAFE} for knobs in drawn]
+    return [bench.space.knobs(bench.space.sample(rng)) for _ in range(size)]
 
 
 def judged(case: Case, blocks: Sequence[int], size: int, seed: int, jobs: int) -> Iterator[dict[str, object]]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from pytest_compileiq.model import ControlClass, Licence
-
-KEEP_VALUES: frozenset[ControlClass] = frozenset({"value-safe", "environment"})
+from pytest_compileiq.rules.classes import SAFE
 
 
 def promises_bits(classes_used: Iterable[ControlClass], licences: Collection[Licence]) -> bool:
@@ -15,4 +14,4 @@ def promises_bits(classes_used: Iterable[ControlClass], licences: Collection[Lic
     They must where every control keeps the values that the language defines, and neither the baseline nor the source
     already lets the compiler change them.
     """
-    return not licences and KEEP_VALUES.issuperset(classes_used)
+    return not licences and set(SAFE).issuperset(classes_used)

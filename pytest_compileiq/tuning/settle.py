@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from pytest_compileiq.artifact import Artifact, StoredCompiler, StoredFingerprint
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.blast_radius import recorded_functions, remedy, why_unfit
-from pytest_compileiq.errors import TuneFailed
-from pytest_compileiq.model import ControlsFile, Licence
+from pytest_compileiq.errors import BuildError, EnvironmentFault, TuneFailed
+from pytest_compileiq.model import LONGEST_TEXT, ControlsFile, Licence
 from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.proof import advice
 from pytest_compileiq.proof.prove import NoWinner, Proof, Unprovable, prove
@@ -18,8 +19,11 @@ from pytest_compileiq.report.classes import MOST_OPTIONS, class_facts
 from pytest_compileiq.report.results import report_on
 from pytest_compileiq.report.stress import stress_notes
 from pytest_compileiq.rules.judged import NEIGHBOUR
+from pytest_compileiq.rules.licences import promises_bits
 from pytest_compileiq.store.store import Store, Written
 from pytest_compileiq.tally import Progress
+from pytest_compileiq.toolchains.base import licences_of
+from pytest_compileiq.toolchains.option_classes import classes_of
 from pytest_compileiq.tuning.incumbent import Incumbent, is_healthy, was_withdrawn
 from pytest_compileiq.tuning.result import (
     MOST_FRONT_POINTS,
@@ -38,7 +42,6 @@ class Tuning:
     """One benchmark being tuned, what it is tuned with, and the entry functions that its test stands for.
 
     Attributes:
-        licences: what the baseline and the sources let a compiler change under any controls.
         drew: whether the body reads ``acf.rng``.
     """
 
@@ -48,8 +51,23 @@ class Tuning:
     progress: Progress
     seed: int
     stands_for: frozenset[str] = frozenset()
-    licences: tuple[Licence, ...] = ()
     drew: bool = False
+
+    @cached_property
+    def licences(self) -> tuple[Licence, ...]:
+        """What the baseline and the sources let a compiler change under any controls: compiling tells, for seconds."""
+        try:
+            return licences_of(self.benchmark.builder)
+        except (BuildError, EnvironmentFault) as error:  # a finished search is worth more than this answer
+            return (
+                Licence("unknown", "opaque", " ".join(str(error).split())[:LONGEST_TEXT], "a compiler that answers"),
+            )
+
+    def promises_bits(self, controls: ControlsFile) -> bool:
+        """Whether a kernel with ``controls`` has to give the baseline's bits."""
+        compiler = self.benchmark.builder.compiler
+        classed = classes_of(compiler.name, compiler.command, controls.kind, controls.knobs)
+        return not classed.tests_own and promises_bits(classed.own, self.licences)
 
     def prove(self, finalists: Sequence[ControlsFile]) -> Proof | NoWinner:
         """Prove the best of ``finalists`` better than the baseline.
@@ -66,7 +84,9 @@ class Tuning:
 
     def stressing(self, limit_s: float = LEAST_S) -> Stressing:
         """The draws of this benchmark's finalists; ``limit_s`` as ``Stressing`` takes it."""
-        return Stressing(self.benchmark, self.pool, self.progress.say, self.drew, self.seed, limit_s)
+        return Stressing(
+            self.benchmark, self.pool, self.progress.say, self.drew, self.seed, self.promises_bits, limit_s
+        )
 
     def report(
         self, verdict: Verdict, message: str, artifact: Artifact | None, wrote: Sequence[str] = ()

@@ -64,6 +64,7 @@ class Stressing:
     Attributes:
         drew: whether the body reads ``acf.rng``.
         seed: of the tune; the draws' seeds follow from it.
+        bits_promised: whether a kernel with these controls has to give the baseline's bits, whatever the body allows.
         limit_s: how long one finalist's draws may take, once there are ``FLOOR`` of them.
     """
 
@@ -72,6 +73,7 @@ class Stressing:
     say: Callable[[str], None]
     drew: bool
     seed: int
+    bits_promised: Callable[[ControlsFile], bool] = lambda _controls: False
     limit_s: float = LEAST_S
     clock: Callable[[], float] = time.monotonic
 
@@ -96,11 +98,8 @@ class Stressing:
                 records[controls.key] = judged
         return Sound(tuple(finalists), records, tuple(wrong))
 
-    def hold(self, controls: ControlsFile, *, bits_promised: bool = False) -> Stress | Wrong | None:
+    def hold(self, controls: ControlsFile) -> Stress | Wrong | None:
         """Run the body with ``controls`` on as many draws as the marker asks for and the time allows.
-
-        Args:
-            bits_promised: whether every bit has to be the baseline's, whatever the body allows.
 
         Returns:
             What the draws gave, or the first one on which the controls are wrong; None where none are asked for, or
@@ -116,10 +115,11 @@ class Stressing:
         if not self.drew:
             return Stress(draws=0)
         self.say(f"stress: up to {benchmark.spec.stress} draws")
+        promised = self.bits_promised(controls)
         first, start = 1 + self.seed * MOST_DRAWS % _SEEDS, self.clock()
         draws: list[dict[str, Drawn] | None] = []
         while len(draws) < benchmark.spec.stress and (len(draws) < FLOOR or self.clock() - start < self.limit_s):
-            judged = self._draw(controls, first + len(draws), bits_promised)
+            judged = self._draw(controls, first + len(draws), promised)
             if isinstance(judged, Wrong):
                 self.pool.discard(0)
                 return judged

@@ -30,6 +30,7 @@ from pytest_compileiq.space import Space
 from pytest_compileiq.system.files import exists
 from pytest_compileiq.system.process import TAIL_BYTES
 from pytest_compileiq.toolchains.base import BaseSpace, Place
+from pytest_compileiq.toolchains.cc.arguments import check_arguments, functions_named
 from pytest_compileiq.toolchains.cc.baseline import Baseline
 from pytest_compileiq.toolchains.cc.command_line import command_line
 from pytest_compileiq.toolchains.cc.compiler import CcCompiler, first_error
@@ -59,7 +60,7 @@ _RANK: Mapping[ArchitectureFrom, int] = {"machine": 0, "test": 1, "default": 2}
 
 def resolve(cc: Cc, place: Place) -> CcBuilder:
     """Implements ``pytest_compileiq.toolchains.cc.marker.Cc.resolve``."""
-    _check_arguments(cc)
+    check_arguments(cc)
     sources = tuple(_find_source(source, place) for source in cc.sources)
     line = command_line(cc, sources, place)
     program, flags = line.program, line.flags
@@ -91,7 +92,7 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
         flags=flags,
         source_paths=sources,
         output=cc.output,
-        functions=_functions(cc),
+        functions=functions_named(cc),
         rootdir=place.rootdir,
         baseline_params=params,
         own=own,
@@ -372,30 +373,6 @@ def _recorded(
     each = [(Path(begin[0]).name, *begin[1:], source) for source, begin in own.items()]
     compiles = [*chain.from_iterable(each), "--then", *flags.compile] if own else [name, *flags.compile, *sources]
     return (*compiles, "--link", *flags.link, *flags.libraries)
-
-
-def _check_arguments(cc: Cc) -> None:
-    if not cc.sources or not all(isinstance(source, str) and source for source in cc.sources):
-        given = ", ".join(map(repr, cc.sources))
-        raise MarkerError(f"Cc({given}): expected one or more sources, each a path, as in Cc('kernel.c', 'table.c')")
-    if not isinstance(cc.flags, str):
-        raise MarkerError(f"Cc(flags={cc.flags!r}): expected one string, as in flags='-O3 -march=native'")
-    if cc.like is not None and (not isinstance(cc.like, str) or not cc.like):
-        raise MarkerError(f"Cc(like={cc.like!r}): expected a path, as in like='build/compile_commands.json'")
-    if cc.compiler is not None and (not isinstance(cc.compiler, str) or not cc.compiler):
-        raise MarkerError(f"Cc(compiler={cc.compiler!r}): expected a program or a path, as in compiler='clang'")
-    if cc.output not in ("library", "executable"):
-        raise MarkerError(f"Cc(output={cc.output!r}): expected 'library' or 'executable'")
-
-
-def _functions(cc: Cc) -> Functions:
-    functions = Functions.of("Cc", cc.functions, cc.neighbours)
-    if functions.are_given and cc.output == "executable":
-        raise MarkerError(
-            "Cc(output='executable'): a program is measured and compared as one whole, so functions= and neighbours= "
-            "say nothing about it: leave them out, or tune the function in a library"
-        )
-    return functions
 
 
 def _find_source(source: str, place: Place) -> str:
