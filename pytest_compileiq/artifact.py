@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, Strict, model_validator
 
+from pytest_compileiq.kept_controls import Attribution, Reduction
 from pytest_compileiq.model import (
     CONTROL_CLASSES,
     EXACT_OBJECTIVES,
@@ -320,6 +321,8 @@ class Artifact(Stored):
     claims: Annotated[Array[Claim], Field(max_length=1000)] = ()
     front: Annotated[Array[FrontPoint], Field(max_length=100)] = ()
     withdrawn: Annotated[Array[Withdrawn], Field(max_length=1000)] = ()
+    reduction: Reduction | None = None
+    attribution: Attribution | None = None
     provenance: Provenance
 
     @model_validator(mode="after")
@@ -343,8 +346,22 @@ class Artifact(Stored):
             raise ValueError("two claims are about one device, workload and objective")
         if len({claim.objective for claim in self.claims}) > MOST_OBJECTIVES:
             raise ValueError(f"the claims are about more than {MOST_OBJECTIVES} objectives")
+        if problem := self._problem_of_kept_controls():
+            raise ValueError(problem)
         if sum(claim.test.flips * claim.test.processes for claim in self.claims if claim.test) > MOST_FLIPPED_PROCESSES:
             raise ValueError(
                 "the claims' randomisation tests take too many flips to be repeated: tune fewer workloads at once"
             )
         return self
+
+    def _problem_of_kept_controls(self) -> str | None:
+        """What the tables about the stored controls say that these do not."""
+        tables = [name for name in ("reduction", "attribution") if getattr(self, name) is not None]
+        if tables and self.controls is None:
+            return f"[{tables[0]}] is about controls, and there is no [controls] table"
+        if self.attribution is None or self.controls is None:
+            return None
+        held = frozenset(self.controls.knobs)
+        if foreign := self.attribution.names_besides(held, has_acf=self.controls.kind == "blob"):
+            return f"[attribution] is about {foreign[0]:.200}, which the controls do not hold"
+        return None

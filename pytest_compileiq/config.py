@@ -54,6 +54,7 @@ class Settings:
     seed: int | None
     draw: int | None
     jobs: int
+    reduce: bool
     check: str
     stale: str
     missing: str

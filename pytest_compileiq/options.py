@@ -72,6 +72,12 @@ def add_options(parser: pytest.Parser) -> None:
         help="run both arms' bodies with this seed for acf.rng, of the committed controls or of --tune-from's",
     )
     group.addoption("--tune-jobs", metavar="N", help="parallel builds")
+    group.addoption(
+        "--tune-reduce", action="store_true", default=None, help="leave out of a winner what brings nothing"
+    )
+    group.addoption(
+        "--no-tune-reduce", action="store_false", dest="tune_reduce", help="store a winner with all that was found"
+    )
     group.addoption("--acf-check", metavar="|".join(_CHOICES["acf_check"]), help=_HELP["acf_check"])
     group.addoption(
         "--acf-calibrate", metavar="N", help="run the gate N times on the baseline against itself, and keep the rate"
@@ -85,6 +91,7 @@ def add_options(parser: pytest.Parser) -> None:
     parser.addini("tune_budget", "default of --tune-budget", default=str(DEFAULT_BUDGET))
     parser.addini("tune_engine", "default of --tune-engine", default="auto")
     parser.addini("tune_jobs", "default of --tune-jobs", default="")
+    parser.addini("tune_reduce", "default of --tune-reduce: true, false", default="true")
     parser.addini("acf_lock_clocks", "the GPU's clocks while it is measured: off, base, or MHz", default="off")
     for key, choices in _CHOICES.items():
         parser.addini(key, f"{_HELP[key]}: {', '.join(choices)}", default=choices[0])
@@ -122,6 +129,7 @@ def read_settings(config: pytest.Config) -> Settings:
         seed=_integer(option.tune_seed, "--tune-seed", minimum=0),
         draw=_integer(option.tune_draw, "--tune-draw", minimum=0),
         jobs=_integer(option.tune_jobs or config.getini("tune_jobs") or None, "--tune-jobs", minimum=1) or _cores(),
+        reduce=_reduce(config) if option.tune_reduce is None else option.tune_reduce,
         check=check,
         stale=chosen["acf_stale"],
         missing=chosen["acf_missing"],
@@ -154,6 +162,13 @@ def _known(value: str, key: str, where: str) -> str:
     if value not in known:
         raise wrong_usage(f"{where} = {value!r}{did_you_mean(value, known)}: expected {', '.join(known)}")
     return value
+
+
+def _reduce(config: pytest.Config) -> bool:
+    value = str(config.getini("tune_reduce")).strip()
+    if value not in ("true", "false"):
+        raise wrong_usage(f"{config.inipath or 'ini'}: tune_reduce = {value!r}: expected true or false")
+    return value == "true"
 
 
 def _lock_clocks(config: pytest.Config) -> LockClocks:

@@ -158,7 +158,7 @@ class TunedBenchmark:
         check_names(gene.name for gene in space.knob_genes)
         if self.spec.where:
             predicates = tuple(read_predicate(call, self.rootdir) for call in self.spec.where)
-            space = space.bounded(Where(predicates, self._baseline_knobs(space)))
+            space = space.bounded(Where(predicates, self.baseline_knobs(space)))
         if space.opaque is not None and space.opaque.line != self.builder.acf_line:
             takes, remedy = self.builder.acf_line, f"{pinned(space.opaque.version)}, or search space='options'"
             raise MarkerError(
@@ -291,7 +291,7 @@ class TunedBenchmark:
         own = [Space.from_mapping(part) for part in parts_of(self.spec.space) if isinstance(part, Mapping)]
         return [gene for space in own for gene in space.knob_genes if gene.name.startswith("-")]
 
-    def _baseline_knobs(self, space: Space) -> dict[str, KnobValue]:
+    def baseline_knobs(self, space: Space) -> dict[str, KnobValue]:
         """The values that knobs of ``space`` have in the baseline, and so in candidates that leave them off."""
         baseline = params_in(self.builder, {})
         params = {gene.name: macro_of(gene.name) or gene.name for gene in space.knob_genes}

@@ -98,7 +98,12 @@ def _check(options: argparse.Namespace) -> int:
     store, named = open_store(options), named_options(options)
     store.clear_partial()
     health = store.health(hold=hold)
-    problems = [*(entry.problem for entry in health), *_foreign_options(store, named, {entry.path for entry in health})]
+    unhealthy = {entry.path for entry in health}
+    problems = [
+        *(entry.problem for entry in health),
+        *_misattributed(store, unhealthy),
+        *_foreign_options(store, named, unhealthy),
+    ]
     say(*problems)
     counts = (
         _counted(sum(1 for _ in store.artifacts()), "artifact"),
@@ -112,6 +117,21 @@ def _check(options: argparse.Namespace) -> int:
 
 def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _misattributed(store: Store, unhealthy: Container[Path]) -> Iterator[str]:
+    """What otherwise healthy artifacts say that their controls bring, and what they record does not give."""
+    from pytest_compileiq.rules.attribution import recompute  # heavy: numpy
+
+    for name, target in store.artifacts():
+        path = store.metadata_path(name, target)
+        if path in unhealthy:
+            continue
+        try:
+            if (attribution := store.read(name, target).attribution) is not None:
+                recompute(attribution)
+        except StoreError as error:
+            yield f"{path}: {error}"
 
 
 def _foreign_options(store: Store, named: NamedOptions, unhealthy: Container[Path]) -> Iterator[str]:

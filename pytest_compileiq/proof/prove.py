@@ -13,6 +13,7 @@ from pytest_compileiq.model import Arm, ControlsFile, SampleRow
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.claims import Finalist, Judged, Look, claims_of, score_of
 from pytest_compileiq.proof.exact import judge_exact, judge_scores
+from pytest_compileiq.proof.smaller import Choose, Proven, best
 from pytest_compileiq.rules.analysis import Analysis
 from pytest_compileiq.rules.gate import (
     LOOKS,
@@ -107,6 +108,7 @@ def prove(
     against: ControlsFile | None,
     seed: int,
     say: Say,
+    choose: Choose = best,
 ) -> Proof | NoWinner:
     """Prove the best of ``finalists`` better than ``against`` (None: the baseline) on fresh samples.
 
@@ -114,6 +116,9 @@ def prove(
 
     All finalists share processes. Holm's correction is over finalists × timed objectives × workloads, and alpha is
     split over the looks.
+
+    Args:
+        choose: decides between several that are proven; by default the best by its claims.
 
     Raises:
         Unprovable: the baseline arm failed, or others compute on the device.
@@ -126,7 +131,9 @@ def prove(
     def plan_of(number: int) -> BlockPlan:
         return _plan(benchmark, random, number)
 
-    if benchmark.scores_only and (decided := _prove_steady(pool, benchmark, finalists, against, seed=seed, say=say)):
+    if benchmark.scores_only and (
+        decided := _prove_steady(pool, benchmark, finalists, against, seed=seed, say=say, choose=choose)
+    ):
         return decided
     contenders = [Finalist(controls) for controls in finalists]
     done = 0
@@ -139,7 +146,8 @@ def prove(
         done = processes
         if _all_was_dropped(contenders):  # and so would more be
             break
-        verdict = _judge(benchmark, contenders, against, look=look, seed=seed)
+        is_last = look == len(LOOKS)
+        verdict = _judge(benchmark, contenders, against, look=look, seed=seed, choose=choose, is_last=is_last)
         if verdict is not None:
             return verdict
     if reason := _lost_evidence(benchmark, contenders):
@@ -158,6 +166,7 @@ def _prove_steady(
     *,
     seed: int,
     say: Say,
+    choose: Choose,
 ) -> Proof | NoWinner | None:
     """Decide on scores that are one number in every process of a look, by one quad of each; None once one varies."""
     random = Random(seed)
@@ -174,7 +183,7 @@ def _prove_steady(
                 _sample_finalist(pool, number, benchmark, finalist, against, short)
             if not all(finalist.is_steady(benchmark) for finalist in contenders if not finalist.out):
                 return None
-    return _judge(benchmark, contenders, against, look=1, seed=seed)
+    return _judge(benchmark, contenders, against, look=1, seed=seed, choose=choose, is_last=True)
 
 
 def _all_was_dropped(contenders: Sequence[Finalist]) -> bool:
@@ -224,7 +233,14 @@ def _sample_finalist(
 
 
 def _judge(
-    benchmark: TunedBenchmark, contenders: Sequence[Finalist], against: ControlsFile | None, *, look: int, seed: int
+    benchmark: TunedBenchmark,
+    contenders: Sequence[Finalist],
+    against: ControlsFile | None,
+    *,
+    look: int,
+    seed: int,
+    choose: Choose,
+    is_last: bool,
 ) -> Proof | NoWinner | None:
     """A winner; no winner when nothing can win any more; None while undecided."""
     thresholds = benchmark.spec.thresholds
@@ -247,10 +263,11 @@ def _judge(
         own = [(entry, gain) for entry, gain in zip(judged, gains, strict=True) if entry.finalist is finalist]
         claims = claims_of(benchmark, own, exact, Look(look, seed, len(contenders)))
         if claims is not None:
-            proven.append((score_of(benchmark, claims), finalist, claims))
+            proven.append(Proven(finalist, claims, tuple(finalist.rows), score_of(benchmark, claims), look))
+    if chosen := choose(proven, alive, is_last):
+        return _proof(chosen)
     if proven:
-        _, best, claims = max(proven, key=lambda entry: entry[0])
-        return _proof(best, claims, look)
+        return None
     # More samples change no exact metric: they help nobody where these alone refuse every finalist.
     all_worse = all(exact.worst() > thresholds.max_regression for exact in exacts)
     if (all_worse or not judged) and (reason := exacts[0].why_refused(thresholds)):
@@ -261,11 +278,12 @@ def _judge(
     return None
 
 
-def _proof(best: Finalist, claims: tuple[Claim, ...], look: int) -> Proof:
+def _proof(winner: Proven) -> Proof:
     """What is stored of a winner: no samples of what is claimed exactly."""
-    measured = {(claim.workload, claim.objective) for claim in claims if claim.kind != "exact"}
-    rows = tuple(row for row in best.rows if (row.workload, row.objective) in measured)
-    return Proof(best.controls, claims, rows, f"proven at look {look}" if rows else "compared exactly")
+    measured = {(claim.workload, claim.objective) for claim in winner.claims if claim.kind != "exact"}
+    rows = tuple(row for row in winner.rows if (row.workload, row.objective) in measured)
+    reason = f"proven at look {winner.look}" if rows else "compared exactly"
+    return Proof(winner.finalist.controls, winner.claims, rows, reason)
 
 
 def _prove_exact(

@@ -179,6 +179,10 @@ class Integrity:
 
             direction = self.benchmark.direction(claim.objective)
             recompute(claim, rows, thresholds=self.benchmark.spec.thresholds, direction=direction)
+        if artifact.attribution is not None:
+            from pytest_compileiq.rules import attribution  # as heavy
+
+            attribution.recompute(artifact.attribution)
 
     def corrupt(self, error: object) -> Stop:
         """The end of a replay of an artifact that cannot be used, because of ``error``."""

@@ -12,6 +12,7 @@ from pytest_compileiq.artifact import Claim
 from pytest_compileiq.report.artifact import setting_text
 from pytest_compileiq.report.checks import unchecked
 from pytest_compileiq.report.classes import classes_text, gained_text
+from pytest_compileiq.report.kept_controls import attribution_text, reduction_text
 from pytest_compileiq.report.results import (
     claim_text,
     evidence_text,
@@ -108,6 +109,8 @@ def facts(change: Change) -> Iterator[Fact]:
         Fact("stale by", change.inputs),
         Fact("classes", (classes_text(change.classed),) if change.classes and not change.classes_gained else ()),
         Fact("knobs", tuple(map(_knob, change.knobs))),
+        Fact("reduced", (reduction_text(change.reduction),) if change.reduction else (), folded=False),
+        Fact("brings", (attribution_text(change.attribution),) if change.attribution else (), folded=False),
         Fact("controls", (_digest_step(change.controls),) if change.controls else ()),
         Fact("functions", tuple(map(_function, change.functions))),
         Fact("code", tuple(map(_digest_step, change.code))),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pytest_compileiq.artifact import Artifact, CodePair, StoredCode, StoredCompiler
+from pytest_compileiq.kept_controls import Attribution, Reduction
 from pytest_compileiq.model import ControlClass, KnobValue, Licence
 from pytest_compileiq.rules.blast_radius import recorded_neighbours
 from pytest_compileiq.rules.claims import ClaimStep, claim_steps, devices_only, lead_step, leading_claim, trend
@@ -99,6 +100,7 @@ class Change:
         functions: entry functions that the test stands for, where they changed: on one side only.
         worse_entries: what entry functions lost to the newest controls on a metric whose claim did not lose.
         also_changes: entry functions that the newest controls change, and that its test does not stand for.
+        reduction, attribution: how few controls the newest side holds, and what each of them brings.
         warnings: what a reviewer should look at before merging.
         evidence: where the newest claims were proven: device, driver, commit, runner.
         problem: why a side cannot be used.
@@ -130,6 +132,8 @@ class Change:
     functions: tuple[Step, ...] = ()
     worse_entries: tuple[WorseEntry, ...] = ()
     also_changes: tuple[str, ...] = ()
+    reduction: Reduction | None = None
+    attribution: Attribution | None = None
     warnings: tuple[str, ...] = ()
     evidence: str = ""
     problem: str = ""
@@ -176,6 +180,8 @@ def compare(old: Side | None, new: Side | None) -> Change:
         functions=_steps(_functions(before), _functions(after)) if before and after else (),
         worse_entries=worse_entries(after) if after and after.outcome == "tuned" else (),
         also_changes=recorded_neighbours(after) if after and after.outcome == "tuned" else (),
+        reduction=after.reduction if after and after.outcome == "tuned" else None,
+        attribution=after.attribution if after and after.outcome == "tuned" else None,
         warnings=tuple(_warnings(new, before, after)),
         evidence=_evidence(shown) if shown else "",
         problem="; ".join(_problems(old, new)),

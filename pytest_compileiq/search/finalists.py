@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Sequence
 
-from pytest_compileiq.model import ControlsFile
 from pytest_compileiq.search.scoring import Scored, Scorer
 from pytest_compileiq.tally import Progress, Tally
 from pytest_compileiq.workers.pool import EvaluationFailed
@@ -13,9 +12,7 @@ from pytest_compileiq.workers.pool import EvaluationFailed
 PLAYOFF = 8
 
 
-def choose_finalists(
-    scored: Collection[Scored], scorer: Scorer, tally: Tally, progress: Progress
-) -> list[ControlsFile]:
+def choose_finalists(scored: Collection[Scored], scorer: Scorer, tally: Tally, progress: Progress) -> list[Scored]:
     """The best by the first objective that worsen no other beyond the margin; best first.
 
     With timed objectives the best few are measured again first: the luckiest sample is not the best code.
@@ -26,7 +23,7 @@ def choose_finalists(
     margin = math.log1p(scorer.benchmark.spec.thresholds.max_regression)
     better = _better(scored, margin)
     if not scorer.benchmark.timed_objectives:
-        return [candidate.controls for candidate in better[:PLAYOFF]]
+        return better[:PLAYOFF]
     if better:
         progress.say(f"play-off of the best {len(better[:PLAYOFF])}")
     settled = []
@@ -37,7 +34,7 @@ def choose_finalists(
             if failure.kind == "disturbed":  # says nothing about this candidate, which may be the best
                 raise
             tally.fail(failure.kind, failure.reason)
-    return [candidate.controls for candidate in _better(settled, margin)]
+    return _better(settled, margin)
 
 
 def pareto_front(scored: Collection[Scored]) -> list[Scored]:

@@ -23,14 +23,14 @@ from pytest_compileiq.benchmark.builds import BuildQueue
 from pytest_compileiq.config import Budget
 from pytest_compileiq.engines.base import Checkpointed, Engine, Told
 from pytest_compileiq.errors import BuildError, Signal, TuneFailed
-from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, FailureKind, Knobs
+from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, FailureKind
 from pytest_compileiq.rules.judged import READ_BY_NOBODY, unread_knobs, unread_text, why_unjudged
+from pytest_compileiq.search.duplicates import Key, key_of
 from pytest_compileiq.search.journal import Batch, Evaluated, Journal
 from pytest_compileiq.search.scoring import Scored, Scorer
 from pytest_compileiq.search.trackers import Trackers
 from pytest_compileiq.tally import Progress, Tally
 from pytest_compileiq.toolchains.base import TakesKnobs
-from pytest_compileiq.toolchains.macros import params_in
 from pytest_compileiq.workers.pool import EvaluationFailed
 
 BATCH = 4
@@ -39,8 +39,6 @@ GENERATION_A_JOB = 8
 CANARIES = 6
 # A debug pack's ACF that turns optimisation off: it changes every kernel, or it was not read.
 _NO_OPTIMISATION = re.compile(r"(?<![A-Za-z0-9])O0(?![A-Za-z0-9])")
-
-Key = tuple[str, tuple[tuple[str, object], ...]]
 
 
 class NotInjected(TuneFailed):
@@ -125,7 +123,7 @@ class Search:
     def _run(self, baseline: BuildResult, earlier: Sequence[Batch]) -> None:
         self._baseline = baseline.digest
         level = (0.0,) * len(self.brief.benchmark.objectives)
-        self._seen[(baseline.digest, self._params_of({}))] = Told(Candidate({}), level)
+        self._seen[key_of(self.brief.benchmark, None, baseline.digest)] = Told(Candidate({}), level)
         again = self._restored(earlier)
         builds = BuildQueue(self.brief.benchmark.builds, self.brief.jobs)
         waiting: deque[_Asked] = deque()
@@ -241,7 +239,8 @@ class Search:
             self.tally.duplicates += 1
         elif evaluated.digest:
             controls = self.brief.benchmark.builder.render(candidate)
-            self._keep(self._key(candidate, controls, evaluated.digest), told, Scored(evaluated.scores, controls))
+            key = key_of(self.brief.benchmark, controls, evaluated.digest)
+            self._keep(key, told, Scored(evaluated.scores, controls))
         changed = candidate.blob is not None and evaluated.digest not in ("", self._baseline)
         self._injected = self._injected or changed
         self.tally.evaluations += 1
@@ -287,12 +286,12 @@ class Search:
         if isinstance(build, BuildError):
             self._fail(build.kind, str(build))
             return self._evaluated(Told(candidate, failure=build.kind), str(build))
-        key = self._key(candidate, controls, build.digest)
+        key = key_of(self.brief.benchmark, controls, build.digest)
         if key in self._seen:
             self.tally.duplicates += 1
             before = self._seen[key]
             return self._evaluated(Told(candidate, before.scores, before.failure, duplicate=True), "", build.digest)
-        if never := self._why_never(build):
+        if never := self.why_never(build):
             kind, reason = never
             self._fail(kind, reason)
             return self._evaluated(Told(candidate, failure=kind), reason, build.digest)
@@ -316,7 +315,7 @@ class Search:
             self.brief.progress.say(f"the first invalid candidate ({kind}): {reason}")
         self.tally.fail(kind, reason)
 
-    def _why_never(self, build: BuildResult) -> tuple[FailureKind, str] | None:
+    def why_never(self, build: BuildResult) -> tuple[FailureKind, str] | None:
         """Why this machine code may not be proposed, whatever it scores, as kind and reason; None when it may."""
         code = {entry: digest.sha256 for entry, digest in build.code.items()}
         if retired := next((withdrawn for withdrawn in self.brief.withdrawn if withdrawn.code == code), None):
@@ -328,16 +327,6 @@ class Search:
         if told.scores:
             self.scored[key] = scored
             self.tally.score(told.scores[0])
-
-    def _key(self, candidate: Candidate, controls: ControlsFile, digest: str) -> Key:
-        """What makes two candidates one measurement: equal machine code and equal parameters."""
-        params = self._params_of(candidate.knobs)
-        # Equal machine code may take unequal times to compile.
-        compiling = any(objective.metric == "compile_time" for objective in self.brief.benchmark.objectives)
-        return (controls.key if compiling else digest, params)
-
-    def _params_of(self, knobs: Knobs) -> tuple[tuple[str, object], ...]:
-        return tuple(sorted(params_in(self.brief.benchmark.builder, knobs).items()))
 
     def _evaluated(self, told: Told, reason: str, digest: str = "", scored: Scored | None = None) -> Evaluated:
         samples = [list(asdict(row).values()) for row in scored.samples] if scored else []

@@ -43,6 +43,8 @@ def promote(store: Store, name: str, target: str, point: int) -> Artifact:
             "controls": artifact.front[point].controls,
             "classes": (),
             "claims": (),
+            "reduction": None,
+            "attribution": None,
             "code": {entry: CodePair(baseline=pair.baseline) for entry, pair in artifact.code.items()},
         }
     )

@@ -46,6 +46,12 @@ def _trimmed(content: dict[str, Any]) -> dict[str, Any]:
         if stress := claim.get("stress"):
             claim["stress"] = _without_empty(stress, "usable", "outputs", "accuracy")
     content["front"] = [_without_empty(point, "shifts") for point in content["front"]]
+    if reduction := content.get("reduction"):
+        content["reduction"] = _without_empty(reduction, "budgets", "losses", "undecided")
+    if attribution := content.get("attribution"):
+        attribution["without"] = [
+            _without_empty(entry, "knobs", "acf", "by_share", "losses") for entry in attribution["without"]
+        ]
     return _without_empty(content, "functions", "classes", "licences", "claims", "front", "withdrawn")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -27,6 +27,7 @@ from pytest_compileiq.artifact import (
 )
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import StoreError
+from pytest_compileiq.kept_controls import Attribution, Reduction
 from pytest_compileiq.model import (
     LARGEST_NUMBER,
     LONGEST_TEXT,
@@ -86,12 +87,25 @@ class SearchResult:
         front: with several objectives, what no other point beats.
         functions: what the artifact records of what the test stands for.
         shift: an objective's score → the difference that it stands for; None where it stands for a ratio.
+        reduction: what the winner was reduced from; None where it was not.
+        made_of: the key of the finalist that the winner was made of.
+        attribute: measures what each control of the winner brings.
     """
 
     record: SearchRecord
     front: Sequence[Scored]
     functions: tuple[str, ...]
     shift: Shift
+    reduction: Reduction | None = None
+    made_of: str = ""
+    attribute: Callable[[Proof], Attribution | None] = lambda _proof: None
+
+    def with_winner(self, winner: ControlsFile) -> SearchResult:
+        """With the smaller ``winner`` at the point of the front that it was made of."""
+        front = [
+            replace(scored, controls=winner) if scored.controls.key == self.made_of else scored for scored in self.front
+        ]
+        return replace(self, front=front)
 
 
 def make_artifact(
@@ -100,6 +114,7 @@ def make_artifact(
     result: SearchResult,
     withdrawn: Sequence[Withdrawn],
     licences: Sequence[Licence] = (),
+    attribution: Attribution | None = None,
 ) -> Artifact:
     """The artifact of a search: the proven winner, or that nothing beats the defaults.
 
@@ -107,7 +122,7 @@ def make_artifact(
         StoreError: something in it is beyond what an artifact may hold.
     """
     try:
-        return _artifact(benchmark, proof, result, withdrawn, licences)
+        return _artifact(benchmark, proof, result, withdrawn, licences, attribution)
     except ValidationError as error:
         raise StoreError(f"what was found for {benchmark.nodeid} cannot be stored: {first_problem(error)}") from error
 
@@ -118,6 +133,7 @@ def _artifact(
     result: SearchResult,
     withdrawn: Sequence[Withdrawn],
     licences: Sequence[Licence],
+    attribution: Attribution | None,
 ) -> Artifact:
     target = benchmark.builder.target
     winner, claims = (None, ()) if isinstance(proof, NoWinner) else (proof.winner, proof.claims)
@@ -137,6 +153,8 @@ def _artifact(
         claims=claims,
         front=tuple(_front_point(benchmark, scored, result.shift) for scored in result.front[:MOST_FRONT_POINTS]),
         withdrawn=tuple(withdrawn),
+        reduction=result.reduction if winner else None,
+        attribution=attribution,
         provenance=provenance_of(benchmark, fingerprint, winner),
     )
 

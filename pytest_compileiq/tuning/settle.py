@@ -11,11 +11,13 @@ from pytest_compileiq.artifact import Artifact, StoredCompiler, StoredFingerprin
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.blast_radius import recorded_functions, remedy, why_unfit
 from pytest_compileiq.errors import BuildError, EnvironmentFault, TuneFailed
-from pytest_compileiq.model import LONGEST_TEXT, ControlsFile, Licence
+from pytest_compileiq.model import CONTROL_CLASSES, LONGEST_TEXT, ControlsFile, Knobs, Licence
 from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.proof import advice
 from pytest_compileiq.proof.prove import NoWinner, Proof, Unprovable, prove
+from pytest_compileiq.proof.smaller import Choose, best
 from pytest_compileiq.report.classes import MOST_OPTIONS, class_facts
+from pytest_compileiq.report.kept_controls import kept_notes
 from pytest_compileiq.report.results import report_on
 from pytest_compileiq.report.stress import stress_notes
 from pytest_compileiq.rules.judged import NEIGHBOUR
@@ -69,18 +71,24 @@ class Tuning:
         classed = classes_of(compiler.name, compiler.command, controls.kind, controls.knobs)
         return not classed.tests_own and promises_bits(classed.own, self.licences)
 
-    def prove(self, finalists: Sequence[ControlsFile]) -> Proof | NoWinner:
-        """Prove the best of ``finalists`` better than the baseline.
+    def width(self, knobs: Knobs) -> int:
+        """How far ``knobs`` reach: the rank of their widest class, lowest for knobs of the test's own."""
+        compiler = self.benchmark.builder.compiler
+        own = classes_of(compiler.name, compiler.command, "options", knobs).own
+        return CONTROL_CLASSES.index(own[-1]) if own else 0
+
+    def prove(self, finalists: Sequence[ControlsFile], choose: Choose = best) -> Proof | NoWinner:
+        """Prove the best of ``finalists``, or the one that ``choose`` takes, better than the baseline.
 
         Raises:
             Unprovable: the baseline failed, or others disturb every measurement.
             NoWorker: a worker process did not get ready.
         """
-        return self._prove(finalists, None, self.seed)
+        return self._prove(finalists, None, self.seed, choose)
 
     def duel(self, winner: ControlsFile, standing: ControlsFile) -> Proof | NoWinner:
         """Prove ``winner`` better than the committed controls; raises as ``prove``."""
-        return self._prove([winner], standing, self.seed + 1)
+        return self._prove([winner], standing, self.seed + 1, best)
 
     def stressing(self, limit_s: float = LEAST_S) -> Stressing:
         """The draws of this benchmark's finalists; ``limit_s`` as ``Stressing`` takes it."""
@@ -95,14 +103,18 @@ class Tuning:
         benchmark = self.benchmark
         report = report_on(benchmark.nodeid, benchmark.name, benchmark.builder.target, verdict, message, artifact)
         drawn = stress_notes(artifact.claims) if artifact else ()
-        return replace(report, wrote=tuple(wrote), notes=(*report.notes, *drawn))
+        kept = kept_notes(artifact) if artifact is not None and wrote else ()
+        return replace(report, wrote=tuple(wrote), notes=(*report.notes, *drawn, *kept))
 
     def advice(self, controls: ControlsFile | None) -> tuple[str, ...]:
         """What to say of the measurement besides its verdict."""
         return (*advice.of_the_body(self.benchmark), *advice.of_the_call(self.pool, self.benchmark, controls))
 
-    def _prove(self, finalists: Sequence[ControlsFile], against: ControlsFile | None, seed: int) -> Proof | NoWinner:
-        return prove(self.pool, self.benchmark, finalists, against=against, seed=seed, say=self.progress.say)
+    def _prove(
+        self, finalists: Sequence[ControlsFile], against: ControlsFile | None, seed: int, choose: Choose
+    ) -> Proof | NoWinner:
+        say = self.progress.say
+        return prove(self.pool, self.benchmark, finalists, against=against, seed=seed, say=say, choose=choose)
 
 
 def settle(tuning: Tuning, incumbent: Incumbent | None, proof: Proof | NoWinner, result: SearchResult) -> ItemReport:
@@ -116,11 +128,16 @@ def settle(tuning: Tuning, incumbent: Incumbent | None, proof: Proof | NoWinner,
         if isinstance(proof, NoWinner):
             return tuning.report(Verdict.KEPT, f"the committed controls stay: {proof.reason}", incumbent.artifact)
         if proof.winner.key == incumbent.controls.key:
-            return _store_claims(tuning, incumbent.artifact, proof)
-        if refusal := _refuse(tuning, proof.winner, incumbent.controls, incumbent.artifact):
+            return _store_claims(tuning, incumbent.artifact, proof, result)
+        if refusal := _refuse(tuning, proof.winner, incumbent.controls, incumbent.artifact, result.made_of):
             return tuning.report(Verdict.KEPT, refusal, incumbent.artifact)
+    attribution = None
+    if not isinstance(proof, NoWinner):
+        attribution = result.attribute(proof)
+        result = result.with_winner(proof.winner)
     withdrawn = incumbent.artifact.withdrawn if incumbent else ()
-    artifact = make_artifact(benchmark, proof, result, withdrawn, tuning.licences)
+    licences = () if isinstance(proof, NoWinner) else tuning.licences
+    artifact = make_artifact(benchmark, proof, result, withdrawn, licences, attribution)
     files = [scored.controls.data for scored in result.front[:MOST_FRONT_POINTS]]
     if isinstance(proof, NoWinner):
         written = tuning.store.write(benchmark.name, artifact, controls=files, samples=())
@@ -187,12 +204,16 @@ def _check_alone(tuning: Tuning, controls: ControlsFile) -> None:
             ) from failure
 
 
-def _refuse(tuning: Tuning, winner: ControlsFile, standing: ControlsFile, artifact: Artifact) -> str | None:
-    """Why the winner may not replace a healthy incumbent, or None."""
+def _refuse(
+    tuning: Tuning, winner: ControlsFile, standing: ControlsFile, artifact: Artifact, made_of: str
+) -> str | None:
+    """Why the winner may not replace a healthy incumbent, or None: it does where it is made of it, and smaller."""
     benchmark = tuning.benchmark
     here = sorted({benchmark.device(objective.metric).name for objective in benchmark.timed_objectives})
     if others := sorted({claim.device for claim in artifact.claims if not claim.of_the_build} - set(here)):
         return f"refused: better on {', '.join(here)}, unmeasured on {', '.join(others)}, which holds a claim"
+    if made_of == standing.key:
+        return None
     if benchmark.timed_objectives:
         tuning.progress.say("head to head with the committed controls")
     duel = tuning.duel(winner, standing)
@@ -201,10 +222,10 @@ def _refuse(tuning: Tuning, winner: ControlsFile, standing: ControlsFile, artifa
     return None
 
 
-def _store_claims(tuning: Tuning, artifact: Artifact, proof: Proof) -> ItemReport:
+def _store_claims(tuning: Tuning, artifact: Artifact, proof: Proof, result: SearchResult | None = None) -> ItemReport:
     """The same controls with this device's claims and the refreshed fingerprint.
 
-    Other devices' claims stay while the machine code is what was measured there.
+    Other devices' claims, and what each control brings, stay while the machine code is what was measured there.
     """
     benchmark = tuning.benchmark
     mine = {claim.device for claim in proof.claims}
@@ -212,6 +233,9 @@ def _store_claims(tuning: Tuning, artifact: Artifact, proof: Proof) -> ItemRepor
     code = stored_code(benchmark.builds.get(None), benchmark.builds.get(proof.winner))
     kept = others if code == artifact.code else ()
     fingerprint = benchmark.fingerprint_with(proof.winner)
+    attribution = artifact.attribution if code == artifact.code else None
+    if attribution is None and result is not None:
+        attribution = result.attribute(proof)
     fresh = artifact.model_copy(
         update={
             "outcome": "tuned",
@@ -222,6 +246,8 @@ def _store_claims(tuning: Tuning, artifact: Artifact, proof: Proof) -> ItemRepor
             "fingerprint": StoredFingerprint.of(fingerprint),
             "compiler": StoredCompiler.of(benchmark.builder.compiler),
             "code": code,
+            "reduction": artifact.reduction or (result and result.reduction),
+            "attribution": attribution,
             "provenance": provenance_of(benchmark, fingerprint, proof.winner),
         }
     )

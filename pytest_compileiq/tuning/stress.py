@@ -13,6 +13,7 @@ from pytest_compileiq.model import LONGEST_TEXT, MOST_DRAWS, ControlsFile, Workl
 from pytest_compileiq.proof.prove import NoWinner, Proof
 from pytest_compileiq.rules.draws import Drawn
 from pytest_compileiq.rules.stress import record_of
+from pytest_compileiq.search.duplicates import Key, key_of
 from pytest_compileiq.store.local import local_directory
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.stressed import Stress
@@ -42,19 +43,19 @@ class Wrong:
 
 @dataclass(frozen=True)
 class Sound:
-    """The finalists that are wrong on no draw, best first, what their draws gave, and those that dropped out."""
+    """Finalists that are wrong on no draw, best first; what draws gave, by machine code; and those that dropped out."""
 
     finalists: tuple[ControlsFile, ...]
-    records: dict[str, Stress]
+    records: dict[Key, Stress]
     wrong: tuple[Wrong, ...]
 
     def is_wrong(self, controls: ControlsFile) -> bool:
         """Whether ``controls`` dropped out."""
         return any(wrong.controls.key == controls.key for wrong in self.wrong)
 
-    def record_of(self, controls: ControlsFile) -> Stress | None:
-        """What the draws of ``controls`` gave; None where stress is off."""
-        return self.records.get(controls.key)
+    def record_of(self, benchmark: TunedBenchmark, controls: ControlsFile) -> Stress | None:
+        """What the draws of ``controls``, or of others with the same machine code, gave; None where stress is off."""
+        return self.records.get(_same_code(benchmark, controls))
 
 
 @dataclass
@@ -83,7 +84,7 @@ class Stressing:
         Raises:
             NoWorker: a worker process did not get ready.
         """
-        records: dict[str, Stress] = {}
+        records: dict[Key, Stress] = {}
         finalists: list[ControlsFile] = []
         wrong: list[Wrong] = []
         for controls in ranked:
@@ -95,8 +96,15 @@ class Stressing:
                 continue
             finalists.append(controls)
             if judged is not None:
-                records[controls.key] = judged
+                records[_same_code(self.benchmark, controls)] = judged
         return Sound(tuple(finalists), records, tuple(wrong))
+
+    def holds(self, controls: ControlsFile, sound: Sound) -> bool:
+        """Whether what was made of a finalist is wrong on no draw either; if so, ``sound`` keeps what they gave."""
+        judged = self.hold(controls)
+        if isinstance(judged, Stress):
+            sound.records[_same_code(self.benchmark, controls)] = judged
+        return not isinstance(judged, Wrong)
 
     def hold(self, controls: ControlsFile) -> Stress | Wrong | None:
         """Run the body with ``controls`` on as many draws as the marker asks for and the time allows.
@@ -153,6 +161,10 @@ class Stressing:
         except EvaluationFailed as failure:
             return Wrong(controls, seed, f"workload {workload.name!r} ({failure.kind}): {failure.reason}")
         return None  # it failed once, and held when it was repeated
+
+
+def _same_code(benchmark: TunedBenchmark, controls: ControlsFile) -> Key:
+    return key_of(benchmark, controls, benchmark.builds.get(controls).digest)
 
 
 def repeat_command(nodeid: str, seed: int, controls: str = "") -> str:

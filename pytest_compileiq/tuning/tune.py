@@ -1,13 +1,13 @@
-"""``pytest --tune`` for one benchmark: baseline → search → proof → store."""
+"""``pytest --tune`` for one benchmark: baseline → search → smallest winner → proof → what it is made of → store."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 
-from pytest_compileiq.artifact import SearchRecord
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.blast_radius import recorded_functions
 from pytest_compileiq.config import Budget, Settings, chosen
@@ -16,26 +16,25 @@ from pytest_compileiq.engines.registry import choose, make
 from pytest_compileiq.errors import TuneFailed
 from pytest_compileiq.model import BuildResult, Candidate, ControlsFile
 from pytest_compileiq.outcome import ItemReport, Verdict
-from pytest_compileiq.proof.prove import NoWinner, Proof, Unprovable
+from pytest_compileiq.proof.prove import NoWinner, Unprovable
 from pytest_compileiq.rules.judged import unread_text
-from pytest_compileiq.search.finalists import choose_finalists, pareto_front
+from pytest_compileiq.search.finalists import pareto_front
 from pytest_compileiq.search.journal import Journal, open_journal
 from pytest_compileiq.search.loop import CannotResume, NothingJudged, NotInjected, Search, SearchBrief
-from pytest_compileiq.search.scoring import Scored, Scorer
+from pytest_compileiq.search.scoring import Scorer
 from pytest_compileiq.search.trackers import Trackers, make_tracker
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.project_settings import named_options
 from pytest_compileiq.tally import Progress
 from pytest_compileiq.toolchains.committed_options import option_list
 from pytest_compileiq.toolchains.option_list import options_of
+from pytest_compileiq.tuning.attribution import attribution_of
 from pytest_compileiq.tuning.baseline import Baseline, check_baseline
+from pytest_compileiq.tuning.finals import bench_of, dropped_out, prove_best
 from pytest_compileiq.tuning.incumbent import Incumbent, find_incumbent, starting_points
 from pytest_compileiq.tuning.result import SearchResult, search_record
 from pytest_compileiq.tuning.settle import Tuning, prove_committed, settle
-from pytest_compileiq.tuning.stress import LEAST_S, SHARE, Sound, keep_wrong, repeat_command, with_stress
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
-
-_FINALISTS = 3
 
 
 def tune(benchmark: TunedBenchmark, *, settings: Settings, store: Store, pool: Pool, progress: Progress) -> ItemReport:
@@ -87,7 +86,8 @@ def _search_and_settle(
             trackers.begin(benchmark.name, benchmark.builder.target, metrics, identity)
             search = _search(make_search, journal, identity, seeds, baseline.built, brief, fresh=settings.fresh)
             front = pareto_front(search.scored.values())
-            proof, sound = _prove(tuning, search, front)
+            bench = bench_of(tuning, settings, search)
+            outcome, sound = prove_best(tuning, settings, search, bench, front, incumbent)
         except (NotInjected, NothingJudged) as error:
             journal.clear()
             raise TuneFailed(f"{benchmark.nodeid}: {error}; nothing was written") from error
@@ -95,17 +95,19 @@ def _search_and_settle(
             raise TuneFailed(f"{benchmark.nodeid}: {error}") from error
         record = search_record(benchmark, search.tally, engine, tuning.seed, scorer.shift)
         functions = recorded_functions(benchmark, baseline.stands_for)
-        result = SearchResult(record, front, functions, scorer.shift)
-        dropped_out = list(_dropped_out(benchmark, sound, record, incumbent))
+        proof = outcome.proof
+        fallen = list(dropped_out(benchmark, sound, record, incumbent))
         if incumbent is not None and incumbent.controls is not None and sound.is_wrong(incumbent.controls):
             incumbent = replace(incumbent, controls=None)
+        attribute = partial(attribution_of, bench) if not search.interrupted else SearchResult.attribute
+        result = SearchResult(record, front, functions, scorer.shift, outcome.reduction, outcome.made_of, attribute)
         report = settle(tuning, incumbent, proof, result)
         trackers.end(report.verdict, report.message)
         if not search.interrupted:
             journal.clear()
     early = (f"interrupted after {search.tally.evaluations}: the same command goes on",) if search.interrupted else ()
     winner, disturbed = (None, proof.advice) if isinstance(proof, NoWinner) else (proof.winner, ())
-    notes = *report.notes, *early, *dropped, *dropped_out, *_search_notes(search), *disturbed, *tuning.advice(winner)
+    notes = *report.notes, *early, *dropped, *fallen, *_search_notes(search), *disturbed, *tuning.advice(winner)
     if report.verdict is Verdict.TUNED and winner is not None:
         notes = *notes, *_to_be_named(benchmark, settings, winner)
     return replace(report, notes=notes, interrupted=search.interrupted)
@@ -155,57 +157,6 @@ def _identity(
         "seed": str(seed),
         "--tune-from": str(start_from),
     }
-
-
-def _prove(tuning: Tuning, search: Search, front: Sequence[Scored]) -> tuple[Proof | NoWinner, Sound]:
-    """Prove the best of the search that is wrong on no draw, if it has judged enough to say anything.
-
-    Raises:
-        NothingJudged: no verdict can be given on what was evaluated.
-        TuneFailed: evidence was lost.
-        KeyboardInterrupt: the search was interrupted before there was anything to settle; the same command goes on.
-    """
-    benchmark = tuning.benchmark
-    ranked = choose_finalists(search.scored.values(), search.brief.scorer, search.tally, tuning.progress)
-    stressing = tuning.stressing(max(LEAST_S, SHARE * search.tally.seconds))
-    sound = stressing.sound(ranked, most=_FINALISTS if benchmark.timed_objectives else 1)
-    if sound.finalists:
-        proof = tuning.prove(sound.finalists)
-    elif sound.wrong:
-        best = f"the {len(sound.wrong)} best candidates are" if len(sound.wrong) > 1 else "the best candidate is"
-        proof = NoWinner(f"{best} wrong where the baseline is not, on draw {sound.wrong[0].seed} of acf.rng")
-    else:
-        proof = NoWinner(_trade_offs(benchmark) if front else "no valid candidate was better than the baseline")
-    if isinstance(proof, NoWinner):
-        if reason := search.why_unjudged(at_the_end=True):
-            if search.interrupted:
-                raise KeyboardInterrupt
-            raise NothingJudged(reason)
-        if proof.lost:
-            raise TuneFailed(
-                f"{benchmark.nodeid}: the best candidates could not be judged, so nothing was written: {proof.reason}; "
-                "the search is kept: run the same command when the device is at rest"
-            )
-        return proof, sound
-    return with_stress(proof, sound.record_of(proof.winner)), sound
-
-
-def _dropped_out(
-    benchmark: TunedBenchmark, sound: Sound, record: SearchRecord, incumbent: Incumbent | None
-) -> Iterator[str]:
-    """Which finalists are wrong on a draw, and what repeats it."""
-    for wrong in sound.wrong:
-        is_committed = incumbent is not None and incumbent.controls is not None and wrong.controls == incumbent.controls
-        which = "the committed controls" if is_committed else f"the controls {wrong.controls.sha256[:8]}"
-        where = keep_wrong(benchmark, wrong, record)
-        yield f"{which} dropped out, {wrong}; repeat it: {repeat_command(benchmark.nodeid, wrong.seed, where)}"
-
-
-def _trade_offs(benchmark: TunedBenchmark) -> str:
-    return (
-        "what gains on one objective loses on another more than "
-        f"max_regression={benchmark.spec.thresholds.max_regression:g} allows: acf show {benchmark.name} lists the front"
-    )
 
 
 def _unchecked(benchmark: TunedBenchmark) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ VALUES = (
     "artifact",
     "config",
     "errors",
+    "kept_controls",
     "model",
     "named_options",
     "outcome",

@@ -35,3 +35,13 @@ def test_clocks_come_as_they_come_unless_told(pytestconfig):
 def test_another_value_is_a_usage_error_that_says_what_is_expected(pytestconfig, value):
     with pytest.raises(pytest.UsageError, match=r"acf_lock_clocks = .*: expected off, base, or .* from 100 to 10000"):
         read_settings(Configured(pytestconfig, acf_lock_clocks=value))
+
+
+@pytest.mark.parametrize(("value", "reduces"), [("", True), ("true", True), ("false", False)])
+def test_winners_are_reduced_unless_told(pytestconfig, value, reduces):
+    assert read_settings(Configured(pytestconfig, tune_reduce=value)).reduce is reduces
+
+
+def test_a_reduction_that_is_neither_on_nor_off_is_a_usage_error(pytestconfig):
+    with pytest.raises(pytest.UsageError, match="tune_reduce = 'yes': expected true or false"):
+        read_settings(Configured(pytestconfig, tune_reduce="yes"))

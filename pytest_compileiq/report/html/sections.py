@@ -14,6 +14,13 @@ from pytest_compileiq.report.html.charts import Chart, convergence, distribution
 from pytest_compileiq.report.html.markup import Html, join, tag
 from pytest_compileiq.report.html.scale import unit_for
 from pytest_compileiq.report.html.verdicts import MAX_RESULTS, badge
+from pytest_compileiq.report.kept_controls import (
+    attribution_text,
+    entry_texts,
+    left_out_text,
+    loss_texts,
+    reduction_text,
+)
 from pytest_compileiq.report.results import estimate_of, estimate_texts, gain_of, headline, located
 from pytest_compileiq.report.stress import stress_lines
 from pytest_compileiq.rules.claims import directions, standing, words_of
@@ -103,6 +110,7 @@ def _of_artifact(committed: Committed, ident: str, domain: Domain) -> Iterator[H
     uncharted = sum(claim.samples is not None for claim in artifact.claims) - MAX_CHARTED_CLAIMS
     if uncharted > 0:
         yield tag("p", f"The samples of {uncharted} more claims are not drawn.")
+    yield from _kept(artifact)
     yield from _front(artifact, f"{ident}-front")
     if artifact.code and artifact.compiler.compiles:
         rows = [row for entry, pair in artifact.code.items() for row in _code_rows(entry, pair)]
@@ -113,6 +121,16 @@ def _of_artifact(committed: Committed, ident: str, domain: Domain) -> Iterator[H
     yield _folded("Controls and search", facts(_controls(artifact)), *_knobs(artifact))
     yield _folded("Environment", facts(_environment(artifact)))
     yield _folded("Fingerprint", facts(_fingerprint(artifact)))
+
+
+def _kept(artifact: Artifact) -> Iterator[Html]:
+    if artifact.reduction is not None:
+        told = (reduction_text(artifact.reduction), *loss_texts(artifact.reduction)[:MAX_ROWS])
+        yield facts([("reduced", "; ".join(told))])
+    if artifact.attribution is not None:
+        yield tag("p", attribution_text(artifact.attribution))
+        rows = [[left_out_text(entry), *entry_texts(entry)] for entry in artifact.attribution.without]
+        yield table("What each control brings", ("Without", "Objective", "95 % interval, or why not"), rows)
 
 
 def _claim_row(claim: Claim, domain: Domain) -> list[str]:

@@ -1,0 +1,134 @@
+"""How few controls are stored, and what each of them brings, in words. Texts of artifacts are untrusted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from pytest_compileiq.artifact import Artifact
+from pytest_compileiq.kept_controls import Attribution, Reduction, Without
+from pytest_compileiq.rules.words import change_text, words_for
+
+MOST_NAMED = 12  # leave-outs in one sentence
+_LARGEST = 60.0  # its exponential is 1e26
+
+
+def reduction_text(reduction: Reduction) -> str:
+    """How the stored controls became fewer: ``28 controls → 6: 17 change no machine code, 5 bring nothing``."""
+    dropped = [
+        f"{reduction.by_code} change no machine code" if reduction.by_code else "",
+        f"{reduction.by_objective} bring nothing" if reduction.by_objective else "",
+    ]
+    told = ", ".join(filter(None, dropped)) or "none could be left out"
+    open_ = f"; {reduction.undecided} of those that stay are undecided" if reduction.undecided else ""
+    larger = f"; not fewer: {reduction.kept_larger}" if reduction.kept_larger else ""
+    return f"{reduction.before} controls → {reduction.after}: {told}{open_}{larger}, in {reduction.seconds:g} s"
+
+
+def loss_texts(reduction: Reduction) -> tuple[str, ...]:
+    """What was lost by it, by the samples of the proof: ``runtime: loses 0.2 %, -0.4 to 0.8``."""
+    return tuple(
+        f"{loss.objective} on {loss.workload}: loses {_percent(loss.loss)} % of it, "
+        f"{_percent(loss.low)} to {_percent(loss.high)} (95 % interval)"
+        for loss in reduction.losses
+    )
+
+
+def attribution_text(attribution: Attribution) -> str:
+    """What is lost without each control in one line: ``without -O3 1.62 times slower, without -ffast 1.21; …``."""
+    resolved = sorted((entry for entry in attribution.without if entry.is_resolved), key=_step, reverse=True)
+    words, told = "", []
+    for entry in resolved[:MOST_NAMED]:
+        text, own = _resolved_text(entry)
+        told.append(f"without {left_out_text(entry)} {text}{'' if own == words else f' {own}'}".rstrip())
+        words = own
+    more = [f"and {len(resolved) - MOST_NAMED} more"] if len(resolved) > MOST_NAMED else []
+    return "; ".join(filter(None, (", ".join((*told, *more)), *_unresolved_texts(attribution))))
+
+
+def left_out_text(entry: Without) -> str:
+    """The names of what is left out."""
+    return " and ".join((*entry.knobs, *(("the ACF",) if entry.acf else ())))
+
+
+def entry_texts(entry: Without) -> tuple[str, str]:
+    """One leave-out: what is lost without it, and the interval or the reason."""
+    if entry.standing == "exact":
+        same = "the same" if not entry.is_resolved else " ".join(_resolved_text(entry))
+        return f"{entry.objective}: {same}", "exact"
+    if entry.standing != "measured" or entry.low is None or entry.high is None:
+        return _STANDINGS[entry.standing], entry.reason or ""
+    limits = f"{_number(entry.low, entry)} to {_number(entry.high, entry)}"
+    if not entry.is_resolved:
+        return f"{entry.objective}: not resolved", limits
+    return f"{entry.objective}: {' '.join(_resolved_text(entry))}", limits
+
+
+def kept_lines(artifact: Artifact) -> Iterator[str]:
+    """The lines of ``acf show``."""
+    if artifact.reduction is not None:
+        yield f"  reduced    {reduction_text(artifact.reduction)}"
+        yield from (f"    {text}" for text in loss_texts(artifact.reduction))
+    if artifact.attribution is not None:
+        yield f"  brings     {attribution_text(artifact.attribution)}"
+        for entry in artifact.attribution.without:
+            yield f"    without {left_out_text(entry)}: {', '.join(filter(None, entry_texts(entry)))}"
+
+
+def kept_notes(artifact: Artifact) -> tuple[str, ...]:
+    """What a run that stored the artifact says of it."""
+    reduced = (reduction_text(artifact.reduction),) if artifact.reduction is not None else ()
+    brought = (attribution_text(artifact.attribution),) if artifact.attribution is not None else ()
+    return (*reduced, *filter(None, brought))
+
+
+_STANDINGS = {
+    "idle": "idle: the machine code is the same",
+    "required": "required",
+    "wrong": "wrong without it",
+    "left out": "not measured",
+}
+
+
+def _unresolved_texts(attribution: Attribution) -> Iterator[str]:
+    resolved = {(entry.knobs, entry.acf) for entry in attribution.without if entry.is_resolved}
+    groups: dict[str, dict[str, None]] = {}
+    for entry in attribution.without:
+        if (entry.knobs, entry.acf) not in resolved:
+            exact = entry.standing == "exact"
+            standing = "bring nothing alone" if exact else _IN_LINE.get(entry.standing, "not resolved")
+            groups.setdefault(standing, {})[left_out_text(entry)] = None
+    for standing, names in groups.items():
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        yield f"{', '.join(list(names)[:MOST_NAMED])}{more} {standing}"
+
+
+_IN_LINE = {"idle": "idle", "required": "required", "wrong": "needed for a correct result", "left out": "not measured"}
+
+
+def _resolved_text(entry: Without) -> tuple[str, str]:
+    """By how much the objective is worse without it, and the words for that."""
+    better, worse = words_for(entry.objective or "", entry.direction or "minimize")
+    if entry.standing == "exact":
+        before, after = entry.value or 0, entry.value_without or 0
+        is_worse = (after > before) == (entry.direction == "minimize")
+        return f"{entry.objective} {change_text(before, after)}", "" if is_worse else "(better)"
+    step = entry.loss or 0.0
+    if entry.by_share:
+        return f"{abs(step):.1%}", f"of its magnitude {worse if step > 0 else better}"
+    return f"{math.exp(min(abs(step), _LARGEST)):.3g}", f"times {worse if step > 0 else better}"
+
+
+def _step(entry: Without) -> float:
+    if entry.standing != "exact":
+        return entry.loss or 0.0
+    before, after = max(entry.value or 0, 0.5), max(entry.value_without or 0, 0.5)
+    return math.log(after / before) if entry.direction == "minimize" else math.log(before / after)
+
+
+def _number(step: float, entry: Without) -> str:
+    return f"{step:.1%}" if entry.by_share else f"{math.exp(max(-_LARGEST, min(step, _LARGEST))):.3f}"
+
+
+def _percent(step: float) -> str:
+    return f"{100 * step:.2f}"

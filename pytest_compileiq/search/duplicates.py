@@ -1,0 +1,19 @@
+"""What makes two sets of controls one measurement."""
+
+from __future__ import annotations
+
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.model import ControlsFile
+from pytest_compileiq.toolchains.macros import params_in
+
+Key = tuple[str, tuple[tuple[str, object], ...]]
+
+
+def key_of(benchmark: TunedBenchmark, controls: ControlsFile | None, digest: str) -> Key:
+    """Equal for equal machine code and equal parameters, the baseline's (None) included.
+
+    Where the time to compile is an objective, only equal controls are one: equal machine code may take unequal times.
+    """
+    params = tuple(sorted(params_in(benchmark.builder, controls.knobs if controls else {}).items()))
+    compiling = any(objective.metric == "compile_time" for objective in benchmark.objectives)
+    return (controls.key if compiling and controls else digest), params

@@ -1,0 +1,109 @@
+"""The best of a search: held to other draws, reduced, and proven."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from pytest_compileiq.artifact import SearchRecord
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.config import Settings
+from pytest_compileiq.errors import TuneFailed
+from pytest_compileiq.proof.prove import NoWinner
+from pytest_compileiq.search.finalists import choose_finalists
+from pytest_compileiq.search.loop import NothingJudged, Search
+from pytest_compileiq.search.scoring import Scored
+from pytest_compileiq.tuning.incumbent import Incumbent
+from pytest_compileiq.tuning.leave_out import Bench
+from pytest_compileiq.tuning.settle import Tuning
+from pytest_compileiq.tuning.smallest import Outcome, prove_smallest
+from pytest_compileiq.tuning.stress import LEAST_S, SHARE, Sound, keep_wrong, repeat_command, with_stress
+
+_FINALISTS = 3
+
+
+def bench_of(tuning: Tuning, settings: Settings, search: Search) -> Bench:
+    """What leaves parts out of the search's controls, and judges what is left."""
+    return Bench(
+        tuning.benchmark, tuning.pool, tuning.progress, tuning.seed, settings.jobs, search.why_never,
+        search.brief.scorer.varies, search.tally.seconds,
+    )  # fmt: skip
+
+
+def prove_best(
+    tuning: Tuning,
+    settings: Settings,
+    search: Search,
+    bench: Bench,
+    front: Sequence[Scored],
+    incumbent: Incumbent | None,
+) -> tuple[Outcome, Sound]:
+    """Reduce and prove the best of the search that is wrong on no draw, if it has judged enough to say anything.
+
+    Raises:
+        NothingJudged: no verdict can be given on what was evaluated.
+        TuneFailed: evidence was lost.
+        KeyboardInterrupt: the search was interrupted before there was anything to settle; the same command goes on.
+    """
+    benchmark = tuning.benchmark
+    ranked = choose_finalists(search.scored.values(), search.brief.scorer, search.tally, tuning.progress)
+    stressing = tuning.stressing(max(LEAST_S, SHARE * search.tally.seconds))
+    sound = stressing.sound(
+        [scored.controls for scored in ranked], most=_FINALISTS if benchmark.timed_objectives else 1
+    )
+    finalists = [scored for scored in ranked if scored.controls in sound.finalists]
+    if sound.wrong and not finalists:
+        best = f"the {len(sound.wrong)} best candidates are" if len(sound.wrong) > 1 else "the best candidate is"
+        outcome = Outcome(NoWinner(f"{best} wrong where the baseline is not, on draw {sound.wrong[0].seed} of acf.rng"))
+    elif not finalists:
+        outcome = Outcome(
+            NoWinner(_trade_offs(benchmark) if front else "no valid candidate was better than the baseline")
+        )
+    elif _is_to_be_reduced(settings, search, finalists[0], incumbent):
+        outcome = prove_smallest(
+            tuning, bench, finalists, width=tuning.width, passes=lambda controls: stressing.holds(controls, sound)
+        )
+    else:
+        outcome = Outcome(tuning.prove([finalist.controls for finalist in finalists]))
+    if isinstance(proof := outcome.proof, NoWinner):
+        if reason := search.why_unjudged(at_the_end=True):
+            if search.interrupted:
+                raise KeyboardInterrupt
+            raise NothingJudged(reason)
+        if proof.lost:
+            raise TuneFailed(
+                f"{benchmark.nodeid}: the best candidates could not be judged, so nothing was written: {proof.reason}; "
+                "the search is kept: run the same command when the device is at rest"
+            )
+        return outcome, sound
+    return replace(outcome, proof=with_stress(proof, sound.record_of(benchmark, proof.winner))), sound
+
+
+def dropped_out(
+    benchmark: TunedBenchmark, sound: Sound, record: SearchRecord, incumbent: Incumbent | None
+) -> Iterator[str]:
+    """Which finalists are wrong on a draw, and what repeats it."""
+    for wrong in sound.wrong:
+        is_committed = incumbent is not None and incumbent.controls is not None and wrong.controls == incumbent.controls
+        which = "the committed controls" if is_committed else f"the controls {wrong.controls.sha256[:8]}"
+        where = keep_wrong(benchmark, wrong, record)
+        yield f"{which} dropped out, {wrong}; repeat it: {repeat_command(benchmark.nodeid, wrong.seed, where)}"
+
+
+def _is_to_be_reduced(settings: Settings, search: Search, best: Scored, incumbent: Incumbent | None) -> bool:
+    """Whether the best finalist is reduced: once, since losses would add up, and where its gain could be proven."""
+    if not settings.reduce or search.interrupted:
+        return False
+    standing = incumbent.controls if incumbent is not None and incumbent.artifact.reduction is not None else None
+    if standing is not None and standing.key == best.controls.key:
+        return False
+    least = math.log(search.brief.benchmark.spec.thresholds.min_speedup)
+    return not search.brief.benchmark.timed_objectives or min(best.scores) < -least
+
+
+def _trade_offs(benchmark: TunedBenchmark) -> str:
+    return (
+        "what gains on one objective loses on another more than "
+        f"max_regression={benchmark.spec.thresholds.max_regression:g} allows: acf show {benchmark.name} lists the front"
+    )

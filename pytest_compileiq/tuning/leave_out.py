@@ -1,0 +1,187 @@
+"""Controls without some of their parts: what can be left out, and what is left then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from random import Random
+
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.benchmark.builds import BuildQueue
+from pytest_compileiq.model import (
+    Arm,
+    BuildResult,
+    Candidate,
+    ControlsFile,
+    FailureKind,
+    Knobs,
+    KnobValue,
+    Objective,
+    SampleRow,
+)
+from pytest_compileiq.rules.gate import LOOKS
+from pytest_compileiq.space import Gene
+from pytest_compileiq.tally import Progress
+from pytest_compileiq.timing.sampler import plan_block
+from pytest_compileiq.workers.pool import Pool
+
+WORKERS = LOOKS[0]  # that the proof begins with, in any case
+_QUADS, _SAMPLES = 1, 3  # of a block, as in the search
+Rows = dict[tuple[Objective, str], list[SampleRow]]  # by objective and the workload's name
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is left out as one: a knob, all knobs of a group that is on or off as a whole, or the ACF beside them."""
+
+    knobs: tuple[str, ...] = ()
+    acf: bool = False
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of one set of controls.
+
+    A knob that the space always has is no part, unless the baseline has a value for it, which it then gets.
+    """
+
+    benchmark: TunedBenchmark
+    controls: ControlsFile
+
+    @cached_property
+    def all(self) -> tuple[Part, ...]:
+        """In the space's order, the ACF last."""
+        parts = dict.fromkeys(part for gene in self._genes if (part := self._part_of(gene)) is not None)
+        acf = [Part(acf=True)] if self.controls.kind == "blob" and self.benchmark.space.genes else []
+        return (*parts, *acf)
+
+    def count(self, controls: ControlsFile | None) -> int:
+        """How many controls say something else than the baseline; an ACF is one."""
+        knobs = controls.knobs if controls else {}
+        differing = [name for name, value in knobs.items() if not _same(self._baseline.get(name), value)]
+        return len(differing) + (controls is not None and controls.kind == "blob")
+
+    def knobs_of(self, part: Part) -> Knobs:
+        """The knobs of a part with their values."""
+        return {name: self.controls.knobs[name] for name in part.knobs}
+
+    def without(self, left_out: Collection[Part]) -> ControlsFile | None:
+        """The controls without some parts; None where nothing that differs from the baseline is left."""
+        candidate = self._candidate(left_out)
+        controls = self.benchmark.builder.render(candidate)
+        return controls if self.count(controls) else None
+
+    def why_not(self, left_out: Collection[Part]) -> str | None:
+        """Why the space does not hold the controls without some parts, or None when it does."""
+        return self.benchmark.why_outside(self._candidate(left_out))
+
+    def _candidate(self, left_out: Collection[Part]) -> Candidate:
+        names = {name for part in left_out for name in part.knobs}
+        always_on = {gene.name for gene in self._genes if _is_always_on(gene)}
+        knobs = {
+            name: self._baseline[name] if name in names else value
+            for name, value in self.controls.knobs.items()
+            if name not in names or name in always_on
+        }
+        with_acf = self.controls.kind == "blob" and not any(part.acf for part in left_out)
+        return Candidate(knobs, self.controls.data if with_acf else None)
+
+    def _part_of(self, gene: Gene) -> Part | None:
+        if gene.knockout_prob > 0:
+            return Part((gene.name,))
+        if gene.parent is not None:
+            return Part(tuple(other.name for other in self._genes if self._is_below(other, gene.parent)))
+        known = self._baseline.get(gene.name)
+        is_usable = known is not None and not _same(known, self.controls.knobs[gene.name])
+        return Part((gene.name,)) if is_usable else None
+
+    def _is_below(self, gene: Gene, switch: int) -> bool:
+        above = gene.parent
+        while above is not None and above != switch:
+            above = self.benchmark.space.genes[above].parent
+        return above == switch
+
+    @cached_property
+    def _genes(self) -> tuple[Gene, ...]:
+        """Of the knobs that are on."""
+        genes = self.benchmark.space.genes
+        return tuple(gene for gene in genes if gene.kind != "switch" and gene.name in self.controls.knobs)
+
+    @cached_property
+    def _baseline(self) -> Mapping[str, KnobValue]:
+        return self.benchmark.baseline_knobs(self.benchmark.space)
+
+
+def _is_always_on(gene: Gene) -> bool:
+    return gene.knockout_prob == 0 and gene.parent is None
+
+
+def _same(known: KnobValue | None, value: KnobValue) -> bool:
+    return type(known) is type(value) and known == value
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What sets of controls are built, checked and measured with, after a search.
+
+    Attributes:
+        jobs: parallel builds.
+        why_never: why machine code may not be proposed, whatever it scores, as kind and reason; None when it may.
+        varies: whether what is sampled is not one number in each arm.
+        search_s: seconds that the search took, by which everything here is bounded.
+    """
+
+    benchmark: TunedBenchmark
+    pool: Pool
+    progress: Progress
+    seed: int
+    jobs: int
+    why_never: Callable[[BuildResult], tuple[FailureKind, str] | None]
+    varies: bool
+    search_s: float
+
+    def prepare(self) -> None:
+        """Start the workers that the proof begins with, so that their start is in nobody's time.
+
+        Raises:
+            NoWorker: one did not get ready.
+        """
+        if self.varies and self.benchmark.timed_objectives:
+            self.pool.prepare(range(WORKERS), self.benchmark)
+
+    def build(self, several: Iterable[ControlsFile | None], until: float) -> None:
+        """Build side by side, as many as can begin until ``until``, a time of ``time.monotonic``."""
+        queue = BuildQueue(self.benchmark.builds, self.jobs)
+        try:
+            for future in [queue.begin(controls) for controls in several if controls is not None]:
+                future.result(timeout=max(0.0, until - time.monotonic()))
+        except TimeoutError:
+            pass
+        finally:
+            queue.close()
+
+    def check(self, controls: ControlsFile | None) -> None:
+        """Run the body with these controls alone, on every workload.
+
+        Raises:
+            EvaluationFailed: it failed, or the worker did not survive it.
+        """
+        for workload in self.benchmark.spec.workloads:
+            self.pool.check(0, self.benchmark, controls, workload)
+
+    def sample(self, rows: Rows, number: int, random: Random, full: ControlsFile, other: ControlsFile | None) -> None:
+        """Add a block of each timed workload to ``rows``: process ``number``, ``other`` in the tuned arm.
+
+        Raises:
+            EvaluationFailed: an arm failed, or the device is disturbed; ``full`` is the one called the baseline.
+        """
+        arms: Mapping[Arm, ControlsFile | None] = {"baseline": full, "tuned": other}
+        samples = _SAMPLES if self.varies else 1
+        for workload in self.benchmark.timed_workloads:
+            plan = plan_block(random, quads=_QUADS, samples=samples, discard=self.varies)
+            block = self.pool.block(number % WORKERS if self.varies else 0, self.benchmark, arms, workload, plan)
+            for objective in self.benchmark.timed_objectives:
+                own = [replace(row, process=number) for row in block.of(objective.metric)]
+                rows.setdefault((objective, workload.name), []).extend(own)

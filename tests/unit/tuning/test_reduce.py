@@ -1,0 +1,264 @@
+"""The smallest winner on fakes whose machine code and times are known: what is dropped, what stays, and why."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import pytest
+
+from pytest_compileiq import PtxasSearchSpace, choice, literal, minimize
+from pytest_compileiq.config import Budget
+from pytest_compileiq.errors import BuildError
+from pytest_compileiq.model import Candidate, ControlsFile, Knobs
+from pytest_compileiq.search.scoring import Scored
+from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, FakeProgress, fake_benchmark, fake_settings
+from pytest_compileiq.tuning import attribution, reduce
+from pytest_compileiq.tuning.leave_out import Bench
+from pytest_compileiq.tuning.tune import tune
+from pytest_compileiq.workers.pool import EvaluationFailed
+from tests.unit.project_on_fakes import FAKE, ProjectOnFakes
+
+ALWAYS = 0.001  # a winner of the search has nearly everything
+IDLE = tuple(f"-idle{number}" for number in range(5))
+USELESS = tuple(f"-useless{number}" for number in range(5))
+EFFECTS = {"-fast": 0.5, "-good": 0.8}
+
+
+def flags(*names: str) -> dict:
+    return {name: literal("", knockout_prob=ALWAYS) for name in names}
+
+
+def code(knobs: Knobs) -> dict[str, str]:
+    return {"kernel": repr(sorted(name for name in knobs if not name.startswith("-idle")))}
+
+
+def times(effects: dict[str, float]):
+    def seconds(controls: ControlsFile | None) -> float:
+        knobs = controls.knobs if controls else {}
+        return 1e-3 * math.prod(factor for name, factor in effects.items() if name in knobs)
+
+    return seconds
+
+
+class Project(ProjectOnFakes):
+    """A project whose tune reduces."""
+
+    def tune(self, pool=None, builder=None, evaluations=2, **settings):
+        self.progress = FakeProgress()
+        return tune(
+            self.benchmark(builder or FakeBuilder(code=code)),
+            settings=fake_settings(self.root, budget=Budget(evaluations=evaluations), **{"reduce": True} | settings),
+            store=self.store,
+            pool=pool or FakePool(seconds=times(EFFECTS)),
+            progress=self.progress,
+        )
+
+    @property
+    def stored(self):
+        return self.store.read("kernel", FAKE)
+
+    @property
+    def knobs(self) -> set[str]:
+        return set(self.stored.controls.knobs)
+
+
+@pytest.fixture
+def project(tmp_path):
+    return lambda space=None, **marker: Project(tmp_path, space=space or flags(*IDLE, *USELESS, *EFFECTS), **marker)
+
+
+def test_what_changes_no_machine_code_and_what_brings_nothing_is_not_stored(project):
+    made = project()
+    report = made.tune()
+    assert made.knobs == set(EFFECTS)
+    reduction = made.stored.reduction
+    assert (reduction.before, reduction.after, reduction.by_code, reduction.by_objective) == (12, 2, 5, 5)
+    assert reduction.undecided == 0 and reduction.budgets["runtime"] == pytest.approx(-0.05 * math.log(0.4), rel=0.05)
+    (loss,) = reduction.losses
+    assert loss.low < 1e-3 and loss.high > -1e-3
+    assert any("12 controls → 2: 5 change no machine code, 5 bring nothing" in note for note in report.notes)
+
+
+def test_a_counted_objective_is_reduced_without_losing_a_byte(project):
+    def sizes(knobs: Knobs) -> dict[str, str]:
+        smaller = 40 * ("-fast" in knobs) + 3 * ("-good" in knobs)
+        return {"kernel": "x" * (100 - smaller)}
+
+    made = project(objectives=[minimize("code_bytes")])
+    made.tune(builder=FakeBuilder(code=sizes))
+    assert made.knobs == set(EFFECTS)
+    assert made.stored.claims[0].tuned_value == 57
+    values = {entry.knobs: (entry.value, entry.value_without) for entry in made.stored.attribution.without}
+    assert values == {("-fast",): (57, 97), ("-good",): (57, 60)}
+
+
+def test_a_set_that_is_wrong_or_does_not_build_is_not_taken(project):
+    made = project()
+    needed = {"-useless0", "-useless1"}
+
+    class Guarded(FakePool):
+        def _ask(self, what, number, controls):
+            super()._ask(what, number, controls)
+            if controls is not None and "-useless0" not in controls.knobs:
+                raise EvaluationFailed("tuned", "wrong", "1 != 2")
+
+    def refusing(knobs: Knobs) -> dict[str, str]:
+        if knobs and "-useless1" not in knobs:
+            raise BuildError("needs -useless1", kind="compile")
+        return code(knobs)
+
+    made.tune(Guarded(seconds=times(EFFECTS)), FakeBuilder(code=refusing))
+    assert made.knobs == {*EFFECTS, *needed}
+    standings = {entry.knobs[0]: entry.standing for entry in made.stored.attribution.without}
+    assert standings["-useless0"] == "wrong" and standings["-useless1"] == "required"
+
+
+def test_a_reduced_set_stays_in_the_space(project):
+    space = {
+        "-O": choice([2, 3]),
+        "group": {"-level": choice([1, 2]), **flags("-fast")},
+        **flags("-useless0", "-useless1", "-a", "-b"),
+    }
+    bound = [where_a_means_b]
+    made = project(space, where=bound)
+    made.tune(FakePool(seconds=times({"-fast": 0.5, "-a": 0.8})), evaluations=24)
+    assert made.knobs == {"-O", "-level", "-fast", "-a", "-b"}
+    assert made.benchmark().why_outside(made.benchmark().builder.parse("options", b"".join(
+        f"{name}{value}\n".encode() for name, value in sorted(made.stored.controls.knobs.items())
+    ), made.stored.controls.knobs)) is None  # fmt: skip
+
+
+def where_a_means_b(k):
+    return "-b" in k or "-a" not in k
+
+
+@dataclass(frozen=True)
+class WithDefaults(FakeBuilder):
+    """A builder whose baseline has values, as Params and Triton's launch have."""
+
+    @property
+    def baseline_params(self):
+        return {"block": 64, "warps": 4, "stages": 2}
+
+
+def test_a_parameter_that_is_always_there_gets_the_baselines_value_back(project):
+    space = {
+        "block": choice([32, 64, 128]), "warps": choice([2, 4]), "stages": choice([1, 2, 3], knockout_prob=0.1),
+        **flags("-fast"),
+    }  # fmt: skip
+
+    def no_code(knobs: Knobs) -> dict[str, str]:
+        return {"kernel": repr("-fast" in knobs)}
+
+    def seconds(controls):
+        knobs = controls.knobs if controls else {}
+        return 1e-3 * (0.5 if knobs.get("block") == 128 else 1) * (0.8 if "-fast" in knobs else 1)
+
+    made = project(space)
+    made.tune(FakePool(seconds=seconds), WithDefaults(code=no_code), evaluations=40)
+    assert made.stored.controls.knobs == {"block": 128, "warps": 4, "-fast": ""}
+    assert made.stored.reduction.after == 2
+    assert {entry.knobs for entry in made.stored.attribution.without} == {("block",), ("-fast",)}
+
+
+def test_time_that_is_over_keeps_what_is_undecided(project, monkeypatch):
+    monkeypatch.setattr(reduce, "FLOOR_S", 0.0)
+    monkeypatch.setattr(reduce, "SHARE_OF_SEARCH", 0.0)
+    monkeypatch.setattr(attribution, "FLOOR_S", 0.0)
+    monkeypatch.setattr(attribution, "SHARE_OF_SEARCH", 0.0)
+    made = project()
+    made.tune()
+    assert (made.stored.reduction.after, made.stored.reduction.undecided) == (12, 12)
+    assert {entry.standing for entry in made.stored.attribution.without} == {"left out"}
+
+
+@pytest.mark.parametrize("wider", ["-one", "-other"])
+def test_of_two_that_do_the_same_the_one_that_reaches_farther_goes(tmp_path, wider):
+    def seconds(controls: ControlsFile) -> float:
+        return 1e-3 * (0.5 if {"-one", "-other"} & set(controls.knobs) else 1)
+
+    builder = FakeBuilder()
+    benchmark = fake_benchmark(tmp_path, builder, space=flags("-one", "-other"))
+    winner = builder.render(Candidate({"-one": "", "-other": ""}))
+    bench = Bench(benchmark, FakePool(seconds=seconds), FakeProgress(), 0, 1, lambda build: None, True, 60.0)
+    reduced = reduce.reduce_winner(bench, Scored((-0.7,), winner), width=lambda knobs: int(wider in knobs))
+    assert set(reduced.smallest.knobs) == {"-one", "-other"} - {wider}
+
+
+def test_a_killed_reduction_begins_again_after_the_search_that_is_kept(project):
+    made = project()
+
+    class Killed(FakePool):
+        def prepare(self, numbers, benchmark):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        made.tune(Killed(seconds=times(EFFECTS)))
+    assert any("reducing" in line for line in made.progress.said) and not (made.root / "acf").exists()
+    made.tune()
+    assert "resuming: 2 evaluations of an earlier run are kept; --tune-fresh starts anew" in made.progress.said
+    assert made.knobs == set(EFFECTS)
+
+
+def test_committed_controls_are_reduced_once(project):
+    made = project()
+    made.tune(reduce=False)
+    assert made.stored.reduction is None and len(made.knobs) > 10
+    made.tune()
+    assert made.knobs == set(EFFECTS)
+    assert made.tune(evaluations=1).verdict == "PROVEN" and not any("reducing" in line for line in made.progress.said)
+    assert made.stored.reduction.before > 10
+
+
+def test_a_reduced_set_that_loses_too_much_in_the_proof_is_not_stored(project):
+    made = project()
+
+    class Treacherous(FakePool):
+        def block(self, number, benchmark, arms, workload, plan):
+            self.proving = arms["baseline"] is None and len(plan.quads) > 1
+            return super().block(number, benchmark, arms, workload, plan)
+
+        def _seconds_of(self, controls):
+            smaller = controls is not None and "-useless0" not in controls.knobs
+            return super()._seconds_of(controls) * (1.2 if smaller and self.proving else 1.0)
+
+    made.tune(Treacherous(seconds=times(EFFECTS)))
+    reduction = made.stored.reduction
+    assert (reduction.before, reduction.after, reduction.by_code) == (12, 7, 5)
+    assert reduction.kept_larger == "with 2 controls it lost more than the budget allows"
+
+
+def test_what_each_control_brings_is_told_with_intervals_that_hold_together(project):
+    made = project(flags("-fast", "-good"))
+    report = made.tune()
+    told = {entry.knobs: entry for entry in made.stored.attribution.without}
+    assert told["-fast",].loss == pytest.approx(math.log(2), abs=2e-3)
+    assert told["-good",].low < math.log(1.25) < told["-good",].high
+    assert made.stored.attribution.comparisons == 5
+    assert "without -fast 2 times slower, without -good 1.25" in report.notes
+
+
+def test_parts_that_stand_in_for_each_other_are_tried_together(project):
+    made = project(flags("-one", "-other"))
+    either = lambda controls: 1e-3 * (0.5 if controls and controls.knobs else 1)  # noqa: E731
+    made.tune(FakePool(seconds=either), reduce=False)
+    last = made.stored.attribution.without[-1]
+    assert set(last.knobs) == {"-one", "-other"} and last.loss == pytest.approx(math.log(2), abs=2e-3)
+
+
+@pytest.mark.parametrize(("brings", "kept"), [({"blob", "-good"}, (True, {"-good"})), ({"-good"}, (False, {"-good"})),
+                                              ({"blob"}, (True, set()))])  # fmt: skip
+def test_named_knobs_shrink_beside_an_acf_which_is_one_part_itself(tmp_path, brings, kept):
+    def seconds(controls: ControlsFile) -> float:
+        named = {*controls.knobs, *(["blob"] if controls.kind == "blob" else [])}
+        return 1e-3 * 0.7 ** len(named & brings)
+
+    builder = FakeBuilder(acf_line="ptxas13.3")
+    space = [PtxasSearchSpace(), flags("-good", *USELESS)]
+    benchmark = fake_benchmark(tmp_path, builder, space=space)
+    winner = builder.render(Candidate(dict.fromkeys(("-good", *USELESS), ""), b"acf"))
+    bench = Bench(benchmark, FakePool(seconds=seconds), FakeProgress(), 0, 1, lambda build: None, True, 60.0)
+    reduced = reduce.reduce_winner(bench, Scored((-0.5,), winner))
+    assert (reduced.smallest.kind == "blob", set(reduced.smallest.knobs)) == kept
+    assert reduced.counts == (7, 7, len(kept[1]) + kept[0])
