@@ -129,6 +129,6 @@ def test_two_sets_beside_one_baseline_are_compared_process_by_process():
 
 def test_a_value_that_may_be_negative_is_compared_by_difference():
     random = np.random.default_rng(8)
-    low, lower = ([SampleRow(**{field: getattr(row, field) for field in row.__slots__} | {"value": row.value + shift})
+    low, lower = ([SampleRow(**{field: getattr(row, field) for field in row.__slots__} | {"value": row.value + shift, "objective": "score"})
                    for row in rows(0.0, np.zeros(4), 1e-6, random)] for shift in (-2.0, -2.0))  # fmt: skip
     assert losses_beside(low, lower, "minimize") == pytest.approx(np.zeros(4), abs=1e-4)

@@ -99,7 +99,15 @@ def test_the_next_best_takes_the_place_of_one_that_is_wrong(tmp_path):
     _, stress = stressing(tmp_path, lambda options, *_: FAILED if "-O1" in options else Drawn())
     sound = stress.sound(ranked, most=1)
     assert sound.finalists == (ranked[1],) and sound.is_wrong(ranked[0]) and not sound.is_wrong(ranked[2])
-    assert sound.record_of(ranked[1]).usable == 32
+    assert sound.record_of(stress.benchmark, ranked[1]).usable == 32
+
+
+def test_what_was_made_of_a_finalist_is_held_to_draws_too_and_keeps_what_they_gave(tmp_path):
+    _, stress = stressing(tmp_path, lambda options, *_: FAILED if "-O1" in options else Drawn())
+    sound = stress.sound([controls(fast="", O=2)], most=1)
+    assert stress.holds(controls(O=3), sound) and not stress.holds(controls(O=1), sound)
+    assert sound.record_of(stress.benchmark, controls(O=3)).usable == 32
+    assert sound.record_of(stress.benchmark, controls(O=1)) is None
 
 
 def test_other_seeds_of_the_tune_give_other_draws(tmp_path):
