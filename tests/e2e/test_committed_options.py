@@ -89,7 +89,8 @@ def commit(root: Path, knobs: dict[str, int | str], **changes: object) -> None:
     data = "".join(sorted(f"{name}{value}\n" for name, value in knobs.items())).encode()
     name = controls_file_name(target, data)
     controls = Controls(kind="options", file=name, sha256=sha256_hex(data), size_bytes=len(data), knobs=knobs)
-    changed = Artifact.model_validate(artifact.model_copy(update={"controls": controls, **changes}))
+    told = {"classes": (), "reduction": None, "attribution": None}  # what it says of other controls
+    changed = Artifact.model_validate(artifact.model_copy(update={"controls": controls, **told, **changes}))
     store.write("kernel", changed, controls=[data], samples=())
 
 
