@@ -66,7 +66,7 @@ import time
 import pytest
 from pytest_compileiq import Cc, minimize
 
-@pytest.mark.tune(Cc("sum.c", flags="-O1"), objectives=[minimize("code_bytes")])
+@pytest.mark.tune(Cc("sum.c", flags="-O1 -fstrict-aliasing"), objectives=[minimize("code_bytes")])
 def test_total(acf):
     acf.build()
     time.sleep(0.02)

@@ -169,7 +169,7 @@ def test_a_search_by_compileiq_goes_on_from_its_checkpoint(project):
         + "".join(f"st.volatile.global.f32 [%rd2+{4 * k}], %f{39 - k};\n" for k in range(40))
         + "ret;\n}\n"
     )
-    test = SIZE_PY.replace('Cc("sum.c", flags="-O1")', 'Ptxas("k.ptx", arch="sm_90a")').replace(
+    test = SIZE_PY.replace('Cc("sum.c", flags="-O1 -fstrict-aliasing")', 'Ptxas("k.ptx", arch="sm_90a")').replace(
         "import Cc", "import Ptxas"
     )
     made = project({"k.ptx": ptx, "test_sum.py": test})
