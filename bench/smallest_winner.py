@@ -147,7 +147,7 @@ def told(artifacts: list[dict]) -> str:
         )  # fmt: skip
         share = reduction["seconds"] / reduction["search_seconds"]
         losses = ", ".join(f"{100 * loss['loss']:.2f} % ({100 * loss['low']:.2f} to {100 * loss['high']:.2f})"
-                           for loss in reduction.get("losses", [])) or "exact"  # fmt: skip
+                           for loss in reduction.get("losses", [])) or "nothing"  # fmt: skip
         lines.append(
             f"{artifact['benchmark']}: {reduction['before']} → {reduction['after']} controls "
             f"({reduction['by_code']} by machine code, "

@@ -23,7 +23,7 @@ from pytest_compileiq.benchmark.builds import BuildQueue
 from pytest_compileiq.config import Budget
 from pytest_compileiq.engines.base import Checkpointed, Engine, Told
 from pytest_compileiq.errors import BuildError, Signal, TuneFailed
-from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, FailureKind
+from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, FailureKind, Knobs
 from pytest_compileiq.rules.judged import READ_BY_NOBODY, unread_knobs, unread_text, why_unjudged
 from pytest_compileiq.search.duplicates import Key, key_of
 from pytest_compileiq.search.journal import Batch, Evaluated, Journal
@@ -90,6 +90,7 @@ class Search:
 
     Attributes:
         scored: the valid candidates, one for each machine code and set of parameters.
+        twins: what makes a measurement one → the knobs of all candidates that it is of.
         offered: knobs of the candidates whose bodies have run.
         read: parameters that these bodies asked for.
         interrupted: Ctrl-C ended it early.
@@ -99,6 +100,7 @@ class Search:
     engine: Engine
     tally: Tally = field(default_factory=Tally)
     scored: dict[Key, Scored] = field(default_factory=dict)
+    twins: dict[Key, list[Knobs]] = field(default_factory=dict)
     offered: set[str] = field(default_factory=set)
     read: set[str] = field(default_factory=set)
     interrupted: bool = False
@@ -235,12 +237,13 @@ class Search:
         self.tally.valid += bool(evaluated.scores)
         if evaluated.failure is not None and not evaluated.duplicate:
             self.tally.fail(evaluated.failure, evaluated.reason)
-        if evaluated.duplicate:
-            self.tally.duplicates += 1
-        elif evaluated.digest:
+        self.tally.duplicates += evaluated.duplicate
+        if evaluated.digest:
             controls = self.brief.benchmark.builder.render(candidate)
             key = key_of(self.brief.benchmark, controls, evaluated.digest)
-            self._keep(key, told, Scored(evaluated.scores, controls))
+            self.twins.setdefault(key, []).append(controls.knobs)
+            if not evaluated.duplicate:
+                self._keep(key, told, Scored(evaluated.scores, controls))
         changed = candidate.blob is not None and evaluated.digest not in ("", self._baseline)
         self._injected = self._injected or changed
         self.tally.evaluations += 1
@@ -287,6 +290,7 @@ class Search:
             self._fail(build.kind, str(build))
             return self._evaluated(Told(candidate, failure=build.kind), str(build))
         key = key_of(self.brief.benchmark, controls, build.digest)
+        self.twins.setdefault(key, []).append(controls.knobs)
         if key in self._seen:
             self.tally.duplicates += 1
             before = self._seen[key]

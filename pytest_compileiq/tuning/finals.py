@@ -26,7 +26,7 @@ _FINALISTS = 3
 def bench_of(tuning: Tuning, settings: Settings, search: Search) -> Bench:
     """What leaves parts out of the search's controls, and judges what is left."""
     return Bench(
-        tuning.benchmark, tuning.pool, tuning.progress, tuning.seed, settings.jobs, search.why_never,
+        tuning.benchmark, tuning.pool, tuning.progress, tuning.seed, settings.jobs, search.why_never, search.twins,
         search.brief.scorer.varies, search.tally.seconds,
     )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
@@ -22,6 +22,7 @@ from pytest_compileiq.model import (
     SampleRow,
 )
 from pytest_compileiq.rules.gate import LOOKS
+from pytest_compileiq.search.duplicates import Key
 from pytest_compileiq.space import Gene
 from pytest_compileiq.tally import Progress
 from pytest_compileiq.timing.sampler import plan_block
@@ -129,6 +130,7 @@ class Bench:
     Attributes:
         jobs: parallel builds.
         why_never: why machine code may not be proposed, whatever it scores, as kind and reason; None when it may.
+        twins: what makes a measurement one → the knobs of all candidates of the search that it is of.
         varies: whether what is sampled is not one number in each arm.
         search_s: seconds that the search took, by which everything here is bounded.
     """
@@ -139,6 +141,7 @@ class Bench:
     seed: int
     jobs: int
     why_never: Callable[[BuildResult], tuple[FailureKind, str] | None]
+    twins: Mapping[Key, Sequence[Knobs]]
     varies: bool
     search_s: float
 

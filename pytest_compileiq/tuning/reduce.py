@@ -120,9 +120,14 @@ def _screened(trial: _Trial, in_order: Sequence[Part], *, exactly: bool) -> _Scr
     Args:
         exactly: whether builds alone tell what brings nothing, so that it is dropped at once, too.
     """
-    kept, idle, alone = frozenset(in_order), frozenset[Part](), dict[Part, Kept]()
-    for first in range(0, len(in_order) if len(in_order) > 1 else 0, AT_ONCE):
-        tried = {part: kept - {part} for part in in_order[first : first + AT_ONCE]}
+    if len(in_order) < 2:
+        return _Screened(frozenset(in_order))
+    everything, alone = frozenset(in_order), dict[Part, Kept]()
+    kept = _dropped(trial.has_same_code, everything, trial.absent_from_twins(in_order), trial.expect)
+    idle = everything - kept
+    others = [part for part in in_order if part in kept]
+    for first in range(0, len(others), AT_ONCE):
+        tried = {part: kept - {part} for part in others[first : first + AT_ONCE]}
         trial.expect(list(tried.values()))
         alone |= tried
         same = [part for part, rest in tried.items() if trial.has_same_code(rest)]
@@ -201,6 +206,12 @@ class _Trial:
         """Build side by side what is asked about next."""
         wanted = [kept for kept in sets if kept not in self._verdicts and self._why_not(kept) is None]
         self.bench.build(map(self._controls, wanted), self._until)
+
+    def absent_from_twins(self, parts: Sequence[Part]) -> list[Part]:
+        """Those of ``parts`` that some candidate of the search did without, and had the winner's machine code."""
+        benchmark, full = self.bench.benchmark, self.winner.controls
+        twins = self.bench.twins.get(key_of(benchmark, full, benchmark.builds.get(full).digest), ())
+        return [part for part in parts if any(not knobs.keys() & set(part.knobs) for knobs in twins) and not part.acf]
 
     def has_same_code(self, kept: Kept) -> bool:
         """Whether these parts alone make the winner's machine code, and give its parameters."""

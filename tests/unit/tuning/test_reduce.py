@@ -11,6 +11,7 @@ from pytest_compileiq import PtxasSearchSpace, choice, literal, minimize
 from pytest_compileiq.config import Budget
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import Candidate, ControlsFile, Knobs
+from pytest_compileiq.search.duplicates import key_of
 from pytest_compileiq.search.scoring import Scored
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, FakeProgress, fake_benchmark, fake_settings
 from pytest_compileiq.tuning import attribution, reduce
@@ -181,7 +182,7 @@ def test_of_two_that_do_the_same_the_one_that_reaches_farther_goes(tmp_path, wid
     builder = FakeBuilder()
     benchmark = fake_benchmark(tmp_path, builder, space=flags("-one", "-other"))
     winner = builder.render(Candidate({"-one": "", "-other": ""}))
-    bench = Bench(benchmark, FakePool(seconds=seconds), FakeProgress(), 0, 1, lambda build: None, True, 60.0)
+    bench = Bench(benchmark, FakePool(seconds=seconds), FakeProgress(), 0, 1, lambda build: None, {}, True, 60.0)
     reduced = reduce.reduce_winner(bench, Scored((-0.7,), winner), width=lambda knobs: int(wider in knobs))
     assert set(reduced.smallest.knobs) == {"-one", "-other"} - {wider}
 
@@ -258,7 +259,22 @@ def test_named_knobs_shrink_beside_an_acf_which_is_one_part_itself(tmp_path, bri
     space = [PtxasSearchSpace(), flags("-good", *USELESS)]
     benchmark = fake_benchmark(tmp_path, builder, space=space)
     winner = builder.render(Candidate(dict.fromkeys(("-good", *USELESS), ""), b"acf"))
-    bench = Bench(benchmark, FakePool(seconds=seconds), FakeProgress(), 0, 1, lambda build: None, True, 60.0)
+    bench = Bench(benchmark, FakePool(seconds=seconds), FakeProgress(), 0, 1, lambda build: None, {}, True, 60.0)
     reduced = reduce.reduce_winner(bench, Scored((-0.5,), winner))
     assert (reduced.smallest.kind == "blob", set(reduced.smallest.knobs)) == kept
     assert reduced.counts == (7, 7, len(kept[1]) + kept[0])
+
+
+def test_what_the_search_saw_to_change_no_machine_code_is_not_built_one_by_one(tmp_path):
+    builder = FakeBuilder(code=code)
+    benchmark = fake_benchmark(tmp_path, builder, space=flags(*IDLE, *EFFECTS), objectives=[minimize("code_bytes")])
+    winner, twin = (
+        builder.render(Candidate(dict.fromkeys(names, ""))) for names in ((*IDLE, *EFFECTS), (*IDLE[:1], *EFFECTS))
+    )
+    digest = benchmark.builds.get(winner).digest
+    twins = {key_of(benchmark, winner, digest): [winner.knobs, twin.knobs]}
+    bench = Bench(benchmark, FakePool(), FakeProgress(), 0, 1, lambda build: None, twins, True, 60.0)
+    builder.built.clear()
+    reduced = reduce.reduce_winner(bench, Scored((-0.5,), winner))
+    assert reduced.counts[:2] == (7, 2) and builder.built[0] == twin.data.decode()
+    assert not [options for options in builder.built if sum(name in options for name in IDLE) > 1]
