@@ -73,7 +73,10 @@ def add_options(parser: pytest.Parser) -> None:
     )
     group.addoption("--tune-jobs", metavar="N", help="parallel builds")
     group.addoption(
-        "--tune-reduce", action="store_true", default=None, help="leave out of a winner what brings nothing"
+        "--tune-reduce",
+        action="store_true",
+        default=None,
+        help="leave out of a winner what brings nothing, and measure what each control that stays brings",
     )
     group.addoption(
         "--no-tune-reduce", action="store_false", dest="tune_reduce", help="store a winner with all that was found"

@@ -51,11 +51,15 @@ class Project:
         return path
 
 
+# What makes a winner small takes seconds, and is no part of what most tests show.
+UNREDUCED_INI = "[pytest]\ntune_reduce = false\n"
+
+
 def make_project(root: Path, files: dict[str, str]) -> Project:
-    """A project of ``files`` with an ini of its own."""
-    return Project(write_files(root, {"pytest.ini": "[pytest]\n"} | files))
+    """A project of ``files`` with an ini of its own, whose winners are stored as they are found."""
+    return Project(write_files(root, {"pytest.ini": UNREDUCED_INI} | files))
 
 
 def naming(*options: str) -> dict[str, str]:
     """The settings of a project whose maintainers let ``options`` into controls files."""
-    return {"pytest.ini": f"[pytest]\nacf_options = {' '.join(options)}\n"}
+    return {"pytest.ini": f"{UNREDUCED_INI}acf_options = {' '.join(options)}\n"}

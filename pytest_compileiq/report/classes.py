@@ -20,9 +20,9 @@ def class_facts(artifact: Artifact, most: int | None = None) -> Iterator[tuple[s
     """
     classed, licences = classes_in(artifact), licences_in(artifact)
     if text := classes_text(classed, most):
-        yield "classes", text
-    if licences and classed.own:
-        yield "in effect", ", ".join(effective_classes(classed.own, licences))
+        in_effect = effective_classes(classed.own, licences) if licences and classed.own else classed.own
+        widened = f"; in effect {', '.join(in_effect)}" if in_effect != classed.own else ""
+        yield "classes", text + widened
     yield from (("licence", licence_text(licence)) for licence in licences)
 
 
@@ -35,7 +35,8 @@ def classes_text(classed: Classed, most: int | None = MOST_OPTIONS) -> str:
 
 def licence_text(licence: Licence) -> str:
     """A licence, where it comes from, and what takes it away."""
-    return f"{licence.name} ({licence.allows}) by {licence.where}; {licence.remedy} takes it away"
+    allows = "" if licence.name == licence.allows else f" ({licence.allows})"
+    return f"{licence.name}{allows} by {licence.where}; {licence.remedy} takes it away"
 
 
 def gained_text(gained: Iterable[ControlClass], classed: Classed, licences: Sequence[Licence]) -> str:

@@ -16,11 +16,13 @@ _LARGEST = 60.0  # its exponential is 1e26
 def reduction_text(reduction: Reduction) -> str:
     """How the stored controls became fewer: ``28 controls → 6: 17 change no machine code, 5 bring nothing``."""
     dropped = [
-        f"{reduction.by_code} change no machine code" if reduction.by_code else "",
-        f"{reduction.by_objective} bring nothing" if reduction.by_objective else "",
+        f"{_counted(reduction.by_code, 'change')} no machine code" if reduction.by_code else "",
+        f"{_counted(reduction.by_objective, 'bring')} nothing" if reduction.by_objective else "",
     ]
+    if reduction.before == 1:
+        return "1 control: nothing to leave out"
     told = ", ".join(filter(None, dropped)) or "none could be left out"
-    open_ = f"; {reduction.undecided} of those that stay are undecided" if reduction.undecided else ""
+    open_ = f"; {_counted(reduction.undecided, 'stay')} undecided" if reduction.undecided else ""
     larger = f"; not fewer: {reduction.kept_larger}" if reduction.kept_larger else ""
     return f"{reduction.before} controls → {reduction.after}: {told}{open_}{larger}, in {reduction.seconds:g} s"
 
@@ -54,8 +56,8 @@ def left_out_text(entry: Without) -> str:
 def entry_texts(entry: Without) -> tuple[str, str]:
     """One leave-out: what is lost without it, and the interval or the reason."""
     if entry.standing == "exact":
-        same = "the same" if not entry.is_resolved else " ".join(_resolved_text(entry))
-        return f"{entry.objective}: {same}", "exact"
+        told = " ".join(filter(None, _resolved_text(entry)))
+        return told if entry.is_resolved else f"{entry.objective}: the same", "exact"
     if entry.standing != "measured" or entry.low is None or entry.high is None:
         return _STANDINGS[entry.standing], entry.reason or ""
     limits = f"{_number(entry.low, entry)} to {_number(entry.high, entry)}"
@@ -66,7 +68,7 @@ def entry_texts(entry: Without) -> tuple[str, str]:
 
 def kept_lines(artifact: Artifact) -> Iterator[str]:
     """The lines of ``acf show``."""
-    if artifact.reduction is not None:
+    if artifact.reduction is not None and artifact.reduction.before > 1:
         yield f"  reduced    {reduction_text(artifact.reduction)}"
         yield from (f"    {text}" for text in loss_texts(artifact.reduction))
     if artifact.attribution is not None:
@@ -77,7 +79,8 @@ def kept_lines(artifact: Artifact) -> Iterator[str]:
 
 def kept_notes(artifact: Artifact) -> tuple[str, ...]:
     """What a run that stored the artifact says of it."""
-    reduced = (reduction_text(artifact.reduction),) if artifact.reduction is not None else ()
+    reduction = artifact.reduction
+    reduced = (reduction_text(reduction),) if reduction is not None and reduction.before > 1 else ()
     brought = (attribution_text(artifact.attribution),) if artifact.attribution is not None else ()
     return (*reduced, *filter(None, brought))
 
@@ -100,7 +103,8 @@ def _unresolved_texts(attribution: Attribution) -> Iterator[str]:
             groups.setdefault(standing, {})[left_out_text(entry)] = None
     for standing, names in groups.items():
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        yield f"{', '.join(list(names)[:MOST_NAMED])}{more} {standing}"
+        verb = standing.replace("bring ", "brings ", 1) if len(names) == 1 else standing
+        yield f"{', '.join(list(names)[:MOST_NAMED])}{more} {verb}"
 
 
 _IN_LINE = {"idle": "idle", "required": "required", "wrong": "needed for a correct result", "left out": "not measured"}
@@ -117,6 +121,10 @@ def _resolved_text(entry: Without) -> tuple[str, str]:
     if entry.by_share:
         return f"{abs(step):.1%}", f"of its magnitude {worse if step > 0 else better}"
     return f"{math.exp(min(abs(step), _LARGEST)):.3g}", f"times {worse if step > 0 else better}"
+
+
+def _counted(count: int, verb: str) -> str:
+    return f"{count} {verb}" if count > 1 else f"{count} {verb}s"
 
 
 def _step(entry: Without) -> float:

@@ -34,7 +34,7 @@ def ddmin(
     The minimising delta debugging algorithm (Zeller and Hildebrandt, IEEE Transactions on Software Engineering 28,
     2002), without its tests of the chunks themselves: the result is 1-minimal all the same, with fewer tests (Hodovan
     and Kiss, "Practical Improvements to the Minimizing Delta Debugging Algorithm", ICSOFT-EA 2016). ``holds`` is true
-    of all items together, and is never asked about no item at all.
+    of all items together.
 
     Args:
         chunks: where to begin: each is left out as a whole, on what is left by then, the first ones first; and halved
@@ -63,12 +63,12 @@ def _left(
     def without(place: int) -> frozenset[Item]:
         return stays.union(*kept[:place], *kept[place + 1 :])
 
-    expect([rest for place in range(len(kept)) if (rest := without(place))])
+    expect([without(place) for place in range(len(kept))])
     place = failed = 0
     while failed < len(kept):
         place %= len(kept)
         rest = without(place)
-        if rest and holds(rest):
+        if holds(rest):
             del kept[place]
             failed = 0
         else:

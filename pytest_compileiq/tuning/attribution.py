@@ -39,6 +39,8 @@ LeftOut = tuple[Part, ...]
 def attribution_of(bench: Bench, proof: Proof) -> Attribution | None:
     """Measure, or count, what is lost without each part of what was proven; None where it has no parts.
 
+    A single control has no entry either: what it brings is the claim.
+
     An eighth of the search's time goes into it, or two seconds; what there is no time for is named.
 
     Raises:
@@ -46,7 +48,7 @@ def attribution_of(bench: Bench, proof: Proof) -> Attribution | None:
     """
     controls = proof.winner
     parts = Parts(bench.benchmark, controls)
-    if not parts.all:
+    if not parts.all or parts.count(controls) < 2:
         return None
     bench.progress.say(f"measuring what each of {parts.count(controls)} controls brings")
     bench.prepare()

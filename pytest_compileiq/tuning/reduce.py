@@ -71,8 +71,8 @@ def reduce_winner(bench: Bench, winner: Scored, width: Width = lambda knobs: 0) 
     """
     parts = Parts(bench.benchmark, winner.controls)
     in_order = sorted(parts.all, key=lambda part: -width(parts.knobs_of(part)))
-    bench.progress.say(f"reducing {parts.count(winner.controls)} controls")
-    if len(in_order) > 1:
+    if (count := parts.count(winner.controls)) > 1:
+        bench.progress.say(f"reducing {count} controls")
         bench.prepare()
     trial = _Trial(bench, parts, winner, max((SHARE_OF_SEARCH - RESERVED) * bench.search_s, FLOOR_S))
     screened = _screened(trial, in_order, exactly=not bench.benchmark.timed_objectives)
@@ -120,8 +120,6 @@ def _screened(trial: _Trial, in_order: Sequence[Part], *, exactly: bool) -> _Scr
     Args:
         exactly: whether builds alone tell what brings nothing, so that it is dropped at once, too.
     """
-    if len(in_order) < 2:
-        return _Screened(frozenset(in_order))
     everything, alone = frozenset(in_order), dict[Part, Kept]()
     kept = _dropped(trial.has_same_code, everything, trial.absent_from_twins(in_order), trial.expect)
     idle = everything - kept
@@ -142,8 +140,6 @@ def _screened(trial: _Trial, in_order: Sequence[Part], *, exactly: bool) -> _Scr
 def _without_useless(trial: _Trial, in_order: Sequence[Part], screened: _Screened) -> Kept:
     """Without the parts that bring nothing: those that seem to, together and then by halves, and then each alone."""
     lean = screened.kept
-    if len(lean) < 2:
-        return lean
     # A guess is enough to choose what is tried together, and these sets are built already.
     useless = [part for part in in_order if part in lean and trial.guess(screened.alone[part])]
     left = _dropped(trial.holds, lean, useless, trial.expect)
@@ -199,8 +195,8 @@ class _Trial:
 
     def undecided(self, smallest: Kept) -> int:
         """How many of these parts might bring nothing."""
-        alone = len(smallest) < 2
-        return 0 if alone else sum(self._verdicts.get(smallest - {part}) is None for part in smallest)
+        others = [rest for part in smallest if self._controls(rest := smallest - {part}) is not None]
+        return sum(self._verdicts.get(rest) is None for rest in others)
 
     def expect(self, sets: Sequence[Kept]) -> None:
         """Build side by side what is asked about next."""

@@ -99,7 +99,8 @@ def _search_and_settle(
         fallen = list(dropped_out(benchmark, sound, record, incumbent))
         if incumbent is not None and incumbent.controls is not None and sound.is_wrong(incumbent.controls):
             incumbent = replace(incumbent, controls=None)
-        attribute = partial(attribution_of, bench) if not search.interrupted else SearchResult.attribute
+        is_small = settings.reduce and not search.interrupted
+        attribute = partial(attribution_of, bench) if is_small else SearchResult.attribute
         result = SearchResult(record, front, functions, scorer.shift, outcome.reduction, outcome.made_of, attribute)
         report = settle(tuning, incumbent, proof, result)
         trackers.end(report.verdict, report.message)

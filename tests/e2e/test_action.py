@@ -245,7 +245,7 @@ def test_a_new_kernel_is_told_with_its_gain_its_replay_and_what_was_not_measured
     project, base = branch
     outputs = tmp_path / "outputs"
     _, text = replay(job, project, base, GITHUB_OUTPUT=str(outputs))
-    assert text.startswith(f"{MARKER}\n### Tuned kernels: 1 added\n")
+    assert re.match(rf"{MARKER}\n- `kernel` `\S+`: \*\*now .+\*\*\n\n### Tuned kernels: 1 added\n", text)
     assert "on `box-1, Linux X64` ([log and report](https://github.com/ada/kernels/actions/runs/42))" in text
     assert re.search(r"\| `kernel` `\S+` \| \*\*`REPLAYED`\*\* \| not measured \| `speed: --acf-check=replay` \|", text)
     assert outputs.read_text() == f"out={job.out}\n"

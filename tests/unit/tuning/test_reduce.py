@@ -240,12 +240,15 @@ def test_what_each_control_brings_is_told_with_intervals_that_hold_together(proj
     assert "without -fast 2 times slower, without -good 1.25" in report.notes
 
 
-def test_parts_that_stand_in_for_each_other_are_tried_together(project):
+def test_parts_that_stand_in_for_each_other_are_tried_together(project, monkeypatch):
     made = project(flags("-one", "-other"))
-    either = lambda controls: 1e-3 * (0.5 if controls and controls.knobs else 1)  # noqa: E731
-    made.tune(FakePool(seconds=either), reduce=False)
+    monkeypatch.setattr(reduce, "FLOOR_S", 0.0)  # else one of them would go
+    monkeypatch.setattr(reduce, "SHARE_OF_SEARCH", reduce.RESERVED)
+    either = lambda controls: 1e-3 * (1, 0.5, 0.49)[len(controls.knobs) if controls else 0]  # noqa: E731
+    made.tune(FakePool(seconds=either))
+    assert made.stored.reduction.undecided == 2
     last = made.stored.attribution.without[-1]
-    assert set(last.knobs) == {"-one", "-other"} and last.loss == pytest.approx(math.log(2), abs=2e-3)
+    assert set(last.knobs) == {"-one", "-other"} and last.loss == pytest.approx(-math.log(0.49), abs=2e-3)
 
 
 @pytest.mark.parametrize(("brings", "kept"), [({"blob", "-good"}, (True, {"-good"})), ({"-good"}, (False, {"-good"})),
@@ -263,6 +266,18 @@ def test_named_knobs_shrink_beside_an_acf_which_is_one_part_itself(tmp_path, bri
     reduced = reduce.reduce_winner(bench, Scored((-0.5,), winner))
     assert (reduced.smallest.kind == "blob", set(reduced.smallest.knobs)) == kept
     assert reduced.counts == (7, 7, len(kept[1]) + kept[0])
+
+
+def test_an_acf_beside_a_knob_that_the_space_always_has_is_left_out_alone(tmp_path):
+    """The baseline has no value for the knob, so that the ACF is the only part."""
+    builder = FakeBuilder(acf_line="ptxas13.3", code=code)
+    space = [PtxasSearchSpace(), {"warps": choice([8, 16])}]
+    benchmark = fake_benchmark(tmp_path, builder, space=space, objectives=[minimize("code_bytes")])
+    winner = builder.render(Candidate({"warps": 16}, b"acf"))
+    bench = Bench(benchmark, FakePool(), FakeProgress(), 0, 1, lambda build: None, {}, True, 60.0)
+    reduced = reduce.reduce_winner(bench, Scored((-0.5,), winner))
+    assert (reduced.smallest.kind, dict(reduced.smallest.knobs)) == ("options", {"warps": 16})
+    assert (reduced.counts[0], reduced.counts[2], reduced.undecided) == (2, 1, 0)
 
 
 def test_what_the_search_saw_to_change_no_machine_code_is_not_built_one_by_one(tmp_path):
