@@ -54,6 +54,12 @@ class Reduction(Stored):
     losses: Annotated[Array[Loss], Field(max_length=1000)] = ()
     kept_larger: Text | None = None
 
+    def settled_by(self, attribution: Attribution | None) -> Reduction:
+        """The same, where what the attribution resolves is no longer undecided."""
+        if attribution is None:
+            return self
+        return self.model_copy(update={"undecided": min(self.undecided, len(attribution.open_knobs))})
+
     @model_validator(mode="after")
     def _adds_up(self) -> Reduction:
         if self.before != self.after + self.by_code + self.by_objective:
@@ -125,8 +131,20 @@ class Attribution(Stored):
     seconds: Seconds
     without: Annotated[Array[Without], Field(max_length=10_000)]
 
+    @property
+    def open_knobs(self) -> frozenset[str]:
+        """The knobs of which it is not known what they bring; an ACF has the name that is none."""
+        names = {name for entry in self.without for name in _names(entry) if entry.standing in ("measured", "left out")}
+        return frozenset(
+            names.difference(name for entry in self.without if entry.is_resolved for name in _names(entry))
+        )
+
     def names_besides(self, knobs: frozenset[str], *, has_acf: bool) -> tuple[str, ...]:
         """What it is about and the controls do not hold."""
         named = {name for entry in self.without for name in entry.knobs}
         acf = ("an ACF",) if any(entry.acf for entry in self.without) and not has_acf else ()
         return (*sorted(named - knobs), *acf)
+
+
+def _names(entry: Without) -> tuple[str, ...]:
+    return (*entry.knobs, *([""] if entry.acf else []))

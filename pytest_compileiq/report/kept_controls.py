@@ -10,6 +10,7 @@ from pytest_compileiq.kept_controls import Attribution, Reduction, Without
 from pytest_compileiq.rules.words import change_text, words_for
 
 MOST_NAMED = 12  # leave-outs in one sentence
+_NOT_MEASURED = "not measured"
 _LARGEST = 60.0  # its exponential is 1e26
 
 
@@ -89,7 +90,7 @@ _STANDINGS = {
     "idle": "idle: the machine code is the same",
     "required": "required",
     "wrong": "wrong without it",
-    "left out": "not measured",
+    "left out": _NOT_MEASURED,
 }
 
 
@@ -102,12 +103,15 @@ def _unresolved_texts(attribution: Attribution) -> Iterator[str]:
             standing = "bring nothing alone" if exact else _IN_LINE.get(entry.standing, "not resolved")
             groups.setdefault(standing, {})[left_out_text(entry)] = None
     for standing, names in groups.items():
+        if standing == _NOT_MEASURED:
+            yield f"{len(names)} {standing}"
+            continue
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         verb = standing.replace("bring ", "brings ", 1) if len(names) == 1 else standing
         yield f"{', '.join(list(names)[:MOST_NAMED])}{more} {verb}"
 
 
-_IN_LINE = {"idle": "idle", "required": "required", "wrong": "needed for a correct result", "left out": "not measured"}
+_IN_LINE = {"idle": "idle", "required": "required", "wrong": "needed for a correct result", "left out": _NOT_MEASURED}
 
 
 def _resolved_text(entry: Without) -> tuple[str, str]:

@@ -82,6 +82,23 @@ def _halves(chunk: tuple[Item, ...]) -> list[tuple[Item, ...]]:
     return [half for half in (chunk[:middle], chunk[middle:]) if half]
 
 
+def ridge_gains(present: Floats, scores: Floats) -> Floats:
+    """What each control brings by the candidates of a search, as far as these can tell: log-ratios, positive is better.
+
+    Ridge regression with a penalty of one observation: a search has hardly more candidates than controls (Hoerl and
+    Kennard, Technometrics 12, 1970).
+
+    Args:
+        present: 1 where a candidate has a control, else 0; shape (candidates, controls).
+        scores: of the candidates, log-ratios, lower is better; shape (candidates,).
+    """
+    centred = present - present.mean(axis=0)
+    gains: Floats = np.linalg.solve(
+        centred.T @ centred + np.eye(present.shape[1]), centred.T @ (scores.mean() - scores)
+    )
+    return gains
+
+
 def loss_budget(gain: float) -> float:
     """How much of a log gain all that is left out may cost together: 5 % of it, but at least 0.3 % of the metric."""
     return max(_LOSS_SHARE * gain, math.log1p(_LEAST_LOSS))

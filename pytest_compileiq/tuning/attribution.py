@@ -29,7 +29,7 @@ from pytest_compileiq.tuning.leave_out import WORKERS, Bench, Part, Parts, Rows
 from pytest_compileiq.workers.pool import EvaluationFailed
 
 SHARE_OF_SEARCH = 0.125
-FLOOR_S = 2.0
+FLOOR_S = 5.0
 LEAST_PROCESSES = 4
 MOST_PAIRS = 3
 _SHORT = 0.8  # of the whole gain: where the parts add up to less, some stand in for each other
@@ -41,7 +41,7 @@ def attribution_of(bench: Bench, proof: Proof) -> Attribution | None:
 
     A single control has no entry either: what it brings is the claim.
 
-    An eighth of the search's time goes into it, or two seconds; what there is no time for is named.
+    An eighth of the search's time goes into it, or five seconds; what there is no time for is named.
 
     Raises:
         NoWorker: a worker process did not get ready.

@@ -25,9 +25,10 @@ _FINALISTS = 3
 
 def bench_of(tuning: Tuning, settings: Settings, search: Search) -> Bench:
     """What leaves parts out of the search's controls, and judges what is left."""
+    seen = [(knobs, sum(scored.scores)) for key, scored in search.scored.items() for knobs in search.twins.get(key, ())]
     return Bench(
         tuning.benchmark, tuning.pool, tuning.progress, tuning.seed, settings.jobs, search.why_never, search.twins,
-        search.brief.scorer.varies, search.tally.seconds,
+        seen, search.brief.scorer.varies, search.tally.seconds,
     )  # fmt: skip
 
 

@@ -153,7 +153,7 @@ def _artifact(
         claims=claims,
         front=tuple(_front_point(benchmark, scored, result.shift) for scored in result.front[:MOST_FRONT_POINTS]),
         withdrawn=tuple(withdrawn),
-        reduction=result.reduction if winner else None,
+        reduction=result.reduction.settled_by(attribution) if winner and result.reduction else None,
         attribution=attribution,
         provenance=provenance_of(benchmark, fingerprint, winner),
     )

@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_compileiq.model import SampleRow
-from pytest_compileiq.rules.reduction import LEVEL, LOOKS, ddmin, is_within, loss_budget, losses_beside, paired_losses
+from pytest_compileiq.rules.reduction import (
+    LEVEL,
+    LOOKS,
+    ddmin,
+    is_within,
+    loss_budget,
+    losses_beside,
+    paired_losses,
+    ridge_gains,
+)
 
 ITEMS = st.lists(st.integers(0, 40), unique=True, min_size=1, max_size=24)
 
@@ -130,3 +139,15 @@ def test_a_value_that_may_be_negative_is_compared_by_difference():
     low, lower = ([SampleRow(**{field: getattr(row, field) for field in row.__slots__} | {"value": row.value + shift, "objective": "score"})
                    for row in rows(0.0, np.zeros(4), 1e-6, random)] for shift in (-2.0, -2.0))  # fmt: skip
     assert losses_beside(low, lower, "minimize") == pytest.approx(np.zeros(4), abs=1e-4)
+
+
+@given(st.integers(1, 30), st.integers(1, 40), st.integers(0, 99))
+def test_ridge_gains_are_least_squares_with_one_more_observation_of_nothing_for_each_control(
+    candidates, controls, seed
+):
+    rng = np.random.default_rng(seed)
+    present, scores = rng.integers(0, 2, (candidates, controls)).astype(float), rng.normal(size=candidates)
+    rows = np.vstack([present - present.mean(axis=0), np.eye(controls)])
+    seen = np.concatenate([scores - scores.mean(), np.zeros(controls)])
+    oracle = np.linalg.lstsq(rows, seen, rcond=None)[0]
+    np.testing.assert_allclose(ridge_gains(present, scores), -oracle, atol=1e-9)
