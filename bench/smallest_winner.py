@@ -21,6 +21,7 @@ from libraries import LIBRARIES, downloaded, made, run
 from machine import describe
 from pytest_compileiq import literal
 from pytest_compileiq.config import Budget
+from pytest_compileiq.rules.reduction import loss_budget
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, FakeProgress, fake_benchmark, fake_settings
 from pytest_compileiq.tuning.tune import tune
@@ -76,7 +77,7 @@ def simulated(home: Path, cases: int) -> str:
         kept = artifact.controls.knobs
         full = -math.fsum(map(math.log, (effects | small).values()))
         loss = -math.fsum(math.log(factor) for name, factor in (effects | small).items() if name not in kept)
-        budget = artifact.reduction.budgets["runtime"]
+        budget = loss_budget(full)
         over.append(loss / budget)
         stored.append(len(kept))
         resolvable = [name for name, factor in (effects | small).items() if -math.log(factor) > max(0.05 * full, 0.003)]
@@ -151,7 +152,7 @@ def told(artifacts: list[dict]) -> str:
         lines.append(
             f"{artifact['benchmark']}: {reduction['before']} → {reduction['after']} controls "
             f"({reduction['by_code']} by machine code, "
-            f" {reduction.get('undecided', 0)} undecided), {resolved} resolved, lost {losses}, "
+            f"{reduction.get('undecided', 0)} undecided), {resolved} resolved, lost {losses}, "
             f"{reduction['seconds']:g} s, {share:.0%} of the search's {reduction['search_seconds']:g} s"
             + (f"; {reduction['kept_larger']}" if "kept_larger" in reduction else "")
         )

@@ -25,7 +25,8 @@ from pytest_compileiq.tuning.trial import Kept, Trial
 
 SHARE_OF_SEARCH = 0.25
 RESERVED = 0.05  # of the search's time, in which another finalist that is proven loses what is idle
-FLOOR_S = 3.0  # of the time bound, so that short searches can reduce at all
+GENEROUS = 2.0  # budgets that the few may seem to lose before they are held to one: one block is a rough guess
+FLOOR_S = 6.0  # of the time bound, so that short searches can reduce at all
 AT_ONCE = 8  # parts that are tried for machine code before what is idle among them goes
 Width = Callable[[Knobs], int]
 
@@ -129,7 +130,7 @@ def _few(trial: Trial, in_order: Sequence[Part], width: Width) -> Kept:
     by_gain = sorted(kept, key=lambda part: (not part.acf, -gains[part], in_order.index(part)))
     prefixes = [frozenset(by_gain[: 2**power]) for power in range(len(by_gain).bit_length()) if 2**power < len(by_gain)]
     trial.expect(prefixes)
-    return next((few for few in prefixes if trial.guess(few) and trial.holds(few)), kept)
+    return next((few for few in prefixes if trial.guess(few, GENEROUS) and trial.holds(few)), kept)
 
 
 def _gains(seen: Sequence[tuple[Knobs, float]], parts: Parts, of: Sequence[Part]) -> Mapping[Part, float]:

@@ -87,8 +87,8 @@ class Trial:
             self._controls(other)
         )
 
-    def guess(self, kept: Kept) -> bool:
-        """Whether these parts alone seem to be as good as the winner: from their counts, and one block of each."""
+    def guess(self, kept: Kept, share: float = 1.0) -> bool:
+        """Whether these parts alone seem to lose at most this share of the budget: from counts, and one block of each."""
         build = self._built(kept)
         if build is None:
             return False
@@ -97,7 +97,7 @@ class Trial:
                 return False
             rows: Rows = {}
             self._sample(rows, 0, kept)
-            return self._seems_within(rows, 1.0)
+            return self._seems_within(rows, share)
         except (EvaluationFailed, StoreError):
             return False
 
