@@ -24,7 +24,7 @@ from pytest_compileiq.tuning.leave_out import Bench, Part, Parts
 from pytest_compileiq.tuning.trial import Kept, Trial
 
 SHARE_OF_SEARCH = 0.25
-RESERVED = 0.05  # of the search's time, in which another finalist that is proven loses what is idle
+RESERVED = 0.05  # of the search's time, in which a larger finalist, if that is stored, loses what is idle
 GENEROUS = 2.0  # budgets that the few may seem to lose before they are held to one: one block is a rough guess
 FLOOR_S = 6.0  # of the time bound, so that short searches can reduce at all
 AT_ONCE = 8  # parts that are tried for machine code before what is idle among them goes
@@ -37,7 +37,7 @@ class Reduced:
 
     Attributes:
         full: as the search found it.
-        lean: without what changes no machine code.
+        lean: without what is known to change no machine code.
         smallest: without what brings nothing, as far as that was decided; equal to ``lean`` if nothing was.
         counts: how many controls each of these has.
         undecided: how many of the smallest's are kept because it was not decided whether they bring anything.
@@ -77,9 +77,8 @@ def reduce_winner(bench: Bench, winner: Scored, width: Width = lambda knobs: 0) 
     exactly = not bench.benchmark.timed_objectives
     screened = _screened(trial, [part for part in in_order if part in few], exactly=exactly)
     smallest = _without_useless(trial, in_order, screened)
-    if few != lean:  # what is left of the time, for the larger one that the proof may have to fall back on
-        screened = _screened(trial, [part for part in in_order if part in lean], exactly=False)
-    lean -= screened.idle
+    if few == lean:
+        lean -= screened.idle
     smallest = min(smallest, lean, key=len)
     sizes = winner.controls, trial.controls(lean), trial.controls(smallest)
     return Reduced(
@@ -96,7 +95,7 @@ def drop_idle(bench: Bench, controls: ControlsFile, spent_s: float) -> Reduced:
     """``controls`` without what changes no machine code, for a winner that is proven: what is proven stays so.
 
     Args:
-        spent_s: seconds that were spent on another finalist; the time bound is for both.
+        spent_s: seconds that the reduction took before; the time bound is for both.
     """
     parts = Parts(bench.benchmark, controls)
     left_s = max(SHARE_OF_SEARCH * bench.search_s, FLOOR_S) - spent_s

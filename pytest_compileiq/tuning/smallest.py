@@ -63,17 +63,18 @@ def prove_smallest(
 def _recorded(
     bench: Bench, proof: Proof | NoWinner, reduced: Reduced, losses: Sequence[Loss] = (), why_not: str = ""
 ) -> Outcome:
-    """The proof with what its winner was made of; another finalist than the reduced one loses what is idle."""
+    """The proof with what its winner was made of; a larger one loses what is idle, by which it stays proven."""
     if isinstance(proof, NoWinner):
         return Outcome(proof)
-    key = proof.winner.key
-    if key not in (reduced.lean.key, reduced.smallest.key):
-        lean = drop_idle(bench, proof.winner, reduced.seconds)
-        record = _record(lean, lean.counts[1], why_not="another finalist was proven, and better")
-        return Outcome(replace(proof, controls=lean.lean), record, lean.full.key)
-    if key == reduced.smallest.key:
+    if proof.winner.key == reduced.smallest.key:
         return Outcome(proof, _record(reduced, reduced.counts[2], losses), reduced.full.key)
-    return Outcome(proof, _record(reduced, reduced.counts[1], losses, why_not), reduced.full.key)
+    lean = drop_idle(bench, proof.winner, reduced.seconds)
+    proof = replace(proof, controls=lean.lean)
+    if lean.full.key != reduced.lean.key:
+        record = _record(lean, lean.counts[1], why_not="another finalist was proven, and better")
+        return Outcome(proof, record, lean.full.key)
+    larger = replace(lean, counts=(reduced.counts[0], lean.counts[1], reduced.counts[2]), budgets=reduced.budgets)
+    return Outcome(proof, _record(larger, lean.counts[1], losses, why_not), reduced.full.key)
 
 
 def _record(reduced: Reduced, after: int, losses: Sequence[Loss] = (), why_not: str = "") -> Reduction:

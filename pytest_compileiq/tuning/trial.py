@@ -88,7 +88,7 @@ class Trial:
         )
 
     def guess(self, kept: Kept, share: float = 1.0) -> bool:
-        """Whether these parts alone seem to lose at most this share of the budget: from counts, and one block of each."""
+        """Whether these parts alone seem to lose at most this share of the budget, by counts and one block of each."""
         build = self._built(kept)
         if build is None:
             return False
