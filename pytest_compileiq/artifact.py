@@ -325,6 +325,14 @@ class Artifact(Stored):
     attribution: Attribution | None = None
     provenance: Provenance
 
+    @property
+    def unreduced(self) -> int:
+        """How many controls it holds as they were found, with nothing left out; 0 where one is all, or it was reduced."""
+        if self.controls is None or self.outcome != "tuned" or self.reduction is not None:
+            return 0
+        count = len(self.controls.knobs) + (self.controls.kind == "blob")
+        return count if count > 1 else 0
+
     @model_validator(mode="after")
     def _consistent(self) -> Artifact:
         if self.outcome == "tuned" and self.controls is None:

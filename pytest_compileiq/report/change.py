@@ -10,9 +10,9 @@ from pydantic_core import to_jsonable_python
 
 from pytest_compileiq.artifact import Claim
 from pytest_compileiq.report.artifact import setting_text
-from pytest_compileiq.report.checks import unchecked
+from pytest_compileiq.report.checks import lost_checks, unchecked
 from pytest_compileiq.report.classes import classes_text, gained_text
-from pytest_compileiq.report.kept_controls import attribution_text, reduction_text
+from pytest_compileiq.report.kept_controls import attribution_text, reduction_text, unreduced_text
 from pytest_compileiq.report.results import (
     claim_text,
     evidence_text,
@@ -97,6 +97,7 @@ def facts(change: Change) -> Iterator[Fact]:
         Fact("entries", _lost(change.worse_entries), loud=True, folded=False),
         Fact("reach", _reach(change.also_changes), loud=True, folded=False),
         Fact("warning", change.warnings, loud=True, folded=False),
+        Fact("lost", tuple(lost_checks(change.claims)), loud=True, folded=False),
         Fact("accuracy", tuple(less_accurate_lines(_claims(change))), loud=True, folded=False),
         Fact("reason", (change.reason,) if change.reason else (), folded=False),
         Fact("was", (change.was,) if change.was else ()),
@@ -109,12 +110,12 @@ def facts(change: Change) -> Iterator[Fact]:
         Fact("stale by", change.inputs),
         Fact("classes", (classes_text(change.classed),) if change.classes and not change.classes_gained else ()),
         Fact("knobs", tuple(map(_knob, change.knobs))),
-        Fact("reduced", (reduction_text(change.reduction),) if change.reduction else (), folded=False),
+        Fact("reduced", tuple(_reduced(change)), folded=False),
         Fact("brings", (attribution_text(change.attribution),) if change.attribution else (), folded=False),
         Fact("controls", (_digest_step(change.controls),) if change.controls else ()),
         Fact("functions", tuple(map(_function, change.functions))),
         Fact("code", tuple(map(_digest_step, change.code))),
-        Fact("checks", unchecked(_claims(change))),
+        Fact("checks", unchecked(_claims(change)), folded=False),
         Fact("stress", tuple(draws_lines(_claims(change))), folded=False),
         Fact("proven on", (change.evidence,) if change.evidence else (), folded=False),
     )
@@ -124,6 +125,13 @@ def facts(change: Change) -> Iterator[Fact]:
 def new_classes_text(change: Change) -> str:
     """The classes that the controls gained, and what brings each."""
     return f"now {gained_text(change.classes_gained, change.classed, change.licences)}"
+
+
+def _reduced(change: Change) -> Iterator[str]:
+    if change.unreduced:
+        yield unreduced_text(change.unreduced)
+    if change.reduction is not None and change.reduction.before > 1:
+        yield reduction_text(change.reduction)
 
 
 def _claims(change: Change) -> list[Claim]:

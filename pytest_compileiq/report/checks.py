@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from pytest_compileiq.artifact import Claim
 from pytest_compileiq.model import CLOCKED, tail_of
+from pytest_compileiq.rules.claims import ClaimStep
 
 _BY = {"outputs": "its outputs were the same", "check": "the test's own check passed"}
 UNCHECKED = (
@@ -30,6 +31,16 @@ def told_of_checks(claim: Claim) -> tuple[str, ...]:
 def unchecked(claims: Iterable[Claim]) -> tuple[str, ...]:
     """What to say of claims whose sampled calls nobody looked at, once for all of them."""
     return (UNCHECKED,) if any(_is_clocked(claim) and claim.checks is None for claim in claims) else ()
+
+
+def lost_checks(steps: Iterable[ClaimStep]) -> Iterator[str]:
+    """What was looked at, or drawn, for the older claims and is not for the newer ones; once for all of them."""
+    both = [(step.old, step.new) for step in steps if step.old and step.new]
+    if any(old.checks and not new.checks for old, new in both):
+        yield "the sampled calls were checked before, and are no more"
+    drawn = [(old.stress.draws if old.stress else 0, new.stress.draws if new.stress else 0) for old, new in both]
+    if fewer := next((pair for pair in drawn if pair[1] < pair[0]), None):
+        yield f"{fewer[0]} draws of acf.rng before, {fewer[1]} now"
 
 
 def _is_clocked(claim: Claim) -> bool:

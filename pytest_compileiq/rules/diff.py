@@ -101,6 +101,7 @@ class Change:
         worse_entries: what entry functions lost to the newest controls on a metric whose claim did not lose.
         also_changes: entry functions that the newest controls change, and that its test does not stand for.
         reduction, attribution: how few controls the newest side holds, and what each of them brings.
+        unreduced: how many controls it holds as they were found, with nothing left out; 0 where it was reduced.
         warnings: what a reviewer should look at before merging.
         evidence: where the newest claims were proven: device, driver, commit, runner.
         problem: why a side cannot be used.
@@ -133,6 +134,7 @@ class Change:
     worse_entries: tuple[WorseEntry, ...] = ()
     also_changes: tuple[str, ...] = ()
     reduction: Reduction | None = None
+    unreduced: int = 0
     attribution: Attribution | None = None
     warnings: tuple[str, ...] = ()
     evidence: str = ""
@@ -181,6 +183,7 @@ def compare(old: Side | None, new: Side | None) -> Change:
         worse_entries=worse_entries(after) if after and after.outcome == "tuned" else (),
         also_changes=recorded_neighbours(after) if after and after.outcome == "tuned" else (),
         reduction=after.reduction if after and after.outcome == "tuned" else None,
+        unreduced=after.unreduced if after else 0,
         attribution=after.attribution if after and after.outcome == "tuned" else None,
         warnings=tuple(_warnings(new, before, after)),
         evidence=_evidence(shown) if shown else "",

@@ -109,6 +109,7 @@ def test_a_winner_is_stored_as_it_was_found_where_that_is_asked_for(small):
     shutil.rmtree(small.root / "acf")
     output = small.pytest("--tune", "--tune-budget=2", "--no-tune-reduce", code=0)
     assert "controls →" not in output and len(read(small)["controls"]["knobs"]) == 8
+    assert "reduced    no: all 8 controls as they were found" in acf(small, "show", "kernel")
 
 
 @pytest.mark.parametrize(

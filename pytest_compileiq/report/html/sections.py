@@ -20,6 +20,7 @@ from pytest_compileiq.report.kept_controls import (
     left_out_text,
     loss_texts,
     reduction_text,
+    unreduced_text,
 )
 from pytest_compileiq.report.results import estimate_of, estimate_texts, gain_of, headline, located
 from pytest_compileiq.report.stress import stress_lines
@@ -124,6 +125,8 @@ def _of_artifact(committed: Committed, ident: str, domain: Domain) -> Iterator[H
 
 
 def _kept(artifact: Artifact) -> Iterator[Html]:
+    if artifact.unreduced:
+        yield facts([("reduced", unreduced_text(artifact.unreduced))])
     if artifact.reduction is not None:
         told = (reduction_text(artifact.reduction), *loss_texts(artifact.reduction)[:MAX_ROWS])
         yield facts([("reduced", "; ".join(told))])

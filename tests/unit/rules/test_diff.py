@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_compileiq.artifact import Claim, CodePair, DecisionRecord, Provenance, StoredCode, Summary
+from pytest_compileiq.artifact import Claim, CodePair, DecisionRecord, Provenance, StoredChecks, StoredCode, Summary
 from pytest_compileiq.model import Licence
 from pytest_compileiq.report.change import facts
 from pytest_compileiq.rules.classes import Classed
 from pytest_compileiq.rules.diff import Kind, Side, Step, compare
 from pytest_compileiq.rules.renames import pair_renamed
+from pytest_compileiq.stressed import Stress
 from tests.unit.artifacts import TARGET, make_artifact
 
 NUMBERS = Summary(n=4, mean=1e-4, std=1e-6, p5=1e-4, p50=1e-4, p95=1e-4, p99=1e-4)
@@ -311,3 +312,24 @@ def test_classes_that_are_news_are_told(old, new, licences, gained):
     assert bool(told) is bool(gained)
     assert compare(of(("value-safe",)), replace(of(new), artifact=make_artifact(**RETIRED))).classes_gained == ()
     assert compare(of(("value-safe",)), replace(of(new), problem="gone")).classes_gained == ()
+
+
+def test_checks_and_draws_that_are_no_more_are_loud():
+    checked = gain().model_copy(
+        update={"checks": StoredChecks(by="outputs", checks=288, slots=32), "stress": Stress(draws=32, usable=32)}
+    )
+    lost = {fact.label: fact for fact in facts(compare(side(claims=(checked,)), side(claims=(gain(),))))}["lost"]
+    assert lost.loud
+    assert lost.lines == (
+        "the sampled calls were checked before, and are no more",
+        "32 draws of acf.rng before, 0 now",
+    )
+    gained = compare(side(claims=(gain(),)), side(claims=(checked,)))
+    assert "lost" not in {fact.label for fact in facts(gained)}
+
+
+def test_controls_of_which_nothing_was_left_out_are_said_to_be_as_found():
+    as_found = side(controls=told(knobs={"-O": 3, "-fone": ""}))
+    labelled = {fact.label: fact.lines for fact in facts(compare(None, as_found))}
+    assert labelled["reduced"] == ("no: all 2 controls as they were found",)
+    assert "reduced" not in {fact.label for fact in facts(compare(None, side(controls=told(knobs={"-O": 3}))))}
