@@ -327,7 +327,7 @@ class Artifact(Stored):
 
     @property
     def unreduced(self) -> int:
-        """How many controls it holds as they were found, with nothing left out; 0 where one is all, or it was reduced."""
+        """How many controls it holds as they were found; 0 where one is all, or what does nothing was left out."""
         if self.controls is None or self.outcome != "tuned" or self.reduction is not None:
             return 0
         count = len(self.controls.knobs) + (self.controls.kind == "blob")
