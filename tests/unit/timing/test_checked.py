@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import threading
 import time
 from collections.abc import Callable
 from random import Random
@@ -221,19 +220,14 @@ def test_outputs_that_do_not_repeat_in_the_baseline_either_are_not_the_tuned_arm
     assert "as with atomics" in failed.reason and "check=" in failed.reason
 
 
-def test_a_call_that_works_on_after_it_has_returned_only_enqueues(out):
-    def later():
-        time.sleep(0.01)
+def test_a_call_that_works_on_after_it_has_returned_only_enqueues(out, monkeypatch):
+    queue: list[int] = []
+
+    def finish(_seconds: float) -> None:
         out[:] = 2 * X
 
-    def enqueue():
-        threads.append(threading.Thread(target=later))
-        threads[-1].start()
-
-    threads: list[threading.Thread] = []
-    failed = failure_of(doubling(out), enqueue, outputs=[out])
-    for thread in threads:
-        thread.join()
+    monkeypatch.setattr(time, "sleep", finish)  # whoever waits finds the work done
+    failed = failure_of(doubling(out), lambda: queue.append(1), outputs=[out])
     assert (failed.arm, "only enqueues its work" in failed.reason) == ("tuned", True)
 
 
