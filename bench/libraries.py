@@ -45,7 +45,7 @@ LZ4 = """
     compress = acf.build().load().LZ4_compress_default
     out = np.zeros(80_000, np.uint8)
     arguments = DATA, out.ctypes.data_as(ctypes.c_void_p), len(DATA), out.size
-    acf.measure(lambda: compress(*arguments))
+    acf.measure(lambda: compress(*arguments), outputs=[out])
     assert 0 < compress(*arguments) < len(DATA)
     acf.compare("compressed", out)
 """
@@ -76,7 +76,7 @@ SNAPPY = """
     compress.restype = None
     out, length = np.zeros(90_000, np.uint8), ctypes.c_size_t(0)
     arguments = DATA, ctypes.c_size_t(len(DATA)), out.ctypes.data_as(ctypes.c_void_p), ctypes.byref(length)
-    acf.measure(lambda: compress(*arguments))
+    acf.measure(lambda: compress(*arguments), outputs=[out])
     compress(*arguments)
     assert 0 < length.value < len(DATA)
     acf.compare("compressed", out)
