@@ -18,7 +18,7 @@ import pytest
 
 from tests import needs
 from tests.forked import run_module
-from tests.projects import Project, make_project
+from tests.projects import UNREDUCED_INI, Project, make_project
 
 pytestmark = [needs.ptxas, needs.cuda_core]
 
@@ -151,7 +151,7 @@ def test_three_percent_of_three_microseconds_are_proven_and_replayed_only_as_the
 ):
     spinning(project, 2910)
     ini = project.root / "pytest.ini"
-    ini.write_text("[pytest]\nacf_lock_clocks = 1500\n")
+    ini.write_text(f"{UNREDUCED_INI}acf_lock_clocks = 1500\n")
     monkeypatch.setenv("STUB_NVML_REASONS", POWER_CAP)
     output = project.pytest("--tune", "--tune-engine=grid", code=0)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq import options
-from tests.projects import Project
+from tests.projects import UNREDUCED_INI, Project
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -24,7 +24,7 @@ def demo(tmp_path_factory) -> Project:
     given = (ROOT / "examples/demo/test_demo.py").read_text(encoding="utf-8")
     fixture = given[given.index("import ctypes") : given.index("@pytest.mark.tune")]
     (root / "test_demo.py").write_text(fixture + PYTHON[0])
-    (root / "pytest.ini").write_text("[pytest]\n")
+    (root / "pytest.ini").write_text(UNREDUCED_INI)
     return Project(root)
 
 
