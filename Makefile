@@ -31,11 +31,14 @@ demo: $(READY)  ## tune one C kernel, prove it, replay it: under two minutes
 	@echo && echo '$$ acf list' && cd .demo && $(BIN)/acf list
 	@echo && echo 'Written, to be committed with the kernel (here in .demo/):' && cd .demo && find acf -type f | sort | xargs ls -l
 
-test: suite  ## all tests on the CPU, then this project's own tuned kernels
+test: suite  ## the tests on the CPU, then this project's own tuned kernels; make docs is for the pages' examples
 	$(MAKE) kernels ARGS=
 
+# What each page of docs/ shows is tuned for minutes: the workflow does that beside the suite, as make docs.
+PAGES = tests/e2e/test_docs_site.py::test_a_page_shows_what_happens
+
 suite: $(WITH_EXTRAS)  ## the tests alone, in parallel and in random order
-	$(BIN)/pytest -n 2 --ignore=tests/kernels --ignore=tests/gpu $(ARGS)
+	$(BIN)/pytest -n 2 --ignore=tests/kernels --ignore=tests/gpu --deselect $(PAGES) $(ARGS)
 
 kernels: $(WITH_EXTRAS)  ## the tuned kernels alone, one at a time since they are measured
 	$(BIN)/pytest tests/kernels $(ARGS)
