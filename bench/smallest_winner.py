@@ -21,6 +21,7 @@ from libraries import LIBRARIES, downloaded, made, run
 from machine import describe
 from pytest_compileiq import literal
 from pytest_compileiq.config import Budget
+from pytest_compileiq.kept_controls import Without
 from pytest_compileiq.rules.reduction import loss_budget
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, FakeProgress, fake_benchmark, fake_settings
@@ -80,7 +81,7 @@ def simulated(home: Path, cases: int) -> str:
         budget = loss_budget(full)
         over.append(loss / budget)
         stored.append(len(kept))
-        resolvable = [name for name, factor in (effects | small).items() if -math.log(factor) > max(0.05 * full, 0.003)]
+        resolvable = [name for name, factor in (effects | small).items() if -math.log(factor) > budget]
         needed.append(len(resolvable))
         undecided += artifact.reduction.undecided
         larger += artifact.reduction.kept_larger is not None
@@ -141,18 +142,17 @@ def told(artifacts: list[dict]) -> str:
         if (reduction := artifact.get("reduction")) is None:
             lines.append(f"{artifact['benchmark']}: {artifact['outcome']}, not reduced")
             continue
-        resolved = sum(
-            (entry["standing"] == "exact" and entry["value"] != entry["value_without"])
-            or (entry["standing"] == "measured" and (entry["low"] > 0 or entry["high"] < 0))
-            for entry in artifact.get("attribution", {"without": []})["without"]
-        )  # fmt: skip
+        entries = map(Without.model_validate, artifact.get("attribution", {"without": []})["without"])
+        resolved = sum(entry.is_resolved for entry in entries)
+        budgets = ", ".join(f"{100 * budget:.2f} %" for budget in reduction.get("budgets", {}).values())
         share = reduction["seconds"] / reduction["search_seconds"]
         losses = ", ".join(f"{100 * loss['loss']:.2f} % ({100 * loss['low']:.2f} to {100 * loss['high']:.2f})"
-                           for loss in reduction.get("losses", [])) or "nothing"  # fmt: skip
+                           for loss in reduction.get("losses", []))  # fmt: skip
+        lost = f"lost {losses} of {budgets}" if losses else "lost nothing"
         lines.append(
             f"{artifact['benchmark']}: {reduction['before']} → {reduction['after']} controls "
             f"({reduction['by_code']} by machine code, "
-            f"{reduction.get('undecided', 0)} undecided), {resolved} resolved, lost {losses}, "
+            f"{reduction.get('undecided', 0)} undecided), {resolved} resolved, {lost}, "
             f"{reduction['seconds']:g} s, {share:.0%} of the search's {reduction['search_seconds']:g} s"
             + (f"; {reduction['kept_larger']}" if "kept_larger" in reduction else "")
         )

@@ -5,7 +5,8 @@ people's sources where ``--others`` has them), under four baselines: SSE, FMA, c
 Every distinct machine code is loaded once, in a process of its own, and called on every input: normal and wide
 exponents, denormals, NaN and infinities, zeros, small integers. Outputs must be equal bit by bit, NaN being equal to
 NaN, unless a licence was found; how many made use of it is shown. A difference without a licence is shrunk to the
-options that make it, and ends the bench with 1; so does a licence that was not expected, or is missing.
+options that make it, and ends the bench with 1; so does a licence that was not expected, or is missing, and a case
+that was left out or of whose candidates more than a tenth were not built.
 
     python bench/value_safe.py [--candidates 10000] [--seed 1] [--kernels dot,constants] [--others DIR]
                                [--jobs 2] [--results FILE]
@@ -46,6 +47,10 @@ BASELINES = ("-O2", f"-O3 {_AVX2}", f"-O2 {_AVX2} -ffp-contract=off", f"-O2 {_AV
 FLAGS_OF = {"directive": "-fopenmp-simd"}
 # The licences that a kernel has by its source, and whether it multiplies and adds, so that FMA brings another.
 LICENSED = {
+    "addresses": {"libm folding"},
+    "inlined": {"complex constants"},
+    "upward": {"rounding mode"},
+    "zeros": {"libm folding"},
     "constants": {"libm folding"},
     "directive": {"simd reduction"},
     "logistic": {"libm folding"},
@@ -56,11 +61,12 @@ LICENSED = {
 }
 FUSED = frozenset(
     ("dot", "axpy", "matmul", "stencil", "bodies", "horner", "constants", "logistic", "bits", "rotations", "rounded",
-     "powers", "kiss_fft_")
+     "powers", "kiss_fft_", "addresses", "inlined", "upward")
 )  # fmt: skip
 # Those of them that subtract too: gcc 12 fuses sums and differences side by side although contraction is off.
-FUSED_IN_PAIRS = frozenset(("bodies", "horner", "constants", "rotations", "rounded", "kiss_fft_"))
+FUSED_IN_PAIRS = frozenset(("bodies", "horner", "constants", "rotations", "rounded", "kiss_fft_", "inlined"))
 BLOCK = 25  # as many candidates at most are drawn, built and run together
+MOST_UNBUILT = 0.1  # of a case's candidates
 RUN_S = 120
 BUILD_S = 60.0
 TYPES = {"f32": np.float32, "f64": np.float64, "u8": np.uint8, "u32": np.uint32, "u64": np.uint64, "i32": np.int32,
@@ -277,12 +283,12 @@ def judged(case: Case, blocks: Sequence[int], size: int, seed: int, jobs: int) -
         bench.runner.end()
 
 
-def summary(rows: Sequence[Mapping[str, object]]) -> int:
-    """Print what was found case by case; 1 if anything is unexplained, else 0."""
+def summary(names: Sequence[str], rows: Sequence[Mapping[str, object]]) -> int:
+    """Print what was found case by case; 1 if anything is unexplained, or was hardly tried, else 0."""
     by_case = collections.defaultdict(list)
     for row in rows:
         by_case[row["case"]].append(row)
-    failures = []
+    failures = [f"{name}: left out" for name in names if name not in by_case]
     print(f"{'kernel and baseline':62}{'candidates':>11}{'codes':>7}{'differ':>8}  licences")
     for name, each in by_case.items():
         total = {key: sum(row[key] for row in each) for key in ("candidates", "codes", "differ", "unbuilt")}
@@ -293,6 +299,8 @@ def summary(rows: Sequence[Mapping[str, object]]) -> int:
             failures.append(f"{name}: expected the licences {each[0]['expected']}, found {each[0]['licences']}")
         if total["unbuilt"]:
             print(f"{'':4}{total['unbuilt']} not built")
+        if total["unbuilt"] > MOST_UNBUILT * total["candidates"]:
+            failures.append(f"{name}: {total['unbuilt']} of {total['candidates']} candidates were not built")
     candidates = sum(row["candidates"] for row in rows)
     seconds = sum(row["seconds"] for row in rows)
     print(f"{candidates} candidates, {sum(row['codes'] for row in rows)} machine codes that were run, "
@@ -336,7 +344,8 @@ def main() -> int:
         counted = [row for row in rows if row["case"] == case.name]
         licences = ", ".join(counted[0]["licences"]) or "no licence"
         print(f"{case.name}: {sum(row['differ'] for row in counted)} differ; {licences}", flush=True)
-    return summary([row for row in rows if row["case"] in {case.name for case in chosen}])
+    names = [case.name for case in chosen]
+    return summary(names, [row for row in rows if row["case"] in names])
 
 
 if __name__ == "__main__":

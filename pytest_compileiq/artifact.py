@@ -47,6 +47,7 @@ from pytest_compileiq.stored import (
 from pytest_compileiq.stressed import Stress
 
 SCHEMA = 1
+MOST_LICENCES = 100
 MAX_CONTROLS_BYTES = 1 << 20
 MOST_OBJECTIVES = 32
 MOST_FLIPS = 1 << 20  # of one claim's randomisation test
@@ -62,6 +63,13 @@ class Controls(Stored):
     sha256: Digest
     size_bytes: Annotated[int, Field(ge=0, le=MAX_CONTROLS_BYTES)]
     knobs: Annotated[dict[Text, bool | Integer | Finite | Text], Field(max_length=2000)] = Field(default_factory=dict)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many controls there are, at least and at most: a parameter or macro may have the baseline's value."""
+        acf = int(self.kind == "blob")
+        options = [name for name in self.knobs if name.startswith("-") and not name.startswith("-D")]
+        return len(options) + acf, len(self.knobs) + acf
 
 
 class StoredLicence(Stored):
@@ -302,7 +310,8 @@ class Artifact(Stored):
     point of the front that was chosen and is not proven yet; ``retired``, withdrawn for ``reason``.
     ``functions`` are the entry functions that the test stands for, where its toolchain says so.
     ``classes`` are those of its controls, narrowest first, for a reader: a program derives them from the knobs, and
-    takes the file for damaged where they differ. ``licences`` are what the baseline and the sources allow besides.
+    takes the file for damaged where they differ. ``licences`` are what the baseline and the sources allow besides;
+    None where nobody looked.
     """
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
@@ -312,7 +321,7 @@ class Artifact(Stored):
     reason: Text | None = None
     functions: Annotated[Array[Symbol], Field(max_length=20_000)] = ()
     classes: Annotated[Array[ControlClass], Field(max_length=len(CONTROL_CLASSES))] = ()
-    licences: Annotated[Array[StoredLicence], Field(max_length=100)] = ()
+    licences: Annotated[Array[StoredLicence], Field(max_length=MOST_LICENCES)] | None = None
     controls: Controls | None = None
     compiler: StoredCompiler
     fingerprint: StoredFingerprint
@@ -330,7 +339,7 @@ class Artifact(Stored):
         """How many controls it holds as they were found; 0 where one is all, or what does nothing was left out."""
         if self.controls is None or self.outcome != "tuned" or self.reduction is not None:
             return 0
-        count = len(self.controls.knobs) + (self.controls.kind == "blob")
+        _, count = self.controls.counts
         return count if count > 1 else 0
 
     @model_validator(mode="after")
@@ -367,7 +376,12 @@ class Artifact(Stored):
         tables = [name for name in ("reduction", "attribution") if getattr(self, name) is not None]
         if tables and self.controls is None:
             return f"[{tables[0]}] is about controls, and there is no [controls] table"
-        if self.attribution is None or self.controls is None:
+        if self.controls is None:
+            return None
+        least, most = self.controls.counts
+        if self.reduction is not None and not least <= self.reduction.after <= most:
+            return f"[reduction] says that {self.reduction.after} controls stay, and there are {most}"
+        if self.attribution is None:
             return None
         held = frozenset(self.controls.knobs)
         if foreign := self.attribution.names_besides(held, has_acf=self.controls.kind == "blob"):

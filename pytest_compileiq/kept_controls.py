@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -54,12 +55,6 @@ class Reduction(Stored):
     losses: Annotated[Array[Loss], Field(max_length=1000)] = ()
     kept_larger: Text | None = None
 
-    def settled_by(self, attribution: Attribution | None) -> Reduction:
-        """The same, where what the attribution resolves is no longer undecided."""
-        if attribution is None:
-            return self
-        return self.model_copy(update={"undecided": min(self.undecided, len(attribution.open_knobs))})
-
     @model_validator(mode="after")
     def _adds_up(self) -> Reduction:
         if self.before != self.after + self.by_code + self.by_objective:
@@ -98,6 +93,14 @@ class Without(Stored):
     high: Finite | None = None
     value: Integer | None = None
     value_without: Integer | None = None
+
+    @property
+    def step(self) -> float:
+        """What is lost without it: a log-ratio or, by share, a share of the magnitude; 0 where nothing was taken."""
+        if self.standing != "exact":
+            return self.loss or 0.0
+        ratio = math.log(max(self.value_without or 0, 0.5) / max(self.value or 0, 0.5))
+        return ratio if self.direction == "minimize" else -ratio
 
     @property
     def is_resolved(self) -> bool:

@@ -15,6 +15,7 @@ from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.system.printing import wrong_usage
 
 _CHOICES: dict[str, tuple[str, ...]] = {
+    "tune_reduce": ("true", "false"),
     "acf_check": ("auto", "replay", "measure", "off"),
     "acf_stale": ("fail", "warn"),
     "acf_missing": ("fail", "warn"),
@@ -25,6 +26,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 
 
 _HELP: dict[str, str] = {
+    "tune_reduce": "default of --tune-reduce",
     "acf_check": "what a normal run checks: auto measures where the device has a claim",
     "acf_stale": "what a stale artifact does to its test",
     "acf_missing": "what a missing artifact does to its test",
@@ -94,7 +96,6 @@ def add_options(parser: pytest.Parser) -> None:
     parser.addini("tune_budget", "default of --tune-budget", default=str(DEFAULT_BUDGET))
     parser.addini("tune_engine", "default of --tune-engine", default="auto")
     parser.addini("tune_jobs", "default of --tune-jobs", default="")
-    parser.addini("tune_reduce", "default of --tune-reduce: true, false", default="true")
     parser.addini("acf_lock_clocks", "the GPU's clocks while it is measured: off, base, or MHz", default="off")
     for key, choices in _CHOICES.items():
         parser.addini(key, f"{_HELP[key]}: {', '.join(choices)}", default=choices[0])
@@ -116,6 +117,8 @@ def read_settings(config: pytest.Config) -> Settings:
         raise wrong_usage("--tune-draw repeats one draw in a normal run: leave --tune out")
     chosen = {key: _choice(config, key) for key in _CHOICES}
     check = _known(option.acf_check, "acf_check", "--acf-check") if option.acf_check else chosen["acf_check"]
+    if option.tune_draw is not None and check == "off":
+        raise wrong_usage("--tune-draw runs tuned controls, and acf_check = off runs none: add --acf-check=auto")
     cli_budget = _budget(option.tune_budget, "--tune-budget") if option.tune_budget is not None else None
     return Settings(
         tune=option.tune,
@@ -132,7 +135,7 @@ def read_settings(config: pytest.Config) -> Settings:
         seed=_integer(option.tune_seed, "--tune-seed", minimum=0),
         draw=_integer(option.tune_draw, "--tune-draw", minimum=0),
         jobs=_integer(option.tune_jobs or config.getini("tune_jobs") or None, "--tune-jobs", minimum=1) or _cores(),
-        reduce=_reduce(config) if option.tune_reduce is None else option.tune_reduce,
+        reduce=chosen["tune_reduce"] == "true" if option.tune_reduce is None else option.tune_reduce,
         check=check,
         stale=chosen["acf_stale"],
         missing=chosen["acf_missing"],
@@ -165,13 +168,6 @@ def _known(value: str, key: str, where: str) -> str:
     if value not in known:
         raise wrong_usage(f"{where} = {value!r}{did_you_mean(value, known)}: expected {', '.join(known)}")
     return value
-
-
-def _reduce(config: pytest.Config) -> bool:
-    value = str(config.getini("tune_reduce")).strip()
-    if value not in ("true", "false"):
-        raise wrong_usage(f"{config.inipath or 'ini'}: tune_reduce = {value!r}: expected true or false")
-    return value == "true"
 
 
 def _lock_clocks(config: pytest.Config) -> LockClocks:

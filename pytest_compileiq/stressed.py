@@ -64,4 +64,8 @@ class Stress(Stored):
     def _consistent(self) -> Self:
         if self.usable > self.draws:
             raise ValueError(f"{self.usable} draws cannot be usable of {self.draws}")
+        if self.draws and self.seed is None:
+            raise ValueError(f"{self.draws} draws have no seed")
+        if more := [output for output in self.accuracy if output.worse + output.better > self.usable]:
+            raise ValueError(f"output {more[0].output!r} differs on more than the {self.usable} usable draws")
         return self

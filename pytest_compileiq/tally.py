@@ -44,11 +44,16 @@ class Tally:
     improvements: list[tuple[int, float]] = field(default_factory=list)
     invalid: dict[str, int] = field(default_factory=dict)
     first_reason: dict[str, str] = field(default_factory=dict)
+    _ended: float | None = None
 
     @property
     def seconds(self) -> float:
-        """Wall time since the start, of earlier runs of the same search too."""
-        return time.monotonic() - self.started + self.earlier_s
+        """Wall time from the start to the end of the search, or to now; of earlier runs of the same search too."""
+        return (self._ended or time.monotonic()) - self.started + self.earlier_s
+
+    def end(self) -> None:
+        """The search is over: what is proven and measured after it takes none of its time."""
+        self._ended = time.monotonic()
 
     def score(self, score: float) -> None:
         """Take in the first objective's score of the evaluation that is about to be counted."""

@@ -38,7 +38,7 @@ def _sections() -> Iterator[str]:
     ):
         yield f"## {title}\n\n{_HEAD}{_rows(listed.known)}"
         yield f"And {_BY_NAME}:\n\n{_HEAD}{_rows(listed.unlisted)}"
-    constexprs = f"| every constexpr, `config` | {CONSTEXPRS} | {CONSTEXPRS_SOURCE} |\n"
+    constexprs = f"| every constexpr | {CONSTEXPRS} | {CONSTEXPRS_SOURCE} |\n"
     yield f"## Triton\n\n{_HEAD}{_rows(LAUNCH_OPTIONS)}{constexprs}"
 
 

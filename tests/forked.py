@@ -13,6 +13,7 @@ import runpy
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -23,6 +24,7 @@ from typing import Any
 
 PRELOADED = ("pytest", "git", "scipy.stats", "pytest_compileiq.session", "pytest_compileiq.plugin")
 _ENVIRONMENT = dict(os.environ)
+_ASKED: Counter[frozenset[tuple[str, str]]] = Counter()  # programs, by what is read as they start
 _MOST_S = 300
 
 
@@ -35,14 +37,16 @@ def run_module(
         module: its name.
         arguments: after it.
         cwd: where it runs.
-        environment: all of it; what an interpreter or the loader reads as it starts needs a process from nothing.
+        environment: all of it.
         forked: False for a process from nothing in any case.
     """
     with TemporaryDirectory() as home:
         streams = [Path(home, name) for name in ("stdout", "stderr")]
-        if forked and _read_at_start(environment) == _read_at_start(_ENVIRONMENT):
+        read_at_start = _read_at_start(environment)
+        _ASKED[read_at_start] += 1
+        if forked and _ASKED[read_at_start] > 1:  # for a single program a server is no gain
             request = [module, [*arguments], str(cwd), dict(environment), [*map(str, streams)]]
-            code = _asked(_server(), request)
+            code = _asked(_server(read_at_start), request)
         else:
             with streams[0].open("wb") as stdout, streams[1].open("wb") as stderr:
                 argv = [sys.executable, "-m", module, *arguments]
@@ -50,16 +54,19 @@ def run_module(
                     argv, cwd=cwd, env=environment, stdout=stdout, stderr=stderr, timeout=_MOST_S, check=False
                 )
             code = done.returncode
-        return code, "".join(stream.read_text(encoding="utf-8") for stream in streams)
+        return code, "".join(stream.read_bytes().decode() for stream in streams)  # each \r as it is
 
 
-def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.startswith(("PYTHON", "LD_"))}
+def _read_at_start(environment: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    """What an interpreter or the loader reads as it starts: a forked process has it of its server."""
+    return frozenset((name, value) for name, value in environment.items() if name.startswith(("PYTHON", "LD_")))
 
 
 @cache
-def _server() -> subprocess.Popen[str]:
-    alone = _ENVIRONMENT | {"OPENBLAS_NUM_THREADS": "1"}  # a process of several threads is not to be forked
+def _server(read_at_start: frozenset[tuple[str, str]]) -> subprocess.Popen[str]:
+    others = dict(_ENVIRONMENT.items() - _read_at_start(_ENVIRONMENT))
+    # A process of several threads is not to be forked.
+    alone = others | dict(read_at_start) | {"OPENBLAS_NUM_THREADS": "1"}
     return subprocess.Popen(
         [sys.executable, __file__], env=alone, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

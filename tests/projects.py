@@ -13,7 +13,7 @@ from tests.forked import run_module
 
 # Plugins of the suite itself, of which hypothesis alone is a sixth of a short run; and what collects all garbage at the
 # end to report an exception that nobody could raise: Python prints its traceback anyway, which no test lets pass.
-NOT_NEEDED = ("cacheprovider", "randomly", "xdist", "hypothesispytest", "anyio", "unraisableexception")
+NOT_NEEDED = ("cacheprovider", "randomly", "rerunfailures", "xdist", "hypothesispytest", "anyio", "unraisableexception")
 
 
 # The command where no script is on PATH, as a shell reads it.
@@ -36,6 +36,13 @@ class Project:
         given, output = run_module("pytest", options, cwd=self.root, environment=environment, forked=forked)
         assert "Traceback" not in output, output
         assert code is None or given == code, f"exit code {given}, expected {code}\n{output}"
+        return output
+
+    def acf(self, *arguments: str, code: int = 0) -> str:
+        """Run ``acf`` in a process of its own; returns what it printed, and checks the exit code."""
+        given, output = run_module("pytest_compileiq.cli", arguments, cwd=self.root, environment=os.environ)
+        assert "Traceback" not in output, output
+        assert given == code, f"exit code {given}, expected {code}\n{output}"
         return output
 
     def edit(self, name: str, old: str, new: str) -> None:

@@ -76,10 +76,10 @@ class _Reader:
         return any(map(self._is_check, nodes)) or any(map(self._is_check, self._reached(nodes)))
 
     def _is_check(self, node: ast.AST) -> bool:
-        if isinstance(node, ast.keyword):
-            return node.arg == "check"  # of measure: asked between the samples
         if not isinstance(node, ast.Call):
             return isinstance(node, ast.Assert | ast.Raise)
+        if _name(node.func) == "measure" and any(map(_is_given_check, node.keywords)):
+            return True  # asked between the samples
         called = getattr(self._value(chain_of(node.func) or ("",)), "__name__", "")  # an import may rename it
         return any(word in name.lower() for word in _WORDS for name in (_name(node.func), str(called)))
 
@@ -108,6 +108,10 @@ class _Reader:
 def _name(node: ast.AST) -> str:
     """The last part of the name that a node reads: ``assert_equal`` of ``np.testing.assert_equal``."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_given_check(keyword: ast.keyword) -> bool:
+    return keyword.arg == "check" and not (isinstance(keyword.value, ast.Constant) and keyword.value.value is None)
 
 
 def _call_of(definition: ast.AST, name: str) -> ast.Call | None:

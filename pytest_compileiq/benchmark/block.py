@@ -29,9 +29,8 @@ from pytest_compileiq.benchmark.compared import Outputs
 from pytest_compileiq.benchmark.fixture import Acf, Measurer
 from pytest_compileiq.errors import BuildError, CannotMeasure, EnvironmentFault, NoDevice
 from pytest_compileiq.model import CLOCKED, Arm, ChecksMade, Conditions, Objective, Workload
-from pytest_compileiq.timing.base import Clock
-from pytest_compileiq.timing.checked import Asked, CheckedArm, CheckedBlock, CheckFailed
-from pytest_compileiq.timing.registry import Untimed, finish, make_clock, watch_of
+from pytest_compileiq.timing.checked import CheckedArm, CheckedBlock, CheckFailed
+from pytest_compileiq.timing.registry import Untimed, make_clock, watch_of
 from pytest_compileiq.timing.sampler import ArmError, BlockPlan, Slot, Timed, sample_calls, sample_values, too_short
 from pytest_compileiq.timing.watch import Disturbance, Watch
 
@@ -92,14 +91,12 @@ class _BlockRun:
     tick: Callable[[], object]
     watch: Watch
     outputs: Outputs = field(default_factory=Outputs)
-    calls: dict[Arm, Callable[[], object]] = field(default_factory=dict)
-    asked: dict[Arm, Asked] = field(default_factory=dict)
+    measured: dict[Arm, CheckedArm] = field(default_factory=dict)
     touched: dict[Arm, Touched] = field(default_factory=dict)
     slots: dict[str, list[Slot[float]]] = field(default_factory=dict)
     conditions: dict[str, Conditions] = field(default_factory=dict)
     checks: dict[str, ChecksMade] = field(default_factory=dict)
     remarks: dict[str, None] = field(default_factory=dict)
-    checked: CheckedBlock | None = None
     failure: ArmFailure | None = None
 
     def run(self) -> Block:
@@ -129,7 +126,7 @@ class _BlockRun:
 
     def _nest(self, acf: Acf, call: Callable[[], object]) -> object:
         """The outer ``measure``: run the inner arm's body inside it."""
-        self.calls[self.plan.outer], self.asked[self.plan.outer] = call, acf.asked
+        self._keep(self.plan.outer, acf, call)
         with self._keeping_failures():
             inner = self._arm(self.plan.inner, self._sample)
             if not inner.measured:
@@ -138,12 +135,16 @@ class _BlockRun:
 
     def _sample(self, acf: Acf, call: Callable[[], object]) -> object:
         """The inner ``measure``: both arms are alive here."""
-        self.calls[self.plan.inner], self.asked[self.plan.inner] = call, acf.asked
+        self._keep(self.plan.inner, acf, call)
         with self._keeping_failures():
             for objective in self.benchmark.timed_objectives:
                 if objective.measured in CLOCKED:
                     self._take(objective, acf)
             return self._call_again(self.plan.inner)
+
+    def _keep(self, arm: Arm, acf: Acf, call: Callable[[], object]) -> None:
+        timed = Timed(arm, call, Untimed(self.benchmark.builder.clock), self.tick, acf.asked.reset)
+        self.measured[arm] = CheckedArm(timed, acf.asked)
 
     def _take(self, objective: Objective, acf: Acf) -> None:
         """Sample what the clock of ``objective`` takes, as the body of ``acf`` wants it taken."""
@@ -151,14 +152,17 @@ class _BlockRun:
         launch = self.plan.launch or acf.launch
         try:
             self.watch.before()
-            clock = make_clock(kind, objective.measured, self.calls, l2=acf.l2, launch=launch)
+            timed = {arm: own.timed for arm, own in self.measured.items()}
+            calls = {arm: own.call for arm, own in timed.items()}
+            clock = make_clock(kind, objective.measured, calls, l2=acf.l2, launch=launch)
             if acf.asked.reset is not None and objective.measured == "energy":
                 raise CannotMeasure("energy is taken over many calls in a row, which reset= would have to part")
+            for own in timed.values():
+                own.clock = clock
             plan = self.plan.of(objective.metric)
-            self.checked = checked = self._checked_block(plan, clock)
+            checked = CheckedBlock(plan, self.measured)
             checked.learn()
-            settled = self.watch.settle(lambda: self._load(checked))
-            timed = {arm: own.timed for arm, own in checked.arms.items()}
+            settled = self.watch.settle(self._load)
             self.slots[objective.metric] = slots = sample_calls(plan, timed, self.watch, checked.after_slot)
             if void := clock.why_void():
                 raise ArmFailure(None, "disturbed", void)
@@ -180,25 +184,14 @@ class _BlockRun:
         except EnvironmentFault as fault:
             raise ArmFailure(None, "disturbed", str(fault)) from fault
 
-    def _checked_block(self, plan: BlockPlan, clock: Clock) -> CheckedBlock:
-        arms = {
-            arm: CheckedArm(Timed(arm, call, clock, self.tick, self.asked[arm].reset), self.asked[arm])
-            for arm, call in self.calls.items()
-        }
-        return CheckedBlock(plan, arms)
-
-    def _load(self, checked: CheckedBlock) -> None:
+    def _load(self) -> None:
         """One call of each arm: what the device is to be warm for."""
-        for own in checked.arms.values():
+        for own in self.measured.values():
             own.timed.once()
 
     def _call_again(self, arm: Arm) -> object:
         """Call as it was timed, so that the statements after ``measure`` look at this arm's output."""
-        if self.checked is None or arm not in self.checked.arms:
-            self.checked = self._checked_block(self.plan, Untimed(self.benchmark.builder.clock))
-        value = self.checked.last(arm)
-        finish(self.benchmark.builder.clock)
-        return value
+        return CheckedBlock(self.plan, self.measured).last(arm)
 
     @contextmanager
     def _keeping_failures(self) -> Iterator[None]:

@@ -78,32 +78,49 @@ class Checked:
     recorded: Mapping[str, float]
 
 
-def check_body(benchmark: TunedBenchmark, body: Body, arms: Arms, workload: Workload, *, draw: int = 0) -> Checked:
+def check_body(
+    benchmark: TunedBenchmark,
+    body: Body,
+    arms: Arms,
+    workload: Workload,
+    tick: Callable[[], object] = lambda: None,
+    *,
+    draw: int = 0,
+) -> Checked:
     """Run the tuned arm's body once for correctness, the baseline's too when the body compares outputs.
 
     Where no device runs the kernel, a body ends when it loads the kernel, and counts as correct so far.
 
     Args:
+        tick: called before every run of the body and every call, so that a watcher sees progress.
         draw: the seed of ``acf.rng``.
 
     Raises:
         ArmFailure: the body failed.
     """
     outputs = Outputs()
-    acf = run_once(benchmark, body, arms, "tuned", workload, outputs, draw=draw)
+    acf = run_once(benchmark, body, arms, "tuned", workload, outputs, tick, draw=draw)
     expect_objectives(benchmark, acf)
     if outputs.waiting and acf.not_run is None:
-        run_once(benchmark, body, arms, "baseline", workload, outputs, draw=draw)
+        run_once(benchmark, body, arms, "baseline", workload, outputs, tick, draw=draw)
     return Checked(Touched.by(acf), outputs.how, acf.not_run, acf.recorded)
 
 
 def run_once(
-    benchmark: TunedBenchmark, body: Body, arms: Arms, arm: Arm, workload: Workload, outputs: Outputs, *, draw: int
+    benchmark: TunedBenchmark,
+    body: Body,
+    arms: Arms,
+    arm: Arm,
+    workload: Workload,
+    outputs: Outputs,
+    tick: Callable[[], object],
+    *,
+    draw: int,
 ) -> Acf:
-    """One run of the body as ``arm`` whose ``measure`` calls once, and times nothing; raises as ``run_arm``."""
+    """One run of the body as ``arm`` whose ``measure`` calls, and times nothing; raises as ``run_arm``."""
 
     def call_once(acf: Acf, call: Callable[[], object]) -> object:
-        timed = Timed(acf.arm, call, Untimed(benchmark.builder.clock), lambda: None, acf.asked.reset)
+        timed = Timed(acf.arm, call, Untimed(benchmark.builder.clock), tick, acf.asked.reset)
         try:
             return CheckedArm(timed, acf.asked).last()
         except (ArmError, CheckFailed) as error:
@@ -111,6 +128,7 @@ def run_once(
                 raise
         raise own  # the test's own exception, with nothing of this package around it
 
+    tick()
     return run_arm(benchmark, body, arms[arm], arm, workload, outputs, call_once, draw=draw)
 
 

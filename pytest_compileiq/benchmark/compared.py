@@ -34,7 +34,7 @@ class Output:
 
         Raises:
             BodyError: ``name`` is not a string, ``array`` holds anything but numbers, or ``reference`` is of another
-                shape.
+                shape or holds anything else.
             OffReference: it is farther from ``reference`` than the tolerance, where both are given.
         """
         import numpy as np
@@ -67,10 +67,13 @@ class Output:
     def _expect_reference(self, name: str) -> None:
         import numpy as np
 
-        if self.reference.dtype.hasobject or self.reference.shape != self.array.shape:
+        from pytest_compileiq.rules.accuracy import NUMBERS
+
+        given = self.array, self.reference
+        if self.array.shape != self.reference.shape or any(array.dtype.kind not in NUMBERS for array in given):
+            got = " and ".join(f"{array.dtype}{array.shape}" for array in given)
             raise BodyError(
-                f"acf.compare({name!r}, …, reference=…): expected numbers of the output's shape {self.array.shape}, "
-                f"got {self.reference.dtype}{self.reference.shape}"
+                f"acf.compare({name!r}, …, reference=…): expected numbers in two arrays of one shape, got {got}"
             )
         if self.is_exact:
             return
@@ -119,20 +122,15 @@ def why_different(name: str, tuned: Output, baseline: Output) -> str | None:
     """Why the tuned arm's output does not equal the baseline's as the body asks, or None."""
     import numpy as np
 
+    from pytest_compileiq.rules.accuracy import bytes_differ
+
     before, now = baseline.array, tuned.array
     if (now.shape, now.dtype) != (before.shape, before.dtype):
         return f"output {name!r}: the baseline gave {before.dtype}{before.shape}, the tuned arm {now.dtype}{now.shape}"
     if tuned.is_exact:
-        differ = (_bytes(now) != _bytes(before)).any(axis=1)
+        differ = bytes_differ(now, before)
     else:
         differ = ~np.isclose(now, before, rtol=tuned.rtol, atol=tuned.atol, equal_nan=True)
     if not differ.any():
         return None
     return f"output {name!r}: {int(differ.sum())} of {differ.size} values differ from the baseline's ({tuned.how})"
-
-
-def _bytes(array: Any) -> Any:
-    """The bytes of each element, shape (elements, itemsize): NaNs and signed zeros count."""
-    import numpy as np
-
-    return np.frombuffer(array.tobytes(), dtype=np.uint8).reshape(array.size, array.itemsize)

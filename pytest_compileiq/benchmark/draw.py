@@ -37,9 +37,8 @@ def run_draw(
     """
 
     def run(arm: Arm) -> Given:
-        tick()
         outputs = Outputs()
-        run_once(benchmark, body, arms, arm, workload, outputs, draw=seed)
+        run_once(benchmark, body, arms, arm, workload, outputs, tick, draw=seed)
         return outputs.given
 
     tuned, first, second = run("tuned"), run("baseline"), run("baseline")
@@ -52,9 +51,10 @@ def run_draw(
 
 
 def _expect_alike(arm: Arm, first: Given, other: Given, said: str = "") -> None:
-    """The judgement of ``acf.compare``, on all outputs; a shape is judged where there is a reference, too."""
-    for name in first.keys() & other.keys():
-        is_judged = first[name].reference is None or first[name].array.shape != other[name].array.shape
+    """The judgement of ``acf.compare``, on all outputs; their shapes and types even where there is a reference."""
+    for name in sorted(first.keys() & other.keys()):
+        before, after = first[name].array, other[name].array
+        is_judged = first[name].reference is None or (before.shape, before.dtype) != (after.shape, after.dtype)
         if is_judged and (reason := why_different(name, other[name], first[name])):
             raise ArmFailure(arm, "wrong", said + reason)
 

@@ -79,8 +79,7 @@ class _Look:
     seen: dict[Key, _Seen] = field(default_factory=dict)
     calls: int = 0
     most_calls: float = math.inf
-    reset: Callable[[], object] = lambda: None
-    single: bool = False
+    reset: Callable[[], object] | None = None
 
     def load(self, library: SharedLibrary) -> None:
         """Watch a library of the body from its first call on."""
@@ -89,8 +88,7 @@ class _Look:
 
     def measure(self, acf: Acf, call: Callable[[], object]) -> None:
         """What ``acf.measure`` does here."""
-        if acf.asked.reset is not None:
-            self.reset, self.single = acf.asked.reset, True
+        self.reset = acf.asked.reset
         first: Calls = self.seen
         whole = self._watched(call)
         self.rounds = min(_ROUNDS, max(_FEWEST_ROUNDS, math.ceil(_ROUNDS_S / max(whole[_WHOLE].seconds, 1e-9))))
@@ -118,7 +116,7 @@ class _Look:
     def _watched(self, call: Callable[[], object]) -> Calls:
         """Make one measured call."""
         self.tick()
-        if self.single:
+        if self.reset is not None:
             with self._unwatched():  # what it calls in a library is no part of the measured call
                 self.reset()
         self.seen, self.calls = {}, 0
@@ -156,12 +154,13 @@ class _Look:
         clock = CpuClock()
         with self._unwatched():
             self.tick()
-            enough = math.ceil(_ROUNDS_S / _ROUNDS / max(clock.seconds(call, 1), 1e-9))
-            repeats = 1 if self.single else max(1, enough)
-            means = []
+            repeats, means = 1, []
+            if self.reset is None:
+                repeats = max(1, math.ceil(_ROUNDS_S / _ROUNDS / max(clock.seconds(call, 1), 1e-9)))
             for _ in range(self.rounds):
                 self.tick()
-                self.reset()
+                if self.reset is not None:
+                    self.reset()
                 means.append(clock.seconds(call, repeats))
             return min(means)
 

@@ -13,6 +13,7 @@ from pytest_compileiq.system.printing import complain, say
 
 if TYPE_CHECKING:
     from pytest_compileiq.artifact import Claim
+    from pytest_compileiq.kept_controls import Attribution
     from pytest_compileiq.model import SampleRow
     from pytest_compileiq.named_options import NamedOptions
     from pytest_compileiq.store.store import Store
@@ -99,11 +100,7 @@ def _check(options: argparse.Namespace) -> int:
     store.clear_partial()
     health = store.health(hold=hold)
     unhealthy = {entry.path for entry in health}
-    problems = [
-        *(entry.problem for entry in health),
-        *_misattributed(store, unhealthy),
-        *_foreign_options(store, named, unhealthy),
-    ]
+    problems = [*(entry.problem for entry in health), *_unheld(store, named, unhealthy)]
     say(*problems)
     counts = (
         _counted(sum(1 for _ in store.artifacts()), "artifact"),
@@ -119,31 +116,28 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _misattributed(store: Store, unhealthy: Container[Path]) -> Iterator[str]:
-    """What otherwise healthy artifacts say that their controls bring, and what they record does not give."""
-    from pytest_compileiq.rules.attribution import recompute  # heavy: numpy
+def _unheld(store: Store, named: NamedOptions, unhealthy: Container[Path]) -> Iterator[str]:
+    """Why otherwise healthy artifacts do not hold: what their controls bring, or that these may not be committed."""
+    from pytest_compileiq.ship.flags import held_controls
 
     for name, target in store.artifacts():
         path = store.metadata_path(name, target)
         if path in unhealthy:
             continue
         try:
-            if (attribution := store.read(name, target).attribution) is not None:
-                recompute(attribution)
-        except StoreError as error:
-            yield f"{path}: {error}"
-
-
-def _foreign_options(store: Store, named: NamedOptions, unhealthy: Container[Path]) -> Iterator[str]:
-    """Why the controls of otherwise healthy artifacts may not be committed."""
-    from pytest_compileiq.ship.flags import held_controls
-
-    for name, target in store.artifacts():
-        if store.metadata_path(name, target) in unhealthy:
-            continue
-        try:
             artifact = store.read(name, target)
+            if artifact.attribution is not None:
+                _recompute(path, artifact.attribution)
             if artifact.controls is not None:
                 held_controls(store, name, artifact, named)
         except StoreError as error:
             yield str(error)
+
+
+def _recompute(path: Path, attribution: Attribution) -> None:
+    from pytest_compileiq.rules.attribution import recompute  # heavy: numpy
+
+    try:
+        recompute(attribution)
+    except StoreError as error:
+        raise StoreError(f"{path}: {error}") from error

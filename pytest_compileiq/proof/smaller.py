@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pytest_compileiq.artifact import Claim
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
@@ -11,6 +11,7 @@ from pytest_compileiq.kept_controls import Loss
 from pytest_compileiq.model import ControlsFile, Objective, SampleRow, Workload
 from pytest_compileiq.proof.claims import Finalist
 from pytest_compileiq.proof.exact import score_loss
+from pytest_compileiq.rules.gate import LOOKS
 from pytest_compileiq.rules.reduction import LEVEL, is_within, losses_beside
 from pytest_compileiq.rules.stats import paired_interval
 
@@ -26,6 +27,7 @@ class Proven:
     look: int
 
 
+_UNPROVEN = "were not proven themselves"
 Compared = tuple[bool | None, Loss | None]  # surely within the budget, or beyond; the loss
 Choose = Callable[[Sequence[Proven], Sequence[Finalist], bool], Proven | None]
 
@@ -37,10 +39,9 @@ def best(proven: Sequence[Proven], alive: Sequence[Finalist] = (), is_last: bool
 
 @dataclass
 class PreferSmaller:
-    """Chooses the smaller finalist if it is proven and not inferior to the one that it was made of.
+    """Chooses the smaller of two if it is proven, and surely loses no more than the budget against the other.
 
-    Another finalist stands in its way only if it is surely better by more than the budget. While that is open and there
-    are looks left, more samples are taken: what was proven by then stays proven.
+    While that is open and there are looks left, more samples are taken.
 
     Attributes:
         full, smaller: the two.
@@ -54,51 +55,31 @@ class PreferSmaller:
     smaller: ControlsFile
     budgets: Mapping[str, float]
     losses: tuple[Loss, ...] = ()
-    why_not: str = "it was not proven itself"
-    _standing: Proven | None = field(default=None)
+    why_not: str = _UNPROVEN
 
     def __call__(self, proven: Sequence[Proven], alive: Sequence[Finalist], is_last: bool) -> Proven | None:
         """The one to store; None to go on sampling, or where none is proven."""
-        own = next((entry for entry in proven if entry.finalist.controls is self.smaller), None)
-        others = best([entry for entry in proven if entry is not own])
-        if self._standing is not None and self._standing.finalist not in alive:  # it failed meanwhile
-            self._standing = None
-        self._standing = others or self._standing
-        smaller, full = (self._among(alive, controls) for controls in (self.smaller, self.full))
-        if smaller is None:
-            return self._standing
-        if full is smaller:  # there was nothing to leave out but what changes no machine code
-            return others if own is None or self._is_beaten(others, own) else own
+        full, smaller = (_among(alive, controls) for controls in (self.full, self.smaller))
         is_as_good = self._is_as_good(full, smaller)
-        if own is not None and is_as_good and not self._is_beaten(others, own):
-            return own
-        if is_last or is_as_good is False or not proven:
-            return self._standing or (own if is_last else None)
-        return None
+        claimed = {id(entry.finalist): entry for entry in proven}
+        if is_as_good and id(smaller) in claimed:
+            return claimed[id(smaller)]
+        return claimed.get(id(full)) if is_last or is_as_good is False else None
 
-    def _among(self, alive: Sequence[Finalist], controls: ControlsFile) -> Finalist | None:
-        return next((finalist for finalist in alive if finalist.controls is controls), None)
-
-    def _is_as_good(self, full: Finalist | None, smaller: Finalist) -> bool | None:
-        if full is None:  # it failed in the proof, and has nothing to compare with
+    def _is_as_good(self, full: Finalist | None, smaller: Finalist | None) -> bool | None:
+        if smaller is None:
+            self.why_not = "failed in the proof"
+            return False
+        if full is None:  # it failed, and there is nothing to compare with
             return True
         verdicts = self._compared(full, smaller)
         self.losses = tuple(loss for _, loss in verdicts if loss is not None)
         within = [verdict for verdict, _ in verdicts]
         if False in within:
-            self.why_not = "it lost more than the budget allows"
+            self.why_not = "lost more than the budget allows"
             return False
-        self.why_not = (
-            "it was not proven itself" if all(within) else "more loss than the budget allows was not ruled out"
-        )
+        self.why_not = _UNPROVEN if all(within) else "may have lost more than the budget allows"
         return True if all(within) else None
-
-    def _is_beaten(self, others: Proven | None, own: Proven) -> bool:
-        if others is None or others.finalist.controls is self.full:
-            return False
-        if beaten := any(verdict is False for verdict, _ in self._compared(others.finalist, own.finalist)):
-            self.why_not = "another finalist was surely better"
-        return beaten
 
     def _compared(self, full: Finalist, smaller: Finalist) -> list[Compared]:
         return [
@@ -117,8 +98,12 @@ class PreferSmaller:
         if losses.size < 2:
             return None, None
         interval = paired_interval(losses, 0.025)
-        within = is_within(losses, self.budgets[objective.metric], LEVEL)
+        within = is_within(losses, self.budgets[objective.metric], LEVEL / len(LOOKS))
         low, high = interval.low, interval.high
         return within, Loss(
             objective=objective.metric, workload=workload.name, loss=interval.estimate, low=low, high=high
         )
+
+
+def _among(finalists: Sequence[Finalist], controls: ControlsFile) -> Finalist | None:
+    return next((finalist for finalist in finalists if finalist.controls is controls), None)

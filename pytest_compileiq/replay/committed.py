@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.benchmark.body import ArmFailure
 from pytest_compileiq.errors import BuildError, EnvironmentFault, SchemaTooNew, Signal, StoreError
 from pytest_compileiq.model import BuildResult, ControlsFile
 from pytest_compileiq.outcome import MovedCode, Verdict
+from pytest_compileiq.replay.former_space import Moved, moved
 from pytest_compileiq.rules.claims import standing
 from pytest_compileiq.rules.staleness import Choice, are_elsewhere, choose
 from pytest_compileiq.store.store import Store
@@ -35,6 +37,16 @@ class Stop(Signal):
         self.remedy = remedy
         self.cause = cause
         self.moved = moved
+
+    @classmethod
+    def wrong(cls, failure: ArmFailure, controls: str, workload: str, remedy: str = "mend the test") -> Stop:
+        """The body fails with ``controls``, as the report calls them; ``remedy`` is for one that raised nothing."""
+        return cls(
+            Verdict.WRONG,
+            f"the test fails with {controls} on workload {workload!r}: {failure.reason}",
+            "the traceback above is the test's own" if failure.__cause__ else remedy,
+            cause=failure.__cause__,
+        )
 
 
 @dataclass(frozen=True)
@@ -80,7 +92,8 @@ class Integrity:
         """The controls, checked byte for byte; None where there are none.
 
         Raises:
-            Stop: they are not what the metadata says, or lie outside the space that the test declares.
+            Stop: they are not what the metadata says, or lie outside the space that the test declares, or they lay in
+                the compiler's own, which is another now.
         """
         if artifact.outcome != "tuned" or artifact.controls is None:
             return None
@@ -91,6 +104,8 @@ class Integrity:
         except StoreError as error:
             raise self.corrupt(error) from error
         if reason := self.benchmark.why_outside(controls):
+            if out_of_date := moved(self.benchmark, controls.knobs):
+                raise self._other_space(out_of_date)
             where = self.store.metadata_path(self.benchmark.name, artifact.target)
             raise Stop(
                 Verdict.CORRUPT,
@@ -98,6 +113,11 @@ class Integrity:
                 RETUNE.format(nodeid=self.benchmark.nodeid),
             )
         return controls
+
+    def _other_space(self, out_of_date: Moved) -> Stop:
+        retune = RETUNE.format(nodeid=self.benchmark.nodeid)
+        remedy = f"{out_of_date.lets_in} in the marker lets them in; {retune}" if out_of_date.lets_in else retune
+        return Stop(Verdict.STALE, f"the compiler's space here no longer holds {out_of_date.said}", remedy)
 
     def recompute_claims(self, artifact: Artifact, baseline: BuildResult, tuned: BuildResult) -> None:
         """Compute every claim again from the committed samples, and the exact ones from the builds.

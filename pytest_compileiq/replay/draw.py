@@ -1,15 +1,18 @@
-"""Which controls ``--tune-draw=SEED`` repeats a draw with: the committed ones, or those of ``--tune-from``."""
+"""``--tune-draw=SEED``: one draw of a stress again, of the committed controls or of those of ``--tune-from``."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body
+from pytest_compileiq.benchmark.draw import run_draw
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import ControlsFile
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.replay.committed import Integrity, Stop
 from pytest_compileiq.store.packs import read_candidates
+from pytest_compileiq.toolchains.promised_bits import has_to_keep_bits, licences_or_unknown
 
 
 def controls_to_draw(benchmark: TunedBenchmark, integrity: Integrity, start_from: Path | None) -> ControlsFile:
@@ -35,3 +38,20 @@ def controls_to_draw(benchmark: TunedBenchmark, integrity: Integrity, start_from
     if reason := benchmark.why_outside(candidate):
         raise Stop(Verdict.CORRUPT, f"{start_from}: outside the test's space: {reason}", "name other controls")
     return benchmark.builder.render(candidate)
+
+
+def repeat_draw(benchmark: TunedBenchmark, body: Body, controls: ControlsFile, seed: int) -> None:
+    """Run and judge the body on every workload with ``seed`` for ``acf.rng``, as stress does.
+
+    Raises:
+        Stop: the controls are wrong on this draw, or the baseline fails beside them.
+    """
+    promised = has_to_keep_bits(benchmark.builder, controls, licences_or_unknown(benchmark.builder))
+    arms: Arms = {"baseline": None, "tuned": controls}
+    for workload in benchmark.spec.workloads:
+        try:
+            run_draw(benchmark, body, arms, workload, seed, lambda: None, bits_promised=promised)
+        except ArmFailure as failure:
+            which = "the controls" if failure.arm == "tuned" else "the baseline"
+            anew = f"tune anew: pytest --tune {benchmark.nodeid}"
+            raise Stop.wrong(failure, which, workload.name, anew) from failure

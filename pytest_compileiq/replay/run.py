@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _COMPARED = "exact metrics compared exactly"
 _NAME_ONE = "name one by its symbol, or as its source spells it"
+_RUN_ELSEWHERE = "run on a machine that can run the kernel"
 _PROVE = "prove it: pytest --tune --tune-budget=0 {nodeid}"
 _REPROVE = (
     "if the change is meant, prove the committed controls anew: pytest --tune --tune-budget=0 {nodeid}; "
@@ -76,12 +77,15 @@ class Replay:
         return f"{self.benchmark.name} still holds for {artifact.target}"
 
     def _draw(self, seed: int) -> ItemReport:
-        """Run both arms' bodies with ``seed`` for ``acf.rng``, the baseline's first: who fails on it is told."""
-        from pytest_compileiq.replay.draw import controls_to_draw  # zip files and manifests, which few runs read
+        """Run the body with ``seed`` for ``acf.rng``, the baseline's alone first: who fails on it is told."""
+        from pytest_compileiq.replay.draw import controls_to_draw, repeat_draw  # zip files, which few runs read
 
         controls = controls_to_draw(self.benchmark, self.integrity, self.settings.start_from)
-        self._correct(None)
-        self._correct(controls)
+        for draw in (seed, 0):  # so that memory that the arms share holds nothing of ``seed`` when the tuned one runs
+            self._correct(None, draw)
+        if self._missed is not None:
+            raise Stop(Verdict.NO_DEVICE, self._missed, _RUN_ELSEWHERE)
+        repeat_draw(self.benchmark, self.body, controls, seed)
         return self._report(Verdict.UNCHECKED, f"both arms hold on draw {seed}, and nothing else was checked", None)
 
     def _unproven(self, artifact: Artifact) -> tuple[ItemReport, BaseException | None]:
@@ -163,7 +167,7 @@ class Replay:
 
     # ── correct before fast ──────────────────────────────────────────────────────────────────────────────────────
 
-    def _correct(self, controls: ControlsFile | None) -> set[str] | None:
+    def _correct(self, controls: ControlsFile | None, draw: int = 0) -> set[str] | None:
         """Run the body on every workload: the functions it took from ``load()``, or None where it could not be run."""
         benchmark = self.benchmark
         if benchmark.builder.native is not None and benchmark.needs_device:
@@ -174,16 +178,10 @@ class Replay:
         for workload in benchmark.spec.workloads:
             try:
                 arms: Arms = {"baseline": None, "tuned": controls}
-                checked = check_body(benchmark, self.body, arms, workload, draw=self.settings.draw or 0)
+                checked = check_body(benchmark, self.body, arms, workload, draw=draw)
             except ArmFailure as failure:
-                which = "the committed controls" if self.settings.draw is None else "the controls"
-                arm = f"with {which}" if controls else "with the baseline"
-                raise Stop(
-                    Verdict.WRONG,
-                    f"the test fails {arm} on workload {workload.name!r}: {failure.reason}",
-                    "the traceback above is the test's own",
-                    cause=failure.__cause__,
-                ) from failure
+                which = "the committed controls" if controls else "the baseline"
+                raise Stop.wrong(failure, which, workload.name) from failure
             if checked.not_run is not None:
                 self._not_run(checked.not_run)
                 return None
@@ -203,7 +201,7 @@ class Replay:
 
     def _expect_a_run(self, missed: str | None) -> None:
         if missed is not None and self.settings.no_device != "replay":
-            raise Stop(Verdict.NO_DEVICE, missed, "run on a machine that can run the kernel")
+            raise Stop(Verdict.NO_DEVICE, missed, _RUN_ELSEWHERE)
 
     def _blast_radius(self, artifact: Artifact, tuned: BuildResult | None, used: set[str] | None) -> None:
         """Hold what the controls change to what the test stands for; where the body did not run, as far as is known."""
@@ -270,12 +268,7 @@ class Replay:
         try:
             checked = check_body(self.benchmark, self.body, {"baseline": None, "tuned": None}, workload)
         except ArmFailure as failure:
-            raise Stop(
-                Verdict.WRONG,
-                f"the test fails with the baseline on workload {name!r}: {failure.reason}",
-                "the traceback above is the test's own",
-                cause=failure.__cause__,
-            ) from failure
+            raise Stop.wrong(failure, "the baseline", name) from failure
         if checked.not_run is not None:
             self._expect_a_run(checked.not_run)
             return checked.not_run

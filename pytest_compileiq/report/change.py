@@ -11,7 +11,7 @@ from pydantic_core import to_jsonable_python
 from pytest_compileiq.artifact import Claim
 from pytest_compileiq.report.artifact import setting_text
 from pytest_compileiq.report.checks import lost_checks, unchecked
-from pytest_compileiq.report.classes import classes_text, gained_text
+from pytest_compileiq.report.classes import gained_text, in_effect_text, licence_text
 from pytest_compileiq.report.kept_controls import attribution_text, reduction_text, unreduced_text
 from pytest_compileiq.report.results import (
     claim_text,
@@ -108,7 +108,8 @@ def facts(change: Change) -> Iterator[Fact]:
         Fact("metrics", tuple(map(_step, change.metrics))),
         Fact("compiler", tuple(map(_step, change.environment))),
         Fact("stale by", change.inputs),
-        Fact("classes", (classes_text(change.classed),) if change.classes and not change.classes_gained else ()),
+        Fact("classes", (in_effect_text(change.classed, change.licences),) if change.classes else ()),
+        Fact("licence", tuple(map(licence_text, change.licences)) if change.classes else ()),
         Fact("knobs", tuple(map(_knob, change.knobs))),
         Fact("reduced", tuple(_reduced(change)), folded=False),
         Fact("brings", (attribution_text(change.attribution),) if change.attribution else (), folded=False),

@@ -38,9 +38,9 @@ def lost_checks(steps: Iterable[ClaimStep]) -> Iterator[str]:
     both = [(step.old, step.new) for step in steps if step.old and step.new]
     if any(old.checks and not new.checks for old, new in both):
         yield "the sampled calls were checked before, and are no more"
-    drawn = [(old.stress.draws if old.stress else 0, new.stress.draws if new.stress else 0) for old, new in both]
-    if fewer := next((pair for pair in drawn if pair[1] < pair[0]), None):
-        yield f"{fewer[0]} draws of acf.rng before, {fewer[1]} now"
+    usable = [(old.stress.usable if old.stress else 0, new.stress.usable if new.stress else 0) for old, new in both]
+    if fewer := next((pair for pair in usable if pair[1] < pair[0]), None):
+        yield f"{fewer[0]} usable draws of acf.rng before, {fewer[1]} now"
 
 
 def _is_clocked(claim: Claim) -> bool:

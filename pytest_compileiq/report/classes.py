@@ -19,11 +19,16 @@ def class_facts(artifact: Artifact, most: int | None = None) -> Iterator[tuple[s
         most: options named of each class; None names all.
     """
     classed, licences = classes_in(artifact), licences_in(artifact)
-    if text := classes_text(classed, most):
-        in_effect = effective_classes(classed.own, licences) if licences and classed.own else classed.own
-        widened = f"; in effect {', '.join(in_effect)}" if in_effect != classed.own else ""
-        yield "classes", text + widened
+    if text := in_effect_text(classed, licences, most):
+        yield "classes", text
     yield from (("licence", licence_text(licence)) for licence in licences)
+
+
+def in_effect_text(classed: Classed, licences: Sequence[Licence], most: int | None = MOST_OPTIONS) -> str:
+    """As ``classes_text``, with what ``licences`` make of the classes where that is more."""
+    in_effect = effective_classes(classed.own, licences)
+    widened = f"; in effect {', '.join(in_effect)}" if in_effect != classed.own else ""
+    return classes_text(classed, most) + widened
 
 
 def classes_text(classed: Classed, most: int | None = MOST_OPTIONS) -> str:

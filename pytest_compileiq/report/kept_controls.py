@@ -34,7 +34,7 @@ def unreduced_text(count: int) -> str:
 
 
 def loss_texts(reduction: Reduction) -> tuple[str, ...]:
-    """What was lost by it, by the samples of the proof: ``runtime: loses 0.2 %, -0.4 to 0.8``."""
+    """What was lost by it, by samples that are not kept: ``runtime: loses 0.2 %, -0.4 to 0.8``."""
     return tuple(
         f"{loss.objective} on {loss.workload}: loses {_percent(loss.loss)} % of it, "
         f"{_percent(loss.low)} to {_percent(loss.high)} (95 % interval)"
@@ -44,7 +44,9 @@ def loss_texts(reduction: Reduction) -> tuple[str, ...]:
 
 def attribution_text(attribution: Attribution) -> str:
     """What is lost without each control in one line: ``without -O3 1.62 times slower, without -ffast 1.21; …``."""
-    resolved = sorted((entry for entry in attribution.without if entry.is_resolved), key=_step, reverse=True)
+    resolved = sorted(
+        (entry for entry in attribution.without if entry.is_resolved), key=lambda entry: entry.step, reverse=True
+    )
     words, told = "", []
     for entry in resolved[:MOST_NAMED]:
         text, own = _resolved_text(entry)
@@ -83,6 +85,14 @@ def kept_lines(artifact: Artifact) -> Iterator[str]:
         yield f"  brings     {attribution_text(artifact.attribution)}"
         for entry in artifact.attribution.without:
             yield f"    without {left_out_text(entry)}: {', '.join(filter(None, entry_texts(entry)))}"
+        if text := recomputable_text(artifact.attribution):
+            yield f"    {text}"
+
+
+def recomputable_text(attribution: Attribution) -> str:
+    """What of the table can be repeated by whoever reads it."""
+    measured = any(entry.standing == "measured" for entry in attribution.without)
+    return "intervals follow from the recorded loss of each process; the samples are not kept" if measured else ""
 
 
 def kept_notes(artifact: Artifact) -> tuple[str, ...]:
@@ -136,13 +146,6 @@ def _resolved_text(entry: Without) -> tuple[str, str]:
 
 def _counted(count: int, verb: str) -> str:
     return f"{count} {verb}" if count > 1 else f"{count} {verb}s"
-
-
-def _step(entry: Without) -> float:
-    if entry.standing != "exact":
-        return entry.loss or 0.0
-    before, after = max(entry.value or 0, 0.5), max(entry.value_without or 0, 0.5)
-    return math.log(after / before) if entry.direction == "minimize" else math.log(before / after)
 
 
 def _number(step: float, entry: Without) -> str:

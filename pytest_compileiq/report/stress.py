@@ -5,11 +5,12 @@ Claims of one proof share a record: it is told once, and named by device where a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from pytest_compileiq.artifact import Claim
 from pytest_compileiq.rules.draws import failure_bound
-from pytest_compileiq.rules.stress import less_accurate
+from pytest_compileiq.rules.stress import by_accuracy
 from pytest_compileiq.stressed import Accuracy, Farthest, Stress
 
 _MOST_OUTPUTS = 5  # in one rendering
@@ -18,7 +19,7 @@ _MOST_EXACT = 2**53
 
 def stress_lines(claims: Iterable[Claim]) -> list[str]:
     """All that the claims record: the draws first, then what is less accurate, then the differences."""
-    return _of_each(claims, lambda stress: [_draws(stress), *_less_accurate(stress), *_differences(stress)])
+    return _of_each(claims, lambda told: [told.draws, *told.less_accurate, *told.differences])
 
 
 def stress_notes(claims: Iterable[Claim]) -> list[str]:
@@ -29,19 +30,32 @@ def stress_notes(claims: Iterable[Claim]) -> list[str]:
 def draws_lines(claims: Iterable[Claim]) -> list[str]:
     """The draws and the differences of the claims that record a stress."""
     recorded = (claim for claim in claims if claim.stress is not None)
-    return _of_each(recorded, lambda stress: [_draws(stress), *_differences(stress)])
+    return _of_each(recorded, lambda told: [told.draws, *told.differences])
 
 
 def less_accurate_lines(claims: Iterable[Claim]) -> list[str]:
     """The outputs in which the tuned arm is surely less accurate than the baseline."""
-    return _of_each(filter(_is_drawn, claims), lambda stress: list(_less_accurate(stress)))
+    return _of_each(filter(_is_drawn, claims), lambda told: told.less_accurate)
+
+
+class _Told(NamedTuple):
+    draws: str
+    less_accurate: list[str]
+    differences: list[str]
+
+
+def _told(stress: Stress | None) -> _Told:
+    if stress is None:
+        return _Told("not stressed", [], [])
+    less, others = by_accuracy(stress)
+    return _Told(_draws(stress), [_less_accurate(output) for output in less], [*_differences(stress, others)])
 
 
 def _is_drawn(claim: Claim) -> bool:
     return claim.stress is not None and claim.stress.draws > 0
 
 
-def _of_each(claims: Iterable[Claim], lines_of: Callable[[Stress | None], list[str]]) -> list[str]:
+def _of_each(claims: Iterable[Claim], lines_of: Callable[[_Told], list[str]]) -> list[str]:
     devices: dict[str, dict[str, None]] = {}
     records: dict[str, Stress | None] = {}
     for claim in claims:
@@ -51,41 +65,35 @@ def _of_each(claims: Iterable[Claim], lines_of: Callable[[Stress | None], list[s
     return [
         f"{', '.join(devices[key])}: {line}" if len(records) > 1 else line
         for key, record in records.items()
-        for line in lines_of(record)
+        for line in lines_of(_told(record))
     ]
 
 
-def _draws(stress: Stress | None) -> str:
+def _draws(stress: Stress) -> str:
     """How many draws there were, and the failure rate that they exclude."""
-    if stress is None:
-        return "not stressed"
     if stress.draws == 0:
         return "0 draws: the body does not read acf.rng"
     seeds = f"seeds {stress.seed} to {(stress.seed or 0) + stress.draws - 1}"
     unusable = stress.draws - stress.usable
     if stress.usable == 0:
-        return f"{stress.draws} draws, {seeds}, none of them usable: the baseline fails, so no failure rate is excluded"
+        return f"{stress.draws} draws, {seeds}, none of them usable, so no failure rate is excluded"
     count = f"{stress.usable} of {stress.draws} draws" if unusable else f"{stress.draws} draws"
     rate = f"{100 * failure_bound(stress.usable):.0f} %"
     rest = f"; {unusable} unusable" if unusable else ""
     return f"{count}, all clean: a failure rate above {rate} is excluded (95 %); {seeds}{rest}"
 
 
-def _less_accurate(stress: Stress | None) -> Iterator[str]:
-    for output in less_accurate(stress) if stress else ():
-        times = f"{output.ratio:.3g} times the baseline's error"
-        yield f"less accurate: {_where(output)} has {times}, and is farther off its reference on {_of(output)}"
+def _less_accurate(output: Accuracy) -> str:
+    times = f"{output.ratio:.3g} times the baseline's error"
+    return f"less accurate: {_where(output)} has {times}, and is farther off its reference on {_of(output)}"
 
 
 def _of(output: Accuracy) -> str:
     return f"{output.worse} of {output.worse + output.better} draws"
 
 
-def _differences(stress: Stress | None) -> Iterator[str]:
-    if stress is None:
-        return
-    worse = list(less_accurate(stress))
-    for output in [output for output in stress.accuracy if output not in worse][:_MOST_OUTPUTS]:
+def _differences(stress: Stress, not_less_accurate: Sequence[Accuracy]) -> Iterator[str]:
+    for output in not_less_accurate[:_MOST_OUTPUTS]:
         differs = output.worse + output.better > 0
         apart = f"farther off its reference on {_of(output)}" if differs else "as near to its reference on every draw"
         yield f"not less accurate: {_where(output)}, {apart}"

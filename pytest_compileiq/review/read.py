@@ -9,6 +9,7 @@ from pytest_compileiq.artifact import MAX_CONTROLS_BYTES, Artifact, Controls
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.review.snapshots import Entry, Snapshot, StoreInGit, Wanted
+from pytest_compileiq.rules.classes import Classed
 from pytest_compileiq.rules.diff import Side
 from pytest_compileiq.rules.fingerprint import covered_files, holds
 from pytest_compileiq.store.metadata import (
@@ -97,7 +98,7 @@ def _checked(root: str, side: Side, facts: Mapping[str, _Facts], thorough: bool)
     if side.artifact is None:
         return side
     problem = _controls_problem(root, side, side.artifact.controls, facts) if side.artifact.controls else ""
-    problem = problem or _classes_problem(side.artifact)
+    problem = problem or _classes_problem(side.artifact, side.classed)
     warnings = tuple(_warnings(root, side, side.artifact, facts)) if thorough else ()
     return replace(side, problem=problem, warnings=warnings)
 
@@ -146,9 +147,9 @@ def _controls_problem(root: str, side: Side, controls: Controls, all_facts: Mapp
     return f"{root}/{path} is not the controls recorded: it has sha256 {facts[0][:8]}…, {facts[1]} bytes; {recorded}"
 
 
-def _classes_problem(artifact: Artifact) -> str:
+def _classes_problem(artifact: Artifact, classed: Classed) -> str:
     try:
-        check_classes(artifact)
+        check_classes(artifact, classed)
     except StoreError as error:
         return str(error)
     return ""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pytest_compileiq.rules.draws import Difference
 
-_NUMBERS = "biufc"
+NUMBERS = "biufc"  # the kinds of types whose values have distances
 _MOST_ULPS = 2**63 - 1
 _BITS = {2: np.uint16, 4: np.uint32, 8: np.uint64}
 _LONGEST_VALUE = 100
@@ -22,7 +22,7 @@ def farthest(output: str, baseline: NDArray[Any], other: NDArray[Any]) -> Differ
     unlike = _unlike(before, after)
     if not unlike.any():
         return None
-    distances = _relative(before, after) if before.dtype.kind in _NUMBERS else unlike.astype(np.float64)
+    distances = _relative(before, after) if before.dtype.kind in NUMBERS else unlike.astype(np.float64)
     index = int(distances.argmax()) if distances.max() > 0 else int(unlike.argmax())
     first, second = (f"{value!s:.{_LONGEST_VALUE}}" for value in (before[index], after[index]))
     return Difference(output, index, first, second, _ulps(before[index], after[index]), float(distances[index]))
@@ -38,11 +38,19 @@ def error_in_half_ulps(array: NDArray[Any], reference: NDArray[Any]) -> float:
     return max(1.0, float(_distances(wide, exact).max(initial=0.0) / half))
 
 
-def _unlike(before: NDArray[Any], after: NDArray[Any]) -> NDArray[np.bool_]:
+def bytes_differ(before: NDArray[Any], after: NDArray[Any]) -> NDArray[np.bool_]:
+    """For each element of two arrays of one shape and type, flat: whether their bytes differ, as of NaNs and zeros."""
     shape = before.size, before.itemsize
     bits = [np.frombuffer(array.tobytes(), np.uint8).reshape(shape) for array in (before, after)]
-    unlike: NDArray[np.bool_] = (bits[0] != bits[1]).any(axis=1)
-    return unlike & ~(np.isnan(before) & np.isnan(after)) if before.dtype.kind in "fc" else unlike
+    differ: NDArray[np.bool_] = (bits[0] != bits[1]).any(axis=1)
+    return differ
+
+
+def _unlike(before: NDArray[Any], after: NDArray[Any]) -> NDArray[np.bool_]:
+    if before.dtype.kind == "c":
+        return _unlike(before.real, after.real) | _unlike(before.imag, after.imag)
+    unlike = bytes_differ(before, after)
+    return unlike & ~(np.isnan(before) & np.isnan(after)) if before.dtype.kind == "f" else unlike
 
 
 def _relative(before: NDArray[Any], after: NDArray[Any]) -> NDArray[np.float64]:
@@ -63,6 +71,9 @@ def _magnitude(wide: NDArray[Any]) -> Any:
 
 
 def _distances(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+    if "c" in (one.dtype.kind, other.dtype.kind):  # each part is a number or none by itself
+        parts: NDArray[Any] = np.hypot(_distances(one.real, other.real), _distances(one.imag, other.imag))
+        return parts
     with np.errstate(invalid="ignore", over="ignore"):
         distances = np.abs(one - other)
     alike = (one == other) | (np.isnan(one) & np.isnan(other))

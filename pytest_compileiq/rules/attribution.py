@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-
-import numpy as np
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pytest_compileiq.errors import ClaimMismatch
 from pytest_compileiq.kept_controls import Attribution
-from pytest_compileiq.rules.stats import Floats, Interval, paired_interval
+
+if TYPE_CHECKING:
+    from pytest_compileiq.rules.stats import Interval
 
 ERROR = 0.05  # of all intervals of a table together
 _TOLERANCE = 1e-6
 
 
-def effect(losses: Floats, comparisons: int) -> Interval:
+def effect(losses: Sequence[float], comparisons: int) -> Interval:
     """The mean loss with an interval that holds simultaneously with those of ``comparisons`` in all.
 
     Bonferroni's inequality, whatever they have in common (Dunn, J. American Statistical Association 56, 1961).
@@ -22,7 +24,11 @@ def effect(losses: Floats, comparisons: int) -> Interval:
     Args:
         losses: one for each process, shape (P,).
     """
-    return paired_interval(losses, ERROR / 2 / comparisons)
+    import numpy as np  # heavy, and exact tables do without
+
+    from pytest_compileiq.rules.stats import paired_interval
+
+    return paired_interval(np.array(losses), ERROR / 2 / comparisons)
 
 
 def recompute(attribution: Attribution) -> None:
@@ -40,7 +46,7 @@ def recompute(attribution: Attribution) -> None:
         name = " ".join((*entry.knobs, *(["the ACF"] if entry.acf else [])))
         if len(entry.losses) < 2:
             raise ClaimMismatch(f"the attribution of {name:.200} has losses of {len(entry.losses)} process(es)")
-        interval = effect(np.array(entry.losses), attribution.comparisons)
+        interval = effect(entry.losses, attribution.comparisons)
         recorded = (entry.loss, entry.low, entry.high)
         for said, computed in zip(recorded, (interval.estimate, interval.low, interval.high), strict=True):
             if said is None or not math.isclose(said, computed, rel_tol=_TOLERANCE, abs_tol=1e-9):

@@ -66,6 +66,11 @@ class Side:
         """The effective classes of its controls; none where it cannot be used."""
         return () if self.problem else effective_classes(self.classed.own, self.licences)
 
+    @property
+    def beyond_value_safe(self) -> tuple[ControlClass, ...]:
+        """The classes beyond value-safe that its controls have, by themselves or in effect."""
+        return () if self.problem else beyond_value_safe((*self.classed.own, *self.effective))
+
 
 @dataclass(frozen=True)
 class Step:
@@ -259,7 +264,9 @@ def _gained(old: Side | None, new: Side | None) -> tuple[ControlClass, ...]:
     """What controls that are applied may change now, and could not before."""
     if new is None or new.artifact is None or new.artifact.outcome == "retired":
         return ()
-    return tuple(each for each in beyond_value_safe(new.effective) if each not in (old.effective if old else ()))
+    was_applied = old is not None and old.artifact is not None and old.artifact.outcome == "tuned"
+    before = old.beyond_value_safe if old is not None and was_applied else ()
+    return tuple(each for each in new.beyond_value_safe if each not in before)
 
 
 def _controls(before: Artifact | None, after: Artifact | None) -> Step | None:

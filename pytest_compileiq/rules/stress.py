@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_compileiq.model import LARGEST_NUMBER
 from pytest_compileiq.rules.draws import Difference, Drawn, is_less_accurate, median_ratio
@@ -38,11 +38,13 @@ def record_of(seed: int, draws: Sequence[Mapping[str, Drawn] | None]) -> Stress:
     })  # fmt: skip
 
 
-def less_accurate(stress: Stress) -> Iterator[Accuracy]:
-    """The outputs in which the tuned arm is surely farther off the reference than the baseline."""
+def by_accuracy(stress: Stress) -> tuple[list[Accuracy], list[Accuracy]]:
+    """The outputs in which the tuned arm is surely farther off the reference than the baseline, and the others."""
+    less, others = list[Accuracy](), list[Accuracy]()
     for output in stress.accuracy:
-        if is_less_accurate(output.worse, output.better, len(stress.accuracy)):
-            yield output
+        is_less = is_less_accurate(output.worse, output.better, len(stress.accuracy))
+        (less if is_less else others).append(output)
+    return less, others
 
 
 def _farthest(places: Iterable[Place]) -> dict[str, object] | None:

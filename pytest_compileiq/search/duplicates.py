@@ -17,3 +17,8 @@ def key_of(benchmark: TunedBenchmark, controls: ControlsFile | None, digest: str
     params = tuple(sorted(params_in(benchmark.builder, controls.knobs if controls else {}).items()))
     compiling = any(objective.metric == "compile_time" for objective in benchmark.objectives)
     return (controls.key if compiling and controls else digest), params
+
+
+def built_key(benchmark: TunedBenchmark, controls: ControlsFile | None) -> Key:
+    """The key of controls that build."""
+    return key_of(benchmark, controls, benchmark.builds.get(controls).digest)

@@ -121,6 +121,7 @@ class Search:
         """
         with suppress(KeyboardInterrupt), _noting_interrupts(self):
             self._run(baseline, earlier)
+        self.tally.end()
 
     def _run(self, baseline: BuildResult, earlier: Sequence[Batch]) -> None:
         self._baseline = baseline.digest

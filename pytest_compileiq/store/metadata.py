@@ -52,7 +52,7 @@ def _trimmed(content: dict[str, Any]) -> dict[str, Any]:
         attribution["without"] = [
             _without_empty(entry, "knobs", "acf", "by_share", "losses") for entry in attribution["without"]
         ]
-    return _without_empty(content, "functions", "classes", "licences", "claims", "front", "withdrawn")
+    return _without_empty(content, "functions", "classes", "claims", "front", "withdrawn")
 
 
 def _without_empty(table: dict[str, Any], *keys: str) -> dict[str, Any]:

@@ -165,7 +165,8 @@ class FakePool:
         noise: relative standard deviation between slots.
         times: the look's number and its worker's number → the times of the measured call.
         draws: rendered options, worker and seed → what a draw gives, or how it fails; ``""`` is the baseline.
-        asked: ``(what, worker, options)`` in order: ``prepare``, ``check``, ``block``, ``look``, ``draw``, ``discard``.
+        asked: ``(what, worker, options)`` in order: ``prepare``, ``check``, ``block``, ``look``, ``draw``, ``discard``,
+            ``close``.
         interrupt_at: the index in ``asked`` at which a Ctrl-C arrives; None for no interruption.
         touched: what every body takes from ``load()`` and reads from ``acf.params``.
         conditions: metric → how a GPU's clock took every block.
@@ -253,7 +254,8 @@ class FakePool:
         self.asked.append(("discard", number, ""))
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Note that every worker was ended."""
+        self.asked.append(("close", 0, ""))
 
     def _ask(self, what: str, number: int, controls: ControlsFile | None) -> None:
         options = controls.data.decode("latin-1") if controls else ""

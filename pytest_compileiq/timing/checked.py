@@ -9,13 +9,14 @@ write the same bytes again, or to satisfy the check.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pytest_compileiq.errors import BodyError, Signal
-from pytest_compileiq.model import Arm, CheckedBy, ChecksMade
+from pytest_compileiq.errors import Signal
+from pytest_compileiq.model import Arm, ChecksMade
+from pytest_compileiq.timing.asked import Asked
 from pytest_compileiq.timing.sampler import BlockPlan, Timed
 
 if TYPE_CHECKING:
@@ -26,52 +27,6 @@ _POISONS = (0xFF, 0x00)  # floating-point NaN, and zero
 _ROUNDS_OF_A_CHECK = 3  # where outputs need not repeat: that one byte equals all six poisons by chance is one in 2^48
 _LATE_S = 0.1
 _IN_PLACE = "give measure(reset=…), which restores what the call works on and is not timed"
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What ``measure`` was given besides the callable.
-
-    Attributes:
-        outputs: what the callable writes.
-        check: raises where the outputs are wrong; without it, they have to be the same after every call.
-        reset: restores what the callable works on.
-    """
-
-    outputs: tuple[Output, ...] = ()
-    check: Callable[[], object] | None = None
-    reset: Callable[[], object] | None = None
-
-    @property
-    def by(self) -> CheckedBy | None:
-        """What decides; None where nothing is looked at."""
-        return "check" if self.check is not None else "outputs" if self.outputs else None
-
-
-def expect_callables(call: object, **optional: object) -> None:
-    """Hold what ``measure`` was given to what it calls.
-
-    Raises:
-        BodyError: ``call`` cannot be called, or one of the others is neither None nor callable.
-    """
-    if not callable(call):
-        raise BodyError(f"acf.measure({call!r}): expected a callable, e.g. acf.measure(lambda: run(kernel))")
-    for name, value in optional.items():
-        if value is not None and not callable(value):
-            raise BodyError(f"acf.measure({name}={value!r:.80}): expected a callable without arguments, or None")
-
-
-def asked_for(outputs: Sequence[Any], check: Callable[[], object] | None, reset: Callable[[], object] | None) -> Asked:
-    """What ``measure`` was given, with its outputs as memory.
-
-    Raises:
-        BodyError: an output is no array that can be overwritten.
-    """
-    if isinstance(outputs, tuple | list) and not outputs:
-        return Asked((), check, reset)
-    from pytest_compileiq.timing.outputs import as_outputs  # heavy: numpy
-
-    return Asked(as_outputs(outputs), check, reset)
 
 
 class CheckFailed(Signal):
@@ -130,21 +85,37 @@ class CheckedArm:
             self._known.append(_Known(output, content, written))
 
     def expect_as_much_as(self, other: CheckedArm) -> None:
-        """What the other arm writes has to be written by this one too.
+        """What the other arm writes has to be written by this one too; ``check`` judges that where it is given.
 
         Raises:
             CheckFailed: this arm leaves some of it as it was.
+            ArmError: ``reset`` raised.
         """
         for own, its in zip(self._known or (), other._known or (), strict=False):
-            if own.written is None or own.content.size != its.content.size:
-                continue
-            left = ~own.written if its.written is None else its.written & ~own.written
-            if count := int(left.sum()):
+            left = own.left_of(its)
+            if self.asked.check is not None:
+                own.poison_also(left)
+            elif left is not None:
                 raise CheckFailed(
                     self.timed.arm,
-                    f"the call leaves {count} of {left.size} bytes of {own.output.name} unwritten that the "
+                    f"the call leaves {left.sum()} of {left.size} bytes of {own.output.name} unwritten that the "
                     f"{other.timed.arm} writes",
                 )
+            elif self._is_as_reset(own) and not other._is_as_reset(its):
+                raise CheckFailed(
+                    self.timed.arm,
+                    f"the call leaves {own.output.name} as reset= left it, which the {other.timed.arm} does not",
+                )
+
+    def _is_as_reset(self, known: _Known) -> bool:
+        """Whether a call leaves what ``reset`` left: it may write nothing, since what it finds is never the poison."""
+        from pytest_compileiq.timing.outputs import equal
+
+        if self.asked.reset is None:
+            return False
+        known.poison()
+        self.timed.restore()
+        return equal(known.output.now(), known.content, known.written)
 
     def look(self) -> None:
         """Look at what the last call wrote.
@@ -152,21 +123,21 @@ class CheckedArm:
         Raises:
             CheckFailed: it is wrong.
         """
-        where = f"call {self.timed.made}, while it was timed"
         if self.asked.check is not None:
             try:
                 self.asked.check()
-            except Exception as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # of pytest.fail, too
                 said = " ".join(f"{type(error).__name__}: {error}".split())
-                raise CheckFailed(self.timed.arm, f"check= fails after {where}: {said:.400}") from error
+                raise CheckFailed(self.timed.arm, f"check= fails after a timed call: {said:.400}") from error
             return
         from pytest_compileiq.timing.outputs import difference, equal
 
         for known in self._known or ():
             if not equal(now := known.output.now(), known.content, known.written):
                 differs = difference(known.output, now, known.content, known.written)
-                told = f"after {where}, {differs}, differ from the first checked call's"
-                raise _Unsteady(self.timed.arm, known.output.name, told)
+                raise _Unsteady(self.timed.arm, known.output.name, f"{differs}, differ from the first checked call's")
 
     def look_at_each_of(self, calls: int) -> None:
         """Make so many calls, each on overwritten outputs, and look at each.
@@ -236,11 +207,23 @@ class CheckedArm:
 
 @dataclass
 class _Known:
-    """One output: what a call leaves there, and which bytes it writes; None where it writes all."""
+    """One output: what a call leaves there, and which bytes to overwrite before it, those it writes; None for all."""
 
     output: Output
     content: Bytes
     written: Mask | None
+
+    def left_of(self, other: _Known) -> Mask | None:
+        """Which bytes the other arm's call writes and this one's leaves; None where there are none."""
+        if self.written is None or self.content.size != other.content.size:
+            return None
+        left = ~self.written if other.written is None else other.written & ~self.written
+        return left if left.any() else None
+
+    def poison_also(self, left: Mask | None) -> None:
+        """Overwrite these bytes, too, lest the other arm's are taken for this one's."""
+        if self.written is not None and left is not None:
+            self.written = self.written | left
 
     def poison(self) -> None:
         """Overwrite what calls write."""
@@ -309,5 +292,6 @@ class CheckedBlock:
             yield
         except _Unsteady as failure:
             if failure.arm == "tuned":
+                self.arms["baseline"].learn()
                 self.arms["baseline"].look_at_each_of(2 * CHECKED_CALLS)
             raise

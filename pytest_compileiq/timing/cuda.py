@@ -112,6 +112,8 @@ class CudaClock:
     def once(self, call: Call) -> object:
         """Call as it is timed, and wait for the GPU; a graph returns what the call did when it was captured.
 
+        The first time, the capture of a graph calls too.
+
         Raises:
             Exception: as ``seconds``.
         """

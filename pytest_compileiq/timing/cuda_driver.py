@@ -7,6 +7,8 @@ from typing import Any
 
 from pytest_compileiq.errors import BodyError
 
+_NO_COPY = "a copy between host and GPU fails:"
+
 
 class Driver:
     """The driver's API through cuda-bindings, in the context that is current."""
@@ -42,12 +44,20 @@ class Driver:
         return int(free)
 
     def copy_to_host(self, target: int, source: int, size: int) -> None:
-        """Copy ``size`` bytes from the GPU's address ``source`` to the host's address ``target``."""
-        self._answer(self._api.cuMemcpyDtoH(target, source, size))
+        """Copy ``size`` bytes from the GPU's address ``source`` to the host's address ``target``.
+
+        Raises:
+            BodyError: the copy fails, also because a kernel failed before.
+        """
+        self._answer(self._api.cuMemcpyDtoH(target, source, size), _NO_COPY)
 
     def copy_from_host(self, target: int, source: int, size: int) -> None:
-        """Copy ``size`` bytes from the host's address ``source`` to the GPU's address ``target``."""
-        self._answer(self._api.cuMemcpyHtoD(target, source, size))
+        """Copy ``size`` bytes from the host's address ``source`` to the GPU's address ``target``.
+
+        Raises:
+            BodyError: as for ``copy_to_host``.
+        """
+        self._answer(self._api.cuMemcpyHtoD(target, source, size), _NO_COPY)
 
     def finish(self) -> None:
         """Wait for all streams of the context.
@@ -61,7 +71,7 @@ class Driver:
         (context,) = self._answer(self._api.cuCtxGetCurrent())
         return context
 
-    def _answer(self, answer: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _answer(self, answer: tuple[Any, ...], said: str = "the GPU reports") -> tuple[Any, ...]:
         if answer[0] != self._api.CUresult.CUDA_SUCCESS:
-            raise BodyError(f"the GPU reports {answer[0].name}")
+            raise BodyError(f"{said} {answer[0].name}")
         return answer[1:]

@@ -89,7 +89,6 @@ class Timed:
         call: does the work.
         tick: called before every call, so that a watcher sees progress.
         reset: called before every call, and never timed: a sample is then of one call.
-        made: how many calls were made so far.
     """
 
     arm: Arm
@@ -97,7 +96,6 @@ class Timed:
     clock: Clock
     tick: Call
     reset: Call | None = None
-    made: int = 0
 
     def once(self) -> object:
         """Call once as it is timed, and wait for the device; returns what the call returned.
@@ -105,7 +103,7 @@ class Timed:
         Raises:
             ArmError: the callable raised, or ``reset`` did.
         """
-        with self._calling(1):
+        with self._calling():
             return self.clock.once(self.call)
 
     def seconds(self, repeats: int) -> float:
@@ -114,7 +112,7 @@ class Timed:
         Raises:
             ArmError: the callable raised, or ``reset`` did.
         """
-        with self._calling(repeats):
+        with self._calling():
             return self.clock.seconds(self.call, repeats)
 
     def sample(self, repeats: int) -> float:
@@ -123,16 +121,23 @@ class Timed:
         Raises:
             ArmError: the callable raised, or ``reset`` did.
         """
-        with self._calling(repeats):
+        with self._calling():
             return self.clock.sample(self.call, repeats)
 
-    @contextmanager
-    def _calling(self, times: int) -> Iterator[None]:
-        self.tick()
+    def restore(self) -> None:
+        """Restore what the callable works on, where there is a ``reset``.
+
+        Raises:
+            ArmError: ``reset`` raised.
+        """
         if self.reset is not None:
             with blame(self.arm, "reset="):
                 self.reset()
-        self.made += times
+
+    @contextmanager
+    def _calling(self) -> Iterator[None]:
+        self.tick()
+        self.restore()
         with blame(self.arm):
             yield
 
@@ -191,8 +196,9 @@ def too_short(slots: Sequence[Slot[float]], clock: Clock) -> str | None:
     if call_s * _SHORT >= clock.shortest_s:
         return None
     return (
-        f"with reset= each sample is one call, and one of {call_s * 1e6:.1f} µs is short for the clock, whose own time "
-        "is in it: the gain of the kernel is larger than what is measured; let one call do more"
+        f"with reset= each sample is one call, and one of less than {clock.shortest_s / _SHORT * 1e6:g} µs is short "
+        "for the clock, whose own time is in it: the gain of the kernel is larger than what is measured; let one call "
+        "do more"
     )
 
 
@@ -242,9 +248,9 @@ def blame(arm: Arm, what: str = "the measured callable") -> Iterator[None]:
     """
     try:
         yield
-    except CannotMeasure:
+    except (CannotMeasure, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:  # of pytest.fail, too
         raise ArmError(arm, what) from error
 
 

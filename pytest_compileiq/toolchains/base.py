@@ -158,6 +158,7 @@ class TellsLicences(Protocol):
         Raises:
             BuildError: the compiler refuses a source.
             EnvironmentFault: the compiler does not answer.
+            StoreError: a source cannot be read.
         """
         ...
 
@@ -234,6 +235,7 @@ def licences_of(builder: Builder) -> tuple[Licence, ...]:
     Raises:
         BuildError: the compiler refuses a source.
         EnvironmentFault: the compiler does not answer.
+        StoreError: a source cannot be read.
     """
     if isinstance(builder, TellsLicences):
         return builder.licences()

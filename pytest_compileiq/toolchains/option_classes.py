@@ -9,21 +9,19 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_compileiq.artifact import Artifact
-from pytest_compileiq.errors import StoreError
-from pytest_compileiq.model import ControlClass, Knobs, Licence
+from pytest_compileiq.errors import MarkerError, StoreError
+from pytest_compileiq.model import ControlClass, Knobs, KnobValue, Licence
 from pytest_compileiq.rules.classes import Classed
 from pytest_compileiq.toolchains.cc.baseline import Baseline
-from pytest_compileiq.toolchains.cc.known_options import CLANG, GCC
+from pytest_compileiq.toolchains.cc.known_options import BY_COMPILER
 from pytest_compileiq.toolchains.macros import macro_of
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS
 from pytest_compileiq.toolchains.option_list import OptionList
 from pytest_compileiq.toolchains.triton.launch_options import CONSTEXPRS, LAUNCH_OPTIONS
+from pytest_compileiq.toolchains.triton.values import CONFIG, config_values
 
 ACF = "the ACF"
-_LISTS: Mapping[str, OptionList] = {
-    "gcc": GCC, "g++": GCC, "gfortran": GCC, "clang": CLANG, "clang++": CLANG, "ptxas": PTXAS, "triton": PTXAS,
-    "nvcc": NVCC,
-}  # fmt: skip
+_LISTS: Mapping[str, OptionList] = {**BY_COMPILER, "ptxas": PTXAS, "triton": PTXAS, "nvcc": NVCC}
 
 
 def classes_of(compiler: str, command: Sequence[str], kind: str, knobs: Knobs) -> Classed:
@@ -42,13 +40,16 @@ def classes_in(artifact: Artifact) -> Classed:
     return classes_of(compiler.name, compiler.command, controls.kind, controls.knobs)
 
 
-def check_classes(artifact: Artifact) -> None:
+def check_classes(artifact: Artifact, classed: Classed | None = None) -> None:
     """Hold what ``artifact`` says of its controls to what they are; one that says nothing is as good.
+
+    Args:
+        classed: its controls by class, where ``classes_in`` told already.
 
     Raises:
         StoreError: it says other classes than its controls have.
     """
-    if artifact.classes and artifact.classes != (own := classes_in(artifact).own):
+    if artifact.classes and artifact.classes != (own := (classed or classes_in(artifact)).own):
         said, are = (", ".join(classes) or "none" for classes in (artifact.classes, own))
         raise StoreError(
             f"the metadata of {artifact.target} says classes {said}, and its controls have {are}: restore the file "
@@ -57,7 +58,13 @@ def check_classes(artifact: Artifact) -> None:
 
 
 def licences_in(artifact: Artifact) -> tuple[Licence, ...]:
-    """The licences that ``artifact`` records: they were found by experiment, and no list has them."""
+    """The licences that ``artifact`` records: they were found by experiment, and no list has them.
+
+    Where it has controls and records nothing, any may be there.
+    """
+    if artifact.licences is None:
+        remedy = f"pytest --tune --tune-budget=0 {artifact.benchmark}"
+        return (Licence("unknown", "opaque", "metadata without licences", remedy),) if artifact.controls else ()
     return tuple(Licence(licence.name, licence.allows, licence.where, licence.remedy) for licence in artifact.licences)
 
 
@@ -70,13 +77,24 @@ def _each(compiler: str, command: Sequence[str], kind: str, knobs: Knobs) -> Ite
         if macro_of(option) is not None:
             yield option, None
         elif not name.startswith("-"):
-            yield option, _of_launch(name) if compiler == "triton" else None
+            yield from _of_launch(name, value) if compiler == "triton" else [(option, None)]
         elif listed is None:
             yield option, "opaque"
         else:
             own = listed.class_of(option)
-            yield option, baseline.widened(own, option) if listed in (GCC, CLANG) else own
+            yield option, baseline.widened(own, option) if compiler in BY_COMPILER else own
 
 
-def _of_launch(name: str) -> ControlClass:
-    return next((each.control_class for each in LAUNCH_OPTIONS if re.fullmatch(each.form, name)), CONSTEXPRS)
+def _of_launch(name: str, value: KnobValue) -> Iterator[tuple[str, ControlClass]]:
+    """A launch option or constexpr with its class; of a whole config, each of its values."""
+    if name != CONFIG:
+        own = (each.control_class for each in LAUNCH_OPTIONS if re.fullmatch(each.form, name))
+        yield f"{name}={value}", next(own, CONSTEXPRS)
+        return
+    try:
+        values = config_values(value)
+    except MarkerError:
+        yield f"{name}={value}", "opaque"
+        return
+    for inner, of_config in values.items():
+        yield from _of_launch(inner, of_config)

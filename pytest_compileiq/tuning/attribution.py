@@ -6,7 +6,6 @@ say what they bring. Blocks go round the processes that the proof has warmed up,
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,16 +14,15 @@ from random import Random
 
 import numpy as np
 
-from pytest_compileiq.errors import BuildError, StoreError
+from pytest_compileiq.errors import BuildError, EnvironmentFault, StoreError
 from pytest_compileiq.kept_controls import Attribution, Standing, Without
 from pytest_compileiq.model import LONGEST_TEXT, BuildResult, ControlsFile, Objective
 from pytest_compileiq.proof.claims import score_of
 from pytest_compileiq.proof.prove import Proof
 from pytest_compileiq.rules.attribution import effect
-from pytest_compileiq.rules.gate import all_positive
-from pytest_compileiq.rules.reduction import paired_losses
+from pytest_compileiq.rules.gate import all_positive, gather
 from pytest_compileiq.rules.stats import Floats
-from pytest_compileiq.search.duplicates import key_of
+from pytest_compileiq.search.duplicates import built_key
 from pytest_compileiq.tuning.leave_out import WORKERS, Bench, Part, Parts, Rows
 from pytest_compileiq.workers.pool import EvaluationFailed
 
@@ -39,22 +37,23 @@ LeftOut = tuple[Part, ...]
 def attribution_of(bench: Bench, proof: Proof) -> Attribution | None:
     """Measure, or count, what is lost without each part of what was proven; None where it has no parts.
 
-    A single control has no entry either: what it brings is the claim.
+    A single control has no entry either: what it brings is the claim. Nor has anything where no worker gets ready.
 
     An eighth of the search's time goes into it, or five seconds; what there is no time for is named.
-
-    Raises:
-        NoWorker: a worker process did not get ready.
     """
     controls = proof.winner
     parts = Parts(bench.benchmark, controls)
     if not parts.all or parts.count(controls) < 2:
         return None
     bench.progress.say(f"measuring what each of {parts.count(controls)} controls brings")
-    bench.prepare()
-    work = _Attribution(bench, parts, controls)
-    work.take([(part,) for part in parts.all])
-    work.take(work.stand_ins(score_of(bench.benchmark, proof.claims)[0]))
+    try:
+        bench.prepare()
+        work = _Attribution(bench, parts, controls)
+        work.take([(part,) for part in parts.all])
+        work.take(work.stand_ins(score_of(bench.benchmark, proof.claims)[0]))
+    except EnvironmentFault as error:  # what is proven by now is worth more than this table
+        bench.progress.say(f"what each control brings is not known: {error}")
+        return None
     timed = bench.benchmark.timed_objectives
     return Attribution(
         device=bench.benchmark.device(timed[0].metric).name if timed else None,
@@ -115,7 +114,7 @@ class _Attribution:
         """Pairs of parts of which neither is missed alone, where all that are do not explain the log gain."""
         first = self.bench.benchmark.objectives[0]
         effects = {left_out: self._entry(left_out, first) for left_out in self.taken}
-        missed = sum(_loss_of(entry) for entry in effects.values() if entry.is_resolved)
+        missed = sum(entry.step for entry in effects.values() if entry.is_resolved)
         unmissed = [left_out[0] for left_out, entry in effects.items() if not entry.is_resolved
                     and entry.standing in ("measured", "exact", "idle")]  # fmt: skip
         if missed >= _SHORT * gain:
@@ -140,8 +139,7 @@ class _Attribution:
                 benchmark.value_of(objective.metric, build)
         except BuildError as error:
             return _Taken(controls, failed=self._without(left_out, "required", reason=str(error)))
-        own = key_of(benchmark, controls, build.digest)
-        if own == key_of(benchmark, self.controls, benchmark.builds.get(self.controls).digest):
+        if built_key(benchmark, controls) == built_key(benchmark, self.controls):
             return _Taken(controls, build, failed=self._without(left_out, "idle"))
         return _Taken(controls, build)
 
@@ -184,7 +182,7 @@ class _Attribution:
             return self._without(left_out, "left out", str(error))
         if losses.size < 2:
             return self._without(left_out, "left out", "the device was disturbed")
-        interval = effect(losses, self.comparisons)
+        interval = effect(losses.tolist(), self.comparisons)
         return self._without(
             left_out, "measured", **named, by_share=by_share, losses=tuple(losses.tolist()),
             loss=interval.estimate, low=interval.low, high=interval.high,
@@ -194,11 +192,9 @@ class _Attribution:
         """The losses of each process, weighted over workloads as a search's score is; and whether these are shares."""
         weight_of = {workload.name: workload.weight for workload in self.bench.benchmark.timed_workloads}
         own = [(weight_of[workload], samples) for (of, workload), samples in rows.items() if of == objective]
-        losses = [paired_losses(samples, objective.direction) for _, samples in own]
-        processes = min(map(len, losses))  # one that was disturbed on a workload has none there
-        weights = np.array([weight for weight, _ in own])
-        mean: Floats = np.average([values[:processes] for values in losses], axis=0, weights=weights)
-        return mean, not all(all_positive(samples) for _, samples in own)
+        losses = np.array([-gather(samples, objective.direction).by_quad.mean(axis=1) for _, samples in own])
+        mean: Floats = np.average(losses, axis=0, weights=[weight for weight, _ in own])
+        return mean[np.isfinite(mean)], not all(all_positive(samples) for _, samples in own)
 
     def _without(self, left_out: LeftOut, standing: Standing, reason: str | None = None, **numbers: object) -> Without:
         return Without.model_validate(
@@ -210,11 +206,3 @@ class _Attribution:
                 **numbers,
             }
         )
-
-
-def _loss_of(entry: Without) -> float:
-    """The loss as a log-ratio, or a share."""
-    if entry.standing != "exact":
-        return entry.loss or 0.0
-    ratio = math.log(max(entry.value_without or 0, 0.5) / max(entry.value or 0, 0.5))
-    return ratio if entry.direction == "minimize" else -ratio

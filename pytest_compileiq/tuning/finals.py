@@ -1,8 +1,7 @@
-"""The best of a search: held to other draws, reduced, and proven."""
+"""The best of a search: held to other draws, proven, and reduced."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -10,6 +9,7 @@ from pytest_compileiq.artifact import SearchRecord
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.config import Settings
 from pytest_compileiq.errors import TuneFailed
+from pytest_compileiq.model import ControlsFile
 from pytest_compileiq.proof.prove import NoWinner
 from pytest_compileiq.search.finalists import choose_finalists
 from pytest_compileiq.search.loop import NothingJudged, Search
@@ -40,7 +40,7 @@ def prove_best(
     front: Sequence[Scored],
     incumbent: Incumbent | None,
 ) -> tuple[Outcome, Sound]:
-    """Reduce and prove the best of the search that is wrong on no draw, if it has judged enough to say anything.
+    """Prove and reduce the best of the search that is wrong on no draw, if it has judged enough to say anything.
 
     Raises:
         NothingJudged: no verdict can be given on what was evaluated.
@@ -53,7 +53,7 @@ def prove_best(
     sound = stressing.sound(
         [scored.controls for scored in ranked], most=_FINALISTS if benchmark.timed_objectives else 1
     )
-    finalists = [scored for scored in ranked if scored.controls in sound.finalists]
+    finalists = [scored.controls for scored in ranked if scored.controls in sound.finalists]
     if sound.wrong and not finalists:
         best = f"the {len(sound.wrong)} best candidates are" if len(sound.wrong) > 1 else "the best candidate is"
         outcome = Outcome(NoWinner(f"{best} wrong where the baseline is not, on draw {sound.wrong[0].seed} of acf.rng"))
@@ -61,12 +61,13 @@ def prove_best(
         outcome = Outcome(
             NoWinner(_trade_offs(benchmark) if front else "no valid candidate was better than the baseline")
         )
-    elif _is_to_be_reduced(settings, search, finalists[0], incumbent):
+    elif settings.reduce and not search.interrupted:
         outcome = prove_smallest(
-            tuning, bench, finalists, width=tuning.width, passes=lambda controls: stressing.holds(controls, sound)
-        )
+            tuning, bench, finalists, width=tuning.width, passes=lambda controls: stressing.holds(controls, sound),
+            reduced_before=lambda controls: _was_reduced(incumbent, controls),
+        )  # fmt: skip
     else:
-        outcome = Outcome(tuning.prove([finalist.controls for finalist in finalists]))
+        outcome = Outcome(tuning.prove(finalists))
     if isinstance(proof := outcome.proof, NoWinner):
         if reason := search.why_unjudged(at_the_end=True):
             if search.interrupted:
@@ -92,15 +93,11 @@ def dropped_out(
         yield f"{which} dropped out, {wrong}; repeat it: {repeat_command(benchmark.nodeid, wrong.seed, where)}"
 
 
-def _is_to_be_reduced(settings: Settings, search: Search, best: Scored, incumbent: Incumbent | None) -> bool:
-    """Whether the best finalist is reduced: once, since losses would add up, and where its gain could be proven."""
-    if not settings.reduce or search.interrupted:
+def _was_reduced(incumbent: Incumbent | None, controls: ControlsFile) -> bool:
+    """Whether these are the committed controls, which were reduced when they were found."""
+    if incumbent is None or incumbent.controls is None or incumbent.artifact.reduction is None:
         return False
-    standing = incumbent.controls if incumbent is not None and incumbent.artifact.reduction is not None else None
-    if standing is not None and standing.key == best.controls.key:
-        return False
-    least = math.log(search.brief.benchmark.spec.thresholds.min_speedup)
-    return not search.brief.benchmark.timed_objectives or min(best.scores) < -least
+    return incumbent.controls.key == controls.key
 
 
 def _trade_offs(benchmark: TunedBenchmark) -> str:

@@ -6,14 +6,15 @@ goes from these by builds alone. Then delta debugging drops what brings nothing:
 and by sequential paired tests where they are measured. Each set is held to the winner as it was found, since losses
 against the step before would add up. What is not decided in time stays.
 
-Nothing that is sampled here enters a claim: the smallest set is proven like every finalist, and ``proof.smaller``
-compares it there with the one that it was made of.
+Nothing that is sampled here enters a claim: the smallest set is proven in other processes, beside the winner that it
+was made of, and ``proof.smaller`` compares the two there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 import numpy as np
 
@@ -40,7 +41,8 @@ class Reduced:
         lean: without what is known to change no machine code.
         smallest: without what brings nothing, as far as that was decided; equal to ``lean`` if nothing was.
         counts: how many controls each of these has.
-        undecided: how many of the smallest's are kept because it was not decided whether they bring anything.
+        undecided: those of the smallest's that are kept because it was not decided whether they bring anything, by
+            names as ``Attribution.open_knobs`` has them.
         budgets: each timed metric → the largest loss, a log-ratio or a share of its magnitude.
         seconds: what it took.
         search_s: what the search took, whose quarter bounds it.
@@ -50,7 +52,7 @@ class Reduced:
     lean: ControlsFile
     smallest: ControlsFile
     counts: tuple[int, int, int]
-    undecided: int
+    undecided: frozenset[str]
     budgets: Mapping[str, float]
     seconds: float
     search_s: float
@@ -73,13 +75,17 @@ def reduce_winner(bench: Bench, winner: Scored, width: Width = lambda knobs: 0) 
         bench.prepare()
     trial = Trial(bench, parts, winner, max((SHARE_OF_SEARCH - RESERVED) * bench.search_s, FLOOR_S))
     lean = _without_absent(trial, in_order)
-    few = _few(trial, [part for part in in_order if part in lean], width)
-    exactly = not bench.benchmark.timed_objectives
-    screened = _screened(trial, [part for part in in_order if part in few], exactly=exactly)
-    smallest = _without_useless(trial, in_order, screened)
+    gains = _gains(bench.seen, parts, in_order)
+    few = _few(trial, [part for part in in_order if part in lean], gains, width)
+    of_few = [part for part in in_order if part in few]
+    if bench.benchmark.timed_objectives:
+        screened = _screened(trial, of_few)
+        smallest = _without_useless(trial, in_order, screened)
+    else:
+        screened = _counted(trial, sorted(of_few, key=lambda part: (-width(parts.knobs_of(part)), gains[part])))
+        smallest = screened.kept
     if few == lean:
         lean -= screened.idle
-    smallest = min(smallest, lean, key=len)
     sizes = winner.controls, trial.controls(lean), trial.controls(smallest)
     return Reduced(
         *sizes,
@@ -101,10 +107,10 @@ def drop_idle(bench: Bench, controls: ControlsFile, spent_s: float) -> Reduced:
     left_s = max(SHARE_OF_SEARCH * bench.search_s, FLOOR_S) - spent_s
     trial = Trial(bench, parts, Scored((0.0,) * len(bench.benchmark.objectives), controls), left_s)
     kept = _without_absent(trial, parts.all)
-    screened = _screened(trial, [part for part in parts.all if part in kept], exactly=False)
+    screened = _screened(trial, [part for part in parts.all if part in kept])
     lean = trial.controls(kept - screened.idle)
     counts = parts.count(controls), parts.count(lean), parts.count(lean)
-    return Reduced(controls, lean, lean, counts, 0, {}, spent_s + trial.seconds, bench.search_s)
+    return Reduced(controls, lean, lean, counts, frozenset(), {}, spent_s + trial.seconds, bench.search_s)
 
 
 def _without_absent(trial: Trial, in_order: Sequence[Part]) -> Kept:
@@ -114,10 +120,11 @@ def _without_absent(trial: Trial, in_order: Sequence[Part]) -> Kept:
     return _dropped(lambda some: trial.has_same_code(some, everything), everything, absent, trial.expect)
 
 
-def _few(trial: Trial, in_order: Sequence[Part], width: Width) -> Kept:
+def _few(trial: Trial, in_order: Sequence[Part], gains: Mapping[Part, float], width: Width) -> Kept:
     """As few parts as surely do what all do, of those that the search saw to matter most; all where none do.
 
-    What reaches farther than the rest is left out first, where that can be.
+    What reaches farther than the rest is left out first, where that can be. Where all is counted, a part that brings a
+    single byte has to stay: then most sets of few are too small, and it begins with the largest.
     """
     kept = frozenset(in_order)
     reach = {part: width(trial.parts.knobs_of(part)) for part in in_order}
@@ -125,9 +132,10 @@ def _few(trial: Trial, in_order: Sequence[Part], width: Width) -> Kept:
         narrower = frozenset(part for part in kept if reach[part] != rank)
         if trial.guess(narrower) and trial.holds(narrower):
             kept = narrower
-    gains = _gains(trial.bench.seen, trial.parts, in_order)
     by_gain = sorted(kept, key=lambda part: (not part.acf, -gains[part], in_order.index(part)))
     prefixes = [frozenset(by_gain[: 2**power]) for power in range(len(by_gain).bit_length()) if 2**power < len(by_gain)]
+    if not trial.bench.benchmark.timed_objectives:
+        return [kept, *takewhile(trial.holds, reversed(prefixes))][-1]
     trial.expect(prefixes)
     return next((few for few in prefixes if trial.guess(few, GENEROUS) and trial.holds(few)), kept)
 
@@ -150,13 +158,26 @@ class _Screened:
     alone: Mapping[Part, Kept] = field(default_factory=dict)
 
 
-def _screened(trial: Trial, in_order: Sequence[Part], *, exactly: bool) -> _Screened:
+def _counted(trial: Trial, least_first: Sequence[Part]) -> _Screened:
+    """Without the parts that bring nothing, by builds alone: many at once, and by halves where that is too much."""
+    current, idle = frozenset(least_first), Kept()
+
+    def holds(rest: Kept) -> bool:
+        nonlocal current, idle
+        if not trial.holds(rest):
+            return False
+        if trial.has_same_code(rest, current):
+            idle |= current - rest
+        current = rest
+        return True
+
+    return _Screened(_dropped(holds, current, least_first, trial.expect), idle)
+
+
+def _screened(trial: Trial, in_order: Sequence[Part]) -> _Screened:
     """Without the parts that change no machine code: of two that shadow each other, one stays.
 
     Some parts at a time, so that what is found by then is dropped when the time is over.
-
-    Args:
-        exactly: whether builds alone tell what brings nothing, so that it is dropped at once, too.
     """
     everything, alone = frozenset(in_order), dict[Part, Kept]()
 
@@ -172,8 +193,6 @@ def _screened(trial: Trial, in_order: Sequence[Part], *, exactly: bool) -> _Scre
         left = _dropped(has_same_code, kept, same)
         idle |= kept - left
         kept = left
-        if exactly:
-            kept = _dropped(trial.holds, kept, [part for part in tried if part in kept and trial.guess(tried[part])])
     return _Screened(kept, idle, alone)
 
 

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from pytest_compileiq import __version__
 from pytest_compileiq.artifact import (
     ACF_NOTICE,
+    MOST_LICENCES,
     Artifact,
     CodePair,
     Controls,
@@ -39,6 +40,7 @@ from pytest_compileiq.model import (
 )
 from pytest_compileiq.proof.prove import NoWinner, Proof
 from pytest_compileiq.rules.fingerprint import covered_files, defined_in, holds
+from pytest_compileiq.rules.licences import widest
 from pytest_compileiq.search.scoring import Scored
 from pytest_compileiq.store.metadata import controls_file_name
 from pytest_compileiq.stored import first_problem
@@ -89,6 +91,7 @@ class SearchResult:
         shift: an objective's score → the difference that it stands for; None where it stands for a ratio.
         reduction: what the winner was reduced from; None where it was not.
         made_of: the key of the finalist that the winner was made of.
+        undecided: the controls that stayed undecided, by names as ``Attribution.open_knobs`` has them.
         attribute: measures what each control of the winner brings.
     """
 
@@ -98,7 +101,14 @@ class SearchResult:
     shift: Shift
     reduction: Reduction | None = None
     made_of: str = ""
+    undecided: frozenset[str] = frozenset()
     attribute: Callable[[Proof], Attribution | None] = lambda _proof: None
+
+    def reduced(self, attribution: Attribution | None) -> Reduction | None:
+        """The reduction, where what ``attribution`` resolves is no longer undecided."""
+        if self.reduction is None or attribution is None:
+            return self.reduction
+        return self.reduction.model_copy(update={"undecided": len(self.undecided & attribution.open_knobs)})
 
     def with_winner(self, winner: ControlsFile) -> SearchResult:
         """With the smaller ``winner`` at the point of the front that it was made of."""
@@ -153,7 +163,7 @@ def _artifact(
         claims=claims,
         front=tuple(_front_point(benchmark, scored, result.shift) for scored in result.front[:MOST_FRONT_POINTS]),
         withdrawn=tuple(withdrawn),
-        reduction=result.reduction.settled_by(attribution) if winner and result.reduction else None,
+        reduction=result.reduced(attribution) if winner else None,
         attribution=attribution,
         provenance=provenance_of(benchmark, fingerprint, winner),
     )
@@ -163,7 +173,8 @@ def signed_by(benchmark: TunedBenchmark, winner: ControlsFile | None, licences: 
     """What a reviewer signs with the controls, as fields of the artifact: their classes and the licences."""
     compiler = benchmark.builder.compiler
     own = classes_of(compiler.name, compiler.command, winner.kind, winner.knobs).own if winner else ()
-    return {"classes": own, "licences": tuple(map(StoredLicence.of, licences)) if winner else ()}
+    stored = tuple(map(StoredLicence.of, widest(licences, MOST_LICENCES)))
+    return {"classes": own, "licences": stored if winner else None}
 
 
 def _front_point(benchmark: TunedBenchmark, scored: Scored, shift: Shift) -> FrontPoint:

@@ -10,8 +10,8 @@ from functools import cached_property
 from pytest_compileiq.artifact import Artifact, StoredCompiler, StoredFingerprint
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.blast_radius import recorded_functions, remedy, why_unfit
-from pytest_compileiq.errors import BuildError, EnvironmentFault, TuneFailed
-from pytest_compileiq.model import CONTROL_CLASSES, LONGEST_TEXT, ControlsFile, Knobs, Licence
+from pytest_compileiq.errors import TuneFailed
+from pytest_compileiq.model import CONTROL_CLASSES, ControlsFile, Knobs, Licence
 from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.proof import advice
 from pytest_compileiq.proof.prove import NoWinner, Proof, Unprovable, prove
@@ -21,11 +21,10 @@ from pytest_compileiq.report.kept_controls import kept_notes
 from pytest_compileiq.report.results import report_on
 from pytest_compileiq.report.stress import stress_notes
 from pytest_compileiq.rules.judged import NEIGHBOUR
-from pytest_compileiq.rules.licences import promises_bits
 from pytest_compileiq.store.store import Store, Written
 from pytest_compileiq.tally import Progress
-from pytest_compileiq.toolchains.base import licences_of
 from pytest_compileiq.toolchains.option_classes import classes_of
+from pytest_compileiq.toolchains.promised_bits import has_to_keep_bits, licences_or_unknown
 from pytest_compileiq.tuning.incumbent import Incumbent, is_healthy, was_withdrawn
 from pytest_compileiq.tuning.result import (
     MOST_FRONT_POINTS,
@@ -58,18 +57,11 @@ class Tuning:
     @cached_property
     def licences(self) -> tuple[Licence, ...]:
         """What the baseline and the sources let a compiler change under any controls: compiling tells, for seconds."""
-        try:
-            return licences_of(self.benchmark.builder)
-        except (BuildError, EnvironmentFault) as error:  # a finished search is worth more than this answer
-            return (
-                Licence("unknown", "opaque", " ".join(str(error).split())[:LONGEST_TEXT], "a compiler that answers"),
-            )
+        return licences_or_unknown(self.benchmark.builder)
 
     def promises_bits(self, controls: ControlsFile) -> bool:
         """Whether a kernel with ``controls`` has to give the baseline's bits."""
-        compiler = self.benchmark.builder.compiler
-        classed = classes_of(compiler.name, compiler.command, controls.kind, controls.knobs)
-        return not classed.tests_own and promises_bits(classed.own, self.licences)
+        return has_to_keep_bits(self.benchmark.builder, controls, self.licences)
 
     def width(self, knobs: Knobs) -> int:
         """How far ``knobs`` reach: the rank of their widest class, lowest for knobs of the test's own."""
@@ -246,7 +238,7 @@ def _store_claims(tuning: Tuning, artifact: Artifact, proof: Proof, result: Sear
             "fingerprint": StoredFingerprint.of(fingerprint),
             "compiler": StoredCompiler.of(benchmark.builder.compiler),
             "code": code,
-            "reduction": artifact.reduction or (result and result.reduction),
+            "reduction": artifact.reduction or (result and result.reduced(attribution)),
             "attribution": attribution,
             "provenance": provenance_of(benchmark, fingerprint, proof.winner),
         }

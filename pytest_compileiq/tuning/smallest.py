@@ -1,14 +1,17 @@
-"""Finalists → the winner with as few controls as do the same, proven beside them, and what is recorded of that."""
+"""Finalists → the proven winner with as few controls as do the same, and what is recorded of that."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.kept_controls import Loss, Reduction
 from pytest_compileiq.model import ControlsFile
-from pytest_compileiq.proof.prove import NoWinner, Proof
+from pytest_compileiq.proof.claims import score_of
+from pytest_compileiq.proof.prove import NoWinner, Proof, Unprovable
 from pytest_compileiq.proof.smaller import PreferSmaller
+from pytest_compileiq.search.duplicates import built_key
 from pytest_compileiq.search.scoring import Scored
 from pytest_compileiq.tuning.leave_out import Bench
 from pytest_compileiq.tuning.reduce import Reduced, Width, drop_idle, reduce_winner
@@ -21,25 +24,32 @@ class Outcome:
 
     Attributes:
         made_of: the key of the finalist that a winner was made of.
+        undecided: names as ``Reduced`` has them.
     """
 
     proof: Proof | NoWinner
     reduction: Reduction | None = None
     made_of: str = ""
+    undecided: frozenset[str] = frozenset()
 
 
 def prove_smallest(
     tuning: Tuning,
     bench: Bench,
-    finalists: Sequence[Scored],
+    finalists: Sequence[ControlsFile],
     *,
+    reduced_before: Callable[[ControlsFile], bool] = lambda controls: False,
     width: Width = lambda knobs: 0,
     passes: Callable[[ControlsFile], bool] = lambda controls: True,
 ) -> Outcome:
-    """Reduce the best finalist and prove it in full and reduced, with the others.
+    """Prove the best of ``finalists``, reduce what was proven, and prove that beside what it was made of.
+
+    Nothing is stored unless the first proof finds it, so that the second one, which only chooses between two sizes of
+    it, takes nothing from alpha.
 
     Args:
         finalists: the best first.
+        reduced_before: whether controls were reduced when they were committed: losses would add up.
         width: how far knobs reach, as a rank: of two that do the same, the narrower one stays.
         passes: whether the reduced controls stand what full ones had to stand before they are proven.
 
@@ -47,48 +57,59 @@ def prove_smallest(
         Unprovable: the baseline failed, or others disturb every measurement.
         NoWorker: a worker process did not get ready.
     """
-    reduced = reduce_winner(bench, finalists[0], width)
-    if reduced.smallest.key != reduced.lean.key and not passes(reduced.smallest):
-        reduced = replace(reduced, smallest=reduced.lean)
-    others = [finalist.controls for finalist in finalists[1:]]
-    if not bench.benchmark.timed_objectives:
-        return _recorded(bench, tuning.prove([reduced.smallest]), reduced)
-    is_smaller = reduced.smallest.key != reduced.lean.key
-    smallest = reduced.smallest if is_smaller else reduced.lean
-    choose = PreferSmaller(bench.benchmark, reduced.lean, smallest, reduced.budgets)
-    proof = tuning.prove([reduced.lean, *others, *([smallest] if is_smaller else [])], choose)
-    return _recorded(bench, proof, reduced, choose.losses, choose.why_not if is_smaller else "")
-
-
-def _recorded(
-    bench: Bench, proof: Proof | NoWinner, reduced: Reduced, losses: Sequence[Loss] = (), why_not: str = ""
-) -> Outcome:
-    """The proof with what its winner was made of; a larger one loses what is idle, by which it stays proven."""
-    if isinstance(proof, NoWinner):
+    proof = tuning.prove(finalists)
+    if isinstance(proof, NoWinner) or reduced_before(proof.winner):
         return Outcome(proof)
-    if proof.winner.key == reduced.smallest.key:
-        return Outcome(proof, _record(reduced, reduced.counts[2], losses), reduced.full.key)
+    try:
+        return _smallest(tuning, bench, proof, width, passes)
+    except (Unprovable, EnvironmentFault) as error:  # what is proven by now is worth more than its size
+        bench.progress.say(f"the winner stays as it was found: {error}")
+        return Outcome(proof)
+
+
+def _smallest(
+    tuning: Tuning, bench: Bench, proof: Proof, width: Width, passes: Callable[[ControlsFile], bool]
+) -> Outcome:
+    found = proof.winner
+    gains = score_of(bench.benchmark, proof.claims)
+    reduced = reduce_winner(bench, Scored(tuple(-gain for gain in gains), found), width)
+    if built_key(bench.benchmark, reduced.smallest) == built_key(bench.benchmark, found):
+        return _stored(replace(proof, controls=reduced.smallest), reduced, reduced.counts[2])
+    if not passes(reduced.smallest):
+        return _larger(bench, proof, reduced, "were wrong on a draw of acf.rng")
+    choose = PreferSmaller(bench.benchmark, found, reduced.smallest, reduced.budgets)
+    if bench.benchmark.timed_objectives:
+        bench.pool.close()  # these processes have chosen the smaller set: it has to hold in others
+        pair = tuning.prove([found, reduced.smallest], choose)
+    else:
+        pair = tuning.prove([reduced.smallest])
+    if isinstance(pair, NoWinner) or pair.winner.key != reduced.smallest.key:
+        return _larger(bench, proof, reduced, choose.why_not, choose.losses)
+    return _stored(pair, reduced, reduced.counts[2], choose.losses)
+
+
+def _larger(bench: Bench, proof: Proof, reduced: Reduced, why: str, losses: Sequence[Loss] = ()) -> Outcome:
+    """What was proven first, without what is idle: by that it stays proven."""
     lean = drop_idle(bench, proof.winner, reduced.seconds)
-    proof = replace(proof, controls=lean.lean)
-    if lean.full.key != reduced.lean.key:
-        record = _record(lean, lean.counts[1], why_not="another finalist was proven, and better")
-        return Outcome(proof, record, lean.full.key)
-    larger = replace(lean, counts=(reduced.counts[0], lean.counts[1], reduced.counts[2]), budgets=reduced.budgets)
-    return Outcome(proof, _record(larger, lean.counts[1], losses, why_not), reduced.full.key)
+    kept_larger = f"{reduced.counts[2]} controls {why}"
+    larger = replace(lean, budgets=reduced.budgets)
+    return _stored(replace(proof, controls=lean.lean), larger, lean.counts[1], losses, kept_larger)
 
 
-def _record(reduced: Reduced, after: int, losses: Sequence[Loss] = (), why_not: str = "") -> Reduction:
-    before, lean, smallest = reduced.counts
-    larger = f"with {smallest} controls {why_not}" if why_not and after > smallest else why_not
-    return Reduction(
+def _stored(
+    proof: Proof, reduced: Reduced, after: int, losses: Sequence[Loss] = (), kept_larger: str | None = None
+) -> Outcome:
+    before, lean, _ = reduced.counts
+    record = Reduction(
         before=before,
         after=after,
         by_code=before - lean,
         by_objective=lean - after,
-        undecided=reduced.undecided if after == smallest else 0,
+        undecided=len(reduced.undecided),
         seconds=round(reduced.seconds, 1),
         search_seconds=round(reduced.search_s, 1),
         budgets={metric: round(budget, 6) for metric, budget in reduced.budgets.items()},
         losses=tuple(losses),
-        kept_larger=larger or None,
+        kept_larger=kept_larger,
     )
+    return Outcome(proof, record, reduced.full.key, reduced.undecided)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pytest_compileiq.artifact import SearchRecord
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
@@ -13,7 +13,7 @@ from pytest_compileiq.model import LONGEST_TEXT, MOST_DRAWS, ControlsFile, Workl
 from pytest_compileiq.proof.prove import NoWinner, Proof
 from pytest_compileiq.rules.draws import Drawn
 from pytest_compileiq.rules.stress import record_of
-from pytest_compileiq.search.duplicates import Key, key_of
+from pytest_compileiq.search.duplicates import Key, built_key
 from pytest_compileiq.store.local import local_directory
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.stressed import Stress
@@ -41,13 +41,13 @@ class Wrong:
         return f"wrong on draw {self.seed} of acf.rng: {self.reason}"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Sound:
     """Finalists that are wrong on no draw, best first; what draws gave, by machine code; and those that dropped out."""
 
-    finalists: tuple[ControlsFile, ...]
-    records: dict[Key, Stress]
-    wrong: tuple[Wrong, ...]
+    finalists: list[ControlsFile] = field(default_factory=list)
+    records: dict[Key, Stress] = field(default_factory=dict)
+    wrong: list[Wrong] = field(default_factory=list)
 
     def is_wrong(self, controls: ControlsFile) -> bool:
         """Whether ``controls`` dropped out."""
@@ -55,7 +55,7 @@ class Sound:
 
     def record_of(self, benchmark: TunedBenchmark, controls: ControlsFile) -> Stress | None:
         """What the draws of ``controls``, or of others with the same machine code, gave; None where stress is off."""
-        return self.records.get(_same_code(benchmark, controls))
+        return self.records.get(built_key(benchmark, controls))
 
 
 @dataclass
@@ -84,26 +84,25 @@ class Stressing:
         Raises:
             NoWorker: a worker process did not get ready.
         """
-        records: dict[Key, Stress] = {}
-        finalists: list[ControlsFile] = []
-        wrong: list[Wrong] = []
+        sound = Sound()
         for controls in ranked:
-            if len(finalists) == most:
+            if len(sound.finalists) == most:
                 break
-            judged = self.hold(controls)
-            if isinstance(judged, Wrong):
-                wrong.append(judged)
-                continue
-            finalists.append(controls)
-            if judged is not None:
-                records[_same_code(self.benchmark, controls)] = judged
-        return Sound(tuple(finalists), records, tuple(wrong))
+            if self.holds(controls, sound):
+                sound.finalists.append(controls)
+        return sound
 
     def holds(self, controls: ControlsFile, sound: Sound) -> bool:
-        """Whether what was made of a finalist is wrong on no draw either; if so, ``sound`` keeps what they gave."""
+        """Whether ``controls`` are wrong on no draw; ``sound`` keeps what draws gave, or the one they are wrong on.
+
+        Raises:
+            NoWorker: a worker process did not get ready.
+        """
         judged = self.hold(controls)
-        if isinstance(judged, Stress):
-            sound.records[_same_code(self.benchmark, controls)] = judged
+        if isinstance(judged, Wrong):
+            sound.wrong.append(judged)
+        elif judged is not None:
+            sound.records[built_key(self.benchmark, controls)] = judged
         return not isinstance(judged, Wrong)
 
     def hold(self, controls: ControlsFile) -> Stress | Wrong | None:
@@ -161,10 +160,6 @@ class Stressing:
         except EvaluationFailed as failure:
             return Wrong(controls, seed, f"workload {workload.name!r} ({failure.kind}): {failure.reason}")
         return None  # it failed once, and held when it was repeated
-
-
-def _same_code(benchmark: TunedBenchmark, controls: ControlsFile) -> Key:
-    return key_of(benchmark, controls, benchmark.builds.get(controls).digest)
 
 
 def repeat_command(nodeid: str, seed: int, controls: str = "") -> str:

@@ -14,7 +14,7 @@ from pytest_compileiq.model import BuildResult, ControlsFile, Objective, SampleR
 from pytest_compileiq.proof.exact import exact_loss, score_loss
 from pytest_compileiq.rules.analysis import steady_values
 from pytest_compileiq.rules.reduction import LEVEL, LOOKS, is_within, loss_budget, paired_losses
-from pytest_compileiq.search.duplicates import Key, key_of
+from pytest_compileiq.search.duplicates import Key, built_key
 from pytest_compileiq.search.scoring import Scored
 from pytest_compileiq.tuning.leave_out import Bench, Part, Parts, Rows
 from pytest_compileiq.workers.pool import EvaluationFailed
@@ -65,10 +65,14 @@ class Trial:
         """The winner with these parts alone."""
         return self._controls(kept) or self.winner.controls
 
-    def undecided(self, smallest: Kept) -> int:
-        """How many of these parts might bring nothing."""
-        others = [rest for part in smallest if self._controls(rest := smallest - {part}) is not None]
-        return sum(self._verdicts.get(rest) is None for rest in others)
+    def undecided(self, smallest: Kept) -> frozenset[str]:
+        """Those of these parts that might bring nothing, each by its first knob; an ACF has the name that is none."""
+        rests = {part: smallest - {part} for part in smallest}
+        return frozenset(
+            "".join(part.knobs[:1])
+            for part, rest in rests.items()
+            if self._controls(rest) is not None and self._verdicts.get(rest) is None
+        )
 
     def expect(self, sets: Sequence[Kept]) -> None:
         """Build side by side what is asked about next."""
@@ -186,8 +190,7 @@ class Trial:
             return True
 
     def _key_of(self, controls: ControlsFile | None) -> Key:
-        benchmark = self.bench.benchmark
-        return key_of(benchmark, controls, benchmark.builds.get(controls).digest)
+        return built_key(self.bench.benchmark, controls)
 
     def _built(self, kept: Kept) -> BuildResult | None:
         """The build of these parts; None where the space does not hold them, they do not build or the time is over."""

@@ -1,4 +1,4 @@
-"""``pytest --tune`` for one benchmark: baseline → search → smallest winner → proof → what it is made of → store."""
+"""``pytest --tune`` for one benchmark: baseline → search → proof → smallest winner → what it is made of → store."""
 
 from __future__ import annotations
 
@@ -101,7 +101,9 @@ def _search_and_settle(
             incumbent = replace(incumbent, controls=None)
         is_small = settings.reduce and not search.interrupted
         attribute = partial(attribution_of, bench) if is_small else SearchResult.attribute
-        result = SearchResult(record, front, functions, scorer.shift, outcome.reduction, outcome.made_of, attribute)
+        result = SearchResult(
+            record, front, functions, scorer.shift, outcome.reduction, outcome.made_of, outcome.undecided, attribute
+        )
         report = settle(tuning, incumbent, proof, result)
         trackers.end(report.verdict, report.message)
         if not search.interrupted:

@@ -64,7 +64,7 @@ def _do(benchmark: TunedBenchmark, body: Body, task: Task, tick: Callable[[], ob
         )
     arms: Arms = {"baseline": None, "tuned": task.controls}
     if isinstance(task, CheckTask):
-        return CheckAnswer(check_body(benchmark, body, arms, workload).touched)
+        return CheckAnswer(check_body(benchmark, body, arms, workload, tick).touched)
     if isinstance(task, DrawTask):
         drawn = run_draw(benchmark, body, arms, workload, task.seed, tick, bits_promised=task.bits_promised)
         return DrawAnswer(drawn)

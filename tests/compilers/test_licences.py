@@ -8,6 +8,7 @@ import pytest
 
 from pytest_compileiq.model import Licence
 from pytest_compileiq.toolchains.base import Place, Toolchain, licences_of
+from pytest_compileiq.toolchains.nvidia.baseline import Baseline
 from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
 from pytest_compileiq.toolchains.nvidia.ptx_licences import by_flags
 from pytest_compileiq.toolchains.nvidia.ptxas import Ptxas
@@ -84,7 +85,23 @@ def test_triton_contracts_unless_it_is_told_not_to(tmp_path):
     assert found(tmp_path, "k.py", TRITON, axpy(enable_fp_fusion=False)) == ()
 
 
-def test_integers_alone_are_not_traded_for_speed():
-    assert list(by_flags(["--use_fast_math"], "mad.lo.s32 %r1, %r2, %r3, %r4;\n")) == []
-    (licence,) = by_flags(["-O3", "--use_fast_math"], "div.approx.ftz.f32 %f1, %f2, %f3;\n")
-    assert (licence.name, licence.where) == ("fast maths", "--use_fast_math")
+@needs.nvcc
+def test_each_architecture_is_asked_since_a_source_may_tell_them_apart(tmp_path):
+    text = "__global__ void f(float *x) {\n#if __CUDA_ARCH__ >= 900\natomicAdd(x, 3.0f);\n#endif\n}\n"
+    (atomics,) = found(tmp_path, "k.cu", text, Nvcc("k.cu", arch=["sm_80", "sm_90"]))
+    assert atomics.name == "float atomics"
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("-O3 --use_fast_math", "--use_fast_math"),
+        ("-ftz true", "--ftz=true"),
+        ("--prec-div=false -prec-sqrt false", "--prec-div=false --prec-sqrt=false"),
+    ],
+)
+def test_flags_that_trade_accuracy_are_read_as_nvcc_reads_them_where_floating_point_is_computed(flags, said):
+    baseline = Baseline("nvcc", flags.split())
+    assert list(by_flags(baseline, "mad.lo.s32 %r1, %r2, %r3, %r4;\n")) == []
+    (licence,) = by_flags(baseline, "div.approx.ftz.f32 %f1, %f2, %f3;\n")
+    assert (licence.name, licence.where) == ("fast maths", said)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pytest_compileiq.timing.checked import CheckedArm, CheckFailed, asked_for
+from pytest_compileiq.timing.asked import asked_for
+from pytest_compileiq.timing.checked import CheckedArm, CheckFailed
 from pytest_compileiq.timing.cuda import CudaClock
 from pytest_compileiq.timing.launching import Launching
 from pytest_compileiq.timing.outputs import as_outputs
+from pytest_compileiq.timing.registry import make_clock
 from pytest_compileiq.timing.sampler import Timed
 from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray
 
@@ -58,6 +60,20 @@ def test_outputs_are_overwritten_before_the_call_and_looked_at_when_the_gpu_has_
         ["cuCtxSynchronize", "cuMemcpyDtoH"],
     )
     assert "".join(asked).count("".join(write + call + read)) == 3  # two to learn by, one to tell why
+
+
+@pytest.mark.parametrize("launch", ["eager", "graph"])
+def test_one_call_lies_between_each_reset_and_the_look_at_what_it_wrote(kernels, calls, launch):
+    x, given = DeviceArray(np.ones(8)), np.ones(8)
+    call = lambda: kernels.nothing(1, 32)  # noqa: E731
+    clock = make_clock("cuda", "runtime", {"tuned": call}, l2="flush", launch=launch)
+    asked = asked_for([x], None, lambda: x.copy_from(given))
+    calls()
+
+    CheckedArm(Timed("tuned", call, clock, lambda: None, asked.reset), asked).learn()
+    names = {"cuMemcpyHtoD": "write", "cuGraphLaunch": "call", "cuLaunchKernelEx": "call", "cuMemcpyDtoH": "look"}
+    done = [names[name] for call in calls() if (name := call.split()[0]) in names]
+    assert done == ["look", *["write", "write", "call", "look"] * 2]  # overwritten, and then reset
 
 
 def test_what_a_captured_call_returned_is_what_its_replays_return(kernels):

@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from tests import needs
-from tests.forked import run_module
 from tests.projects import UNREDUCED_INI, Project, make_project
 
 pytestmark = [needs.ptxas, needs.cuda_core]
@@ -171,7 +170,7 @@ def test_three_percent_of_three_microseconds_are_proven_and_replayed_only_as_the
         "measured with the clocks locked at 1500 MHz",
         "the power limit held the clocks: baseline at 1500 MHz, tuned at 1500 MHz",
     )
-    _, shown = run_module("pytest_compileiq.cli", ["show", "scale"], cwd=project.root, environment=dict(os.environ))
+    shown = project.acf("show", "scale")
     ini.write_text("[pytest]\n")  # the claim says where the clocks are to be held
     again = project.pytest(code=0)
     assert "PROVEN" in again

@@ -86,8 +86,17 @@ def test_a_missing_store_and_a_corrupt_artifact_are_sentences(here, capsys, tmp_
     assert "is not TOML" in capsys.readouterr().err
 
 
+def loaded_by(*arguments: str) -> str:
+    """Which heavy packages a process of its own loads for ``acf``."""
+    code = "import sys\nfrom pytest_compileiq.cli.main import main\ntry:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+    code += "print([name for name in ('numpy', 'scipy', 'rich', 'git', 'pydantic') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()[-1]
+
+
 def test_help_and_version_load_nothing_heavy():
-    code = "import sys\nfrom pytest_compileiq.cli.main import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
-    code += "print([name for name in ('numpy', 'pydantic', 'rich', 'scipy', 'git') if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip().endswith("[]")
+    assert loaded_by("--help") == "[]"
+
+
+def test_a_check_of_counted_claims_does_no_statistics(here):
+    assert loaded_by("check") == "['pydantic']"

@@ -206,12 +206,10 @@ def test_the_order_of_architectures_means_nothing_and_one_less_or_another_is_sta
 
 
 PRIVATE_CU = """\
-#include <cooperative_groups.h>
 namespace {
 __device__ float table[256];
 __global__ void attention(float *o, int n) {
-    auto block = cooperative_groups::this_thread_block();
-    for (int i = block.thread_rank(); i < n; i += block.size()) o[i] /= table[i & 255];
+    for (int i = threadIdx.x; i < n; i += blockDim.x) o[i] /= table[i & 255];
 }
 }
 void launch(float *o, int n) { attention<<<1, 256>>>(o, n); }
@@ -294,14 +292,27 @@ def test_the_real_compileiq_improves_an_exact_metric_and_its_acf_is_replayed_and
     assert again["code"] == artifact["code"]
 
 
-@needs.nvcc
+SCALE_PTX = """\
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry scale(.param .u64 x) {
+    .reg .b64 %rd<2>; .reg .f32 %f<2>;
+    ld.param.u64 %rd1, [x]; ld.global.f32 %f1, [%rd1]; mul.f32 %f1, %f1, %f1; st.global.f32 [%rd1], %f1;
+    ret;
+}
+"""
+
+
+@needs.ptxas
 @needs.compileiq
 @needs.search_spaces
 def test_acfs_that_never_reach_the_compiler_stop_the_search_at_once(tmp_path):
-    project = attention(tmp_path / "project", OPAQUE_PY)
+    test = OPAQUE_PY.replace("Nvcc", "Ptxas").replace("attention.cu", "scale.ptx")
+    project = make_project(tmp_path / "project", {"scale.ptx": SCALE_PTX, "test_scale.py": test})
     deaf = "\n".join((
-        "from pytest_compileiq.toolchains.nvidia import nvcc_builder",
-        "nvcc_builder.NvccBuilder._fragment = lambda self, controls, out_dir: []",
+        "from pytest_compileiq.toolchains.nvidia import ptxas_builder",
+        "ptxas_builder.controls_fragment = lambda tool, controls, out_dir: []",
     ))  # fmt: skip
     (project.root / "conftest.py").write_text(deaf)
     output = project.pytest("--tune", "--tune-budget=100", code=1)

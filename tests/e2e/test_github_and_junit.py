@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import xml.etree.ElementTree as ElementTree
 
 import pytest
+
+from tests.forked import run_module
 
 # Nothing is compiled: a missing artifact is a verdict too.
 TEST_PY = """
@@ -36,15 +36,12 @@ def run(project, tmp_path):
         summary, junit = tmp_path / "summary.md", tmp_path / "junit.xml"
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "GITHUB_"))}
         told = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary), "GITHUB_WORKSPACE": str(tmp_path)}
-        argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly", f"--junitxml={junit}"]
-        done = subprocess.run(
-            [*argv, *arguments],
-            cwd=made.root, env=kept | (told if environment is None else environment),
-            capture_output=True, text=True, timeout=100, check=False,
-        )  # fmt: skip
-        assert done.returncode == 1, done.stdout + done.stderr
+        options = ["-pno:cacheprovider", "-pno:randomly", f"--junitxml={junit}", *arguments]
+        environment = kept | (told if environment is None else environment)
+        code, output = run_module("pytest", options, cwd=made.root, environment=environment)
+        assert code == 1, output
         cases = {case.get("name"): case for case in ElementTree.parse(junit).iter("testcase")}
-        return done.stdout.splitlines(), summary.read_text() if summary.exists() else "", cases
+        return output.splitlines(), summary.read_text() if summary.exists() else "", cases
 
     return run
 

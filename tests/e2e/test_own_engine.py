@@ -142,4 +142,4 @@ def test_an_engine_s_linear_algebra_leaves_the_cores_to_the_compilers(with_engin
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
     # NumPy's threads are counted once it is there.
     (with_engines.root / "conftest.py").write_text("import numpy\n")
-    with_engines.pytest("--tune", "--tune-engine=patient", "--tune-budget=3", code=0)
+    with_engines.pytest("--tune", "--tune-engine=patient", "--tune-budget=3", code=0, forked=False)

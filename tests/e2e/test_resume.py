@@ -22,7 +22,7 @@ from tests.projects import NOT_NEEDED, Project
 
 WAIT = """while not acf.is_baseline and __import__("os").path.exists("wait"):
         time.sleep(0.02)"""
-BUDGET = 48
+BUDGET = 30
 
 
 def start(made: Project, *arguments: str) -> subprocess.Popen[bytes]:
@@ -67,7 +67,7 @@ def test_a_killed_search_goes_on_and_ends_as_an_unkilled_one(made, tmp_path):
     whole = Project(shutil.copytree(made.root, tmp_path / "whole"))
     whole.pytest("--tune", f"--tune-budget={BUDGET}", code=0)
     kept: list[tuple] = []
-    for at in (3, 17, 31):
+    for at in (3, 11, 19):
         process = start(made, f"--tune-budget={BUDGET}")
         wait_for(made, at, process)
         kill(process)

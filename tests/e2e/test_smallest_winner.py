@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tomllib
 
 import pytest
 
-from tests.forked import run_module
 from tests.projects import Project, make_project
 from tests.repository import git
 
@@ -84,23 +82,17 @@ def test_what_changes_nothing_is_not_stored_and_the_run_says_what_the_rest_bring
     assert "PROVEN" in project.pytest(code=0)
 
 
-def acf(project: Project, *arguments: str, code: int = 0) -> str:
-    given, output = run_module("pytest_compileiq.cli", arguments, cwd=project.root, environment=os.environ)
-    assert given == code, output
-    return output
-
-
 def test_every_face_of_a_review_says_how_few_controls_are_stored_and_what_each_brings(small):
     git(small.root, "init", "-q", "-b", "main")
     git(small.root, "add", "kernel.c", "test_kernel.py", "pytest.ini")
     git(small.root, "commit", "-qm", "A kernel")
-    assert TOLD in acf(small, "show", "kernel") and BRINGS in acf(small, "show", "kernel")
+    assert TOLD in small.acf("show", "kernel") and BRINGS in small.acf("show", "kernel")
     for shape in ("terminal", "markdown"):
-        review = acf(small, "diff", "HEAD", "--format", shape)
+        review = small.acf("diff", "HEAD", "--format", shape)
         assert TOLD in review and "-fno-tree-loop-vectorize" in review, review
-    (change,) = json.loads(acf(small, "diff", "HEAD", "--format", "json"))["changes"]
+    (change,) = json.loads(small.acf("diff", "HEAD", "--format", "json"))["changes"]
     assert change["reduction"]["after"] == 2 and len(change["attribution"]["without"]) == 2
-    acf(small, "report", "page.html")
+    small.acf("report", "page.html")
     page = (small.root / "page.html").read_text()
     assert TOLD in page and "What each control brings" in page
 
@@ -109,17 +101,18 @@ def test_a_winner_is_stored_as_it_was_found_where_that_is_asked_for(small):
     shutil.rmtree(small.root / "acf")
     output = small.pytest("--tune", "--tune-budget=2", "--no-tune-reduce", code=0)
     assert "controls →" not in output and len(read(small)["controls"]["knobs"]) == 8
-    assert "reduced    no: all 8 controls as they were found" in acf(small, "show", "kernel")
+    assert "reduced    no: all 8 controls as they were found" in small.acf("show", "kernel")
 
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
         ("after = 2", "after = 3", "8 controls less 6 and 0 are not the 3 that stay"),
+        ("after = 2\nby_code = 6", "after = 0\nby_code = 8", "says that 0 controls stay, and there are 2"),
         ('knobs = [\n    "-fno-tree-loop-vectorize",\n]', 'knobs = ["-O9"]', "-O9"),
     ],
 )
 def test_what_an_artifact_says_of_its_size_is_held_to_its_controls(small, old, new, said):
     small.edit(str(small.one("acf/kernel/*.toml").relative_to(small.root)), old, new)
-    for output in (small.pytest(code=1), acf(small, "check", code=1)):
+    for output in (small.pytest(code=1), small.acf("check", code=1)):
         assert "kernel" in output and said in output, output

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import html
 import re
 import shutil
 from pathlib import Path
 
 import pytest
 
+from pytest_compileiq.cli.main import main
 from tests.projects import Project, make_project, naming
+from tests.repository import git
 
 NANS_C = """\
 #include <math.h>
@@ -109,6 +112,24 @@ def test_a_winner_that_is_less_accurate_is_stored_and_called_so(stressed, _tuned
     said = r"less accurate: 'sum' on default has [\d.]+ times the baseline's error, and is farther off its reference on \d+ of \d+ draws"
     assert re.search(said, _tuned[1])
     assert 'outcome = "tuned"' in stored(stressed, "kahan")
+
+
+def test_what_is_less_accurate_and_by_which_option_is_told_wherever_a_winner_is_shown(stressed, monkeypatch, capsys):
+    monkeypatch.chdir(stressed.root)
+    git(stressed.root, "init", "-q", "-b", "main")
+    git(stressed.root, "add", "test_k.py")
+    git(stressed.root, "commit", "-q", "-m", "before")
+    renderings = (
+        ("show", "kahan"),
+        ("diff", "HEAD"),
+        ("diff", "HEAD", "--format", "markdown"),
+        ("report", "page.html"),
+    )
+    for arguments in renderings:
+        assert main([*arguments]) == 0
+        shown = capsys.readouterr().out + "".join(path.read_text() for path in stressed.root.glob("*.html"))
+        for said in ("less accurate: 'sum' on default", "relaxed-maths (-funsafe-math-optimizations)"):
+            assert said in html.unescape(shown), arguments
 
 
 def test_a_draw_on_which_the_baseline_fails_is_unusable_and_tells_what_is_left(stressed, _tuned):

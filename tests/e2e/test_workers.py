@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
+from tests.forked import run_module
 from tests.projects import Project
 
 KERNEL_C = "int kernel(int x) { return x * 3 + 1; }\n"
@@ -28,12 +27,9 @@ IN_WORKER = 'sys.argv[0].endswith("inside.py")'
 def run(made: Project, *arguments: str, **environment: str) -> str:
     """Run pytest with all of the suite's own plugins; returns what it printed, its exit code last."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COMPILEIQ_"))}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *arguments], cwd=made.root, env=kept | environment, capture_output=True,
-        text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert "Traceback" not in done.stdout + done.stderr, done.stdout + done.stderr
-    return f"{done.stdout}{done.stderr}\nexit code {done.returncode}"
+    code, output = run_module("pytest", arguments, cwd=made.root, environment=kept | environment)
+    assert "Traceback" not in output, output
+    return f"{output}\nexit code {code}"
 
 
 def tune(made: Project, *arguments: str, **environment: str) -> str:

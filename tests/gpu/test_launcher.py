@@ -12,10 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pytest_compileiq.timing.asked import asked_for
+from pytest_compileiq.timing.checked import CheckedArm
 from pytest_compileiq.timing.cuda import CudaClock, finish
 from pytest_compileiq.timing.cuda_context import cuda_core
 from pytest_compileiq.timing.launching import choose_launching
+from pytest_compileiq.timing.registry import make_clock
+from pytest_compileiq.timing.sampler import Timed
 from pytest_compileiq.toolchains.nvidia.cubin_module import CubinModule
+from pytest_compileiq.toolchains.nvidia.device_array import DeviceArray
 
 pytestmark = pytest.mark.usefixtures("_computes")
 
@@ -77,6 +82,21 @@ def test_a_graph_replays_every_repeat(kernels, pinned):
 
     clock.seconds(call, 5)
     assert counter[0] == before + 5
+
+
+@pytest.mark.parametrize("launch", ["eager", "graph"])
+def test_a_kernel_that_works_in_place_is_made_once_after_each_reset(kernels, launch):
+    counter = DeviceArray(np.zeros(1, np.uint32))
+    call = lambda: kernels.count(1, 1, counter)  # noqa: E731
+    clock = make_clock("cuda", "runtime", {"tuned": call}, l2="flush", launch=launch)
+    asked = asked_for([counter], None, lambda: counter.copy_from(np.full(1, 7, np.uint32)))
+    arm = CheckedArm(Timed("tuned", call, clock, lambda: None, asked.reset), asked)
+
+    arm.learn()
+    arm.timed.sample(1)
+    arm.look_at_each_of(3)
+    arm.last()
+    assert counter.host() == [8]
 
 
 def test_a_faulting_kernel_names_the_cuda_error_and_poisons_the_context(cubin):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_compileiq import choice, literal
@@ -23,6 +24,14 @@ from pytest_compileiq.tuning.tune import tune
 FAKE = "fake-fake1"
 SPACE = {"-O": choice([2, 3], knockout_prob=0.5), "-fast": literal("", knockout_prob=0.5)}
 GAIN = by_options({"-fast": 8e-4})
+GCC = replace(FakeBuilder.compiler, name="gcc")
+
+
+class WithoutLicences(FakeBuilder):
+    """One that tells that neither its baseline nor its source lets it change bits."""
+
+    def licences(self):
+        return ()
 
 
 def measuring(acf) -> None:

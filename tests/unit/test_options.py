@@ -43,5 +43,12 @@ def test_winners_are_reduced_unless_told(pytestconfig, value, reduces):
 
 
 def test_a_reduction_that_is_neither_on_nor_off_is_a_usage_error(pytestconfig):
-    with pytest.raises(pytest.UsageError, match="tune_reduce = 'yes': expected true or false"):
+    with pytest.raises(pytest.UsageError, match="tune_reduce = 'yes': expected true, false"):
         read_settings(Configured(pytestconfig, tune_reduce="yes"))
+
+
+def test_a_draw_of_tuned_controls_is_refused_where_no_controls_are_run(pytestconfig, monkeypatch):
+    monkeypatch.setattr(pytestconfig.option, "tune_draw", "3")
+    assert read_settings(pytestconfig).draw == 3
+    with pytest.raises(pytest.UsageError, match="--tune-draw runs tuned controls, and acf_check = off runs none"):
+        read_settings(Configured(pytestconfig, acf_check="off"))

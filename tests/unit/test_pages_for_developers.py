@@ -1,4 +1,4 @@
-"""The pages for whoever works on this package name files, rooms and targets that are there."""
+"""The pages for whoever works on this package name files, rooms, targets and tables that are there."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import pytest_compileiq
+from pytest_compileiq import artifact, kept_controls, stressed
+from pytest_compileiq.stored import Stored
 
 PACKAGE = Path(pytest_compileiq.__file__).parent
 ROOT = PACKAGE.parent
@@ -36,3 +38,11 @@ def test_the_runner_has_the_targets_that_are_named():
     named = {word for call in re.findall(r"make ((?:[a-z-]+ ?)+)", text) for word in call.split()}
     listed = set(re.search(r"everything else: ([a-z, -]+)", text)[1].split(", "))
     assert (named | listed) - set(TARGETS) == set()
+
+
+@pytest.mark.parametrize("module", [artifact, kept_controls, stressed])
+def test_every_table_on_disk_is_on_the_page_of_the_schema(module):
+    page = (ROOT / "docs/reference/schema.md").read_text(encoding="utf-8")
+    members = re.search(rf"^::: {module.__name__}\n.*\n +members: \[(.*)\]", page, re.MULTILINE)[1].split(", ")
+    tables = [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, Stored)]
+    assert {each.__name__ for each in tables if each.__module__ == module.__name__} <= set(members)

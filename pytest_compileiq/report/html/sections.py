@@ -19,6 +19,7 @@ from pytest_compileiq.report.kept_controls import (
     entry_texts,
     left_out_text,
     loss_texts,
+    recomputable_text,
     reduction_text,
     unreduced_text,
 )
@@ -134,6 +135,7 @@ def _kept(artifact: Artifact) -> Iterator[Html]:
         yield tag("p", attribution_text(artifact.attribution))
         rows = [[left_out_text(entry), *entry_texts(entry)] for entry in artifact.attribution.without]
         yield table("What each control brings", ("Without", "Objective", "95 % interval, or why not"), rows)
+        yield tag("p", recomputable_text(artifact.attribution))
 
 
 def _claim_row(claim: Claim, domain: Domain) -> list[str]:

@@ -16,7 +16,7 @@ _HIGHEST = 3
 # Manuals: gcc switches -fstrict-aliasing on with -O2 and -Os; clang uses the types of accesses wherever it optimises.
 _ASSUMES_ALIASING = {"gcc": 2, "g++": 2, "gfortran": 2}
 _FROM_THE_FIRST = 1
-_ALIASING = ("-fstrict-aliasing", "-fno-strict-aliasing")
+_ALIASING = frozenset({"-fstrict-aliasing", "-fno-strict-aliasing"})
 
 _UNSAFE = ("-fno-signed-zeros", "-fno-trapping-math", "-fassociative-math", "-freciprocal-math")
 _FAST = (*_UNSAFE, "-funsafe-math-optimizations", "-fno-math-errno", "-ffinite-math-only")
@@ -51,8 +51,8 @@ class Baseline:
 
     def widened(self, control_class: ControlClass, option: str) -> ControlClass:
         """The class of ``option`` behind this baseline: a level may switch on what the baseline does not assume."""
-        level = _level(option)
-        is_news = level is not None and any(self._is_news(flags, level) for flags in self.sources)
+        level, assumed_from = _level(option), _ASSUMES_ALIASING.get(self.compiler, _FROM_THE_FIRST)
+        is_news = level is not None and self._lowest_level < assumed_from <= level
         return "relaxed-semantics" if is_news else control_class
 
     def undone_by(self, option: str) -> bool:
@@ -75,10 +75,11 @@ class Baseline:
     def _said(self) -> Sequence[Mapping[str, str]]:
         return [self._settings(flags) for flags in self.sources]
 
-    def _is_news(self, flags: Sequence[str], level: int) -> bool:
-        """Whether ``level`` lets the compiler assume that pointers of different types do not alias, as news."""
-        assumed_from = _ASSUMES_ALIASING.get(self.compiler, _FROM_THE_FIRST)
-        return _level_of(flags) < assumed_from <= level and not any(flag in _ALIASING for flag in flags)
+    @cached_property
+    def _lowest_level(self) -> int:
+        """The lowest level among the sources whose flags do not say whether pointers of different types may alias."""
+        levels = [_level_of(flags) for flags in self.sources if _ALIASING.isdisjoint(flags)]
+        return min(levels, default=_HIGHEST)
 
     def _settings(self, flags: Sequence[str]) -> dict[str, str]:
         """Switch → what ``flags`` set it to, the last of them; ``yes`` and ``no`` for those that take no value."""
@@ -107,7 +108,7 @@ def _opposite(flag: str) -> str:
 
 def _level(option: str) -> int | None:
     """The level that ``option`` sets; None if it sets none."""
-    level = _LEVEL.fullmatch(option)
+    level = _LEVEL.fullmatch(option) if option.startswith("-O") else None  # most flags of a command are others
     return _LEVELS.get(level[1], _HIGHEST) if level else None
 
 

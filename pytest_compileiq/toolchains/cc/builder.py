@@ -149,7 +149,8 @@ class CcBuilder:
         With them go those that change errno or exception flags, unless a source names these.
         """
         asked = frozenset((*(SAFE if base else ()), *classes))
-        without = self._environment_in_use if "environment" not in classes else frozenset[str]()
+        looks = "environment" in asked and "environment" not in classes
+        without = self._environment_in_use if looks else frozenset[str]()
         return cc_space(self.program, self._baseline, asked, without)
 
     @property
@@ -189,7 +190,7 @@ class CcBuilder:
         Raises:
             BuildError: the preprocessor refuses a source, or a file cannot be read.
         """
-        return self._digests()
+        return self._sources
 
     def sources_with(self, controls: ControlsFile) -> Mapping[str, str]:
         """As ``sources``, of the build with ``controls``."""
@@ -281,10 +282,14 @@ class CcBuilder:
         return Baseline.of(self.program.name, self.compiler.command)
 
     @cached_property
+    def _sources(self) -> Mapping[str, str]:
+        return self._digests()
+
+    @cached_property
     def _environment_in_use(self) -> frozenset[str]:
         """The options that change what a source of the project names; a source that cannot be read never builds."""
         try:
-            return named_by(map(self._read, self.sources()))
+            return named_by(map(self._read, self._sources))
         except BuildError:
             return frozenset()
 

@@ -20,6 +20,7 @@ class FloatingPoint:
         calls: function of the maths library, as the compiler names it → the first call.
         complex_arithmetic: complex numbers are multiplied or divided.
         reductions: a directive asks for, or allows, another order of summation.
+        modes: what sets how operations round, or whether they flush denormals to zero.
         bits: the bits of a computed value are read as an integer, or its sign is.
         attributes: the flags that an attribute or a pragma adds for some functions.
         relaxed: what single operations are relaxed by, in the compiler's words.
@@ -31,6 +32,7 @@ class FloatingPoint:
     calls: Mapping[str, Where] = field(default_factory=dict)
     complex_arithmetic: Where | None = None
     reductions: Mapping[str, Where] = field(default_factory=dict)
+    modes: Mapping[str, Where] = field(default_factory=dict)
     bits: Where | None = None
     attributes: Mapping[Flags, Where] = field(default_factory=dict)
     relaxed: Mapping[str, Where] = field(default_factory=dict)
@@ -38,7 +40,7 @@ class FloatingPoint:
     @property
     def is_absent(self) -> bool:
         """Whether there is none that a compiler could change, however it optimises."""
-        return not (self.arithmetic or self.calls or self.complex_arithmetic)
+        return not (self.arithmetic or self.calls or self.complex_arithmetic or self.modes)
 
 
 def united(first: FloatingPoint, second: FloatingPoint) -> FloatingPoint:
@@ -50,6 +52,7 @@ def united(first: FloatingPoint, second: FloatingPoint) -> FloatingPoint:
         calls={**second.calls, **first.calls},
         complex_arithmetic=first.complex_arithmetic or second.complex_arithmetic,
         reductions={**second.reductions, **first.reductions},
+        modes={**second.modes, **first.modes},
         bits=first.bits or second.bits,
         attributes={**second.attributes, **first.attributes},
         relaxed={**second.relaxed, **first.relaxed},

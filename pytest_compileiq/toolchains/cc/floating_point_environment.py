@@ -1,4 +1,4 @@
-"""Whether a source names what environment options may change: errno, or the flags of floating-point exceptions."""
+"""Whether a source names what environment options may change, errno or exception flags, or sets a rounding mode."""
 
 from __future__ import annotations
 
@@ -11,6 +11,17 @@ _FENV = re.compile(
     rb"|feholdexcept|feupdateenv|_mm_[gs]etcsr|_MM_[GS]ET_EXCEPTION_\w+|ieee_(?:exceptions|arithmetic|features))\b",
     re.IGNORECASE,
 )
+# What compilers write of it: calls, intrinsics and instructions that write a control register.
+_SETS_MODE = re.compile(
+    r"\b(?:fesetround|fesetenv|feupdateenv|_mm_setcsr|ieee_set_(?:rounding|underflow)_mode|ieee_set_(?:modes|status))\b"
+    r"|\b(?:ldmxcsr|fldcw|fldenv|fpcr)\b"
+)
+
+
+def mode_set_by(line: str) -> str | None:
+    """What in a line of a compiler's own text sets how operations round, or whether they flush denormals to zero."""
+    setter = _SETS_MODE.search(line)
+    return setter[0] if setter else None
 
 
 def named_by(contents: Iterable[bytes]) -> frozenset[str]:

@@ -11,12 +11,14 @@ import re
 from collections.abc import Iterator, Mapping
 
 from pytest_compileiq.toolchains.cc.floating_point import Flags, FloatingPoint, Where
+from pytest_compileiq.toolchains.cc.floating_point_environment import mode_set_by
 from pytest_compileiq.toolchains.cc.maths_library import stem_of
 
 _OPERATION = re.compile(
     r"^\((?P<insn>\w*insn) "
     r"|\((?P<code>plus|minus|mult|div|sqrt|fma):(?:V\d+)?(?P<mode>[HSDTB]F)\b"
     r"|\(subreg:[SDT]I \((?P<bits>reg)\S*:[HSDT]F "
+    r"|:(?P<complex>[HSDXT]C)\b"
     r'|"(?P<file>[^"\n]+)":(?P<line>\d+):\d+',
     re.MULTILINE,
 )
@@ -36,16 +38,23 @@ _INTEGER = re.compile(
 _BITWISE = frozenset({"&", "|", "^", "&&", "||"})
 _ATTRIBUTE = re.compile(r"\b(optimize|target|target_clones) \(((?:\"[^\"]*\"|[\d, ])*)\)")
 
+_OPERANDS = re.compile(r"^\s+(?!\.(?:string|asci[iz]|file|ident)\b)\S+\s+(.+)", re.MULTILINE)
+_SYMBOL = re.compile(r"(?<![\w.$%@])[A-Za-z_]\w*")
+_VARIABLE = re.compile(r"^\s+\.(?:type\s+(\w+),\s*[@%]object|comm\s+(\w+),)", re.MULTILINE)
+_MADE_BY_GCC = frozenset({"sincos", "sincosf", "sincosl"})  # of a sine and a cosine, where it optimises
+
 
 def read_operations(rtl: str) -> FloatingPoint:
     """The operations of a ``-fdump-rtl-expand``, each with the line that it comes from."""
     arithmetic: Where | None = None
+    complex_arithmetic: Where | None = None
     bits: Where | None = None
     products: dict[str, Where] = {}
     sums: set[tuple[str, str]] = set()
-    for operations, reads_bits, where in _instructions(rtl):
+    for operations, others, where in _instructions(rtl):
         arithmetic = arithmetic or (where if operations else None)
-        bits = bits or (where if reads_bits else None)
+        complex_arithmetic = complex_arithmetic or (where if "complex" in others else None)
+        bits = bits or (where if "bits" in others else None)
         for code, mode in operations:
             if code in _PRODUCTS:
                 products.setdefault(mode, where)
@@ -56,25 +65,34 @@ def read_operations(rtl: str) -> FloatingPoint:
         arithmetic=arithmetic,
         products_meet_sums=next((where for mode, where in products.items() if met[mode]), None),
         products_meet_both=next((where for mode, where in products.items() if len(met[mode]) == len(_SUMS)), None),
+        complex_arithmetic=complex_arithmetic,
         bits=bits,
     )
 
 
-def _instructions(rtl: str) -> Iterator[tuple[list[tuple[str, str]], bool, Where]]:
-    """(each operation and its mode, whether bits are read, where) of each instruction."""
+def _instructions(rtl: str) -> Iterator[tuple[list[tuple[str, str]], set[str], Where]]:
+    """(each operation and its mode, ``bits`` where they are read and ``complex``, where) of each instruction."""
     operations: list[tuple[str, str]] = []
-    reads_bits, where = False, ""
+    others: set[str] = set()
+    where = ""
     for found in _OPERATION.finditer(rtl):
         if found["insn"]:
-            yield operations, reads_bits, where
-            operations, reads_bits, where = [], False, ""
+            yield operations, others, where
+            operations, others, where = [], set(), ""
         elif found["code"]:
             operations.append((found["code"], found["mode"]))
-        elif found["bits"]:
-            reads_bits = True
-        else:
+        elif found["file"]:
             where = f"{found['file']}:{found['line']}"
-    yield operations, reads_bits, where
+        else:
+            others.add(str(found.lastgroup))
+    yield operations, others, where
+
+
+def library_symbols(assembly: str) -> list[str]:
+    """The functions of the maths library that assembly names, by their address too, sorted."""
+    variables = {name for names in _VARIABLE.findall(assembly) for name in names}
+    names = {name for operands in _OPERANDS.findall(assembly) for name in _SYMBOL.findall(operands)}
+    return sorted(name for name in names - variables - _MADE_BY_GCC if stem_of(name) is not None)
 
 
 def read_statements(gimple: str) -> FloatingPoint:
@@ -83,6 +101,7 @@ def read_statements(gimple: str) -> FloatingPoint:
     by_std: dict[str, Where] = {}  # std::cbrt calls __builtin_cbrtf in a header: the project's own line says more
     complex_arithmetic: Where | None = None
     reductions: dict[str, Where] = {}
+    modes: dict[str, Where] = {}
     bits: Where | None = None
     attributes: dict[Flags, Where] = {}
     waiting: list[Flags] = []
@@ -108,12 +127,19 @@ def read_statements(gimple: str) -> FloatingPoint:
                     known, key = (by_std, stem) if prefix == "std::" else (calls, prefix + name)
                     known.setdefault(key, where)
             bits = bits or (where if _SIGNS.search(line) else None)
+            if setter := mode_set_by(line):
+                modes.setdefault(setter, where)
     for name, place_of_call in calls.items():
         stem = stem_of(name.removeprefix("__builtin_"))
         if place_of_call.startswith("/") and stem in by_std:
             calls[name] = by_std[stem]
     return FloatingPoint(
-        calls=calls, complex_arithmetic=complex_arithmetic, reductions=reductions, bits=bits, attributes=attributes
+        calls=calls,
+        complex_arithmetic=complex_arithmetic,
+        reductions=reductions,
+        modes=modes,
+        bits=bits,
+        attributes=attributes,
     )
 
 

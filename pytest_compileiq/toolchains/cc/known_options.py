@@ -1,13 +1,15 @@
 """The options of gcc and clang that the tool knows: those that decide how fast a kernel runs, each with its class.
 
-The lists are append-only, so that a committed artifact's knobs stay inside the space in which they were found. A class
-says what an option may change; a default space holds what changes no value that the language defines, and a test asks
-for the rest by the class's name. How far a level of -O goes depends on the baseline: ``baseline`` decides that.
+The lists are append-only, so that a committed artifact's knobs may always be read and rendered. A class says what an
+option may change; a default space holds what changes no value that the language defines, and a test asks for the rest
+by the class's name. Which options a space holds depends on the sources and the baseline too (``baseline``), so that an
+edit of these may leave committed knobs outside: ``pytest_compileiq.replay.former_space``.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from pytest_compileiq.model import ControlClass
 from pytest_compileiq.space import Parameter, choice, literal
@@ -198,3 +200,5 @@ CLANG = OptionList(
     NAMEABLE,
     _UNLISTED_CLANG,
 )
+
+BY_COMPILER: Mapping[str, OptionList] = {"gcc": GCC, "g++": GCC, "gfortran": GCC, "clang": CLANG, "clang++": CLANG}

@@ -15,9 +15,10 @@ from pathlib import Path
 
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import Licence
+from pytest_compileiq.rules.licences import each_once
 from pytest_compileiq.toolchains.cc.compiler import first_error
 from pytest_compileiq.toolchains.cc.floating_point import Flags, FloatingPoint, Where, united
-from pytest_compileiq.toolchains.cc.gcc_dumps import read_operations, read_statements
+from pytest_compileiq.toolchains.cc.gcc_dumps import library_symbols, read_operations, read_statements
 from pytest_compileiq.toolchains.cc.llvm_ir import read_ir
 from pytest_compileiq.toolchains.cc.trials import NO_CONTRACTION, Trial, is_fortran
 from pytest_compileiq.toolchains.commands import Commands
@@ -27,12 +28,14 @@ _FLAGS = "in the toolchain's flags"
 _LETS_FUSE = ("-ffp-contract=", "-march=", "-mcpu=", "-mfma", "-Ofast", "-ffast-math")
 _UNFUSED = (("-mno-fma",), ("-mno-fma", "-mno-avx512f"))
 _TARGET_FUSES = "+fma"
+# In registers the bits of a value that was stored are seen, whatever the baseline's level of optimisation is.
+_SCALAR = ("-O2", "-fno-tree-vectorize", "-fno-tree-slp-vectorize")
 
 
 def licences_of_sources(
     compiler: str, by_command: Iterable[tuple[Sequence[str], Sequence[str]]], rootdir: Path
 ) -> tuple[Licence, ...]:
-    """The licences of all sources, each once.
+    """The licences of all sources, each once with its first place.
 
     Args:
         compiler: ``gcc`` or ``clang``; gfortran is gcc.
@@ -43,14 +46,14 @@ def licences_of_sources(
         BuildError: the compiler refuses a source, or takes too long.
         EnvironmentFault: the compiler does not answer.
     """
-    found: dict[Licence, None] = {}
+    found: list[Licence] = []
     with tempfile.TemporaryDirectory() as directory:
         commands = Commands(compiler, rootdir, Path(directory), _ALL_S, first_error)
         for (program, *flags), sources in by_command:
             for source in sources:
                 compilation = Compilation(program, compiler == "clang", tuple(flags), source, commands)
-                found |= dict.fromkeys(compilation.licences())
-    return tuple(found)
+                found += compilation.licences()
+    return each_once(found)
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ class Compilation:
         if seen.arithmetic and trial.has_excess_precision():
             where = self._in_project(attribute or seen.arithmetic)
             yield Licence("excess precision", "contraction", where, f"-msse2 -mfpmath=sse {_FLAGS}")
-        if seen.complex_arithmetic and seen.products_meet_sums and not trial.rounds_at_run_time():
+        if seen.complex_arithmetic and not trial.rounds_at_run_time():
             where = self._in_project(seen.complex_arithmetic)
             yield Licence("complex constants", "contraction", where, f"-frounding-math {_FLAGS}")
 
@@ -129,6 +132,9 @@ class Compilation:
             name = "float atomics" if "atomic" in directive else "simd reduction"
             where = f"{self._in_project(place)} ({directive})"
             yield Licence(name, "order", where, "taking out the directive, or the flag that turns it on (-fopenmp)")
+        for setter, place in seen.modes.items():
+            where = f"{setter} at {self._in_project(place)}"
+            yield Licence("rounding mode", "contraction", where, "leaving the mode alone: no flag is enough")
         if seen.bits and seen.arithmetic:
             where = self._in_project(seen.bits)
             yield Licence("NaN payloads", "order", where, "reading no bits, and no sign, of a value that may be NaN")
@@ -155,21 +161,27 @@ class Compilation:
         except BuildError as error:
             if error.kind == "timeout":
                 raise
-            return self._dumped()  # an intrinsic may need optimisation to see that an argument is a constant
-        return unoptimised if unoptimised.is_absent else united(unoptimised, self._dumped())
+            return self._dumped(*_SCALAR)  # an intrinsic may need optimisation to see that an argument is a constant
+        return unoptimised if unoptimised.is_absent else united(unoptimised, self._dumped(*_SCALAR))
 
     def _dumped(self, *more: str) -> FloatingPoint:
-        rtl, gimple = self.commands.out_dir / "rtl", self.commands.out_dir / "gimple"
-        self._compile(*more, NO_CONTRACTION, f"-fdump-rtl-expand={rtl}", f"-fdump-tree-gimple-lineno={gimple}")
-        operations, statements = (path.read_text(encoding="utf-8", errors="replace") for path in (rtl, gimple))
-        return united(read_operations(operations), read_statements(statements))
+        dumps = rtl, gimple = self.commands.out_dir / "rtl", self.commands.out_dir / "gimple"
+        for dump in dumps:
+            dump.unlink(missing_ok=True)  # that of the source before: gcc writes none of a source without functions
+        compiled = self._compile(
+            *more, NO_CONTRACTION, f"-fdump-rtl-expand={rtl}", f"-fdump-tree-gimple-lineno={gimple}"
+        )
+        operations, statements, assembly = (_text(path) if path.exists() else "" for path in (*dumps, compiled))
+        seen = united(read_operations(operations), read_statements(statements))
+        named = {symbol: self.source for symbol in library_symbols(assembly) if f"__builtin_{symbol}" not in seen.calls}
+        return united(seen, FloatingPoint(calls=named))
 
     @cached_property
     def _ir(self) -> str:
         return self._ir_of("-Xclang", "-disable-llvm-passes")
 
     def _ir_of(self, *more: str) -> str:
-        return self._compile(*more, "-emit-llvm", "-gline-tables-only").read_text(encoding="utf-8", errors="replace")
+        return _text(self._compile(*more, "-emit-llvm", "-gline-tables-only"))
 
     def _compile(self, *more: str) -> Path:
         output = self.commands.out_dir / "compiled"
@@ -177,3 +189,7 @@ class Compilation:
         argv = [self.program, *self.flags, *modules, *more, "-w", "-S", self.source, "-o", str(output)]
         self.commands.run(argv, self.source)
         return output
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")

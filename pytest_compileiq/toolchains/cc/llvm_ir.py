@@ -8,11 +8,15 @@ from __future__ import annotations
 import re
 
 from pytest_compileiq.toolchains.cc.floating_point import FloatingPoint, Where
+from pytest_compileiq.toolchains.cc.floating_point_environment import mode_set_by
 from pytest_compileiq.toolchains.cc.maths_library import stem_of
 
 # clang's emitted text before passes: operations of its own front end, with lines from -gline-tables-only
 _OPERATION = re.compile(r"= (f(?:add|sub|mul|div|rem)) ((?:[a-z]+ )*)(?:<\d+ x )?(?:half|bfloat|float|double)\b")
-_CALL = re.compile(r"\bcall ((?:[a-z]+ )*).*?@([\w.]+)\(")
+_CALL = re.compile(r"\bcall ((?:[a-z]+ )*)")
+_GLOBAL = re.compile(r"@([\w.]+)")
+_VARIABLE = re.compile(r"^@([\w.]+) = ", re.MULTILINE)
+_LLVM_NAMES = {"maxnum": "fmax", "minnum": "fmin"}
 _RELAXING = frozenset({"reassoc", "arcp", "nnan", "ninf", "nsz", "afn", "fast"})
 _MAY_FUSE = frozenset({"contract", "fast"})
 _AT = re.compile(r"!dbg !(\d+)")
@@ -26,16 +30,22 @@ def read_ir(text: str) -> FloatingPoint:
     """The floating point of LLVM IR; places are those of the lines' debug locations."""
     places = _Places(text)
     seen = _Seen()
+    variables = frozenset(_VARIABLE.findall(text))
     for line in text.splitlines():
-        if not line.startswith(" "):
+        if not line.startswith((" ", "@")):
             continue
         where = places.of(line)
+        for name in _GLOBAL.findall(line):  # a function's address may be called anywhere, from a table too
+            if name not in variables:
+                seen.note_function(name, where)
         if operation := _OPERATION.search(line):
             seen.note_operation(operation[1], frozenset(operation[2].split()), where)
         elif call := _CALL.search(line):
-            seen.note_call(call[2], frozenset(call[1].split()), where)
+            seen.note_relaxed(frozenset(call[1].split()), where)
         if _SIGN.search(line):
             seen.bits = seen.bits or where
+        if setter := mode_set_by(line):
+            seen.modes.setdefault(setter, where)
         if _REORDERED_ATOMIC.search(line):
             seen.reductions.setdefault("atomic", where)
     if seen.arithmetic and _REORDERS_LOOP.search(text):
@@ -45,6 +55,7 @@ def read_ir(text: str) -> FloatingPoint:
         products_meet_sums=seen.fused,
         calls=seen.calls,
         reductions=seen.reductions,
+        modes=seen.modes,
         bits=seen.bits,
         relaxed=seen.relaxed,
     )
@@ -59,23 +70,23 @@ class _Seen:
         self.bits: Where | None = None
         self.calls: dict[str, Where] = {}
         self.reductions: dict[str, Where] = {}
+        self.modes: dict[str, Where] = {}
         self.relaxed: dict[str, Where] = {}
 
     def note_operation(self, code: str, flags: frozenset[str], where: Where) -> None:
         self.arithmetic = self.arithmetic or where
         if flags & _MAY_FUSE and code in ("fmul", "fdiv"):
             self.fused = self.fused or where
-        self._note_relaxed(flags, where)
+        self.note_relaxed(flags, where)
 
-    def note_call(self, name: str, flags: frozenset[str], where: Where) -> None:
+    def note_function(self, name: str, where: Where) -> None:
         if name.startswith("llvm.fmuladd."):
             self.arithmetic = self.arithmetic or where
             self.fused = self.fused or where
         if stem_of(plain := _library_name(name)) is not None:
             self.calls.setdefault(plain, where)
-        self._note_relaxed(flags, where)
 
-    def _note_relaxed(self, flags: frozenset[str], where: Where) -> None:
+    def note_relaxed(self, flags: frozenset[str], where: Where) -> None:
         for flag in sorted(flags & _RELAXING):
             self.relaxed.setdefault(flag, where)
 
@@ -83,7 +94,9 @@ class _Seen:
 def _library_name(name: str) -> str:
     """``cosf`` for the intrinsic ``llvm.cos.f32``, and every other name as it is."""
     intrinsic = re.fullmatch(r"llvm\.(\w+)\.(?:v\d+)?f(32|64|80)(?:\.\w+)?", name)
-    return intrinsic[1] + {"32": "f", "64": "", "80": "l"}[intrinsic[2]] if intrinsic else name
+    if intrinsic is None:
+        return name
+    return _LLVM_NAMES.get(intrinsic[1], intrinsic[1]) + {"32": "f", "64": "", "80": "l"}[intrinsic[2]]
 
 
 class _Places:

@@ -3,8 +3,8 @@
 gcc folds a call of constants with MPFR, which rounds correctly, clang with the library of the machine that compiles,
 and both write ``pow(x, 2.0)`` as ``x * x``. Which arguments are constants depends on inlining and unrolling, so that
 equal calls give different bits in two builds. Functions that are exact by definition (``sqrt``, ``fma``, ``floor``,
-``fmod``) are not here. GCC manual, "Other Built-in Functions Provided by GCC"; glibc manual, "Known Maximum Errors in
-Math Functions".
+``fmod``) are not here. ``fmax`` and ``fmin`` are: which zero they give of 0.0 and -0.0 is left open. GCC manual, "Other
+Built-in Functions Provided by GCC"; glibc manual, "Known Maximum Errors in Math Functions"; C11, F.10.9.2.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COMPLEX = (
 _CALLS: Mapping[str, tuple[str, Sequence[str]]] = {  # stem → (parameters, arguments of each call that is tried)
     **dict.fromkeys(_UNARY, ("T", ["(T)0.7"])),
     **dict.fromkeys(_COMPLEX, ("_Complex T", ["(T)0.7"])),
-    **dict.fromkeys(("atan2", "hypot"), ("T, T", ["(T)0.7, (T)1.3"])),
+    **dict.fromkeys(("atan2", "hypot", "fmax", "fmin"), ("T, T", ["(T)0.7, (T)1.3"])),
     "acosh": ("T", ["(T)1.7"]),
     "cpow": ("_Complex T, _Complex T", ["(T)0.7, (T)1.3"]),
     "jn": ("int, T", ["3, (T)0.7"]),

@@ -14,11 +14,9 @@ from pytest_compileiq.space import Space, choice
 from pytest_compileiq.system.process import Finished
 from pytest_compileiq.toolchains.cc.baseline import Baseline
 from pytest_compileiq.toolchains.cc.compiler import CcCompiler
-from pytest_compileiq.toolchains.cc.known_options import CLANG, GCC, RELAXED_MATHS
+from pytest_compileiq.toolchains.cc.known_options import BY_COMPILER, RELAXED_MATHS
 from pytest_compileiq.toolchains.commands import ask
 from pytest_compileiq.toolchains.option_list import Option
-
-_LISTS = {"gcc": GCC, "clang": CLANG}
 
 # What an expert would set by hand, in spaces that hold its class. A gain from relaxed maths often needs all of its
 # options at once, which independent draws seldom give.
@@ -76,7 +74,7 @@ def _left_open(compiler: CcCompiler, baseline: Baseline) -> Sequence[tuple[Optio
 @lru_cache(maxsize=16)
 def _taken(compiler: CcCompiler) -> Sequence[tuple[Option, Sequence[KnobValue]]]:
     """The known options that the installed version neither refuses nor ignores, each with the values that it takes."""
-    options = _LISTS[compiler.name].known
+    options = BY_COMPILER[compiler.name].known
     taken = set(
         _accepted(compiler.program, [f"{option.name}{value}" for option in options for value in option.drawn.values])
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy.typing as npt
 
 from pytest_compileiq.errors import BodyError
 from pytest_compileiq.timing.cuda_context import cuda_core, visible_gpu
+from pytest_compileiq.timing.cuda_driver import Driver
 
 
 class DeviceArray:
@@ -29,7 +29,7 @@ class DeviceArray:
         gpu = visible_gpu(core)
         gpu.set_current()
         self.shape, self.dtype = array.shape, array.dtype
-        self._driver: Any = import_module("cuda.bindings.driver")
+        self._driver = Driver()
         self._buffer = gpu.allocate(max(1, array.nbytes), stream=core.LEGACY_DEFAULT_STREAM)
         self.copy_from(array)
 
@@ -51,7 +51,7 @@ class DeviceArray:
         given = np.asarray(host, order="C")
         if (given.shape, given.dtype) != (self.shape, self.dtype):
             raise BodyError(f"expected {self.dtype}{self.shape}, got {given.dtype}{given.shape}")
-        self._check(self._driver.cuMemcpyHtoD(self.data_ptr(), given.ctypes.data, given.nbytes))
+        self._driver.copy_from_host(self.data_ptr(), given.ctypes.data, given.nbytes)
 
     def host(self) -> np.ndarray[Any, Any]:
         """The content, after everything launched on blocking streams has ended.
@@ -60,9 +60,5 @@ class DeviceArray:
             BodyError: the copy fails, also because a kernel failed before.
         """
         copy = np.empty(self.shape, self.dtype)
-        self._check(self._driver.cuMemcpyDtoH(copy.ctypes.data, self.data_ptr(), copy.nbytes))
+        self._driver.copy_to_host(copy.ctypes.data, self.data_ptr(), copy.nbytes)
         return copy
-
-    def _check(self, answer: tuple[Any, ...]) -> None:
-        if answer[0] != self._driver.CUresult.CUDA_SUCCESS:
-            raise BodyError(f"a copy between host and GPU fails: {answer[0].name}")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from pytest_compileiq.model import (
     Target,
     sha256_hex,
 )
+from pytest_compileiq.rules.licences import each_once
 from pytest_compileiq.space import NvccSearchSpace, OpaqueSpace, PtxasSearchSpace
 from pytest_compileiq.timing.base import capability
 from pytest_compileiq.toolchains.base import Place
@@ -153,29 +155,30 @@ class NvccBuilder(NvidiaBuilder):
         return why_idle(probes, texts, map(Path.read_bytes, everything - own), self._macros_at_the_end)
 
     def licences(self) -> tuple[Licence, ...]:
-        """What the source and the baseline's flags let nvcc and ptxas change in device code.
+        """What the source and the baseline's flags let nvcc and ptxas change in device code of any architecture.
 
         Controls do not reach the optimiser of host code, whose licences are therefore none.
 
         Raises:
             BuildError: nvcc refuses the source.
         """
+        return each_once(chain.from_iterable(map(self._licences_for, self.architectures)))
+
+    def _licences_for(self, arch: str) -> Iterator[Licence]:
         with tempfile.TemporaryDirectory() as directory:
             commands = Commands(
                 f"nvcc {self.tool.version}", self.rootdir, Path(directory), _LICENCES_S, self.kernels.first_error
             )
-            as_it_is, unfused = (self._ptx(commands, *more) for more in ((), ("--fmad=false",)))
+            as_it_is, unfused = (self._ptx(commands, arch, *more) for more in ((), ("--fmad=false",)))
         remedy = "--fmad=false in the toolchain's flags"
-        return (
-            *contraction(as_it_is, unfused, "nvcc's default --fmad=true", remedy),
-            *by_flags(self.words, as_it_is),
-            *by_operations(as_it_is),
-        )
+        yield from contraction(as_it_is, unfused, "nvcc's default --fmad=true", remedy)
+        yield from by_flags(self._baseline, as_it_is)
+        yield from by_operations(as_it_is)
 
-    def _ptx(self, commands: Commands, *more: str) -> str:
+    def _ptx(self, commands: Commands, arch: str, *more: str) -> str:
         flags = self.words[len(self.architectures) :]
         ptx = commands.out_dir / "kernel.ptx"
-        argv = [self.tool.program, *self._seed(), f"-arch={self.architectures[0]}", *flags, *more, "-ptx"]
+        argv = [self.tool.program, *self._seed(), f"-arch={arch}", *flags, *more, "-ptx"]
         argv += [*self.kernels.words_to_compile(commands.out_dir), "-o", str(ptx)]
         commands.run(argv, self.source)
         return ptx.read_text(encoding="utf-8", errors="replace")

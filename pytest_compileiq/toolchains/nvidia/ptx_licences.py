@@ -7,10 +7,11 @@ PTX ISA, "Floating Point Instructions": ``mul`` and ``add`` that name no roundin
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from pytest_compileiq.model import Licence
 from pytest_compileiq.toolchains.machine_code.names import readable
+from pytest_compileiq.toolchains.nvidia.baseline import Baseline
 
 _REAL = r"(?:f16|f16x2|bf16|bf16x2|f32|f32x2|f64)"
 _OPERATION = re.compile(rf"^\s*(?:@!?%\w+\s+)?(mul|add|sub|fma)((?:\.\w+)*)\.({_REAL})\s", re.MULTILINE)
@@ -19,7 +20,8 @@ _ATOMIC = re.compile(rf"^\s*(?:@!?%\w+\s+)?((?:atom|red)\.[\w.:]*add(?:\.noftz)?
 _ENTRY = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+)?\.entry\s+([\w$]+)", re.MULTILINE)
 _HEADER = re.compile(r"^\s*\.(?:version|target|address_size)\s.*\n", re.MULTILINE)
 # CUDA compiler driver documentation, "--use_fast_math"
-_TRADES_ACCURACY = re.compile(r"--?(?:use_fast_math|ftz=true|prec-div=false|prec-sqrt=false)")
+_FAST_MATHS = "--use_fast_math"
+_PARTS_OF_IT = ("--ftz=true", "--prec-div=false", "--prec-sqrt=false")
 _ROUNDED = frozenset({".rn", ".rz", ".rm", ".rp"})
 
 
@@ -47,9 +49,9 @@ def _fused(ptx: str, *, may_be_rounded: bool) -> str | None:
     return next((where for kind, where in products.items() if kind in sums), None)
 
 
-def by_flags(flags: Sequence[str], ptx: str) -> Iterator[Licence]:
+def by_flags(baseline: Baseline, ptx: str) -> Iterator[Licence]:
     """The licence of nvcc's flags that trade accuracy, where the PTX computes in floating point at all."""
-    given = " ".join(flag for flag in flags if _TRADES_ACCURACY.fullmatch(flag))
+    given = _FAST_MATHS if baseline.says(_FAST_MATHS) else " ".join(filter(baseline.says, _PARTS_OF_IT))
     if given and re.search(rf"\.{_REAL}\s", ptx):
         yield Licence("fast maths", "relaxed-maths", given, f"taking {given} out of the toolchain's flags")
 

@@ -89,10 +89,7 @@ class PtxasBuilder(PtxasBacked):
         Raises:
             StoreError: it cannot be read.
         """
-        try:
-            return {self.source: sha256_hex((self.rootdir / self.source).read_bytes())}
-        except OSError as error:
-            raise StoreError(f"{self.source} cannot be read: {error.strerror}") from error
+        return {self.source: sha256_hex(self._ptx())}
 
     def licences(self) -> tuple[Licence, ...]:
         """What the PTX and the baseline's flags let ptxas change.
@@ -101,15 +98,18 @@ class PtxasBuilder(PtxasBacked):
             BuildError: ptxas refuses a few lines of PTX with the baseline's flags.
             StoreError: the PTX cannot be read.
         """
-        try:
-            ptx = (self.rootdir / self.source).read_text(encoding="utf-8", errors="replace")
-        except OSError as error:
-            raise StoreError(f"{self.source} cannot be read: {error.strerror}") from error
+        ptx = self._ptx().decode("utf-8", errors="replace")
         entry = fusible(ptx)
         where = f"{entry} (ptxas's default --fmad=true)"
         remedy = "--fmad=false in the toolchain's flags"
         fused = (Licence("contraction", "contraction", where, remedy),) if entry and self._fuses(ptx) else ()
         return (*fused, *by_operations(ptx))
+
+    def _ptx(self) -> bytes:
+        try:
+            return (self.rootdir / self.source).read_bytes()
+        except OSError as error:
+            raise StoreError(f"{self.source} cannot be read: {error.strerror}") from error
 
     def _fuses(self, ptx: str) -> bool:
         """Whether ptxas makes one operation of a product and a sum, tried on a few lines of PTX."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, install
 from pytest_compileiq.model import BuildResult, Candidate, CodeDigest, Compiler, ControlsFile, Licence
+from pytest_compileiq.rules.licences import each_once
 from pytest_compileiq.space import Space, choice
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.timing.base import capability
@@ -135,21 +136,26 @@ class TritonBuilder(PtxasBacked):
         return BuildResult(path, code, metrics, commands.log, commands.seconds)
 
     def licences(self) -> tuple[Licence, ...]:
-        """What the kernel and its launch options let Triton and ptxas change, on the first architecture.
+        """What the kernel and its launch options let Triton and ptxas change on any of the architectures.
 
         Raises:
             BuildError: Triton or ptxas refuses the kernel.
         """
         with tempfile.TemporaryDirectory() as directory:
-            as_it_is = self._ptx(None, Path(directory) / "as_it_is")
+            as_they_are = self._ptx(None, Path(directory) / "as_it_is")
             unfused = self._ptx(self.render(Candidate({_FUSION: False})), Path(directory) / "unfused")
         remedy = f"options={{{_FUSION!r}: False}} in Triton(…)"
         where = f"Triton's default {_FUSION}=True"
-        return (*contraction(as_it_is, unfused, where, remedy), *by_operations(as_it_is))
+        return each_once(
+            licence
+            for as_it_is, apart in zip(as_they_are, unfused, strict=True)
+            for licence in (*contraction(as_it_is, apart, where, remedy), *by_operations(as_it_is))
+        )
 
-    def _ptx(self, controls: ControlsFile | None, out_dir: Path) -> str:
-        self.build(controls, out_dir, timeout_s=_LICENCES_S)
-        return (self._home(out_dir, self.architectures[0]) / "kernel.ptx").read_text(encoding="utf-8")
+    def _ptx(self, controls: ControlsFile | None, out_dir: Path) -> list[str]:
+        """The PTX of a build, of each architecture."""
+        self.build(controls, out_dir, timeout_s=_LICENCES_S * len(self.architectures))
+        return [(self._home(out_dir, arch) / "kernel.ptx").read_text(encoding="utf-8") for arch in self.architectures]
 
     def remarks(self, built: BuildResult) -> Sequence[str]:
         """Which config the baseline is, what heuristics computed, and what took no part, in sentences."""

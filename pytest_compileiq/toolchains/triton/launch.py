@@ -20,7 +20,7 @@ from pytest_compileiq.toolchains.triton.values import (
 )
 
 # The plugin gives these itself, or they name a file, or they add code that no launch of production has.
-_NOT_FOR_MARKERS = frozenset(
+NOT_FOR_MARKERS = frozenset(
     {"ptx_options", "arch", "backend_name", "ir_override", "extern_libs", "instrumentation_mode"}
 )
 _LISTED = 3
@@ -51,7 +51,7 @@ class Kernel:
         values = (one.values for one in chain if isinstance(getattr(one, "values", None), dict))
         heuristics = [pair for computed in values for pair in computed.items()]
         tuner = next((one for one in chain if hasattr(one, "configs")), None)
-        return cls(chain[-1], tuple(heuristics), tuner, frozenset(options) - _NOT_FOR_MARKERS)
+        return cls(chain[-1], tuple(heuristics), tuner, frozenset(options) - NOT_FOR_MARKERS)
 
     @property
     def configs(self) -> list[dict[str, Any]]:
@@ -145,7 +145,7 @@ def settle(kernel: Kernel, given: Given, language: Any) -> Launch:
 def expect_names(kernel: Kernel, names: Sequence[str]) -> None:
     """Raise MarkerError for the first of ``names`` that is neither an argument of the kernel nor a launch option."""
     unknown = sorted(set(names) - kernel.options - set(kernel.function.arg_names))
-    if unknown and unknown[0] in _NOT_FOR_MARKERS:
+    if unknown and unknown[0] in NOT_FOR_MARKERS:
         raise MarkerError(f"the launch option {unknown[0]!r} cannot be given: it is the plugin's, or names files")
     if unknown and (meant := did_you_mean(unknown[0], kernel.options)):
         raise MarkerError(f"the installed Triton has no launch option {unknown[0]!r}{meant}")
@@ -182,7 +182,7 @@ def _config(config: Any) -> dict[str, Any]:
 
 def _unwritable(config: Any) -> Iterator[str]:
     for name, value in _config(config).items():
-        if not is_plain(value) or name in _NOT_FOR_MARKERS:
+        if not is_plain(value) or name in NOT_FOR_MARKERS:
             yield f"{name}={_shown(value)}"
 
 

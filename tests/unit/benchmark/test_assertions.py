@@ -66,6 +66,7 @@ SILENT = {
     "a manager around it": "with helpers.outer(out):\n        acf.measure(run)",
     "the measured call itself": "def run_and_hold(): assert out\n    acf.measure(run_and_hold)",
     "the measured lambda": "acf.measure(lambda: near(run(), 1))",
+    "a check between the samples": "acf.measure(run, check=judge)",
     "acf.compare before": "acf.compare('out', out); acf.measure(run)",
     "acf.compare after": "acf.measure(run); acf.compare('out', out)",
     "a helper that measures and asserts": "timed_and_held(acf, run, out)",
@@ -82,6 +83,9 @@ TOLD = {
     "a helper before": "near(out, 1); acf.measure(run)",
     "something else after": "acf.measure(run); print(scale(out))",
     "a checking function that is only defined": "def held(): assert out\n    acf.measure(run)",
+    "no check between the samples": "acf.measure(run, check=None)",
+    "a process that may fail": "acf.measure(lambda: subprocess.run(['k'], check=True))",
+    "a process whose failure is passed over": "acf.measure(lambda: subprocess.run(['k'], check=False))",
     "a helper that measures, an assertion before it": "assert out; timed(acf, run)",
 }
 

@@ -6,6 +6,7 @@ import contextlib
 import time
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from pytest_compileiq.benchmark import block as block_module
@@ -14,15 +15,18 @@ from pytest_compileiq.benchmark.body import ArmFailure, check_body
 from pytest_compileiq.model import ChecksMade, Objective, Workload
 from pytest_compileiq.timing.sampler import BlockPlan
 from pytest_compileiq.timing.watch import Disturbance, Watch
+from pytest_compileiq.workers.messages import CheckTask, DrawTask, FailureAnswer
+from pytest_compileiq.workers.tasks import serve
 
 ARMS = {"baseline": None, "tuned": None}
 ORDERS = [(outer, quad) for outer in ("baseline", "tuned") for quad in ("ABBA", "BAAB")]
 
 
-def benchmark(metric: str = "runtime") -> SimpleNamespace:
+def benchmark(*metrics: str) -> SimpleNamespace:
     """As much of a benchmark as a body needs that builds nothing."""
-    objectives = (Objective(metric, "minimize"),)
-    return SimpleNamespace(builds=None, builder=SimpleNamespace(clock="cpu"), timed_objectives=objectives)
+    objectives = tuple(Objective(metric, "minimize") for metric in metrics or ("runtime",))
+    spec = SimpleNamespace(workloads=(Workload("default"),))
+    return SimpleNamespace(spec=spec, builds=None, builder=SimpleNamespace(clock="cpu"), timed_objectives=objectives)
 
 
 def block(body, outer="baseline", quad="ABBA", tick=lambda: None, metric="runtime"):
@@ -75,6 +79,25 @@ def test_a_watcher_sees_progress_before_each_call_that_is_no_sample():
 
     last = [events[place - 2 : place] for place, event in enumerate(events) if event == "asserts"]
     assert last == [["tick", "call"], ["tick", "call"]]
+
+
+@pytest.mark.parametrize("task", [CheckTask("default", None), DrawTask("default", None, 1)])
+def test_a_watcher_sees_progress_before_each_run_and_each_call_that_is_not_timed(task):
+    events, out = [], np.zeros(8)
+
+    def call():
+        events.append("call")
+        out[:] = 1
+
+    def body(acf):
+        events.append("run")
+        acf.measure(call, outputs=[out])
+        acf.compare("out", out)
+
+    answer = serve(benchmark(), body, task, lambda: events.append("tick"))
+    assert not isinstance(answer, FailureAnswer)
+    assert events[::2] == ["tick"] * (len(events) // 2)
+    assert events.count("call") == 3 * events.count("run") > 3
 
 
 def failing_on(arm: str, number: int, *, swallow: bool):
@@ -228,6 +251,33 @@ def test_measure_returns_what_this_arms_last_call_returned(outer, quad):
     assert given["tuned"] == "TUNED"
 
 
+def by_assert(right: bool) -> None:
+    assert right, "it is wrong"
+
+
+def by_pytest(right: bool) -> None:
+    if not right:
+        pytest.fail("it is wrong")  # raises what is no Exception
+
+
+@pytest.mark.parametrize(
+    ("what", "judge"), [("check", by_assert), ("check", by_pytest), ("reset", by_pytest), ("call", by_pytest)]
+)
+@pytest.mark.parametrize("arm", ["baseline", "tuned"])
+def test_what_fails_between_the_samples_is_the_fault_of_its_arm_not_of_the_body_around_it(arm, what, judge):
+    def body(acf):
+        def fail():
+            judge(acf.arm != arm)
+
+        given = {"call": lambda: None, what: fail}
+        acf.measure(given.pop("call"), **given)
+
+    plan = BlockPlan(arm, ("ABBA",), 1, checks=dict.fromkeys(range(4), 0))
+    with pytest.raises(ArmFailure, match="it is wrong") as got:
+        run_block(benchmark(), body, ARMS, Workload("default"), plan, lambda: None)
+    assert (got.value.arm, got.value.kind) == (arm, "wrong")
+
+
 @pytest.mark.parametrize("arm", ["baseline", "tuned"])
 @pytest.mark.parametrize("outer", ["baseline", "tuned"])
 def test_a_check_between_the_samples_that_fails_is_its_arms_failure_whatever_the_body_catches(outer, arm):
@@ -240,9 +290,7 @@ def test_a_check_between_the_samples_that_fails_is_its_arms_failure_whatever_the
         with contextlib.suppress(Exception):
             acf.measure(lambda: calls.append(acf.arm), check=check)
 
-    with pytest.raises(
-        ArmFailure, match=r"check= fails after call .* while it was timed: AssertionError: it is"
-    ) as got:
+    with pytest.raises(ArmFailure, match=r"check= fails after a timed call: AssertionError: it is") as got:
         block(body, outer, "ABBA")
     assert (got.value.arm, got.value.kind) == (arm, "wrong")
 
@@ -274,8 +322,28 @@ def test_what_the_checks_were_is_handed_over_with_the_samples():
     assert blocked.checks == {"runtime": ChecksMade("outputs", 6, 1)}
 
 
-def test_a_single_call_too_short_for_the_clock_is_told():
-    assert "with reset= each sample is one call" in block(lambda acf: acf.measure(lambda: None, reset=list)).remarks[0]
+def test_what_a_call_writes_is_learnt_once_however_many_objectives_are_sampled():
+    out, learnt = np.zeros(8), []
+
+    def body(acf):
+        def call():
+            if not out.view(np.uint8).any():  # only then are the outputs overwritten with zero
+                learnt.append(acf.arm)
+            out[:] = 1
+
+        out[:] = 1
+        acf.measure(call, outputs=[out])
+
+    two = benchmark("runtime", "runtime@p95")
+    blocked = run_block(two, body, ARMS, Workload("default"), BlockPlan("baseline", ("ABBA",), 1), lambda: None)
+    assert list(blocked.checks) == ["runtime", "runtime@p95"]
+    assert sorted(learnt) == ["baseline", "tuned"]
+
+
+def test_single_calls_too_short_for_the_clock_are_told_in_one_sentence_for_all_blocks():
+    told = {block(lambda acf, n=n: acf.measure(lambda: sum(range(n)), reset=list)).remarks for n in (1, 50)}
+    (said,) = told.pop()
+    assert not told and "with reset= each sample is one call, and one of less than 5 µs is short" in said
     assert block(lambda acf: acf.measure(lambda: time.sleep(1e-4), reset=list)).remarks == ()
 
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_compileiq.benchmark.timed_call import identity_of, look
-from pytest_compileiq.timing.checked import Asked
+from pytest_compileiq.timing.asked import Asked
 from pytest_compileiq.toolchains.machine_code.shared_library import load_library
 
 LIBRARY_C = """\
@@ -225,6 +225,12 @@ def test_a_call_is_the_same_by_the_place_and_value_of_its_arguments(load, what):
     same, other = ARGUMENTS[what]
 
     assert identity_of(same()) == identity_of(same()) != identity_of(other())
+
+
+def test_every_call_comes_after_its_reset():
+    todo = []
+    times = looked(lambda measure: measure(todo.pop, reset=lambda: todo.append(1)))
+    assert times.call_s > 0 and not todo
 
 
 def test_a_kernel_that_works_in_place_is_looked_at_with_its_reset(load):

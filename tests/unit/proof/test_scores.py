@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 from typing import ClassVar
 
 import pytest
@@ -174,8 +173,11 @@ def test_a_search_that_was_killed_at_its_end_still_knows_that_its_scores_are_dif
         made.tune(FakePool(seconds=by_options({"-fast": -1.5}, otherwise=-1.2), noise=0))
         return made.store.read("kernel", "fake-fake1")
 
+    def killed(*_, **__):
+        raise KeyboardInterrupt
+
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Store, "write", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+        patch.setattr(Store, "write", killed)
         tuned()
     resumed = tuned()
     made.store.metadata_path("kernel", "fake-fake1").unlink()

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from pytest_compileiq import choice, minimize
+from pytest_compileiq import choice, literal, minimize
 from pytest_compileiq.errors import NoWorker
 from pytest_compileiq.replay.committed import Integrity
 from pytest_compileiq.replay.run import Replay
@@ -23,7 +23,7 @@ from pytest_compileiq.timing.checked import CHECKED_CALLS
 from pytest_compileiq.timing.registry import find_device_or_none
 from pytest_compileiq.timing.sampler import plan_block
 from pytest_compileiq.workers.pool import EvaluationFailed
-from tests.unit.project_on_fakes import FAKE, GAIN, ProjectOnFakes, measuring
+from tests.unit.project_on_fakes import FAKE, GAIN, GCC, ProjectOnFakes, WithoutLicences, measuring
 
 
 @pytest.fixture
@@ -264,3 +264,67 @@ def test_a_neighbour_that_the_controls_change_fails(tmp_path):
 def test_what_could_not_be_seen_of_the_device_is_told_whatever_the_verdict(project, seconds, verdict):
     report, _ = project.replay(FakePool(seconds=seconds, remarked=("nobody looked",)))
     assert (report.verdict, report.notes.count("nobody looked")) == (verdict, 1)
+
+
+# ── one draw of a stress again ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_draw_is_repeated_with_the_tuned_arm_before_the_baseline_twice(project):
+    ran = []
+
+    def drawing(acf):
+        measuring(acf)
+        ran.append(("baseline" if acf.is_baseline else "tuned", acf.rng.random()))
+
+    report, _ = project.replay(body=drawing, draw=5)
+    assert (report.verdict, report.message) == ("UNCHECKED", "both arms hold on draw 5, and nothing else was checked")
+    assert [arm for arm, _ in ran[-3:]] == ["tuned", "baseline", "baseline"]
+    assert len({number for _, number in ran[-3:]}) == 1 != len({number for _, number in ran})
+
+
+@pytest.mark.parametrize(
+    ("builder", "verdict"), [(WithoutLicences(compiler=GCC), "WRONG"), (FakeBuilder(compiler=GCC), "UNCHECKED")]
+)
+def test_a_draw_is_held_to_bits_where_the_controls_promise_them(tmp_path, builder, verdict):
+    made = ProjectOnFakes(tmp_path, space={"-funroll-loops": literal("", knockout_prob=0.5)})
+    made.tune(FakePool(seconds=by_options({"-funroll-loops": 8e-4})), builder)
+
+    def off_by_an_ulp(acf):
+        measuring(acf)
+        acf.compare("sum", [1.0 if acf.is_baseline else 1.0 + 2**-52], rtol=1e-6)
+
+    report, cause = made.replay(builder=builder, body=off_by_an_ulp, draw=5)
+    assert (report.verdict, report.failed, cause) == (verdict, verdict == "WRONG", None)
+    if report.failed:
+        assert report.message == (
+            "the test fails with the controls on workload 'default': output 'sum', element 0 is 1.0 in the baseline and "
+            "1.0000000000000002 in the tuned arm, and its controls promise the same bits"
+        )
+        assert report.remedy == "tune anew: pytest --tune test_kernel.py::test_kernel"
+
+
+def test_a_tuned_arm_that_writes_nothing_is_found_when_its_draw_is_repeated(project):
+    memory = [0.0]
+
+    def writing(acf):
+        measuring(acf)
+        if acf.is_baseline:
+            memory[0] = acf.rng.random()
+        acf.compare("out", memory)
+
+    report, _ = project.replay(body=writing, draw=5)
+    assert report.verdict == "WRONG" and "the test fails with the controls" in report.message
+
+
+def test_a_draw_on_which_the_baseline_fails_does_not_blame_the_controls(project):
+    def failing(acf):
+        assert acf.rng.random() < 0, "no kernel's fault"
+
+    report, cause = project.replay(body=failing, draw=5)
+    assert "the test fails with the baseline" in report.message and isinstance(cause, AssertionError)
+
+
+def test_a_draw_that_cannot_run_here_does_not_hold(project):
+    report, _ = project.replay(builder=FakeBuilder(native="no such device"), draw=5)
+    assert (report.verdict, report.message) == ("NO DEVICE", "no such device")
+    assert project.replay(builder=FakeBuilder(native="no such device"), draw=5, no_device="fail")[0].failed

@@ -292,38 +292,58 @@ def test_several_of_one_likeness_are_paired_once_each_in_order_of_their_names():
     ]  # fmt: skip
 
 
-LICENCE = Licence("contraction", "contraction", "-march=x86-64-v3", "-ffp-contract=off")
-WIDENED = {
-    "a new artifact gains what is beyond value-safe": (None, ("environment", "order"), (), ("environment", "order")),
-    "what was there before is no gain": (("environment",), ("environment", "opaque"), (), ("opaque",)),
-    "value-safe is never a gain": (("opaque",), ("value-safe",), (), ()),
-    "a licence widens every control": (("value-safe",), ("value-safe",), (LICENCE,), ("contraction",)),
-}
+def classed(*own, licences=(), **changes) -> Side:
+    return replace(side(**changes), classed=Classed(dict.fromkeys(own, ("-f",))), licences=licences)
 
 
-@pytest.mark.parametrize(("old", "new", "licences", "gained"), WIDENED.values(), ids=WIDENED)
-def test_classes_that_are_news_are_told(old, new, licences, gained):
-    def of(classes, licences=()):
-        return replace(side(), classed=Classed(dict.fromkeys(classes, ("-f",))), licences=licences)
+FMA = Licence("contraction", "contraction", "-march=x86-64-v3", "-ffp-contract=off")
+LICENSED = {"licences": (FMA,)}
+GAINED = {
+    "a new artifact gains what is beyond value-safe": (None, classed("environment", "order"), ("environment", "order")),
+    "what was there before is no gain": (classed("environment"), classed("environment", "opaque"), ("opaque",)),
+    "value-safe is never a gain": (classed("opaque"), classed("value-safe"), ()),
+    "a licence widens every control": (classed("value-safe"), classed("value-safe", **LICENSED), ("contraction",)),
+    "a licence hides no narrower class": (classed("value-safe", **LICENSED), classed("value-safe", "environment", **LICENSED), ("environment",)),
+    "withdrawn controls were not applied": (classed("relaxed-maths", **RETIRED), classed("relaxed-maths"), ("relaxed-maths",)),
+    "controls that waited for their proof were not applied": (classed("order", **PROMOTED), classed("order"), ("order",)),
+    "withdrawn controls gain nothing": (classed("value-safe"), classed("order", **RETIRED), ()),
+    "what cannot be used gains nothing": (classed("value-safe"), classed("order", problem="gone"), ()),
+    "what could not be used before": (classed("order", problem="gone"), classed("order"), ("order",)),
+}  # fmt: skip
 
-    change = compare(of(old) if old else None, of(new, licences))
+
+@pytest.mark.parametrize(("old", "new", "gained"), GAINED.values(), ids=GAINED)
+def test_classes_that_are_news_are_told(old, new, gained):
+    change = compare(old, new)
     assert change.classes_gained == gained
     told = [fact for fact in facts(change) if fact.label == "classes" and fact.loud]
     assert bool(told) is bool(gained)
-    assert compare(of(("value-safe",)), replace(of(new), artifact=make_artifact(**RETIRED))).classes_gained == ()
-    assert compare(of(("value-safe",)), replace(of(new), problem="gone")).classes_gained == ()
+
+
+@pytest.mark.parametrize("before", [("value-safe",), ("value-safe", "environment")])
+def test_classes_and_licences_are_told_whether_or_not_a_class_is_news(before):
+    change = compare(classed(*before, **LICENSED), classed("value-safe", "environment", **LICENSED))
+    told = {fact.label: fact.lines for fact in facts(change) if not fact.loud}
+    assert told["classes"] == ("value-safe, environment (-f); in effect contraction",)
+    assert told["licence"] == ("contraction by -march=x86-64-v3; -ffp-contract=off takes it away",)
 
 
 def test_checks_and_draws_that_are_no_more_are_loud():
     checked = gain().model_copy(
-        update={"checks": StoredChecks(by="outputs", checks=288, slots=32), "stress": Stress(draws=32, usable=32)}
+        update={
+            "checks": StoredChecks(by="outputs", checks=288, slots=32),
+            "stress": Stress(draws=32, usable=32, seed=1),
+        }
     )
     lost = {fact.label: fact for fact in facts(compare(side(claims=(checked,)), side(claims=(gain(),))))}["lost"]
     assert lost.loud
     assert lost.lines == (
         "the sampled calls were checked before, and are no more",
-        "32 draws of acf.rng before, 0 now",
+        "32 usable draws of acf.rng before, 0 now",
     )
+    none_usable = checked.model_copy(update={"stress": Stress(draws=32, usable=0, seed=1)})
+    lost = {fact.label: fact for fact in facts(compare(side(claims=(checked,)), side(claims=(none_usable,))))}["lost"]
+    assert lost.lines == ("32 usable draws of acf.rng before, 0 now",)
     gained = compare(side(claims=(gain(),)), side(claims=(checked,)))
     assert "lost" not in {fact.label for fact in facts(gained)}
 

@@ -21,7 +21,7 @@ def test_thirty_two_clean_draws_exclude_nine_percent_and_none_exclude_nothing():
     assert failure_bound(0) == 1
 
 
-@pytest.mark.parametrize(("worse", "better"), [(0, 0), (0, 5), (5, 0), (20, 12), (32, 0), (3, 29)])
+@pytest.mark.parametrize(("worse", "better"), [(0, 0), (0, 5), (5, 0), (20, 12), (32, 0), (3, 29), (5100, 4900)])
 def test_the_sign_test_is_the_binomial_one(worse, better):
     pairs = worse + better
     oracle = scipy.stats.binomtest(worse, pairs, 0.5, alternative="greater").pvalue if pairs else 1.0
@@ -33,6 +33,7 @@ def test_less_accurate_has_to_be_sure_for_all_outputs_together():
     assert not is_less_accurate(8, 0, outputs=3)
     assert not is_less_accurate(0, 0, outputs=1)
     assert not is_less_accurate(20, 12, outputs=1)
+    assert not is_less_accurate(12, 20, outputs=1)
 
 
 def test_the_median_ratio_takes_an_infinite_error_for_a_large_one():
@@ -77,6 +78,15 @@ def test_integers_complex_numbers_and_long_doubles_have_distances_too():
     assert difference([True], [False]).relative == 1
     assert difference([1 + 1j], [1 + 1.0000000000000002j]).ulps == 1
     assert difference(np.longdouble([1]), np.longdouble([2])).relative == 1
+
+
+def test_a_complex_number_with_one_part_that_is_none_differs_in_the_other():
+    assert difference([complex(math.nan, 1)], [complex(math.nan, 2)]).relative == 1
+    assert difference([complex(1, math.nan)], [complex(2, math.nan)]).ulps == 2**52
+    assert difference([complex(math.nan, 1)], [complex(0, 1)]).relative == math.inf
+    assert difference([complex(math.nan, 1)], [complex(math.nan, 1)]) is None
+    nan, ulp = complex(math.nan, 1), 2**-52
+    assert error_in_half_ulps(np.array([nan, complex(1 + 3 * ulp, 4 * ulp)]), np.array([nan, 1])) == 10
 
 
 def test_an_error_below_half_an_ulp_counts_as_half_an_ulp():

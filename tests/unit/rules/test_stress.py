@@ -9,9 +9,9 @@ import pytest
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.report.stress import draws_lines, less_accurate_lines, stress_lines, stress_notes
 from pytest_compileiq.rules.draws import Difference, Drawn
-from pytest_compileiq.rules.stress import record_of
+from pytest_compileiq.rules.stress import by_accuracy, record_of
 from pytest_compileiq.store.metadata import parse, render
-from pytest_compileiq.stressed import Stress
+from pytest_compileiq.stressed import Accuracy, Stress
 from tests.unit.artifacts import make_artifact
 
 
@@ -34,7 +34,8 @@ def test_unusable_draws_are_counted_and_exclude_nothing():
     assert lines(record) == [
         "2 of 3 draws, all clean: a failure rate above 78 % is excluded (95 %); seeds 5 to 7; 1 unusable"
     ]
-    assert "none of them usable: the baseline fails" in lines(record_of(1, [None, None]))[0]
+    (said,) = lines(record_of(1, [None, None]))
+    assert said == "2 draws, seeds 1 to 2, none of them usable, so no failure rate is excluded"
 
 
 def test_a_body_that_draws_nothing_and_a_claim_that_was_not_stressed_are_told_apart():
@@ -110,6 +111,24 @@ def test_what_a_worker_made_up_is_refused_in_a_sentence():
     of_errors((math.nan, -1.0), (0.0, math.inf))
 
 
-def test_more_usable_draws_than_draws_are_refused():
-    with pytest.raises(ValueError, match="3 draws cannot be usable of 2"):
-        Stress(draws=2, usable=3)
+def accuracy(worse: int, better: int) -> Accuracy:
+    return Accuracy(output="sum", workload="w", worse=worse, better=better, ratio=2.0)
+
+
+IMPOSSIBLE = {
+    "3 draws cannot be usable of 2": {"draws": 2, "usable": 3, "seed": 1},
+    "2 draws have no seed": {"draws": 2, "usable": 2},
+    "output 'sum' differs on more than the 2 usable draws": {"draws": 9, "usable": 2, "seed": 1, "accuracy": [accuracy(2, 1)]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("why", "fields"), IMPOSSIBLE.items(), ids=IMPOSSIBLE)
+def test_counts_that_no_draws_give_are_refused(why, fields):
+    with pytest.raises(ValueError, match=why):
+        Stress(**fields)
+
+
+def test_each_output_is_judged_for_all_outputs_together():
+    worse, as_good = accuracy(8, 0), accuracy(0, 8)
+    assert by_accuracy(Stress(draws=8, usable=8, seed=1, accuracy=[worse, as_good])) == ([worse], [as_good])
+    assert by_accuracy(Stress(draws=8, usable=8, seed=1, accuracy=[worse] * 3)) == ([], [worse] * 3)

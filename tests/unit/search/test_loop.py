@@ -299,6 +299,12 @@ def spent(search: Search) -> tuple[object, ...]:
     return tally.evaluations, tally.valid, tally.duplicates, tally.invalid, tally.first_reason
 
 
+def test_what_follows_a_search_takes_none_of_its_time(searching):
+    search = searching(RandomSearch(Brief(FAKE_SPACE, seed=3)), FakePool(seconds=RUNTIME))
+    taken = search.tally.seconds
+    assert search.tally.seconds == taken > 0
+
+
 @pytest.mark.parametrize("killed_at", range(0, 10, 2))
 def test_an_interrupted_search_goes_on_having_lost_nothing_and_repeating_nothing(searching, killed_at):
     def some(knobs):

@@ -14,7 +14,8 @@ import pytest
 from pytest_compileiq.model import ChecksMade
 from pytest_compileiq.rules.gate import LOOKS, QUADS, SAMPLES
 from pytest_compileiq.timing import sampler
-from pytest_compileiq.timing.checked import CHECKED_CALLS, Asked, CheckedArm, CheckedBlock, CheckFailed, asked_for
+from pytest_compileiq.timing.asked import Asked, asked_for
+from pytest_compileiq.timing.checked import CHECKED_CALLS, CheckedArm, CheckedBlock, CheckFailed
 from pytest_compileiq.timing.cpu import CpuClock
 from pytest_compileiq.timing.sampler import BlockPlan, Timed, plan_block, sample_calls
 
@@ -162,6 +163,22 @@ def test_an_arm_that_leaves_a_part_which_the_other_writes_is_wrong(out):
     block(half, doubling(out), outputs=[out])  # more than the baseline is what the test's assertions judge
 
 
+def test_where_a_check_decides_an_arm_may_write_less_and_finds_nothing_of_the_others_there(out):
+    def writes(count):
+        def call():
+            out[:count] = count
+
+        return call
+
+    def check():
+        assert (out[:4] == out[0]).all() and out[0] >= 4
+
+    checked = block(writes(6), writes(4), outputs=[out], check=check)
+    checked.last("baseline")
+    checked.last("tuned")
+    assert (out[:4] == 4).all() and np.isnan(out[4:6]).all() and (out[6:] == 7).all()
+
+
 def test_a_call_that_writes_nothing_in_every_nth_call_is_found_although_the_output_stays_right(out):
     calls = itertools.count(1)
 
@@ -186,30 +203,41 @@ def test_where_a_check_decides_outputs_need_not_repeat_but_have_to_be_written(ou
     assert "leaves outputs[0] as it finds it" in failure_of(call, lambda: None, outputs=[out], check=check).reason
 
 
-def test_a_check_that_raises_is_told_with_the_call(out):
+def test_a_check_that_raises_is_told(out):
     def check():
         assert out[0] == 2, "far off"
 
     failed = failure_of(doubling(out), doubling(out, lambda call: call % 50 != 0), check=check)
     assert failed.arm == "tuned"
-    assert failed.reason.startswith("check= fails after call ") and "AssertionError: far off" in failed.reason
-    assert "while it was timed" in failed.reason
+    assert failed.reason.startswith("check= fails after a timed call: AssertionError: far off")
     assert failure_of(doubling(out, otherwise=4, when=lambda call: False), doubling(out), check=check).arm == "baseline"
 
 
-def test_an_output_that_differs_is_told_with_the_call_and_where(out):
+@pytest.mark.parametrize("period", [10, 50])
+def test_an_output_that_differs_is_told_with_its_place_alike_in_every_run(out, period):
     calls = itertools.count(1)
 
     def wrong():
         out[:] = 2 * X
-        if next(calls) % 50 == 0:
+        if next(calls) % period == 0:
             out[5] = 1
 
     failed = failure_of(doubling(out), wrong, outputs=[out])
-    number = int(failed.reason.partition("after call ")[2].partition(",")[0])
-    assert number % 50 == 0
-    assert "1 of 8 values, the first at index 5, differ from the first checked call's" in failed.reason
-    assert "while it was timed" in failed.reason and "check=" not in failed.reason
+    assert failed.reason == (
+        "outputs[0] is not the same after every call: 1 of 8 values, the first at index 5, differ from the first "
+        "checked call's"
+    )
+
+
+def test_a_call_that_writes_the_first_time_alone_leaves_the_output_as_it_finds_it(out):
+    calls = itertools.count()
+
+    def stale():
+        if next(calls) == 0:
+            out[:] = 2 * X
+
+    failed = failure_of(doubling(out), stale, outputs=[out])
+    assert (failed.arm, "leaves outputs[0] as it finds it" in failed.reason) == ("tuned", True)
 
 
 def test_outputs_that_do_not_repeat_in_the_baseline_either_are_not_the_tuned_arms_fault(out):
@@ -218,6 +246,21 @@ def test_outputs_that_do_not_repeat_in_the_baseline_either_are_not_the_tuned_arm
                         outputs=[out], plan=BlockPlan("baseline", ("AAAA", "BBBB"), 1, checks={7: 0}))  # fmt: skip
     assert failed.arm == "baseline"
     assert "as with atomics" in failed.reason and "check=" in failed.reason
+
+
+def test_the_baseline_is_doubted_too_where_nothing_was_sampled(out):
+    steady = iter([True] * 2)
+    calls = {
+        "baseline": doubling(out, lambda call: next(steady, False), otherwise=5),
+        "tuned": doubling(out, lambda call: call < 3),
+    }
+    arms = {
+        arm: CheckedArm(Timed(arm, call, Clock(), lambda: None), asked_for([out], None, None))
+        for arm, call in calls.items()
+    }
+    with pytest.raises(CheckFailed, match="as with atomics") as caught:
+        CheckedBlock(plan_of(0), arms).last("tuned")
+    assert caught.value.arm == "baseline"
 
 
 def test_a_call_that_works_on_after_it_has_returned_only_enqueues(out, monkeypatch):
@@ -256,6 +299,19 @@ def test_a_call_that_works_on_its_own_output_is_named_and_reset_is_the_remedy(ou
     expected = sorted(given) if kernel == 0 else given + 1
     call()
     assert out.tolist() == list(expected)
+
+
+def test_an_arm_that_leaves_the_output_as_reset_left_it_is_wrong_unless_the_baseline_does_too(out):
+    def block_of(call, given):
+        return block(call, lambda: None, outputs=[out], reset=lambda: np.copyto(out, given))
+
+    for call in in_place(out):
+        with pytest.raises(
+            CheckFailed, match=r"leaves outputs\[0\] as reset= left it, which the baseline does not"
+        ) as got:
+            block_of(call, X[::-1].copy())
+        assert got.value.arm == "tuned"
+    block_of(out.sort, X)  # has nothing to do
 
 
 def test_a_reset_that_restores_too_little_is_named(out):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -12,7 +14,9 @@ from pytest_compileiq.toolchains.cc.known_options import CLANG, GCC
 from pytest_compileiq.toolchains.nvidia.baseline import Baseline
 from pytest_compileiq.toolchains.nvidia.options import NVCC, PTXAS
 from pytest_compileiq.toolchains.option_classes import classes_of
+from pytest_compileiq.toolchains.triton.launch import NOT_FOR_MARKERS
 from pytest_compileiq.toolchains.triton.launch_options import LAUNCH_OPTIONS
+from tests import needs
 from tests.class_tables import PAGE, page
 
 LISTS = {"gcc": GCC, "clang": CLANG, "ptxas": PTXAS, "nvcc": NVCC}
@@ -40,6 +44,16 @@ def test_triton_s_launch_options_have_classes_and_sources():
     assert all(each.control_class in CONTROL_CLASSES and "Triton" in each.source for each in LAUNCH_OPTIONS)
 
 
+@needs.triton
+def test_each_of_triton_s_launch_options_has_a_class():
+    # In a process of its own: others of the suite assert that this one never imports Triton.
+    code = "import dataclasses, triton.backends.nvidia.compiler as c; print(*(f.name for f in dataclasses.fields(c.CUDAOptions)))"
+    named = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    listed = [name for name in named if name not in NOT_FOR_MARKERS]
+    lacking = [name for name in listed if not any(re.fullmatch(each.form, name) for each in LAUNCH_OPTIONS)]
+    assert listed and lacking == []
+
+
 @pytest.mark.parametrize(
     ("compiler", "knobs", "own"),
     [
@@ -64,6 +78,9 @@ def test_triton_s_launch_options_have_classes_and_sources():
         ("triton", {"num_warps": 8, "BLOCK": 64, "maxnreg": 64, "enable_fp_fusion": False},
          {"value-safe": ("maxnreg=64",), "contraction": ("enable_fp_fusion=False",),
           "order": ("BLOCK=64", "num_warps=8")}),
+        ("triton", {"config": "BLOCK=64, num_warps=8, default_dot_input_precision='tf32'"},
+         {"order": ("BLOCK=64", "num_warps=8"), "relaxed-maths": ("default_dot_input_precision=tf32",)}),
+        ("triton", {"config": "__import__('os')"}, {"opaque": ("config=__import__('os')",)}),
         ("opt", {"-unroll-threshold=": 100}, {"opaque": ("-unroll-threshold=100",)}),
     ],
 )  # fmt: skip

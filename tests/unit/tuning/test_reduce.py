@@ -9,9 +9,11 @@ from random import Random
 import pytest
 
 from pytest_compileiq import PtxasSearchSpace, choice, literal, minimize
+from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.config import Budget
-from pytest_compileiq.errors import BuildError
+from pytest_compileiq.errors import BuildError, NoWorker
 from pytest_compileiq.model import Candidate, ControlsFile, Knobs
+from pytest_compileiq.rules.draws import Drawn
 from pytest_compileiq.search.duplicates import key_of
 from pytest_compileiq.search.scoring import Scored
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, FakeProgress, fake_benchmark, fake_settings
@@ -194,7 +196,8 @@ def test_a_killed_reduction_begins_again_after_the_search_that_is_kept(project):
 
     class Killed(FakePool):
         def prepare(self, numbers, benchmark):
-            raise KeyboardInterrupt
+            if any("reducing" in line for line in made.progress.said):
+                raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         made.tune(Killed(seconds=times(EFFECTS)))
@@ -229,7 +232,101 @@ def test_a_reduced_set_that_loses_too_much_in_the_proof_is_not_stored(project):
     made.tune(Treacherous(seconds=times(EFFECTS)))
     reduction = made.stored.reduction
     assert (reduction.before, reduction.after, reduction.by_code) == (12, 7, 5)
-    assert reduction.kept_larger == "with 2 controls it lost more than the budget allows"
+    assert reduction.kept_larger == "2 controls lost more than the budget allows"
+
+
+def test_a_finalist_that_wins_against_a_better_looking_one_is_reduced_too(project):
+    """The play-off takes another one for the best than the proof, which decides."""
+    made = project(flags(*USELESS, *EFFECTS) | {"-luck": literal("", knockout_prob=0.5)})
+
+    class Lucky(FakePool):
+        def block(self, number, benchmark, arms, workload, plan):
+            self.proving = arms["baseline"] is None and len(plan.quads) > 1
+            return super().block(number, benchmark, arms, workload, plan)
+
+        def _seconds_of(self, controls):
+            has_luck = controls is not None and "-luck" in controls.knobs
+            return super()._seconds_of(controls) * ((4.0 if self.proving else 0.5) if has_luck else 1.0)
+
+    made.tune(Lucky(seconds=times(EFFECTS)), evaluations=3)
+    assert made.knobs == set(EFFECTS) and made.stored.reduction.before > 2
+
+
+def test_the_smaller_set_is_proven_in_processes_that_did_not_choose_it(project):
+    made, pool = project(), FakePool(seconds=times(EFFECTS))
+    made.tune(pool)
+    closed = pool.asked.index(("close", 0, ""))
+    small = "-fast\n-good\n"
+    assert ("block", 0, small) in pool.asked[:closed]
+    assert {("block", number, small) for number in range(8)} <= set(pool.asked[closed:])
+    assert pool.asked.count(("close", 0, "")) == 1
+
+
+def test_a_smaller_set_that_is_wrong_on_a_draw_is_not_stored_and_the_artifact_says_so(project):
+    made = project(stress=8)
+
+    def draws(options, worker, seed):
+        is_small = options and "-useless0" not in options
+        return EvaluationFailed("tuned", "wrong", "1 != 2") if is_small else Drawn()
+
+    pool = FakePool(seconds=times(EFFECTS), draws=draws, touched=Touched(frozenset({"kernel"}), frozenset(), drew=True))
+    made.tune(pool)
+    reduction = made.stored.reduction
+    assert made.knobs == {*USELESS, *EFFECTS} and (reduction.after, reduction.by_code) == (7, 5)
+    assert reduction.kept_larger == "2 controls were wrong on a draw of acf.rng"
+    assert (reduction.by_objective, reduction.undecided) == (0, 0)
+
+
+@pytest.mark.parametrize("step", ["reducing", "measuring what each"])
+def test_a_worker_that_does_not_start_again_costs_no_proven_winner(project, step):
+    made = project()
+
+    class Ending(FakePool):
+        def prepare(self, numbers, benchmark):
+            if any(step in line for line in made.progress.said):
+                raise NoWorker("the worker ended")
+
+    made.tune(Ending(seconds=times(EFFECTS)))
+    assert made.stored.outcome == "tuned" and set(EFFECTS) <= made.knobs
+    assert made.stored.attribution is None
+    assert any("the worker ended" in line for line in made.progress.said)
+
+
+def test_the_fronts_committed_point_is_the_reduced_one(project):
+    made = project(objectives=[minimize("runtime"), minimize("code_bytes")])
+    made.tune(builder=FakeBuilder(code=lambda knobs: {"kernel": "x" * (100 - 40 * ("-fast" in knobs))}))
+    assert made.knobs == {"-fast"} and made.stored.reduction.before > 1
+    assert made.stored.controls.file in {point.controls.file for point in made.stored.front}
+
+
+def test_what_the_attribution_resolves_is_no_longer_undecided(project, monkeypatch):
+    monkeypatch.setattr(reduce, "FLOOR_S", 0.0)
+    monkeypatch.setattr(reduce, "SHARE_OF_SEARCH", 0.0)
+    made = project(flags("-useless0", *EFFECTS))
+    made.tune()
+    assert (made.stored.reduction.after, made.stored.reduction.undecided) == (3, 1)
+
+
+@pytest.mark.parametrize("objective", ["runtime", "code_bytes"])
+def test_a_reduced_set_that_is_wrong_on_a_draw_is_not_stored_and_the_draw_is_told(project, objective):
+    def sized(knobs: Knobs) -> dict[str, str]:
+        return {"kernel": code(knobs)["kernel"].ljust(400)[: 400 - 40 * ("-fast" in knobs) - 3 * ("-good" in knobs)]}
+
+    made = project(objectives=[minimize(objective)])
+    drawing = Touched(frozenset({"kernel"}), frozenset(), drew=True)
+    wrong = EvaluationFailed("tuned", "wrong", "1 != 2")
+    pool = FakePool(
+        seconds=times(EFFECTS), touched=drawing,
+        draws=lambda options, worker, seed: wrong if options and "-useless0" not in options and seed == 3 else Drawn(),
+    )  # fmt: skip
+    report = made.tune(pool, FakeBuilder(code=sized))
+    reduction = made.stored.reduction
+    assert (reduction.before, reduction.after, reduction.by_code, reduction.undecided) == (12, 7, 5, 0)
+    assert len(made.knobs) == 7
+    assert reduction.kept_larger == "2 controls were wrong on a draw of acf.rng"
+    assert made.stored.claims[0].stress.usable == 32
+    (dropped,) = [note for note in report.notes if "dropped out" in note]
+    assert "wrong on draw 3 of acf.rng" in dropped and "--tune-draw=3 --tune-from=.compileiq/" in dropped
 
 
 def test_what_each_control_brings_is_told_with_intervals_that_hold_together(project):
@@ -278,7 +375,7 @@ def test_an_acf_beside_a_knob_that_the_space_always_has_is_left_out_alone(tmp_pa
     bench = Bench(benchmark, FakePool(), FakeProgress(), 0, 1, lambda build: None, {}, (), True, 60.0)
     reduced = reduce.reduce_winner(bench, Scored((-0.5,), winner))
     assert (reduced.smallest.kind, dict(reduced.smallest.knobs)) == ("options", {"warps": 16})
-    assert (reduced.counts[0], reduced.counts[2], reduced.undecided) == (2, 1, 0)
+    assert (reduced.counts[0], reduced.counts[2], reduced.undecided) == (2, 1, frozenset())
 
 
 def test_what_the_search_saw_to_change_no_machine_code_is_not_built_one_by_one(tmp_path):
@@ -311,3 +408,24 @@ def test_the_few_that_the_search_shows_to_matter_are_tried_before_each_of_the_ma
     monkeypatch.setattr(Trial, "holds", lambda self, kept, holds=Trial.holds: asked.append(kept) or holds(self, kept))
     reduced = reduce.reduce_winner(bench, Scored((-0.9,), winner))
     assert set(reduced.smallest.knobs) == set(EFFECTS) and len(asked) < 20
+
+
+def test_many_that_bring_nothing_counted_are_left_out_at_once(tmp_path):
+    """Forty options that change the code and not its size: each left out by itself would take forty builds."""
+    many = tuple(f"-useless{number}" for number in range(40))
+
+    def sizes(knobs: Knobs) -> dict[str, str]:
+        has = "".join(str(int(name in knobs)) for name in many)
+        return {"kernel": has + "x" * (100 - 40 * ("-fast" in knobs) - 3 * ("-good" in knobs))}
+
+    builder = FakeBuilder(code=sizes)
+    benchmark = fake_benchmark(tmp_path, builder, space=flags(*many, *EFFECTS), objectives=[minimize("code_bytes")])
+    winner = builder.render(Candidate(dict.fromkeys((*many, *EFFECTS), "")))
+    random = Random(0)
+    drawn = [{name: "" for name in (*many, *EFFECTS) if random.random() < 0.5} for _ in range(60)]
+    seen = [(knobs, math.log(len(sizes(knobs)["kernel"]))) for knobs in drawn]
+    bench = Bench(benchmark, FakePool(), FakeProgress(), 0, 1, lambda build: None, {}, seen, False, 60.0)
+    builder.built.clear()
+    reduced = reduce.reduce_winner(bench, Scored((-0.9,), winner))
+    assert set(reduced.smallest.knobs) == set(EFFECTS) and len(builder.built) < 16
+    assert (reduced.counts, reduced.undecided) == ((42, 42, 2), frozenset())

@@ -6,16 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
+from pytest_compileiq import literal
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.rules.draws import Drawn
 from pytest_compileiq.stressed import Stress
-from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, fake_benchmark
+from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, by_options, fake_benchmark
 from pytest_compileiq.tuning.stress import FLOOR, Stressing, Wrong
 from pytest_compileiq.tuning.tune import TuneFailed
 from pytest_compileiq.workers.pool import EvaluationFailed
-from tests.unit.project_on_fakes import FAKE, GAIN, ProjectOnFakes
+from tests.unit.project_on_fakes import FAKE, GAIN, GCC, ProjectOnFakes, WithoutLicences
 
 DRAWING = Touched(frozenset({"kernel"}), frozenset(), drew=True)
 FAILED = EvaluationFailed("tuned", "wrong", "1 != 2")
@@ -98,16 +99,17 @@ def test_the_next_best_takes_the_place_of_one_that_is_wrong(tmp_path):
     ranked = [controls(fast="", O=level) for level in (1, 2, 3)]
     _, stress = stressing(tmp_path, lambda options, *_: FAILED if "-O1" in options else Drawn())
     sound = stress.sound(ranked, most=1)
-    assert sound.finalists == (ranked[1],) and sound.is_wrong(ranked[0]) and not sound.is_wrong(ranked[2])
+    assert sound.finalists == [ranked[1]] and sound.is_wrong(ranked[0]) and not sound.is_wrong(ranked[2])
     assert sound.record_of(stress.benchmark, ranked[1]).usable == 32
 
 
-def test_what_was_made_of_a_finalist_is_held_to_draws_too_and_keeps_what_they_gave(tmp_path):
+def test_what_was_made_of_a_finalist_is_held_to_draws_too_and_what_they_gave_is_kept(tmp_path):
     _, stress = stressing(tmp_path, lambda options, *_: FAILED if "-O1" in options else Drawn())
     sound = stress.sound([controls(fast="", O=2)], most=1)
     assert stress.holds(controls(O=3), sound) and not stress.holds(controls(O=1), sound)
     assert sound.record_of(stress.benchmark, controls(O=3)).usable == 32
     assert sound.record_of(stress.benchmark, controls(O=1)) is None
+    assert [wrong.seed for wrong in sound.wrong] == [1] and sound.is_wrong(controls(O=1))
 
 
 def test_other_seeds_of_the_tune_give_other_draws(tmp_path):
@@ -142,6 +144,27 @@ def test_every_claim_of_a_winner_holds_what_its_draws_gave(project):
     (claim,) = project.store.read("kernel", FAKE).claims
     assert claim.stress == Stress(draws=32, usable=32, seed=1, outputs=1)
     assert "stress: 32 draws, all clean: a failure rate above 9 % is excluded (95 %); seeds 1 to 32" in report.notes
+
+
+@pytest.mark.parametrize(
+    ("builder", "option", "promised"),
+    [
+        (WithoutLicences(compiler=GCC), "-funroll-loops", True),
+        (WithoutLicences(compiler=GCC), "-ffast-math", False),
+        (FakeBuilder(compiler=GCC), "-funroll-loops", False),
+    ],
+)
+def test_draws_are_held_to_the_baseline_s_bits_where_the_controls_promise_them(tmp_path, builder, option, promised):
+    asked = set()
+
+    class Watching(FakePool):
+        def draw(self, number, benchmark, controls, workload, seed, *, bits_promised=False):
+            asked.add(bits_promised)
+            return super().draw(number, benchmark, controls, workload, seed, bits_promised=bits_promised)
+
+    made = ProjectOnFakes(tmp_path, space={option: literal("", knockout_prob=0.5)})
+    made.tune(Watching(seconds=by_options({option: 8e-4}), touched=DRAWING), builder)
+    assert asked == {promised}
 
 
 def test_a_body_that_draws_nothing_costs_nothing_and_its_claim_says_so(project):

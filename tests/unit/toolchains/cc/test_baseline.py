@@ -6,6 +6,7 @@ import pytest
 
 from pytest_compileiq.toolchains.cc.baseline import Baseline
 from pytest_compileiq.toolchains.cc.known_options import CLANG, GCC
+from pytest_compileiq.toolchains.option_classes import classes_of
 
 LISTS = {"gcc": GCC, "clang": CLANG}
 
@@ -93,3 +94,16 @@ def test_of_several_sources_the_lowest_level_is_widened_and_the_highest_is_kept(
     assert baseline.undone_by("-O2") and not baseline.undone_by("-O3")
     assert baseline.widened("value-safe", "-O3") == "relaxed-semantics"
     assert not baseline.says("-O3")
+
+
+def test_a_source_that_says_itself_whether_pointers_alias_does_not_widen_the_others():
+    command = ["gcc", "-O1", "-fno-strict-aliasing", "a.c", "gcc", "-O2", "b.c", "--then", "-fPIC"]
+    assert Baseline.of("gcc", command).widened("value-safe", "-O3") == "value-safe"
+
+
+def test_however_many_levels_an_artifact_names_its_command_is_read_once(monkeypatch):
+    read = []
+    monkeypatch.setattr("pytest_compileiq.toolchains.cc.baseline._level_of", lambda flags: read.append(flags) or 1)
+    levels = {f"-O{level}": "" for level in range(2000)}
+    classed = classes_of("gcc", ("gcc", "-O1", "a.c", "gcc", "-O1", "b.c", "--then", "-fPIC"), "options", levels)
+    assert "relaxed-semantics" in classed.own and len(read) == 2

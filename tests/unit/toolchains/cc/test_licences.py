@@ -10,7 +10,8 @@ import pytest
 
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.toolchains.base import Place, licences_of
-from pytest_compileiq.toolchains.cc.gcc_dumps import read_operations, read_statements
+from pytest_compileiq.toolchains.cc.gcc_dumps import library_symbols, read_operations, read_statements
+from pytest_compileiq.toolchains.cc.llvm_ir import read_ir
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.command.marker import Command
 from pytest_compileiq.toolchains.fortran.marker import Fortran
@@ -22,6 +23,17 @@ SUM = "double f(const double *x, int n) {{ double s = 0;\n{}\nfor (int i = 0; i 
 OMP_SUM = SUM.format("#pragma omp simd reduction(+:s)")
 CBRT = "#include <math.h>\nstatic double g(double x) { return cbrt(x); }\ndouble h(void) { return g(1.7); }"
 POW = "#include <math.h>\nstatic double g(double x, double y) { return pow(x, y); }\ndouble f(double x) { return g(x, 2); }"
+BY_ADDRESS = """
+#include <math.h>
+static void map(double (*f)(double), double *o) { for (int i = 0; i < 12; i++) o[i] = f(0.5 + i * 0.3); }
+void run(double *o) { map(sinh, o); }
+"""
+COMPLEX = """
+typedef _Complex double C;
+static C product(C a, C b) { return a * b; }
+C f(void) { return product(__builtin_complex(1.1, 2.3), __builtin_complex(0.7, 3.1)); }
+"""
+MODE = "#include <fenv.h>\nint up(void) { return fesetround(FE_UPWARD); }"
 INTEGERS = """
 #include <stdint.h>
 #include <string.h>
@@ -73,10 +85,14 @@ def found(tmp_path, text, flags, *, suffix=".c", compiler=None):
         (CBRT, "-O2 -frounding-math", []),
         (CBRT.replace("cbrt", "sqrt"), "-O2", []),  # is rounded correctly by both
         (POW, "-O2 -frounding-math", ["libm folding"]),  # is x * x all the same
+        (CBRT.replace("cbrt(x)", "fmax(x, 0.0)"), "-O2", ["libm folding"]),  # fmax(0.0, -0.0) is either zero
+        (BY_ADDRESS, "-O2", ["libm folding"]),
+        (MODE, "-O2 -frounding-math", ["rounding mode"]),  # gcc moves operations across the call all the same
         (f'__attribute__((optimize("fast-math"))) {SUM.format("")}', "-O2", ["fast maths"]),
         (f'__attribute__((target("fma"))) {AXPY}', "-O2", ["contraction"]),
-        ("_Complex double f(_Complex double a, _Complex double b) { return a * b; }", "-O2", ["complex constants"]),
+        (COMPLEX, "-O3", ["complex constants"]),  # where the product of its constants is folded already
         (FAST_EXP, "-O2", ["NaN payloads"]),
+        (FAST_EXP, "", ["NaN payloads"]),  # which the baseline keeps in memory
         (INTEGERS, f"{FMA} -Ofast", []),
     ],
 )
@@ -92,12 +108,48 @@ def test_gcc_is_asked_what_it_may_change(tmp_path, text, flags, expected):
         (f"#pragma clang fp contract(fast) reassociate(on)\n{AXPY}", "-O2", ["fast maths"]),
         (SUM.format("#pragma clang loop vectorize(enable)"), "-O2", ["simd reduction"]),
         (POW, "-O2", ["libm folding"]),
+        (BY_ADDRESS, "-O2", ["libm folding"]),
+        (CBRT.replace("cbrt(x)", "fmax(x, 0.0)"), "-O2 -fno-math-errno", ["libm folding"]),
+        (MODE, "-O2", ["rounding mode"]),
         (FAST_EXP, "-O2", ["NaN payloads"]),
         (INTEGERS, f"{FMA} -Ofast", []),
     ],
 )
 def test_clang_is_asked_what_it_may_change(tmp_path, text, flags, expected):
     assert names(tmp_path, text, flags, compiler="clang") == expected
+
+
+@pytest.mark.parametrize("order", [("table.c", "k.c"), ("k.c", "table.c")])
+def test_a_source_of_data_alone_neither_stops_the_question_nor_answers_with_another_s_text(tmp_path, order):
+    (tmp_path / "table.c").write_text("const double table[2] = {1, 2};\n")
+    (tmp_path / "k.c").write_text(AXPY)
+    (only,) = licences_of(Cc(*order, flags=FMA).resolve(Place(tmp_path, tmp_path)))
+    assert (only.name, only.where) == ("contraction", "k.c:1 (-march=x86-64-v3)")
+
+
+def test_functions_of_the_maths_library_are_seen_in_tables_and_as_arguments_but_no_variables_of_their_names():
+    assembly = """
+\tmovq\texp@GOTPCREL(%rip), %rax
+\tfmin\td0, d1, d2
+\tcall\tsincos@PLT
+\taddsd\ty1(%rip), %xmm0
+\t.type\ty1, @object
+\t.comm\tgamma,8,8
+\tmovsd\tgamma(%rip), %xmm0
+table:
+\t.quad\tcbrtf
+\t.string\t"log of tan"
+"""
+    assert library_symbols(assembly) == ["cbrtf", "exp"]
+    ir = """@gamma = global double 0.0
+@table = internal constant [1 x double (double)*] [double (double)* @cbrt]
+declare double @sin(double)
+define void @f() {
+  call void @map(double (double)* @tgamma)
+  store double 1.0, double* @gamma
+}
+"""
+    assert list(read_ir(ir).calls) == ["cbrt", "tgamma"]
 
 
 def test_a_licence_says_where_it_comes_from_and_what_takes_it_away(tmp_path):

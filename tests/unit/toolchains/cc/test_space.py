@@ -15,12 +15,14 @@ from pytest_compileiq.model import CONTROL_CLASSES, BuildResult, Candidate, Cont
 from pytest_compileiq.rules.classes import SAFE
 from pytest_compileiq.space import Space
 from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc import builder
 from pytest_compileiq.toolchains.cc.baseline import Baseline
 from pytest_compileiq.toolchains.cc.builder import resolve
 from pytest_compileiq.toolchains.cc.compiler import find_compiler
 from pytest_compileiq.toolchains.cc.known_options import GCC
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.cc.space import cc_space
+from pytest_compileiq.toolchains.commands import ask
 
 KERNELS = """
 #include <math.h>
@@ -217,3 +219,15 @@ def test_a_preset_goes_without_what_the_installed_compiler_does_not_know(tmp_pat
     older.chmod(0o755)
     presets = space_of("./gcc", tmp_path).presets
     assert len(presets) == 2 and not any("-funroll-loops" in preset for preset in presets)
+
+
+def test_the_preprocessor_is_asked_once_and_only_where_the_sources_decide_about_an_option(tmp_path, monkeypatch):
+    (tmp_path / "k.c").write_text("int plain(int x) { return x; }")
+    built = resolve(Cc("k.c", flags="-O2", compiler="gcc"), Place(tmp_path, tmp_path))
+    asked = []
+    monkeypatch.setattr(builder, "ask", lambda argv, **more: asked.append(argv) or ask(argv, **more))
+    built.space_with(None, ["relaxed-maths"])
+    assert asked == []
+    assert built.sources() == built.sources()
+    built.default_space()
+    assert [argv[-2] for argv in asked] == ["-M", "-MM"]

@@ -1,0 +1,59 @@
+"""What ``measure`` was given besides the callable: what it writes, what judges that, and what restores its input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pytest_compileiq.errors import BodyError
+from pytest_compileiq.model import CheckedBy
+
+if TYPE_CHECKING:
+    from pytest_compileiq.timing.outputs import Output
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What ``measure`` was given besides the callable.
+
+    Attributes:
+        outputs: what the callable writes.
+        check: raises where the outputs are wrong; without it, they have to be the same after every call.
+        reset: restores what the callable works on.
+    """
+
+    outputs: tuple[Output, ...] = ()
+    check: Callable[[], object] | None = None
+    reset: Callable[[], object] | None = None
+
+    @property
+    def by(self) -> CheckedBy | None:
+        """What decides; None where nothing is looked at."""
+        return "check" if self.check is not None else "outputs" if self.outputs else None
+
+
+def expect_callables(call: object, **optional: object) -> None:
+    """Hold what ``measure`` was given to what it calls.
+
+    Raises:
+        BodyError: ``call`` cannot be called, or one of the others is neither None nor callable.
+    """
+    if not callable(call):
+        raise BodyError(f"acf.measure({call!r}): expected a callable, e.g. acf.measure(lambda: run(kernel))")
+    for name, value in optional.items():
+        if value is not None and not callable(value):
+            raise BodyError(f"acf.measure({name}={value!r:.80}): expected a callable without arguments, or None")
+
+
+def asked_for(outputs: Sequence[Any], check: Callable[[], object] | None, reset: Callable[[], object] | None) -> Asked:
+    """What ``measure`` was given, with its outputs as memory.
+
+    Raises:
+        BodyError: an output is no array that can be overwritten.
+    """
+    if isinstance(outputs, tuple | list) and not outputs:
+        return Asked((), check, reset)
+    from pytest_compileiq.timing.outputs import as_outputs  # heavy: numpy
+
+    return Asked(as_outputs(outputs), check, reset)

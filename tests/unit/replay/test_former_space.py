@@ -1,0 +1,63 @@
+"""Committed options that the compiler's own space holds no more, asked of the real gcc."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from pytest_compileiq import choice
+from pytest_compileiq.artifact import Controls
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.model import Candidate, sha256_hex
+from pytest_compileiq.replay.committed import Integrity, Stop
+from pytest_compileiq.replay.former_space import Moved, moved
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc.marker import Cc
+from tests.unit.artifacts import make_artifact
+
+KERNEL = "int f(int a) { return a; }"
+RELAXED = {"-O": 3, "-fassociative-math": "", "-fno-signed-zeros": ""}
+OWN_SPACE = {"-O": choice([2, 3])}
+
+
+def tuned(directory, text, flags, space) -> TunedBenchmark:
+    (directory / "k.c").write_text(text)
+    builder = Cc("k.c", flags=flags, compiler="gcc").resolve(Place(directory, directory))
+    spec = SimpleNamespace(name="k", space=space, where=())
+    return TunedBenchmark("t.py::t", spec, builder, None, print, (), directory, directory)
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "space", "knobs", "expected"),
+    [
+        (KERNEL, "-O2", None, {"-O": 3}, None),
+        (KERNEL, "-O2", None, RELAXED,
+         Moved("-fassociative-math, -fno-signed-zeros (relaxed-maths)", "space=['default', 'relaxed-maths']")),
+        (KERNEL, "-O2", "contraction", {"-ffp-contract=": "off", "-fno-signed-zeros": ""},
+         Moved("-fno-signed-zeros (relaxed-maths)", "space=['contraction', 'relaxed-maths']")),
+        (f"/* sets no errno */ {KERNEL}", "-O2", None, {"-fno-math-errno": ""},
+         Moved("-fno-math-errno (environment)", "space=['default', 'environment']")),
+        (KERNEL, "-O3", None, {"-O": 2}, Moved("-O2 (value-safe)", "")),
+        (KERNEL, "-O2", OWN_SPACE, {"-funroll-loops": ""}, None),  # the test's own space: it never held it
+        (KERNEL, "-O2", None, {"-fno-signed-zeros": "", "-fno-tree-ter": ""}, None),  # in no list: somebody changed it
+    ],
+)  # fmt: skip
+def test_options_that_the_compilers_own_space_held_once_are_named_with_what_lets_them_in(
+    tmp_path, text, flags, space, knobs, expected
+):
+    assert moved(tuned(tmp_path, text, flags, space), knobs) == expected
+
+
+def test_such_an_artifact_is_stale_and_not_corrupt(tmp_path):
+    benchmark = tuned(tmp_path, KERNEL, "-O2", None)
+    controls = benchmark.builder.render(Candidate(RELAXED))
+    stored = Controls(kind="options", file="k.acf", sha256=sha256_hex(controls.data), size_bytes=1, knobs=RELAXED)
+    artifact = make_artifact(controls=stored)
+    store = SimpleNamespace(read_controls=lambda *_: controls.data)
+    with pytest.raises(
+        Stop, match=r"no longer holds -fassociative-math, -fno-signed-zeros \(relaxed-maths\)"
+    ) as stopped:
+        Integrity(benchmark, store).controls(artifact)
+    assert stopped.value.verdict == "STALE"
+    assert "space=['default', 'relaxed-maths'] in the marker lets them in" in stopped.value.remedy
