@@ -238,7 +238,7 @@ def test_a_kernel_that_works_in_place_is_looked_at_with_its_reset(load):
 
     def reset():
         resets.append(1)
-        todo.value = 300_000
+        todo.value = 1_000_000
 
     def body(measure):
         consume = load().consume
