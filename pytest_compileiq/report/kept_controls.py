@@ -121,7 +121,7 @@ def _unresolved_texts(attribution: Attribution) -> Iterator[str]:
             groups.setdefault(standing, {})[left_out_text(entry)] = None
     for standing, names in groups.items():
         if standing == _NOT_MEASURED:
-            yield f"{len(names)} {standing}"
+            yield f"what {len(names)} {'control brings' if len(names) == 1 else 'controls bring'} was {standing}"
             continue
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         verb = standing.replace("bring ", "brings ", 1) if len(names) == 1 else standing

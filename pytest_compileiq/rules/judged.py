@@ -44,8 +44,13 @@ def why_unjudged(
         )
     if valid or not (at_the_end or tried >= NONE_OF):
         return None
-    reasons = "; ".join(f"{count} × {kind}: {first_reason[kind]}" for kind, count in sorted(invalid.items()))
-    return f"none of {tried} candidates could be measured: {reasons or 'the engine proposed none'}"
+    reasons = invalid_text(invalid, first_reason) or "the engine proposed none"
+    return f"none of {tried} candidates could be measured: {reasons}"
+
+
+def invalid_text(invalid: Mapping[str, int], first_reason: Mapping[str, str]) -> str:
+    """How many candidates failed in each way, with the reason of the first."""
+    return "; ".join(f"{count} × {kind}: {first_reason[kind]}" for kind, count in sorted(invalid.items()))
 
 
 def unread_knobs(offered: Collection[str], read: Collection[str], taken: Collection[str] | None) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from pytest_compileiq.search.scoring import Scored, Scorer
 from pytest_compileiq.tally import Progress, Tally
@@ -12,8 +13,16 @@ from pytest_compileiq.workers.pool import EvaluationFailed
 PLAYOFF = 8
 
 
-def choose_finalists(scored: Collection[Scored], scorer: Scorer, tally: Tally, progress: Progress) -> list[Scored]:
-    """The best by the first objective that worsen no other beyond the margin; best first.
+@dataclass(frozen=True)
+class Playoff:
+    """``ranked`` are worth a proof, best first; each of ``failures`` ended one that the search had found better."""
+
+    ranked: list[Scored]
+    failures: tuple[EvaluationFailed, ...] = ()
+
+
+def choose_finalists(scored: Collection[Scored], scorer: Scorer, tally: Tally, progress: Progress) -> Playoff:
+    """The best by the first objective that worsen no other beyond the margin.
 
     With timed objectives the best few are measured again first: the luckiest sample is not the best code.
 
@@ -23,10 +32,10 @@ def choose_finalists(scored: Collection[Scored], scorer: Scorer, tally: Tally, p
     margin = math.log1p(scorer.benchmark.spec.thresholds.max_regression)
     better = _better(scored, margin)
     if not scorer.benchmark.timed_objectives:
-        return better[:PLAYOFF]
+        return Playoff(better[:PLAYOFF])
     if better:
         progress.say(f"play-off of the best {len(better[:PLAYOFF])}")
-    settled = []
+    settled, failures = [], []
     for candidate in better[:PLAYOFF]:
         try:
             settled.append(scorer.settled(candidate))
@@ -34,7 +43,8 @@ def choose_finalists(scored: Collection[Scored], scorer: Scorer, tally: Tally, p
             if failure.kind == "disturbed":  # says nothing about this candidate, which may be the best
                 raise
             tally.fail(failure.kind, failure.reason)
-    return _better(settled, margin)
+            failures.append(failure)
+    return Playoff(_better(settled, margin), tuple(failures))
 
 
 def pareto_front(scored: Collection[Scored]) -> list[Scored]:

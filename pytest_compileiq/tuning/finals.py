@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -11,7 +12,8 @@ from pytest_compileiq.config import Settings
 from pytest_compileiq.errors import TuneFailed
 from pytest_compileiq.model import ControlsFile
 from pytest_compileiq.proof.prove import NoWinner
-from pytest_compileiq.search.finalists import choose_finalists
+from pytest_compileiq.rules.judged import invalid_text
+from pytest_compileiq.search.finalists import Playoff, choose_finalists
 from pytest_compileiq.search.loop import NothingJudged, Search
 from pytest_compileiq.search.scoring import Scored
 from pytest_compileiq.tuning.incumbent import Incumbent
@@ -48,19 +50,17 @@ def prove_best(
         KeyboardInterrupt: the search was interrupted before there was anything to settle; the same command goes on.
     """
     benchmark = tuning.benchmark
-    ranked = choose_finalists(search.scored.values(), search.brief.scorer, search.tally, tuning.progress)
+    playoff = choose_finalists(search.scored.values(), search.brief.scorer, search.tally, tuning.progress)
     stressing = tuning.stressing(max(LEAST_S, SHARE * search.tally.seconds))
     sound = stressing.sound(
-        [scored.controls for scored in ranked], most=_FINALISTS if benchmark.timed_objectives else 1
+        [scored.controls for scored in playoff.ranked], most=_FINALISTS if benchmark.timed_objectives else 1
     )
-    finalists = [scored.controls for scored in ranked if scored.controls in sound.finalists]
+    finalists = [scored.controls for scored in playoff.ranked if scored.controls in sound.finalists]
     if sound.wrong and not finalists:
         best = f"the {len(sound.wrong)} best candidates are" if len(sound.wrong) > 1 else "the best candidate is"
         outcome = Outcome(NoWinner(f"{best} wrong where the baseline is not, on draw {sound.wrong[0].seed} of acf.rng"))
     elif not finalists:
-        outcome = Outcome(
-            NoWinner(_trade_offs(benchmark) if front else "no valid candidate was better than the baseline")
-        )
+        outcome = Outcome(NoWinner(_trade_offs(benchmark) if front else _nothing_better(playoff)))
     elif settings.reduce and not search.interrupted:
         outcome = prove_smallest(
             tuning, bench, finalists, width=tuning.width, passes=lambda controls: stressing.holds(controls, sound),
@@ -98,6 +98,15 @@ def _was_reduced(incumbent: Incumbent | None, controls: ControlsFile) -> bool:
     if incumbent is None or incumbent.controls is None or incumbent.artifact.reduction is None:
         return False
     return incumbent.controls.key == controls.key
+
+
+def _nothing_better(playoff: Playoff) -> str:
+    reason = "no valid candidate was better than the baseline"
+    if not playoff.failures:
+        return reason
+    first_reason: dict[str, str] = {failure.kind: failure.reason for failure in reversed(playoff.failures)}
+    failed = invalid_text(Counter(failure.kind for failure in playoff.failures), first_reason)
+    return f"{reason}; of the best, measured again, {failed}"
 
 
 def _trade_offs(benchmark: TunedBenchmark) -> str:

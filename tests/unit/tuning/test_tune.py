@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -84,6 +86,23 @@ def test_nothing_better_is_stored_as_a_baseline_with_its_reason(bench):
     assert (report.verdict, bench.stored.outcome) == ("BASELINE", "baseline")
     assert bench.stored.reason == "no valid candidate was better than the baseline"
     assert list(bench.files()) == [f"{FAKE}.toml"]
+
+
+def test_what_is_wrong_only_when_it_is_measured_again_is_named_in_the_reason(bench):
+    looks = Counter()
+
+    class Failures(dict):
+        def get(self, options, default=None):
+            looks[options] += 1
+            again = options and looks[options] > 2  # the search checks once and takes one block
+            return EvaluationFailed("tuned", "wrong", "1 != 2") if again else default
+
+    report = bench.tune(FakePool(seconds=by_options(GAIN), failures=Failures()))
+    assert (report.verdict, report.message) == ("BASELINE", bench.stored.reason)
+    assert re.fullmatch(
+        r"no valid candidate was better than the baseline; of the best, measured again, \d × wrong: 1 != 2",
+        report.message,
+    )
 
 
 def test_a_stored_baseline_does_not_repeat_what_the_machine_was_like_that_day(bench, monkeypatch):
