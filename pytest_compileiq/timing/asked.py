@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -37,13 +38,31 @@ def expect_callables(call: object, **optional: object) -> None:
     """Hold what ``measure`` was given to what it calls.
 
     Raises:
-        BodyError: ``call`` cannot be called, or one of the others is neither None nor callable.
+        BodyError: ``call`` cannot be called, or one of the others is neither None nor callable, or needs arguments.
     """
     if not callable(call):
         raise BodyError(f"acf.measure({call!r}): expected a callable, e.g. acf.measure(lambda: run(kernel))")
+    _expect_no_arguments("", call)
     for name, value in optional.items():
-        if value is not None and not callable(value):
+        if value is None:
+            continue
+        if not callable(value):
             raise BodyError(f"acf.measure({name}={value!r:.80}): expected a callable without arguments, or None")
+        _expect_no_arguments(f"{name}=", value)
+
+
+def _expect_no_arguments(parameter: str, given: Callable[..., object]) -> None:
+    try:
+        signature = inspect.signature(given)
+    except (TypeError, ValueError):  # what is written in C often has none
+        return
+    try:
+        signature.bind()
+    except TypeError as error:
+        raise BodyError(
+            f"acf.measure({parameter}…): it is called without arguments, but is {error}; what a call returns is not "
+            "handed over: keep it where check= can see it"
+        ) from None
 
 
 def asked_for(outputs: Sequence[Any], check: Callable[[], object] | None, reset: Callable[[], object] | None) -> Asked:

@@ -350,6 +350,10 @@ def test_single_calls_too_short_for_the_clock_are_told_in_one_sentence_for_all_b
 @pytest.mark.parametrize(
     ("given", "said"),
     [
+        (
+            {"check": lambda result: result},
+            r"acf.measure\(check=…\): it is called without arguments, but is missing a required argument: 'result'; ",
+        ),
         ({"check": 3}, r"acf.measure\(check=3\): expected a callable without arguments"),
         ({"reset": "x"}, r"acf.measure\(reset='x'\): expected a callable"),
         ({"outputs": [3]}, r"outputs\[0\] is int\(3\): expected arrays"),
