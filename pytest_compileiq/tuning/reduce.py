@@ -25,9 +25,10 @@ from pytest_compileiq.tuning.leave_out import Bench, Part, Parts
 from pytest_compileiq.tuning.trial import Kept, Trial
 
 SHARE_OF_SEARCH = 0.25
-RESERVED = 0.05  # of the search's time, in which a larger finalist, if that is stored, loses what is idle
+RESERVED = 0.05  # of the search's time, in which what stayed undecided, or is stored larger, loses what is idle
 GENEROUS = 2.0  # budgets that the few may seem to lose before they are held to one: one block is a rough guess
 FLOOR_S = 6.0  # of the time bound, so that short searches can reduce at all
+IDLE_S = 3.0  # of that, so that a winner of a short search has nothing idle in it
 AT_ONCE = 8  # parts that are tried for machine code before what is idle among them goes
 Width = Callable[[Knobs], int]
 
@@ -86,13 +87,19 @@ def reduce_winner(bench: Bench, winner: Scored, width: Width = lambda knobs: 0) 
         smallest = screened.kept
     if few == lean:
         lean -= screened.idle
+    seconds = trial.seconds
+    if trial.is_over and trial.undecided(smallest):
+        last = Trial(bench, parts, winner, max(RESERVED * bench.search_s, IDLE_S))
+        left = _screened(last, [part for part in in_order if part in smallest]).kept
+        lean, smallest = left if lean == smallest else lean, left
+        seconds += last.seconds
     sizes = winner.controls, trial.controls(lean), trial.controls(smallest)
     return Reduced(
         *sizes,
         counts=(parts.count(sizes[0]), parts.count(sizes[1]), parts.count(sizes[2])),
         undecided=trial.undecided(smallest),
         budgets=trial.budgets,
-        seconds=trial.seconds,
+        seconds=seconds,
         search_s=bench.search_s,
     )
 
@@ -104,7 +111,7 @@ def drop_idle(bench: Bench, controls: ControlsFile, spent_s: float) -> Reduced:
         spent_s: seconds that the reduction took before; the time bound is for both.
     """
     parts = Parts(bench.benchmark, controls)
-    left_s = max(SHARE_OF_SEARCH * bench.search_s, FLOOR_S) - spent_s
+    left_s = max(SHARE_OF_SEARCH * bench.search_s - spent_s, IDLE_S)
     trial = Trial(bench, parts, Scored((0.0,) * len(bench.benchmark.objectives), controls), left_s)
     kept = _without_absent(trial, parts.all)
     screened = _screened(trial, [part for part in parts.all if part in kept])

@@ -167,15 +167,30 @@ def test_a_parameter_that_is_always_there_gets_the_baselines_value_back(project)
     assert {entry.knobs for entry in made.stored.attribution.without} == {("block",), ("-fast",)}
 
 
-def test_time_that_is_over_keeps_what_is_undecided(project, monkeypatch):
+def without_time(monkeypatch):
     monkeypatch.setattr(reduce, "FLOOR_S", 0.0)
-    monkeypatch.setattr(reduce, "SHARE_OF_SEARCH", 0.0)
+    monkeypatch.setattr(reduce, "SHARE_OF_SEARCH", reduce.RESERVED)
+
+
+def test_time_that_is_over_keeps_what_is_undecided(project, monkeypatch):
+    without_time(monkeypatch)
+    monkeypatch.setattr(reduce, "IDLE_S", 0.0)
     monkeypatch.setattr(attribution, "FLOOR_S", 0.0)
     monkeypatch.setattr(attribution, "SHARE_OF_SEARCH", 0.0)
     made = project()
     made.tune()
     assert (made.stored.reduction.after, made.stored.reduction.undecided) == (12, 12)
     assert {entry.standing for entry in made.stored.attribution.without} == {"left out"}
+
+
+def test_nothing_that_changes_no_machine_code_is_stored_even_where_the_time_is_over(project, monkeypatch):
+    without_time(monkeypatch)
+    made = project()
+    made.tune()
+    assert made.knobs == {*USELESS, *EFFECTS}
+    reduction = made.stored.reduction
+    assert (reduction.by_code, reduction.by_objective, reduction.undecided) == (5, 0, len(USELESS))
+    assert "idle" not in {entry.standing for entry in made.stored.attribution.without}
 
 
 @pytest.mark.parametrize("wider", ["-one", "-other"])
@@ -300,8 +315,7 @@ def test_the_fronts_committed_point_is_the_reduced_one(project):
 
 
 def test_what_the_attribution_resolves_is_no_longer_undecided(project, monkeypatch):
-    monkeypatch.setattr(reduce, "FLOOR_S", 0.0)
-    monkeypatch.setattr(reduce, "SHARE_OF_SEARCH", 0.0)
+    without_time(monkeypatch)
     made = project(flags("-useless0", *EFFECTS))
     made.tune()
     assert (made.stored.reduction.after, made.stored.reduction.undecided) == (3, 1)
@@ -341,8 +355,7 @@ def test_what_each_control_brings_is_told_with_intervals_that_hold_together(proj
 
 def test_parts_that_stand_in_for_each_other_are_tried_together(project, monkeypatch):
     made = project(flags("-one", "-other"))
-    monkeypatch.setattr(reduce, "FLOOR_S", 0.0)  # else one of them would go
-    monkeypatch.setattr(reduce, "SHARE_OF_SEARCH", reduce.RESERVED)
+    without_time(monkeypatch)  # else one of them would go
     either = lambda controls: 1e-3 * (0.5 if controls and controls.knobs else 1)  # noqa: E731
     made.tune(FakePool(seconds=either), evaluations=1)
     last = made.stored.attribution.without[-1]
