@@ -150,7 +150,7 @@ class NvccBuilder(NvidiaBuilder):
             BuildError: the preprocessor refuses the source.
         """
         everything = self._dependencies("-M", self.words)
-        own = {path for path in everything if path.is_relative_to(self.rootdir.resolve())}
+        own = set(filter(self._is_own, everything))
         texts = (*self.kernels.texts, *map(Path.read_bytes, own))
         return why_idle(probes, texts, map(Path.read_bytes, everything - own), self._macros_at_the_end)
 
@@ -237,8 +237,13 @@ class NvccBuilder(NvidiaBuilder):
 
     def _digests(self, words: Sequence[str]) -> dict[str, str]:
         root = self.rootdir.resolve()
-        inside = sorted(path for path in self._dependencies("-MM", words) if path.is_relative_to(root))
-        return {path.relative_to(root).as_posix(): sha256_hex(path.read_bytes()) for path in inside}
+        own = sorted(filter(self._is_own, self._dependencies("-MM", words)))
+        return {path.relative_to(root).as_posix(): sha256_hex(path.read_bytes()) for path in own}
+
+    def _is_own(self, path: Path) -> bool:
+        """Whether the project holds this file: a toolkit of wheels is no part of it, though its environment may be."""
+        toolkit = Path(self.tool.program).resolve().parents[1] / "include"
+        return path.is_relative_to(self.rootdir.resolve()) and not path.is_relative_to(toolkit.resolve())
 
     def _dependencies(self, option: str, words: Sequence[str]) -> set[Path]:
         finished = ask([self.tool.program, *words, option, *self.kernels.words_to_read], cwd=self.rootdir)

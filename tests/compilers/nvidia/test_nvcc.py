@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,18 @@ def test_a_kernel_that_one_arm_alone_has_is_told_with_instantiate(project):
 @needs.nvcc
 def test_the_header_closure_is_fingerprinted_and_the_toolkit_is_not(project):
     assert builder(project).sources().keys() == {"kernels/k.cu", "kernels/include/scale.h"}
+
+
+@needs.nvcc
+def test_a_toolkit_in_the_projects_environment_is_no_part_of_the_project(project):
+    """As wheels install it: beside its compiler, below the root."""
+    nvcc = builder(project)
+    shim = f'#!/bin/sh\nexec {nvcc.tool.program} -I{project}/.venv/include "$@"\n'
+    write_files(project, {".venv/bin/nvcc": shim, ".venv/include/runtime.h": "", "own.h": ""})
+    write_files(project, {"kernels/k.cu": f'#include "runtime.h"\n#include "../own.h"\n{SOURCE}'})
+    (project / ".venv/bin/nvcc").chmod(0o755)
+    wheels = replace(nvcc, tool=replace(nvcc.tool, program=str(project / ".venv/bin/nvcc")))
+    assert wheels.sources().keys() == {"kernels/k.cu", "kernels/include/scale.h", "own.h"}
 
 
 @needs.nvcc
