@@ -16,6 +16,7 @@ from typing import Any
 from pytest_compileiq.artifact import MAX_CONTROLS_BYTES
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import Candidate, sha256_hex
+from pytest_compileiq.store.ptx_anneal import is_ptx_anneal
 from pytest_compileiq.store.store import Store
 
 MANIFEST = "booster-pack-manifest.json"
@@ -48,6 +49,8 @@ def _read(path: Path) -> list[Candidate]:
         candidates = [_named(file.name, _read_file(file)) for file in sorted(path.glob("*.acf"))]
         if candidates:
             return candidates
+    if is_ptx_anneal(path):
+        raise StoreError(f"{path}: is the store of ptx-anneal: acf import {path} --to DIR takes what is for a kernel")
     raise StoreError(
         f"{path}: expected a directory of .acf files, a booster pack (.zip), an .acf or an artifact's .toml"
     )

@@ -1,0 +1,81 @@
+"""``acf import``: other people's ACFs as a pack of candidates, which a search tries first and proves or rejects."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_compileiq.errors import UserError
+from pytest_compileiq.system.printing import complain, json_text, say
+
+if TYPE_CHECKING:
+    from pytest_compileiq.store.candidates import Imported
+
+_COLUMNS = ("file", "kernel", "engine", "their search saw")
+
+
+def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``import`` to the ``acf`` command."""
+    verb = verbs.add_parser(
+        "import",
+        help="other people's ACFs as candidates: a booster pack, or the store of ptx-anneal",
+        description="Writes a directory of candidates for pytest --tune --tune-from=DIR, which proves or rejects each. "
+        "What their own search saw is shown, and is no claim.",
+    )
+    verb.add_argument("source", type=Path, metavar="SOURCE", help="a booster pack, a ptx-anneal store, or ACFs")
+    verb.add_argument("--to", type=Path, metavar="DIR", help="a new directory (default: only show what there is)")
+    verb.add_argument("--arch", metavar="SM", help="of a store: for this architecture alone, e.g. sm_90a")
+    verb.add_argument("--ptxas", metavar="VERSION", help="of a store: for this ptxas alone, e.g. 13.3")
+    verb.add_argument("--ptx", type=Path, metavar="FILE", help="of a store: for the kernel of this PTX alone")
+    verb.add_argument("--format", choices=("terminal", "json"), default="terminal")
+    verb.set_defaults(verb=_import)
+
+
+def _import(options: argparse.Namespace) -> int:
+    from pytest_compileiq.report.artifact import table_lines
+    from pytest_compileiq.store.candidates import Wanted, look, write_pack
+
+    found = look(options.source, Wanted(options.arch, options.ptxas, _hash_of(options.ptx)))
+    for sentence in found.unusable:
+        complain(f"left out: {sentence}")
+    if not found.acfs:
+        others = f"; it holds {found.others} for something else" if found.others else ""
+        raise UserError(f"{options.source}: no ACF that could be tried{others}")
+    if options.to is not None:
+        write_pack(found.acfs, options.to)
+    if options.format == "json":
+        listed = [{"filename": acf.filename, "bytes": len(acf.data), **acf.source} for acf in found.acfs]
+        say(*json_text({"schema": 1, "candidates": listed, "left_out": [*found.unusable]}).splitlines())
+        return 0
+    say(*table_lines(_COLUMNS, [_row(acf) for acf in found.acfs]), "", *_next(found.acfs, options.to))
+    return 0
+
+
+def _hash_of(path: Path | None) -> str | None:
+    from pytest_compileiq.store.ptx_anneal import ptx_hash
+
+    try:
+        return None if path is None else ptx_hash(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"--ptx={path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _row(acf: Imported) -> tuple[str, str, str, str]:
+    saw, ptx = acf.source.get("search_win"), str(acf.source.get("ptx", ""))
+    entry = str(acf.source.get("entry") or (f"PTX {ptx[:8]}" if ptx else "not said"))
+    gain = "not said" if saw is None else f"{saw:.1%} faster"
+    forced = ", stored without beating its baseline" if acf.source.get("forced") else ""
+    return acf.filename, entry, str(acf.source.get("engine", "not said")), gain + forced
+
+
+def _next(acfs: Sequence[Imported], directory: Path | None) -> list[str]:
+    count = f"{len(acfs)} candidate{'' if len(acfs) == 1 else 's'}"
+    if directory is None:
+        return [f"{count}; --to DIR writes them"]
+    return [
+        f"{count} in {directory}, none of them a claim. Try them before a search, or them alone:",
+        f"  pytest --tune --tune-from={directory}",
+        f"  pytest --tune --tune-engine=pack --tune-from={directory}",
+    ]
