@@ -6,33 +6,33 @@
 
 A controls file is named by its digest, so different controls have different paths: a JIT that keys its cache by its
 options cannot take yesterday's kernel for today's. ``ACF_DISABLE=name,…`` (or ``all``) turns controls off.
+
+Whether what was shipped is in use: ``report()``; ``ACF_EXPECT=name,…`` (or ``all``) ends the process with status 86
+where one was never applied; ``ACF_COUNTS=FILE`` appends what was counted. Both are read at the import.
 """
 
+# Every start of a program pays for this import: pathlib is left out, and what few calls need is imported there.
 from __future__ import annotations
 
-import hashlib
-import importlib.metadata
-import json
-import logging
 import os
-import platform
-import re
-import subprocess
 import sys
 import threading
-from collections import Counter
-from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from types import TracebackType
+    from typing import Any
 
 SCHEMA = 1
+COUNTS_SCHEMA = 1
+NEVER_APPLIED = 86  # the exit status
 _MOST_ANSWERS = 4096  # kept in memory
-_SPLIT_BY_JITS = re.compile(r"""[\s,;'"\\]""")
+_MOST_TOLD = 3  # reasons or names in one sentence
 # The parts of a PTX text that tell where it came from, not what it does: comments, line numbers, debug data.
-_ORIGIN = re.compile(r"//[^\n]*|^[ \t]*\.(?:loc|file)\b[^\n]*|^[ \t]*\.section\s+\.debug\w*\s*\{[^}]*\}", re.MULTILINE)
-
-log = logging.getLogger(__name__)
+_ORIGIN = r"(?m)//[^\n]*|^[ \t]*\.(?:loc|file)\b[^\n]*|^[ \t]*\.section\s+\.debug\w*\s*\{[^}]*\}"
+_SPLIT_BY_JITS = frozenset(" \t\n\r\f\v,;'\"\\")
 
 
 class Resolution(NamedTuple):
@@ -55,11 +55,18 @@ class Runtime:
     """The exported directory, read at the first question. Safe to use from several threads."""
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        self._directory = Path(directory)
-        self._lock = threading.Lock()
+        self._directory = os.path.abspath(directory)
         self._artifacts: list[dict[str, Any]] | None = None
         self._answers: dict[tuple[Any, ...], Resolution] = {}
-        self._counts: Counter[tuple[str, str]] = Counter()
+        self._shipped: frozenset[str] = frozenset()
+        self._counts_file = ""
+        self._begin_counting()
+
+    def _begin_counting(self) -> None:
+        """Count from zero, as another process: what a fork inherits is its parent's."""
+        self._lock = threading.Lock()
+        self._process = f"{os.getpid()}-{os.urandom(6).hex()}"
+        self._counts: dict[str, dict[str, int]] = {}  # name → why refused, "" for applied → how often
 
     def resolve(
         self,
@@ -84,22 +91,55 @@ class Runtime:
                 answer = self._answers.get(question)
                 if answer is None:
                     answer = self._remember(question)
-                self._counts[answer.reason, "applied" if answer.path else "not applied"] += 1
-            return answer
+                is_news = self._count(str(name), answer)
         except Exception as error:  # an argument of the wrong type, such as a list for a name
-            return _failed(name, error)
+            answer = _failed(name, error)
+            with self._lock:
+                is_news = self._count(str(name), answer)
+        if is_news:  # written at once too, since a process may end without running its exit handlers
+            self._write_counts()
+        return answer
 
     def params(self, name: str, device: str | None = None) -> Mapping[str, bool | int | float | str]:
         """All parameters that ``name`` was proven with, its defaults among them; empty where they may not be applied.
 
         That is where the machine is of another architecture, or a package that the test names of another version.
         """
+        import platform
+
         return self.resolve(name, platform.machine().replace("_", "-"), device).params
 
-    def counts(self) -> dict[tuple[str, str], int]:
-        """How often each (reason, ``applied`` or ``not applied``) was the answer."""
+    def report(self) -> dict[str, Any]:
+        """What this process looked for, applied and never asked for, in JSON's types.
+
+        ``artifacts`` holds for each name whether controls of it are ``shipped``, how often it was ``looked_for`` and
+        ``applied`` (its controls were handed out), and ``refused``: reason → how often. A name that is not shipped is
+        there if it was asked for. ``problem`` says why the export cannot be read, or is None.
+        """
         with self._lock:
-            return dict(self._counts)
+            problem = None
+            try:
+                self._manifest()
+            except Exception as error:
+                problem = f"{self._manifest_path()} cannot be read: {type(error).__name__}: {error}"
+            artifacts = {}
+            for name in sorted({*self._shipped, *self._counts}):
+                counts = self._counts.get(name, {})
+                artifacts[name] = {
+                    "shipped": name in self._shipped,
+                    "looked_for": sum(counts.values()),
+                    "applied": counts.get("", 0),
+                    "refused": {reason: count for reason, count in counts.items() if reason},
+                }
+            head = {"schema": COUNTS_SCHEMA, "process": self._process, "export": self._directory}
+            return {**head, "problem": problem, "artifacts": artifacts}
+
+    def _count(self, name: str, answer: Resolution) -> bool:
+        """Count one answer; whether it is news of an artifact that is shipped."""
+        counts = self._counts.setdefault(name, {})
+        what = "" if answer.path else answer.reason
+        counts[what] = counts.get(what, 0) + 1
+        return counts[what] == 1 and name in self._shipped
 
     def _remember(self, question: tuple[Any, ...]) -> Resolution:
         try:
@@ -109,7 +149,9 @@ class Runtime:
         if len(self._answers) >= _MOST_ANSWERS:
             self._answers.clear()
         self._answers[question] = answer
-        log.log(logging.INFO if answer.path else logging.WARNING, "acf: %s", answer.reason)
+        import logging
+
+        logging.getLogger(__name__).log(logging.INFO if answer.path else logging.WARNING, "acf: %s", answer.reason)
         return answer
 
     def _answer(
@@ -119,7 +161,7 @@ class Runtime:
             return Resolution(None, f"{name}: turned off by ACF_DISABLE={disabled}")
         fitting = [entry for entry in self._manifest() if entry["name"] == name]
         if not fitting:
-            return Resolution(None, f"{name}: not in {self._directory / 'manifest.json'}")
+            return Resolution(None, f"{name}: not in {self._manifest_path()}")
         answers = [self._judge(entry, arch, device, build, ptx) for entry in fitting]
         return next((answer for answer in answers if answer.path), answers[0])
 
@@ -128,11 +170,15 @@ class Runtime:
     ) -> Resolution:
         name = entry["name"]
         if arch not in entry["architectures"]:
-            return Resolution(None, f"{name}: proven for {', '.join(entry['architectures'])}, not for {arch}")
+            proven = entry["architectures"]
+            return Resolution(None, f"{name}: proven for {', '.join(proven)}, not for {arch}{_respelled(proven, arch)}")
         if entry["sha256"] is None:
             return Resolution(None, str(entry["reason"]))
         if device is not None and entry["devices"] and device not in entry["devices"]:
-            return Resolution(None, f"{name}: proven on {', '.join(entry['devices'])}, not on {device}")
+            proven = entry["devices"]
+            return Resolution(
+                None, f"{name}: proven on {', '.join(proven)}, not on {device}{_respelled(proven, device)}"
+            )
         for package in entry.get("packages", ()):
             if package != (here := _installed(package.partition(" ")[0])):
                 return Resolution(None, f"{name}: proven with {package}, not with {here}")
@@ -146,29 +192,171 @@ class Runtime:
         return self._verified(entry)
 
     def _verified(self, entry: Mapping[str, Any]) -> Resolution:
-        path = self._directory.absolute() / "acfs" / f"{entry['sha256']}.acf"
-        if entry["options"] and _SPLIT_BY_JITS.search(str(path)):
+        import hashlib
+
+        path = os.path.join(self._directory, "acfs", f"{entry['sha256']}.acf")
+        if entry["options"] and _SPLIT_BY_JITS & set(path):
             return Resolution(None, f"{entry['name']}: {path} has a character that a JIT would split its options at")
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        with open(path, "rb") as stream:
+            digest = hashlib.sha256(stream.read()).hexdigest()
         if digest != entry["sha256"]:
             return Resolution(None, f"{entry['name']}: {path} was changed, its digest is {digest[:8]}…")
-        options = tuple(word.replace("{path}", str(path)) for word in entry["options"])
+        options = tuple(word.replace("{path}", path) for word in entry["options"])
         reason = f"{entry['name']}: {entry['target']}, as proven"
-        return Resolution(str(path), reason, options, MappingProxyType(dict(entry["params"])))
+        return Resolution(path, reason, options, MappingProxyType(dict(entry["params"])))
 
     def _manifest(self) -> list[dict[str, Any]]:
         if self._artifacts is None:
-            content = json.loads((self._directory / "manifest.json").read_text(encoding="utf-8"))
+            import json
+
+            with open(self._manifest_path(), encoding="utf-8") as stream:
+                content = json.load(stream)
             if content["schema"] != SCHEMA:
                 raise ValueError(f"manifest.json has schema {content['schema']}, this module reads {SCHEMA}")
-            self._artifacts = list(content["artifacts"])
+            artifacts = list(content["artifacts"])
+            self._shipped = frozenset(str(entry["name"]) for entry in artifacts if entry["sha256"] is not None)
+            self._artifacts = artifacts
         return self._artifacts
+
+    def _manifest_path(self) -> str:
+        return os.path.join(self._directory, "manifest.json")
+
+    # ── at exit ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def watch(self, expected: str, counts_file: str) -> None:
+        """Hold this process to ``expected`` when it ends, and append its counts to ``counts_file``; "" does neither.
+
+        It stands in ``sys._acf_runtimes`` then, where pytest's plugin finds it by whatever name it was imported.
+        """
+        import atexit
+
+        self._expected, self._counts_file = expected, counts_file and os.path.abspath(counts_file)
+        self._uncaught: BaseException | None = None
+        vars(sys).setdefault("_acf_runtimes", []).append(self)
+        atexit.register(self._at_exit)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._begin_counting)
+        if expected:
+            self._note_uncaught()
+
+    def leave_judging(self) -> None:
+        """Leave it to the caller to judge this process."""
+        self._expected = ""
+
+    def _note_uncaught(self) -> None:
+        """Learn of the exception that ends the process, whose own exit status stands."""
+        shown_by = sys.excepthook
+
+        def hook(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+            self._uncaught = error
+            shown_by(kind, error, traceback)
+
+        sys.excepthook = hook
+
+    def _at_exit(self) -> None:
+        self._write_counts()
+        missing = unmet(self.report(), self._expected) if self._expected else []
+        if missing:
+            # Others call sys.excepthook too; only the interpreter sets last_value to what it is about to end with.
+            if self._uncaught is None or self._uncaught is not getattr(sys, "last_value", None):
+                vars(sys)["_acf_exit"] = _ExitStatus(NEVER_APPLIED)
+            _complain(f"ACF_EXPECT={self._expected}: {'; '.join(missing)}")
+
+    def _write_counts(self) -> None:
+        if not self._counts_file:
+            return
+        import json
+
+        line = json.dumps(self.report()).encode() + b"\n"
+        try:
+            # One write at the end of the file: lines of several processes do not mix.
+            descriptor = os.open(self._counts_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            try:
+                if os.write(descriptor, line) < len(line):
+                    raise OSError(0, "it is full")
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            _complain(f"ACF_COUNTS={self._counts_file} cannot be written: {error.strerror}")
+            self._counts_file = ""
+
+
+class _ExitStatus:
+    """Gives the process its exit status when the interpreter takes ``sys`` down.
+
+    Nothing else can: an exit handler's exceptions are printed, and ``os._exit`` in one would lose the handlers after
+    it and what open files still hold. ``sys`` goes after the handlers and after all modules.
+    """
+
+    def __init__(self, status: int) -> None:
+        self._status = status
+        self._exit = os._exit
+
+    def __del__(self) -> None:
+        self._exit(self._status)
+
+
+def unmet(report: Mapping[str, Any], expected: str) -> list[str]:
+    """Why what is ``expected`` (names, or ``all`` that is shipped) was not all applied, an artifact a clause."""
+    if report["problem"]:
+        return [str(report["problem"])]
+    artifacts = report["artifacts"]
+    shipped = [name for name, counts in artifacts.items() if counts["shipped"]]
+    names = [word for word in map(str.strip, expected.split(",")) if word]
+    wanted = dict.fromkeys(name for word in names for name in (shipped if word == "all" else [word]))
+    if not wanted:
+        return ["no controls are shipped that could have been applied" if names else "it names no artifact"]
+    return [
+        f"{name} was never applied: {_why_not(name, artifacts)}"
+        for name in wanted
+        if not artifacts.get(name, {}).get("applied")
+    ]
+
+
+def _why_not(name: str, artifacts: Mapping[str, Any]) -> str:
+    if refused := artifacts.get(name, {}).get("refused"):
+        often = sorted(refused, key=refused.__getitem__, reverse=True)
+        return _first(f"refused {refused[reason]}x ({reason})" for reason in often)
+    shipped = [other for other, counts in artifacts.items() if counts["shipped"]]
+    if name not in shipped:
+        return f"it is not shipped; what is: {_first(shipped) or 'nothing'}"
+    in_vain = [other for other, counts in artifacts.items() if not counts["shipped"]]
+    return "nobody asked for it" + (f", but for {_first(in_vain)}, not shipped" if in_vain else "")
+
+
+def _first(texts: Iterable[str]) -> str:
+    told = list(texts)
+    more = len(told) - _MOST_TOLD
+    return ", ".join(told[:_MOST_TOLD]) + (f" and {more} more" if more > 0 else "")
+
+
+def _complain(sentence: str) -> None:
+    """One line on standard error, which neither a terminal nor a CI runner takes for a command."""
+    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in sentence).replace("##", "#\\x23")
+    print(f"acf: {shown}", file=sys.stderr)
+
+
+def _respelled(proven: Sequence[str], asked: str) -> str:
+    """What to add to a refusal where ``asked`` may be a name that was proven, spelled in another way."""
+    words = _words(asked)
+    for name in proven:
+        if "".join(_words(name)) == "".join(words):
+            return f": the same name in another spelling; ask with {name!r}"
+        if set(_words(name)) <= set(words) or set(words) <= set(_words(name)):
+            return f": where that is the same, it is spelled in another way; ask with {name!r}"
+    return ""
+
+
+def _words(name: str) -> list[str]:
+    return "".join(char if char.isalnum() else " " for char in name.casefold()).split()
 
 
 def _installed(name: str) -> str:
     """A package and its version; ``python`` is Python's own line."""
     if name == "python":
         return f"python {sys.version_info.major}.{sys.version_info.minor}"
+    import importlib.metadata
+
     try:
         return f"{name} {importlib.metadata.version(name)}"
     except importlib.metadata.PackageNotFoundError:
@@ -179,20 +367,28 @@ def _failed(name: object, error: Exception) -> Resolution:
     return Resolution(None, f"{name}: {type(error).__name__}: {error}")
 
 
-_here = Runtime(Path(__file__).parent)
+_here = Runtime(os.path.dirname(__file__))
 resolve = _here.resolve
 params = _here.params
-counts = _here.counts
+report = _here.report
+if __package__ != "pytest_compileiq.ship":  # the copy there exports nothing
+    _here.watch(os.environ.get("ACF_EXPECT", ""), os.environ.get("ACF_COUNTS", ""))
 
 
 def ptx_sha256(ptx: str) -> str:
     """The digest of what ``ptx`` does, without the comments, line numbers and debug data that name directories."""
-    lines = (line.strip() for line in _ORIGIN.sub("", ptx).splitlines())
+    import hashlib
+    import re
+
+    lines = (line.strip() for line in re.sub(_ORIGIN, "", ptx).splitlines())
     return hashlib.sha256("\n".join(line for line in lines if line).encode()).hexdigest()
 
 
 def ptxas_build(program: str) -> str | None:
     """The build that ``program --version`` reports, e.g. ``cuda_13.3.r13.3/compiler.38244171_0``; None without one."""
+    import re
+    import subprocess
+
     try:
         output = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30, check=True).stdout
     except (OSError, subprocess.SubprocessError):

@@ -63,7 +63,7 @@ def artifact(**changes):
 
 
 def acf_sha() -> str:
-    return acf_runtime.hashlib.sha256(BLOB).hexdigest()
+    return sha256_hex(BLOB)
 
 
 @pytest.fixture
@@ -161,8 +161,9 @@ def test_every_answer_is_counted_and_each_is_logged_once(exported, caplog):
             thread.start()
         for thread in threads:
             thread.join()
-    assert sorted(exported.counts().values()) == [200, 200]
-    assert {how for _, how in exported.counts()} == {"applied", "not applied"}
+    counts = exported.report()["artifacts"]["softmax"]
+    refusal = "softmax: proven for sm_90a, not for sm_80"
+    assert counts == {"shipped": True, "looked_for": 400, "applied": 200, "refused": {refusal: 200}}
     assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
 
 
@@ -237,7 +238,7 @@ def test_an_export_twice_is_the_same_and_one_by_name_holds_that_alone(store, exp
 
 def test_a_ptx_kernel_is_known_by_what_its_ptx_does(store, tmp_path):
     (tmp_path / "k.ptx").write_text(PTX)
-    sha = acf_runtime.hashlib.sha256(PTX.encode()).hexdigest()
+    sha = sha256_hex(PTX.encode())
     target = "sm_90a-ptxas13.3"
     controls = artifact().controls.model_copy(update={"file": f"{target}-{acf_sha()[:8]}.acf"})
     ptxas = artifact(
