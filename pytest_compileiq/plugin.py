@@ -31,9 +31,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Check the settings, and listen to reports."""
+    """Check the settings, and listen to reports; another module asks what a run has in use."""
+    from pytest_compileiq import expect
     from pytest_compileiq.options import read_settings
 
+    config.pluginmanager.register(expect, "compileiq-expect")
     config.addinivalue_line("markers", _MARKER)
     config.stash[_SETTINGS] = read_settings(config)
     config.stash[_REPORTS] = _Reports(config)

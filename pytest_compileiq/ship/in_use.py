@@ -1,0 +1,142 @@
+"""Whether what was shipped is in use: the counts of one or several processes, taken together and judged."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from pytest_compileiq.errors import UserError
+from pytest_compileiq.ship.acf_runtime import COUNTS_SCHEMA
+from pytest_compileiq.system.files import Unfit, read_regular
+
+_LARGEST = 64 << 20  # bytes of one file of counts
+_Count = Annotated[int, Meta(ge=0)]
+
+
+class ArtifactCounts(Struct, frozen=True):
+    """How often an artifact was looked for, applied, and refused for which reason."""
+
+    shipped: bool
+    looked_for: _Count
+    applied: _Count
+    refused: dict[str, _Count]
+
+    def less(self, before: ArtifactCounts | None) -> ArtifactCounts:
+        """What was counted after ``before``."""
+        if before is None:
+            return self
+        refused = {reason: count - before.refused.get(reason, 0) for reason, count in self.refused.items()}
+        return ArtifactCounts(
+            self.shipped,
+            self.looked_for - before.looked_for,
+            self.applied - before.applied,
+            {reason: count for reason, count in refused.items() if count},
+        )
+
+    def more(self, other: ArtifactCounts) -> ArtifactCounts:
+        """The counts of two processes."""
+        refused = {
+            reason: self.refused.get(reason, 0) + other.refused.get(reason, 0)
+            for reason in (*self.refused, *other.refused)
+        }
+        return ArtifactCounts(
+            self.shipped or other.shipped, self.looked_for + other.looked_for, self.applied + other.applied, refused
+        )
+
+
+class Counts(Struct, frozen=True):
+    """What ``acf_runtime.report()`` gives of one process and one export."""
+
+    schema: int
+    process: str
+    export: str
+    problem: str | None
+    artifacts: dict[str, ArtifactCounts]
+
+    def less(self, before: Counts | None) -> Counts:
+        """What this process counted after ``before``."""
+        earlier = before.artifacts if before else {}
+        artifacts = {name: counts.less(earlier.get(name)) for name, counts in self.artifacts.items()}
+        return msgspec.structs.replace(self, artifacts=artifacts)
+
+
+class InUse(Struct, frozen=True):
+    """The counts of several processes together; ``problem`` is the first of theirs."""
+
+    processes: int
+    problem: str | None
+    artifacts: dict[str, ArtifactCounts]
+
+    def as_dict(self) -> dict[str, Any]:
+        """In JSON's types, as ``acf_runtime.unmet`` reads it."""
+        report: dict[str, Any] = {"schema": COUNTS_SCHEMA, **msgspec.to_builtins(self)}
+        return report
+
+
+def read_counts(path: Path) -> list[Counts]:
+    """The lines that processes appended to the file that ``ACF_COUNTS`` named.
+
+    Raises:
+        UserError: the file, or a line of it, cannot be read.
+    """
+    try:
+        lines = read_regular(path, _LARGEST).splitlines()
+    except Unfit as error:
+        raise UserError(f"{path} {error}: no process has written its counts there (ACF_COUNTS={path})") from error
+    return [_read_line(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
+
+
+def _read_line(line: bytes, where: str) -> Counts:
+    try:
+        counts = msgspec.json.decode(line, type=Counts)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{where} is no counts of acf_runtime: {error}; delete the file and count anew") from error
+    if counts.schema != COUNTS_SCHEMA:
+        raise UserError(
+            f"{where} has schema {counts.schema}, and this acf reads {COUNTS_SCHEMA}: export and count anew"
+        )
+    return counts
+
+
+def of_this_process() -> list[Counts]:
+    """The counts of every export that this process imported."""
+    return [counts_from(runtime.report()) for runtime in _runtimes()]
+
+
+def leave_judging() -> None:
+    """Take over from ``ACF_EXPECT`` in this process: whoever calls judges."""
+    for runtime in _runtimes():
+        runtime.leave_judging()
+
+
+def _runtimes() -> Sequence[Any]:
+    """The exports' own ``Runtime``; their modules have any name."""
+    return tuple(vars(sys).get("_acf_runtimes", ()))
+
+
+def counts_from(report: Mapping[str, Any]) -> Counts:
+    """A report as a value."""
+    return msgspec.convert(report, Counts)
+
+
+def together(counts: Iterable[Counts]) -> InUse:
+    """All processes as one. Of a process with several lines the fullest holds: it also writes before its end."""
+    fullest: dict[str, Counts] = {}
+    for one in counts:
+        if one.process not in fullest or _size(one) >= _size(fullest[one.process]):
+            fullest[one.process] = one
+    artifacts: dict[str, ArtifactCounts] = {}
+    for one in fullest.values():
+        for name, own in one.artifacts.items():
+            artifacts[name] = artifacts[name].more(own) if name in artifacts else own
+    problem = next((one.problem for one in fullest.values() if one.problem), None)
+    return InUse(len(fullest), problem, dict(sorted(artifacts.items())))
+
+
+def _size(counts: Counts) -> int:
+    return sum(artifact.looked_for for artifact in counts.artifacts.values())
