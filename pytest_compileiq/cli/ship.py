@@ -50,6 +50,10 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     )  # fmt: skip
     what.add_argument("--triton-cache", type=Path, metavar="DIR", help="Triton's cache directory")
     verify.add_argument("--name", action="append", default=[], help="an artifact that must be in it (default: any)")
+    verify.add_argument(
+        "--counts", action="append", default=[], type=Path, metavar="FILE",
+        help="with --triton-cache: what the processes counted that filled it (ACF_COUNTS), to be joined with it",
+    )  # fmt: skip
     verify.set_defaults(verb=_verify)
 
 
@@ -109,11 +113,17 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from pytest_compileiq.ship.verify import verdict, verify_files, verify_triton_cache
+    from pytest_compileiq.ship.in_use import read_counts, together
+    from pytest_compileiq.ship.triton_cache import verify_triton_cache
+    from pytest_compileiq.ship.verify import verdict, verify_files
 
     store = open_store(options)
     if options.triton_cache is not None:
-        lines = verify_triton_cache(store, options.triton_cache, options.name)
+        counts = [line for path in options.counts for line in read_counts(path)]
+        joined = together(counts).as_dict() if options.counts else None
+        lines = verify_triton_cache(store, options.triton_cache, options.name, joined)
+    elif options.counts:
+        raise UserError("--counts tells what filled a JIT's cache: add --triton-cache DIR, or use acf expect")
     else:
         lines = verify_files(store, options.files, options.name)
     for line in lines:

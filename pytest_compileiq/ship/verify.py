@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
+from typing import Literal
 
 from pytest_compileiq.artifact import Artifact, CodePair, StoredCode
-from pytest_compileiq.errors import UserError
 from pytest_compileiq.model import HOST, Target
 from pytest_compileiq.spelling import first_of
 from pytest_compileiq.store.store import Store
@@ -46,28 +46,9 @@ def verify_files(store: Store, paths: Sequence[Path], names: Sequence[str]) -> l
         UserError: there is no such artifact.
         StoreError: the metadata of an artifact is invalid.
     """
-    artifacts = _artifacts(store, names)
+    artifacts = artifacts_of(store, names)
     stood_for = [artifact.code.keys() & set(artifact.functions) for artifact in artifacts.values()]
-    return _verify(read_binaries(paths, stood_for), artifacts, ", ".join(map(str, paths)), bool(names))
-
-
-def verify_triton_cache(store: Store, cache: Path, names: Sequence[str]) -> list[Sentence]:
-    """Compare every cubin in Triton's cache directory with the artifacts of Triton and ptxas kernels.
-
-    Raises:
-        UserError: there is no such artifact or directory.
-        StoreError: the metadata of an artifact is invalid.
-    """
-    if not cache.is_dir():
-        raise UserError(f"--triton-cache: there is no directory {cache}")
-    paths = sorted(cache.rglob("*.cubin"))
-    contents = read_binaries(paths) if paths else Contents(unreadable=(f"{cache} holds no cubin",))
-    artifacts = {
-        key: artifact
-        for key, artifact in _artifacts(store, names).items()
-        if artifact.compiler.name in ("triton", "ptxas")
-    }
-    return _verify(contents, artifacts, str(cache), bool(names))
+    return compare(read_binaries(paths, stood_for), artifacts, ", ".join(map(str, paths)), bool(names)).lines
 
 
 def verdict(lines: Sequence[Sentence]) -> Match:
@@ -80,14 +61,20 @@ def verdict(lines: Sequence[Sentence]) -> Match:
 
 # ── comparing ────────────────────────────────────────────────────────────────────────────────────────────────────
 
+Standing = Literal["proven", "baseline", "neither", "missing"]
 _Key = tuple[str, str]  # name and target
-_Artifacts = Mapping[_Key, Artifact]
+Artifacts = Mapping[_Key, Artifact]
 _Renamed = Mapping[str, Sequence[str]]  # symbol in the files → the entries of an artifact that stand for it
 
 
 @dataclass(frozen=True)
-class _Comparison:
-    """What one entry function was found to be; ``digests`` tells them where they matter."""
+class Comparison:
+    """What one entry function was found to be.
+
+    Attributes:
+        digests: told where they matter.
+        names: the artifacts that name it.
+    """
 
     verdict: Match
     path: str
@@ -95,9 +82,26 @@ class _Comparison:
     architecture: str
     what: str
     digests: str = ""
+    standing: Standing = "missing"
+    names: frozenset[str] = frozenset()
 
 
-def _artifacts(store: Store, names: Sequence[str]) -> _Artifacts:
+@dataclass(frozen=True)
+class Verified:
+    """The answer in sentences, the comparisons behind it, and how many entries no artifact is for."""
+
+    lines: list[Sentence]
+    findings: list[Comparison]
+    unknown: int
+
+
+def artifacts_of(store: Store, names: Sequence[str]) -> Artifacts:
+    """The artifacts of these names, of all without any.
+
+    Raises:
+        UserError: there is no such artifact.
+        StoreError: the metadata of an artifact is invalid.
+    """
     store.require(names)
     return {
         (name, target): store.read(name, target)
@@ -106,9 +110,15 @@ def _artifacts(store: Store, names: Sequence[str]) -> _Artifacts:
     }
 
 
-def _verify(contents: Contents, artifacts: _Artifacts, shown: str, named: bool) -> list[Sentence]:
+def compare(contents: Contents, artifacts: Artifacts, shown: str, named: bool) -> Verified:
+    """Compare every entry function with the artifacts that name it.
+
+    Args:
+        shown: what ``contents`` was read from, for a reader.
+        named: whether every artifact has to be in it.
+    """
     lines = [Sentence(Match.CANNOT_TELL, reason) for reason in contents.unreadable]
-    findings: list[_Comparison] = []
+    findings: list[Comparison] = []
     met: set[_Key] = set()
     held = frozenset(kernel.entry for kernel in contents.kernels)
     renamed = {key: _renamed(artifact, held) for key, artifact in artifacts.items()}
@@ -120,7 +130,8 @@ def _verify(contents: Contents, artifacts: _Artifacts, shown: str, named: bool) 
         rivals = {key: (artifacts[key], entry) for key, entry in entries.items() if entry is not None}
         if rivals:
             met |= rivals.keys()
-            findings.append(_compare(kernel, rivals))
+            findings.append(_compare_entry(kernel, rivals))
+    unknown = len(contents.kernels) - len(findings)
     findings += _missing(contents, artifacts, renamed, met, shown)
     lines += _sentences(findings)
     for linked in contents.linked:
@@ -132,14 +143,16 @@ def _verify(contents: Contents, artifacts: _Artifacts, shown: str, named: bool) 
     if not lines:
         named_here = ", ".join(first_of(sorted(held), _MOST_LISTED)) or "no entry function"
         lines.append(Sentence(Match.CANNOT_TELL, f"{shown} holds {named_here}, which no artifact is for"))
-    return lines
+    return Verified(lines, findings, unknown)
 
 
-def _compare(kernel: Kernel, rivals: Mapping[_Key, tuple[Artifact, str]]) -> _Comparison:
+def _compare_entry(kernel: Kernel, rivals: Mapping[_Key, tuple[Artifact, str]]) -> Comparison:
     """Compare one entry with the artifacts that name it, by the names there; it is right if any proved this code."""
 
-    def finding(verdict: Match, what: str, digests: str = "") -> _Comparison:
-        return _Comparison(verdict, str(kernel.path), kernel.entry, kernel.architecture, what, digests)
+    def finding(standing: Standing, what: str, digests: str = "") -> Comparison:
+        verdict = Match.RIGHT if standing == "proven" else Match.DIFFERS
+        names = frozenset(name for name, _ in rivals)
+        return Comparison(verdict, str(kernel.path), kernel.entry, kernel.architecture, what, digests, standing, names)
 
     own_digests = {kernel.sha256, *kernel.others}
     baselines, expected = [], []
@@ -147,15 +160,15 @@ def _compare(kernel: Kernel, rivals: Mapping[_Key, tuple[Artifact, str]]) -> _Co
         pair = artifact.code[entry]
         proven = _proven(artifact, pair)
         if proven.sha256 in own_digests:
-            return finding(Match.RIGHT, f"{_arm(artifact)} of {_label(key)}")
+            return finding("proven", f"{_arm(artifact)} of {_label(key)}")
         expected.append((proven.sha256[:8], _label(key)))
         if pair.baseline.sha256 in own_digests:
             baselines.append(_label(key))
     if baselines:
-        return finding(Match.DIFFERS, f"the baseline of {', '.join(baselines)}: its controls were not applied")
+        return finding("baseline", f"the baseline of {', '.join(baselines)}: its controls were not applied")
     wanted = ", ".join(f"{sha}…" for sha, _ in expected)
     labels = ", ".join(label for _, label in expected)
-    return finding(Match.DIFFERS, f"neither arm of what was proven of {labels}", f"{kernel.sha256[:8]}…, not {wanted}")
+    return finding("neither", f"neither arm of what was proven of {labels}", f"{kernel.sha256[:8]}…, not {wanted}")
 
 
 def _proven(artifact: Artifact, pair: CodePair) -> StoredCode:
@@ -176,8 +189,8 @@ def _arm(artifact: Artifact) -> str:
 
 
 def _missing(
-    contents: Contents, artifacts: _Artifacts, renamed: Mapping[_Key, _Renamed], met: set[_Key], shown: str
-) -> Iterator[_Comparison]:
+    contents: Contents, artifacts: Artifacts, renamed: Mapping[_Key, _Renamed], met: set[_Key], shown: str
+) -> Iterator[Comparison]:
     """The entries that the files lack, of artifacts that they hold in part."""
     held = {(kernel.entry, kernel.architecture) for kernel in contents.kernels}
     proven = {sha for kernel in contents.kernels for sha in (kernel.sha256, *kernel.others)}
@@ -192,12 +205,10 @@ def _missing(
             name = symbols.get(entry, name)
             wanted = (architecture,) if architecture else (*Target(artifact.target).architectures, HOST)
             if name != HOST and not any((name, place) in held for place in wanted):
-                yield _Comparison(
-                    Match.DIFFERS, shown, name, architecture or HOST, f"missing of those of {_label(key)}"
-                )
+                yield Comparison(Match.DIFFERS, shown, name, architecture or HOST, f"missing of those of {_label(key)}")
 
 
-def _of_linked(linked: Linked, concerned: _Artifacts) -> Iterator[Sentence]:
+def _of_linked(linked: Linked, concerned: Artifacts) -> Iterator[Sentence]:
     """Which object files to give instead of linked host code, for each artifact that has functions in it."""
     why = f"{linked.path} is linked, which rewrites what the compiler made"
     for key, artifact in concerned.items():
@@ -244,9 +255,9 @@ def _is_host_library(artifact: Artifact) -> bool:
 # ── sentences ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _sentences(findings: Sequence[_Comparison]) -> Iterator[Sentence]:
+def _sentences(findings: Sequence[Comparison]) -> Iterator[Sentence]:
     """One line for all functions with the same result; it lists several functions only if something is wrong."""
-    groups: dict[tuple[Match, str], list[_Comparison]] = {}
+    groups: dict[tuple[Match, str], list[Comparison]] = {}
     for finding in findings:
         groups.setdefault((finding.verdict, finding.what), []).append(finding)
     for (verdict, what), group in groups.items():

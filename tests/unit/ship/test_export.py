@@ -306,6 +306,16 @@ def test_a_jit_cache_gives_the_proven_ptx_and_is_told_right_from_wrong(tmp_path,
         ptx = runtime.ptx_sha256((tmp_path / arm / "kernel.ptx").read_text())
         assert (runtime.resolve("triton-softmax", "sm_90a", None, build, ptx).path is not None) is applied
 
+    counts = tmp_path / "counts"
+    counts.write_text(json.dumps(runtime.report()) + "\n")
+    capsys.readouterr()
+    for arm, said in (
+        ("tuned", "right: triton-softmax: looked for 2x, applied 1x"),
+        ("baseline", "differs: triton-softmax: looked for 2x, applied 1x"),
+    ):
+        main([*acf, "verify-binary", "--triton-cache", str(tmp_path / arm / "cache"), "--counts", str(counts)])
+        assert said in capsys.readouterr().out
+
 
 def test_an_empty_cache_cannot_be_told(tmp_path, store, capsys):
     (tmp_path / "cache").mkdir()
