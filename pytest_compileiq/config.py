@@ -43,6 +43,7 @@ class Settings:
     tune: bool
     new_only: bool
     stale_only: bool
+    headroom: bool
     fresh: bool
     budget: Budget | None
     ini_budget: Budget

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
@@ -30,6 +30,7 @@ class Verdict(StrEnum):
     RETIRED = "RETIRED"
     COMMITTED = "COMMITTED"
     CALIBRATED = "CALIBRATED"
+    HEADROOM = "HEADROOM"
     UNCHECKED = "UNCHECKED"
     STALE = "STALE"
     MISSING = "MISSING"
@@ -46,7 +47,9 @@ class Verdict(StrEnum):
         """How it is shown unless something else is said of it; the settings may let a ``bad`` one pass."""
         if self in (Verdict.PROVEN, Verdict.REPLAYED, Verdict.TUNED, Verdict.KEPT):
             return "good"
-        if self in (Verdict.BASELINE, Verdict.PROMOTED, Verdict.RETIRED, Verdict.COMMITTED, Verdict.CALIBRATED):
+        if self in (Verdict.BASELINE, Verdict.PROMOTED, Verdict.RETIRED, Verdict.COMMITTED):
+            return "plain"
+        if self in (Verdict.CALIBRATED, Verdict.HEADROOM):
             return "plain"
         return "warn" if self is Verdict.UNCHECKED else "bad"
 
@@ -98,6 +101,51 @@ class Check:
 
 
 @dataclass(frozen=True)
+class MetricRange:
+    """An exact metric: the baseline's value, and the ends of those that other machine codes have."""
+
+    baseline: int
+    lowest: int
+    highest: int
+
+
+@dataclass(frozen=True)
+class Headroom:
+    """What a few random builds say of a search.
+
+    Attributes:
+        distinct: machine codes, or settings where nothing is compiled, that are not the baseline's.
+        unchanged: candidates that are the baseline's.
+        failed: kind of failure → candidates that did not build.
+        metrics: exact metric → how far it moves among ``distinct``.
+        jobs: builds side by side.
+        seconds_a_build: of the wall clock, all builds' time shared out; so with more jobs it is less.
+        seconds_an_evaluation: the median of a few; None where none was timed, and ``why_not_evaluated`` may say why.
+    """
+
+    candidates: int
+    distinct: int
+    unchanged: int
+    failed: Mapping[str, int]
+    first_failure: str
+    metrics: Mapping[str, MetricRange]
+    jobs: int
+    seconds_a_build: float
+    seconds_an_evaluation: float | None
+    why_not_evaluated: str
+
+    @property
+    def evaluations_in_8_h(self) -> int:
+        """What a night would do: every candidate is built, and only what is distinct is evaluated."""
+        share = self.distinct / self.candidates
+        return int(8 * 3600 / max(1e-6, self.seconds_a_build + share * (self.seconds_an_evaluation or 0.0)))
+
+    def as_dict(self) -> dict[str, Any]:
+        """As in the report."""
+        return {**asdict(self), "evaluations_in_8_h": self.evaluations_in_8_h}
+
+
+@dataclass(frozen=True)
 class ItemReport:
     """One tuned test in one run.
 
@@ -110,6 +158,7 @@ class ItemReport:
         moved: of a stale artifact, the entry functions whose machine code is not what was recorded.
         interrupted: Ctrl-C ended the search, so that the run ends after this item.
         results: every claim in words; the leading one first, then what is worse.
+        headroom: of ``--tune-headroom``; None otherwise.
     """
 
     nodeid: str
@@ -130,6 +179,7 @@ class ItemReport:
     wrote: tuple[str, ...] = ()
     moved: tuple[MovedCode, ...] = ()
     results: tuple[Result, ...] = ()
+    headroom: Headroom | None = None
 
     def with_results(self, results: Sequence[Result]) -> ItemReport:
         """This report with other results; the first of them speaks for it."""
@@ -143,7 +193,11 @@ class ItemReport:
 
     def to_json(self) -> str:
         """One line of JSON, for a test report to carry between processes."""
-        return json.dumps(asdict(self))
+        return json.dumps(self.as_dict())
+
+    def as_dict(self) -> dict[str, Any]:
+        """As in the report."""
+        return {**asdict(self), "headroom": self.headroom.as_dict() if self.headroom else None}
 
     @classmethod
     def from_json(cls, text: str) -> ItemReport:
@@ -153,7 +207,16 @@ class ItemReport:
         content["checks"] = tuple(Check(**check) for check in content["checks"])
         content["results"] = tuple(Result(**result) for result in content["results"])
         content["moved"] = tuple(MovedCode(**{**code, "arms": tuple(code["arms"])}) for code in content["moved"])
+        content["headroom"] = _headroom(content["headroom"])
         return cls(**{**content, "notes": tuple(content["notes"]), "wrote": tuple(content["wrote"])})
+
+
+def _headroom(content: dict[str, Any] | None) -> Headroom | None:
+    if content is None:
+        return None
+    del content["evaluations_in_8_h"]
+    metrics = {metric: MetricRange(**found) for metric, found in content["metrics"].items()}
+    return Headroom(**{**content, "metrics": metrics})
 
 
 @dataclass
@@ -168,7 +231,7 @@ class RunReport:
         """The versioned JSON report."""
         return {
             "schema": REPORT_SCHEMA,
-            "items": [asdict(item) for item in sorted(self.items, key=lambda item: item.nodeid)],
+            "items": [item.as_dict() for item in sorted(self.items, key=lambda item: item.nodeid)],
             "store_problems": self.store_problems,
             "orphans": self.orphans,
         }

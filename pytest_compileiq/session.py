@@ -107,6 +107,8 @@ class Session:
         self.set_up(item)
         with _told(item.nodeid):
             benchmark = self._benchmark(item)
+            if self.settings.headroom:
+                return self._look(item, benchmark)
             if self.settings.new_only and benchmark.builder.target in self.store.targets(benchmark.name):
                 raise skipped(f"--tune-new-only: {benchmark.name} has an artifact for {benchmark.builder.target}")
             if self.settings.stale_only and (why := self._why_current(benchmark)):
@@ -132,6 +134,20 @@ class Session:
         seed = chosen(self.settings.seed, benchmark.spec.seed, 0)
         try:
             report = calibrate(benchmark, self._get_pool(), trials, seed=seed, say=progress.say)
+        finally:
+            progress.done()
+        self._keep(item, report)
+        return report
+
+    def _look(self, item: pytest.Item, benchmark: TunedBenchmark) -> ItemReport:
+        from pytest_compileiq.errors import TuneFailed
+        from pytest_compileiq.tuning.headroom import look  # heavy: the engines
+
+        progress = self._progress(benchmark.name)
+        try:
+            report = look(benchmark, settings=self.settings, pool=self._get_pool(), progress=progress)
+        except TuneFailed as error:
+            raise failure(str(error)) from None
         finally:
             progress.done()
         self._keep(item, report)

@@ -310,7 +310,7 @@ def fake_benchmark(
 def fake_settings(rootdir: Path, **changes: Any) -> Settings:
     """The default settings of a run in ``rootdir``, with ``changes``."""
     values: dict[str, Any] = {
-        **dict.fromkeys(("tune", "new_only", "stale_only", "fresh"), False),
+        **dict.fromkeys(("tune", "new_only", "stale_only", "fresh", "headroom"), False),
         **dict.fromkeys(("budget", "engine", "start_from", "calibrate", "seed", "draw", "report", "html")),
         "ini_budget": Budget(evaluations=200), "trackers": (), "ini_engine": "random", "jobs": 1, "check": "auto",
         "stale": "fail", "missing": "fail", "orphans": "warn", "no_device": "replay", "inconclusive": "warn",
