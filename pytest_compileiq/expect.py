@@ -68,6 +68,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     if config.option.collectonly or config.pluginmanager.has_plugin("compileiq-worker"):
         return
+    if config.option.tune or config.option.tune_headroom:
+        config.stash[_LINE] = "in use: not judged, since a search is no use of what is shipped", False
+        return
     carried = [in_use.counts_from(report) for report in config.stash.get(_FROM_WORKERS, [])]
     line, missing = _judge([*carried, *in_use.of_this_process()], expected)
     config.stash[_LINE] = line, bool(missing)
@@ -77,6 +80,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.exitstatus = NEVER_APPLIED
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(config: pytest.Config) -> None:
     """Print how much of what was shipped is in use."""
     if _LINE in config.stash:

@@ -342,7 +342,8 @@ def _respelled(proven: Sequence[str], asked: str) -> str:
     for name in proven:
         if "".join(_words(name)) == "".join(words):
             return f": the same name in another spelling; ask with {name!r}"
-        if set(_words(name)) <= set(words) or set(words) <= set(_words(name)):
+    for name in proven:
+        if set(words) <= set(_words(name)) or set(_words(name)) <= set(words):
             return f": where that is the same, it is spelled in another way; ask with {name!r}"
     return ""
 

@@ -84,6 +84,12 @@ def test_a_run_that_imports_no_export_does_not_pass(project, monkeypatch):
     assert "in use: no process of this run imported an acf_runtime" in output
 
 
+def test_a_search_is_not_judged(project, monkeypatch):
+    monkeypatch.setenv("ACF_EXPECT", "all")
+    output = project({"test_nothing.py": "def test_nothing(): pass"}).pytest("--tune-headroom", code=5)
+    assert "in use: not judged" in output
+
+
 def test_workers_of_xdist_are_judged_together(shipping, monkeypatch):
     monkeypatch.setenv("ACF_EXPECT", "all")
     each = ("-pxdist", "-n2", "--dist=each", "--tx=2*popen", "-k")

@@ -133,6 +133,8 @@ def test_vllm_45872_a_device_name_in_another_spelling_is_refused_with_a_reason_a
 def test_a_refusal_says_how_near_the_name_is(export, asked, told):
     refused = acf_runtime.Runtime(export).resolve("softmax", "sm_90a", asked).reason
     assert refused.partition(f"not on {asked}")[2].startswith(f": {told}" if told else "")
+    both = make_export(export.parent / "both", {"softmax": ["NVIDIA H200 NVL", H200]})
+    assert "ask with 'NVIDIA H200'" in acf_runtime.Runtime(both).resolve("softmax", "sm_90a", "NVIDIA_H200").reason
     assert "sm_90a" in acf_runtime.Runtime(export).resolve("softmax", "sm90a").reason.partition("; ask with ")[2]
 
 
