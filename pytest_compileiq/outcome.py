@@ -114,9 +114,10 @@ class Headroom:
     """What a few random builds say of a search.
 
     Attributes:
+        whole_space: the candidates are all that the space holds.
         distinct: machine codes, or settings where nothing is compiled, that are not the baseline's.
         unchanged: candidates that are the baseline's.
-        failed: kind of failure → candidates that did not build.
+        failed: kind of failure → candidates that did not build; ``first_failures`` have a reason for each kind.
         metrics: exact metric → how far it moves among ``distinct``.
         jobs: builds side by side.
         seconds_a_build: of the wall clock, all builds' time shared out; so with more jobs it is less.
@@ -124,10 +125,11 @@ class Headroom:
     """
 
     candidates: int
+    whole_space: bool
     distinct: int
     unchanged: int
     failed: Mapping[str, int]
-    first_failure: str
+    first_failures: Mapping[str, str]
     metrics: Mapping[str, MetricRange]
     jobs: int
     seconds_a_build: float

@@ -12,7 +12,8 @@ def message_of(headroom: Headroom, compiles: bool) -> str:
     what = "machine codes" if compiles else "settings"
     if not headroom.distinct:
         return f"no candidate of {headroom.candidates} changes anything: a search would find nothing here"
-    return f"{headroom.distinct} distinct {what} among {headroom.candidates} random candidates"
+    among = "candidates, all of the space" if headroom.whole_space else "random candidates"
+    return f"{headroom.distinct} distinct {what} among {headroom.candidates} {among}"
 
 
 def notes_of(headroom: Headroom) -> tuple[str, ...]:
@@ -33,15 +34,19 @@ def _notes(headroom: Headroom) -> Iterator[str]:
     if headroom.unchanged:
         yield f"{headroom.unchanged} of {headroom.candidates} changed nothing"
     for kind, count in sorted(headroom.failed.items()):
-        yield f"{count} of {headroom.candidates} did not build ({kind}): {headroom.first_failure}"
+        yield f"{count} of {headroom.candidates} did not build ({kind}): {headroom.first_failures[kind]}"
     cost = f"{headroom.seconds_a_build:.2g} s a build ({headroom.jobs} side by side)"
     if headroom.seconds_an_evaluation is not None:
         cost += f", {headroom.seconds_an_evaluation:.2g} s an evaluation"
-    most = "" if headroom.seconds_an_evaluation is not None else "at most "
-    yield f"{cost}: {most}about {_rounded(headroom.evaluations_in_8_h)} evaluations in 8 h"
+    yield cost if headroom.whole_space else f"{cost}: {_night(headroom)}"
     if headroom.why_not_evaluated:
         yield f"no evaluation was timed: {headroom.why_not_evaluated}"
     yield "nothing is proven by this, and nothing was written; pytest --tune searches"
+
+
+def _night(headroom: Headroom) -> str:
+    most = "at most " if headroom.seconds_an_evaluation is None else ""
+    return f"{most}about {_rounded(headroom.evaluations_in_8_h)} evaluations in 8 h"
 
 
 def _rounded(count: int) -> str:

@@ -60,10 +60,11 @@ def look(benchmark: TunedBenchmark, *, settings: Settings, pool: Pool, progress:
     seconds, why_none = _evaluate(benchmark, pool, seed, list(distinct.values()))
     headroom = Headroom(
         candidates=len(rendered),
+        whole_space=benchmark.space.opaque is None and len(rendered) < CANDIDATES,
         distinct=len(distinct),
         unchanged=unchanged,
         failed=dict(Counter(str(error.kind) for error in failed)),
-        first_failure=str(failed[0]) if failed else "",
+        first_failures={str(error.kind): str(error) for error in reversed(failed)},
         metrics=_ranges(benchmark, baseline, [result for _, result in distinct.values()]),
         jobs=settings.jobs,
         seconds_a_build=build_s,

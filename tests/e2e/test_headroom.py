@@ -29,7 +29,8 @@ def test_a_look_says_what_a_search_could_find_and_writes_no_artifact(project):
     assert "nothing is proven by this, and nothing was written; pytest --tune searches" in output
     (item,) = json.loads((made.root / "report.json").read_text())["items"]
     found = item["headroom"]
-    assert item["verdict"] == "HEADROOM" and found["candidates"] == 4  # all that the space holds
+    assert item["verdict"] == "HEADROOM" and found["candidates"] == 4 and found["whole_space"]
+    assert "among 4 candidates, all of the space" in output and "in 8 h" not in output
     assert 1 <= found["distinct"] <= 4 and found["seconds_a_build"] > 0 and found["seconds_an_evaluation"] > 0
     assert found["metrics"]["code_bytes"]["lowest"] <= found["metrics"]["code_bytes"]["highest"]
     assert {path.name for path in made.root.iterdir()} <= {
