@@ -23,12 +23,12 @@ def notes_of(headroom: Headroom) -> tuple[str, ...]:
 
 def _notes(headroom: Headroom) -> Iterator[str]:
     moving = {
-        name: found
-        for name, found in headroom.metrics.items()
-        if (found.lowest, found.highest) != (found.baseline,) * 2
+        name: values
+        for name, values in headroom.metrics.items()
+        if (values.lowest, values.highest) != (values.baseline,) * 2
     }
-    for name, found in moving.items():
-        yield f"{name} {found.baseline} in the baseline, {found.lowest} to {found.highest} in the others"
+    for name, values in moving.items():
+        yield f"{name} {values.baseline} in the baseline, {values.lowest} to {values.highest} in the others"
     if still := [name for name in headroom.metrics if name not in moving]:
         yield f"unmoved: {', '.join(still)}"
     if headroom.unchanged:

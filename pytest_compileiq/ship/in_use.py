@@ -127,14 +127,14 @@ def counts_from(report: Mapping[str, Any]) -> Counts:
 def together(counts: Iterable[Counts]) -> InUse:
     """All processes as one. Of a process with several lines the fullest holds: it also writes before its end."""
     fullest: dict[str, Counts] = {}
-    for one in counts:
-        if one.process not in fullest or _size(one) >= _size(fullest[one.process]):
-            fullest[one.process] = one
+    for told in counts:
+        if told.process not in fullest or _size(told) >= _size(fullest[told.process]):
+            fullest[told.process] = told
     artifacts: dict[str, ArtifactCounts] = {}
-    for one in fullest.values():
-        for name, own in one.artifacts.items():
+    for process in fullest.values():
+        for name, own in process.artifacts.items():
             artifacts[name] = artifacts[name].more(own) if name in artifacts else own
-    problem = next((one.problem for one in fullest.values() if one.problem), None)
+    problem = next((process.problem for process in fullest.values() if process.problem), None)
     return InUse(len(fullest), problem, dict(sorted(artifacts.items())))
 
 

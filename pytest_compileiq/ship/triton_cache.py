@@ -43,9 +43,9 @@ def verify_triton_cache(
 
 def _tally(cache: Path, verified: Verified) -> Iterator[Sentence]:
     """One line on all kernels of the cache."""
-    found = Counter(finding.standing for finding in verified.findings)
-    if count := len(verified.findings) - found["missing"] + verified.unknown:
-        parts = [f"{found[standing]} {standing}" for standing in ("proven", "baseline", "neither")]
+    standings = Counter(finding.standing for finding in verified.findings)
+    if count := len(verified.findings) - standings["missing"] + verified.unknown:
+        parts = [f"{standings[standing]} {standing}" for standing in ("proven", "baseline", "neither")]
         yield Sentence(
             Match.RIGHT, f"{cache}: of {count} kernels {', '.join(parts)}, {verified.unknown} of no artifact"
         )
