@@ -14,6 +14,7 @@
     ├── StoreError               a file under ``acf/`` is not what it must be (untrusted input)
     │   ├── SchemaTooNew         written by a later version of this package
     │   └── ClaimMismatch        the committed samples do not give the committed claim
+    ├── CacheMismatch            the build cache has something else than a rebuild of the same inputs makes
     ├── BuildError               the compiler refused, crashed or did not finish
     ├── TuneFailed               a benchmark cannot be tuned, or its tuning came to nothing that may be written
     │   ├── NotReproducible      its baseline is not the same in another place
@@ -97,6 +98,10 @@ class SchemaTooNew(StoreError):
 
 class ClaimMismatch(StoreError):
     """Recomputing a claim from the committed samples gives different numbers."""
+
+
+class CacheMismatch(CompileIQError):
+    """A rebuild is not what the build cache has for the same inputs; the message names both."""
 
 
 class BuildError(CompileIQError):

@@ -277,6 +277,7 @@ class BuildResult:
         metrics: exact metrics of the whole build (``code_bytes``, ``instructions``, …).
         log: what the compiler printed, bounded.
         seconds: wall time of the compiler.
+        cached: of a build that was taken from the build cache, when it was made; empty for one that was made now.
     """
 
     path: Path
@@ -284,6 +285,7 @@ class BuildResult:
     metrics: Mapping[str, int]
     log: str
     seconds: float
+    cached: str = ""
 
     @property
     def digest(self) -> str:

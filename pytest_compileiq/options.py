@@ -16,7 +16,7 @@ from pytest_compileiq.system.printing import wrong_usage
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "tune_reduce": ("true", "false"),
-    "acf_check": ("auto", "replay", "measure", "off"),
+    "acf_check": ("auto", "replay", "measure", "rebuild", "off"),
     "acf_stale": ("fail", "warn"),
     "acf_missing": ("fail", "warn"),
     "acf_orphans": ("warn", "fail", "ignore"),

@@ -93,7 +93,10 @@ class Result:
 
 @dataclass(frozen=True)
 class Check:
-    """One check of a normal run: ``passed``, ``failed`` or ``not run``, and why or with what result."""
+    """One check of a normal run: ``passed``, ``failed`` or ``not run``, and why or with what result.
+
+    The check ``build`` is there where a build is ``cached``, and says when it was made.
+    """
 
     name: str
     status: str

@@ -13,6 +13,7 @@ import pytest
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark, find_marker, make_benchmark
 from pytest_compileiq.benchmark.body import Body, body_of
+from pytest_compileiq.benchmark.cached_builds import CachedBuilds
 from pytest_compileiq.benchmark.marker import read_marker
 from pytest_compileiq.config import Settings, chosen
 from pytest_compileiq.errors import CompileIQError, StoreError, fault_of
@@ -22,6 +23,7 @@ from pytest_compileiq.replay.run import Replay
 from pytest_compileiq.report import github, junit
 from pytest_compileiq.report.json import write_json
 from pytest_compileiq.report.progress import LineProgress
+from pytest_compileiq.store.build_cache import BuildCache
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.printing import Terminal, failure, skipped
 from pytest_compileiq.system.process import Guard
@@ -49,6 +51,7 @@ class Session:
         self._owners: dict[str, list[str]] = {}
         self._guard: Guard | None = None
         self._pool: Pool | None = None
+        self._cached: CachedBuilds | None = None
 
     # ── collection ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -163,7 +166,8 @@ class Session:
         return Replay(benchmark, self.settings, Integrity(benchmark, self.store), body, self._get_pool)
 
     def _benchmark(self, item: pytest.Item) -> TunedBenchmark:
-        benchmark = make_benchmark(item, rootdir=self.settings.rootdir, build_dir=self._get_guard().folder)
+        folder, cached = self._get_guard().folder, self._get_cached_builds()
+        benchmark = make_benchmark(item, rootdir=self.settings.rootdir, build_dir=folder, cached=cached)
         benchmark.check_options(named_options(self.settings.options, self.settings.ini_file))
         benchmark.check_space()
         return benchmark
@@ -186,6 +190,15 @@ class Session:
             self._guard = Guard(Path(tempfile.gettempdir()) / f"compileiq-{secrets.token_hex(8)}")
         return self._guard
 
+    def _get_cached_builds(self) -> CachedBuilds | None:
+        """The build cache for a normal run; a search builds what no other run will ask for."""
+        settings = self.settings
+        if settings.tune or settings.calibrate or settings.check == "off":
+            return None
+        if self._cached is None:
+            self._cached = CachedBuilds(BuildCache(settings.rootdir), rebuilds=settings.check == "rebuild")
+        return self._cached
+
     def _get_pool(self) -> Pool:
         if self._pool is None:
             start = start_of(self.config, [item.nodeid for item in self._items])
@@ -194,12 +207,14 @@ class Session:
         return self._pool
 
     def close(self) -> None:
-        """End every worker, and remove the run's builds."""
+        """End every worker, remove the run's builds, and trim what was kept of them."""
         if self._pool is not None:
             self._pool.close()
         if self._guard is not None:
             self._guard.close()
-        self._pool = self._guard = None
+        if self._cached is not None:
+            self._cached.close()
+        self._pool = self._guard = self._cached = None
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_compileiq.benchmark.builds import Builds
+from pytest_compileiq.benchmark.cached_builds import CachedBuilds
 from pytest_compileiq.benchmark.digest import digest_benchmark
 from pytest_compileiq.benchmark.marker import TuneSpec, read_marker
 from pytest_compileiq.benchmark.predicates import read_predicate
@@ -248,7 +249,7 @@ class TunedBenchmark:
         return Fingerprint(
             benchmark=benchmark.sha256,
             command=command,
-            sources=dict(self.builder.sources()),
+            sources=dict(self.builds.sources(None)),
             parts=dict(benchmark.parts),
         )
 
@@ -257,7 +258,7 @@ class TunedBenchmark:
         builder = self.builder
         if controls is None or not isinstance(builder, ReadsByControls) or not macros_of(controls.knobs):
             return self.fingerprint
-        return replace(self.fingerprint, sources={**self.fingerprint.sources, **builder.sources_with(controls)})
+        return replace(self.fingerprint, sources={**self.fingerprint.sources, **self.builds.sources(controls)})
 
     def idle_macro(self) -> str | None:
         """Why a macro of the space changes nothing in the sources; None if none is known to.
@@ -309,9 +310,17 @@ def find_marker(item: pytest.Item) -> pytest.Mark | None:
 
 
 def make_benchmark(
-    item: pytest.Item, *, rootdir: Path, build_dir: Path, builder: Builder | None = None
+    item: pytest.Item,
+    *,
+    rootdir: Path,
+    build_dir: Path,
+    builder: Builder | None = None,
+    cached: CachedBuilds | None = None,
 ) -> TunedBenchmark:
     """``item`` on this machine; its compiler is looked for here unless ``builder`` is given.
+
+    Args:
+        cached: the builds of other runs, where they may be taken instead of new ones.
 
     Raises:
         MarkerError: the marker is not usable, or the test cannot be tuned.
@@ -326,7 +335,7 @@ def make_benchmark(
     if builder is None:
         builder = spec.toolchain.resolve(Place(item.path.parent, rootdir))
     exact = frozenset(objective.measured for objective in spec.objectives if objective.exact)
-    builds = Builds(builder, build_dir / sha256_hex(item.nodeid.encode())[:16], spec.timeout_s, exact)
+    builds = Builds(builder, build_dir / sha256_hex(item.nodeid.encode())[:16], spec.timeout_s, exact, cached)
     return TunedBenchmark(item.nodeid, spec, builder, builds, item.function, _fixtures(item), rootdir, item.path.parent)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from weakref import WeakValueDictionary
 
+from pytest_compileiq.benchmark.cached_builds import CACHED_METRICS, CachedBuilds, sources_with
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, CodeDigest, ControlsFile
 from pytest_compileiq.toolchains.base import Builder, Counts
@@ -22,12 +24,15 @@ class Builds:
         directory: where builds go, a subdirectory for each set of controls.
         timeout_s: bound on one build.
         metrics: the exact metrics that objectives take; what is slow to count is counted only for these.
+        cached: the builds of other runs that may be taken instead; None where each is made.
     """
 
     builder: Builder
     directory: Path
     timeout_s: float
     metrics: frozenset[str]
+    cached: CachedBuilds | None = None
+    _sources: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
     def get(self, controls: ControlsFile | None) -> BuildResult:
         """Build, or read what was built before.
@@ -35,16 +40,38 @@ class Builds:
         Raises:
             BuildError: this build fails, now or when it was first tried.
         """
-        home = self.directory / (controls.key[:32] if controls else "baseline")
+        home = self.directory / _name(controls)
         record = home / "result.json"
         if record.exists():
             return _read(record)
         try:
-            built = self._counted(self.builder.build(controls, home, timeout_s=self.timeout_s))
+            built = self._counted(self._built(controls, home))
         except BuildError as error:
             _write(record, {"error": str(error), "kind": error.kind, "log": error.log})
             raise
         _write(record, {"built": asdict(built)})
+        return built
+
+    def sources(self, controls: ControlsFile | None) -> Mapping[str, str]:
+        """Path → SHA-256 of every project file that the compiler reads with ``controls``.
+
+        Raises:
+            BuildError: the compiler cannot read them.
+        """
+        known = self._sources.get(_name(controls))
+        if known is not None:
+            return known
+        return self.builder.sources() if controls is None else sources_with(self.builder, controls)
+
+    def _built(self, controls: ControlsFile | None, home: Path) -> BuildResult:
+        def make() -> BuildResult:
+            return self.builder.build(controls, home, timeout_s=self.timeout_s)
+
+        if self.cached is None or not self.metrics <= CACHED_METRICS:
+            return make()
+        built, sources = self.cached.get(self.builder, controls, home, make)
+        if sources is not None:
+            self._sources[_name(controls)] = sources
         return built
 
     def _counted(self, built: BuildResult) -> BuildResult:
@@ -78,6 +105,10 @@ class BuildQueue:
     def close(self) -> None:
         """Forget what has not begun, wait for what has."""
         self._pool.shutdown(cancel_futures=True)
+
+
+def _name(controls: ControlsFile | None) -> str:
+    return controls.key[:32] if controls else "baseline"
 
 
 def _write(record: Path, content: object) -> None:

@@ -126,13 +126,16 @@ class Replay:
         self._expect_the_objectives_entries(baseline)
         self.notes += self.benchmark.remarks(baseline)
         try:
-            return baseline, self.benchmark.builds.get(controls) if controls else None
+            tuned = self.benchmark.builds.get(controls) if controls else None
         except BuildError as error:
             raise Stop(
                 Verdict.STALE,
                 f"the compiler no longer takes the committed controls: {error}",
                 RETUNE.format(nodeid=self.benchmark.nodeid),
             ) from error
+        if made := {built.cached for built in (baseline, tuned) if built is not None and built.cached}:
+            self.checks.append(Check("build", "cached", f"same inputs as a build of {' and of '.join(sorted(made))}"))
+        return baseline, tuned
 
     def _expect_the_objectives_entries(self, baseline: BuildResult) -> None:
         for objective in self.benchmark.exact_objectives:
@@ -195,6 +198,11 @@ class Replay:
         self.checks.append(Check("correctness", "not run", reason))
 
     @property
+    def _from_cache(self) -> str | None:
+        """Which earlier builds stand for this one; None where all were made now."""
+        return next((check.detail for check in self.checks if check.status == "cached"), None)
+
+    @property
     def _missed(self) -> str | None:
         """Why the body could not be run with the committed controls; None where it could."""
         return next((check.detail for check in self.checks if check.status == "not run"), None)
@@ -218,7 +226,7 @@ class Replay:
     def _gate(self, artifact: Artifact, controls: ControlsFile) -> ItemReport:
         claims = [claim for claim in artifact.claims if claim.kind != "exact"]
         not_compared = self._compare_scores(artifact)
-        same = "same machine code" if artifact.compiler.compiles else "same inputs"
+        same = self._from_cache or ("same machine code" if artifact.compiler.compiles else "same inputs")
         report = self._report(Verdict.REPLAYED, f"{same}, still correct", artifact)
         if not claims:
             return report if not_compared else replace(report, verdict=Verdict.PROVEN, message=_COMPARED)
@@ -292,8 +300,8 @@ class Replay:
         return f"proven under driver {before}, measured now under {now}; --tune-budget=0 claims it for this one"
 
     def _why_not_measured(self, here: list[Claim], claims: list[Claim]) -> str | None:
-        if self.settings.check == "replay":
-            return "--acf-check=replay"
+        if self.settings.check in ("replay", "rebuild"):
+            return f"--acf-check={self.settings.check}"
         native = self.benchmark.builder.native if self.benchmark.needs_device else None
         if native is not None or here:
             return native

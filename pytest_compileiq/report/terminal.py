@@ -87,7 +87,13 @@ def _count_line(items: list[ItemReport]) -> str:
         if check.status == "not run"
     )
     missing = [f"{count} × {what}" for what, count in sorted(unchecked.items())]
-    return "; ".join([text, *missing])
+    cached = [check.detail for item in items for check in item.checks if check.status == "cached"]
+    return "; ".join([text, *missing, *([_cached_text(cached)] if cached else [])])
+
+
+def _cached_text(details: list[str]) -> str:
+    said = f"{details[0]}, not" if len(set(details)) == 1 else "same inputs as earlier builds, not"
+    return f"{len(details)} × {said} built again: --acf-check=rebuild"
 
 
 def _remedies(items: list[ItemReport]) -> Iterator[Line]:

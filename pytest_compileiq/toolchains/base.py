@@ -21,6 +21,7 @@ from pytest_compileiq.model import (
     KnobValue,
     Licence,
 )
+from pytest_compileiq.rules.build_key import Inputs
 from pytest_compileiq.space import Space
 
 BaseSpace = Literal["default", "options"]  # the names of the spaces that every toolchain may have
@@ -159,6 +160,39 @@ class TellsLicences(Protocol):
             BuildError: the compiler refuses a source.
             EnvironmentFault: the compiler does not answer.
             StoreError: a source cannot be read.
+        """
+        ...
+
+
+class CacheableBuild(Protocol):
+    """What a build depends on, so that another of which all that is the same need not be made."""
+
+    def question(self) -> Mapping[str, Sequence[str]]:
+        """Name → words: all that the build is asked with.
+
+        Raises:
+            NotModelled: it may depend on something that neither this nor ``inputs`` holds.
+        """
+        ...
+
+    def inputs(self) -> Inputs:
+        """The files that it reads, and the names that it looks for in vain, as they are now.
+
+        Raises:
+            NotModelled: as of ``question``.
+        """
+        ...
+
+
+@runtime_checkable
+class TellsInputs(Protocol):
+    """A ``Builder`` that knows all that its builds depend on, so that they may be taken from the build cache."""
+
+    def cacheable(self, controls: ControlsFile | None) -> CacheableBuild:
+        """What the build with ``controls`` depends on.
+
+        Raises:
+            NotModelled: it may depend on something that is not known.
         """
         ...
 

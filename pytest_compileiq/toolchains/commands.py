@@ -16,6 +16,18 @@ _ANSWER_S = 30.0
 _NO_SPACE = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)))
 
 
+# All that gcc, the assembler, the linker and the loader look at and that a build may need; see their manuals.
+_MODELLED = frozenset(
+    ("PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH", "LIBRARY_PATH",
+     "LD_LIBRARY_PATH", "LD_RUN_PATH", "SOURCE_DATE_EPOCH")
+)  # fmt: skip
+
+
+def modelled_environment() -> dict[str, str]:
+    """What a build sees of this process's environment where the build cache models it, and nothing else."""
+    return {name: value for name, value in os.environ.items() if name in _MODELLED} | {"LC_ALL": "C"}
+
+
 def english() -> dict[str, str]:
     """This process's environment with untranslated messages, which are searched for ``error:``."""
     return {**os.environ, "LC_ALL": "C"}
@@ -44,6 +56,8 @@ class Commands:
         out_dir: the build's directory, also for temporary files, which a killed compiler does not remove.
         timeout_s: the time limit of all commands together, in seconds.
         first_error: picks the line of the output that says what is wrong.
+        environment: what is set in addition.
+        whole_environment: whether it has this process's own; else what ``modelled_environment`` leaves of it.
         log: the tail of the output so far.
     """
 
@@ -53,6 +67,7 @@ class Commands:
     timeout_s: float
     first_error: Callable[[str], str]
     environment: Mapping[str, str] = field(default_factory=dict)
+    whole_environment: bool = True
     log: str = ""
     started: float = field(default_factory=time.monotonic)
 
@@ -69,7 +84,8 @@ class Commands:
             EnvironmentFault: the disk is full, which says nothing about the source.
         """
         left_s = max(0.0, self.timeout_s - self.seconds)
-        env = {**english(), "TMPDIR": str(self.out_dir.absolute()), **self.environment}
+        inherited = english() if self.whole_environment else modelled_environment()
+        env = {**inherited, "TMPDIR": str(self.out_dir.absolute()), **self.environment}
         finished = run(argv, timeout_s=left_s, cwd=self.rootdir, env=env)
         self.log = (self.log + finished.output)[-TAIL_BYTES:]
         if finished.timed_out:

@@ -25,15 +25,15 @@ def test_replay_alone_says_that_speed_was_not_checked(tuned):
     assert "speed not checked: --acf-check=replay" in output
 
 
-def test_a_normal_run_writes_nothing(tuned):
-    before = {
-        path: path.read_bytes() for path in tuned.root.rglob("*") if path.is_file() and "__pycache__" not in str(path)
-    }
+def test_a_normal_run_writes_nothing_that_git_sees(tuned):
+    def files():
+        own = (path for path in tuned.root.rglob("*") if path.is_file())
+        return {path: path.read_bytes() for path in own if not {"__pycache__", "builds"} & set(path.parts)}
+
+    before = files()
     tuned.pytest("--acf-check=replay", code=0)
-    after = {
-        path: path.read_bytes() for path in tuned.root.rglob("*") if path.is_file() and "__pycache__" not in str(path)
-    }
-    assert before == after
+    assert files() == before
+    assert (tuned.root / ".compileiq" / ".gitignore").read_text() == "*\n"
 
 
 def test_a_changed_comment_is_fresh_and_noted(tuned):

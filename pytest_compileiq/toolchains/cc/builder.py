@@ -32,7 +32,8 @@ from pytest_compileiq.system.process import TAIL_BYTES
 from pytest_compileiq.toolchains.base import BaseSpace, Place
 from pytest_compileiq.toolchains.cc.arguments import check_arguments, functions_named
 from pytest_compileiq.toolchains.cc.baseline import Baseline
-from pytest_compileiq.toolchains.cc.command_line import command_line
+from pytest_compileiq.toolchains.cc.cacheable import GccBuild, why_not_modelled
+from pytest_compileiq.toolchains.cc.command_line import command_line, recorded_command
 from pytest_compileiq.toolchains.cc.compiler import CcCompiler, first_error
 from pytest_compileiq.toolchains.cc.cplusplus import is_cplusplus, naming_the_cplusplus_compiler
 from pytest_compileiq.toolchains.cc.flags import Flags, relative_to_rootdir, who_chooses
@@ -82,7 +83,7 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
             name=program.name,
             version=program.version,
             build=program.build,
-            command=_recorded(program, flags, sources, own),
+            command=recorded_command(program, flags, sources, own),
             architecture_from=architecture_from,
         ),
         architecture=architecture,
@@ -223,6 +224,7 @@ class CcBuilder:
         out_dir = out_dir.absolute()
         out_dir.mkdir(parents=True, exist_ok=True)
         commands = Commands(self.compiler.name, self.rootdir, out_dir, timeout_s, first_error)
+        commands.whole_environment = why_not_modelled(lambda: self.cacheable(controls)) is not None
         objects = self._compile(commands, controls, out_dir)
         output = out_dir / ("kernel.so" if self.output == "library" else "program")
         link = [self.program.program, *self.flags.link, *map(str, objects), *self.flags.libraries, "-o", str(output)]
@@ -231,6 +233,20 @@ class CcBuilder:
         seconds = commands.seconds
         code = machine_code(objects, self.functions.among)
         return BuildResult(output, self._entries(code), code.program.metrics, commands.log, seconds)
+
+    def cacheable(self, controls: ControlsFile | None) -> GccBuild:
+        """What the build with ``controls`` depends on.
+
+        Raises:
+            NotModelled: it may depend on something that is not known.
+        """
+        options = (_NO_DATES, *(controls.data.decode("ascii").splitlines() if controls else ()))
+        compilations = tuple(
+            ((*words, *options), source)
+            for words, sources in self._commands(controls.knobs if controls else NO_KNOBS)
+            for source in sources
+        )
+        return GccBuild(self.program, compilations, self.flags, self.output, self.functions.patterns, self.rootdir)
 
     def count(self, built: BuildResult) -> BuildResult:
         """``instructions`` of all objects and of each function, if ``objdump`` can read them."""
@@ -368,16 +384,6 @@ class CcBuilder:
     def _inside_rootdir(self, name: str) -> str | None:
         relative = os.path.relpath(self.rootdir / name, self.rootdir)
         return None if relative.startswith("..") else Path(relative).as_posix()
-
-
-def _recorded(
-    program: CcCompiler, flags: Flags, sources: Sequence[str], own: Mapping[str, Sequence[str]]
-) -> tuple[str, ...]:
-    """The command as an artifact records it."""
-    name = Path(program.program).name
-    each = [(Path(begin[0]).name, *begin[1:], source) for source, begin in own.items()]
-    compiles = [*chain.from_iterable(each), "--then", *flags.compile] if own else [name, *flags.compile, *sources]
-    return (*compiles, "--link", *flags.link, *flags.libraries)
 
 
 def _find_source(source: str, place: Place) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import Path
 
 from pytest_compileiq.errors import EnvironmentFault, MarkerError
 from pytest_compileiq.toolchains.base import Place
@@ -73,6 +74,16 @@ def command_line(cc: Cc, sources: Sequence[str], place: Place) -> CommandLine:
     left_out = _united(command.left_out for command in commands)
     remarks = (f"like={cc.like!r}: taken without {', '.join(left_out)}",) if left_out else ()
     return CommandLine(_linker(cc, programs), together, {} if is_one else own, remarks)
+
+
+def recorded_command(
+    program: CcCompiler, flags: Flags, sources: Sequence[str], own: Mapping[str, Sequence[str]]
+) -> tuple[str, ...]:
+    """The command as an artifact records it."""
+    name = Path(program.program).name
+    each = [(Path(begin[0]).name, *begin[1:], source) for source, begin in own.items()]
+    compiles = [*chain.from_iterable(each), "--then", *flags.compile] if own else [name, *flags.compile, *sources]
+    return (*compiles, "--link", *flags.link, *flags.libraries)
 
 
 def _program(cc: Cc, command: Production, place: Place) -> CcCompiler:

@@ -8,9 +8,11 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from pytest_compileiq.model import ControlsFile, Knobs
+from pytest_compileiq.rules.build_key import NotModelled
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.builder import NO_KNOBS, CcBuilder
 from pytest_compileiq.toolchains.cc.builder import resolve as resolve_cc
+from pytest_compileiq.toolchains.cc.cacheable import GccBuild
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.commands import Commands
 from pytest_compileiq.toolchains.fortran.marker import Fortran
@@ -42,6 +44,14 @@ class FortranBuilder(CcBuilder):
     def language(self) -> str:
         """Fortran, as ``-x`` names it."""
         return "f95"
+
+    def cacheable(self, controls: ControlsFile | None) -> GccBuild:
+        """Nothing that is known.
+
+        Raises:
+            NotModelled: always: modules are read from more places than those of sources.
+        """
+        raise NotModelled("builds by gfortran are not modelled")
 
     def _compile(self, commands: Commands, controls: ControlsFile | None, out_dir: Path) -> list[Path]:
         return CcBuilder._compile(self._with("-J", str(out_dir)), commands, controls, out_dir)

@@ -1,0 +1,150 @@
+"""Builds that are not made again: of the same inputs, the build cache has what another run made of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pytest_compileiq.errors import CacheMismatch
+from pytest_compileiq.model import BuildResult, ControlsFile
+from pytest_compileiq.rules.build_key import Inputs, NotModelled, key_of
+from pytest_compileiq.store.build_cache import BuildCache, Entry
+from pytest_compileiq.system.seen_files import SeenFiles, Signature, signature_of
+from pytest_compileiq.toolchains.base import Builder, CacheableBuild, ReadsByControls, TellsInputs
+
+# The exact metrics that are read from the objects alone; others ask programs that no key holds.
+CACHED_METRICS = frozenset({"code_bytes"})
+
+Signatures = Mapping[str, Signature | None]
+
+
+@dataclass
+class CachedBuilds:
+    """The builds of a run that come from the build cache, or go into it.
+
+    Attributes:
+        cache: of the project.
+        rebuilds: whether every build is made again, and held against what the cache has for the same inputs.
+    """
+
+    cache: BuildCache
+    rebuilds: bool = False
+    keeps: bool = field(default=False, init=False)
+    _seen: SeenFiles = field(default_factory=SeenFiles)
+
+    def get(
+        self, builder: Builder, controls: ControlsFile | None, out_dir: Path, make: Callable[[], BuildResult]
+    ) -> tuple[BuildResult, Mapping[str, str] | None]:
+        """The build with ``controls``, and its sources where they are known with it.
+
+        Args:
+            out_dir: where the built file is put.
+            make: makes the build there.
+
+        Raises:
+            BuildError: the build was made, and failed.
+            CacheMismatch: it was made again, and is not what the cache has for the same inputs.
+        """
+        try:
+            if not isinstance(builder, TellsInputs):
+                raise NotModelled(f"builds by {builder.compiler.name} are not modelled")
+            build = builder.cacheable(controls)
+            key = key_of(build.question())
+        except NotModelled:
+            return make(), None
+        found = self.cache.find(key, self._seen)
+        if found is not None and not self.rebuilds:
+            return _restored(found[1], out_dir), found[1].sources
+        built, entry = self._made(build, builder, controls, make)
+        if found is not None:
+            self._expect_the_same(found, built)
+        elif entry is not None:
+            self.keeps |= self.cache.keep(key, entry)
+        return built, entry.sources if entry else None
+
+    def close(self) -> None:
+        """Remove what was not used for longest, if something was added."""
+        if self.keeps:
+            self.cache.trim()
+
+    def _made(
+        self,
+        build: CacheableBuild,
+        builder: Builder,
+        controls: ControlsFile | None,
+        make: Callable[[], BuildResult],
+    ) -> tuple[BuildResult, Entry | None]:
+        """A new build, and what may be kept of it: nothing if an input changed meanwhile, so that nobody knows which.
+
+        What is read is looked up before the build, for it to be watched, and behind it, while it still was as it was.
+        """
+        inputs = _inputs_of(build)
+        if inputs is None:
+            return make(), None
+        before = _signatures(inputs)
+        built = make()
+        files = {path: self._seen.digest(path) for path in sorted(inputs.files)}
+        known = {path: sha256 for path, sha256 in files.items() if sha256 is not None}
+        sources = dict(builder.sources() if controls is None else sources_with(builder, controls))
+        is_all_known = len(known) == len(files) and set(sources.values()) <= set(known.values())
+        is_one = _inputs_of(build) == inputs and _are_absent(inputs, self._seen) and _signatures(inputs) == before
+        if not (is_all_known and is_one):
+            return built, None
+        return built, Entry(
+            files=known,
+            absent={directory: tuple(sorted(names)) for directory, names in sorted(inputs.absent.items())},
+            sources=sources,
+            code=built.code,
+            metrics=built.metrics,
+            log=built.log,
+            seconds=built.seconds,
+            built_at=int(time.time()),
+            name=built.path.name,
+            data=built.path.read_bytes(),
+        )
+
+    def _expect_the_same(self, found: tuple[Path, Entry], built: BuildResult) -> None:
+        path, entry = found
+        moved = sorted(
+            name for name in entry.code.keys() | built.code.keys() if entry.code.get(name) != built.code.get(name)
+        )
+        if not moved and entry.metrics == built.metrics:
+            return
+        self.cache.remove(path)
+        what = f"other machine code in {', '.join(moved)}" if moved else f"other metrics, {dict(built.metrics)}"
+        raise CacheMismatch(
+            f"the build cache and a rebuild differ: {path}, built {entry.when}, and {built.path.name}, built now "
+            f"of the same inputs, which has {what}; the entry is removed: run the test again, and report what the "
+            "compiler reads that the cache does not know"
+        )
+
+
+def _restored(entry: Entry, out_dir: Path) -> BuildResult:
+    out_dir.mkdir(parents=True, exist_ok=True)
+    path = out_dir / entry.name
+    path.write_bytes(entry.data)
+    path.chmod(0o755)
+    return BuildResult(path, entry.code, entry.metrics, entry.log, entry.seconds, cached=entry.when)
+
+
+def _inputs_of(build: CacheableBuild) -> Inputs | None:
+    try:
+        return build.inputs()
+    except NotModelled:
+        return None
+
+
+def sources_with(builder: Builder, controls: ControlsFile) -> Mapping[str, str]:
+    """Path → SHA-256 of every project file that the compiler reads with ``controls``; a macro may include another."""
+    return builder.sources_with(controls) if isinstance(builder, ReadsByControls) else builder.sources()
+
+
+def _signatures(inputs: Inputs) -> Signatures:
+    paths: Iterable[str] = (*inputs.files, *inputs.absent)
+    return {path: signature_of(path) for path in paths}
+
+
+def _are_absent(inputs: Inputs, seen: SeenFiles) -> bool:
+    return all(seen.names(directory).isdisjoint(names) for directory, names in inputs.absent.items())

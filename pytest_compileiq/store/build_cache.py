@@ -1,0 +1,193 @@
+"""The build cache, ``.compileiq/builds/``: what earlier builds made, and of which inputs.
+
+An entry is one file: ``<key>/<digest of its content>``, a line of JSON and the built file behind it. It appears whole
+or not at all, so that no reader needs a lock, and says nothing unless its content has the digest in its name. What
+cannot be read or written costs a build, never a verdict.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from pytest_compileiq.errors import StoreError
+from pytest_compileiq.model import CodeDigest, sha256_hex
+from pytest_compileiq.rules.build_key import still_holds
+from pytest_compileiq.store.local import local_directory
+from pytest_compileiq.system.files import PARTIAL, Unfit, read_regular, replace
+from pytest_compileiq.system.seen_files import SeenFiles
+
+DIRECTORY = "builds"
+MOST_BYTES = 512 << 20
+_MOST_ENTRY_BYTES = 64 << 20
+_MOST_ENTRIES_PER_KEY = 8
+_TOUCHED_AGAIN_S = 3600.0  # a use is noted once an hour: finer than anything that trimming needs
+_ABANDONED_S = 3600.0
+_DIGEST = re.compile("[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a build made, and of what.
+
+    Attributes:
+        files: path → SHA-256 of all that it read, or would have read had it come first.
+        absent: directory → names that it looked for there in vain.
+        sources: the project's own files among ``files``, as an artifact records them.
+        code: entry function → digest, and ``metrics`` of the whole: as in a ``BuildResult``.
+        log: what the compiler printed.
+        seconds: wall time of the compiler.
+        built_at: Unix time, in whole seconds.
+        name: of the built file.
+        data: the built file.
+    """
+
+    files: Mapping[str, str]
+    absent: Mapping[str, tuple[str, ...]]
+    sources: Mapping[str, str]
+    code: Mapping[str, CodeDigest]
+    metrics: Mapping[str, int]
+    log: str
+    seconds: float
+    built_at: int
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,200}$")]
+    data: bytes
+
+    @property
+    def when(self) -> str:
+        """When it was built, as a person reads it."""
+        return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(self.built_at))
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One entry's file: where, how large, and its last use in Unix seconds."""
+
+    path: Path
+    size_bytes: int
+    used_at: float
+
+
+_ENTRY = TypeAdapter(Entry)
+
+
+class BuildCache:
+    """The build cache of the project at ``rootdir``; nothing is made until something is kept."""
+
+    def __init__(self, rootdir: Path) -> None:
+        self.rootdir = rootdir
+        self.root = rootdir / ".compileiq" / DIRECTORY
+
+    def find(self, key: str, seen: SeenFiles) -> tuple[Path, Entry] | None:
+        """The entry of ``key`` whose inputs are all as they are now, and its file; None where there is none."""
+        for stored in sorted(self._of(self.root / key), key=lambda stored: -stored.used_at):
+            entry = _read(stored.path)
+            if entry is not None and still_holds(entry.files, entry.absent, seen.digest, seen.names):
+                _touch(stored)
+                return stored.path, entry
+        return None
+
+    def keep(self, key: str, entry: Entry) -> bool:
+        """Add an entry; False where there is no place for it."""
+        content = _encoded(entry)
+        if len(content) > _MOST_ENTRY_BYTES:
+            return False
+        folder = self.root / key
+        try:
+            local_directory(self.rootdir)
+            folder.mkdir(parents=True, exist_ok=True)
+            replace(folder / sha256_hex(content), content)
+        except (OSError, StoreError):
+            return False
+        for old in sorted(self._of(folder), key=lambda stored: stored.used_at)[:-_MOST_ENTRIES_PER_KEY]:
+            _remove(old.path)
+        return True
+
+    def remove(self, path: Path) -> None:
+        """Remove one entry."""
+        _remove(path)
+
+    def stored(self) -> list[Stored]:
+        """All entries, least recently used first."""
+        keys = (folder for folder in _listed(self.root) if _DIGEST.fullmatch(folder.name))
+        return sorted((each for key in keys for each in self._of(Path(key.path))), key=lambda each: each.used_at)
+
+    def trim(self, most_bytes: int = MOST_BYTES) -> list[Stored]:
+        """Remove the least recently used entries beyond ``most_bytes``, and what killed writers left; returns them."""
+        everything = self.stored()
+        held = sum(stored.size_bytes for stored in everything)
+        gone = []
+        for stored in everything:
+            if held <= most_bytes:
+                break
+            _remove(stored.path)
+            held -= stored.size_bytes
+            gone.append(stored)
+        for folder in _listed(self.root):
+            for item in _listed(Path(folder.path)):
+                with contextlib.suppress(OSError):
+                    if item.name.startswith(PARTIAL) and item.stat().st_mtime < time.time() - _ABANDONED_S:
+                        _remove(Path(item.path))
+            with contextlib.suppress(OSError):
+                Path(folder.path).rmdir()  # only an empty one
+        return gone
+
+    def damaged(self) -> list[Stored]:
+        """Entries whose content is not what was written, and which no run therefore uses."""
+        return [stored for stored in self.stored() if _read(stored.path) is None]
+
+    def _of(self, folder: Path) -> Iterator[Stored]:
+        for item in _listed(folder):
+            if _DIGEST.fullmatch(item.name):
+                with contextlib.suppress(OSError):
+                    status = item.stat(follow_symlinks=False)
+                    yield Stored(Path(item.path), status.st_size, status.st_mtime)
+
+
+def _listed(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []
+
+
+def _encoded(entry: Entry) -> bytes:
+    header = asdict(entry)
+    del header["data"]
+    return json.dumps(header, sort_keys=True, ensure_ascii=True).encode() + b"\n" + entry.data
+
+
+def _read(path: Path) -> Entry | None:
+    """An entry; None where it is not what was written, whatever became of it."""
+    try:
+        content = read_regular(path, _MOST_ENTRY_BYTES)
+    except Unfit:
+        return None
+    if sha256_hex(content) != path.name:
+        return None
+    header, _, data = content.partition(b"\n")
+    try:
+        return _ENTRY.validate_python({**json.loads(header), "data": data})
+    except (ValueError, TypeError, RecursionError, ValidationError):
+        return None
+
+
+def _touch(stored: Stored) -> None:
+    if time.time() - stored.used_at > _TOUCHED_AGAIN_S:
+        with contextlib.suppress(OSError):
+            os.utime(stored.path)
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()

@@ -1,0 +1,82 @@
+"""What files and directories hold, remembered while nothing touches them.
+
+A content is read again when device, inode, size or either time of a file has changed. Times have a tick, so two writes
+within one leave the same times: what was touched a moment before it was read is not remembered at all (as git treats
+"racily clean" entries of its index).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import time
+from dataclasses import dataclass, field
+
+_SETTLED_NS = 2_000_000_000  # the longest tick of a file system that is in use, FAT's
+_CHUNK_BYTES = 1 << 20
+
+Signature = tuple[int, int, int, int, int, int]
+
+
+@dataclass
+class SeenFiles:
+    """Contents of files and names in directories, as they are at the moment of each call; links are followed."""
+
+    _digests: dict[str, tuple[Signature, str | None]] = field(default_factory=dict)
+    _names: dict[str, tuple[Signature, frozenset[str]]] = field(default_factory=dict)
+
+    def digest(self, path: str) -> str | None:
+        """SHA-256 of a regular file's content; None where there is none that can be read."""
+        signature = signature_of(path)
+        if signature is None or not stat.S_ISREG(signature[0]):
+            return None
+        known = self._digests.get(path)
+        if known is not None and known[0] == signature:
+            return known[1]
+        read_at = time.time_ns()
+        sha256 = _sha256(path)
+        if _has_settled(signature, read_at) and signature_of(path) == signature:
+            self._digests[path] = signature, sha256
+        return sha256
+
+    def names(self, directory: str) -> frozenset[str]:
+        """The names in ``directory``; none where it is no directory that can be read."""
+        signature = signature_of(directory)
+        if signature is None or not stat.S_ISDIR(signature[0]):
+            return frozenset()
+        known = self._names.get(directory)
+        if known is not None and known[0] == signature:
+            return known[1]
+        read_at = time.time_ns()
+        try:
+            names = frozenset(os.listdir(directory))  # noqa: PTH208 - names are wanted, and paths would cost
+        except OSError:
+            return frozenset()
+        if _has_settled(signature, read_at) and signature_of(directory) == signature:
+            self._names[directory] = signature, names
+        return names
+
+
+def signature_of(path: str) -> Signature | None:
+    """What tells a file or directory from any other, and from itself before a change; None where there is none."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - a thousand of these a second
+    except (OSError, ValueError):
+        return None
+    return status.st_mode, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _has_settled(signature: Signature, read_at: int) -> bool:
+    return max(signature[4:]) + _SETTLED_NS < read_at
+
+
+def _sha256(path: str) -> str | None:
+    hasher = hashlib.sha256()
+    try:
+        with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - as above
+            while chunk := stream.read(_CHUNK_BYTES):
+                hasher.update(chunk)
+    except OSError:
+        return None
+    return hasher.hexdigest()

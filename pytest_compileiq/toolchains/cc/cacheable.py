@@ -1,0 +1,172 @@
+"""What a build by gcc depends on, for the build cache: what it is asked with, what it reads, what it looks for in vain.
+
+Builds by clang are not modelled: which installation of gcc it takes its headers from, and which configuration files it
+reads, depends on directories that it does not name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from posixpath import join
+
+from pytest_compileiq.rules.build_key import Inputs, NotModelled, looked_for
+from pytest_compileiq.toolchains.cc.compiler import CcCompiler
+from pytest_compileiq.toolchains.cc.cplusplus import is_cplusplus
+from pytest_compileiq.toolchains.cc.flags import Flags
+from pytest_compileiq.toolchains.cc.includes import Named, named_in
+from pytest_compileiq.toolchains.cc.installation import Installation
+from pytest_compileiq.toolchains.cc.modelled import expect_modelled, included_by
+from pytest_compileiq.toolchains.commands import ask, modelled_environment
+from pytest_compileiq.toolchains.make_rules import prerequisites
+
+_ALWAYS_INCLUDED = "stdc-predef.h"
+
+
+@dataclass(frozen=True)
+class GccBuild:
+    """One build: of some sources, with some controls, into one file.
+
+    Attributes:
+        compiler: links.
+        compilations: of each source, the program with its options, the controls' behind them.
+        flags: those that link.
+        output: ``library`` or ``executable``.
+        patterns: of the functions whose code is read from the objects.
+    """
+
+    compiler: CcCompiler
+    compilations: tuple[tuple[tuple[str, ...], str], ...]
+    flags: Flags
+    output: str
+    patterns: tuple[str, ...]
+    rootdir: Path
+
+    def question(self) -> Mapping[str, Sequence[str]]:
+        """All words that the build is asked with, for its key.
+
+        Raises:
+            NotModelled: one of them may let it depend on something else.
+        """
+        if self.compiler.name != "gcc":
+            raise NotModelled(f"builds by {self.compiler.name} are not modelled")
+        for words, _ in self.compilations:
+            expect_modelled(words[1:])
+        expect_modelled([*self.flags.link, *self.flags.libraries])
+        return {
+            **{f"compile {number}": [*words, source] for number, (words, source) in enumerate(self.compilations)},
+            "link": [self.compiler.program, *self.flags.link],
+            "libraries": self.flags.libraries,
+            "output": [self.output],
+            "functions": self.patterns,
+            "directory": [str(self.rootdir), os.path.realpath(self.rootdir)],
+            "environment": [f"{name}={value}" for name, value in sorted(modelled_environment().items())],
+            "reader": [_reader()],
+        }
+
+    def inputs(self) -> Inputs:
+        """What it reads and looks for.
+
+        Raises:
+            NotModelled: it may depend on something else.
+            BuildError: the preprocessor refuses a source.
+        """
+        environment = tuple(sorted(modelled_environment().items()))
+        inputs = Inputs()
+        for program in dict.fromkeys([self.compiler.program, *(words[0] for words, _ in self.compilations)]):
+            here = Installation(program, self.flags.link, self.flags.libraries, environment, str(self.rootdir))
+            inputs |= here.inputs()
+        for words, source in self.compilations:
+            inputs |= self._of_source(words, source)
+        return inputs
+
+    def _of_source(self, words: Sequence[str], source: str) -> Inputs:
+        read, directories = self._preprocessed(words, source)
+        standard = _standard_directories(words[0], "c++" if is_cplusplus(source) else "c")
+        quoted, angled = set(included_by(words)), {_ALWAYS_INCLUDED}
+        beside: list[tuple[str, str]] = [(str(self.rootdir), name) for name in quoted]
+        for path in read:
+            named = _named_in(path, any(path.startswith(f"{directory}/") for directory in standard))
+            quoted |= named.quoted
+            angled |= named.angled
+            beside += ((path.rpartition("/")[0], name) for name in named.quoted)
+        inputs = looked_for(_with_precompiled(quoted | angled), directories, os.path.lexists)
+        for directory, name in beside:
+            inputs |= looked_for(_with_precompiled({name}), [directory], os.path.lexists)
+        if precompiled := next((path for path in inputs.files if path.endswith(".gch")), None):
+            raise NotModelled(f"{precompiled} is a precompiled header")
+        return inputs | Inputs(frozenset(read))
+
+    def _preprocessed(self, words: Sequence[str], source: str) -> tuple[set[str], list[str]]:
+        """The files that the preprocessor reads, and the directories that it searches or would if they were there."""
+        with tempfile.TemporaryDirectory() as folder:
+            rules = Path(folder) / "rules"
+            answer = ask([*words, "-M", "-MF", str(rules), "-v", source], cwd=self.rootdir)
+            if answer.returncode != 0:
+                raise NotModelled(f"the preprocessor refuses {source}")
+            read = {self._located(name) for name in prerequisites(rules.read_text(errors="surrogateescape"))}
+        return read, [self._located(name) for name in _searched(answer.output)]
+
+    def _located(self, name: str) -> str:
+        return join(self.rootdir, name)
+
+
+def why_not_modelled(cacheable: Callable[[], GccBuild]) -> str | None:
+    """What a build depends on that no key holds, so that it needs its whole environment; None if there is nothing."""
+    try:
+        cacheable().question()
+    except NotModelled as reason:
+        return str(reason)
+    return None
+
+
+def _with_precompiled(names: set[str]) -> Iterator[str]:
+    for name in names:
+        yield name
+        yield f"{name}.gch"
+
+
+def _searched(shown: str) -> list[str]:
+    """The directories in what ``gcc -v`` shows: those in its list, and those that it leaves out."""
+    listed = shown.partition('#include "..." search starts here:')[2].partition("End of search list.")[0]
+    ignored = re.findall(r'^ignoring (?:nonexistent|duplicate) directory "(.*)"$', shown, re.MULTILINE)
+    return [*ignored, *re.findall(r"^ (.+)$", listed, re.MULTILINE)]
+
+
+@lru_cache(maxsize=16)
+def _standard_directories(program: str, language: str) -> tuple[str, ...]:
+    shown = ask([program, "-E", "-v", "-x", language, os.devnull]).output
+    return tuple(directory for directory in _searched(shown) if directory.startswith("/"))
+
+
+def _named_in(path: str, is_the_compilers: bool) -> Named:
+    try:
+        text = Path(path).read_bytes()
+    except OSError as error:
+        raise NotModelled(f"{path} cannot be read") from error
+    try:
+        return _scanned(text, is_the_compilers)
+    except NotModelled as reason:
+        raise NotModelled(f"{path}: {reason}") from None
+
+
+@lru_cache(maxsize=4096)
+def _scanned(text: bytes, is_the_compilers: bool) -> Named:
+    return named_in(text, is_the_compilers=is_the_compilers)
+
+
+@lru_cache(maxsize=1)
+def _reader() -> str:
+    """The digest of this package's own code that makes a build and reads it."""
+    from importlib.metadata import version
+
+    package = Path(__file__).parents[1]
+    files = sorted([*package.glob("*.py"), *package.glob("cc/*.py"), *package.glob("machine_code/*.py")])
+    content = b"".join(path.read_bytes() for path in files)
+    return hashlib.sha256(content + version("pyelftools").encode()).hexdigest()
