@@ -31,8 +31,8 @@ class CachedBuilds:
 
     cache: BuildCache
     rebuilds: bool = False
-    keeps: bool = field(default=False, init=False)
-    _seen: SeenFiles = field(default_factory=SeenFiles)
+    seen: SeenFiles = field(default_factory=SeenFiles)
+    _has_kept: bool = False
 
     def get(
         self, builder: Builder, controls: ControlsFile | None, out_dir: Path, make: Callable[[], BuildResult]
@@ -54,19 +54,20 @@ class CachedBuilds:
             key = key_of(build.question())
         except NotModelled:
             return make(), None
-        found = self.cache.find(key, self._seen)
+        self.cache.make_ready()
+        found = self.cache.find(key, self.seen)
         if found is not None and not self.rebuilds:
             return _restored(found[1], out_dir), found[1].sources
         built, entry = self._made(build, builder, controls, make)
         if found is not None:
             self._expect_the_same(found, built)
         elif entry is not None:
-            self.keeps |= self.cache.keep(key, entry)
+            self._has_kept |= self.cache.keep(key, entry)
         return built, entry.sources if entry else None
 
     def close(self) -> None:
         """Remove what was not used for longest, if something was added."""
-        if self.keeps:
+        if self._has_kept:
             self.cache.trim()
 
     def _made(
@@ -83,14 +84,17 @@ class CachedBuilds:
         inputs = _inputs_of(build)
         if inputs is None:
             return make(), None
-        before = _signatures(inputs)
+        begun_ns, before = time.time_ns(), _signatures(inputs)
         built = make()
-        files = {path: self._seen.digest(path) for path in sorted(inputs.files)}
+        files = {path: self.seen.digest(path) for path in sorted(inputs.files)}
         known = {path: sha256 for path, sha256 in files.items() if sha256 is not None}
         sources = dict(builder.sources() if controls is None else sources_with(builder, controls))
         is_all_known = len(known) == len(files) and set(sources.values()) <= set(known.values())
-        is_one = _inputs_of(build) == inputs and _are_absent(inputs, self._seen) and _signatures(inputs) == before
-        if not (is_all_known and is_one):
+        is_one = _inputs_of(build) == inputs and _are_absent(inputs, self.seen) and _signatures(inputs) == before
+        has_settled = all(
+            signature is None or self.seen.has_settled(signature, begun_ns) for signature in before.values()
+        )
+        if not (is_all_known and is_one and has_settled):
             return built, None
         return built, Entry(
             files=known,

@@ -17,8 +17,9 @@ from typing import Any
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.rules.ast_names import chain_of
-from pytest_compileiq.rules.fingerprint import definition_digest, definitions, digest, statements, targets, undecorated
+from pytest_compileiq.rules.fingerprint import assigns, definition_digest, definitions, digest, undecorated
 
+_PACKAGE = Path(__file__).resolve().parents[1]
 _FOREIGN = ("site-packages", "dist-packages", ".venv", "venv", ".tox", ".nox")
 
 
@@ -135,24 +136,22 @@ class Closure:
         while isinstance(value, types.ModuleType) and rest:
             home = self._project_path(getattr(value, "__file__", None))
             name, *rest = rest
-            if home is not None and _assigned(self._tree(home), name):
+            if home is not None and assigns(self._tree(home), name):
                 self._add(home, name, vars(value), {})
                 return
             value = getattr(value, name, None)
         if isinstance(unwrapped(value), types.FunctionType | type):
             self.add_object(value)
-        elif _assigned(self._tree(path), head):
+        elif assigns(self._tree(path), head):
             self._add(path, head, namespace, {})
         else:
             self._follow_import(path, head)
 
     def _follow_import(self, path: Path, name: str) -> None:
         """Include the assignment of a constant that came by ``from module import name``."""
-        for node in ast.walk(self._tree(path)):
-            if not isinstance(node, ast.ImportFrom) or not node.module:
-                continue
+        for node in _imports_from(self._tree(path)):
             for alias in node.names:
-                module = sys.modules.get(node.module)
+                module = sys.modules.get(node.module or "")
                 home = self._project_path(getattr(module, "__file__", None))
                 if (alias.asname or alias.name) == name and home is not None and module is not None:
                     self._add(home, alias.name, vars(module), {})
@@ -167,8 +166,7 @@ class Closure:
         if not name or not name.endswith(".py"):
             return None
         path = Path(name).resolve()
-        package = Path(__file__).resolve().parents[1]
-        if not path.is_relative_to(self.rootdir) or path.is_relative_to(package) or not path.is_file():
+        if not path.is_relative_to(self.rootdir) or path.is_relative_to(_PACKAGE) or not path.is_file():
             return None
         inside = path.relative_to(self.rootdir).parts
         return None if any(part in _FOREIGN for part in inside) else path
@@ -183,6 +181,11 @@ class Closure:
 def parsed(source: bytes) -> ast.Module:
     """The syntax tree of a file's content: many tests share a file."""
     return ast.parse(source)
+
+
+@functools.lru_cache(maxsize=64)
+def _imports_from(tree: ast.Module) -> tuple[ast.ImportFrom, ...]:
+    return tuple(node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module)
 
 
 def unwrapped(thing: object) -> object:
@@ -218,10 +221,6 @@ def _is_filled(cell: types.CellType) -> bool:
         return cell.cell_contents is not None
     except ValueError:
         return False
-
-
-def _assigned(tree: ast.Module, name: str) -> bool:
-    return any(name in targets(node) for node in statements(tree))
 
 
 def _chains(node: ast.AST) -> Iterator[tuple[str, ...]]:

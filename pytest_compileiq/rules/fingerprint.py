@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,6 +40,7 @@ def undecorated(node: ast.AST) -> ast.AST:
 # ── definitions in a file ────────────────────────────────────────────────────────────────────────────────────────
 
 
+@functools.lru_cache(maxsize=4096)
 def definition_digest(tree: ast.Module, qualname: str, *, decorated: bool = False) -> str | None:
     """The digest of a dotted name's definitions in ``tree``; None where it has none.
 
@@ -52,11 +54,30 @@ def definition_digest(tree: ast.Module, qualname: str, *, decorated: bool = Fals
 def definitions(tree: ast.AST, path: Sequence[str]) -> Iterator[ast.AST]:
     """Every definition or assignment of the dotted name ``path`` (a name may be defined under several ifs)."""
     head, *rest = path
-    for node in statements(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == head:
+    for node in _scope(tree).get(head, ()):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield from definitions(node, rest) if rest else [node]
-        elif not rest and head in targets(node):
+        elif not rest:
             yield node
+
+
+def assigns(tree: ast.AST, name: str) -> bool:
+    """Whether a statement of this scope assigns to ``name``."""
+    return any(name in targets(node) for node in _scope(tree).get(name, ()))
+
+
+@functools.lru_cache(maxsize=256)  # trees are equal by identity; many tests share a file
+def _scope(tree: ast.AST) -> Mapping[str, Sequence[ast.stmt]]:
+    """Name → the statements of this scope that define it or assign to it, in order."""
+    found: dict[str, list[ast.stmt]] = {}
+    for node in statements(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names = {node.name}
+        else:
+            names = targets(node)
+        for name in names:
+            found.setdefault(name, []).append(node)
+    return found
 
 
 def statements(tree: ast.AST) -> Iterator[ast.stmt]:

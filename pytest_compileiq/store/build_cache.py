@@ -22,6 +22,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import CodeDigest, sha256_hex
 from pytest_compileiq.rules.build_key import still_holds
+from pytest_compileiq.store.local import DIRECTORY as LOCAL
 from pytest_compileiq.store.local import local_directory
 from pytest_compileiq.system.files import PARTIAL, Unfit, read_regular, replace
 from pytest_compileiq.system.seen_files import SeenFiles
@@ -81,11 +82,17 @@ _ENTRY = TypeAdapter(Entry)
 
 
 class BuildCache:
-    """The build cache of the project at ``rootdir``; nothing is made until something is kept."""
+    """The build cache of the project at ``rootdir``."""
 
     def __init__(self, rootdir: Path) -> None:
         self.rootdir = rootdir
-        self.root = rootdir / ".compileiq" / DIRECTORY
+        self.root = rootdir / LOCAL / DIRECTORY
+
+    def make_ready(self) -> None:
+        """Make the cache's directory, well before a build whose directories must not change meanwhile."""
+        if not self.root.is_dir():
+            with contextlib.suppress(OSError, StoreError):
+                (local_directory(self.rootdir) / DIRECTORY).mkdir(exist_ok=True)
 
     def find(self, key: str, seen: SeenFiles) -> tuple[Path, Entry] | None:
         """The entry of ``key`` whose inputs are all as they are now, and its file; None where there is none."""
@@ -103,10 +110,9 @@ class BuildCache:
             return False
         folder = self.root / key
         try:
-            local_directory(self.rootdir)
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(exist_ok=True)
             replace(folder / sha256_hex(content), content)
-        except (OSError, StoreError):
+        except OSError:
             return False
         for old in sorted(self._of(folder), key=lambda stored: stored.used_at)[:-_MOST_ENTRIES_PER_KEY]:
             _remove(old.path)

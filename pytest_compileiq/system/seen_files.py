@@ -1,8 +1,8 @@
 """What files and directories hold, remembered while nothing touches them.
 
 A content is read again when device, inode, size or either time of a file has changed. Times have a tick, so two writes
-within one leave the same times: what was touched a moment before it was read is not remembered at all (as git treats
-"racily clean" entries of its index).
+within one leave the same times: what was touched a moment before it was read is not remembered at all. Git treats
+"racily clean" entries of its index in this way.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import stat
 import time
 from dataclasses import dataclass, field
 
-_SETTLED_NS = 2_000_000_000  # the longest tick of a file system that is in use, FAT's
+_SECOND_NS = 1_000_000_000
+_SETTLED_NS = _SECOND_NS // 10  # Linux stamps files by its timer, which ticks every 1 to 10 ms
+_SETTLED_COARSE_NS = 2 * _SECOND_NS  # some file systems keep whole seconds, FAT every other one
 _CHUNK_BYTES = 1 << 20
 
 Signature = tuple[int, int, int, int, int, int]
@@ -21,8 +23,13 @@ Signature = tuple[int, int, int, int, int, int]
 
 @dataclass
 class SeenFiles:
-    """Contents of files and names in directories, as they are at the moment of each call; links are followed."""
+    """Contents of files and names in directories, as they are at the moment of each call; links are followed.
 
+    Attributes:
+        settled_ns: how long ago a file of a fine-grained file system must have been touched for its times to tell.
+    """
+
+    settled_ns: int = _SETTLED_NS
     _digests: dict[str, tuple[Signature, str | None]] = field(default_factory=dict)
     _names: dict[str, tuple[Signature, frozenset[str]]] = field(default_factory=dict)
 
@@ -36,7 +43,7 @@ class SeenFiles:
             return known[1]
         read_at = time.time_ns()
         sha256 = _sha256(path)
-        if _has_settled(signature, read_at) and signature_of(path) == signature:
+        if self.has_settled(signature, read_at) and signature_of(path) == signature:
             self._digests[path] = signature, sha256
         return sha256
 
@@ -53,9 +60,15 @@ class SeenFiles:
             names = frozenset(os.listdir(directory))  # noqa: PTH208 - names are wanted, and paths would cost
         except OSError:
             return frozenset()
-        if _has_settled(signature, read_at) and signature_of(directory) == signature:
+        if self.has_settled(signature, read_at) and signature_of(directory) == signature:
             self._names[directory] = signature, names
         return names
+
+    def has_settled(self, signature: Signature, at_ns: int) -> bool:
+        """Whether whoever touches the file after ``at_ns``, in Unix nanoseconds, gives it another signature."""
+        touched_ns = max(signature[4:])
+        is_coarse = signature[4] % _SECOND_NS == 0 and signature[5] % _SECOND_NS == 0
+        return touched_ns + (_SETTLED_COARSE_NS if is_coarse else self.settled_ns) <= at_ns
 
 
 def signature_of(path: str) -> Signature | None:
@@ -65,10 +78,6 @@ def signature_of(path: str) -> Signature | None:
     except (OSError, ValueError):
         return None
     return status.st_mode, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
-def _has_settled(signature: Signature, read_at: int) -> bool:
-    return max(signature[4:]) + _SETTLED_NS < read_at
 
 
 def _sha256(path: str) -> str | None:
