@@ -111,7 +111,7 @@ class BuildCache:
         folder = self.root / key
         try:
             folder.mkdir(exist_ok=True)
-            replace(folder / sha256_hex(content), content)
+            replace(folder / sha256_hex(content), content, is_lasting=False)
         except OSError:
             return False
         for old in sorted(self._of(folder), key=lambda stored: stored.used_at)[:-_MOST_ENTRIES_PER_KEY]:

@@ -70,8 +70,11 @@ def inside(root: Path, name: str) -> Path:
     return real
 
 
-def replace(path: Path, data: bytes) -> None:
+def replace(path: Path, data: bytes, *, is_lasting: bool = True) -> None:
     """Replace ``path`` with ``data``: completely or not at all, readable by everyone, and safe from a power cut.
+
+    Args:
+        is_lasting: False for what may be lost: a power cut may leave a file in parts.
 
     Raises:
         OSError: it cannot be written; ``filename`` is ``path``.
@@ -84,7 +87,8 @@ def replace(path: Path, data: bytes) -> None:
         with os.fdopen(descriptor, "wb") as handle:
             handle.write(data)
             handle.flush()
-            os.fsync(handle.fileno())
+            if is_lasting:
+                os.fsync(handle.fileno())
         Path(partial).chmod(0o644)
         Path(partial).replace(path)
     except BaseException as error:
