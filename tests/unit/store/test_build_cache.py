@@ -1,0 +1,174 @@
+"""Entries of the build cache: whole or none, whoever writes beside or damages them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_compileiq.model import CodeDigest, sha256_hex
+from pytest_compileiq.store.build_cache import BuildCache, Entry
+from pytest_compileiq.system.seen_files import SeenFiles
+
+KEY, OTHER_KEY = "a" * 64, "b" * 64
+
+
+@pytest.fixture
+def header(tmp_path: Path) -> Path:
+    path = tmp_path / "a.h"
+    path.write_text("content")
+    return path
+
+
+@pytest.fixture
+def entry(header: Path) -> Entry:
+    return Entry(
+        files={str(header): sha256_hex(b"content")},
+        absent={str(header.parent): ("a.h.gch",)},
+        sources={"a.h": sha256_hex(b"content")},
+        code={"kernel": CodeDigest("c" * 64, {"code_bytes": 7}, "kernel")},
+        metrics={"code_bytes": 7},
+        log="a warning\n",
+        seconds=0.25,
+        built_at=1_700_000_000,
+        name="kernel.so",
+        data=b"\x7fELF\n\0and more",
+    )
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> BuildCache:
+    made = BuildCache(tmp_path)
+    made.make_ready()
+    return made
+
+
+def found(cache: BuildCache, key: str = KEY) -> Entry | None:
+    hit = cache.find(key, SeenFiles())
+    return hit[1] if hit else None
+
+
+def test_what_is_kept_is_found_as_it_was(cache, entry):
+    assert cache.keep(KEY, entry)
+    assert found(cache) == entry
+    assert found(cache, OTHER_KEY) is None
+    assert entry.when == "2023-11-14 22:13 UTC"
+
+
+def test_git_does_not_see_it(cache, tmp_path):
+    assert (tmp_path / ".compileiq" / ".gitignore").read_text() == "*\n"
+
+
+@pytest.mark.parametrize("change", ["edit", "delete", "shadow"])
+def test_an_input_that_changes_is_a_miss_until_it_is_back(cache, entry, header, change):
+    cache.keep(KEY, entry)
+    if change == "edit":
+        header.write_text("CONTENT")
+    elif change == "delete":
+        header.unlink()
+    else:
+        Path(f"{header}.gch").write_text("precompiled")
+    assert found(cache) is None
+    header.write_text("content")
+    Path(f"{header}.gch").unlink(missing_ok=True)
+    assert found(cache) == entry
+
+
+def test_every_damage_is_a_miss(cache, entry):
+    cache.keep(KEY, entry)
+    path = cache.stored()[0].path
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 7):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert found(cache) is None
+        path.write_bytes(whole[:place])
+        assert found(cache) is None
+    assert [stored.path for stored in cache.damaged()] == [path]
+    path.write_bytes(whole)
+    assert found(cache) == entry
+    assert not cache.damaged()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]\n", b"{}\n", b"\xff\n", b'{"files": 3}\n', b"[" * 100_000, b"null\n", b'{"a": 1e999}\nrest'],
+)
+def test_an_entry_with_the_right_digest_and_no_sense_is_a_miss(cache, content):
+    folder = cache.root / KEY
+    folder.mkdir()
+    (folder / sha256_hex(content)).write_bytes(content)
+    assert found(cache) is None
+    assert len(cache.damaged()) == 1
+
+
+@pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "", ".hidden", "a/b", "a\0b"])
+def test_an_entry_cannot_name_a_place_outside_the_build(cache, entry, name):
+    cache.keep(KEY, replace(entry, name=name))
+    assert found(cache) is None
+
+
+def test_a_link_is_not_followed(cache, entry, tmp_path):
+    cache.keep(KEY, entry)
+    path = cache.stored()[0].path
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    assert found(cache) is None
+
+
+def test_of_two_builds_that_hold_either_may_be_given(cache, entry):
+    later = replace(entry, built_at=1_800_000_000)
+    assert cache.keep(KEY, entry)
+    assert cache.keep(KEY, later)
+    assert found(cache) in (entry, later)
+
+
+def test_a_key_holds_few_entries(cache, entry):
+    for number in range(20):
+        cache.keep(KEY, replace(entry, built_at=number))
+    assert len(cache.stored()) == 8
+
+
+def test_trimming_removes_what_was_not_used_for_longest(cache, entry):
+    for number, key in enumerate((KEY, OTHER_KEY)):
+        cache.keep(key, entry)
+        stored = next(each for each in cache.stored() if each.path.parent.name == key)
+        os.utime(stored.path, (number, number))
+    assert found(cache, KEY) == entry  # its use is noted
+    assert [gone.path.parent.name for gone in cache.trim(stored.size_bytes)] == [OTHER_KEY]
+    assert [left.path.parent.name for left in cache.stored()] == [KEY]
+    assert not (cache.root / OTHER_KEY).exists()
+    cache.trim(0)
+    assert cache.stored() == []
+
+
+def test_trimming_removes_what_a_killed_writer_left_and_no_other_file(cache, entry):
+    cache.keep(KEY, entry)
+    old, new, foreign = (cache.root / KEY / name for name in (".partial-old", ".partial-new", "foreign"))
+    for path in (old, new, foreign):
+        path.write_text("half")
+    os.utime(old, (0, 0))
+    cache.trim()
+    assert [path.exists() for path in (old, new, foreign)] == [False, True, True]
+
+
+@pytest.mark.parametrize("place", [".compileiq", ".compileiq/builds"])
+def test_a_cache_that_cannot_be_made_holds_nothing(tmp_path, entry, place):
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (tmp_path / place).write_text("a file")
+    cache = BuildCache(tmp_path)
+    cache.make_ready()
+    assert not cache.keep(KEY, entry)
+    assert (found(cache), cache.stored(), cache.trim(), cache.damaged()) == (None, [], [], [])
+
+
+def test_a_full_disk_keeps_nothing_and_leaves_nothing(cache, entry, monkeypatch):
+    def full(*arguments: object, **named: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pytest_compileiq.system.files.os.fdopen", full)
+    assert not cache.keep(KEY, entry)
+    monkeypatch.undo()
+    assert cache.stored() == []
+    assert not list((cache.root / KEY).iterdir())
