@@ -56,12 +56,12 @@ class Installation:
 
 @lru_cache(maxsize=64)
 def _inputs(of: Installation) -> Inputs:
-    programs, libraries = _search_directories(of)
-    found = _found([*programs, *_listed("PATH", of)], _PROGRAMS) | _found([*programs, *libraries], _DATA)
     driver = os.path.realpath(of.program)
-    executed = [driver, *sorted(name for name in found.files if Path(name).name in _PROGRAMS)]
     if not _GCC.fullmatch(Path(driver).name):
         raise NotModelled(f"{driver} is not named as a gcc is, and may be a wrapper")
+    programs, libraries = _search_directories(of)
+    found = _found([*programs, *_listed("PATH", of)], _PROGRAMS) | _found([*programs, *libraries], _DATA)
+    executed = [driver, *sorted(name for name in found.files if Path(name).name in _PROGRAMS)]
     for program in executed:
         _expect_a_binary(program)
     return (

@@ -27,9 +27,7 @@ def test_a_key_does_not_depend_on_the_order_of_names():
 def test_every_name_is_looked_for_everywhere():
     there = {"/one/a.h", "/two/sys/b.h"}
     found = looked_for(["a.h", "sys/b.h"], ["/one", "/two"], there.__contains__)
-    assert found == Inputs(
-        frozenset(there), {"/one/sys": frozenset({"b.h"}), "/two": frozenset({"a.h"})}
-    )
+    assert found == Inputs(frozenset(there), {"/one/sys": frozenset({"b.h"}), "/two": frozenset({"a.h"})})
 
 
 def test_inputs_add_up():

@@ -1,0 +1,154 @@
+"""What a build by the installed gcc depends on: each change of it makes another key, or ends what an entry says."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_compileiq.model import Candidate
+from pytest_compileiq.rules.build_key import Inputs, NotModelled, key_of
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc.builder import CcBuilder, resolve
+from pytest_compileiq.toolchains.cc.marker import Cc
+from tests.files import write_files
+
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+
+KERNEL = '#include "a.h"\n#include <math.h>\ndouble kernel(double x) { return sqrt(x) * A; }\n'
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return write_files(tmp_path, {"kernels/k.c": KERNEL, "kernels/inc/a.h": "#define A 2\n", "kernels/late/x.h": ""})
+
+
+def builder(root: Path, flags: str = "-O1 -Iinc -Ilate -Imissing", **arguments: str) -> CcBuilder:
+    return resolve(Cc("k.c", flags=flags, **arguments), Place(root / "kernels", root))
+
+
+def inputs(root: Path, flags: str = "-O1 -Iinc -Ilate -Imissing") -> Inputs:
+    return builder(root, flags).cacheable(None).inputs()
+
+
+def key(of: CcBuilder, knobs: dict[str, str] | None = None) -> str:
+    controls = of.render(Candidate(knobs)) if knobs is not None else None
+    return key_of(of.cacheable(controls).question())
+
+
+def absent(found: Inputs, path: Path) -> bool:
+    return path.name in found.absent.get(str(path.parent), ())
+
+
+def test_what_it_reads_is_all_there(root):
+    files = inputs(root).files
+    assert {str(root / "kernels/k.c"), str(root / "kernels/inc/a.h")} <= files
+    names = {Path(path).name for path in files}
+    assert {"math.h", "cc1", "as", "ld", "collect2", "stdc-predef.h", "crti.o", "libc.so", "ld.so.cache"} <= names
+    assert os.path.realpath(shutil.which("gcc") or "") in files
+    assert any(name.startswith("libc.so.6") for name in names), "what cc1 loads"
+    assert all(Path(path).is_file() for path in files)
+
+
+@pytest.mark.parametrize("place", ["kernels", "kernels/late", "kernels/missing"])
+def test_a_header_that_could_be_found_is_looked_for_in_every_directory(root, place):
+    """Relative directories are the compiler's, which runs in rootdir, and not the test's."""
+    found = inputs(root)
+    assert absent(found, root / place / "a.h")
+    assert absent(found, root / place / "a.h.gch")
+    assert absent(found, root / "kernels/inc/a.h.gch")
+
+
+def test_a_header_that_is_found_later_than_another_counts_too(root):
+    (root / "kernels/late/a.h").write_text("#define A 3\n")
+    assert str(root / "kernels/late/a.h") in inputs(root).files
+
+
+def test_names_of_a_branch_that_is_not_taken_are_looked_for(root):
+    (root / "kernels/inc/a.h").write_text("#if __has_include(<tuned.h>)\n#include <tuned.h>\n#endif\n#define A 2\n")
+    assert absent(inputs(root), root / "kernels/late/tuned.h")
+
+
+def test_a_library_that_could_be_found_is_looked_for(root):
+    (root / "kernels/lib").mkdir()
+    found = inputs(root, "-O1 -Iinc -Llib -lm")
+    assert absent(found, root / "kernels/lib/libm.so")
+    assert absent(found, root / "kernels/lib/libm.a")
+    assert absent(found, root / "kernels/lib/libc.so")
+
+
+def test_a_program_that_path_could_give_is_looked_for(root, monkeypatch):
+    (root / "bin").mkdir()
+    monkeypatch.setenv("PATH", f"{root}/bin:{os.environ['PATH']}")
+    assert absent(inputs(root), root / "bin/as")
+
+
+def test_a_precompiled_header_is_not_modelled(root):
+    subprocess.run(["gcc", root / "kernels/inc/a.h"], check=True)
+    with pytest.raises(NotModelled, match="precompiled"):
+        inputs(root)
+
+
+@pytest.mark.parametrize("text", ['void f(void) { __asm__("nop"); }', "#define X a.h\n#include X"])
+def test_a_source_that_cannot_be_followed_is_not_modelled(root, text):
+    (root / "kernels/inc/a.h").write_text(f"#define A 2\n#ifdef NEVER\n{text}\n#endif\n")
+    with pytest.raises(NotModelled, match=r"a\.h: it"):
+        inputs(root)
+
+
+def test_a_key_holds_what_the_build_is_asked_with(root, monkeypatch):
+    kinds: dict[str, Callable[[], str]] = {
+        "baseline": lambda: key(builder(root)),
+        "controls": lambda: key(builder(root), {"-funroll-loops": ""}),
+        "no controls": lambda: key(builder(root), {}),
+        "flags": lambda: key(builder(root, "-O2 -Iinc -Ilate -Imissing")),
+        "order": lambda: key(builder(root, "-O1 -Ilate -Iinc -Imissing")),
+        "libraries": lambda: key(builder(root, "-O1 -Iinc -Ilate -Imissing -lm")),
+        "output": lambda: key(builder(root, output="executable")),
+        "functions": lambda: key(builder(root, functions="kernel")),
+    }
+    keys = {kind: make() for kind, make in kinds.items()}
+    for name in ("CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "LD_LIBRARY_PATH", "SOURCE_DATE_EPOCH", "COMPILER_PATH"):
+        monkeypatch.setenv(name, "1")
+        keys[name] = kinds["baseline"]()
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("UNRELATED", "1")
+    # An empty options file is asked for with an option more, and nothing in it.
+    assert keys.pop("no controls") == keys["baseline"] == kinds["baseline"]()
+    assert len(set(keys.values())) == len(keys)
+
+
+def test_a_build_sees_of_the_environment_what_its_key_holds(root, monkeypatch):
+    """``DEPENDENCIES_OUTPUT`` has gcc write a file."""
+    monkeypatch.setenv("DEPENDENCIES_OUTPUT", str(root / "written"))
+    builder(root).build(None, root / "out", timeout_s=60)
+    assert not (root / "written").exists()
+
+
+def test_a_script_around_gcc_is_not_modelled(root):
+    wrapper = root / "kernels" / "gcc"
+    wrapper.write_text(f'#!/bin/sh\nexec {shutil.which("gcc")} "$@"\n')
+    wrapper.chmod(0o755)
+    with pytest.raises(NotModelled, match="script"):
+        builder(root, compiler="./gcc").cacheable(None).inputs()
+
+
+def test_a_compiler_by_another_name_is_not_modelled(root):
+    """As where ``/usr/lib/ccache/gcc`` leads."""
+    shutil.copy("/bin/true", root / "ccache")
+    (root / "gcc").symlink_to("ccache")
+    found = builder(root)
+    wrapped = replace(found, program=replace(found.program, program=str(root / "gcc")))
+    with pytest.raises(NotModelled, match="may be a wrapper"):
+        wrapped.cacheable(None).inputs()
+
+
+@pytest.mark.skipif(shutil.which("clang") is None, reason="needs clang")
+def test_clang_is_not_modelled(root):
+    with pytest.raises(NotModelled, match="clang"):
+        builder(root, compiler="clang").cacheable(None).question()
