@@ -204,6 +204,8 @@ class Schedule:
     def write(self, path: Path, text: str) -> None:
         """Write a file whose times are new: each change has a tick of its own, as a change by a person has."""
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_symlink() and not os.path.exists(path):  # noqa: PTH110 - links may lead in a circle
+            path.unlink()
         path.write_text(text)
         self.former.append((path, text))
         self.touch(path, path.parent)
@@ -265,7 +267,7 @@ def swaps_directories(on: Schedule) -> None:
 
 def links(on: Schedule) -> None:
     path, other = on.any_header(), on.any_header()
-    if other.is_file() and not path.exists():
+    if other.is_file() and not os.path.lexists(path):
         path.parent.mkdir(exist_ok=True)
         path.symlink_to(other)
         on.touch(path.parent)
