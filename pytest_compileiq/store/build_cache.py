@@ -8,6 +8,7 @@ cannot be read or written costs a build, never a verdict.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -181,6 +182,11 @@ def _read(path: Path) -> Entry | None:
         return None
     if sha256_hex(content) != path.name:
         return None
+    return _decoded(content)
+
+
+@functools.lru_cache(maxsize=4)  # many artifacts share a baseline
+def _decoded(content: bytes) -> Entry | None:
     header, _, data = content.partition(b"\n")
     try:
         return _ENTRY.validate_python({**json.loads(header), "data": data})
