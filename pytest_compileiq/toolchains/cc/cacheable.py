@@ -21,7 +21,7 @@ from pytest_compileiq.toolchains.cc.compiler import CcCompiler
 from pytest_compileiq.toolchains.cc.cplusplus import is_cplusplus
 from pytest_compileiq.toolchains.cc.flags import Flags
 from pytest_compileiq.toolchains.cc.includes import Named, named_in
-from pytest_compileiq.toolchains.cc.installation import Installation
+from pytest_compileiq.toolchains.cc.installation import Installation, expect_gcc
 from pytest_compileiq.toolchains.cc.modelled import expect_modelled, included_by
 from pytest_compileiq.toolchains.commands import ask, modelled_environment
 from pytest_compileiq.toolchains.make_rules import prerequisites
@@ -56,7 +56,9 @@ class GccBuild:
         """
         if self.compiler.name != "gcc":
             raise NotModelled(f"builds by {self.compiler.name} are not modelled")
+        expect_gcc(self.compiler.program)
         for words, _ in self.compilations:
+            expect_gcc(words[0])
             expect_modelled(words[1:])
         expect_modelled([*self.flags.link, *self.flags.libraries])
         return {

@@ -54,11 +54,22 @@ class Installation:
         return _inputs(self)
 
 
+@lru_cache(maxsize=16)
+def expect_gcc(program: str) -> None:
+    """Have ``program`` be a gcc itself.
+
+    Raises:
+        NotModelled: it may be a wrapper around one.
+    """
+    driver = os.path.realpath(program)
+    if not _GCC.fullmatch(Path(driver).name):
+        raise NotModelled(f"{driver} is not named as a gcc is, and may be a wrapper")
+    _expect_a_binary(driver)
+
+
 @lru_cache(maxsize=64)
 def _inputs(of: Installation) -> Inputs:
     driver = os.path.realpath(of.program)
-    if not _GCC.fullmatch(Path(driver).name):
-        raise NotModelled(f"{driver} is not named as a gcc is, and may be a wrapper")
     programs, libraries = _search_directories(of)
     found = _found([*programs, *_listed("PATH", of)], _PROGRAMS) | _found([*programs, *libraries], _DATA)
     executed = [driver, *sorted(name for name in found.files if Path(name).name in _PROGRAMS)]

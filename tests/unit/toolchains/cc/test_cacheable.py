@@ -135,7 +135,16 @@ def test_a_script_around_gcc_is_not_modelled(root):
     wrapper.write_text(f'#!/bin/sh\nexec {shutil.which("gcc")} "$@"\n')
     wrapper.chmod(0o755)
     with pytest.raises(NotModelled, match="script"):
-        builder(root, compiler="./gcc").cacheable(None).inputs()
+        builder(root, compiler="./gcc").cacheable(None).question()
+
+
+def test_a_wrapper_keeps_the_whole_environment(root, monkeypatch):
+    monkeypatch.setenv("WRAPPERS_OWN", "kept")
+    wrapper = root / "kernels" / "gcc"
+    wrapper.write_text(f'#!/bin/sh\necho "$WRAPPERS_OWN" > {root}/seen\nexec {shutil.which("gcc")} "$@"\n')
+    wrapper.chmod(0o755)
+    builder(root, compiler="./gcc").build(None, root / "out", timeout_s=60)
+    assert (root / "seen").read_text() == "kept\n"
 
 
 def test_a_compiler_by_another_name_is_not_modelled(root):
@@ -145,7 +154,7 @@ def test_a_compiler_by_another_name_is_not_modelled(root):
     found = builder(root)
     wrapped = replace(found, program=replace(found.program, program=str(root / "gcc")))
     with pytest.raises(NotModelled, match="may be a wrapper"):
-        wrapped.cacheable(None).inputs()
+        wrapped.cacheable(None).question()
 
 
 @pytest.mark.skipif(shutil.which("clang") is None, reason="needs clang")
