@@ -63,6 +63,11 @@ def digest_of_command(command: Sequence[str]) -> str:
     return sha256_hex("\0".join(command).encode())
 
 
+def digest_of_code(entries: Mapping[str, str]) -> str:
+    """One digest over the machine code of a whole build: entry function → digest."""
+    return sha256_hex("\n".join(f"{entry}\0{entries[entry]}" for entry in sorted(entries)).encode())
+
+
 # ── what a compiler is told ──────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -151,6 +151,38 @@ class Headroom:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """What a run measured of one claim, whatever became of it.
+
+    Attributes:
+        verdict: the gate's.
+        baseline, tuned: the geometric mean of each arm's slots, in the objective's unit.
+        driver: the device's, where it has one.
+    """
+
+    device: str
+    workload: str
+    objective: str
+    direction: Direction
+    verdict: Verdict
+    baseline: float
+    tuned: float
+    speedup: float
+    speedup_low: float
+    speedup_high: float
+    driver: str | None = None
+
+
+@dataclass(frozen=True)
+class Built:
+    """What was measured: the compiler, and one digest over all machine code of each arm."""
+
+    compiler: str
+    baseline: str
+    tuned: str
+
+
+@dataclass(frozen=True)
 class ItemReport:
     """One tuned test in one run.
 
@@ -164,6 +196,7 @@ class ItemReport:
         interrupted: Ctrl-C ended the search, so that the run ends after this item.
         results: every claim in words; the leading one first, then what is worse.
         headroom: of ``--tune-headroom``; None otherwise.
+        built, measured: what a normal run built, and the times that it took of that.
     """
 
     nodeid: str
@@ -185,6 +218,8 @@ class ItemReport:
     moved: tuple[MovedCode, ...] = ()
     results: tuple[Result, ...] = ()
     headroom: Headroom | None = None
+    built: Built | None = None
+    measured: tuple[Measured, ...] = ()
 
     def with_results(self, results: Sequence[Result]) -> ItemReport:
         """This report with other results; the first of them speaks for it."""
@@ -213,15 +248,26 @@ class ItemReport:
         content["results"] = tuple(Result(**result) for result in content["results"])
         content["moved"] = tuple(MovedCode(**{**code, "arms": tuple(code["arms"])}) for code in content["moved"])
         content["headroom"] = _headroom(content["headroom"])
+        content["built"] = Built(**content["built"]) if content["built"] else None
+        content["measured"] = tuple(
+            Measured(**{**measured, "verdict": Verdict(measured["verdict"])}) for measured in content["measured"]
+        )
         return cls(**{**content, "notes": tuple(content["notes"]), "wrote": tuple(content["wrote"])})
 
 
-def _headroom(content: dict[str, Any] | None) -> Headroom | None:
-    if content is None:
-        return None
-    del content["evaluations_in_8_h"]
-    metrics = {metric: MetricRange(**found) for metric, found in content["metrics"].items()}
-    return Headroom(**{**content, "metrics": metrics})
+@dataclass(frozen=True)
+class Circumstances:
+    """When and on what a run was.
+
+    Attributes:
+        date: its end, UTC: ``2026-11-23T05:15:00Z``.
+        commit: what was checked out; None where git does not know.
+        machine: the operating system's kernel and the processor's microcode: what changes times and no machine code.
+    """
+
+    date: str
+    commit: str | None
+    machine: str
 
 
 @dataclass
@@ -231,12 +277,22 @@ class RunReport:
     items: list[ItemReport] = field(default_factory=list)
     store_problems: list[str] = field(default_factory=list)
     orphans: list[str] = field(default_factory=list)
+    run: Circumstances | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The versioned JSON report."""
         return {
             "schema": REPORT_SCHEMA,
+            "run": asdict(self.run) if self.run else None,
             "items": [item.as_dict() for item in sorted(self.items, key=lambda item: item.nodeid)],
             "store_problems": self.store_problems,
             "orphans": self.orphans,
         }
+
+
+def _headroom(content: dict[str, Any] | None) -> Headroom | None:
+    if content is None:
+        return None
+    del content["evaluations_in_8_h"]
+    metrics = {metric: MetricRange(**found) for metric, found in content["metrics"].items()}
+    return Headroom(**{**content, "metrics": metrics})

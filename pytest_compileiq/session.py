@@ -7,6 +7,7 @@ import secrets
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from pytest_compileiq.benchmark.cached_builds import CachedBuilds
 from pytest_compileiq.benchmark.marker import read_marker
 from pytest_compileiq.config import Settings, chosen
 from pytest_compileiq.errors import CompileIQError, StoreError, fault_of
-from pytest_compileiq.outcome import ItemReport, RunReport, Verdict
+from pytest_compileiq.outcome import Circumstances, ItemReport, RunReport, Verdict
 from pytest_compileiq.replay.committed import Integrity
 from pytest_compileiq.replay.run import Replay
 from pytest_compileiq.report import github, junit
@@ -25,9 +26,11 @@ from pytest_compileiq.report.json import write_json
 from pytest_compileiq.report.progress import LineProgress
 from pytest_compileiq.store.build_cache import BuildCache
 from pytest_compileiq.store.store import Store
+from pytest_compileiq.system.machine import what_it_runs
 from pytest_compileiq.system.printing import Terminal, failure, skipped
 from pytest_compileiq.system.process import Guard
 from pytest_compileiq.system.project_settings import named_options
+from pytest_compileiq.system.vcs import revision
 from pytest_compileiq.workers.local import LocalCarrier
 from pytest_compileiq.workers.pool import Pool
 from pytest_compileiq.workers.start import start_of
@@ -253,6 +256,7 @@ class Session:
         """Write the reports that were asked for; one that cannot be written becomes a line of the summary."""
         try:
             if self.settings.report is not None:
+                self.report.run = _circumstances(self.settings.rootdir)
                 write_json(self.report, self.settings.report)
             if self.settings.html is not None:
                 from pytest_compileiq.report.html.page import write_html  # heavy, and few runs want a page
@@ -281,6 +285,11 @@ class Session:
         """``file``, which is relative to rootdir, relative to GitHub's workspace instead if it lies there."""
         path, workspace = self.settings.rootdir / file, os.environ.get("GITHUB_WORKSPACE")
         return path.relative_to(workspace).as_posix() if workspace and path.is_relative_to(workspace) else file
+
+
+def _circumstances(rootdir: Path) -> Circumstances:
+    date = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Circumstances(date, revision(rootdir, []).commit, what_it_runs())
 
 
 @contextmanager

@@ -13,9 +13,10 @@ from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, check_body
 from pytest_compileiq.config import Settings
 from pytest_compileiq.errors import BuildError, NoWorker
 from pytest_compileiq.model import BuildResult, ControlsFile, of_entries
-from pytest_compileiq.outcome import Check, ItemReport, Verdict
+from pytest_compileiq.outcome import Built, Check, ItemReport, Measured, Verdict
 from pytest_compileiq.proof import advice
 from pytest_compileiq.replay.committed import RETUNE, Integrity, Stop
+from pytest_compileiq.replay.measured import built_of, measured_of
 from pytest_compileiq.report.results import claim_text, report_on, results_of
 from pytest_compileiq.rules.claims import as_measured
 from pytest_compileiq.rules.staleness import Effect, Finding, judge, moved_code
@@ -49,6 +50,8 @@ class Replay:
     checks: list[Check] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     _recorded: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    _built: Built | None = None
+    _measured: list[Measured] = field(default_factory=list)
 
     def run(self) -> tuple[ItemReport, BaseException | None]:
         """The report, and the exception of the user's own body when that is what failed."""
@@ -107,6 +110,7 @@ class Replay:
         if controls is None or tuned is None:
             self._expect_a_run(self._missed)
             return self._report(Verdict.BASELINE, artifact.reason or "nothing was found to beat the defaults", artifact)
+        self._built = built_of(self.benchmark, baseline, tuned)
         self.integrity.recompute_claims(artifact, baseline, tuned)
         self._passed("claim", f"{len(artifact.claims)} recomputed from the committed samples")
         self._expect_a_run(self._missed)  # only now: no device is needed to compare what is exact
@@ -336,6 +340,7 @@ class Replay:
                 f"the {failure.arm or 'measured'} arm failed while it was measured ({failure.kind}): {failure.reason}",
                 RETUNE.format(nodeid=nodeid),
             ) from failure
+        self._measured += measured_of(self.benchmark, claim, decision)
         if decision.verdict is not Verdict.PROVEN:
             remedy = (
                 f"measure again on a quiet machine, or tune anew: pytest --tune {nodeid}"
@@ -361,7 +366,10 @@ class Replay:
     def _report(self, verdict: Verdict, message: str, artifact: Artifact | None) -> ItemReport:
         benchmark = self.benchmark
         report = report_on(benchmark.nodeid, benchmark.name, benchmark.builder.target, verdict, message, artifact)
-        return replace(report, checks=tuple(self.checks), notes=(*report.notes, *self.notes))
+        notes = (*report.notes, *self.notes)
+        return replace(
+            report, checks=tuple(self.checks), notes=notes, built=self._built, measured=tuple(self._measured)
+        )
 
     def _stopped(self, stop: Stop) -> tuple[ItemReport, BaseException | None]:
         told = replace(self._report(stop.verdict, stop.message, None), remedy=stop.remedy, moved=stop.moved)

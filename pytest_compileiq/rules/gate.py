@@ -97,7 +97,8 @@ class Evidence:
 class Decision:
     """A verdict with its reason and the numbers behind it; speed-ups are gains, above 1 when tuned is better.
 
-    Where ``scale`` is given they are not ratios: 1.02 is better by 2 % of it.
+    Where ``scale`` is given they are not ratios: 1.02 is better by 2 % of it. ``means`` are
+    the geometric ones of the baseline's and the tuned arm's slots, in the metric's unit, for a ratio.
     """
 
     verdict: Verdict
@@ -112,6 +113,7 @@ class Decision:
     level: float
     note: str = ""
     scale: float | None = None
+    means: tuple[float, float] | None = None
 
 
 def gather(rows: Sequence[SampleRow], direction: Direction, analysis: Analysis | None = None) -> Evidence:
@@ -323,7 +325,13 @@ def _measured(evidence: Evidence, level: float) -> Decision:
         speedup_high=gain(interval.high),
         cohens_d=effect.estimate,
         between_sd=float(differences.std(ddof=1)),
+        means=_geometric_means(evidence) if scale is None else None,
     )
+
+
+def _geometric_means(evidence: Evidence) -> tuple[float, float]:
+    baseline, tuned = (float(np.exp(np.nanmean(np.log(arm)))) for arm in (evidence.baseline, evidence.tuned))
+    return baseline, tuned
 
 
 def why_lost(evidence: Evidence) -> str | None:

@@ -1,0 +1,232 @@
+"""Where two arms' times changed level, run by run. Values in, changes out.
+
+A change point is looked for as Hawkins, Qiu and Kang do ("The changepoint model for statistical process control",
+J. Quality Technology 35, 2003): after every run, the split of the runs so far with the largest two-sample statistic is
+held to a limit that false alarms reach at a chosen rate; what was found stays found, and the search goes on behind it.
+Three things are added for two arms that were measured nested in one process, of which more is known than their times:
+
+- A change has a *shape*: the tuned arm alone, the baseline alone, or both alike. The statistic of a shape is Student's
+  t of its arm with the other one as covariate (analysis of covariance, Fisher 1932), which takes out what the arms
+  share: it is never less sensitive than the arm by itself, and than the ratio.
+- Where something is known to have changed (machine code, compiler, driver), one split is tested and not hundreds, so
+  far weaker evidence suffices.
+- A run that its neighbours do not bear out is no evidence of a new level (Hampel's identifier; Pearson, "Outliers in
+  process modeling and identification", IEEE Trans. Control Systems Technology 10, 2002).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+import scipy
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from pytest_compileiq.rules.stats import Floats
+
+Shape = Literal["tuned", "baseline", "alike"]
+SHAPES: tuple[Shape, ...] = ("tuned", "baseline", "alike")
+
+WINDOW = 120  # runs that a search looks back on
+LEAST_BEFORE, LEAST_AFTER = 8, 3  # runs on either side of a split
+LEAST_BEFORE_KNOWN = 5
+LEAST_MOVE = 0.005  # of the time: as the gate, which takes no smaller gain for one
+LEAST_SPREAD = 0.001  # between runs: what is smaller is the clock's luck
+# Two-sided levels of one shape at one split; bench/history.py counts the false alarms that they give together.
+LEVEL_ANYWHERE = 3e-7
+LEVELS_KNOWN = {3: 1e-5, 5: 8e-5, 10: 3e-5}  # by the runs since the known change
+NEAR = 3  # runs: a change found so near to a known one is that one
+_LEAST_DRIFT = 10  # runs: what is faster is a step
+_HAMPEL_RUNS, _HAMPEL_LIMIT = 5, 4.0
+_USUAL, _SD_OF_USUAL = 0.9, 1.645  # nine runs in ten; their median alone would take one of two usual levels for all
+
+
+@dataclass(frozen=True)
+class ChangePoint:
+    """One change of level.
+
+    Attributes:
+        at: the first run on the new level.
+        seen: the run after which it was found.
+        shape: which arms moved.
+        drifts: both crept there over many runs, in no step.
+    """
+
+    at: int
+    seen: int
+    shape: Shape
+    drifts: bool = False
+
+
+def change_points(baseline: Floats, tuned: Floats, known: Collection[int] = ()) -> list[ChangePoint]:
+    """Every change of level, oldest first.
+
+    What is found after a run depends on no later run: analysed anew with more runs, it stays. Its shape is judged by
+    all runs up to the next change, so more runs tell it better; a creep that was found piece by piece becomes one.
+
+    Args:
+        baseline, tuned: logs of the arms' times, shape (runs,), oldest first.
+        known: the runs before which something is known to have changed.
+    """
+    changes: list[ChangePoint] = []
+    chain = [0]  # the level before a row of steps of both arms that may be one creep, and where each step is
+    found = list(_found(baseline, tuned, known))
+    ends = [0, *(at for at, _ in found), len(baseline)]
+    for (at, seen), before, end in zip(found, ends, ends[2:], strict=False):
+        shape = _shape(baseline[before:end], tuned[before:end], at - before)
+        if shape != "alike" or at in known:
+            chain = [at]
+            changes.append(ChangePoint(at, seen, shape))
+            continue
+        chain.append(at)
+        common = (baseline[chain[0] : end] + tuned[chain[0] : end]) / 2
+        if not _creeps(common, [step - chain[0] for step in chain[1:]]):
+            changes.append(ChangePoint(at, seen, shape))
+            continue
+        creep = next(change for change in [*changes, ChangePoint(at, seen, shape)] if change.at == chain[1])
+        changes = [*(change for change in changes if change.at < chain[1]), replace(creep, drifts=True)]
+    return changes
+
+
+def _found(baseline: Floats, tuned: Floats, known: Collection[int]) -> Iterator[tuple[int, int]]:
+    """Each change's first run, and the run after which it was found."""
+    start = 0
+    for runs in range(LEAST_BEFORE_KNOWN + LEAST_AFTER, len(baseline) + 1):
+        first = max(start, runs - WINDOW)
+        inside = [run - first for run in known if first < run < runs]
+        at = _newest_change(baseline[first:runs], tuned[first:runs], inside)
+        if at is not None:
+            start = first + at
+            yield start, runs - 1
+
+
+def _newest_change(baseline: Floats, tuned: Floats, known: Sequence[int]) -> int | None:
+    """The best split of these runs if it is beyond its limit; ``known`` splits have limits of their own."""
+    runs = len(baseline)
+    if runs < LEAST_BEFORE_KNOWN + LEAST_AFTER:
+        return None
+    statistics = _statistics(_borne_out(baseline), _borne_out(tuned))
+    at = _anywhere(statistics, runs, known)
+    if at is None:
+        at = next((split for split in known if _holds_where_known(statistics, runs, split)), None)
+    return at if at is not None and max(map(abs, steps(baseline, tuned, at))) >= LEAST_MOVE else None
+
+
+def _anywhere(statistics: Floats, runs: int, known: Sequence[int]) -> int | None:
+    allowed = statistics[:, LEAST_BEFORE : runs - LEAST_AFTER + 1]
+    if not allowed.size or allowed.max() < _limit(runs - 3, LEVEL_ANYWHERE):
+        return None
+    at = LEAST_BEFORE + int(np.argmax(allowed.max(axis=0)))
+    near = [split for split in known if abs(split - at) <= NEAR and runs - split >= LEAST_AFTER]
+    return min(near, key=lambda split: abs(split - at), default=at)
+
+
+def _holds_where_known(statistics: Floats, runs: int, split: int) -> bool:
+    level = LEVELS_KNOWN.get(runs - split)
+    if level is None or split < LEAST_BEFORE_KNOWN:
+        return False
+    return bool(statistics[:, split].max() >= _limit(runs - 3, level))
+
+
+def steps(baseline: Floats, tuned: Floats, at: int) -> tuple[float, float]:
+    """By how much the median log time of the baseline and of the tuned arm differ before and from ``at`` on."""
+    baseline_step, tuned_step = (float(np.median(arm[at:]) - np.median(arm[:at])) for arm in (baseline, tuned))
+    return baseline_step, tuned_step
+
+
+def _shape(baseline: Floats, tuned: Floats, at: int) -> Shape:
+    statistics = _statistics(_borne_out(baseline), _borne_out(tuned))
+    return SHAPES[int(np.argmax(statistics[:, at]))]
+
+
+# ── statistics ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _statistics(baseline: Floats, tuned: Floats) -> Floats:
+    """The size of each shape's t at each split, shape (shapes, runs)."""
+    return np.stack([np.abs(_by_split(*_axes(baseline, tuned, shape))) for shape in SHAPES])
+
+
+def _axes(baseline: Floats, tuned: Floats, shape: Shape) -> tuple[Floats, Floats]:
+    """What a change of ``shape`` moves, and what it leaves where it is."""
+    if shape == "tuned":
+        return tuned, baseline
+    if shape == "baseline":
+        return baseline, tuned
+    return (baseline + tuned) / 2, tuned - baseline
+
+
+def _by_split(moved: Floats, still: Floats) -> Floats:
+    """Student's t, with runs − 3 degrees of freedom, that ``moved`` differs before and from each run on, given ``still``.
+
+    Returns:
+        Shape (runs,), by the first run behind the split; 0 where a side has fewer than two runs.
+    """
+    runs = len(moved)
+    y, x = moved - moved.mean(), still - still.mean()
+    before = np.arange(2, runs - 1)
+    after = runs - before
+    weight = before * after / runs
+    step_y, step_x = (_step(values, before, runs) for values in (y, x))
+    within_yy, within_xx, within_xy = (
+        float(one @ other) - weight * one_step * other_step
+        for one, other, one_step, other_step in ((y, y, step_y, step_y), (x, x, step_x, step_x), (y, x, step_y, step_x))
+    )
+    within_xx = np.maximum(within_xx, (runs - 2) * 1e-12)
+    slope = within_xy / within_xx
+    variance = np.maximum((within_yy - slope * within_xy) / (runs - 3), LEAST_SPREAD**2)
+    t = np.zeros(runs)
+    t[2 : runs - 1] = (step_y - slope * step_x) / np.sqrt(variance * (1 / weight + step_x**2 / within_xx))
+    return t
+
+
+def _step(centred: Floats, before: NDArray[np.int_], runs: int) -> Floats:
+    """Mean behind less mean before each split, of values that add up to 0."""
+    sums = np.cumsum(centred)[before - 1]
+    result: Floats = -sums / (runs - before) - sums / before
+    return result
+
+
+@lru_cache(maxsize=1024)
+def _limit(degrees: int, level: float) -> float:
+    return float(-scipy.special.stdtrit(degrees, level / 2))
+
+
+def _borne_out(values: Floats) -> Floats:
+    """``values``, each moved to within four standard deviations of the median of the runs around it."""
+    half = _HAMPEL_RUNS // 2
+    middles = np.median(sliding_window_view(values, _HAMPEL_RUNS), axis=1)
+    around = np.concatenate([np.full(half, middles[0]), middles, np.full(half, middles[-1])])
+    spread = max(float(np.quantile(np.abs(values - around), _USUAL)) / _SD_OF_USUAL, LEAST_SPREAD)
+    return np.clip(values, around - _HAMPEL_LIMIT * spread, around + _HAMPEL_LIMIT * spread)
+
+
+# ── drift ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _creeps(values: Floats, steps_at: Sequence[int]) -> bool:
+    """Whether a level, a slope of at least ten runs and another level fit ``values`` better than steps do.
+
+    By Schwarz's criterion (Annals of Statistics 6, 1978): a slope takes four numbers, n steps take 2n + 1.
+    """
+    values = _borne_out(values)
+    stepped = sum(float(((piece - piece.mean()) ** 2).sum()) for piece in np.split(values, steps_at))
+    crept = min(_slopes(values), default=np.inf)
+    spared = (2 * len(steps_at) + 1 - 4) * np.log(len(values))
+    return bool(len(values) * np.log(stepped / crept) + spared > 0)
+
+
+def _slopes(values: Floats) -> Iterator[float]:
+    """What each slope leaves unexplained: its sum of squares."""
+    runs = len(values)
+    stride = max(1, runs // 40)
+    y, places = values - values.mean(), np.arange(runs)
+    for begin in range(0, runs - _LEAST_DRIFT, stride):
+        for end in range(begin + _LEAST_DRIFT, runs + stride, stride):
+            ramp = np.clip(places, begin, end) - begin
+            x = ramp - ramp.mean()
+            yield float(y @ y) - float(y @ x) ** 2 / float(x @ x)
