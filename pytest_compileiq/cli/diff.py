@@ -32,13 +32,16 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 
 def _diff(options: argparse.Namespace) -> int:
+    from pytest_compileiq.history.lines import added_lines
     from pytest_compileiq.report.change import change_json, terminal_lines
+    from pytest_compileiq.report.history import with_history
     from pytest_compileiq.report.markdown import markdown_text
     from pytest_compileiq.review.compare import review
     from pytest_compileiq.store.store import Store
 
-    result = review(Store(store_root(options)), options.span)
-    parts = result.base, result.head, result.changes, result.strays
+    store = Store(store_root(options))
+    result = review(store, options.span)
+    parts = result.base, result.head, with_history(result.changes, added_lines(store)), result.strays
     if options.format == "terminal":
         say(*terminal_lines(*parts))
     else:

@@ -118,6 +118,7 @@ def facts(change: Change) -> Iterator[Fact]:
         Fact("code", tuple(map(_digest_step, change.code))),
         Fact("checks", unchecked(_claims(change)), folded=False),
         Fact("stress", tuple(draws_lines(_claims(change))), folded=False),
+        Fact("history", change.history, folded=False),
         Fact("proven on", (change.evidence,) if change.evidence else (), folded=False),
     )
     return (fact for fact in everything if fact.lines)

@@ -56,6 +56,16 @@ class Wanted:
     limit: int
 
 
+@dataclass(frozen=True)
+class Version:
+    """One file as a commit left it: its path below ``acf/``, its object, the commit, and when that was, in seconds."""
+
+    path: str
+    oid: str
+    commit: str
+    seconds: int
+
+
 class StoreInGit:
     """The repository around a store.
 
@@ -95,6 +105,30 @@ class StoreInGit:
             head_text = head_text or "HEAD"
             return base, self._at(head_text, self._commit(head_text))
         return base, Snapshot(WORK_TREE, self._in_work_tree(commit, base.files))
+
+    def versions(self, name: str | None = None) -> Iterator[Version]:
+        """Every version of every file that a commit of this branch brought, oldest first; ``name`` is one artifact's.
+
+        A merge brings what it changes on the branch that it went to.
+        """
+        folder = f"{self.folder}/{name}" if name else self.folder
+        tokens = self._paths(
+            "log", "--reverse", "--first-parent", "-m", "--raw", "--no-abbrev", "--no-renames", "-z",
+            "--format=format:commit %H %ct", "HEAD", "--", folder,
+        )  # fmt: skip
+        commit, seconds, oid = "", 0, ""
+        for token in tokens:  # a commit and its first change stand in one token, on a line each; a path follows
+            if oid:
+                if oid.strip("0"):  # else the commit removed it
+                    yield Version(self._below(token), oid, commit, seconds)
+                oid = ""
+                continue
+            for line in token.splitlines():
+                if line.startswith("commit "):
+                    _, commit, when = line.split(" ")
+                    seconds = int(when)
+                elif line.startswith(":"):
+                    oid = line.split(" ")[3]
 
     def contents(self, wanted: Iterable[Wanted]) -> Iterator[tuple[str, bytes | StoreError]]:
         """The path and content of each file, in any order; an error in place of content that cannot be read."""

@@ -161,7 +161,7 @@ def _axes(baseline: Floats, tuned: Floats, shape: Shape) -> tuple[Floats, Floats
 
 
 def _by_split(moved: Floats, still: Floats) -> Floats:
-    """Student's t, with runs − 3 degrees of freedom, that ``moved`` differs before and from each run on, given ``still``.
+    """Student's t that ``moved`` differs before and from each run on, given ``still``; runs − 3 degrees of freedom.
 
     Returns:
         Shape (runs,), by the first run behind the split; 0 where a side has fewer than two runs.

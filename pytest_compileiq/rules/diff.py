@@ -110,6 +110,7 @@ class Change:
         warnings: what a reviewer should look at before merging.
         evidence: where the newest claims were proven: device, driver, commit, runner.
         problem: why a side cannot be used.
+        history: what runs measured of it over time, a sentence a line, where a history is kept.
     """
 
     kind: Kind
@@ -144,6 +145,7 @@ class Change:
     warnings: tuple[str, ...] = ()
     evidence: str = ""
     problem: str = ""
+    history: tuple[str, ...] = ()
 
     @property
     def worse(self) -> tuple[ClaimStep, ...]:

@@ -40,6 +40,15 @@ class ChartedSlot:
 
 
 @dataclass(frozen=True)
+class Watched:
+    """One run of a history: its day, and each arm's value in the metric's unit."""
+
+    day: str
+    baseline: float
+    tuned: float
+
+
+@dataclass(frozen=True)
 class Chart:
     """The drawing, and a note of what it leaves out; empty if it shows everything."""
 
@@ -155,6 +164,34 @@ def convergence(improvements: Sequence[tuple[int, float]], evaluations: int, ide
         _label(_LEFT, 12, "best gain over the baseline so far", "start"),
     )  # fmt: skip
     return Chart(svg)
+
+
+def over_time(runs: Sequence[Watched], moved_at: Sequence[int], objective: str, ident: str) -> Chart | None:
+    """Each arm over the runs, in per cent of its first one, a bar at each move; None if there is nothing to draw."""
+    drawn = runs[-MAX_POINTS:]
+    arms = {arm: [getattr(run, arm) for run in drawn] for arm in ARMS}
+    if len(drawn) < 2 or not _drawable(arms):
+        return None
+    percent = {arm: [_percent(value, values[0]) for value in values] for arm, values in arms.items()}
+    places = Scale(0, len(drawn) - 1, _LEFT + 6, WIDTH - _RIGHT - 6)
+    up = Scale(*limits_within(list(percent.values()), tail=0.0), 132, 22)
+    bars = "".join(
+        f"M{_short(places(at))} 22V132" for at in (at - len(runs) + len(drawn) for at in moved_at) if at >= 0
+    )
+    parts = [tag("path", class_="axis", d=bars)] if bars else []
+    for arm, values in percent.items():
+        steps = "L".join(f"{_short(places(at))} {_short(up(value))}" for at, value in enumerate(values))
+        parts.append(tag("path", class_=f"median {arm}", d=f"M{steps}"))
+    unit = unit_for(objective, arms["tuned"][-1])
+    ends = "; ".join(
+        f"{arm}: {unit.text(values[0])} at first, {unit.text(values[-1])} now" for arm, values in arms.items()
+    )
+    svg = _svg(
+        ident, 168, "Both arms over time", f"{ends}; {len(moved_at)} moves.", _y_axis(up, Unit(1.0, "%")), *parts,
+        _label(_LEFT, 12, f"{objective}, against the first run", "start"),
+        _label(_LEFT, 150, drawn[0].day, "start"), _label(WIDTH - _RIGHT, 150, drawn[-1].day, "end"),
+    )  # fmt: skip
+    return Chart(svg, f"the last {len(drawn)} of {len(runs)} runs" if len(drawn) < len(runs) else "")
 
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
 from pytest_compileiq import __version__
+from pytest_compileiq.history.lines import Line, added_lines, of_artifact
 from pytest_compileiq.outcome import ItemReport, RunReport
 from pytest_compileiq.report.committed import Committed, Key, read_committed
 from pytest_compileiq.report.html.charts import interval_domain
@@ -28,7 +29,8 @@ def write_html(report: RunReport, store: Store, path: Path, *, title: str) -> No
         OSError: the file cannot be written.
     """
     committed = read_committed(store, {(item.name, item.target) for item in report.items if item.name and item.target})
-    page = render_page(report, committed, environment_of(store.root), title=title)
+    lines = added_lines(store)
+    page = render_page(report, committed, environment_of(store.root), title=title, lines=lines)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_output(path, page)
 
@@ -46,14 +48,21 @@ def environment_of(root: Path) -> dict[str, str]:
 
 
 def render_page(
-    report: RunReport, committed: Mapping[Key, Committed], environment: Mapping[str, str], *, title: str
+    report: RunReport,
+    committed: Mapping[Key, Committed],
+    environment: Mapping[str, str],
+    *,
+    title: str,
+    lines: Sequence[Line] = (),
 ) -> str:
     """The page as text, which depends on the arguments alone. Their texts are untrusted and escaped."""
     items = in_order(report.items)
     idents = [f"artifact-{place}" for place in range(1, len(items) + 1)]
     domain = interval_domain([ratio for item in items for ratio in _ratios(item, committed)])
     sections = [
-        artifact_section(item, committed.get((item.name, item.target)), ident, domain)
+        artifact_section(
+            item, committed.get((item.name, item.target)), ident, domain, of_artifact(lines, item.name, item.target)
+        )
         for item, ident in zip(items, idents, strict=True)
     ]
     body = tag(
@@ -70,6 +79,11 @@ def render_page(
         tag("footer", tag("h2", "Made with"), facts(environment.items())),
         tag("script", _asset("page.js")),
     )
+    return document(title, body)
+
+
+def document(title: str, body: Html) -> str:
+    """A whole page of one ``body``."""
     return f'<!doctype html>\n<html lang="en">{_head(title)}{body}</html>\n'
 
 

@@ -1,0 +1,86 @@
+"""``acf history``: how the times of the artifacts went, what moved them, and the reports that tell more of them."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_compileiq.cli.locate import store_root
+from pytest_compileiq.errors import UserError
+from pytest_compileiq.system.printing import complain, say
+
+if TYPE_CHECKING:
+    from pytest_compileiq.history.archive import Archive
+
+_ADD = "add"
+
+
+def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``history`` to the ``acf`` command."""
+    history = verbs.add_parser(
+        "history",
+        help="both arms' times over the days, from git and added reports, and what moved them",
+        usage="acf history [NAME] [--device D] [--format F] [--history-dir DIR]\n"
+        "       acf history add REPORT... [--history-dir DIR]",
+        description="How the times of the artifacts went, and what moved them. With add: append what reports of "
+        "pytest --acf-report measured. Exits with 1 if a file of the history cannot be read.",
+    )
+    history.add_argument("words", nargs="*", metavar="NAME | add REPORT...", help="one artifact, or reports to add")
+    history.add_argument("--device", metavar="D", help="devices whose name contains this")
+    history.add_argument("--format", choices=("terminal", "json", "html"), default="terminal")
+    history.add_argument("--history-dir", type=Path, metavar="DIR", help="default: acf-history, beside the artifacts")
+    history.set_defaults(verb=_history)
+
+
+def _history(options: argparse.Namespace) -> int:
+    if options.words[:1] == [_ADD]:
+        return _add(_archive(options), [Path(word) for word in options.words[1:]])
+    if len(options.words) > 1:
+        raise UserError(f"{' '.join(options.words)!r}: expected one NAME, or add REPORT...")
+    return _show(options, options.words[0] if options.words else None)
+
+
+def _archive(options: argparse.Namespace) -> Archive:
+    from pytest_compileiq.history.archive import DIRECTORY, Archive
+
+    return Archive(options.history_dir or store_root(options).parent / DIRECTORY)
+
+
+def _add(archive: Archive, reports: list[Path]) -> int:
+    from pytest_compileiq.history.from_report import observations_in
+
+    if not reports:
+        raise UserError("acf history add: expected REPORT..., which pytest --acf-report=report.json writes")
+    found = [(path, observations_in(path)) for path in reports]
+    for path, observations in found:
+        added = archive.add(observations)
+        there = f", {len(observations) - added} were there" if added < len(observations) else ""
+        nothing = "it measured nothing" if not observations else f"{added} of {len(observations)} measurements added"
+        say(f"{path}: {nothing}{there}")
+    return 0
+
+
+def _show(options: argparse.Namespace, name: str | None) -> int:
+    from pytest_compileiq.history.lines import lines_of, read_history
+    from pytest_compileiq.report.history import history_json, history_lines
+    from pytest_compileiq.store.store import Store
+
+    read = read_history(Store(store_root(options)), _archive(options), name)
+    lines = lines_of(read.observations, name, options.device)
+    if not lines and (name or options.device):
+        wanted = " on a device called ".join(filter(None, (name or "any artifact", options.device)))
+        raise UserError(f"nothing was measured of {wanted}: acf list names the artifacts")
+    if options.format == "json":
+        say(*history_json(lines).split("\n"))
+    elif options.format == "html":
+        from pytest_compileiq.report.html.history import history_page
+
+        say(*history_page(lines).split("\n"))
+    elif lines:
+        say(*history_lines(lines))
+    else:
+        say("nothing was measured yet: pytest --tune commits proofs, and acf history add takes the reports of runs")
+    for problem in read.problems:
+        complain(problem)
+    return 1 if read.problems else 0

@@ -1,0 +1,91 @@
+"""The observations that were added: an append-only file a month, one observation a line, which git can merge by union.
+
+Whatever is read is untrusted. The order of lines means nothing, and a line that is there twice counts once: so files
+that several devices appended to are merged by putting their lines together.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from pytest_compileiq.errors import StoreError
+from pytest_compileiq.history.observation import Observation
+from pytest_compileiq.stored import first_problem
+from pytest_compileiq.system.files import Unfit, locked, machine_lock, read_regular, replace
+
+DIRECTORY = "acf-history"  # beside acf/
+MAX_MONTH_BYTES = 64 << 20
+_ATTRIBUTES = b"*.jsonl merge=union\n"
+
+
+@dataclass(frozen=True)
+class Archived:
+    """What the files hold, and why some lines could not be read."""
+
+    observations: tuple[Observation, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Archive:
+    """The directory of monthly files; it may not exist yet."""
+
+    root: Path
+
+    def add(self, observations: Iterable[Observation]) -> int:
+        """Append those that are not there yet; returns how many these are.
+
+        Raises:
+            StoreError: a month's file cannot be read.
+            OSError: it cannot be written.
+        """
+        by_month = defaultdict(list)
+        for observation in observations:
+            by_month[observation.date[:7]].append(observation.model_dump_json(exclude_none=True).encode())
+        if not by_month:
+            return 0
+        self.root.mkdir(parents=True, exist_ok=True)
+        with locked(machine_lock(f"history {self.root.resolve()}")):
+            if not (self.root / ".gitattributes").exists():
+                replace(self.root / ".gitattributes", _ATTRIBUTES)
+            return sum(self._append(self.root / f"{month}.jsonl", lines) for month, lines in by_month.items())
+
+    def _append(self, path: Path, lines: Iterable[bytes]) -> int:
+        old = self._bytes(path) if path.is_symlink() or path.exists() else b""
+        there = set(old.splitlines())
+        new = [line for line in dict.fromkeys(lines) if line not in there]
+        if new:
+            ended = b"" if old.endswith(b"\n") or not old else b"\n"
+            replace(path, old + ended + b"".join(line + b"\n" for line in new))
+        return len(new)
+
+    def read(self) -> Archived:
+        """Every distinct observation; a file or line that cannot be read becomes a problem."""
+        observations: dict[bytes, Observation] = {}
+        problems = []
+        for path in sorted(self.root.glob("*.jsonl")):
+            try:
+                lines = self._bytes(path).splitlines()
+            except StoreError as error:
+                problems.append(str(error))
+                continue
+            for number, line in enumerate(lines, 1):
+                if line in observations or not line:
+                    continue
+                try:
+                    observations[line] = Observation.model_validate_json(line)
+                except ValidationError as error:
+                    where = f"{self.root.name}/{path.name}, line {number}"
+                    problems.append(f"{where}: {first_problem(error)}; remove the line, or restore it with git")
+        return Archived(tuple(observations.values()), tuple(problems))
+
+    def _bytes(self, path: Path) -> bytes:
+        try:
+            return read_regular(path, MAX_MONTH_BYTES)
+        except Unfit as why:
+            raise StoreError(f"{self.root.name}/{path.name} {why}: restore it with git checkout") from why

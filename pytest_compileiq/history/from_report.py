@@ -1,0 +1,99 @@
+"""What a run's report, the JSON of ``--acf-report``, measured. The file is untrusted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pytest_compileiq.errors import UserError
+from pytest_compileiq.history.observation import Observation
+from pytest_compileiq.outcome import REPORT_SCHEMA
+from pytest_compileiq.stored import first_problem
+from pytest_compileiq.system.files import Unfit, read_regular
+
+_MAX_REPORT_BYTES = 64 << 20
+_MAKE_ONE = "make one with pytest --acf-report=report.json"
+
+
+class _Part(BaseModel):
+    """A part of a report; what a history does not need of it is passed over."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class _Run(_Part):
+    date: str
+    commit: str | None
+    machine: str
+
+
+class _Built(_Part):
+    compiler: str
+    baseline: str
+    tuned: str
+
+
+class _Measured(_Part):
+    device: str
+    workload: str
+    objective: str
+    direction: str
+    verdict: str
+    baseline: float
+    tuned: float
+    speedup: float
+    speedup_low: float
+    speedup_high: float
+    driver: str | None
+
+
+class _Item(_Part):
+    name: str
+    target: str
+    built: _Built | None = None
+    measured: tuple[_Measured, ...] = ()
+
+
+class _Report(_Part):
+    schema_: Annotated[int, Field(alias="schema")]
+    run: _Run | None = None
+    items: tuple[_Item, ...]
+
+
+def observations_in(path: Path) -> list[Observation]:
+    """What the report at ``path`` measured, in its order; nothing where it only replayed.
+
+    Raises:
+        UserError: it is no report, or one of a version that does not say when and on what it was.
+    """
+    try:
+        report = _Report.model_validate_json(read_regular(path.resolve(), _MAX_REPORT_BYTES))
+        if report.schema_ != REPORT_SCHEMA:
+            raise UserError(f"{path} has schema {report.schema_}, and this version reads {REPORT_SCHEMA}")
+        return list(_observations(report, path))
+    except Unfit as why:
+        raise UserError(f"{path} {why}: {_MAKE_ONE}") from why
+    except ValidationError as error:
+        raise UserError(f"{path} is no report of a run: {first_problem(error)}; {_MAKE_ONE}") from error
+
+
+def _observations(report: _Report, path: Path) -> Iterator[Observation]:
+    if report.run is None:
+        raise UserError(f"{path} does not say when it was, as reports of older versions: {_MAKE_ONE}")
+    for item in report.items:
+        if item.built is None:
+            continue
+        for measured in item.measured:
+            yield Observation(
+                source="replay",
+                name=item.name,
+                target=item.target,
+                compiler=item.built.compiler,
+                baseline_code=item.built.baseline,
+                tuned_code=item.built.tuned,
+                **report.run.model_dump(),
+                **measured.model_dump(),
+            )

@@ -1,0 +1,68 @@
+"""The lines of a history: what was observed of each artifact on each device and workload, and how it moved."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pytest_compileiq.errors import EnvironmentFault
+from pytest_compileiq.history.archive import DIRECTORY, Archive, Archived
+from pytest_compileiq.history.from_git import observations_in_git
+from pytest_compileiq.history.observation import Observation
+from pytest_compileiq.model import Target
+from pytest_compileiq.review.snapshots import StoreInGit
+from pytest_compileiq.rules.moves import Move, moves_of
+from pytest_compileiq.store.store import Store
+
+
+@dataclass(frozen=True)
+class Line:
+    """What was observed of one artifact × device × workload × objective, oldest first, and its moves."""
+
+    observations: tuple[Observation, ...]
+    moves: tuple[Move, ...]
+
+    @property
+    def newest(self) -> Observation:
+        """The newest observation, which names the line."""
+        return self.observations[-1]
+
+
+def read_history(store: Store, archive: Archive, name: str | None = None) -> Archived:
+    """What was added, and what git knows of the claims in ``store``; what one of them lacks is a problem.
+
+    Raises:
+        EnvironmentFault: nothing was added, and there is no git.
+    """
+    added = archive.read()
+    try:
+        proofs = observations_in_git(StoreInGit(store), name)
+    except EnvironmentFault:
+        if not added.observations and not added.problems:
+            raise
+        proofs = []
+    return Archived((*proofs, *added.observations), added.problems)
+
+
+def lines_of(observations: Iterable[Observation], name: str | None = None, device: str | None = None) -> list[Line]:
+    """The lines, sorted by what they are of; ``name`` is one artifact's, ``device`` a part of a device's name."""
+    by_line = defaultdict(list)
+    for observation in observations:
+        if name in (None, observation.name) and (device or "").casefold() in observation.device.casefold():
+            by_line[observation.key].append(observation)
+    return [_line(sorted(own, key=lambda each: each.date)) for _, own in sorted(by_line.items())]
+
+
+def _line(observations: list[Observation]) -> Line:
+    return Line(tuple(observations), tuple(moves_of([observation.run for observation in observations])))
+
+
+def added_lines(store: Store) -> list[Line]:
+    """The lines of what was added beside ``store``; ``acf history`` tells of what cannot be read."""
+    return lines_of(Archive(store.root.parent / DIRECTORY).read().observations)
+
+
+def of_artifact(lines: Iterable[Line], name: str, target: str) -> list[Line]:
+    """Those of one artifact."""
+    return [line for line in lines if line.newest.key[:2] == (name, Target(target).architecture)]

@@ -1,0 +1,55 @@
+"""One measurement of one claim, on a day: what a line of a history holds. Read as untrusted."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import StringConstraints
+
+from pytest_compileiq.model import Direction, Target
+from pytest_compileiq.rules.moves import Run
+from pytest_compileiq.stored import Digest, Finite, Name, Ratio, Stored, Text
+
+Date = Annotated[str, StringConstraints(pattern=r"^\d{4}-(0[1-9]|1[0-2])-[0-3]\d[T][0-2]\d:[0-5]\d:[0-5]\dZ$")]
+LineKey = tuple[str, str, str, str, str]
+
+
+class Observation(Stored):
+    """What was measured of one artifact on one device and workload.
+
+    ``source``: ``replay``, a normal run's report; ``proof``, the claim as it was committed. ``baseline`` and ``tuned``
+    are means in the objective's unit. ``baseline_code`` and ``tuned_code`` are digests of all machine code of an arm.
+    """
+
+    source: Literal["replay", "proof"]
+    date: Date
+    name: Name
+    target: Name
+    device: Text
+    workload: Text
+    objective: Text
+    direction: Direction
+    verdict: Text
+    baseline: Ratio
+    tuned: Ratio
+    speedup: Ratio
+    speedup_low: Finite
+    speedup_high: Finite
+    compiler: Text
+    baseline_code: Digest
+    tuned_code: Digest
+    driver: Text | None = None
+    machine: Text | None = None
+    commit: Text | None = None
+
+    @property
+    def key(self) -> LineKey:
+        """The line it belongs to, which a new compiler does not break."""
+        return self.name, Target(self.target).architecture, self.device, self.workload, self.objective
+
+    @property
+    def run(self) -> Run:
+        """What the rules need of it."""
+        return Run(
+            self.baseline, self.tuned, self.baseline_code, self.tuned_code, self.compiler, self.driver, self.machine
+        )

@@ -1,0 +1,163 @@
+"""The lines of a history in words and as JSON. Texts of observations are untrusted."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from pytest_compileiq.history.lines import Line, of_artifact
+from pytest_compileiq.report.artifact import table_lines
+from pytest_compileiq.rules.change_points import LEAST_BEFORE, LEAST_MOVE
+from pytest_compileiq.rules.diff import Change
+from pytest_compileiq.rules.moves import Move
+from pytest_compileiq.rules.words import interval_text, number_text, ratio_text, words_for
+from pytest_compileiq.spelling import MOST_NAMED
+from pytest_compileiq.system.printing import json_text
+
+HISTORY_SCHEMA = 1
+MOST_SHOWN = 20  # observations of a line on a terminal; JSON has all
+_COLUMNS = ("date", "baseline", "tuned", "ratio, 95 % interval", "verdict", "compiler", "driver", "code", "commit")
+_WHOSE = {
+    "tuned": "the tuned arm",
+    "baseline": "the baseline",
+    "both": "both arms",
+    "machine": "the machine",
+}
+_SHOWN = 8  # digits of a digest
+_UNUSUAL = 3.0  # standard deviations between runs
+
+
+def title_of(line: Line) -> str:
+    """``matmul  x86-64-v3-gcc12, runtime on AMD EPYC, default``."""
+    newest = line.newest
+    return f"{newest.name}  {newest.target}, {newest.objective} on {newest.device}, {newest.workload}"
+
+
+def summary_of(line: Line) -> str:
+    """The whole line in a sentence: how long, and its last move, or that there is none."""
+    first, newest = line.observations[0], line.newest
+    runs = len(line.observations)
+    span = f"{runs} runs from {first.date[:10]} to {newest.date[:10]}" if runs > 1 else f"one run, {newest.date[:10]}"
+    if line.moves:
+        more = f"; {len(line.moves) - 1} earlier moves" if len(line.moves) > 1 else ""
+        return f"{span}; {move_text(line, line.moves[-1])}{more}"
+    return f"{span}; {_steady(line)}"
+
+
+def move_text(line: Line, move: Move) -> str:
+    """One move in a sentence: since when, how far, and whose it is."""
+    at = line.observations[move.at]
+    commit = f" (commit {at.commit[:12]})" if at.commit else ""
+    known = f"; with it: {', '.join(move.known)}" if move.known else ""
+    how = f"since {at.date[:10]}{commit} baseline {_by(line, move.baseline)}, tuned arm {_by(line, move.tuned)}"
+    if move.cause == "machine":
+        told = (
+            "drift of both arms on the same machine code" if move.drifts else "the machine code that moved is the same"
+        )
+        return f"{how}: the machine ({told}{known})"
+    return f"{how}: {_WHOSE[move.cause]}{known}"
+
+
+def _by(line: Line, share: float) -> str:
+    if abs(share) < LEAST_MOVE:
+        return "level"
+    newest = line.newest
+    more, less = (
+        ("higher", "lower") if newest.direction == "maximize" else words_for(newest.objective, "minimize")[::-1]
+    )
+    return f"{abs(share):.1%} {more if share > 0 else less}"
+
+
+def _steady(line: Line) -> str:
+    runs = len(line.observations)
+    if runs < LEAST_BEFORE:
+        return f"too few to tell a move from noise: {LEAST_BEFORE + 3} runs begin to"
+    ratios = [math.log(each.speedup) for each in line.observations]
+    usual, spread = statistics.median(ratios[:-1]), statistics.stdev(ratios[:-1])
+    if abs(ratios[-1] - usual) > _UNUSUAL * spread and abs(ratios[-1] - usual) >= LEAST_MOVE:
+        return (
+            f"the last run's ratio is off by {math.expm1(ratios[-1] - usual):+.1%}: noise until more runs bear it out"
+        )
+    return f"steady: the ratio varies by {spread:.1%} between runs, noise"
+
+
+def history_lines(lines: Sequence[Line]) -> Iterator[str]:
+    """The history for a terminal."""
+    for number, line in enumerate(lines):
+        yield from [""] if number else []
+        yield title_of(line)
+        yield f"  {summary_of(line)}"
+        for move in line.moves:
+            yield f"{'!' if move.alarms else ' '} {move_text(line, move)}"
+        shown = line.observations[-MOST_SHOWN:]
+        if len(shown) < len(line.observations):
+            yield f"  the last {len(shown)} of {len(line.observations)} runs; --format json has all"
+        yield from (f"  {row}" for row in table_lines(_COLUMNS, list(rows_of(line, shown))))
+
+
+def rows_of(line: Line, shown: Sequence[Any]) -> Iterator[tuple[str, ...]]:
+    """A row of a table for each of the observations ``shown``."""
+    words = words_for(line.newest.objective, line.newest.direction)
+    for each in shown:
+        between = interval_text(each.speedup_low, each.speedup_high, words)
+        yield (
+            each.date.replace("T", " ").removesuffix("Z"),
+            number_text(each.baseline),
+            number_text(each.tuned),
+            f"{ratio_text(each.speedup, words)}, {between}",
+            f"{each.verdict}{', committed' if each.source == 'proof' else ''}",
+            each.compiler,
+            each.driver or "",
+            f"{each.baseline_code[:_SHOWN]} {each.tuned_code[:_SHOWN]}",
+            (each.commit or "")[:12],
+        )
+
+
+def history_json(lines: Sequence[Line]) -> str:
+    """The history as versioned JSON."""
+    told = [
+        {
+            "name": line.newest.name,
+            "target": line.newest.target,
+            "device": line.newest.device,
+            "workload": line.newest.workload,
+            "objective": line.newest.objective,
+            "summary": summary_of(line),
+            "observations": line.observations,
+            "moves": [
+                {
+                    "since": line.observations[move.at].date,
+                    "seen": line.observations[move.seen].date,
+                    "cause": move.cause,
+                    "drift": move.drifts,
+                    "alarm": move.alarms,
+                    "baseline": move.baseline,
+                    "tuned": move.tuned,
+                    "known": move.known,
+                    "text": move_text(line, move),
+                }
+                for move in line.moves
+            ],
+        }
+        for line in lines
+    ]
+    return json_text(to_jsonable_python({"schema": HISTORY_SCHEMA, "lines": told}))
+
+
+def with_history(changes: Sequence[Change], lines: Sequence[Line]) -> tuple[Change, ...]:
+    """The changes, each with a sentence a line of its artifact."""
+    return tuple(
+        replace(change, history=tuple(_sentences(of_artifact(lines, change.name, change.target)))) for change in changes
+    )
+
+
+def _sentences(lines: Sequence[Line]) -> Iterator[str]:
+    for line in lines[:MOST_NAMED]:
+        yield f"{line.newest.objective} on {line.newest.device}, {line.newest.workload}: {summary_of(line)}"
+    if len(lines) > MOST_NAMED:
+        yield f"and {len(lines) - MOST_NAMED} more lines: acf history"
