@@ -32,16 +32,16 @@ Shape = Literal["tuned", "baseline", "alike"]
 SHAPES: tuple[Shape, ...] = ("tuned", "baseline", "alike")
 
 WINDOW = 120  # runs that a search looks back on
-LEAST_BEFORE, LEAST_AFTER = 8, 3  # runs on either side of a split
-LEAST_BEFORE_KNOWN = 5
+LEAST_BEFORE, LEAST_AFTER = 8, 4  # runs on either side of a split
+LEAST_BEFORE_KNOWN, LEAST_AFTER_KNOWN = 5, 3
 LEAST_MOVE = 0.005  # of the time: as the gate, which takes no smaller gain for one
 LEAST_SPREAD = 0.001  # between runs: what is smaller is the clock's luck
 # Two-sided levels of one shape at one split; bench/history.py counts the false alarms that they give together.
-LEVEL_ANYWHERE = 3e-7
-LEVELS_KNOWN = {3: 1e-5, 5: 8e-5, 10: 3e-5}  # by the runs since the known change
+LEVEL_ANYWHERE = 2.5e-7
+LEVELS_KNOWN = {3: 1e-5, 5: 6e-5, 10: 2e-5}  # by the runs since the known change
 NEAR = 3  # runs: a change found so near to a known one is that one
 _LEAST_DRIFT = 10  # runs: what is faster is a step
-_HAMPEL_RUNS, _HAMPEL_LIMIT = 5, 4.0
+_HAMPEL_RUNS, _HAMPEL_LIMIT = 5, 3.0
 _USUAL, _SD_OF_USUAL = 0.9, 1.645  # nine runs in ten; their median alone would take one of two usual levels for all
 
 
@@ -65,8 +65,8 @@ class ChangePoint:
 def change_points(baseline: Floats, tuned: Floats, known: Collection[int] = ()) -> list[ChangePoint]:
     """Every change of level, oldest first.
 
-    What is found after a run depends on no later run: analysed anew with more runs, it stays. Its shape is judged by
-    all runs up to the next change, so more runs tell it better; a creep that was found piece by piece becomes one.
+    That one is found depends on no later run: analysed anew with more runs, it stays. Where it is and its shape are
+    judged by all runs up to the next change, so more runs tell them better; a creep found in pieces becomes one.
 
     Args:
         baseline, tuned: logs of the arms' times, shape (runs,), oldest first.
@@ -76,8 +76,9 @@ def change_points(baseline: Floats, tuned: Floats, known: Collection[int] = ()) 
     chain = [0]  # the level before a row of steps of both arms that may be one creep, and where each step is
     found = list(_found(baseline, tuned, known))
     ends = [0, *(at for at, _ in found), len(baseline)]
-    for (at, seen), before, end in zip(found, ends, ends[2:], strict=False):
-        shape = _shape(baseline[before:end], tuned[before:end], at - before)
+    for (about, seen), before, end in zip(found, ends, ends[2:], strict=False):
+        shape, behind = _told(baseline[before:end], tuned[before:end], about - before, about in known)
+        at = before + behind
         if shape != "alike" or at in known:
             chain = [at]
             changes.append(ChangePoint(at, seen, shape))
@@ -95,7 +96,7 @@ def change_points(baseline: Floats, tuned: Floats, known: Collection[int] = ()) 
 def _found(baseline: Floats, tuned: Floats, known: Collection[int]) -> Iterator[tuple[int, int]]:
     """Each change's first run, and the run after which it was found."""
     start = 0
-    for runs in range(LEAST_BEFORE_KNOWN + LEAST_AFTER, len(baseline) + 1):
+    for runs in range(LEAST_BEFORE_KNOWN + LEAST_AFTER_KNOWN, len(baseline) + 1):
         first = max(start, runs - WINDOW)
         inside = [run - first for run in known if first < run < runs]
         at = _newest_change(baseline[first:runs], tuned[first:runs], inside)
@@ -107,7 +108,7 @@ def _found(baseline: Floats, tuned: Floats, known: Collection[int]) -> Iterator[
 def _newest_change(baseline: Floats, tuned: Floats, known: Sequence[int]) -> int | None:
     """The best split of these runs if it is beyond its limit; ``known`` splits have limits of their own."""
     runs = len(baseline)
-    if runs < LEAST_BEFORE_KNOWN + LEAST_AFTER:
+    if runs < LEAST_BEFORE_KNOWN + LEAST_AFTER_KNOWN:
         return None
     statistics = _statistics(_borne_out(baseline), _borne_out(tuned))
     at = _anywhere(statistics, runs, known)
@@ -117,11 +118,11 @@ def _newest_change(baseline: Floats, tuned: Floats, known: Sequence[int]) -> int
 
 
 def _anywhere(statistics: Floats, runs: int, known: Sequence[int]) -> int | None:
-    allowed = statistics[:, LEAST_BEFORE : runs - LEAST_AFTER + 1]
+    allowed = statistics[:, LEAST_BEFORE : max(0, runs - LEAST_AFTER + 1)]
     if not allowed.size or allowed.max() < _limit(runs - 3, LEVEL_ANYWHERE):
         return None
     at = LEAST_BEFORE + int(np.argmax(allowed.max(axis=0)))
-    near = [split for split in known if abs(split - at) <= NEAR and runs - split >= LEAST_AFTER]
+    near = [split for split in known if abs(split - at) <= NEAR and runs - split >= LEAST_AFTER_KNOWN]
     return min(near, key=lambda split: abs(split - at), default=at)
 
 
@@ -138,9 +139,13 @@ def steps(baseline: Floats, tuned: Floats, at: int) -> tuple[float, float]:
     return baseline_step, tuned_step
 
 
-def _shape(baseline: Floats, tuned: Floats, at: int) -> Shape:
+def _told(baseline: Floats, tuned: Floats, at: int, is_known: bool) -> tuple[Shape, int]:
+    """The shape of the change at about ``at``, and the run at which it is, as all these runs tell them."""
     statistics = _statistics(_borne_out(baseline), _borne_out(tuned))
-    return SHAPES[int(np.argmax(statistics[:, at]))]
+    if not is_known:
+        first = max(2, at - NEAR)
+        at = first + int(np.argmax(statistics[:, first : min(at + NEAR, len(baseline) - 2) + 1].max(axis=0)))
+    return SHAPES[int(np.argmax(statistics[:, at]))], at
 
 
 # ── statistics ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -197,7 +202,7 @@ def _limit(degrees: int, level: float) -> float:
 
 
 def _borne_out(values: Floats) -> Floats:
-    """``values``, each moved to within four standard deviations of the median of the runs around it."""
+    """``values``, each moved to within three standard deviations of the median of the five runs around it."""
     half = _HAMPEL_RUNS // 2
     middles = np.median(sliding_window_view(values, _HAMPEL_RUNS), axis=1)
     around = np.concatenate([np.full(half, middles[0]), middles, np.full(half, middles[-1])])

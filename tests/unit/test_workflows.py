@@ -66,10 +66,20 @@ def test_no_script_holds_an_expression(path):
     assert not [script for script in scripts(path.read_text()) if "${{" in script]
 
 
-def test_only_the_job_that_comments_may_write():
-    granted = [line for path in WORKFLOWS for line in re.findall(r"^.*: write\b", path.read_text(), re.MULTILINE)]
-    assert granted == ["      pull-requests: write"]
-    assert granted[0] in (GITHUB / "workflows" / "acf-review.yml").read_text()
+def test_only_jobs_that_comment_or_append_the_history_may_write():
+    granted = {path.stem: re.findall(r"^ +(.*: write)\b", path.read_text(), re.MULTILINE) for path in WORKFLOWS}
+    assert {workflow: rights for workflow, rights in granted.items() if rights} == {
+        "acf-review": ["pull-requests: write"],
+        "history": ["contents: write"],
+    }
+
+
+def test_what_appends_the_history_runs_by_night_on_the_default_branch_and_forces_nothing():
+    text = (GITHUB / "workflows" / "history.yml").read_text()
+    assert "pull_request" not in text
+    assert "github.event.repository.default_branch" in text
+    assert "HEAD:refs/heads/acf-history" in text
+    assert not re.search(r"--force|push .*-f\b|\+HEAD", text)
 
 
 def test_a_machine_of_ones_own_runs_no_pull_request():
