@@ -40,13 +40,16 @@ def title_of(line: Line) -> str:
 
 def summary_of(line: Line) -> str:
     """The whole line in a sentence: how long, and its last move, or that there is none."""
+    if not line.moves:
+        return f"{_span(line)}; {_steady(line)}"
+    earlier = f"; {len(line.moves) - 1} moves before" if len(line.moves) > 1 else ""
+    return f"{_span(line)}; {move_text(line, line.moves[-1])}{earlier}"
+
+
+def _span(line: Line) -> str:
     first, newest = line.observations[0], line.newest
     runs = len(line.observations)
-    span = f"{runs} runs from {first.date[:10]} to {newest.date[:10]}" if runs > 1 else f"one run, {newest.date[:10]}"
-    if line.moves:
-        more = f"; {len(line.moves) - 1} earlier moves" if len(line.moves) > 1 else ""
-        return f"{span}; {move_text(line, line.moves[-1])}{more}"
-    return f"{span}; {_steady(line)}"
+    return f"{runs} runs from {first.date[:10]} to {newest.date[:10]}" if runs > 1 else f"one run, {newest.date[:10]}"
 
 
 def move_text(line: Line, move: Move) -> str:
@@ -76,7 +79,7 @@ def _by(line: Line, share: float) -> str:
 def _steady(line: Line) -> str:
     runs = len(line.observations)
     if runs < LEAST_BEFORE:
-        return f"too few to tell a move from noise: {LEAST_BEFORE + 3} runs begin to"
+        return f"too few to tell a move from noise: {LEAST_BEFORE + 3} runs are the least that may"
     ratios = [math.log(each.speedup) for each in line.observations]
     usual, spread = statistics.median(ratios[:-1]), statistics.stdev(ratios[:-1])
     if abs(ratios[-1] - usual) > _UNUSUAL * spread and abs(ratios[-1] - usual) >= LEAST_MOVE:
@@ -91,7 +94,7 @@ def history_lines(lines: Sequence[Line]) -> Iterator[str]:
     for number, line in enumerate(lines):
         yield from [""] if number else []
         yield title_of(line)
-        yield f"  {summary_of(line)}"
+        yield f"  {_span(line) if line.moves else summary_of(line)}"
         for move in line.moves:
             yield f"{'!' if move.alarms else ' '} {move_text(line, move)}"
         shown = line.observations[-MOST_SHOWN:]

@@ -37,7 +37,7 @@ LEAST_BEFORE_KNOWN, LEAST_AFTER_KNOWN = 5, 3
 LEAST_MOVE = 0.005  # of the time: as the gate, which takes no smaller gain for one
 LEAST_SPREAD = 0.001  # between runs: what is smaller is the clock's luck
 # Two-sided levels of one shape at one split; bench/history.py counts the false alarms that they give together.
-LEVEL_ANYWHERE = 2.5e-7
+LEVEL_ANYWHERE = 1e-7
 LEVELS_KNOWN = {3: 1e-5, 5: 6e-5, 10: 2e-5}  # by the runs since the known change
 NEAR = 3  # runs: a change found so near to a known one is that one
 _LEAST_DRIFT = 10  # runs: what is faster is a step
