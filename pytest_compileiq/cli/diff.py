@@ -41,7 +41,8 @@ def _diff(options: argparse.Namespace) -> int:
 
     store = Store(store_root(options))
     result = review(store, options.span)
-    parts = result.base, result.head, with_history(result.changes, added_lines(store)), result.strays
+    lines = added_lines(store, {change.name for change in result.changes})
+    parts = result.base, result.head, with_history(result.changes, lines), result.strays
     if options.format == "terminal":
         say(*terminal_lines(*parts))
     else:

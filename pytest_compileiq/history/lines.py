@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from pytest_compileiq.errors import EnvironmentFault
@@ -14,6 +14,10 @@ from pytest_compileiq.model import Target
 from pytest_compileiq.review.snapshots import StoreInGit
 from pytest_compileiq.rules.moves import Move, moves_of
 from pytest_compileiq.store.store import Store
+from pytest_compileiq.system.parallel import spread
+
+
+_LEAST_LINES = 10  # from here on, another process pays: a year of nights takes a third of a second
 
 
 @dataclass(frozen=True)
@@ -51,16 +55,19 @@ def lines_of(observations: Iterable[Observation], name: str | None = None, devic
     for observation in observations:
         if name in (None, observation.name) and (device or "").casefold() in observation.device.casefold():
             by_line[observation.key].append(observation)
-    return [_line(sorted(own, key=lambda each: each.date)) for _, own in sorted(by_line.items())]
+    grouped = [sorted(own, key=lambda each: each.date) for _, own in sorted(by_line.items())]
+    parts = spread(lambda share: [_line(own) for own in share], grouped, least=_LEAST_LINES)
+    return [line for part in parts for line in part]
 
 
 def _line(observations: list[Observation]) -> Line:
     return Line(tuple(observations), tuple(moves_of([observation.run for observation in observations])))
 
 
-def added_lines(store: Store) -> list[Line]:
-    """The lines of what was added beside ``store``; ``acf history`` tells of what cannot be read."""
-    return lines_of(Archive(store.root.parent / DIRECTORY).read().observations)
+def added_lines(store: Store, names: Collection[str]) -> list[Line]:
+    """The lines of what was added beside ``store`` of these artifacts; ``acf history`` tells what cannot be read."""
+    added = Archive(store.root.parent / DIRECTORY).read().observations
+    return lines_of(observation for observation in added if observation.name in names)
 
 
 def of_artifact(lines: Iterable[Line], name: str, target: str) -> list[Line]:

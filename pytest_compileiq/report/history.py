@@ -14,7 +14,7 @@ from pytest_compileiq.history.lines import Line, of_artifact
 from pytest_compileiq.report.artifact import table_lines
 from pytest_compileiq.rules.change_points import LEAST_BEFORE, LEAST_MOVE
 from pytest_compileiq.rules.diff import Change
-from pytest_compileiq.rules.moves import Move
+from pytest_compileiq.rules.moves import Move, share_of
 from pytest_compileiq.rules.words import interval_text, number_text, ratio_text, words_for
 from pytest_compileiq.spelling import MOST_NAMED
 from pytest_compileiq.system.printing import json_text
@@ -83,9 +83,7 @@ def _steady(line: Line) -> str:
     ratios = [math.log(each.speedup) for each in line.observations]
     usual, spread = statistics.median(ratios[:-1]), statistics.stdev(ratios[:-1])
     if abs(ratios[-1] - usual) > _UNUSUAL * spread and abs(ratios[-1] - usual) >= LEAST_MOVE:
-        return (
-            f"the last run's ratio is off by {math.expm1(ratios[-1] - usual):+.1%}: noise until more runs bear it out"
-        )
+        return f"the last run's ratio is off by {share_of(ratios[-1] - usual):+.1%}: noise until more runs bear it out"
     return f"steady: the ratio varies by {spread:.1%} between runs, noise"
 
 

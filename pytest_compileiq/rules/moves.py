@@ -19,6 +19,7 @@ from pytest_compileiq.rules.change_points import (
 )
 
 Cause = Literal["tuned", "baseline", "both", "machine"]
+_LARGEST_STEP = 20.0
 _SURROUNDINGS = ("compiler", "driver", "machine")
 _CODE = {"baseline_code": "the baseline's machine code", "tuned_code": "the tuned machine code"}
 
@@ -87,8 +88,13 @@ def moves_of(runs: Sequence[Run]) -> list[Move]:
 def _move(change: ChangePoint, runs: Sequence[Run], by: tuple[float, float]) -> Move:
     before, after = runs[change.at - 1], runs[change.at]
     cause = _cause(change.shape, before.baseline_code != after.baseline_code, before.tuned_code != after.tuned_code, by)
-    baseline, tuned = map(math.expm1, by)
+    baseline, tuned = map(share_of, by)
     return Move(change.at, change.seen, cause, change.drifts, baseline, tuned, tuple(_differences(before, after)))
+
+
+def share_of(step: float) -> float:
+    """A step of a logarithm as a share: 0.03 is 3 % more; steps that no time makes stay finite."""
+    return math.expm1(min(step, _LARGEST_STEP))
 
 
 def _cause(shape: Shape, baseline_changed: bool, tuned_changed: bool, by: tuple[float, float]) -> Cause:

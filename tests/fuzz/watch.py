@@ -143,10 +143,11 @@ def calls_of(tree: Tree) -> list[list[str]]:
     links = tuple(name + b"/" for name, what in tree.files.items() if isinstance(what, Link))
     laid_out = (name for name, what in tree.files.items() if isinstance(what, bytes) and not name.startswith(links))
     files = [f"acf/{os.fsdecode(name)}" for name in itertools.islice(laid_out, 4)]
-    diffs = ("terminal", "markdown", "json")
+    diffs, histories = ("terminal", "markdown", "json"), ("terminal", "html", "json")
     return [
         ["list"], ["check"], ["show", "kernel"], ["show", "kernel", "--target", target], ["report", "page.html"],
-        *(["textconv", file] for file in files), ["diff", "--format", diffs[len(tree.files) % 3]], ["flags", "kernel", "--compiler", "gcc"],
+        *(["textconv", file] for file in files), ["diff", "--format", diffs[len(tree.files) % 3]],
+        ["history", "--format", histories[len(tree.files) % 3]], ["flags", "kernel", "--compiler", "gcc"],
         ["flags", "kernel", "--compiler", "gcc", "--target", target, "--on-stale=omit", "-o", "out/flags", "--depfile", "out/k.d"],
         ["export", "--runtime", "out", "--on-stale=omit"], ["verify-binary", "k.o"], ["verify-binary", "k.o", "--name", "kernel"], ["prune"],
         ["promote", "kernel", "--point", "1"], ["retire", "kernel", "--reason", "::error::why\n"], ["prune", "--yes"], ["list"],

@@ -29,7 +29,7 @@ def write_html(report: RunReport, store: Store, path: Path, *, title: str) -> No
         OSError: the file cannot be written.
     """
     committed = read_committed(store, {(item.name, item.target) for item in report.items if item.name and item.target})
-    lines = added_lines(store)
+    lines = added_lines(store, {item.name for item in report.items})
     page = render_page(report, committed, environment_of(store.root), title=title, lines=lines)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_output(path, page)

@@ -70,3 +70,8 @@ def test_changes_without_another_time_and_runners_that_come_and_go_are_no_moves(
     assert moves_of(runs(tuned_code="t2", compiler="gcc 13")) == []
     assert moves_of([replace(run, machine=f"runner {at % 2}") for at, run in enumerate(runs())]) == []
     assert moves_of([]) == []
+
+
+def test_times_of_an_attacker_are_steps_like_others():
+    huge = [replace(run, tuned=1e-300 if at < AT else 1e300) for at, run in enumerate(runs())]
+    assert [move.at for move in moves_of(huge)] == [AT]

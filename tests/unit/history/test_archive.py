@@ -1,0 +1,77 @@
+"""The monthly files: append-only, idempotent, and read as untrusted."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_compileiq.errors import StoreError
+from pytest_compileiq.history.archive import Archive
+from pytest_compileiq.history.lines import lines_of
+from pytest_compileiq.history.observation import Observation
+
+
+def observation(**changes) -> Observation:
+    values = {
+        "source": "replay", "date": "2026-11-23T03:00:00Z", "name": "k", "target": "x86-64-v3-gcc12", "device": "cpu",
+        "workload": "w", "objective": "runtime", "direction": "minimize", "verdict": "PROVEN", "baseline": 2.0,
+        "tuned": 1.0, "speedup": 2.0, "speedup_low": 1.9, "speedup_high": 2.1, "compiler": "gcc 12",
+        "baseline_code": "a" * 64, "tuned_code": "b" * 64,
+    }  # fmt: skip
+    return Observation(**(values | changes))
+
+
+def test_what_is_added_is_read_back_and_added_once(tmp_path):
+    archive = Archive(tmp_path / "h")
+    both = [observation(), observation(driver="550", machine="Linux", commit="1" * 40)]
+    assert archive.add([*both, both[0]]) == 2
+    assert archive.add(both) == 0
+    assert archive.read().observations == tuple(both)
+
+
+def test_old_lines_stay_byte_for_byte_and_a_missing_line_end_is_mended(tmp_path):
+    path = tmp_path / "2026-11.jsonl"
+    path.write_bytes(b'{"of": "a later version"}')
+    Archive(tmp_path).add([observation()])
+    assert path.read_bytes().startswith(b'{"of": "a later version"}\n{"source"')
+    assert len(Archive(tmp_path).read().problems) == 1
+
+
+def test_lines_that_git_put_together_count_once_in_any_order(tmp_path):
+    archive = Archive(tmp_path)
+    archive.add([observation(), observation(date="2026-11-22T03:00:00Z")])
+    path = tmp_path / "2026-11.jsonl"
+    path.write_bytes(path.read_bytes() * 2)
+    (line,) = lines_of(archive.read().observations)
+    assert [each.date[:10] for each in line.observations] == ["2026-11-22", "2026-11-23"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"date": "yesterday"}, {"baseline": -1.0}, {"tuned": float("inf")}, {"name": "../k"}, {"tuned_code": "short"}],
+    ids=str,
+)
+def test_a_line_that_is_no_measurement_is_named(tmp_path, changes):
+    text = observation().model_copy(update=changes).model_dump_json()
+    (tmp_path / "2026-11.jsonl").write_text(f"{text}\n")
+    read = Archive(tmp_path).read()
+    assert read.observations == ()
+    assert f"2026-11.jsonl, line 1: {next(iter(changes))}" in read.problems[0]
+
+
+def test_a_link_is_neither_read_nor_replaced(tmp_path):
+    (tmp_path / "2026-11.jsonl").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StoreError, match="is a link"):
+        Archive(tmp_path).add([observation()])
+    assert "is a link" in Archive(tmp_path).read().problems[0]
+
+
+def test_an_empty_or_missing_directory_is_an_empty_history(tmp_path):
+    assert Archive(tmp_path / "none").read().observations == ()
+    assert Archive(tmp_path / "none").add([]) == 0
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_new_compiler_goes_on_with_the_line_and_another_architecture_does_not():
+    targets = ("x86-64-v3-gcc12", "x86-64-v3-gcc13", "x86-64-v4-gcc13")
+    lines = lines_of(observation(target=target) for target in targets)
+    assert [len(line.observations) for line in lines] == [2, 1]
