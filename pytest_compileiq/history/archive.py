@@ -20,6 +20,7 @@ from pytest_compileiq.system.files import Unfit, locked, machine_lock, read_regu
 
 DIRECTORY = "acf-history"  # beside acf/
 MAX_MONTH_BYTES = 64 << 20
+_MOST_PROBLEMS = 5  # of one file, told one by one
 _ATTRIBUTES = b"*.jsonl merge=union\n"
 
 
@@ -67,13 +68,14 @@ class Archive:
     def read(self) -> Archived:
         """Every distinct observation; a file or line that cannot be read becomes a problem."""
         observations: dict[bytes, Observation] = {}
-        problems = []
+        problems: list[str] = []
         for path in sorted(self.root.glob("*.jsonl")):
             try:
                 lines = self._bytes(path).splitlines()
             except StoreError as error:
                 problems.append(str(error))
                 continue
+            found: list[str] = []
             for number, line in enumerate(lines, 1):
                 if line in observations or not line:
                     continue
@@ -81,7 +83,10 @@ class Archive:
                     observations[line] = Observation.model_validate_json(line)
                 except ValidationError as error:
                     where = f"{self.root.name}/{path.name}, line {number}"
-                    problems.append(f"{where}: {first_problem(error)}; remove the line, or restore it with git")
+                    found.append(f"{where}: {first_problem(error)}; remove the line, or restore it with git")
+            problems += found[:_MOST_PROBLEMS]
+            if len(found) > _MOST_PROBLEMS:
+                problems.append(f"{self.root.name}/{path.name}: {len(found) - _MOST_PROBLEMS} more lines are like that")
         return Archived(tuple(observations.values()), tuple(problems))
 
     def _bytes(self, path: Path) -> bytes:

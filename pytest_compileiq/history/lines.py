@@ -16,7 +16,6 @@ from pytest_compileiq.rules.moves import Move, moves_of
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.parallel import spread
 
-
 _LEAST_LINES = 10  # from here on, another process pays: a year of nights takes a third of a second
 
 

@@ -12,7 +12,7 @@ from pydantic_core import to_jsonable_python
 
 from pytest_compileiq.history.lines import Line, of_artifact
 from pytest_compileiq.report.artifact import table_lines
-from pytest_compileiq.rules.change_points import LEAST_BEFORE, LEAST_MOVE
+from pytest_compileiq.rules.change_points import LEAST_AFTER, LEAST_BEFORE, LEAST_MOVE
 from pytest_compileiq.rules.diff import Change
 from pytest_compileiq.rules.moves import Move, share_of
 from pytest_compileiq.rules.words import interval_text, number_text, ratio_text, words_for
@@ -79,7 +79,7 @@ def _by(line: Line, share: float) -> str:
 def _steady(line: Line) -> str:
     runs = len(line.observations)
     if runs < LEAST_BEFORE:
-        return f"too few to tell a move from noise: {LEAST_BEFORE + 3} runs are the least that may"
+        return f"too few to tell a move from noise: {LEAST_BEFORE + LEAST_AFTER} runs are the least that may"
     ratios = [math.log(each.speedup) for each in line.observations]
     usual, spread = statistics.median(ratios[:-1]), statistics.stdev(ratios[:-1])
     if abs(ratios[-1] - usual) > _UNUSUAL * spread and abs(ratios[-1] - usual) >= LEAST_MOVE:

@@ -58,6 +58,13 @@ def test_a_line_that_is_no_measurement_is_named(tmp_path, changes):
     assert f"2026-11.jsonl, line 1: {next(iter(changes))}" in read.problems[0]
 
 
+def test_many_bad_lines_are_counted(tmp_path):
+    (tmp_path / "2026-11.jsonl").write_text("\n".join(f"no {number}" for number in range(1000)))
+    problems = Archive(tmp_path).read().problems
+    assert len(problems) == 6
+    assert problems[-1].endswith("2026-11.jsonl: 995 more lines are like that")
+
+
 def test_a_link_is_neither_read_nor_replaced(tmp_path):
     (tmp_path / "2026-11.jsonl").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(StoreError, match="is a link"):
