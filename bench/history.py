@@ -100,7 +100,7 @@ def drifts(lines: list[Floats], count: int, rng: np.random.Generator) -> dict[st
         arms = arms + STEP * np.clip((np.arange(300) - 100) / (30, 60, 120)[number % 3], 0, 1)
         found = change_points(*arms)
         if any(change.shape != "alike" for change in found):
-            told["an alarm in the ratio"] += 1
+            told["a change of one arm"] += 1
         else:
             told[", ".join("drift" if change.drifts else "step" for change in found) or "nothing"] += 1
     return dict(told)
