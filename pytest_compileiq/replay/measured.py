@@ -1,4 +1,4 @@
-"""What a replay measured, for the report: the numbers of each claim, and what they are of."""
+"""What a replay measures: each claim again, whether it holds, and its numbers for the report."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 
 from pytest_compileiq.artifact import Claim
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.model import BuildResult, digest_of_code
-from pytest_compileiq.outcome import Built, Measured
+from pytest_compileiq.errors import NoWorker
+from pytest_compileiq.model import BuildResult, ControlsFile, digest_of_code
+from pytest_compileiq.outcome import Built, Measured, Verdict
+from pytest_compileiq.replay.committed import RETUNE, Stop
+from pytest_compileiq.report.results import claim_text
 from pytest_compileiq.rules.claims import direction_of
 from pytest_compileiq.timing.registry import find_device_or_none
+from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 
 if TYPE_CHECKING:
     from pytest_compileiq.rules.gate import Decision
@@ -32,3 +36,41 @@ def measured_of(benchmark: TunedBenchmark, claim: Claim, decision: Decision) -> 
         claim.device, claim.workload, claim.objective, direction_of(claim), decision.verdict, *decision.means,
         decision.speedup, decision.speedup_low, decision.speedup_high, device.driver if device else None,
     )  # fmt: skip
+
+
+def measure_again(pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile, claim: Claim) -> Decision:
+    """The gate's decision on ``claim``, by samples of now.
+
+    Raises:
+        Stop: they could not be taken.
+    """
+    from pytest_compileiq.proof.prove import prove_again  # heavy: numpy
+
+    try:
+        return prove_again(pool, benchmark, controls, claim, seed=claim.test.seed + 1 if claim.test else 1)
+    except NoWorker as fault:
+        raise Stop(Verdict.NO_WORKER, fault.message, fault.remedy) from fault
+    except EvaluationFailed as failure:
+        is_lost = failure.arm == "baseline" or failure.kind == "disturbed"
+        raise Stop(
+            Verdict.INCONCLUSIVE if is_lost else Verdict.REFUTED,
+            f"the {failure.arm or 'measured'} arm failed while it was measured ({failure.kind}): {failure.reason}",
+            RETUNE.format(nodeid=benchmark.nodeid),
+        ) from failure
+
+
+def expect_proven(nodeid: str, claim: Claim, decision: Decision) -> None:
+    """Have the decision be that ``claim`` holds.
+
+    Raises:
+        Stop: it is another.
+    """
+    if decision.verdict is Verdict.PROVEN:
+        return
+    quiet = "measure again on a quiet machine, or " if decision.verdict is Verdict.INCONCLUSIVE else ""
+    raise Stop(
+        decision.verdict,
+        f"workload {claim.workload!r}, claimed {claim_text(claim)}: {decision.reason}"
+        + (f"; {decision.note}" if decision.note else ""),
+        f"{quiet}tune anew: pytest --tune {nodeid}",
+    )

@@ -11,19 +11,19 @@ from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.blast_radius import recorded_functions, remedy, stood_for, why_unnamed, why_void
 from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, check_body
 from pytest_compileiq.config import Settings
-from pytest_compileiq.errors import BuildError, NoWorker
+from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, ControlsFile, of_entries
 from pytest_compileiq.outcome import Built, Check, ItemReport, Measured, Verdict
 from pytest_compileiq.proof import advice
 from pytest_compileiq.replay.committed import RETUNE, Integrity, Stop
-from pytest_compileiq.replay.measured import built_of, measured_of
+from pytest_compileiq.replay.measured import built_of, expect_proven, measure_again, measured_of
 from pytest_compileiq.report.results import claim_text, report_on, results_of
 from pytest_compileiq.rules.claims import as_measured
 from pytest_compileiq.rules.staleness import Effect, Finding, judge, moved_code
 from pytest_compileiq.system.vcs import commits_touching
 from pytest_compileiq.timing.registry import find_device_or_none
 from pytest_compileiq.toolchains.machine_code.names import listed
-from pytest_compileiq.workers.pool import EvaluationFailed, Pool
+from pytest_compileiq.workers.pool import Pool
 
 if TYPE_CHECKING:
     from pytest_compileiq.rules.gate import Decision
@@ -323,36 +323,9 @@ class Replay:
         return device.name if device else None
 
     def _gate_claim(self, claim: Claim, controls: ControlsFile) -> Decision:
-        from pytest_compileiq.proof.prove import prove_again  # heavy: numpy
-
-        nodeid = self.benchmark.nodeid
-        try:
-            decision = prove_again(
-                self.pool(), self.benchmark, controls, claim, seed=claim.test.seed + 1 if claim.test else 1
-            )
-        except NoWorker as fault:
-            raise Stop(Verdict.NO_WORKER, fault.message, fault.remedy) from fault
-        except EvaluationFailed as failure:
-            lost = failure.arm == "baseline" or failure.kind == "disturbed"
-            verdict = Verdict.INCONCLUSIVE if lost else Verdict.REFUTED
-            raise Stop(
-                verdict,
-                f"the {failure.arm or 'measured'} arm failed while it was measured ({failure.kind}): {failure.reason}",
-                RETUNE.format(nodeid=nodeid),
-            ) from failure
+        decision = measure_again(self.pool(), self.benchmark, controls, claim)
         self._measured += measured_of(self.benchmark, claim, decision)
-        if decision.verdict is not Verdict.PROVEN:
-            remedy = (
-                f"measure again on a quiet machine, or tune anew: pytest --tune {nodeid}"
-                if decision.verdict is Verdict.INCONCLUSIVE
-                else f"tune anew: pytest --tune {nodeid}"
-            )
-            raise Stop(
-                decision.verdict,
-                f"workload {claim.workload!r}, claimed {claim_text(claim)}: {decision.reason}"
-                + (f"; {decision.note}" if decision.note else ""),
-                remedy,
-            )
+        expect_proven(self.benchmark.nodeid, claim, decision)
         self._passed("speed", f"{claim.workload}: {decision.reason}")
         if decision.note:
             self.notes.append(f"{claim.workload}: {decision.note}")
