@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, TypeAdapter, ValidationError
+import msgspec
 
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import CodeDigest, sha256_hex
@@ -61,7 +61,7 @@ class Entry:
     log: str
     seconds: float
     built_at: int
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,200}$")]
+    name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][\w.-]{0,200}$")]
     data: bytes
 
     @property
@@ -77,9 +77,6 @@ class Stored:
     path: Path
     size_bytes: int
     used_at: float
-
-
-_ENTRY = TypeAdapter(Entry)
 
 
 class BuildCache:
@@ -189,8 +186,8 @@ def _read(path: Path) -> Entry | None:
 def _decoded(content: bytes) -> Entry | None:
     header, _, data = content.partition(b"\n")
     try:
-        return _ENTRY.validate_python({**json.loads(header), "data": data})
-    except (ValueError, TypeError, RecursionError, ValidationError):
+        return msgspec.convert({**json.loads(header), "data": data}, Entry)
+    except (ValueError, TypeError, RecursionError):  # msgspec.ValidationError is a ValueError
         return None
 
 
