@@ -21,7 +21,8 @@ from pytest_compileiq.toolchains.commands import ask
 
 _GCC = re.compile(r"(?:[\w.]+-)*(?:gcc|g\+\+|cc|c\+\+)(?:-[\d.]+)?")
 _WRAPPERS = (b"CCACHE_", b"DISTCC_", b"ICECC_", b"SCCACHE_")
-_PROGRAMS = ("cc1", "cc1plus", "collect2", "as", "ld", "real-ld", "collect-ld")
+_COMPILERS_PROPER = ("cc1", "cc1plus")
+_PROGRAMS = (*_COMPILERS_PROPER, "collect2", "as", "ld", "real-ld", "collect-ld")
 _DATA = ("specs", "libgomp.spec", "liblto_plugin.so")
 _LOADER = ("/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/ld.so.conf")
 _LOADED_BY_PROCESSOR = ("glibc-hwcaps", "tls")  # directories of libraries for some processors
@@ -95,11 +96,13 @@ def _search_directories(of: Installation) -> tuple[list[str], list[str]]:
 
 def _expect_a_binary(program: str) -> None:
     try:
-        content = Path(program).read_bytes()
+        with Path(program).open("rb") as stream:
+            if stream.read(len(_ELF)) != _ELF:
+                raise NotModelled(f"{program} is a script around another program")
+            # A wrapper stands in for what is called by name; drivers alone know where the compilers proper are.
+            content = b"" if Path(program).name in _COMPILERS_PROPER else stream.read()
     except OSError as error:
         raise NotModelled(f"{program} cannot be read") from error
-    if not content.startswith(_ELF):
-        raise NotModelled(f"{program} is a script around another program")
     if any(sign in content for sign in _WRAPPERS):
         raise NotModelled(f"{program} is a wrapper around another compiler")
 
@@ -130,7 +133,7 @@ def _run_paths(program: str) -> Iterator[str]:
 
     try:
         with Path(program).open("rb") as stream:
-            dynamic: Any = ELFFile(stream).get_section_by_name(".dynamic")
+            dynamic: Any = next(iter(ELFFile(stream).iter_segments("PT_DYNAMIC")), None)  # sections are hundreds
             tags = list(dynamic.iter_tags()) if dynamic else []
             listed = [getattr(tag, "runpath", None) or getattr(tag, "rpath", None) for tag in tags]
     except (OSError, ELFError) as error:
