@@ -23,7 +23,7 @@ def farthest(output: str, baseline: NDArray[Any], other: NDArray[Any]) -> Differ
     if not unlike.any():
         return None
     distances = _relative(before, after) if before.dtype.kind in NUMBERS else unlike.astype(np.float64)
-    index = int(distances.argmax()) if distances.max() > 0 else int(unlike.argmax())
+    index = int(np.argmax(distances)) if np.max(distances) > 0 else int(np.argmax(unlike))
     first, second = (f"{value!s:.{_LONGEST_VALUE}}" for value in (before[index], after[index]))
     return Difference(output, index, first, second, _ulps(before[index], after[index]), float(distances[index]))
 

@@ -119,7 +119,7 @@ def _newest_change(baseline: Floats, tuned: Floats, known: Sequence[int]) -> int
 
 def _anywhere(statistics: Floats, runs: int, known: Sequence[int]) -> int | None:
     allowed = statistics[:, LEAST_BEFORE : max(0, runs - LEAST_AFTER + 1)]
-    if not allowed.size or allowed.max() < _limit(runs - 3, LEVEL_ANYWHERE):
+    if not allowed.size or np.max(allowed) < _limit(runs - 3, LEVEL_ANYWHERE):
         return None
     at = LEAST_BEFORE + int(np.argmax(allowed.max(axis=0)))
     near = [split for split in known if abs(split - at) <= NEAR and runs - split >= LEAST_AFTER_KNOWN]
@@ -130,7 +130,7 @@ def _holds_where_known(statistics: Floats, runs: int, split: int) -> bool:
     level = LEVELS_KNOWN.get(runs - split)
     if level is None or split < LEAST_BEFORE_KNOWN:
         return False
-    return bool(statistics[:, split].max() >= _limit(runs - 3, level))
+    return bool(np.max(statistics[:, split]) >= _limit(runs - 3, level))
 
 
 def steps(baseline: Floats, tuned: Floats, at: int) -> tuple[float, float]:

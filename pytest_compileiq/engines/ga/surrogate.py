@@ -45,13 +45,13 @@ class Surrogate:
         self._scores = np.vstack([self._scores, self._history.scores[new]])
         self._process = self._process.believing(self._history.features[new])
         standard = self._standard_scores()
-        return self._process.told(standard), float(standard.min())
+        return self._process.told(standard), float(np.min(standard))
 
     def _standard_scores(self) -> Floats:
         """Scores in the order of the process's points: those above the median squashed, then standardised."""
         scores = self._scalars()
         middle = np.median(scores)
-        scale = max(float(middle - scores.min()), 1e-9)
+        scale = max(float(middle - np.min(scores)), 1e-9)
         squashed = np.where(scores > middle, middle + scale * np.log1p(np.maximum(scores - middle, 0) / scale), scores)
         return np.asarray((squashed - squashed.mean()) / max(float(squashed.std()), 1e-9))
 
