@@ -294,5 +294,5 @@ def _headroom(content: dict[str, Any] | None) -> Headroom | None:
     if content is None:
         return None
     del content["evaluations_in_8_h"]
-    metrics = {metric: MetricRange(**found) for metric, found in content["metrics"].items()}
+    metrics = {metric: MetricRange(**ends) for metric, ends in content["metrics"].items()}
     return Headroom(**{**content, "metrics": metrics})

@@ -55,12 +55,12 @@ class CachedBuilds:
         except NotModelled:
             return make(), None
         self.cache.make_ready()
-        found = self.cache.find(key, self.seen)
-        if found is not None and not self.rebuilds:
-            return _restored(found[1], out_dir), found[1].sources
+        cached = self.cache.find(key, self.seen)
+        if cached is not None and not self.rebuilds:
+            return _restored(cached[1], out_dir), cached[1].sources
         built, entry = self._made(build, builder, controls, make)
-        if found is not None:
-            self._expect_the_same(found, built)
+        if cached is not None:
+            self._expect_the_same(cached, built)
         elif entry is not None:
             self._has_kept |= self.cache.keep(key, entry)
         return built, entry.sources if entry else None
@@ -109,8 +109,8 @@ class CachedBuilds:
             data=built.path.read_bytes(),
         )
 
-    def _expect_the_same(self, found: tuple[Path, Entry], built: BuildResult) -> None:
-        path, entry = found
+    def _expect_the_same(self, cached: tuple[Path, Entry], built: BuildResult) -> None:
+        path, entry = cached
         moved = sorted(
             name for name in entry.code.keys() | built.code.keys() if entry.code.get(name) != built.code.get(name)
         )

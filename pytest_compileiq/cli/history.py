@@ -52,8 +52,8 @@ def _add(archive: Archive, reports: list[Path]) -> int:
 
     if not reports:
         raise UserError("acf history add: expected REPORT..., which pytest --acf-report=report.json writes")
-    found = [(path, observations_in(path)) for path in reports]
-    for path, observations in found:
+    measured = [(path, observations_in(path)) for path in reports]  # all of them, before anything is added
+    for path, observations in measured:
         added = archive.add(observations)
         there = f", {len(observations) - added} were there" if added < len(observations) else ""
         nothing = "it measured nothing" if not observations else f"{added} of {len(observations)} measurements added"

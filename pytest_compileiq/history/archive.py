@@ -75,19 +75,25 @@ class Archive:
             except StoreError as error:
                 problems.append(str(error))
                 continue
-            found: list[str] = []
-            for number, line in enumerate(lines, 1):
-                if line in observations or not line:
-                    continue
-                try:
-                    observations[line] = Observation.model_validate_json(line)
-                except ValidationError as error:
-                    where = f"{self.root.name}/{path.name}, line {number}"
-                    found.append(f"{where}: {first_problem(error)}; remove the line, or restore it with git")
-            problems += found[:_MOST_PROBLEMS]
-            if len(found) > _MOST_PROBLEMS:
-                problems.append(f"{self.root.name}/{path.name}: {len(found) - _MOST_PROBLEMS} more lines are like that")
+            problems += self._take(path, lines, observations)
         return Archived(tuple(observations.values()), tuple(problems))
+
+    def _take(self, path: Path, lines: Iterable[bytes], observations: dict[bytes, Observation]) -> list[str]:
+        """Add the observation of each new line to ``observations``; returns why others are none, the first few of them.
+
+        The rest is counted: a file in which every line is broken shall not fill a terminal.
+        """
+        where, unreadable = f"{self.root.name}/{path.name}", []
+        for number, line in enumerate(lines, 1):
+            if line in observations or not line:
+                continue
+            try:
+                observations[line] = Observation.model_validate_json(line)
+            except ValidationError as error:
+                why = f"{first_problem(error)}; remove the line, or restore it with git"
+                unreadable.append(f"{where}, line {number}: {why}")
+        more = len(unreadable) - _MOST_PROBLEMS
+        return [*unreadable[:_MOST_PROBLEMS], *([f"{where}: {more} more lines are like that"] if more > 0 else [])]
 
     def _bytes(self, path: Path) -> bytes:
         try:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import ValidationError
 
 from pytest_compileiq.artifact import Artifact, Claim
-from pytest_compileiq.errors import CompileIQError, StoreError
+from pytest_compileiq.errors import StoreError
 from pytest_compileiq.history.observation import LineKey, Observation
 from pytest_compileiq.model import digest_of_code
 from pytest_compileiq.outcome import Verdict
@@ -31,49 +34,53 @@ def observations_in_git(history: StoreInGit, name: str | None = None) -> list[Ob
             with suppress(StoreError):
                 artifacts[oid] = parse(data, oid, "an older version")
     latest: dict[LineKey, Observation] = {}
-    found = []
+    proofs = []
     for version in versions:
         for observation in _of(version, artifacts[version.oid]) if version.oid in artifacts else ():
             before = latest.get(observation.key)
             if before is None or _numbers(before) != _numbers(observation):
-                found.append(observation)
+                proofs.append(observation)
             latest[observation.key] = observation
-    return found
+    return proofs
 
 
 def _of(version: Version, artifact: Artifact) -> Iterator[Observation]:
-    name = version.path.partition("/")[0]
-    code = {arm: {entry: getattr(pair, arm) for entry, pair in artifact.code.items()} for arm in ("baseline", "tuned")}
     if artifact.outcome != "tuned":
         return
-    baseline, tuned = (digest_of_code({entry: own.sha256 for entry, own in arm.items()}) for arm in code.values())
+    pairs = artifact.code.items()
+    codes: dict[str, Any] = {
+        "baseline_code": digest_of_code({entry: pair.baseline.sha256 for entry, pair in pairs}),
+        "tuned_code": digest_of_code({entry: pair.tuned.sha256 for entry, pair in pairs if pair.tuned}),
+    }
     for claim in artifact.claims:
-        if claim.kind == "exact" or claim.scale is not None or claim.baseline is None or not claim.speedup:
+        if claim.kind == "exact" or claim.scale is not None or None in (claim.baseline, claim.tuned, claim.speedup):
             continue
-        with suppress(CompileIQError):
-            yield Observation.of(_Proof(version, name, artifact, claim, baseline, tuned))
+        with suppress(ValidationError):
+            yield Observation(**_circumstances(version, artifact), **_numbers_of(claim), **codes)
 
 
-class _Proof:
-    """One claim with the attributes of an observation."""
+def _circumstances(version: Version, artifact: Artifact) -> dict[str, Any]:
+    return {
+        "source": "proof",
+        "date": datetime.fromtimestamp(version.seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "commit": version.commit,
+        "name": version.path.partition("/")[0],
+        "target": artifact.target,
+        "compiler": f"{artifact.compiler.name} {artifact.compiler.version}",
+    }
 
-    source = "proof"
-    verdict = Verdict.PROVEN.value
-    machine = None
 
-    def __init__(
-        self, version: Version, name: str, artifact: Artifact, claim: Claim, baseline_code: str, tuned_code: str
-    ) -> None:
-        self.date = datetime.fromtimestamp(version.seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        self.commit = version.commit
-        self.name, self.target = name, artifact.target
-        self.device, self.workload, self.objective = claim.device, claim.workload, claim.objective
-        self.direction, self.driver = direction_of(claim), claim.driver
-        self.speedup, self.speedup_low, self.speedup_high = claim.speedup, claim.speedup_low, claim.speedup_high
-        self.baseline = claim.baseline.mean if claim.baseline else 0.0
-        self.tuned = claim.tuned.mean if claim.tuned else 0.0
-        self.compiler = f"{artifact.compiler.name} {artifact.compiler.version}"
-        self.baseline_code, self.tuned_code = baseline_code, tuned_code
+def _numbers_of(claim: Claim) -> dict[str, Any]:
+    assert claim.baseline and claim.tuned
+    return {
+        "verdict": Verdict.PROVEN.value,
+        "baseline": claim.baseline.mean,
+        "tuned": claim.tuned.mean,
+        "direction": direction_of(claim),
+        **claim.model_dump(
+            include={"device", "workload", "objective", "driver", "speedup", "speedup_low", "speedup_high"}
+        ),
+    }
 
 
 def _numbers(observation: Observation) -> tuple[float, ...]:

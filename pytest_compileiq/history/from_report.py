@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pytest_compileiq.errors import UserError
 from pytest_compileiq.history.observation import Observation
-from pytest_compileiq.outcome import REPORT_SCHEMA
+from pytest_compileiq.outcome import REPORT_SCHEMA, Built, Circumstances, Measured
 from pytest_compileiq.stored import first_problem
 from pytest_compileiq.system.files import Unfit, read_regular
 
@@ -24,42 +25,16 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class _Run(_Part):
-    date: str
-    commit: str | None
-    machine: str
-
-
-class _Built(_Part):
-    compiler: str
-    baseline: str
-    tuned: str
-
-
-class _Measured(_Part):
-    device: str
-    workload: str
-    objective: str
-    direction: str
-    verdict: str
-    baseline: float
-    tuned: float
-    speedup: float
-    speedup_low: float
-    speedup_high: float
-    driver: str | None
-
-
 class _Item(_Part):
     name: str
     target: str
-    built: _Built | None = None
-    measured: tuple[_Measured, ...] = ()
+    built: Built | None = None
+    measured: tuple[Measured, ...] = ()
 
 
 class _Report(_Part):
     schema_: Annotated[int, Field(alias="schema")]
-    run: _Run | None = None
+    run: Circumstances | None = None
     items: tuple[_Item, ...]
 
 
@@ -94,6 +69,6 @@ def _observations(report: _Report, path: Path) -> Iterator[Observation]:
                 compiler=item.built.compiler,
                 baseline_code=item.built.baseline,
                 tuned_code=item.built.tuned,
-                **report.run.model_dump(),
-                **measured.model_dump(),
+                **asdict(report.run),
+                **asdict(measured),
             )

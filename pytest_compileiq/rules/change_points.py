@@ -74,9 +74,9 @@ def change_points(baseline: Floats, tuned: Floats, known: Collection[int] = ()) 
     """
     changes: list[ChangePoint] = []
     chain = [0]  # the level before a row of steps of both arms that may be one creep, and where each step is
-    found = list(_found(baseline, tuned, known))
-    ends = [0, *(at for at, _ in found), len(baseline)]
-    for (about, seen), before, end in zip(found, ends, ends[2:], strict=False):
+    detected = list(_detected(baseline, tuned, known))
+    ends = [0, *(at for at, _ in detected), len(baseline)]
+    for (about, seen), before, end in zip(detected, ends, ends[2:], strict=False):
         shape, behind = _told(baseline[before:end], tuned[before:end], about - before, about in known)
         at = before + behind
         if shape != "alike" or at in known:
@@ -93,7 +93,7 @@ def change_points(baseline: Floats, tuned: Floats, known: Collection[int] = ()) 
     return changes
 
 
-def _found(baseline: Floats, tuned: Floats, known: Collection[int]) -> Iterator[tuple[int, int]]:
+def _detected(baseline: Floats, tuned: Floats, known: Collection[int]) -> Iterator[tuple[int, int]]:
     """Each change's first run, and the run after which it was found."""
     start = 0
     for runs in range(LEAST_BEFORE_KNOWN + LEAST_AFTER_KNOWN, len(baseline) + 1):
@@ -177,11 +177,9 @@ def _by_split(moved: Floats, still: Floats) -> Floats:
     after = runs - before
     weight = before * after / runs
     step_y, step_x = (_step(values, before, runs) for values in (y, x))
-    within_yy, within_xx, within_xy = (
-        float(one @ other) - weight * one_step * other_step
-        for one, other, one_step, other_step in ((y, y, step_y, step_y), (x, x, step_x, step_x), (y, x, step_y, step_x))
-    )
-    within_xx = np.maximum(within_xx, (runs - 2) * 1e-12)
+    within_yy = float(y @ y) - weight * step_y**2
+    within_xy = float(y @ x) - weight * step_y * step_x
+    within_xx = np.maximum(float(x @ x) - weight * step_x**2, (runs - 2) * 1e-12)
     slope = within_xy / within_xx
     variance = np.maximum((within_yy - slope * within_xy) / (runs - 3), LEAST_SPREAD**2)
     t = np.zeros(runs)

@@ -69,15 +69,15 @@ def assigns(tree: ast.AST, name: str) -> bool:
 @functools.lru_cache(maxsize=256)  # trees are equal by identity; many tests share a file
 def _scope(tree: ast.AST) -> Mapping[str, Sequence[ast.stmt]]:
     """Name → the statements of this scope that define it or assign to it, in order."""
-    found: dict[str, list[ast.stmt]] = {}
+    naming: dict[str, list[ast.stmt]] = {}
     for node in statements(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names = {node.name}
         else:
             names = targets(node)
         for name in names:
-            found.setdefault(name, []).append(node)
-    return found
+            naming.setdefault(name, []).append(node)
+    return naming
 
 
 def statements(tree: ast.AST) -> Iterator[ast.stmt]:

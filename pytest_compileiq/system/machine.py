@@ -15,7 +15,11 @@ def this_architecture() -> str:
 def what_it_runs() -> str:
     """What changes times and no machine code: ``Linux 6.1.0-28-amd64, microcode 0xa10113e``."""
     try:
-        found = re.search(r"^microcode\s*:\s*(\S+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
+        microcode = re.search(
+            r"^microcode\s*:\s*(\S+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE
+        )
     except (OSError, ValueError):
-        found = None
-    return ", ".join([f"{platform.system()} {platform.release()}", *([f"microcode {found[1]}"] if found else [])])
+        microcode = None
+    return ", ".join(
+        [f"{platform.system()} {platform.release()}", *([f"microcode {microcode[1]}"] if microcode else [])]
+    )

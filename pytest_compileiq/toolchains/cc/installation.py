@@ -72,25 +72,25 @@ def expect_gcc(program: str) -> None:
 def _inputs(of: Installation) -> Inputs:
     driver = os.path.realpath(of.program)
     programs, libraries = _search_directories(of)
-    found = _found([*programs, *_listed("PATH", of)], _PROGRAMS) | _found([*programs, *libraries], _DATA)
-    executed = [driver, *sorted(name for name in found.files if Path(name).name in _PROGRAMS)]
+    own = _looked_for_in([*programs, *_listed("PATH", of)], _PROGRAMS) | _looked_for_in([*programs, *libraries], _DATA)
+    executed = [driver, *sorted(name for name in own.files if Path(name).name in _PROGRAMS)]
     for program in executed:
         _expect_a_binary(program)
     return (
-        found
+        own
         | Inputs(frozenset({driver, of.program}))
         | _loaded(executed, of)
         | _linked(of, libraries)
-        | _found(["/"], [name[1:] for name in _LOADER])
+        | _looked_for_in(["/"], [name[1:] for name in _LOADER])
     )
 
 
 def _search_directories(of: Installation) -> tuple[list[str], list[str]]:
     answer = ask([of.program, *of.flags, "-print-search-dirs"], cwd=Path(of.rootdir)).output
-    found = {kind: listed.split(":") for kind, listed in re.findall(r"^(programs|libraries): =(.*)$", answer, re.M)}
-    if len(found) != 2:
+    told = {kind: listed.split(":") for kind, listed in re.findall(r"^(programs|libraries): =(.*)$", answer, re.M)}
+    if len(told) != 2:
         raise NotModelled(f"{of.program} does not say where it looks for its programs")
-    among = {kind: [join(of.rootdir, part) for part in listed] for kind, listed in found.items()}
+    among = {kind: [join(of.rootdir, part) for part in listed] for kind, listed in told.items()}
     return among["programs"], among["libraries"]
 
 
@@ -109,21 +109,21 @@ def _expect_a_binary(program: str) -> None:
 
 def _loaded(programs: Sequence[str], of: Installation) -> Inputs:
     """The shared libraries of ``programs``, and where the loader looks for them first."""
-    found: set[str] = set()
+    loaded: set[str] = set()
     for program in programs:
         answer = ask(["ldd", program], cwd=Path(of.rootdir))
         if "not a dynamic executable" in answer.output or "statically linked" in answer.output:
             continue
-        found |= set(re.findall(r"(?:=>\s+|^\s+)(/\S+) \(0x", answer.output, re.MULTILINE))
+        loaded |= set(re.findall(r"(?:=>\s+|^\s+)(/\S+) \(0x", answer.output, re.MULTILINE))
         if answer.returncode != 0 or "not found" in answer.output or "/ld-linux" not in answer.output:
             raise NotModelled(f"ldd does not say which libraries {program} loads")
     first = _listed("LD_LIBRARY_PATH", of)
-    own = [directory for program in (*programs, *found) for directory in _run_paths(program)]
-    names = {Path(library).name for library in found}
-    searched = _found([*first, *own], [*names, *_LOADED_BY_PROCESSOR])
+    own = [directory for program in (*programs, *loaded) for directory in _run_paths(program)]
+    names = {Path(library).name for library in loaded}
+    searched = _looked_for_in([*first, *own], [*names, *_LOADED_BY_PROCESSOR])
     if special := next((path for path in searched.files if Path(path).name in _LOADED_BY_PROCESSOR), None):
         raise NotModelled(f"{special} holds libraries for some processors")
-    return searched | Inputs(frozenset(found))
+    return searched | Inputs(frozenset(loaded))
 
 
 def _run_paths(program: str) -> Iterator[str]:
@@ -166,7 +166,7 @@ def _linked(of: Installation, libraries: Sequence[str]) -> Inputs:
     linker = shutil.which("ld", path=dict(of.environment).get("PATH"))
     built_in = ask([linker, "--verbose"]).output if linker else ""
     own_directories = re.findall(r'SEARCH_DIR\("=?([^"]+)"\)', built_in)
-    return Inputs(present) | _found([*own, *more, *libraries, *own_directories], names)
+    return Inputs(present) | _looked_for_in([*own, *more, *libraries, *own_directories], names)
 
 
 def _listed(variable: str, of: Installation) -> list[str]:
@@ -175,5 +175,5 @@ def _listed(variable: str, of: Installation) -> list[str]:
     return [join(of.rootdir, part) for part in re.split("[:;]", value)] if value else []
 
 
-def _found(directories: Iterable[str], names: Iterable[str]) -> Inputs:
+def _looked_for_in(directories: Iterable[str], names: Iterable[str]) -> Inputs:
     return looked_for(names, [directory.rstrip("/") or "/" for directory in directories if directory], os.path.exists)
