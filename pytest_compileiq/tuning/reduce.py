@@ -28,7 +28,7 @@ SHARE_OF_SEARCH = 0.25
 RESERVED = 0.05  # of the search's time, in which what stayed undecided, or is stored larger, loses what is idle
 GENEROUS = 2.0  # budgets that the few may seem to lose before they are held to one: one block is a rough guess
 FLOOR_S = 6.0  # of the time bound, so that short searches can reduce at all
-IDLE_S = 3.0  # of that, so that a winner of a short search has nothing idle in it
+IDLE_S = 6.0  # of that, so that a winner of a short search has nothing idle in it, on a busy machine too
 AT_ONCE = 8  # parts that are tried for machine code before what is idle among them goes
 Width = Callable[[Knobs], int]
 
