@@ -91,7 +91,8 @@ def _smallest(
 def _larger(bench: Bench, proof: Proof, reduced: Reduced, why: str, losses: Sequence[Loss] = ()) -> Outcome:
     """What was proven first, without what is idle: by that it stays proven."""
     lean = drop_idle(bench, proof.winner, reduced.seconds)
-    kept_larger = f"{reduced.counts[2]} controls {why}"
+    fewer = reduced.counts[2]
+    kept_larger = f"{fewer} control{'' if fewer == 1 else 's'} {why}"
     larger = replace(lean, budgets=reduced.budgets)
     return _stored(replace(proof, controls=lean.lean), larger, lean.counts[1], losses, kept_larger)
 
