@@ -22,7 +22,10 @@ def chosen(command_line: Setting | None, marker: Setting | None, otherwise: Sett
 
 @dataclass(frozen=True)
 class Budget:
-    """How much a search may spend: ``evaluations`` or ``seconds``; zero evaluations proves what is committed."""
+    """How much a search may spend: ``evaluations`` or ``seconds``; zero evaluations proves what is committed.
+
+    With neither there is no bound: a night stops the search.
+    """
 
     evaluations: int | None = None
     seconds: float | None = None

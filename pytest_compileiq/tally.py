@@ -52,8 +52,12 @@ class Tally:
         return (self._ended or time.monotonic()) - self.started + self.earlier_s
 
     def end(self) -> None:
-        """The search is over: what is proven and measured after it takes none of its time."""
+        """The search is over, or pauses: what is proven and measured after it takes none of its time."""
         self._ended = time.monotonic()
+
+    def go_on(self) -> None:
+        """The search goes on after a pause."""
+        self.earlier_s, self.started, self._ended = self.seconds, time.monotonic(), None
 
     def score(self, score: float) -> None:
         """Take in the first objective's score of the evaluation that is about to be counted."""

@@ -71,6 +71,28 @@ class Checkpointed(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Outlook:
+    """What an engine expects of its next candidates.
+
+    Attributes:
+        improvement: how far the first objective's best score is expected to fall with the next one: a log-ratio, >= 0.
+        spread: the standard deviation of what that candidate may score, in the same unit.
+    """
+
+    improvement: float
+    spread: float
+
+
+@runtime_checkable
+class Foreseeing(Protocol):
+    """An engine that can tell what it still expects to find; the others are judged by what they found of late."""
+
+    def outlook(self) -> Outlook | None:
+        """What it expects now, without changing what it asks for next; None while it cannot tell."""
+        ...
+
+
 def no_option(engine: str, wrong: str, options: Iterable[str]) -> str:
     """The sentence about an entry of ``engine_options`` that an engine does not have."""
     known = list(options)

@@ -7,8 +7,8 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
@@ -94,6 +94,7 @@ class Search:
         offered: knobs of the candidates whose bodies have run.
         read: parameters that these bodies asked for.
         interrupted: Ctrl-C ended it early.
+        is_over: the budget is spent, or the engine has nothing left to ask.
     """
 
     brief: SearchBrief
@@ -104,6 +105,9 @@ class Search:
     offered: set[str] = field(default_factory=set)
     read: set[str] = field(default_factory=set)
     interrupted: bool = False
+    is_over: bool = False
+    _again: deque[Batch] = field(default_factory=deque)
+    _waiting: deque[_Asked] = field(default_factory=deque)
     _seen: dict[Key, Told] = field(default_factory=dict)
     _baseline: str = ""
     _begun: int = 0
@@ -112,35 +116,49 @@ class Search:
     _injected: bool = False
 
     def run(self, baseline: BuildResult, earlier: Sequence[Batch]) -> None:
-        """Take up what an earlier run left, then spend the rest of the budget. Ctrl-C ends it early and keeps the rest.
+        """Take up what an earlier run left, then spend the rest of the budget; raises as ``advance``."""
+        self.begin(baseline, earlier)
+        self.advance()
+
+    def begin(self, baseline: BuildResult, earlier: Sequence[Batch]) -> None:
+        """Take up what an earlier run left, without evaluating anything."""
+        self._baseline = baseline.digest
+        level = (0.0,) * len(self.brief.benchmark.objectives)
+        self._seen[key_of(self.brief.benchmark, None, baseline.digest)] = Told(Candidate({}), level)
+        self._again = self._restored(earlier)
+        self.tally.end()
+
+    def advance(self, goes_on: Callable[[], bool] = lambda: True) -> None:
+        """Evaluate batches while ``goes_on``, asked before each, and until the budget is spent.
+
+        Nothing is building when it returns, and what it asks and tells its engine is the same however often it pauses.
+        Ctrl-C ends the search early and keeps the rest.
 
         Raises:
             NotInjected: the first ACFs leave the machine code unchanged.
             NothingJudged: what was evaluated allows no verdict, and more candidates would not help.
-            CannotResume: the engine does not go on from ``earlier``.
+            CannotResume: the engine does not go on from what an earlier run left.
         """
+        self.tally.go_on()
         with suppress(KeyboardInterrupt), _noting_interrupts(self):
-            self._run(baseline, earlier)
+            self._advance(goes_on)
         self.tally.end()
 
-    def _run(self, baseline: BuildResult, earlier: Sequence[Batch]) -> None:
-        self._baseline = baseline.digest
-        level = (0.0,) * len(self.brief.benchmark.objectives)
-        self._seen[key_of(self.brief.benchmark, None, baseline.digest)] = Told(Candidate({}), level)
-        again = self._restored(earlier)
+    def _advance(self, goes_on: Callable[[], bool]) -> None:
         builds = BuildQueue(self.brief.benchmark.builds, self.brief.jobs)
-        waiting: deque[_Asked] = deque()
         try:
-            while True:
-                while len(waiting) <= self._ahead and (asked := self._ask(again, builds)):
-                    waiting.append(asked)
-                if not waiting:
+            while goes_on():
+                while len(self._waiting) <= self._ahead and (asked := self._ask(builds)):
+                    self._waiting.append(asked)
+                if not self._waiting:
+                    self.is_over = True
                     break
-                told = self._evaluate(waiting.popleft())
+                told = self._evaluate(self._waiting.popleft())
                 if reason := self.why_unjudged(at_the_end=False):
                     raise NothingJudged(reason)
                 with _one_thread():
                     self.engine.tell(told)
+            wait([build for asked in self._waiting for build in asked.builds])
         finally:
             builds.close()
 
@@ -170,10 +188,10 @@ class Search:
         """
         return 0 if self.brief.benchmark.timed_objectives or isinstance(self.engine, Checkpointed) else 1
 
-    def _ask(self, again: deque[Batch], builds: BuildQueue) -> _Asked | None:
+    def _ask(self, builds: BuildQueue) -> _Asked | None:
         """The next batch with its builds begun, the earlier run's first; None when there is nothing left to ask."""
-        if again:
-            batch = again.popleft()
+        if self._again:
+            batch = self._again.popleft()
             with _one_thread():
                 asked = self.engine.ask(batch.wanted)
             if tuple(asked) != batch.candidates:
@@ -196,7 +214,7 @@ class Search:
             return True
         if self.brief.budget.evaluations is not None:
             return self._begun >= self.brief.budget.evaluations
-        return self.tally.seconds >= (self.brief.budget.seconds or 0.0)
+        return self.brief.budget.seconds is not None and self.tally.seconds >= self.brief.budget.seconds
 
     def _wanted(self) -> int:
         """How many to ask for: a build for every job, but few enough that the engine learns between batches.

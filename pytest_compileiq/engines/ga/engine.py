@@ -15,7 +15,7 @@ from itertools import islice
 
 import numpy as np
 
-from pytest_compileiq.engines.base import Brief, Told, no_option
+from pytest_compileiq.engines.base import Brief, Outlook, Told, no_option
 from pytest_compileiq.engines.ga.encoding import Encoding, Floats, Points
 from pytest_compileiq.engines.ga.feasibility import Feasibility
 from pytest_compileiq.engines.ga.history import KEPT, History
@@ -63,6 +63,7 @@ class Ga:
         self._surrogate = Surrogate(self._encoding, self._history, self._rng)
         self._slots: list[str] = []
         self._queue: deque[tuple[Point, str]] = deque()
+        self._outlook: Outlook | None = None
         self._enqueue_initial(brief)
 
     def ask(self, n: int) -> list[Candidate]:
@@ -84,6 +85,10 @@ class Ga:
             self._history.add(np.array(points, dtype=np.int64), np.array(scores), duplicate)
         for point in points:
             self._pending.pop(point, None)
+
+    def outlook(self) -> Outlook | None:
+        """What expected improvement said when a slot was last given to it; None before, and with several objectives."""
+        return self._outlook
 
     # ── the initial pool ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -154,7 +159,11 @@ class Ga:
         process = process.believing(self._encoding.features(self._waiting()))
         features = self._pool.features
         new = self._novelty(features)
-        worth = expected_improvement(*process.predict(features), best) * self._pool.feasibility.success(features) * new
+        mean, deviation = process.predict(features)
+        worth = expected_improvement(mean, deviation, best) * self._pool.feasibility.success(features) * new
+        if self._history.scores.shape[1] == 1 and worth.size:
+            most, scale = int(np.argmax(worth)), self._surrogate.scale
+            self._outlook = Outlook(float(worth[most]) * scale, float(deviation[most]) * scale)
         return self._enqueue_best(self._pool.points, _best_first(worth, new), "improvement")
 
     def _enqueue_best(self, points: Points, best_first: Points, slot: str) -> bool:

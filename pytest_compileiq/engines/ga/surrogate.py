@@ -13,13 +13,18 @@ _STEPS_POINTS = 160  # steps times points of a round: a step costs the cube of t
 
 
 class Surrogate:
-    """Models what ``history`` holds; it weights several objectives at random, anew each time it is asked."""
+    """Models what ``history`` holds; it weights several objectives at random, anew each time it is asked.
+
+    Attributes:
+        scale: of one objective, how much of its score is one unit of what the process models.
+    """
 
     def __init__(self, encoding: Encoding, history: History, rng: np.random.Generator) -> None:
         self._encoding = encoding
         self._history = history
         self._rng = rng
         self._known = 0
+        self.scale = 1.0
         self._scores: Floats = history.scores
         self._process = GaussianProcess(encoding, history.features, np.empty(0), Hyper.prior(len(encoding.space.genes)))
 
@@ -53,7 +58,8 @@ class Surrogate:
         middle = np.median(scores)
         scale = max(float(middle - np.min(scores)), 1e-9)
         squashed = np.where(scores > middle, middle + scale * np.log1p(np.maximum(scores - middle, 0) / scale), scores)
-        return np.asarray((squashed - squashed.mean()) / max(float(squashed.std()), 1e-9))
+        self.scale = max(float(squashed.std()), 1e-9)
+        return np.asarray((squashed - squashed.mean()) / self.scale)
 
     def _scalars(self) -> Floats:
         """One number a point: the score, or a random weighting of several normalised ones."""

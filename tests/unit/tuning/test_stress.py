@@ -8,13 +8,12 @@ import pytest
 
 from pytest_compileiq import literal
 from pytest_compileiq.benchmark.body import Touched
-from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.errors import MarkerError, TuneFailed
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.rules.draws import Drawn
 from pytest_compileiq.stressed import Stress
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, by_options, fake_benchmark
 from pytest_compileiq.tuning.stress import FLOOR, Stressing, Wrong
-from pytest_compileiq.tuning.tune import TuneFailed
 from pytest_compileiq.workers.pool import EvaluationFailed
 from tests.unit.project_on_fakes import FAKE, GAIN, GCC, ProjectOnFakes, WithoutLicences
 

@@ -11,6 +11,7 @@ import pytest
 
 from pytest_compileiq import choice, literal, minimize
 from pytest_compileiq.config import Budget
+from pytest_compileiq.errors import TuneFailed
 from pytest_compileiq.model import PARAMS
 from pytest_compileiq.store.lifecycle import promote, retire
 from pytest_compileiq.store.store import Store
@@ -22,7 +23,7 @@ from pytest_compileiq.testing.fakes import (
     fake_benchmark,
     fake_settings,
 )
-from pytest_compileiq.tuning.tune import TuneFailed, tune
+from pytest_compileiq.tuning.tune import tune
 from pytest_compileiq.workers.pool import EvaluationFailed
 
 SPACE = {"-O": choice([2, 3], knockout_prob=0.3), "-fast": literal("", knockout_prob=0.5)}
