@@ -49,6 +49,7 @@ class Settings:
     headroom: bool
     fresh: bool
     budget: Budget | None
+    total: Budget | None
     ini_budget: Budget
     engine: str | None
     start_from: Path | None

@@ -58,6 +58,11 @@ def add_options(parser: pytest.Parser) -> None:
         help="evaluations, or wall time such as 30m, per benchmark; 0 proves the committed controls",
     )
     group.addoption(
+        "--tune-total",
+        metavar="N|TIME",
+        help="evaluations, or wall time such as 8h, shared out over all benchmarks of the run; a time includes proofs",
+    )
+    group.addoption(
         "--tune-engine", metavar="NAME", help="auto, ga, compileiq, pack, grid, random, optuna:NAME, or your own"
     )
     group.addoption(
@@ -118,6 +123,10 @@ def read_settings(config: pytest.Config) -> Settings:
     searches = option.tune or option.tune_headroom
     if searches and _is_xdist(config):
         raise wrong_usage("--tune measures on this machine alone: run it without xdist workers (-n 0)")
+    if option.tune_total is not None and not option.tune:
+        raise wrong_usage("--tune-total says what --tune may spend: add --tune")
+    if option.tune_total is not None and option.tune_budget is not None:
+        raise wrong_usage("--tune-total is shared out, and --tune-budget is for each benchmark: leave one of them out")
     for name in ("tune_new_only", "tune_stale_only", "tune_fresh"):
         if getattr(option, name) and not option.tune:
             raise wrong_usage(f"--{name.replace('_', '-')} says what --tune searches: add --tune")
@@ -135,6 +144,7 @@ def read_settings(config: pytest.Config) -> Settings:
         headroom=option.tune_headroom,
         fresh=option.tune_fresh,
         budget=cli_budget,
+        total=_total(option.tune_total),
         ini_budget=_budget(str(config.getini("tune_budget")), "tune_budget"),
         engine=option.tune_engine,
         start_from=Path(config.invocation_params.dir, option.tune_from) if option.tune_from else None,
@@ -166,6 +176,15 @@ def _budget(text: str, where: str) -> Budget:
         return parse_budget(text, where)
     except UserError as error:
         raise wrong_usage(str(error)) from None
+
+
+def _total(text: str | None) -> Budget | None:
+    if text is None:
+        return None
+    total = _budget(text, "--tune-total")
+    if total.proof_only:
+        raise wrong_usage("--tune-total=0 leaves nothing to search with: --tune-budget=0 proves committed controls")
+    return total
 
 
 def _choice(config: pytest.Config, key: str) -> str:

@@ -270,14 +270,61 @@ class Circumstances:
     machine: str
 
 
+NightStanding = Literal["waiting", "searching", "proving", "closed", "failed", "skipped", "not reached"]
+
+
+@dataclass(frozen=True)
+class NightRow:
+    """How far one benchmark has come in a night.
+
+    Attributes:
+        weight: of the benchmark's log-time in what the night makes small.
+        best: the search's best score, a log-ratio of at most 0: unproven.
+        share: of the night's budget, that it has taken.
+        why: why it stands where it does, once it does not go on.
+    """
+
+    nodeid: str
+    name: str
+    weight: float
+    standing: NightStanding
+    evaluations: int
+    best: float
+    share: float
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class NightReport:
+    """A night: one budget over many benchmarks.
+
+    Attributes:
+        unit: of ``total``, ``spent`` and ``reserved``: ``s`` or ``evaluations``.
+        spent: earlier runs of the same night included.
+        reserved: what the proofs that are still to come are estimated to need.
+        doing: what happens now, or how it ended.
+    """
+
+    unit: Literal["s", "evaluations"]
+    total: float
+    spent: float
+    reserved: float
+    doing: str
+    rows: tuple[NightRow, ...]
+
+
 @dataclass
 class RunReport:
-    """All tuned tests of a run, the problems of the store, and the artifacts that no test claimed."""
+    """All tuned tests of a run, the problems of the store, and the artifacts that no test claimed.
+
+    ``night`` is that of ``--tune-total``; None otherwise.
+    """
 
     items: list[ItemReport] = field(default_factory=list)
     store_problems: list[str] = field(default_factory=list)
     orphans: list[str] = field(default_factory=list)
     run: Circumstances | None = None
+    night: NightReport | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The versioned JSON report."""
@@ -287,6 +334,7 @@ class RunReport:
             "items": [item.as_dict() for item in sorted(self.items, key=lambda item: item.nodeid)],
             "store_problems": self.store_problems,
             "orphans": self.orphans,
+            "night": asdict(self.night) if self.night else None,
         }
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,13 +17,14 @@ from pytest_compileiq.benchmark.benchmark import TunedBenchmark, find_marker, ma
 from pytest_compileiq.benchmark.body import Body, body_of
 from pytest_compileiq.benchmark.cached_builds import CachedBuilds
 from pytest_compileiq.benchmark.marker import read_marker
-from pytest_compileiq.config import Settings, chosen
-from pytest_compileiq.errors import CompileIQError, StoreError, fault_of
+from pytest_compileiq.config import Budget, Settings, chosen
+from pytest_compileiq.errors import CompileIQError, MarkerError, StoreError, fault_of
 from pytest_compileiq.outcome import Circumstances, ItemReport, RunReport, Verdict
 from pytest_compileiq.replay.committed import Integrity
 from pytest_compileiq.replay.run import Replay
 from pytest_compileiq.report import github, junit
 from pytest_compileiq.report.json import write_json
+from pytest_compileiq.report.night import NightTable
 from pytest_compileiq.report.progress import LineProgress
 from pytest_compileiq.store.build_cache import BuildCache
 from pytest_compileiq.store.store import Store
@@ -55,6 +57,8 @@ class Session:
         self._guard: Guard | None = None
         self._pool: Pool | None = None
         self._cached: CachedBuilds | None = None
+        self._night: Mapping[str, ItemReport | Exception] | None = None
+        self._interrupted = False
 
     # ── collection ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -78,13 +82,14 @@ class Session:
 
     def set_up(self, item: pytest.Item) -> None:
         """Check the marker before any fixture is set up; a bad marker fails the test with a sentence."""
+        with _told(item.nodeid):
+            self._check_marker(item)
+
+    def _check_marker(self, item: pytest.Item) -> None:
         mark = find_marker(item)
-        try:
-            name = read_marker(mark, item.name).name if mark else ""
-        except CompileIQError as error:
-            raise failure(f"{item.nodeid}: {error}") from None
+        name = read_marker(mark, item.name).name if mark else ""
         if rivals := [nodeid for nodeid in self._owners.get(name, []) if nodeid != item.nodeid]:
-            raise failure(
+            raise MarkerError(
                 f"{item.nodeid} and {', '.join(rivals)} both claim the artifact {name!r}: give one tune(name=…)"
             )
 
@@ -110,15 +115,15 @@ class Session:
         from pytest_compileiq.errors import TuneFailed
         from pytest_compileiq.tuning.tune import tune  # heavy: the engines and their linear algebra
 
+        if self.settings.total is not None:
+            return self._of_the_night(item, self.settings.total)
         self.set_up(item)
         with _told(item.nodeid):
             benchmark = self._benchmark(item)
             if self.settings.headroom:
                 return self._look(item, benchmark)
-            if self.settings.new_only and benchmark.builder.target in self.store.targets(benchmark.name):
-                raise skipped(f"--tune-new-only: {benchmark.name} has an artifact for {benchmark.builder.target}")
-            if self.settings.stale_only and (why := self._why_current(benchmark)):
-                raise skipped(f"--tune-stale-only: {why}")
+            if reason := self._why_left_alone(benchmark):
+                raise skipped(reason)
             progress = self._progress(benchmark.name)
             try:
                 report = tune(
@@ -132,6 +137,63 @@ class Session:
         if report.interrupted:
             item.session.shouldstop = "interrupted: the same command goes on with the search"
         return report
+
+    def _why_left_alone(self, benchmark: TunedBenchmark) -> str | None:
+        """Why ``--tune-new-only`` or ``--tune-stale-only`` skips the benchmark; None if neither does."""
+        if self.settings.new_only and benchmark.builder.target in self.store.targets(benchmark.name):
+            return f"--tune-new-only: {benchmark.name} has an artifact for {benchmark.builder.target}"
+        if self.settings.stale_only and (why := self._why_current(benchmark)):
+            return f"--tune-stale-only: {why}"
+        return None
+
+    def _of_the_night(self, item: pytest.Item, total: Budget) -> ItemReport:
+        """What the night made of one item: the first one that is asked about has the night spent, on all of them."""
+        from pytest_compileiq.tuning.night import LeftAlone  # heavy: the engines
+
+        if self._night is None:
+            self._night = self._spend_night(total)
+        if self._interrupted and item is self._items[-1]:
+            item.session.shouldstop = "interrupted: the same command goes on with the night"
+        ending = self._night[item.nodeid]
+        if isinstance(ending, ItemReport):
+            self._keep(item, ending)
+            return ending
+        if isinstance(ending, LeftAlone):
+            raise skipped(str(ending))
+        with _told(item.nodeid):
+            raise ending
+
+    def _spend_night(self, total: Budget) -> Mapping[str, ItemReport | Exception]:
+        from pytest_compileiq.tuning.night import Entry, Night
+
+        def entry(item: pytest.Item) -> Entry:
+            return Entry(item.nodeid, self.name_of(item) or item.name, partial(self._tunable, item))
+
+        terminal = Terminal(self.config)
+        terminal.begin()
+        watch = NightTable(terminal.say, terminal.redraw if terminal.is_live else None)
+        entries = list(map(entry, self._items))
+        night = Night(
+            self.settings, self.store, self._get_pool(), watch, total, entries, self.config.getoption("maxfail")
+        )
+        try:
+            self.report.night = night.spend()
+        except CompileIQError as error:
+            return dict.fromkeys((entry.nodeid for entry in entries), error)
+        finally:
+            watch.done()
+        self._interrupted = night.interrupted
+        return night.endings
+
+    def _tunable(self, item: pytest.Item) -> TunedBenchmark:
+        """One benchmark of the night; raises what keeps it out."""
+        from pytest_compileiq.tuning.night import LeftAlone
+
+        self._check_marker(item)
+        benchmark = self._benchmark(item)
+        if reason := self._why_left_alone(benchmark):
+            raise LeftAlone(reason)
+        return benchmark
 
     def _calibrate(self, item: pytest.Item, benchmark: TunedBenchmark, trials: int) -> ItemReport:
         from pytest_compileiq.proof.calibration import calibrate  # heavy: numpy

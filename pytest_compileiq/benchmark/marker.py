@@ -37,7 +37,7 @@ _LONGEST_PATTERN = 1000
 _ALL_BUT_EQUAL = 0.85  # difflib's ratio
 _ARGUMENTS = (
     "name", "space", "where", "workloads", "objectives", "engine", "engine_options", "budget", "seed",
-    "stress", "timeout_s", "min_speedup", "min_effect", "alpha", "max_regression",
+    "stress", "weight", "timeout_s", "min_speedup", "min_effect", "alpha", "max_regression",
 )  # fmt: skip
 
 
@@ -70,6 +70,7 @@ class TuneSpec:
     Attributes:
         where: predicates over the knobs, all of which a candidate has to satisfy.
         stress: how many draws of ``acf.rng`` a finalist is held to; 0 for none.
+        weight: how much its log-time counts beside other benchmarks' where they share a budget.
     """
 
     toolchain: Toolchain
@@ -83,6 +84,7 @@ class TuneSpec:
     budget: Budget | None
     seed: int | None
     stress: int
+    weight: float
     timeout_s: float
     thresholds: Thresholds
 
@@ -119,6 +121,7 @@ def read_marker(mark: pytest.Mark, item_name: str) -> TuneSpec:
         budget=_budget(kwargs.get("budget")),
         seed=_seed(kwargs.get("seed")),
         stress=_stress(kwargs.get("stress", DRAWS)),
+        weight=_number(kwargs, "weight", 1.0, 1e-6, 1e6),
         timeout_s=_number(kwargs, "timeout_s", 60.0, 0.1, 86400.0),
         thresholds=Thresholds(
             alpha=_number(kwargs, "alpha", 0.01, 1e-6, 0.2),

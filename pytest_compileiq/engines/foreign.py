@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint
 from typing import Any
 
-from pytest_compileiq.engines.base import Brief, Checkpointed, Engine, Told
+from pytest_compileiq.engines.base import Brief, Checkpointed, Engine, Foreseeing, Outlook, Told
 from pytest_compileiq.errors import CompileIQError, EnvironmentFault
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import Space
@@ -54,6 +55,21 @@ class Foreign:
             EnvironmentFault: it failed.
         """
         _guarded(self._point, "tell()", lambda: self._engine.tell(results))
+
+    def outlook(self) -> Outlook | None:
+        """What it expects; None where it does not say.
+
+        Raises:
+            EnvironmentFault: it failed, or gave anything but finite numbers of at least 0.
+        """
+        if not isinstance(self._engine, Foreseeing):
+            return None
+        told = _guarded(self._point, "outlook()", self._engine.outlook)
+        if told is not None and not (
+            isinstance(told, Outlook) and all(0 <= number < math.inf for number in (told.improvement, told.spread))
+        ):
+            raise _fault(self._point, f"outlook() gave {told!r:.80}: expected an Outlook of numbers of at least 0")
+        return told
 
 
 class ForeignCheckpointed(Foreign):

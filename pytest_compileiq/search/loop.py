@@ -162,6 +162,11 @@ class Search:
         finally:
             builds.close()
 
+    @property
+    def is_catching_up(self) -> bool:
+        """Whether batches of an earlier run are still to be taken up."""
+        return bool(self._again)
+
     def why_unjudged(self, *, at_the_end: bool) -> str | None:
         """Why what was evaluated allows no verdict on the controls, or None when it does, or still may."""
         knobs = self.brief.benchmark.space.knob_genes

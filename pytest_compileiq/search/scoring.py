@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -36,11 +37,17 @@ class Scored:
 
 @dataclass
 class Scorer:
-    """Scores candidates of one benchmark in worker 0; ``random`` tosses the coins of the blocks."""
+    """Scores candidates of one benchmark in worker 0; ``random`` tosses the coins of the blocks.
+
+    Attributes:
+        blocks, blocks_s: how many blocks it has measured in full, and the seconds that these took.
+    """
 
     pool: Pool
     benchmark: TunedBenchmark
     random: Random
+    blocks: int = 0
+    blocks_s: float = 0.0
     _axes: dict[tuple[str, str], SearchAxis] = field(default_factory=dict)
     _without_ratio: set[str] = field(default_factory=set)
     _has_varied: bool = False
@@ -136,7 +143,12 @@ class Scorer:
             if all(steady_values(block.of(objective.metric)) for objective in self.benchmark.timed_objectives):
                 return block
             self._has_varied = True
-        return self.pool.block(0, self.benchmark, arms, workload, plan_block(self.random, quads=QUADS, samples=SAMPLES))
+        begun = time.monotonic()
+        block = self.pool.block(
+            0, self.benchmark, arms, workload, plan_block(self.random, quads=QUADS, samples=SAMPLES)
+        )
+        self.blocks, self.blocks_s = self.blocks + 1, self.blocks_s + time.monotonic() - begun
+        return block
 
     def _step(self, objective: Objective, workload: Workload, rows: Sequence[SampleRow]) -> float:
         """From the baseline to the candidate, lower is better; all candidates of a search are on one axis."""

@@ -14,6 +14,8 @@ import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pytest
 
 # GitHub's runner obeys a line that begins with "::" (blanks aside) or has "##[" anywhere, Azure's one with "##vso[".
@@ -126,6 +128,13 @@ class Terminal:
         """Replace the live line."""
         if self._reporter is not None:
             self._reporter.rewrite(harmless(line), erase=True)
+
+    def redraw(self, lines: Sequence[str], above: int) -> None:
+        """Print lines over the ``above`` lines that were printed last, each cut to the terminal's width."""
+        if self._reporter is not None:
+            writer = self._reporter._tw
+            up = f"\x1b[{above}A\x1b[J" if above else ""
+            writer.write(up + "".join(f"{harmless(line)[: writer.fullwidth - 1]}\n" for line in lines), flush=True)
 
     def command(self, line: str) -> None:
         """Print a workflow command of our own, which begins with ``::`` and has escaped its data."""

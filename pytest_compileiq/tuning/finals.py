@@ -22,7 +22,7 @@ from pytest_compileiq.tuning.settle import Tuning
 from pytest_compileiq.tuning.smallest import Outcome, prove_smallest
 from pytest_compileiq.tuning.stress import LEAST_S, SHARE, Sound, keep_wrong, repeat_command, with_stress
 
-_FINALISTS = 3
+FINALISTS = 3
 
 
 def bench_of(tuning: Tuning, settings: Settings, search: Search) -> Bench:
@@ -53,7 +53,7 @@ def prove_best(
     playoff = choose_finalists(search.scored.values(), search.brief.scorer, search.tally, tuning.progress)
     stressing = tuning.stressing(max(LEAST_S, SHARE * search.tally.seconds))
     sound = stressing.sound(
-        [scored.controls for scored in playoff.ranked], most=_FINALISTS if benchmark.timed_objectives else 1
+        [scored.controls for scored in playoff.ranked], most=FINALISTS if benchmark.timed_objectives else 1
     )
     finalists = [scored.controls for scored in playoff.ranked if scored.controls in sound.finalists]
     if sound.wrong and not finalists:

@@ -1,0 +1,179 @@
+"""What is left of a night that was killed: what it has spent, and which benchmarks it has closed.
+
+A JSON file in ``.compileiq/`` of the project, replaced as a whole. What searches have found is in their journals.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.config import Settings
+from pytest_compileiq.errors import StoreError, contained
+from pytest_compileiq.model import sha256_hex
+from pytest_compileiq.outcome import ItemReport, Verdict
+from pytest_compileiq.report.results import report_on
+from pytest_compileiq.store.local import local_directory
+from pytest_compileiq.store.store import Store
+from pytest_compileiq.system.files import Unfit, locked, read_regular
+from pytest_compileiq.system.files import replace as replace_file
+
+_FILE = "night.json"
+_MOST_BYTES = 64 << 20
+_REMEDY = "remove it, and the night starts anew"
+
+
+class Closed(Struct, forbid_unknown_fields=True):
+    """A benchmark that is proven and stored.
+
+    Attributes:
+        identity: of all that its tuning depended on.
+        report: its ``ItemReport``, as JSON.
+        evaluations, seconds: that its search took.
+        best: the search's best score, a log-ratio.
+    """
+
+    identity: str
+    report: str
+    evaluations: int
+    seconds: float
+    best: float
+
+
+class Closing(Struct, forbid_unknown_fields=True):
+    """A benchmark whose proof has begun; ``stored`` is the digest of its artifact's metadata then, "" for none."""
+
+    identity: str
+    stored: str
+
+
+class NightState(Struct, forbid_unknown_fields=True):
+    """A night under way; what is ``spent_s`` or ``evaluations`` of it is gone, also where it goes on.
+
+    ``closed`` and ``closing`` are by node id.
+    """
+
+    spent_s: float = 0.0
+    evaluations: int = 0
+    closed: dict[str, Closed] = {}
+    closing: dict[str, Closing] = {}
+
+
+class NightBook:
+    """Reads and writes the state of the project's night; made by ``open_night``."""
+
+    def __init__(self, path: Path, store: Store, state: NightState) -> None:
+        self._path, self._store = path, store
+        self.state = state
+
+    def save(self) -> None:
+        """Replace the file; the state as it was is lost by nothing but a power cut."""
+        replace_file(self._path, msgspec.json.encode(self.state), is_lasting=False)
+
+    def end(self, *, keeps_closed: bool) -> None:
+        """The night is over: its budget is spent anew by the next, which leaves alone what this one closed, if told."""
+        if keeps_closed:
+            self.state.spent_s, self.state.evaluations = 0.0, 0
+            self.save()
+        else:
+            self._path.unlink(missing_ok=True)
+
+    def begin_closing(self, benchmark: TunedBenchmark, settings: Settings) -> None:
+        """Note what is stored of a benchmark before its proof, so that a kill tells whether that stored anything."""
+        stored = self._stored(benchmark)
+        self.state.closing[benchmark.nodeid] = Closing(identity_of(benchmark, settings), stored)
+        self.save()
+
+    def close(
+        self,
+        benchmark: TunedBenchmark,
+        report: ItemReport,
+        settings: Settings,
+        evaluations: int,
+        seconds: float,
+        best: float,
+    ) -> None:
+        """Note that a benchmark is done with."""
+        identity = identity_of(benchmark, settings)
+        self.state.closed[benchmark.nodeid] = Closed(identity, report.to_json(), evaluations, seconds, best)
+        self.state.closing.pop(benchmark.nodeid, None)
+        self.save()
+
+    def closed(self, benchmark: TunedBenchmark, settings: Settings) -> tuple[Closed, ItemReport] | None:
+        """How an earlier run of this night closed the benchmark; None if it has not, or if something has changed.
+
+        Raises:
+            StoreError: the file is not what this package wrote.
+        """
+        held = self.state.closed.get(benchmark.nodeid)
+        if held is None or held.identity != identity_of(benchmark, settings):
+            return None
+        with contained(str(self._path), _REMEDY):
+            return held, ItemReport.from_json(held.report)
+
+    def stored_by_a_killed_run(self, benchmark: TunedBenchmark, settings: Settings) -> ItemReport | None:
+        """What a run stored that was killed before it could note that; None if none did.
+
+        Raises:
+            StoreError: what is stored cannot be read.
+        """
+        held = self.state.closing.get(benchmark.nodeid)
+        if held is None or held.identity != identity_of(benchmark, settings):
+            return None
+        if held.stored == (stored := self._stored(benchmark)) or not stored:
+            return None
+        artifact = self._store.read(benchmark.name, benchmark.builder.target)
+        verdict = Verdict.TUNED if artifact.controls is not None else Verdict.BASELINE
+        message = artifact.reason or "stored before the run that proved it was killed"
+        return report_on(benchmark.nodeid, benchmark.name, benchmark.builder.target, verdict, message, artifact)
+
+    def _stored(self, benchmark: TunedBenchmark) -> str:
+        path = self._store.metadata_path(benchmark.name, benchmark.builder.target)
+        try:
+            return sha256_hex(read_regular(path, _MOST_BYTES))
+        except Unfit:
+            return ""
+
+
+@contextlib.contextmanager
+def open_night(rootdir: Path, store: Store, *, fresh: bool) -> Iterator[NightBook]:
+    """The night of a project, locked against a second one.
+
+    Raises:
+        StoreError: another process spends one here, or the state cannot be used.
+    """
+    home = local_directory(rootdir)
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(locked(home / "night.lock", wait=False))
+        except BlockingIOError as error:
+            raise StoreError(
+                f"another pytest --tune-total is under way in {rootdir}: wait for it, or stop it"
+            ) from error
+        path = home / _FILE
+        yield NightBook(path, store, NightState() if fresh or not path.exists() else _read(path))
+
+
+def _read(path: Path) -> NightState:
+    try:
+        return msgspec.json.decode(read_regular(path, _MOST_BYTES), type=NightState)
+    except Unfit as error:
+        raise StoreError(f"{path} {error}; {_REMEDY}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StoreError(f"{path} is no state of a night ({error}): {_REMEDY}") from error
+
+
+def identity_of(benchmark: TunedBenchmark, settings: Settings) -> str:
+    """A digest of what a benchmark's tuning depends on, as far as it is known without a build."""
+    fingerprint, compiler, spec = benchmark.fingerprint, benchmark.builder.compiler, benchmark.spec
+    depends = [
+        fingerprint.benchmark, fingerprint.command, sorted(fingerprint.sources.items()), compiler.build,
+        benchmark.builder.target, benchmark.space.digest, settings.engine, spec.engine, settings.seed, spec.seed,
+        str(settings.start_from), repr(dict(spec.engine_options)),
+    ]  # fmt: skip
+    return sha256_hex(repr(depends).encode())

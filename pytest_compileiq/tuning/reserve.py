@@ -1,0 +1,38 @@
+"""How long it will take to prove the best of a search, by what its search and this machine's workers took so far."""
+
+from __future__ import annotations
+
+import math
+
+from pytest_compileiq.config import Settings
+from pytest_compileiq.rules import gate
+from pytest_compileiq.rules.task_scheduler import closing_s
+from pytest_compileiq.search import scoring
+from pytest_compileiq.search.finalists import PLAYOFF
+from pytest_compileiq.tuning import attribution, reduce, stress
+from pytest_compileiq.tuning.finals import FINALISTS
+from pytest_compileiq.tuning.under_way import UnderWay
+
+_PROCESSES = gate.LOOKS[1]  # what is real is decided at the first look or the second
+# Calls of one block of the gate's for one of the search's, each slot with its discarded call.
+_BLOCK = gate.QUADS * (gate.SAMPLES + 1) / (scoring.QUADS * (scoring.SAMPLES + 1))
+_PLAYED = PLAYOFF * (1 + scoring.ROUNDS)  # each is checked once more, which is at most a block
+_PAIR = 2  # full and reduced, in the second proof
+
+
+def closing_seconds(tuning: UnderWay, settings: Settings, start_s: float) -> float:
+    """Seconds from the end of the search to the stored artifact; a worker starts in ``start_s``."""
+    scorer, search_s = tuning.brief.scorer, tuning.search.tally.seconds
+    is_timed = bool(tuning.tuning.benchmark.timed_objectives)
+    proofs = _PROCESSES * (FINALISTS + _PAIR * settings.reduce) * _BLOCK
+    stressed = FINALISTS * stress.SHARE if tuning.baseline.drew else 0.0
+    reduced = reduce.SHARE_OF_SEARCH + attribution.SHARE_OF_SEARCH if settings.reduce else 0.0
+    return closing_s(
+        blocks=(_PLAYED + proofs) * len(tuning.tuning.benchmark.timed_workloads) if is_timed else 0.0,
+        block_s=scorer.blocks_s / max(scorer.blocks, 1),
+        starts=(1 + settings.reduce) * math.ceil(_PROCESSES / settings.jobs) if is_timed else 0.0,
+        start_s=start_s,
+        share=reduced + stressed,
+        search_s=search_s,
+        least_s=reduce.FLOOR_S + reduce.IDLE_S + attribution.FLOOR_S if settings.reduce else 0.0,
+    )
