@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 BACKWARD = 0.2  # weight of what was seen against what is guessed: Ansor's alpha
 LATE = 0.5  # of a search's spending: how it fell of late is how it fell over this last share
-HOPE = 0.1  # log-ratio that as much spending again is guessed to bring
+HOPE = 0.2  # log-ratio that as much spending again is guessed to bring
 HOPE_BESIDE = 0.3  # of that, which stays where an engine foresees
 KEPT_WORD, DOUBT = 0.15, 0.1  # the share of a foreseen fall that comes, held as firmly as a fall of 0.1 foreseen
-STARVING = 0.25  # the floor: of an equal share of what is spent so far; who has less comes first
+STARVING = 0.5  # the floor: of an equal share of what is spent so far; who has less comes first
 LONGEST_TURN = 1 / 16  # of an equal share of the whole, so that nobody waits for long
 
 

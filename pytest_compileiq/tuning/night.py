@@ -127,7 +127,7 @@ class Night:
 
         Raises:
             StoreError: another night is spent in this project, or the state of an earlier one cannot be used.
-            KeyboardInterrupt: a second Ctrl-C, or one while the last proofs are made; the same command goes on.
+            KeyboardInterrupt: a second Ctrl-C; the same command goes on.
         """
         with open_night(self.settings.rootdir, self.store, fresh=self.settings.fresh) as book, ExitStack() as held:
             self._earlier_s, self._earlier_evaluations = book.state.spent_s, book.state.evaluations
@@ -138,9 +138,10 @@ class Night:
             try:
                 self._open(book)
                 self._search(book)
+                self._prove(book)
             except KeyboardInterrupt:
                 self._stopped = "interrupted"
-            self._prove(book)
+                self._prove(book)
             if not self._stopped:
                 book.end(keeps_closed=bool(self._of("not reached")))
         return self.report()
@@ -313,6 +314,9 @@ class Night:
             self._leave(task, str(reason), "skipped")
         except Exception as error:
             self._fail(task, error)
+        except KeyboardInterrupt:
+            task.standing = "searching" if task.standing == "proving" else task.standing
+            raise
         finally:
             task.seconds += time.monotonic() - begun
             if task.standing not in ("searching", "proving"):

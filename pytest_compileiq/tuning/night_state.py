@@ -79,6 +79,8 @@ class NightBook:
         """The night is over: its budget is spent anew by the next, which leaves alone what this one closed, if told."""
         if keeps_closed:
             self.state.spent_s, self.state.evaluations = 0.0, 0
+            for closed in self.state.closed.values():  # of the budget that is over
+                closed.evaluations, closed.seconds = 0, 0.0
             self.save()
         else:
             self._path.unlink(missing_ok=True)

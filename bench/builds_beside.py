@@ -1,0 +1,97 @@
+"""What a build beside a measurement does to it: none beside it, gcc on another core, gcc wherever the system puts it.
+
+    python bench/builds_beside.py [--rounds 60]
+
+A kernel is sampled on one core, in the gate's way: slots of five samples, their median. The three conditions take turns
+in random order, so that whatever else runs on the machine meets all of them.
+"""
+
+import argparse
+import contextlib
+import ctypes
+import os
+import random
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from machine import describe
+
+KERNELS = Path(__file__).parents[1] / "tests" / "kernels"
+SAMPLES, SLOTS = 5, 64
+CONDITIONS = ("held", "on another core", "anywhere")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=60)
+    asked = parser.parse_args()
+    print(describe())
+    cores = sorted(os.sched_getaffinity(0))
+    coins = random.Random(0)
+    medians: dict[str, list[float]] = {condition: [] for condition in CONDITIONS}
+    spreads: dict[str, list[float]] = {condition: [] for condition in CONDITIONS}
+    with tempfile.TemporaryDirectory() as home:
+        call, build_s = kernel(Path(home)), seconds_a_build(Path(home))
+        os.sched_setaffinity(0, cores[:1])
+        for _ in range(asked.rounds):
+            for condition in coins.sample(CONDITIONS, len(CONDITIONS)):
+                with building(Path(home), condition, cores):
+                    slots = [statistics.median(seconds(call) for _ in range(SAMPLES)) for _ in range(SLOTS)]
+                medians[condition].append(statistics.median(slots))
+                spreads[condition].append(statistics.stdev(np.log(slots).tolist()))
+    print(f"{build_s:.3f} s a build; {asked.rounds} rounds of {SLOTS} slots")
+    for condition in CONDITIONS:
+        slower = statistics.median(own / held for own, held in zip(medians[condition], medians["held"], strict=True))
+        print(f"  {condition:<18}{slower:>8.3f}x the time, {statistics.median(spreads[condition]):.2%} between slots")
+
+
+@contextlib.contextmanager
+def building(home: Path, condition: str, cores: list[int]) -> Iterator[None]:
+    """gcc again and again, where the condition says."""
+    if condition == "held":
+        yield
+        return
+    places = cores[1:] if condition == "on another core" else cores
+    loop = f"while true; do gcc -O3 -c {KERNELS / 'matmul.c'} -o {home / 'beside.o'}; done"
+    beside = [subprocess.Popen(["sh", "-c", loop], start_new_session=True) for _ in range(len(places))]
+    for process in beside:  # its compilers inherit it
+        os.sched_setaffinity(process.pid, places)
+    time.sleep(0.1)
+    try:
+        yield
+    finally:
+        for process in beside:
+            os.killpg(process.pid, 9)
+            process.wait()
+
+
+def kernel(home: Path) -> Callable[[], object]:
+    library = home / "histogram.so"
+    subprocess.run(["gcc", "-O2", "-shared", "-fPIC", KERNELS / "histogram.c", "-o", library, "-lm"], check=True)
+    values, counts = np.random.default_rng(0).normal(size=300_000).astype(np.float32), np.zeros(64, np.int32)
+    function, pointers = (
+        ctypes.CDLL(str(library)).histogram,
+        [each.ctypes.data_as(ctypes.c_void_p) for each in (values, counts)],
+    )
+    return lambda: function(pointers[0], 300_000, ctypes.c_float(-3), ctypes.c_float(3), pointers[1])
+
+
+def seconds(call: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    call()
+    return time.perf_counter() - begun
+
+
+def seconds_a_build(home: Path) -> float:
+    command = ["gcc", "-O3", "-c", KERNELS / "matmul.c", "-o", home / "once.o"]
+    return statistics.median(seconds(lambda: subprocess.run(command, check=True)) for _ in range(9))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""One night of ten benchmarks, killed at random moments by SIGKILL until it is through: is anything lost, or repeated?
+
+    python bench/night_kills.py [--kills 20] [--total 600] [--seed 0]
+
+Looked for are finished evaluations that are gone from a journal or were made twice, artifacts that are torn, proven
+again or missing, and processes that outlived their night.
+"""
+
+import argparse
+import contextlib
+import csv
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+from kills import KERNEL, MARK, alive
+from machine import describe
+
+BENCHMARKS = 10
+TEST = """\
+import pytest
+from pytest_compileiq import Cc, minimize
+"""
+ONE = """
+@pytest.mark.tune(Cc("wire.c", flags="-O{level}"), objectives=[minimize("code_bytes")], seed={number})
+def test_wire{number}(acf):
+    acf.build()
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--total", type=int, default=600, help="evaluations of the night (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    print(describe())
+    coins = random.Random(options.seed)
+    kills = runs = lost = again = 0
+    with tempfile.TemporaryDirectory() as home:
+        project = make_project(Path(home) / "project")
+        kept: set[tuple[object, ...]] = set()
+        closed: dict[str, bytes] = {}
+        is_through = False
+        while not is_through:
+            runs += 1
+            # The last run is left alone.
+            is_through = run(project, options.total, 1 + 9 * coins.random() if kills < options.kills else 3600)
+            kills += not is_through
+            now, artifacts = evaluations(project), stored(project)
+            lost += len({row for row in kept if row[0] not in artifacts} - now)
+            again += sum(artifacts.get(name) != content for name, content in closed.items())
+            kept, closed = now, artifacts
+        repeated = sum(count - 1 for count in told(project).values())
+        time.sleep(1)
+        left = alive()
+    print(
+        f"{kills} kills in one night of {BENCHMARKS} benchmarks, {options.total} evaluations: {lost} evaluations lost, "
+        f"{repeated} repeated, {len(closed)} of {BENCHMARKS} benchmarks stored, {again} of them twice, "
+        f"{left} processes left"
+    )
+
+
+def make_project(root: Path) -> Path:
+    root.mkdir()
+    (root / "pytest.ini").write_text("[pytest]\ntune_reduce = false\n")
+    (root / "wire.c").write_bytes(KERNEL.read_bytes())
+    tests = [ONE.format(level=1 + number % 3, number=number) for number in range(BENCHMARKS)]
+    (root / "test_wire.py").write_text(TEST + "".join(tests))
+    return root
+
+
+def run(project: Path, total: int, seconds: float) -> bool:
+    """Whether the night ended by itself within ``seconds``; else it is killed."""
+    argv = [
+        sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "--tune", f"--tune-total={total}",
+        "--tune-tracker=csv:told.csv",
+    ]  # fmt: skip
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen(argv, cwd=project, stdout=quiet, stderr=quiet, env={**os.environ, MARK: "1"})
+    try:
+        return process.wait(timeout=seconds) == 0
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        return False
+
+
+def evaluations(project: Path) -> set[tuple[object, ...]]:
+    """(benchmark, number, digest) of every finished evaluation in the journal."""
+    try:
+        path = f"file:{project}/.compileiq/journal.sqlite3?mode=ro"
+        with contextlib.closing(sqlite3.connect(path, uri=True, timeout=30)) as journal:
+            rows = journal.execute("SELECT benchmark, number, digest FROM evaluation").fetchall()
+    except sqlite3.OperationalError:  # not made yet
+        return set()
+    return {(benchmark.partition("test_wire.py::test_")[2], number, digest) for benchmark, number, digest in rows}
+
+
+def stored(project: Path) -> dict[str, bytes]:
+    """Benchmark → its artifact, which is whole."""
+    found = {path.parent.name: path.read_bytes() for path in project.glob("acf/*/*.toml")}
+    for content in found.values():
+        tomllib.loads(content.decode())
+    return found
+
+
+def told(project: Path) -> Counter[tuple[str, str]]:
+    """(benchmark, number) → how often that evaluation was made."""
+    with (project / "told.csv").open(newline="", encoding="utf-8") as stream:
+        return Counter((row["benchmark"], row["number"]) for row in csv.DictReader(stream))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""The night as it is watched: one table that is redrawn on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import math
+
+from pytest_compileiq.outcome import NightReport, NightRow
+from pytest_compileiq.report.night import NightTable, duration_text, night_line, table_lines
+
+ROWS = (
+    NightRow("t.py::test_done", "done", 1.0, "closed", 120, -math.log(1.25), 0.5, "TUNED: the budget was spent"),
+    NightRow("t.py::test_now", "now", 2.0, "searching", 40, 0.0, 0.25),
+    NightRow("t.py::test_bad", "bad", 1.0, "failed", 0, 0.0, 0.0, "does not build " * 20),
+)
+
+
+def report(rows=ROWS, unit="s", **changes) -> NightReport:
+    values = {
+        "unit": unit,
+        "total": 28800.0,
+        "spent": 3725.0,
+        "reserved": 600.0,
+        "doing": "searching now",
+        "rows": rows,
+    }
+    return NightReport(**values | changes)
+
+
+def test_a_line_says_what_is_spent_kept_and_closed():
+    line = night_line(report())
+    assert line == "night: 1:02:05 of 8:00:00, 10:00 kept for proofs; 1 closed, 1 failed, 1 searching; searching now"
+    counted = night_line(report(unit="evaluations", total=4000, spent=1234, reserved=0.0, rows=()))
+    assert counted == "night: 1,234 of 4,000 evaluations; nothing opened; searching now"
+
+
+def test_a_row_says_how_one_benchmark_stands():
+    _, heading, *rows = table_lines(report())
+    assert heading.split() == ["benchmark", "evaluations", "best", "(unproven)", "share", "state"]
+    assert rows[0].split(None, 5) == ["done", "120", "1.250x", "better", "50.0%", "closed: TUNED: the budget was spent"]
+    assert rows[1].split() == ["now", "40", "-", "25.0%", "searching"]
+    assert rows[2].endswith(" …")
+    assert len(rows[2]) < 160
+
+
+def test_a_live_table_has_what_goes_on_first_and_counts_the_rest():
+    many = [NightRow(f"t.py::test_{n}", f"n{n}", 1.0, "closed", 4, 0.0, 0.0) for n in range(30)]
+    lines = list(table_lines(report((*many, *ROWS)), most=4))
+    assert lines[2].startswith("now")
+    assert lines[-1] == "and 29 more"
+    assert len(lines) == 7
+
+
+def test_a_terminal_is_redrawn_over_what_was_shown(monkeypatch):
+    drawn, now = [], [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    table = NightTable(drawn.append, lambda lines, above: drawn.append((len(lines), above)))
+    table.say("now: play-off of the best 3")
+    for at in (1.0, 1.1, 2.0):
+        now[0] = at
+        table.show(report)
+    table.done()
+    assert drawn == [(6, 0), (6, 6), (0, 6)]
+
+
+def test_without_a_terminal_a_line_a_minute_is_printed_and_what_is_said_at_once(monkeypatch):
+    printed, now = [], [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    table = NightTable(printed.append, None)
+    table.say("now: play-off of the best 3")
+    for at in (1.0, 61.0, 62.0):
+        now[0] = at
+        table.show(report)
+    table.done()
+    assert printed == ["now: play-off of the best 3", night_line(report())]
+
+
+def test_durations_are_read_at_a_glance():
+    assert [duration_text(seconds) for seconds in (5, 65, 3600, 30000)] == ["5 s", "1:05", "1:00:00", "8:20:00"]

@@ -1,0 +1,190 @@
+"""A night on fakes: what is opened, searched, proven and left, in which order, and what the next night finds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pytest_compileiq import literal
+from pytest_compileiq.config import Budget
+from pytest_compileiq.errors import StoreError, TuneFailed
+from pytest_compileiq.outcome import ItemReport, Verdict
+from pytest_compileiq.store.store import Store
+from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, fake_benchmark, fake_settings
+from pytest_compileiq.tuning.night import Entry, LeftAlone, Night
+from pytest_compileiq.workers.pool import EvaluationFailed
+from tests.unit.project_on_fakes import GAIN, SPACE
+
+
+class Watch:
+    """Keeps what it is told, and every report."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.doing: list[str] = []
+
+    def show(self, night) -> None:
+        doing = night().doing
+        if doing not in self.doing[-1:]:
+            self.doing.append(doing)
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
+@pytest.fixture
+def project(tmp_path):
+    (tmp_path / "kernel.src").write_text("one")
+    return tmp_path
+
+
+def entry(root, name: str, *, builder=None, **marker) -> Entry:
+    def make():
+        made = fake_benchmark(
+            root, builder or FakeBuilder(), builds_in=root / "builds" / name, name=name, **{"space": SPACE, **marker}
+        )
+        return replace(made, nodeid=f"test_kernel.py::test_{name}")
+
+    return Entry(f"test_kernel.py::test_{name}", name, make)
+
+
+def failing(name: str) -> Entry:
+    def make():
+        raise TuneFailed(f"{name} does not build")
+
+    return Entry(f"test_kernel.py::test_{name}", name, make)
+
+
+def spend(root, *entries: Entry, total=24, pool=None, **settings) -> Night:
+    total = total if isinstance(total, Budget) else Budget(evaluations=total)
+    night = Night(
+        fake_settings(root, **settings), Store(root / "acf"), pool or FakePool(seconds=GAIN), Watch(), total, entries,
+        settings.pop("most_failures", 0),
+    )  # fmt: skip
+    night.spend()
+    return night
+
+
+def verdicts(night: Night) -> dict[str, object]:
+    return {
+        nodeid.partition("test_")[2].partition("test_")[2]: end.verdict if isinstance(end, ItemReport) else type(end)
+        for nodeid, end in night.endings.items()
+    }
+
+
+def test_all_are_opened_searched_and_proven_once(project):
+    night = spend(project, entry(project, "a"), entry(project, "b"))
+    assert verdicts(night) == {"a": Verdict.TUNED, "b": Verdict.TUNED}
+    doing = night.watch.doing
+    assert doing[:2] == ["opening a", "opening b"]
+    assert sorted(what for what in doing if what.startswith("proving")) == ["proving a", "proving b"]
+    rows = night.report().rows
+    assert sum(row.evaluations for row in rows) <= 24
+    assert [row.standing for row in rows] == ["closed", "closed"]
+    assert not (project / ".compileiq" / "night.json").exists()
+
+
+def test_a_benchmark_that_cannot_be_tuned_costs_a_sentence(project):
+    night = spend(project, failing("a"), entry(project, "b"))
+    assert verdicts(night) == {"a": TuneFailed, "b": Verdict.TUNED}
+    assert "a: failed: a does not build" in night.watch.said
+
+
+def test_a_search_that_judges_nothing_ends_alone(project):
+    bad = FakePool(failures={text: EvaluationFailed("tuned", "wrong", "no") for text in ("-O2\n", "-O3\n", "-fast\n")})
+    night = spend(project, entry(project, "a"), entry(project, "b"), pool=bad)
+    assert set(verdicts(night)) == {"a", "b"}
+
+
+def test_what_has_no_room_is_not_reached_and_comes_next_time(project):
+    entries = [entry(project, name) for name in "abc"]
+    first = spend(project, *entries, total=9)
+    assert verdicts(first) == {"a": Verdict.TUNED, "b": Verdict.TUNED, "c": LeftAlone}
+    before = {path: path.stat().st_mtime_ns for path in project.glob("acf/*/*.toml")}
+    second = spend(project, *entries, total=9)
+    assert {name: str(verdict) for name, verdict in verdicts(second).items()} == dict.fromkeys("abc", "TUNED")
+    assert before.items() <= {path: path.stat().st_mtime_ns for path in project.glob("acf/*/*.toml")}.items()
+    assert not any(what in ("opening a", "proving a") and "proving" in what for what in second.watch.doing)
+    assert second.report().rows[0].why == "TUNED: closed by an earlier run of this night"
+
+
+def test_fresh_opens_again_what_was_closed(project):
+    entries = [entry(project, name) for name in "abc"]
+    spend(project, *entries, total=9)
+    again = spend(project, *entries, total=24, fresh=True)
+    assert "proving a" in again.watch.doing
+
+
+@pytest.mark.parametrize("at", [1, 30, 100, 200])
+def test_ctrl_c_proves_what_is_promising_without_making_it_small(project, at):
+    """At the opening, in a search or in a proof."""
+    pool = FakePool(seconds=GAIN, interrupt_at=at)
+    wide = SPACE | {f"-f{number}": literal("", knockout_prob=0.5) for number in range(9)}
+    night = spend(
+        project, entry(project, "a", space=wide), entry(project, "b", space=wide), total=40, pool=pool, reduce=True
+    )
+    assert night.interrupted
+    assert set(verdicts(night)) == {"a", "b"}
+    reports = [end for end in night.endings.values() if isinstance(end, ItemReport)]
+    assert all(report.verdict is Verdict.TUNED and not report.interrupted for report in reports)
+    assert bool(reports) == (at > 1)
+    assert (project / ".compileiq" / "night.json").exists()
+
+
+def test_what_a_killed_run_stored_is_not_proven_again(project, monkeypatch):
+    """The kill comes between the store and the note of it."""
+
+    def killed(*_arguments):
+        raise SystemExit
+
+    monkeypatch.setattr("pytest_compileiq.tuning.night_state.NightBook.close", killed)
+    with pytest.raises(SystemExit):
+        spend(project, entry(project, "a"), total=8)
+    monkeypatch.undo()
+    (stored,) = project.glob("acf/a/*.toml")
+    before = stored.read_bytes()
+    night = spend(project, entry(project, "a"), total=40)
+    assert night.report().rows[0].why.endswith("which was killed then")
+    assert "proving a" not in night.watch.doing
+    assert stored.read_bytes() == before
+
+
+def test_a_changed_benchmark_is_opened_again(project):
+    spend(project, entry(project, "a"), entry(project, "b"), entry(project, "c"), total=9)
+    night = spend(project, entry(project, "a", builder=FakeBuilder(source="two")), entry(project, "b"), total=12)
+    assert "proving a" in night.watch.doing
+    assert "proving b" not in night.watch.doing
+
+
+def test_a_broken_state_is_one_sentence(project):
+    spend(project, entry(project, "a"), entry(project, "b"), entry(project, "c"), total=9)
+    (project / ".compileiq" / "night.json").write_text('{"spent_s": "long"}')
+    with pytest.raises(StoreError, match=r"is no state of a night.*remove it, and the night starts anew"):
+        spend(project, entry(project, "a"))
+
+
+def test_failures_stop_a_night_where_pytest_was_told_so(project):
+    night = Night(
+        fake_settings(project), Store(project / "acf"), FakePool(seconds=GAIN), Watch(), Budget(evaluations=40),
+        [failing("a"), entry(project, "b")], most_failures=1,
+    )  # fmt: skip
+    night.spend()
+    assert verdicts(night) == {"a": TuneFailed, "b": LeftAlone}
+
+
+def test_a_time_keeps_some_of_it_for_proofs(project):
+    night = spend(project, entry(project, "a"), entry(project, "b"), total=Budget(seconds=2.0))
+    report = night.report()
+    assert report.unit == "s"
+    assert verdicts(night) == {"a": Verdict.TUNED, "b": Verdict.TUNED}
+    assert 0 < sum(row.share for row in report.rows) <= report.spent / report.total + 0.01
+
+
+def test_a_time_that_is_over_leaves_the_searches_to_the_next_night(project):
+    def seconds(controls):
+        return GAIN(controls)
+
+    slow = FakePool(seconds=seconds)
+    night = spend(project, entry(project, "a"), total=Budget(seconds=1e-6), pool=slow)
+    assert verdicts(night) == {"a": LeftAlone}
