@@ -5,7 +5,7 @@ at a time. The gain is the weighted sum of log-speed-ups, without noise. The cla
 and spends the fewest evaluations that reach a gain. ``means known`` knows how each benchmark's searches go on average,
 and not how the one at hand will: what no rule can know that has not seen the benchmark before.
 
-    python bench/night.py [--draws 100] [--share 200]
+    python bench/night.py [--draws 100] [--first-draw 0] [--share 200]
 """
 
 import argparse
@@ -52,20 +52,24 @@ Choose = Callable[[Sequence[Recorded], Sequence[float], Sequence[int]], int]  # 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=100)
+    parser.add_argument("--first-draw", type=int, default=0, help="others than those that the rule was fitted to")
     parser.add_argument("--share", type=int, default=200, help="evaluations for each benchmark (default: %(default)s)")
     asked = parser.parse_args()
     print(describe())
     recorded = load()
     print(f"{len(recorded)} benchmarks, {asked.share} evaluations for each, {asked.draws} draws\n")
     for title, is_equal in (("equal weights", True), ("unequal weights", False)):
-        table(title, recorded, asked.share * len(recorded) // BATCH, asked.draws, is_equal=is_equal)
+        draws = range(asked.first_draw, asked.first_draw + asked.draws)
+        table(title, recorded, asked.share * len(recorded) // BATCH, draws, is_equal=is_equal)
 
 
-def table(title: str, recorded: Sequence[Sequence[Recorded]], batches: int, draws: int, *, is_equal: bool) -> None:
+def table(
+    title: str, recorded: Sequence[Sequence[Recorded]], batches: int, draws: Sequence[int], *, is_equal: bool
+) -> None:
     """One line a rule: its final gain over that of equal shares, and its time over the clairvoyant's."""
     gains: dict[str, list[float]] = {name: [] for name in RULES}
     times: dict[tuple[str, float], list[float]] = {}
-    for draw in range(draws):
+    for draw in draws:
         rng = np.random.default_rng(draw)
         searches = [each[rng.integers(len(each))] for each in recorded]
         weights = [1.0] * len(recorded) if is_equal else list(rng.exponential(size=len(recorded)))

@@ -33,7 +33,7 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from pytest_compileiq.engines.base import Brief, Engine, Told
+from pytest_compileiq.engines.base import Brief, Engine, Foreseeing, Told
 from pytest_compileiq.errors import BuildError, StoreError
 from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, FailureKind, Knobs, sha256_hex
 from pytest_compileiq.space import Predicate, Space, Where, choice, literal, log_sampling
@@ -189,6 +189,20 @@ class EngineConformance:
             pytest.skip("declared not to be deterministic")
         first, again = (self.search(self.make(self.brief(seed=7)), self.scored) for _ in range(2))
         assert [candidate.knobs for candidate in first] == [candidate.knobs for candidate in again]
+
+    def test_an_outlook_is_of_numbers_and_changes_nothing(self) -> None:
+        engine = self.make(self.brief(seed=7))
+        if not isinstance(engine, Foreseeing):
+            pytest.skip("it foresees nothing, which is no duty")
+
+        def judge(candidate: Candidate) -> Told:
+            outlook = engine.outlook()
+            assert outlook is None or (outlook.improvement >= 0 and outlook.spread >= 0), outlook
+            return self.scored(candidate)
+
+        looked_at = self.search(engine, judge)
+        alone = self.search(self.make(self.brief(seed=7)), self.scored)
+        assert not self.deterministic or [one.knobs for one in looked_at] == [one.knobs for one in alone]
 
     def test_given_seeds_are_tried_first_and_what_lies_outside_the_space_is_not(self) -> None:
         rng = np.random.default_rng(5)

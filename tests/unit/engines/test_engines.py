@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 
 import numpy as np
 import pytest
 
-from pytest_compileiq.engines.base import Brief, Told
+from pytest_compileiq.engines.base import Brief, Outlook, Told
 from pytest_compileiq.engines.compileiq import described, knobs_of
+from pytest_compileiq.engines.foreign import Foreign
+from pytest_compileiq.engines.random import RandomSearch
 from pytest_compileiq.engines.registry import choose, make
-from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.errors import EnvironmentFault, MarkerError
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import Space, choice, literal, log_sampling
 from pytest_compileiq.space import range as steps
+from pytest_compileiq.testing import SMALL_SPACE
 from tests.examples import MIXED, OPAQUE
 
 OPEN = ("ga", "random")
@@ -158,3 +162,32 @@ def test_ga_takes_a_knob_with_one_number():
 
 def scored_by_count(candidate) -> Told:
     return Told(candidate, (float(len(candidate.knobs)),))
+
+
+class Prophet(RandomSearch):
+    """A third party's engine that foresees whatever it is given."""
+
+    told: object = None
+
+    def outlook(self):
+        return self.told
+
+
+@pytest.mark.parametrize("told", [None, Outlook(0.01, 0.1)])
+def test_a_third_party_s_outlook_is_passed_on(told):
+    engine = Foreign(Prophet(Brief(SMALL_SPACE, 1)), EntryPoint("prophet", "theirs:Prophet", "engines"), SMALL_SPACE)
+    engine._engine.told = told
+    assert engine.outlook() == told
+
+
+@pytest.mark.parametrize("told", [Outlook(-0.1, 0.1), Outlook(float("nan"), 0.1), Outlook(0.1, float("inf")), 0.1])
+def test_an_outlook_that_is_none_blames_its_engine(told):
+    engine = Foreign(Prophet(Brief(SMALL_SPACE, 1)), EntryPoint("prophet", "theirs:Prophet", "engines"), SMALL_SPACE)
+    engine._engine.told = told
+    with pytest.raises(EnvironmentFault, match=r"'prophet' .*outlook\(\) gave .*expected an Outlook"):
+        engine.outlook()
+
+
+def test_an_engine_without_an_outlook_foresees_nothing():
+    engine = Foreign(RandomSearch(Brief(SMALL_SPACE, 1)), EntryPoint("one", "theirs:One", "engines"), SMALL_SPACE)
+    assert engine.outlook() is None

@@ -220,3 +220,36 @@ def test_improvement_finds_new_points_where_most_machine_code_is_known():
         codes.add(code)
         origins.append(candidate.origin)
     assert origins.count("improvement") > 130  # of 141 slots
+
+
+# ── outlook ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def outlook_after(scores, objectives: int = 1):
+    """What the engine expects once 40 candidates of the large space had these scores."""
+    engine = make("ga", Brief(LARGE_SPACE, 1, objectives))
+    assert engine.outlook() is None
+    done = 0
+    while done < 40:
+        asked = engine.ask(4)
+        engine.tell([Told(candidate, scores(candidate)) for candidate in asked])
+        done += len(asked)
+    return engine.outlook()
+
+
+def test_an_outlook_is_in_the_scores_own_unit():
+    """A thousand times the differences are a thousand times the expectation."""
+    large = outlook_after(lambda candidate: (digest_of(candidate) / 2**32 - 0.5,))
+    small = outlook_after(lambda candidate: ((digest_of(candidate) / 2**32 - 0.5) / 1000,))
+    assert large.improvement == pytest.approx(1000 * small.improvement, rel=1e-6)
+    assert large.spread == pytest.approx(1000 * small.spread, rel=1e-6)
+    assert 0 < large.improvement < 0.5
+
+
+def test_where_every_score_is_equal_next_to_nothing_is_expected():
+    flat = outlook_after(lambda candidate: (0.0,))
+    assert flat.improvement < 1e-6
+
+
+def test_of_several_objectives_no_outlook_is_given():
+    assert outlook_after(lambda candidate: (digest_of(candidate) / 2**32, 0.0), objectives=2) is None

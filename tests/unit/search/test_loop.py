@@ -27,6 +27,7 @@ from pytest_compileiq.search.loop import (
 from pytest_compileiq.search.scoring import Scorer
 from pytest_compileiq.search.trackers import Trackers
 from pytest_compileiq.spelling import MOST_NAMED
+from pytest_compileiq.tally import Tally
 from pytest_compileiq.testing.fakes import FAKE_SPACE, FakeBuilder, FakePool, FakeProgress, by_options, fake_benchmark
 from pytest_compileiq.workers.pool import EvaluationFailed
 
@@ -366,3 +367,66 @@ def test_an_engine_that_asks_for_something_else_than_it_did_cannot_go_on(searchi
     searching(Scripted(options("-fast", "-O3")), FakePool(interrupt_at=1))
     with pytest.raises(CannotResume):
         searching(Scripted(options("-O3", "-fast")), fresh=False)
+
+
+# ── turns ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Noted(Scripted):
+    """Keeps the order of asks and tells."""
+
+    def ask(self, n):
+        asked = super().ask(n)
+        self.order.append(("ask", [str(dict(candidate.knobs)) for candidate in asked]))
+        return asked
+
+    def tell(self, results):
+        super().tell(results)
+        self.order.append(("tell", len(results)))
+
+    def __init__(self, candidates):
+        super().__init__(candidates)
+        self.order = []
+
+
+@pytest.mark.parametrize("objective", ["runtime", "code_bytes"])
+@pytest.mark.parametrize("batches", [1, 2, 3])
+def test_a_search_asks_and_tells_the_same_however_often_it_pauses(tmp_path, objective, batches):
+    """What is built ahead, where nothing is timed, is asked ahead in every turn too."""
+    orders = []
+    for turns in (False, True):
+        root = tmp_path / str(turns)
+        root.mkdir()
+        (root / "kernel.src").write_text("one")
+        benchmark = fake_benchmark(root, FakeBuilder(), objectives=[minimize(objective)])
+        engine = Noted([Candidate({"-O": level, "-DN=": number}) for number in range(6) for level in (1, 2, 3)])
+        with open_journal(root, benchmark.nodeid, benchmark.builder.target) as journal:
+            journal.begin({}, ())
+            brief = SearchBrief(
+                benchmark, Scorer(FakePool(seconds=RUNTIME), benchmark, Random(0)), journal, Budget(), 1,
+                FakeProgress(), Trackers([], print), frozenset({"kernel"}),
+            )  # fmt: skip
+            search = Search(brief, engine)
+            search.begin(benchmark.builds.get(None), ())
+            while turns and not search.is_over:
+                asked = iter(range(batches))
+                search.advance(lambda left=asked: next(left, None) is not None)
+                assert all(build.done() for waiting in search._waiting for build in waiting.builds)
+            search.advance()
+        assert search.is_over
+        assert search.tally.evaluations == 18
+        orders.append(engine.order)
+    assert orders[0] == orders[1]
+
+
+def test_a_pause_takes_no_time_of_a_search(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    tally = Tally(started=100.0)
+    now[0] = 103.0
+    tally.end()
+    now[0] = 250.0
+    assert tally.seconds == 3.0
+    tally.go_on()
+    now[0] = 252.0
+    assert tally.seconds == 5.0
