@@ -148,7 +148,7 @@ class Session:
 
     def _of_the_night(self, item: pytest.Item, total: Budget) -> ItemReport:
         """What the night made of one item: the first one that is asked about has the night spent, on all of them."""
-        from pytest_compileiq.tuning.night import LeftAlone  # heavy: the engines
+        from pytest_compileiq.tuning.night_task import LeftAlone  # heavy: the engines
 
         if self._night is None:
             self._night = self._spend_night(total)
@@ -164,7 +164,8 @@ class Session:
             raise ending
 
     def _spend_night(self, total: Budget) -> Mapping[str, ItemReport | Exception]:
-        from pytest_compileiq.tuning.night import Entry, Night
+        from pytest_compileiq.tuning.night import Night
+        from pytest_compileiq.tuning.night_task import Entry
 
         def entry(item: pytest.Item) -> Entry:
             return Entry(item.nodeid, self.name_of(item) or item.name, partial(self._tunable, item))
@@ -187,7 +188,7 @@ class Session:
 
     def _tunable(self, item: pytest.Item) -> TunedBenchmark:
         """One benchmark of the night; raises what keeps it out."""
-        from pytest_compileiq.tuning.night import LeftAlone
+        from pytest_compileiq.tuning.night_task import LeftAlone
 
         self._check_marker(item)
         benchmark = self._benchmark(item)

@@ -5,7 +5,6 @@ Builds are made for the search whose turn it is, and none is under way while ano
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,33 +13,19 @@ from typing import Literal, Protocol
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.config import Budget, Settings
-from pytest_compileiq.engines.base import Foreseeing, Outlook
-from pytest_compileiq.errors import Signal
 from pytest_compileiq.outcome import ItemReport, NightReport, NightRow, NightStanding
-from pytest_compileiq.rules.task_scheduler import Course, Foreseen, longest_turn, next_course
+from pytest_compileiq.rules.task_scheduler import longest_turn, next_course
 from pytest_compileiq.search.loop import BATCH
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.tally import Tally
 from pytest_compileiq.tuning.night_state import NightBook, open_night
+from pytest_compileiq.tuning.night_task import Entry, LeftAlone, NightTask
 from pytest_compileiq.tuning.reserve import closing_seconds
-from pytest_compileiq.tuning.under_way import UnderWay, under_way
+from pytest_compileiq.tuning.under_way import under_way
 from pytest_compileiq.workers.pool import Pool
 
 MOST_RESERVED = 0.5  # of the whole: a night that is too short for its benchmarks still searches
 SWITCHES = 20  # a turn is at least so many times as long as it takes a worker to enter another test: 5 % is lost
-
-
-class LeftAlone(Signal):
-    """A benchmark takes no part in the night, or the night ended before it was proven; the message says why."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A benchmark before it is opened: ``make`` finds its compiler, or raises what keeps it out."""
-
-    nodeid: str
-    name: str
-    make: Callable[[], TunedBenchmark]
 
 
 class Watch(Protocol):
@@ -53,47 +38,6 @@ class Watch(Protocol):
     def say(self, text: str) -> None:
         """One line of what happens now."""
         ...
-
-
-@dataclass
-class _Task:
-    """One benchmark of the night: Ansor's word.
-
-    Attributes:
-        held: its journal's lock, while it is open.
-        seconds: wall time that the night has spent on it.
-        curve: as ``Course`` has it.
-        foreseen: (fall, fall) that its engine foresaw so far, and that came.
-    """
-
-    entry: Entry
-    held: ExitStack
-    standing: NightStanding = "waiting"
-    weight: float = 1.0
-    under_way: UnderWay | None = None
-    seconds: float = 0.0
-    evaluations: int = 0
-    best: float = 0.0
-    why: str = ""
-    curve: list[tuple[float, float]] = field(default_factory=list)
-    foreseen: tuple[float, float] = (0.0, 0.0)
-    outlook: Outlook | None = None
-
-    @property
-    def tuning(self) -> UnderWay:
-        """Its search, of a task that is open."""
-        assert self.under_way is not None
-        return self.under_way
-
-    @property
-    def benchmark(self) -> TunedBenchmark:
-        """Its benchmark, of a task that is open."""
-        return self.tuning.tuning.benchmark
-
-    @property
-    def is_promising(self) -> bool:
-        """Whether its search saw a gain that the gate may let pass."""
-        return -self.best >= math.log(self.benchmark.spec.thresholds.min_speedup)
 
 
 @dataclass
@@ -114,10 +58,11 @@ class Night:
     entries: Sequence[Entry]
     most_failures: int = 0
     endings: dict[str, ItemReport | Exception] = field(default_factory=dict)
-    _tasks: list[_Task] = field(default_factory=list)
+    _tasks: list[NightTask] = field(default_factory=list)
     _started: float = field(default_factory=time.monotonic)
     _earlier_s: float = 0.0
     _earlier_evaluations: int = 0
+    _is_proving: bool = False
     _start_s: float = 0.0
     _doing: str = ""
     _stopped: str = ""
@@ -131,10 +76,14 @@ class Night:
         """
         with open_night(self.settings.rootdir, self.store, fresh=self.settings.fresh) as book, ExitStack() as held:
             self._earlier_s, self._earlier_evaluations = book.state.spent_s, book.state.evaluations
+            self._is_proving = book.state.is_proving
             if book.state.closed:
                 closed = f"{len(book.state.closed)} of its benchmarks are closed"
                 self.watch.say(f"going on with an earlier night: {closed}; --tune-fresh starts anew")
-            self._tasks = [_Task(entry, held.enter_context(ExitStack())) for entry in self.entries]
+            self._tasks = [
+                NightTask(entry, self.total.evaluations is None, held.enter_context(ExitStack()))
+                for entry in self.entries
+            ]
             try:
                 self._open(book)
                 self._search(book)
@@ -175,11 +124,11 @@ class Night:
             with self._on(task, book):
                 self._open_one(task, task.entry.make(), book)
 
-    def _open_one(self, task: _Task, benchmark: TunedBenchmark, book: NightBook) -> None:
+    def _open_one(self, task: NightTask, benchmark: TunedBenchmark, book: NightBook) -> None:
         task.weight = benchmark.spec.weight
         if self._is_closed(task, benchmark, book):
             return
-        if not self._has_room:
+        if not self._has_room and benchmark.nodeid not in book.state.opened:
             self._leave(task, "the budget has no room for it: the same command goes on with it")
             return
         self._enter(benchmark)
@@ -189,14 +138,14 @@ class Night:
         )
         task.under_way = task.held.enter_context(opened)
         task.standing = "searching"
-        self._turn(task, lambda: False)
+        book.open(benchmark.nodeid)
+        self._turn(task, 1 if self._has_room else 0)
 
-    def _is_closed(self, task: _Task, benchmark: TunedBenchmark, book: NightBook) -> bool:
+    def _is_closed(self, task: NightTask, benchmark: TunedBenchmark, book: NightBook) -> bool:
         """Whether an earlier run of this night proved it: what is proven once is not proven again."""
         if closed := book.closed(benchmark, self.settings):
-            held, report = closed
-            task.evaluations, task.seconds, task.best = held.evaluations, held.seconds, held.best
-            self._end(task, report, "closed by an earlier run of this night")
+            task.evaluations, task.seconds, task.best = closed.evaluations, closed.seconds, closed.best
+            self._end(task, closed.report, "closed by an earlier run of this night")
             return True
         if stored := book.stored_by_a_killed_run(benchmark, self.settings):
             book.close(benchmark, stored, self.settings, 0, 0.0, 0.0)
@@ -210,36 +159,38 @@ class Night:
         """Turn by turn where the weighted log-time falls fastest; a search that is over is proven at once."""
         longest = longest_turn(self._whole, len(self._tasks))
         while not self._stopped and self._has_room and (open_ := self._of("searching")):
-            task = open_[next_course([self._course(task) for task in open_])]
+            task = open_[next_course([task.course() for task in open_])]
             self._doing = f"searching {task.entry.name}"
             with self._on(task, book):
                 self._take_turn(task, longest)
             if task.standing == "searching" and task.tuning.search.is_over:
                 self._close(task, book, "its engine had nothing left to try")
 
-    def _take_turn(self, task: _Task, longest: float) -> None:
+    def _take_turn(self, task: NightTask, longest: float) -> None:
         """At least one batch, and on until the switch to it weighs little."""
         switch_s = self._enter(task.benchmark)
-        begun_s, begun = time.monotonic(), self._unit_of(task)
+        begun_s, begun = time.monotonic(), task.spent
 
         def goes_on() -> bool:
             is_short = time.monotonic() - begun_s < SWITCHES * switch_s
-            return is_short and self._unit_of(task) - begun < longest and self._has_room
+            return is_short and task.spent - begun < longest and self._has_room
 
-        self._turn(task, goes_on)
+        self._turn(task, 1, goes_on)
 
-    def _turn(self, task: _Task, goes_on: Callable[[], bool]) -> None:
-        """One batch, and more while ``goes_on``; what an earlier run has in the journal is taken up whole."""
-        tuning, asked = task.tuning, 0
+    def _turn(self, task: NightTask, least: int, goes_on: Callable[[], bool] = lambda: False) -> None:
+        """At least so many batches, and more while ``goes_on``; what an earlier run has in the journal comes first."""
+        tuning, made = task.tuning, 0
 
         def next_batch() -> bool:
-            nonlocal asked
-            asked += 1
-            self._note(task)
-            return asked == 1 or tuning.search.is_catching_up or goes_on()
+            nonlocal made
+            task.note()
+            if tuning.search.is_catching_up:
+                return True
+            made += 1
+            return made <= least or goes_on()
 
         tuning.advance(next_batch)
-        self._note(task)
+        task.note()
         if tuning.search.interrupted:
             self._stopped = "interrupted"
 
@@ -251,34 +202,19 @@ class Night:
         self._start_s = max(self._start_s, seconds)  # the first one started the worker
         return seconds
 
-    def _note(self, task: _Task) -> None:
-        """Keep how far a search has come, and hold what its engine foresaw to what came."""
-        search = task.tuning.search
-        tally, engine = search.tally, search.engine
-        if tally.evaluations > task.evaluations and task.outlook is not None:
-            before, came = task.foreseen
-            before += task.outlook.improvement * (tally.evaluations - task.evaluations)
-            task.foreseen = before, came + task.best - tally.best
-        task.evaluations, task.best = tally.evaluations, tally.best
-        task.outlook = engine.outlook() if isinstance(engine, Foreseeing) else None
-        spent = self._unit_of(task)
-        if spent > (task.curve[-1][0] if task.curve else 0.0):
-            task.curve.append((spent, tally.best))
-
-    def _course(self, task: _Task) -> Course:
-        if task.outlook is None:
-            return Course(task.weight, task.curve)
-        per_unit = task.evaluations / max(self._unit_of(task), 1e-9)
-        return Course(task.weight, task.curve, Foreseen(task.outlook.improvement * per_unit, *task.foreseen))
-
     # ── proving ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _prove(self, book: NightBook) -> None:
-        """Prove what is still open, the greatest gain first; after a Ctrl-C what is promising, and nothing after -x."""
+        """Prove what is still open, the greatest gain first; after a Ctrl-C what is promising, and nothing after -x.
+
+        What an earlier run was killed in the middle of is gone on with, whatever the time.
+        """
+        has_end = self.total.seconds is not None and not (self._stopped or book.state.is_proving)
+        book.state.is_proving |= not self._stopped
         for task in sorted(self._of("searching"), key=lambda task: task.best * task.weight):
             if self._stopped and not (self.interrupted and task.is_promising):
                 self._leave(task, f"{self._stopped} before it was proven: the same command goes on with its search")
-            elif self.total.seconds is not None and not self._stopped and self._spent >= self.total.seconds:
+            elif has_end and self._spent >= self._whole:
                 self._leave(task, "the time was over before its proof: the same command goes on with its search")
             else:
                 self._close(task, book, self._stopped or "the budget was spent")
@@ -287,7 +223,7 @@ class Night:
         self._doing = self._stopped or "done"
         self.watch.show(self.report)
 
-    def _close(self, task: _Task, book: NightBook, why: str) -> None:
+    def _close(self, task: NightTask, book: NightBook, why: str) -> None:
         """Prove and store it, once and for all."""
         tuning, benchmark = task.tuning, task.benchmark
         self._doing, task.standing = f"proving {task.entry.name}", "proving"
@@ -305,7 +241,7 @@ class Night:
     # ── how a task ends ──────────────────────────────────────────────────────────────────────────────────────────
 
     @contextmanager
-    def _on(self, task: _Task, book: NightBook) -> Iterator[None]:
+    def _on(self, task: NightTask, book: NightBook) -> Iterator[None]:
         """What is done for one benchmark: its time is its own, and what fails in it ends nothing else."""
         begun = time.monotonic()
         try:
@@ -325,23 +261,23 @@ class Night:
             book.save()
             self.watch.show(self.report)
 
-    def _end(self, task: _Task, report: ItemReport, why: str) -> None:
+    def _end(self, task: NightTask, report: ItemReport, why: str) -> None:
         task.standing, task.why = "closed", f"{report.verdict}: {why}"
         self.endings[task.entry.nodeid] = report
         self.watch.say(f"{task.entry.name}: {task.why}")
 
-    def _leave(self, task: _Task, why: str, standing: NightStanding = "not reached") -> None:
+    def _leave(self, task: NightTask, why: str, standing: NightStanding = "not reached") -> None:
         task.standing, task.why = standing, why
         self.endings[task.entry.nodeid] = LeftAlone(f"{task.entry.name}: {why}")
 
-    def _fail(self, task: _Task, error: Exception) -> None:
+    def _fail(self, task: NightTask, error: Exception) -> None:
         task.standing, task.why = "failed", str(error)
         self.endings[task.entry.nodeid] = error
         self.watch.say(f"{task.entry.name}: failed: {error}")
         if self.most_failures and len(self._of("failed")) >= self.most_failures:
             self._stopped = f"stopped after {self.most_failures} failures"
 
-    def _of(self, standing: NightStanding) -> list[_Task]:
+    def _of(self, standing: NightStanding) -> list[NightTask]:
         return [task for task in self._tasks if task.standing == standing]
 
     # ── the budget ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -365,6 +301,8 @@ class Night:
     @property
     def _has_room(self) -> bool:
         """Whether one more batch fits in, with the proofs to come."""
+        if self._is_proving:
+            return False
         if self.total.evaluations is not None:
             return self._spent + BATCH <= self.total.evaluations
         return self._spent + self._reserved() < self._whole
@@ -377,18 +315,13 @@ class Night:
         needed = sum(closing_seconds(tuning, self.settings, self._start_s) for tuning in promising)
         return min(needed, MOST_RESERVED * self._whole)
 
-    def _unit_of(self, task: _Task) -> float:
-        """What its search has spent, in the budget's unit."""
-        tally = task.tuning.search.tally
-        return tally.seconds if self.total.evaluations is None else float(tally.evaluations)
-
 
 @dataclass(frozen=True)
 class _TaskProgress:
     """What one search of a night tells, told with its name."""
 
     night: Night
-    task: _Task
+    task: NightTask
 
     def evaluated(self, tally: Tally, budget: Budget, shift: float | None) -> None:
         """Show the night."""

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.config import Settings
-from pytest_compileiq.errors import StoreError, contained
+from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.report.results import report_on
@@ -33,13 +33,14 @@ class Closed(Struct, forbid_unknown_fields=True):
 
     Attributes:
         identity: of all that its tuning depended on.
-        report: its ``ItemReport``, as JSON.
+        stored: the digest of its artifact's metadata.
         evaluations, seconds: that its search took.
         best: the search's best score, a log-ratio.
     """
 
     identity: str
-    report: str
+    stored: str
+    report: ItemReport
     evaluations: int
     seconds: float
     best: float
@@ -55,11 +56,16 @@ class Closing(Struct, forbid_unknown_fields=True):
 class NightState(Struct, forbid_unknown_fields=True):
     """A night under way; what is ``spent_s`` or ``evaluations`` of it is gone, also where it goes on.
 
-    ``closed`` and ``closing`` are by node id.
+    Attributes:
+        opened: node ids of the benchmarks that it has searched.
+        is_proving: no more is searched: what is left of the time was kept for proofs.
+        closed, closing: by node id.
     """
 
     spent_s: float = 0.0
     evaluations: int = 0
+    opened: list[str] = []
+    is_proving: bool = False
     closed: dict[str, Closed] = {}
     closing: dict[str, Closing] = {}
 
@@ -73,12 +79,13 @@ class NightBook:
 
     def save(self) -> None:
         """Replace the file; the state as it was is lost by nothing but a power cut."""
-        replace_file(self._path, msgspec.json.encode(self.state), is_lasting=False)
+        encoded = msgspec.json.encode(self.state, enc_hook=str)  # a target is a str of its own class
+        replace_file(self._path, encoded, is_lasting=False)
 
     def end(self, *, keeps_closed: bool) -> None:
         """The night is over: its budget is spent anew by the next, which leaves alone what this one closed, if told."""
         if keeps_closed:
-            self.state.spent_s, self.state.evaluations = 0.0, 0
+            self.state.spent_s, self.state.evaluations, self.state.is_proving = 0.0, 0, False
             for closed in self.state.closed.values():  # of the budget that is over
                 closed.evaluations, closed.seconds = 0, 0.0
             self.save()
@@ -101,22 +108,22 @@ class NightBook:
         best: float,
     ) -> None:
         """Note that a benchmark is done with."""
-        identity = identity_of(benchmark, settings)
-        self.state.closed[benchmark.nodeid] = Closed(identity, report.to_json(), evaluations, seconds, best)
+        identity, stored = identity_of(benchmark, settings), self._stored(benchmark)
+        self.state.closed[benchmark.nodeid] = Closed(identity, stored, report, evaluations, seconds, best)
         self.state.closing.pop(benchmark.nodeid, None)
         self.save()
 
-    def closed(self, benchmark: TunedBenchmark, settings: Settings) -> tuple[Closed, ItemReport] | None:
-        """How an earlier run of this night closed the benchmark; None if it has not, or if something has changed.
-
-        Raises:
-            StoreError: the file is not what this package wrote.
-        """
+    def closed(self, benchmark: TunedBenchmark, settings: Settings) -> Closed | None:
+        """How an earlier run of this night closed the benchmark; None if it has not, or if something has changed."""
         held = self.state.closed.get(benchmark.nodeid)
-        if held is None or held.identity != identity_of(benchmark, settings):
+        if held is None or held.report.nodeid != benchmark.nodeid or held.stored != self._stored(benchmark):
             return None
-        with contained(str(self._path), _REMEDY):
-            return held, ItemReport.from_json(held.report)
+        return held if held.identity == identity_of(benchmark, settings) else None
+
+    def open(self, nodeid: str) -> None:
+        """Note that a benchmark is searched in this night."""
+        if nodeid not in self.state.opened:
+            self.state.opened.append(nodeid)
 
     def stored_by_a_killed_run(self, benchmark: TunedBenchmark, settings: Settings) -> ItemReport | None:
         """What a run stored that was killed before it could note that; None if none did.

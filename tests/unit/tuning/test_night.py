@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,8 @@ from pytest_compileiq.errors import StoreError, TuneFailed
 from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, fake_benchmark, fake_settings
-from pytest_compileiq.tuning.night import Entry, LeftAlone, Night
+from pytest_compileiq.tuning.night import Night
+from pytest_compileiq.tuning.night_task import Entry, LeftAlone
 from pytest_compileiq.workers.pool import EvaluationFailed
 from tests.unit.project_on_fakes import GAIN, SPACE
 
@@ -148,6 +150,35 @@ def test_what_a_killed_run_stored_is_not_proven_again(project, monkeypatch):
     assert night.report().rows[0].why.endswith("which was killed then")
     assert "proving a" not in night.watch.doing
     assert stored.read_bytes() == before
+
+
+@pytest.mark.parametrize("total", [Budget(evaluations=24), Budget(seconds=0.5)])
+def test_a_night_that_was_killed_while_it_proved_goes_on_with_that(project, monkeypatch, total):
+    """Its budget is spent by then, or its time over: what was kept for the proofs is theirs."""
+
+    def killed(*_arguments):
+        time.sleep(0.5)
+        raise SystemExit
+
+    monkeypatch.setattr("pytest_compileiq.tuning.under_way.UnderWay.close", killed)
+    wide = SPACE | {f"-f{number}": literal("", knockout_prob=0.5) for number in range(9)}
+    entries = [entry(project, name, space=wide) for name in "ab"]
+    with pytest.raises(SystemExit):
+        spend(project, *entries, total=total)
+    monkeypatch.undo()
+    night = spend(project, *entries, total=total)
+    assert verdicts(night) == {"a": Verdict.TUNED, "b": Verdict.TUNED}
+    assert not any(doing.startswith("searching") for doing in night.watch.doing)
+    assert not (project / ".compileiq" / "night.json").exists()
+
+
+def test_an_artifact_that_is_gone_is_made_again(project):
+    entries = [entry(project, name) for name in "abc"]
+    spend(project, *entries, total=9)
+    for path in project.glob("acf/a/*"):
+        path.unlink()
+    assert "proving a" in spend(project, *entries, total=24).watch.doing
+    assert list(project.glob("acf/a/*.toml"))
 
 
 def test_a_changed_benchmark_is_opened_again(project):

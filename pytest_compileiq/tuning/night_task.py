@@ -1,0 +1,96 @@
+"""One benchmark of a night: how far its search has come, and what its engine foresees."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.engines.base import Foreseeing, Outlook
+from pytest_compileiq.errors import Signal
+from pytest_compileiq.outcome import NightStanding
+from pytest_compileiq.rules.task_scheduler import Course, Foreseen
+from pytest_compileiq.tuning.under_way import UnderWay
+
+
+class LeftAlone(Signal):
+    """A benchmark takes no part in the night, or the night ended before it was proven; the message says why."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A benchmark before it is opened: ``make`` finds its compiler, or raises what keeps it out."""
+
+    nodeid: str
+    name: str
+    make: Callable[[], TunedBenchmark]
+
+
+@dataclass
+class NightTask:
+    """One benchmark of the night: Ansor's word.
+
+    Attributes:
+        by_time: its spending is counted in seconds, else in evaluations.
+        held: its journal's lock, while it is open.
+        seconds: wall time that the night has spent on it.
+        curve: as ``Course`` has it.
+        foreseen: the falls that its engine foresaw so far, and that came.
+    """
+
+    entry: Entry
+    by_time: bool
+    held: ExitStack
+    standing: NightStanding = "waiting"
+    weight: float = 1.0
+    under_way: UnderWay | None = None
+    seconds: float = 0.0
+    evaluations: int = 0
+    best: float = 0.0
+    why: str = ""
+    curve: list[tuple[float, float]] = field(default_factory=list)
+    foreseen: tuple[float, float] = (0.0, 0.0)
+    outlook: Outlook | None = None
+
+    @property
+    def tuning(self) -> UnderWay:
+        """Its search, of a task that is open."""
+        assert self.under_way is not None
+        return self.under_way
+
+    @property
+    def benchmark(self) -> TunedBenchmark:
+        """Its benchmark, of a task that is open."""
+        return self.tuning.tuning.benchmark
+
+    @property
+    def is_promising(self) -> bool:
+        """Whether its search saw a gain that the gate may let pass."""
+        return -self.best >= math.log(self.benchmark.spec.thresholds.min_speedup)
+
+    @property
+    def spent(self) -> float:
+        """What its search has spent, in the budget's unit."""
+        tally = self.tuning.search.tally
+        return tally.seconds if self.by_time else float(tally.evaluations)
+
+    def note(self) -> None:
+        """Keep how far the search has come, and hold what its engine foresaw to what came."""
+        tally, engine = self.tuning.search.tally, self.tuning.search.engine
+        if tally.evaluations > self.evaluations and self.outlook is not None:
+            before, came = self.foreseen
+            before += self.outlook.improvement * (tally.evaluations - self.evaluations)
+            self.foreseen = before, came + self.best - tally.best
+        self.evaluations, self.best = tally.evaluations, tally.best
+        self.outlook = engine.outlook() if isinstance(engine, Foreseeing) else None
+        if self.spent > (self.curve[-1][0] if self.curve else 0.0):
+            self.curve.append((self.spent, tally.best))
+
+    def course(self) -> Course:
+        """What the scheduler knows of it."""
+        if self.outlook is None:
+            return Course(self.weight, self.curve)
+        per_unit = self.evaluations / max(self.spent, 1e-9)
+        return Course(self.weight, self.curve, Foreseen(self.outlook.improvement * per_unit, *self.foreseen))
