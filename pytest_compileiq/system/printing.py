@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -132,9 +133,9 @@ class Terminal:
     def redraw(self, lines: Sequence[str], above: int) -> None:
         """Print lines over the ``above`` lines that were printed last, each cut to the terminal's width."""
         if self._reporter is not None:
-            writer = self._reporter._tw
+            columns = shutil.get_terminal_size().columns
             up = f"\x1b[{above}A\x1b[J" if above else ""
-            writer.write(up + "".join(f"{harmless(line)[: writer.fullwidth - 1]}\n" for line in lines), flush=True)
+            self._reporter.write(up + "".join(f"{harmless(line)[: columns - 1]}\n" for line in lines), flush=True)
 
     def command(self, line: str) -> None:
         """Print a workflow command of our own, which begins with ``::`` and has escaped its data."""

@@ -5,6 +5,7 @@ Builds are made for the search whose turn it is, and none is under way while ano
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -13,7 +14,7 @@ from typing import Literal, Protocol
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.config import Budget, Settings
-from pytest_compileiq.outcome import ItemReport, NightReport, NightRow, NightStanding
+from pytest_compileiq.outcome import ItemReport, NightReport, NightRow, NightStanding, Verdict
 from pytest_compileiq.rules.task_scheduler import longest_turn, next_course
 from pytest_compileiq.search.loop import BATCH
 from pytest_compileiq.store.store import Store
@@ -226,15 +227,17 @@ class Night:
     def _close(self, task: NightTask, book: NightBook, why: str) -> None:
         """Prove and store it, once and for all."""
         tuning, benchmark = task.tuning, task.benchmark
+        is_whole = self.settings.reduce and not self.interrupted and self._needed([task]) <= self._left
         self._doing, task.standing = f"proving {task.entry.name}", "proving"
         self.watch.show(self.report)
         tuning.search.interrupted = False  # its journal goes with its proof
-        if self.interrupted:
-            tuning.settings = replace(self.settings, reduce=False)
+        tuning.settings = replace(self.settings, reduce=is_whole)
         with self._on(task, book):
             book.begin_closing(benchmark, self.settings)
             report = tuning.close()
-            report = replace(report, notes=(*report.notes, f"its part of the night ended since {why}"))
+            large = ("stored as it was found: there was no time to make it small",)
+            hurried = large if self.settings.reduce and not is_whole and report.verdict is Verdict.TUNED else ()
+            report = replace(report, notes=(*report.notes, *hurried, f"its part of the night ended since {why}"))
             book.close(benchmark, report, self.settings, task.evaluations, task.seconds, task.best)
             self._end(task, report, why)
 
@@ -311,9 +314,17 @@ class Night:
         """Seconds that the proofs to come are estimated to need; a budget of evaluations is for searches alone."""
         if self.total.evaluations is not None:
             return 0.0
-        promising = (task.tuning for task in self._of("searching") if task.is_promising)
-        needed = sum(closing_seconds(tuning, self.settings, self._start_s) for tuning in promising)
-        return min(needed, MOST_RESERVED * self._whole)
+        return min(self._needed(), MOST_RESERVED * self._whole)
+
+    def _needed(self, proving: Sequence[NightTask] = ()) -> float:
+        """Seconds that it is estimated to take to prove all that is promising, and make it small."""
+        promising = [task for task in self._of("searching") if task.is_promising and task not in proving]
+        return sum(closing_seconds(task.tuning, self.settings, self._start_s) for task in (*proving, *promising))
+
+    @property
+    def _left(self) -> float:
+        """Seconds of the time that is left; no bound where the budget is no time."""
+        return math.inf if self.total.seconds is None else self.total.seconds - self._spent_s
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,14 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 import tomllib
 
 import pytest
 
+from pytest_compileiq.system.watchdog import of_each_process
 from tests.examples import SUM_C
 from tests.projects import NOT_NEEDED, Project
+from tests.waiting import wait_until
 
 NIGHT_PY = """\
 import os
@@ -54,6 +55,7 @@ def test_short(acf):
 def test_broken(acf):
     body(acf)
 """
+OWNER = "NIGHT_OF_A_TEST"
 HEALTHY = ("long", "heavy", "short")
 
 
@@ -64,6 +66,7 @@ def made(project):
 
 def start(made: Project, *arguments: str) -> subprocess.Popen[bytes]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    environment[OWNER] = str(made.root)
     argv = [sys.executable, "-m", "pytest", *(f"-pno:{name}" for name in NOT_NEEDED), "--tune", *arguments]
     return subprocess.Popen(argv, cwd=made.root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
@@ -79,11 +82,16 @@ def journaled(made: Project) -> list[tuple]:
         return []
 
 
-def wait_until(happened, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 120
-    while not happened() and process.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+def wait_for(happened, process: subprocess.Popen[bytes]) -> None:
+    assert wait_until(lambda: happened() or process.poll() is not None, 120)
+
+
+def kill(made: Project, process: subprocess.Popen[bytes]) -> None:
+    """Kill the night, after which nothing of it is left running."""
+    process.kill()
+    process.communicate()
+    mark = f"{OWNER}={made.root}".encode()
+    assert wait_until(lambda: not any(mark in environ for _, environ in of_each_process("environ")))
 
 
 def stored(made: Project) -> dict[str, bytes]:
@@ -121,9 +129,8 @@ def test_a_killed_night_repeats_nothing_that_is_finished(made):
     closed: dict[str, bytes] = {}
     for evaluations in (6, 20):
         process = start(made, *arguments)
-        wait_until(lambda least=evaluations: len(journaled(made)) >= least, process)
-        process.kill()
-        process.communicate()
+        wait_for(lambda least=evaluations: len(journaled(made)) >= least, process)
+        kill(made, process)
         now = journaled(made)
         names = {row[0] for row in now}
         assert [row for row in before if row[0] in names] == [row for row in now if row in before]
@@ -143,9 +150,8 @@ def test_a_killed_night_repeats_nothing_that_is_finished(made):
 def test_what_was_closed_before_a_kill_is_reported_and_not_opened_again(made):
     (made.root / "broken.c").write_text(SUM_C)
     process = start(made, "--tune-total=2000")
-    wait_until(lambda: "short" in stored(made), process)
-    process.kill()
-    process.communicate()
+    wait_for(lambda: "short" in stored(made), process)
+    kill(made, process)
     short = stored(made)["short"]
     made.edit("test_night.py", "weight=3", "weight=2")
     spent = json.loads((made.root / ".compileiq" / "night.json").read_text())["evaluations"]
@@ -158,7 +164,7 @@ def test_what_was_closed_before_a_kill_is_reported_and_not_opened_again(made):
 
 def test_ctrl_c_proves_what_is_promising_and_the_same_command_goes_on(made):
     process = start(made, "--tune-total=5000")
-    wait_until(lambda: len(journaled(made)) >= 24, process)
+    wait_for(lambda: len(journaled(made)) >= 24, process)
     process.send_signal(signal.SIGINT)
     output = process.communicate(timeout=120)[0].decode()
     assert process.returncode == 2, output
@@ -172,13 +178,12 @@ def test_ctrl_c_proves_what_is_promising_and_the_same_command_goes_on(made):
 
 def test_two_nights_on_one_project_are_refused_as_two_tunes_are(made):
     process = start(made, "--tune-total=2000")
-    wait_until(lambda: any("heavy" in row[0] for row in journaled(made)), process)  # it holds its search
+    wait_for(lambda: any("heavy" in row[0] for row in journaled(made)), process)  # it holds its search
     (made.root / "wait").touch()  # it cannot end
     output = made.pytest("--tune", "--tune-total=2000", code=1)
     assert output.count("another pytest --tune-total is under way") >= 4
     assert "is being searched by another pytest --tune" in made.pytest("--tune", "-k", "heavy", code=1)
-    process.kill()
-    process.communicate()
+    kill(made, process)
 
 
 def test_what_has_no_room_is_not_reached_and_comes_next(made):

@@ -113,6 +113,16 @@ def test_a_command_of_ours_holds_none_of_others(capsys):
     assert capsys.readouterr().out == "::error title=k::x \\x23#[group]y ::add-mask::z\\x1b[2J\n"
 
 
+def test_lines_are_redrawn_over_those_before_and_hold_nothing_that_is_obeyed(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "10")
+    written = []
+    reporter = SimpleNamespace(write=lambda text, flush: written.append(text))
+    terminal = Terminal(SimpleNamespace(pluginmanager=SimpleNamespace(get_plugin=lambda name: reporter)))
+    terminal.redraw(["\x1b[2Jx", "long " * 9], 0)
+    terminal.redraw([], 2)
+    assert written == ["\\x1b[2Jx\nlong long\n", "\x1b[2A\x1b[J"]
+
+
 @given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_json_comes_back_equal_and_holds_nothing_that_is_obeyed(value):
     lines = json_text(value).split("\n")

@@ -212,6 +212,15 @@ def test_a_time_keeps_some_of_it_for_proofs(project):
     assert 0 < sum(row.share for row in report.rows) <= report.spent / report.total + 0.01
 
 
+@pytest.mark.parametrize(("seconds", "is_small"), [(3.0, False), (600.0, True)])
+def test_a_proof_comes_before_a_small_winner(project, seconds, is_small):
+    """What makes a winner small is given 17 seconds at least."""
+    night = spend(project, entry(project, "a"), total=Budget(seconds=seconds), reduce=True)
+    report = night.endings["test_kernel.py::test_a"]
+    assert report.verdict is Verdict.TUNED
+    assert ("stored as it was found: there was no time to make it small" in report.notes) == (not is_small)
+
+
 def test_a_time_that_is_over_leaves_the_searches_to_the_next_night(project):
     def seconds(controls):
         return GAIN(controls)
