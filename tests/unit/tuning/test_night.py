@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import pytest
@@ -152,21 +151,20 @@ def test_what_a_killed_run_stored_is_not_proven_again(project, monkeypatch):
     assert stored.read_bytes() == before
 
 
-@pytest.mark.parametrize("total", [Budget(evaluations=24), Budget(seconds=0.5)])
-def test_a_night_that_was_killed_while_it_proved_goes_on_with_that(project, monkeypatch, total):
+@pytest.mark.parametrize("left", [Budget(evaluations=24), Budget(seconds=1e-6)])
+def test_a_night_that_was_killed_while_it_proved_goes_on_with_that(project, monkeypatch, left):
     """Its budget is spent by then, or its time over: what was kept for the proofs is theirs."""
 
     def killed(*_arguments):
-        time.sleep(0.5)
         raise SystemExit
 
     monkeypatch.setattr("pytest_compileiq.tuning.under_way.UnderWay.close", killed)
     wide = SPACE | {f"-f{number}": literal("", knockout_prob=0.5) for number in range(9)}
     entries = [entry(project, name, space=wide) for name in "ab"]
     with pytest.raises(SystemExit):
-        spend(project, *entries, total=total)
+        spend(project, *entries, total=24)
     monkeypatch.undo()
-    night = spend(project, *entries, total=total)
+    night = spend(project, *entries, total=left)
     assert verdicts(night) == {"a": Verdict.TUNED, "b": Verdict.TUNED}
     assert not any(doing.startswith("searching") for doing in night.watch.doing)
     assert not (project / ".compileiq" / "night.json").exists()
@@ -204,21 +202,34 @@ def test_failures_stop_a_night_where_pytest_was_told_so(project):
     assert verdicts(night) == {"a": TuneFailed, "b": LeftAlone}
 
 
-def test_a_time_keeps_some_of_it_for_proofs(project):
-    night = spend(project, entry(project, "a"), entry(project, "b"), total=Budget(seconds=2.0))
+def test_of_a_time_each_benchmark_has_its_share(project):
+    night = spend(project, entry(project, "a"), entry(project, "b"), total=Budget(seconds=600))
     report = night.report()
     assert report.unit == "s"
     assert verdicts(night) == {"a": Verdict.TUNED, "b": Verdict.TUNED}
-    assert 0 < sum(row.share for row in report.rows) <= report.spent / report.total + 0.01
+    assert 0 < sum(row.share for row in report.rows) <= report.spent / report.total + 1e-6
 
 
-@pytest.mark.parametrize(("seconds", "is_small"), [(3.0, False), (600.0, True)])
-def test_a_proof_comes_before_a_small_winner(project, seconds, is_small):
-    """What makes a winner small is given 17 seconds at least."""
-    night = spend(project, entry(project, "a"), total=Budget(seconds=seconds), reduce=True)
+@pytest.mark.parametrize("is_small", [True, False])
+def test_a_proof_comes_before_a_small_winner(project, monkeypatch, is_small):
+    if not is_small:
+        monkeypatch.setattr("pytest_compileiq.tuning.night.closing_seconds", lambda *_arguments: 1e6)
+    night = spend(project, entry(project, "a"), total=Budget(seconds=600), reduce=True)
     report = night.endings["test_kernel.py::test_a"]
     assert report.verdict is Verdict.TUNED
     assert ("stored as it was found: there was no time to make it small" in report.notes) == (not is_small)
+
+
+def test_what_proofs_need_is_kept_back_from_the_searches(project, monkeypatch):
+    """At most half of the whole, and nothing where no gain was seen."""
+    monkeypatch.setattr("pytest_compileiq.tuning.night.closing_seconds", lambda *_arguments: 1e6)
+    kept = {}
+    for name, pool in {"gain": FakePool(seconds=GAIN), "none": FakePool()}.items():
+        monkeypatch.setattr(
+            Night, "_search", lambda self, _book, name=name: kept.update({name: self.report().reserved})
+        )
+        spend(project, entry(project, name), total=Budget(seconds=600), pool=pool)
+    assert kept == {"gain": 300.0, "none": 0.0}
 
 
 def test_a_time_that_is_over_leaves_the_searches_to_the_next_night(project):
