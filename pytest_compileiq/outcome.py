@@ -279,7 +279,8 @@ class NightRow:
 
     Attributes:
         weight: of the benchmark's log-time in what the night makes small.
-        best: the search's best score, a log-ratio of at most 0: unproven.
+        best: the search's best score, unproven: a log-ratio of at most 0, or what ``shift`` stands for.
+        shift: of a score without ratios, the difference as a share of the baseline's magnitude; None otherwise.
         share: of the night's budget, that it has taken.
         why: why it stands where it does, once it does not go on.
     """
@@ -292,6 +293,7 @@ class NightRow:
     best: float
     share: float
     why: str = ""
+    shift: float | None = None
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from pytest_compileiq.outcome import NightReport, NightRow, NightStanding
-from pytest_compileiq.rules.words import ratio_text
+from pytest_compileiq.outcome import NightReport, NightStanding
+from pytest_compileiq.report.progress import best_text
 
 _LIVE_EVERY_S = 0.5
 _PLAIN_EVERY_S = 60.0
@@ -81,7 +80,7 @@ def table_lines(night: NightReport, *, most: int | None = None) -> Iterator[str]
         state = (
             f"{row.standing}: {textwrap.shorten(row.why, _LONGEST_WHY, placeholder=' …')}" if row.why else row.standing
         )
-        best = _best_text(row)
+        best = best_text(row.best, row.shift) if row.best < 0 else "-"
         yield f"{row.name:<{width}}  {row.evaluations:>11,}  {best:>15}  {row.share:>6.1%}  {state}"
     if more := len(rows) - len(shown):
         yield f"and {more} more"
@@ -107,7 +106,3 @@ def duration_text(seconds: float) -> str:
     minutes, rest = divmod(whole, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def _best_text(row: NightRow) -> str:
-    return ratio_text(math.exp(min(-row.best, 300.0))) if row.best < 0 else "-"

@@ -61,11 +61,12 @@ def tally_text(tally: Tally, budget: Budget, shift: float | None) -> str:
         done, left_s = f"{tally.evaluations}", max(0.0, (budget.seconds or 0.0) - spent)
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(tally.invalid.items()))
     invalid = f"{sum(tally.invalid.values())} invalid" + (f" ({kinds})" if kinds else "")
-    best = f"best {_best_text(tally, shift)} (unproven)"
+    best = f"best {best_text(tally.best, shift)} (unproven)"
     return f"{done} evaluated, {invalid}, {tally.duplicates} duplicates, {best}, {left_s:.0f} s left"
 
 
-def _best_text(tally: Tally, shift: float | None) -> str:
+def best_text(best: float, shift: float | None) -> str:
+    """A search's best score against the baseline; ``shift`` as in ``Progress.evaluated``."""
     if shift is not None:
         return f"better by {abs(shift):.3g} of the baseline's magnitude"
-    return ratio_text(math.exp(min(-tally.best, _LARGEST)))
+    return ratio_text(math.exp(min(-best, _LARGEST)))

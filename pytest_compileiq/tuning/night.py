@@ -107,7 +107,7 @@ class Night:
         rows = tuple(
             NightRow(
                 task.entry.nodeid, task.entry.name, task.weight, task.standing, task.evaluations, task.best,
-                (task.seconds if by_time else task.evaluations) / self._whole, task.why,
+                (task.seconds if by_time else task.evaluations) / self._whole, task.why, task.shift,
             )
             for task in self._tasks
         )  # fmt: skip
@@ -336,6 +336,7 @@ class _TaskProgress:
 
     def evaluated(self, tally: Tally, budget: Budget, shift: float | None) -> None:
         """Show the night."""
+        self.task.shift = shift
         self.night.watch.show(self.night.report)
 
     def say(self, text: str) -> None:

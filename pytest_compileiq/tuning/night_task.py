@@ -37,6 +37,7 @@ class NightTask:
         held: its journal's lock, while it is open.
         seconds: wall time that the night has spent on it.
         curve: as ``Course`` has it.
+        shift: as ``NightRow`` has it.
         foreseen: the falls that its engine foresaw so far, and that came.
     """
 
@@ -53,6 +54,7 @@ class NightTask:
     curve: list[tuple[float, float]] = field(default_factory=list)
     foreseen: tuple[float, float] = (0.0, 0.0)
     outlook: Outlook | None = None
+    shift: float | None = None
 
     @property
     def tuning(self) -> UnderWay:

@@ -42,6 +42,11 @@ def test_a_row_says_how_one_benchmark_stands():
     assert len(rows[2]) < 160
 
 
+def test_a_score_without_ratios_is_shown_by_its_difference():
+    *_, row = table_lines(report((NightRow("t.py::test_loss", "loss", 1.0, "searching", 8, -0.2, 0.1, shift=-0.05),)))
+    assert "better by 0.05 of the baseline's magnitude" in row
+
+
 def test_a_live_table_has_what_goes_on_first_and_counts_the_rest():
     many = [NightRow(f"t.py::test_{n}", f"n{n}", 1.0, "closed", 4, 0.0, 0.0) for n in range(30)]
     lines = list(table_lines(report((*many, *ROWS)), most=4))
