@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import ValidationError
 
 from pytest_compileiq.artifact import Artifact, Claim
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.history.observation import LineKey, Observation
+from pytest_compileiq.history.observation import LineKey, Observation, date_of
 from pytest_compileiq.model import digest_of_code
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.review.snapshots import Entry, StoreInGit, Version, Wanted
@@ -80,7 +79,7 @@ def _of(version: Version, artifact: Artifact) -> Iterator[Observation]:
 def _circumstances(version: Version, artifact: Artifact) -> dict[str, Any]:
     return {
         "source": "proof",
-        "date": datetime.fromtimestamp(version.seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "date": date_of(version.seconds),
         "commit": version.commit,
         "name": version.path.partition("/")[0],
         "target": artifact.target,

@@ -6,11 +6,10 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.history.from_git import Committed
-from pytest_compileiq.history.observation import Sighting
+from pytest_compileiq.history.observation import Sighting, seconds_of
 from pytest_compileiq.model import Target
 from pytest_compileiq.outcome import REPLACED, End
 from pytest_compileiq.rules.ends import ends_by_successor, goes_on, proof_of
@@ -106,7 +105,7 @@ def _lifetime(proof: _Proof, seen: Iterable[Sighting]) -> Lifetime:
     begun = proof.first.version.seconds
     replaced = max(0.0, (proof.replaced_s - begun) / _DAY_S)
     ended, ends = replaced, frozenset(proof.replaced_by)
-    in_order = sorted((max(0.0, (_seconds(sighting.date) - begun) / _DAY_S), sighting.ends) for sighting in seen)
+    in_order = sorted((max(0.0, (seconds_of(sighting.date) - begun) / _DAY_S), sighting.ends) for sighting in seen)
     held = 0.0
     for days, found in in_order:
         if found:
@@ -116,7 +115,3 @@ def _lifetime(proof: _Proof, seen: Iterable[Sighting]) -> Lifetime:
         held = min(days, replaced)
     on_the_day = ends and ends <= set(REPLACED)  # of the commit, neither before nor after
     return Lifetime(ended, ended, ends) if on_the_day else Lifetime(min(held, ended), ended, ends)
-
-
-def _seconds(date: str) -> float:
-    return datetime.strptime(date, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()

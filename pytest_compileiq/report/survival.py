@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, get_args
 
 from pytest_compileiq.history.lifetimes import ArtifactLifetime
+from pytest_compileiq.history.observation import date_of
 from pytest_compileiq.outcome import REPLACED, End
 from pytest_compileiq.report.artifact import table_lines
 from pytest_compileiq.rules.survival import Incidence, Lifetime, Share, incidence_of
@@ -73,7 +73,7 @@ class Survival:
     def lifetime_rows(self) -> Iterator[tuple[str, ...]]:
         """A row of ``LIFETIME_COLUMNS`` for each proof, the newest first."""
         for each in sorted(self.lifetimes, key=lambda each: -each.begun_s):
-            begun = datetime.fromtimestamp(each.begun_s, UTC).strftime("%Y-%m-%d")
+            begun = date_of(each.begun_s)[:10]
             ends = " or ".join(end_text(end) for end in (*STALE, *REPLACED) if end in each.lifetime.ends)
             yield each.name, each.target, begun, each.commit[:12], days_text(each.lifetime), ends
 

@@ -23,6 +23,7 @@ LEAST_CLUSTERS = 10  # below, a bootstrap over them says nothing
 _DRAWS = 200
 _MOST_ROUNDS = 5000
 _STILL = 1e-9
+_NEARLY_STILL = 1e-5  # of draws, of which whole per cents are told
 _TAILS = (0.025, 0.975)
 # At one day, in this order: a closed interval opens, intervals end, an open one begins.
 _CLOSED, _END, _OPEN = 0, 1, 2
@@ -48,6 +49,12 @@ class Lifetime:
     def __post_init__(self) -> None:
         if not 0 <= self.after <= self.until or (self.until < math.inf) != bool(self.ends):
             raise ValueError(f"{self} is no lifetime")
+
+    @property
+    def in_whole_days(self) -> Lifetime:
+        """What is known of it, to the day: thousands of lifetimes have hundreds of days, and the estimate is cheap."""
+        until = math.ceil(self.until) if self.ends else math.inf
+        return Lifetime(until if self.after == self.until else math.floor(self.after), until, self.ends)
 
     @property
     def left(self) -> tuple[float, int]:
@@ -142,14 +149,19 @@ def incidence_of(lifetimes: Sequence[Lifetime], clusters: Sequence[Key]) -> Inci
     Args:
         clusters: whose lifetime each is. Those of one artifact are alike, so that whole artifacts are drawn again.
     """
+    lifetimes = [each.in_whole_days for each in lifetimes]
     followed = max((day for each in lifetimes for day in (each.after, each.until) if day < math.inf), default=0.0)
     if not followed:
         return None
-    masses = _masses(lifetimes)
-    may_hold = np.array([[mass.may_hold(each) for mass in masses] for each in lifetimes], dtype=float)
-    weights = _redrawn(clusters)
-    shares = _self_consistent(may_hold, np.vstack([np.ones(len(lifetimes)), *weights]))
-    return Incidence(tuple(masses), shares[0], shares[1:], followed)
+    kinds = list(dict.fromkeys(lifetimes))
+    masses = _masses(kinds)
+    may_hold = np.array([[mass.may_hold(each) for mass in masses] for each in kinds], dtype=float)
+    kind_of = np.array([kinds.index(each) for each in lifetimes])
+    counted = [np.bincount(kind_of, weights, len(kinds)) for weights in (None, *_redrawn(clusters))]
+    first, others = np.split(np.array(counted, dtype=float), [1])
+    shares = _self_consistent(may_hold, first, _STILL)
+    draws = _self_consistent(may_hold, others, _NEARLY_STILL)
+    return Incidence(tuple(masses), shares[0], draws, followed)
 
 
 def _masses(lifetimes: Sequence[Lifetime]) -> list[_Mass]:
@@ -185,18 +197,19 @@ def _redrawn(clusters: Sequence[Key]) -> list[Matrix]:
     ]
 
 
-def _self_consistent(may_hold: Matrix, weights: Matrix) -> Matrix:
-    """The shares for each row of ``weights`` (draws × lifetimes), by expectation and maximisation.
+def _self_consistent(may_hold: Matrix, counted: Matrix, still: float) -> Matrix:
+    """The shares for each row of ``counted``, by expectation and maximisation, until they stand still.
 
-    ``may_hold`` is lifetimes × places; the result is draws × places, and each of its rows sums to 1.
+    ``may_hold`` is kinds of lifetimes × places, ``counted`` draws × kinds, how often each kind is there, and the result
+    draws × places, each of whose rows sums to 1.
     """
-    shares = np.full((len(weights), may_hold.shape[1]), 1 / may_hold.shape[1])
-    counts = weights.sum(axis=1, keepdims=True)
-    for _ in range(_MOST_ROUNDS):
+    shares = np.full((len(counted), may_hold.shape[1]), 1 / may_hold.shape[1])
+    total = counted.sum(axis=1, keepdims=True)
+    for _ in range(_MOST_ROUNDS if len(counted) else 0):
         likely = shares @ may_hold.T
-        better = shares * ((weights / np.maximum(likely, 1e-300)) @ may_hold) / counts
+        better = shares * ((counted / np.maximum(likely, 1e-300)) @ may_hold) / total
         step = np.abs(better - shares).max()
         shares = better
-        if step < _STILL:
+        if step < still:
             break
     return shares

@@ -49,7 +49,14 @@ def test_lines_that_git_put_together_count_once_in_any_order(tmp_path):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"date": "yesterday"}, {"baseline": -1.0}, {"tuned": float("inf")}, {"name": "../k"}, {"tuned_code": "short"}],
+    [
+        {"date": "yesterday"},
+        {"date": "2026-02-30T03:00:00Z"},
+        {"baseline": -1.0},
+        {"tuned": float("inf")},
+        {"name": "../k"},
+        {"tuned_code": "short"},
+    ],
     ids=str,
 )
 def test_a_line_that_is_no_measurement_is_named(tmp_path, changes):
