@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked import run_module
 from tests.projects import make_project
 from tests.repository import git
 
@@ -59,13 +60,16 @@ def run(
     """Run pytest as a user would, with the plugins that the arguments ask for; returns what it printed."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COMPILEIQ_"))}
     unasked = [plugin for option, plugin in PLUGINS.items() if not any(one.startswith(option) for one in arguments)]
-    done = subprocess.run(
-        [*argv, *arguments, *(f"-pno:{plugin}" for plugin in unasked)],
-        cwd=root, env=environment | (env or {}), capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    output = done.stdout + done.stderr
+    options = [*arguments, *(f"-pno:{plugin}" for plugin in unasked)]
+    if argv == PYTEST:
+        given, output = run_module("pytest", options, cwd=root, environment=environment | (env or {}))
+    else:
+        done = subprocess.run(
+            [*argv, *options], cwd=root, env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
+        given, output = done.returncode, done.stdout + done.stderr
     assert "Traceback" not in output and "INTERNALERROR" not in output, output
-    assert done.returncode == code, f"exit code {done.returncode}, expected {code}\n{output}"
+    assert given == code, f"exit code {given}, expected {code}\n{output}"
     return output
 
 
