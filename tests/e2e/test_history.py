@@ -19,19 +19,6 @@ from tests.repository import git
 from tests.unit.artifacts import CONTROLS, TARGET, make_artifact, make_rows, measured_claim
 from tests.unit.rules.test_ends import NEW_CODE, NEW_SOURCES
 
-TIMED_PY = """
-import pytest
-from pytest_compileiq import Params, choice
-
-def work(count):
-    return sum(range(count))
-
-@pytest.mark.tune(Params(defaults={"count": 40000}), space={"count": choice([4000])})
-def test_sum(acf):
-    count = acf.params["count"]
-    assert acf.measure(lambda: work(count)) >= 0
-"""
-
 
 def measured(date: str, baseline=2.0, tuned=1.0, device="cpu", verdict=Verdict.PROVEN, **changes) -> RunReport:
     """A report of one run of one artifact."""
@@ -115,10 +102,8 @@ def test_a_version_that_cannot_be_read_hides_no_other(home, acf):
     assert [each["speedup"] for each in lines(acf)[0]["observations"]] == [1.1, 1.12]
 
 
-def test_a_report_of_a_real_run_says_when_on_what_and_how_long(project, acf, monkeypatch):
-    made = project({"test_sum.py": TIMED_PY})
-    made.pytest("--tune", "--tune-budget=2", code=0)
-    made.pytest("--acf-report=report.json", "--acf-html=report.html")
+def test_a_report_of_a_real_run_says_when_on_what_and_how_long(proven_again, acf, monkeypatch):
+    made, _ = proven_again
     monkeypatch.chdir(made.root)
     report = json.loads((made.root / "report.json").read_text())
     (taken,) = report["items"][0]["measured"]
@@ -127,7 +112,7 @@ def test_a_report_of_a_real_run_says_when_on_what_and_how_long(project, acf, mon
     assert "2 of 2 records added" in acf("history", "add", "report.json")
     (line,) = lines(acf)
     (seen,) = line["observations"]
-    assert (seen["name"], seen["source"], seen["baseline"]) == ("sum", "replay", taken["baseline"])
+    assert (seen["name"], seen["source"], seen["baseline"]) == ("kernel", "replay", taken["baseline"])
     made.pytest("--acf-check=replay", "--acf-report=unmeasured.json", "--acf-html=page.html", code=0)
     assert "of 1 records added" in acf("history", "add", "unmeasured.json")  # 0 where it was within the same second
     made.pytest("--acf-check=off", "--acf-report=unread.json", code=0)
@@ -288,16 +273,14 @@ def test_how_long_it_held_is_told_from_git_and_from_runs(home, acf, monkeypatch)
     assert page.index("How long artifacts hold") < page.index("kernel  x86")
 
 
-def test_a_run_tells_what_ended_its_artifact(project, acf, monkeypatch):
-    made = project({"test_sum.py": TIMED_PY})
-    made.pytest("--tune", "--tune-budget=2", code=0)
-    monkeypatch.chdir(made.root)
-    git(made.root, "init", "-q", "-b", "main")
-    git(made.root, "add", "-A")
-    git(made.root, "commit", "-qm", "tuned")
-    made.pytest("--acf-check=replay", "--acf-report=held.json", code=0)
-    (made.root / "test_sum.py").write_text(TIMED_PY.replace("range(count)", "range(count + 1)"))
-    made.pytest("--acf-check=replay", "--acf-report=ended.json", code=1)
+def test_a_run_tells_what_ended_its_artifact(tuned, acf, monkeypatch):
+    monkeypatch.chdir(tuned.root)
+    git(tuned.root, "init", "-q", "-b", "main")
+    git(tuned.root, "add", "-A")
+    git(tuned.root, "commit", "-qm", "tuned")
+    tuned.pytest("--acf-check=replay", "--acf-report=held.json", code=0)
+    tuned.edit("test_kernel.py", "rtol=1e-5", "rtol=1e-4")
+    tuned.pytest("--acf-check=replay", "--acf-report=ended.json", code=1)
     acf("history", "add", "held.json", "ended.json")
     (lifetime,) = json.loads(acf("history", "--format", "json"))["survival"]["lifetimes"]
     assert lifetime["ends"] == ["benchmark"]

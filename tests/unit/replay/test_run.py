@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from random import Random
 
@@ -152,6 +153,14 @@ def test_another_driver_than_the_claims_is_told(project, monkeypatch, driver, sa
     assert (report.verdict, bool(told)) == ("PROVEN", said)
     assert project.replay(FakePool(seconds=lambda controls: 1e-3))[0].ends == (("driver",) if driver else ("gain",))
     assert not told or told[0].startswith("proven under driver unknown, measured now under 580.65.06;")
+
+
+def test_a_gate_that_was_wrong_too_often_on_this_machine_is_told(project):
+    (project.root / ".compileiq").mkdir(exist_ok=True)
+    counts = {find_device_or_none("cpu").name: {"trials": 50, "proven": 9, "alpha": 0.01}}
+    (project.root / ".compileiq" / "calibration.json").write_text(json.dumps(counts))
+    report, _ = project.replay()
+    assert any("do not trust this machine's gate: 9 of 50 equal pairs" in note for note in report.notes)
 
 
 def test_nothing_is_measured_when_only_a_replay_is_asked_for(project):
