@@ -56,14 +56,13 @@ class ToyBuilder:
     def question(self) -> Mapping[str, Sequence[str]]:
         return {"source": ["kernel.c"], "directory": [str(self.root)]}
 
-    def inputs(self) -> Inputs:
+    def inputs(self) -> tuple[Inputs, Inputs]:
         read, names = {str(self.root / "kernel.c")}, set()
         for path, text in self._read().items():
             read.add(path)
             names |= set(included(text))
-        return looked_for(names, [str(self.root / name) for name in DIRECTORIES], os.path.lexists) | Inputs(
-            frozenset(read)
-        )
+        looked = looked_for(names, [str(self.root / name) for name in DIRECTORIES], os.path.lexists)
+        return looked | Inputs(frozenset(read)), Inputs()
 
     def sources(self) -> Mapping[str, str]:
         return {

@@ -10,7 +10,7 @@ from pathlib import Path
 from pytest_compileiq.errors import CacheMismatch
 from pytest_compileiq.model import BuildResult, ControlsFile
 from pytest_compileiq.rules.build_key import Inputs, NotModelled, key_of
-from pytest_compileiq.store.build_cache import BuildCache, Entry
+from pytest_compileiq.store.build_cache import BuildCache, Entry, Installed
 from pytest_compileiq.system.seen_files import SeenFiles, Signature, signature_of
 from pytest_compileiq.toolchains.base import Builder, CacheableBuild, ReadsByControls, TellsInputs
 
@@ -81,24 +81,26 @@ class CachedBuilds:
 
         What is read is looked up before the build, for it to be watched, and behind it, while it still was as it was.
         """
-        inputs = _inputs_of(build)
-        if inputs is None:
+        told = _inputs_of(build)
+        if told is None:
             return make(), None
-        begun_ns, before = time.time_ns(), _signatures(inputs)
+        own, installed = told
+        begun_ns, before = time.time_ns(), _signatures(own | installed)
         built = make()
-        files = {path: self.seen.digest(path) for path in sorted(inputs.files)}
-        known = {path: sha256 for path, sha256 in files.items() if sha256 is not None}
+        known, as_installed = self._digests(own), self._digests(installed)
         sources = dict(builder.sources() if controls is None else sources_with(builder, controls))
-        is_all_known = len(known) == len(files) and set(sources.values()) <= set(known.values())
-        is_one = _inputs_of(build) == inputs and _are_absent(inputs, self.seen) and _signatures(inputs) == before
+        is_all_known = len(known) == len(own.files) and len(as_installed) == len(installed.files)
+        is_of_these = set(sources.values()) <= {*known.values(), *as_installed.values()}
+        is_one = _inputs_of(build) == told and _signatures(own | installed) == before
         has_settled = all(
             signature is None or self.seen.has_settled(signature, begun_ns) for signature in before.values()
         )
-        if not (is_all_known and is_one and has_settled):
+        if not (is_all_known and is_of_these and is_one and has_settled and self._are_absent(own | installed)):
             return built, None
         return built, Entry(
             files=known,
-            absent={directory: tuple(sorted(names)) for directory, names in sorted(inputs.absent.items())},
+            absent=_in_order(own.absent),
+            installed=Installed(as_installed, _in_order(installed.absent)).encoded(),
             sources=sources,
             code=built.code,
             metrics=built.metrics,
@@ -108,6 +110,13 @@ class CachedBuilds:
             name=built.path.name,
             data=built.path.read_bytes(),
         )
+
+    def _digests(self, inputs: Inputs) -> dict[str, str]:
+        digests = {path: self.seen.digest(path) for path in sorted(inputs.files)}
+        return {path: sha256 for path, sha256 in digests.items() if sha256 is not None}
+
+    def _are_absent(self, inputs: Inputs) -> bool:
+        return all(self.seen.names(directory).isdisjoint(names) for directory, names in inputs.absent.items())
 
     def _expect_the_same(self, cached: tuple[Path, Entry], built: BuildResult) -> None:
         path, entry = cached
@@ -133,7 +142,7 @@ def _restored(entry: Entry, out_dir: Path) -> BuildResult:
     return BuildResult(path, entry.code, entry.metrics, entry.log, entry.seconds, cached=entry.when)
 
 
-def _inputs_of(build: CacheableBuild) -> Inputs | None:
+def _inputs_of(build: CacheableBuild) -> tuple[Inputs, Inputs] | None:
     try:
         return build.inputs()
     except NotModelled:
@@ -150,5 +159,5 @@ def _signatures(inputs: Inputs) -> Signatures:
     return {path: signature_of(path) for path in paths}
 
 
-def _are_absent(inputs: Inputs, seen: SeenFiles) -> bool:
-    return all(seen.names(directory).isdisjoint(names) for directory, names in inputs.absent.items())
+def _in_order(absent: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
+    return {directory: tuple(sorted(names)) for directory, names in sorted(absent.items())}

@@ -12,7 +12,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from posixpath import join
 
@@ -27,6 +27,8 @@ from pytest_compileiq.toolchains.commands import ask, modelled_environment
 from pytest_compileiq.toolchains.make_rules import prerequisites
 
 _ALWAYS_INCLUDED = "stdc-predef.h"
+_DIRECTORY = re.compile(r"-(?:I|L|iquote|isystem|idirafter)(.+)", re.DOTALL)
+_LISTS_OF_DIRECTORIES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "LD_LIBRARY_PATH")
 
 
 @dataclass(frozen=True)
@@ -72,29 +74,42 @@ class GccBuild:
             "reader": [_reader()],
         }
 
-    def inputs(self) -> Inputs:
-        """What it reads and looks for.
+    def inputs(self) -> tuple[Inputs, Inputs]:
+        """What it reads and looks for: of the project or of anyone, and of what is installed.
 
         Raises:
             NotModelled: it may depend on something else.
             BuildError: the preprocessor refuses a source.
         """
         environment = tuple(sorted(modelled_environment().items()))
-        inputs = Inputs()
+        own_directories = tuple(self._own_directories())
+        own, installed = Inputs(), Inputs()
         for program in dict.fromkeys([self.compiler.program, *(words[0] for words, _ in self.compilations)]):
             here = Installation(program, self.flags.link, self.flags.libraries, environment, str(self.rootdir))
-            inputs |= here.inputs()
+            asked_for, others = here.inputs().parted(partial(_is_below, directories=own_directories))
+            own, installed = own | asked_for, installed | others
         for words, source in self.compilations:
-            inputs |= self._of_source(words, source)
-        return inputs
+            looked_at, standard = self._of_source(words, source), _standard(words[0], source)
+            system, others = looked_at.parted(partial(_is_below, directories=standard))
+            asked_for, system = system.parted(partial(_is_below, directories=own_directories))
+            own, installed = own | others | asked_for, installed | system
+        return own, installed
+
+    def _own_directories(self) -> Iterator[str]:
+        """The project's, and those that its options and the environment name: they may change while tests run."""
+        yield str(self.rootdir)
+        words = [*self.flags.link, *self.flags.libraries, *(word for words, _ in self.compilations for word in words)]
+        listed = filter(None, (modelled_environment().get(name) for name in _LISTS_OF_DIRECTORIES))
+        asked_for = (match[1] for word in words if (match := _DIRECTORY.fullmatch(word)))
+        yield from map(self._located, (*asked_for, *":".join(listed).split(":")))
 
     def _of_source(self, words: Sequence[str], source: str) -> Inputs:
         read, directories = self._preprocessed(words, source)
-        standard = _standard_directories(words[0], "c++" if is_cplusplus(source) else "c")
+        standard = _standard(words[0], source)
         quoted, angled = set(included_by(words)), {_ALWAYS_INCLUDED}
         beside: list[tuple[str, str]] = [(str(self.rootdir), name) for name in quoted]
         for path in read:
-            named = _named_in(path, any(path.startswith(f"{directory}/") for directory in standard))
+            named = _named_in(path, _is_below(path, standard))
             quoted |= named.quoted
             angled |= named.angled
             beside += ((path.rpartition("/")[0], name) for name in named.quoted)
@@ -141,10 +156,19 @@ def _searched(shown: str) -> list[str]:
     return [*ignored, *re.findall(r"^ (.+)$", listed, re.MULTILINE)]
 
 
+def _standard(program: str, source: str) -> tuple[str, ...]:
+    return _standard_directories(program, "c++" if is_cplusplus(source) else "c")
+
+
 @lru_cache(maxsize=16)
 def _standard_directories(program: str, language: str) -> tuple[str, ...]:
-    shown = ask([program, "-E", "-v", "-x", language, os.devnull]).output
+    """Where a compiler looks for headers by itself, whatever the environment asks for."""
+    shown = ask([program, "-E", "-v", "-x", language, os.devnull], without=_LISTS_OF_DIRECTORIES).output
     return tuple(directory for directory in _searched(shown) if directory.startswith("/"))
+
+
+def _is_below(path: str, directories: tuple[str, ...]) -> bool:
+    return f"{path}/".startswith(tuple(f"{directory}/" for directory in directories))
 
 
 def _named_in(path: str, is_the_compilers: bool) -> Named:

@@ -33,7 +33,8 @@ def builder(root: Path, flags: str = "-O1 -Iinc -Ilate -Imissing", **arguments: 
 
 
 def inputs(root: Path, flags: str = "-O1 -Iinc -Ilate -Imissing") -> Inputs:
-    return builder(root, flags).cacheable(None).inputs()
+    own, installed = builder(root, flags).cacheable(None).inputs()
+    return own | installed
 
 
 def key(of: CcBuilder, knobs: dict[str, str] | None = None) -> str:
@@ -53,6 +54,26 @@ def test_what_it_reads_is_all_there(root):
     assert os.path.realpath(shutil.which("gcc") or "") in files
     assert any(name.startswith("libc.so.6") for name in names), "what cc1 loads"
     assert all(Path(path).is_file() for path in files)
+
+
+def test_the_compiler_is_looked_at_once_in_a_run_and_what_the_command_names_always(root, tmp_path_factory, monkeypatch):
+    elsewhere = write_files(tmp_path_factory.mktemp("elsewhere"), {"b.h": "", "c.h": ""})
+    (root / "kernels/k.c").write_text('#include "b.h"\n#include <c.h>\n' + KERNEL)
+    monkeypatch.setenv("CPATH", str(elsewhere))
+    own, installed = builder(root, f"-O1 -Iinc -I{elsewhere} -L{elsewhere}/lib").cacheable(None).inputs()
+    always = {str(root / "kernels/k.c"), str(root / "kernels/inc/a.h"), *map(str, elsewhere.iterdir())}
+    assert own.files == always
+    assert {str(root / "kernels"), str(elsewhere), f"{elsewhere}/lib"} <= own.absent.keys()
+    assert {"math.h", "cc1", "libc.so", "as"} <= {Path(path).name for path in installed.files}
+    assert "/usr/include" in installed.absent
+
+
+def test_a_header_that_the_environment_names_is_not_the_compilers_own(root, tmp_path_factory, monkeypatch):
+    elsewhere = write_files(tmp_path_factory.mktemp("elsewhere"), {"b.h": '__asm__(".inc" "bin \\"x\\"");\n'})
+    (root / "kernels/k.c").write_text("#include <b.h>\n" + KERNEL)
+    monkeypatch.setenv("CPATH", str(elsewhere))
+    with pytest.raises(NotModelled, match=r"b\.h: it holds assembly"):
+        inputs(root)
 
 
 @pytest.mark.parametrize("place", ["kernels", "kernels/late", "kernels/missing"])
