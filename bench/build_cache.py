@@ -42,6 +42,14 @@ class Killed(BaseException):
     """Ends a run where a real one would die."""
 
 
+def through(
+    builds: CachedBuilds, builder: Any, out_dir: Path, make: Callable[[], BuildResult]
+) -> tuple[BuildResult, Mapping[str, str] | None]:
+    """The baseline from the cache, or else as ``make`` makes it, and its sources where they are known with it."""
+    found = builds.find(builder, None, out_dir)
+    return (found.put(), found.entry.sources) if found else builds.make(builder, None, make)
+
+
 @dataclass
 class ToyBuilder:
     """A compiler whose machine code is the text that it reads; ``during`` is called in the midst of a build."""
@@ -169,7 +177,7 @@ class Schedule:
             return built
 
         try:
-            builds.get(builder, None, self.out("beside", number), make)
+            through(builds, builder, self.out("beside", number), make)
         except (BuildError, Killed, OSError):
             return
 
@@ -179,8 +187,8 @@ class Schedule:
     def cached(self, number: int) -> tuple[object, bool]:
         builder, out_dir = self.builder(), self.out("cached", number)
         try:
-            built, sources = self.builds().get(
-                builder, None, out_dir, lambda: builder.build(None, out_dir, timeout_s=60)
+            built, sources = through(
+                self.builds(), builder, out_dir, lambda: builder.build(None, out_dir, timeout_s=60)
             )
         except BuildError:
             return "refused", False

@@ -20,6 +20,27 @@ CACHED_METRICS = frozenset({"code_bytes"})
 Signatures = Mapping[str, Signature | None]
 
 
+@dataclass(frozen=True)
+class Found:
+    """A build that the cache has. Its file lies there until it is put where it would have been built."""
+
+    entry: Entry
+    out_dir: Path
+
+    @property
+    def built(self) -> BuildResult:
+        """The build."""
+        of = self.entry
+        return BuildResult(self.out_dir / of.name, of.code, of.metrics, of.log, of.seconds, cached=of.when)
+
+    def put(self) -> BuildResult:
+        """The build, whose file is now there."""
+        self.out_dir.mkdir(parents=True, exist_ok=True)
+        self.built.path.write_bytes(self.entry.data)
+        self.built.path.chmod(0o755)
+        return self.built
+
+
 @dataclass
 class CachedBuilds:
     """The builds of a run that come from the build cache, or go into it.
@@ -34,30 +55,35 @@ class CachedBuilds:
     seen: SeenFiles = field(default_factory=SeenFiles)
     _has_kept: bool = False
 
-    def get(
-        self, builder: Builder, controls: ControlsFile | None, out_dir: Path, make: Callable[[], BuildResult]
-    ) -> tuple[BuildResult, Mapping[str, str] | None]:
-        """The build with ``controls``, and its sources where they are known with it.
+    def find(self, builder: Builder, controls: ControlsFile | None, out_dir: Path) -> Found | None:
+        """The build with ``controls`` that the cache has; None where it has none, or may not be asked.
 
         Args:
-            out_dir: where the built file is put.
-            make: makes the build there.
+            out_dir: where the built file will be put.
+        """
+        asked = None if self.rebuilds else _asked(builder, controls)
+        if asked is None or (cached := self.cache.find(asked[1], self.seen)) is None:
+            return None
+        return Found(cached[1], out_dir)
+
+    def make(
+        self, builder: Builder, controls: ControlsFile | None, make: Callable[[], BuildResult]
+    ) -> tuple[BuildResult, Mapping[str, str] | None]:
+        """A new build with ``controls``, which is kept if all that it depends on is known, and then its sources.
+
+        Args:
+            make: makes the build.
 
         Raises:
-            BuildError: the build was made, and failed.
-            CacheMismatch: it was made again, and is not what the cache has for the same inputs.
+            BuildError: it failed.
+            CacheMismatch: it is not what the cache has for the same inputs.
         """
-        try:
-            if not isinstance(builder, TellsInputs):
-                raise NotModelled(f"builds by {builder.compiler.name} are not modelled")
-            build = builder.cacheable(controls)
-            key = key_of(build.question())
-        except NotModelled:
+        asked = _asked(builder, controls)
+        if asked is None:
             return make(), None
+        build, key = asked
         self.cache.make_ready()
-        cached = self.cache.find(key, self.seen)
-        if cached is not None and not self.rebuilds:
-            return _restored(cached[1], out_dir), cached[1].sources
+        cached = self.cache.find(key, self.seen) if self.rebuilds else None
         built, entry = self._made(build, builder, controls, make)
         if cached is not None:
             self._expect_the_same(cached, built)
@@ -134,12 +160,15 @@ class CachedBuilds:
         )
 
 
-def _restored(entry: Entry, out_dir: Path) -> BuildResult:
-    out_dir.mkdir(parents=True, exist_ok=True)
-    path = out_dir / entry.name
-    path.write_bytes(entry.data)
-    path.chmod(0o755)
-    return BuildResult(path, entry.code, entry.metrics, entry.log, entry.seconds, cached=entry.when)
+def _asked(builder: Builder, controls: ControlsFile | None) -> tuple[CacheableBuild, str] | None:
+    """What the build depends on, and its key; None where that is not known."""
+    if not isinstance(builder, TellsInputs):
+        return None
+    try:
+        build = builder.cacheable(controls)
+        return build, key_of(build.question())
+    except NotModelled:
+        return None
 
 
 def _inputs_of(build: CacheableBuild) -> tuple[Inputs, Inputs] | None:

@@ -120,7 +120,7 @@ class Replay:
 
     def _rebuild(self, artifact: Artifact, controls: ControlsFile | None) -> tuple[BuildResult, BuildResult | None]:
         try:
-            baseline = self.benchmark.builds.get(None)
+            baseline = self.benchmark.builds.look(None)
         except BuildError as error:
             raise Stop(
                 Verdict.FAILED, f"the baseline does not build: {error}", "mend the source or the flags"
@@ -130,7 +130,7 @@ class Replay:
         self._expect_the_objectives_entries(baseline)
         self.notes += self.benchmark.remarks(baseline)
         try:
-            tuned = self.benchmark.builds.get(controls) if controls else None
+            tuned = self.benchmark.builds.look(controls) if controls else None
         except BuildError as error:
             raise Stop(
                 Verdict.STALE,
@@ -240,6 +240,8 @@ class Replay:
             return replace(report, checks=tuple(self.checks))
         from pytest_compileiq.proof.calibration import warning  # heavy: numpy
 
+        for arm in (None, controls):
+            self.benchmark.builds.get(arm)  # so that workers find both
         self.notes += advice.of_the_call(self.pool(), self.benchmark, controls)
         try:
             decisions = [self._gate_claim(claim, controls) for claim in here]

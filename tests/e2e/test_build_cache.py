@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.build_cache import through
 from pytest_compileiq.benchmark.cached_builds import CachedBuilds
 from pytest_compileiq.store.build_cache import BuildCache
 from pytest_compileiq.system.seen_files import SeenFiles
@@ -122,7 +123,7 @@ def test_an_edited_header_rebuilds_exactly_what_reads_it(tmp_path):
     def cached(builds: CachedBuilds, number: int) -> str:
         builder = resolve(Cc(f"k{number}.c", flags="-O1 -Iinc"), Place(tmp_path, tmp_path))
         out_dir = tmp_path.parent / f"{tmp_path.name}-out" / str(number)
-        return builds.get(builder, None, out_dir, lambda: builder.build(None, out_dir, timeout_s=60.0))[0].cached
+        return through(builds, builder, out_dir, lambda: builder.build(None, out_dir, timeout_s=60.0))[0].cached
 
     assert built() == set(range(8))
     assert built() == set()
