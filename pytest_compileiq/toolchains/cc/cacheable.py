@@ -16,7 +16,9 @@ from functools import lru_cache, partial
 from pathlib import Path
 from posixpath import join
 
+from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.rules.build_key import Inputs, NotModelled, looked_for
+from pytest_compileiq.toolchains.cc.assembly import why_it_may_read_a_file
 from pytest_compileiq.toolchains.cc.compiler import CcCompiler
 from pytest_compileiq.toolchains.cc.cplusplus import is_cplusplus
 from pytest_compileiq.toolchains.cc.flags import Flags
@@ -59,7 +61,9 @@ class GccBuild:
         if self.compiler.name != "gcc":
             raise NotModelled(f"builds by {self.compiler.name} are not modelled")
         expect_gcc(self.compiler.program)
-        for words, _ in self.compilations:
+        for words, source in self.compilations:
+            if Path(source).suffix != ".c" and not is_cplusplus(source):
+                raise NotModelled(f"{source} is neither C nor C++")
             expect_gcc(words[0])
             expect_modelled(words[1:])
         expect_modelled([*self.flags.link, *self.flags.libraries])
@@ -108,8 +112,12 @@ class GccBuild:
         standard = _standard(words[0], source)
         quoted, angled = set(included_by(words)), {_ALWAYS_INCLUDED}
         beside: list[tuple[str, str]] = [(str(self.rootdir), name) for name in quoted]
-        for path in read:
-            named = _named_in(path, _is_below(path, standard))
+        assembled, content = None, hashlib.sha256()
+        for path in sorted(read):
+            text = _text_of(path)
+            content.update(text)
+            named = _named_in(path, text, _is_below(path, standard))
+            assembled = path if named.to_the_assembler else assembled
             quoted |= named.quoted
             angled |= named.angled
             beside += ((path.rpartition("/")[0], name) for name in named.quoted)
@@ -118,7 +126,15 @@ class GccBuild:
             inputs |= looked_for(_with_precompiled({name}), [directory], os.path.lexists)
         if precompiled := next((path for path in inputs.files if path.endswith(".gch")), None):
             raise NotModelled(f"{precompiled} is a precompiled header")
+        if assembled is not None:
+            self._expect_no_file_of_the_assembler(words, source, assembled, content.hexdigest())
         return inputs | Inputs(frozenset(read))
+
+    def _expect_no_file_of_the_assembler(self, words: Sequence[str], source: str, path: str, content: str) -> None:
+        if self.compiler.machine != "x86-64":
+            raise NotModelled(f"{path} may hold assembly, which is only followed for x86-64")
+        if reason := _why_assembler_may_read(tuple(words), source, self.rootdir, content):
+            raise NotModelled(f"{path} may hold assembly, and {reason}")
 
     def _preprocessed(self, words: Sequence[str], source: str) -> tuple[set[str], list[str]]:
         """The files that the preprocessor reads, and the directories that it searches or would if they were there."""
@@ -171,11 +187,33 @@ def _is_below(path: str, directories: tuple[str, ...]) -> bool:
     return f"{path}/".startswith(tuple(f"{directory}/" for directory in directories))
 
 
-def _named_in(path: str, is_the_compilers: bool) -> Named:
+@lru_cache(maxsize=256)
+def _why_assembler_may_read(words: tuple[str, ...], source: str, rootdir: Path, _content: str) -> str | None:
+    """Why what the compiler makes of a source may name a file to the assembler; None if it names none.
+
+    Args:
+        _content: the digest of all that the compiler reads.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        assembly = Path(folder) / "assembly.s"
+        try:
+            answer = ask([*words, "-S", source, "-o", str(assembly)], cwd=rootdir)
+        except EnvironmentFault:
+            return "takes too long to compile for a look at what the assembler gets"
+        if answer.returncode != 0:
+            return f"the compiler refuses {source}"
+        said = why_it_may_read_a_file(assembly.read_bytes())
+    return f"the assembler gets {said}" if said else None
+
+
+def _text_of(path: str) -> bytes:
     try:
-        text = Path(path).read_bytes()
+        return Path(path).read_bytes()
     except OSError as error:
         raise NotModelled(f"{path} cannot be read") from error
+
+
+def _named_in(path: str, text: bytes, is_the_compilers: bool) -> Named:
     try:
         return _scanned(text, is_the_compilers)
     except NotModelled as reason:
