@@ -47,7 +47,10 @@ def through(
 ) -> tuple[BuildResult, Mapping[str, str] | None]:
     """The baseline from the cache, or else as ``make`` makes it, and its sources where they are known with it."""
     found = builds.find(builder, None, out_dir)
-    return (found.put(), found.entry.sources) if found else builds.make(builder, None, make)
+    if found:
+        return found.put(), found.entry.sources
+    made = builds.make(builder, None, make)
+    return made.built, made.sources
 
 
 @dataclass

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 from pytest_compileiq.benchmark.cached_builds import CACHED_METRICS, CachedBuilds, Found, sources_with
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, CodeDigest, ControlsFile
-from pytest_compileiq.toolchains.base import Builder, Counts
+from pytest_compileiq.toolchains.base import Builder, Counts, TellsInputs
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Builds:
     cached: CachedBuilds | None = None
     _sources: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _found: dict[str, Found | None] = field(default_factory=dict)
+    _not_kept: dict[str, str] = field(default_factory=dict)
 
     def get(self, controls: ControlsFile | None) -> BuildResult:
         """Build, or read what was built before.
@@ -62,6 +63,11 @@ class Builds:
         found = self._find(controls, self.directory / _name(controls))
         return found.built if found else self.get(controls)
 
+    @property
+    def why_not_kept(self) -> str | None:
+        """Why the build cache does not keep a build that was made, by a compiler that it knows; else None."""
+        return next(iter(self._not_kept.values()), None)
+
     def sources(self, controls: ControlsFile | None) -> Mapping[str, str]:
         """Path → SHA-256 of every project file that the compiler reads with ``controls``.
 
@@ -82,6 +88,7 @@ class Builds:
             self._found[name] = found
             if found is not None:
                 self._sources[name] = found.entry.sources
+                self._note(controls, None)
         return self._found[name]
 
     def _made(self, controls: ControlsFile | None, home: Path) -> BuildResult:
@@ -90,10 +97,18 @@ class Builds:
 
         if self.cached is None or not self.metrics <= CACHED_METRICS:
             return make()
-        built, sources = self.cached.make(self.builder, controls, make)
-        if sources is not None:
-            self._sources[_name(controls)] = sources
-        return built
+        made = self.cached.make(self.builder, controls, make)
+        if made.sources is not None:
+            self._sources[_name(controls)] = made.sources
+        if isinstance(self.builder, TellsInputs):  # of others it is no news
+            self._note(controls, made.why_not_kept)
+        return made.built
+
+    def _note(self, controls: ControlsFile | None, why_not_kept: str | None) -> None:
+        if self.cached is not None:
+            self.cached.cache.note(f"{self.directory.name}-{'tuned' if controls else 'baseline'}", why_not_kept)
+        if why_not_kept is not None:
+            self._not_kept[_name(controls)] = why_not_kept
 
     def _counted(self, built: BuildResult) -> BuildResult:
         if self.metrics <= built.metrics.keys() or not isinstance(self.builder, Counts):

@@ -41,6 +41,20 @@ class Found:
         return self.built
 
 
+@dataclass(frozen=True)
+class Made:
+    """A new build.
+
+    Attributes:
+        sources: of it, where they are known with it.
+        why_not_kept: what it may depend on that the cache does not know; None where there is nothing.
+    """
+
+    built: BuildResult
+    sources: Mapping[str, str] | None
+    why_not_kept: str | None = None
+
+
 @dataclass
 class CachedBuilds:
     """The builds of a run that come from the build cache, or go into it.
@@ -61,15 +75,17 @@ class CachedBuilds:
         Args:
             out_dir: where the built file will be put.
         """
-        asked = None if self.rebuilds else _asked(builder, controls)
-        if asked is None or (cached := self.cache.find(asked[1], self.seen)) is None:
+        if self.rebuilds:
             return None
-        return Found(cached[1], out_dir)
+        try:
+            _, key = _asked(builder, controls)
+        except NotModelled:
+            return None
+        cached = self.cache.find(key, self.seen)
+        return Found(cached[1], out_dir) if cached else None
 
-    def make(
-        self, builder: Builder, controls: ControlsFile | None, make: Callable[[], BuildResult]
-    ) -> tuple[BuildResult, Mapping[str, str] | None]:
-        """A new build with ``controls``, which is kept if all that it depends on is known, and then its sources.
+    def make(self, builder: Builder, controls: ControlsFile | None, make: Callable[[], BuildResult]) -> Made:
+        """A new build with ``controls``, which is kept if all that it depends on is known.
 
         Args:
             make: makes the build.
@@ -78,18 +94,19 @@ class CachedBuilds:
             BuildError: it failed.
             CacheMismatch: it is not what the cache has for the same inputs.
         """
-        asked = _asked(builder, controls)
-        if asked is None:
-            return make(), None
-        build, key = asked
-        self.cache.make_ready()
-        cached = self.cache.find(key, self.seen) if self.rebuilds else None
-        built, entry = self._made(build, builder, controls, make)
+        try:
+            build, key = _asked(builder, controls)
+            self.cache.make_ready()
+            cached = self.cache.find(key, self.seen) if self.rebuilds else None
+            inputs = build.inputs()
+        except NotModelled as reason:
+            return Made(make(), None, str(reason))
+        built, entry = self._made(build, inputs, builder, controls, make)
         if cached is not None:
             self._expect_the_same(cached, built)
         elif entry is not None:
             self._has_kept |= self.cache.keep(key, entry)
-        return built, entry.sources if entry else None
+        return Made(built, entry.sources if entry else None)
 
     def close(self) -> None:
         """Remove what was not used for longest, if something was added."""
@@ -99,6 +116,7 @@ class CachedBuilds:
     def _made(
         self,
         build: CacheableBuild,
+        inputs: tuple[Inputs, Inputs],
         builder: Builder,
         controls: ControlsFile | None,
         make: Callable[[], BuildResult],
@@ -107,17 +125,14 @@ class CachedBuilds:
 
         What is read is looked up before the build, for it to be watched, and behind it, while it still was as it was.
         """
-        told = _inputs_of(build)
-        if told is None:
-            return make(), None
-        own, installed = told
+        own, installed = inputs
         begun_ns, before = time.time_ns(), _signatures(own | installed)
         built = make()
         known, as_installed = self._digests(own), self._digests(installed)
         sources = dict(builder.sources() if controls is None else sources_with(builder, controls))
         is_all_known = len(known) == len(own.files) and len(as_installed) == len(installed.files)
         is_of_these = set(sources.values()) <= {*known.values(), *as_installed.values()}
-        is_one = _inputs_of(build) == told and _signatures(own | installed) == before
+        is_one = _inputs_of(build) == inputs and _signatures(own | installed) == before
         has_settled = all(
             signature is None or self.seen.has_settled(signature, begun_ns) for signature in before.values()
         )
@@ -160,15 +175,16 @@ class CachedBuilds:
         )
 
 
-def _asked(builder: Builder, controls: ControlsFile | None) -> tuple[CacheableBuild, str] | None:
-    """What the build depends on, and its key; None where that is not known."""
+def _asked(builder: Builder, controls: ControlsFile | None) -> tuple[CacheableBuild, str]:
+    """What the build depends on, and its key.
+
+    Raises:
+        NotModelled: that is not known.
+    """
     if not isinstance(builder, TellsInputs):
-        return None
-    try:
-        build = builder.cacheable(controls)
-        return build, key_of(build.question())
-    except NotModelled:
-        return None
+        raise NotModelled(f"builds by {builder.compiler.name} are not modelled")
+    build = builder.cacheable(controls)
+    return build, key_of(build.question())
 
 
 def _inputs_of(build: CacheableBuild) -> tuple[Inputs, Inputs] | None:

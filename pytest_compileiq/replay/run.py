@@ -139,6 +139,8 @@ class Replay:
             ) from error
         if made := {built.cached for built in (baseline, tuned) if built is not None and built.cached}:
             self.checks.append(Check("build", "cached", f"same inputs as a build of {' and of '.join(sorted(made))}"))
+        if reason := self.benchmark.builds.why_not_kept:
+            self.checks.append(Check("build", "not kept", reason))
         return baseline, tuned
 
     def _expect_the_objectives_entries(self, baseline: BuildResult) -> None:

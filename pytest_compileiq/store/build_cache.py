@@ -12,6 +12,7 @@ import functools
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +35,10 @@ _MOST_ENTRY_BYTES = 64 << 20
 _MOST_ENTRIES_PER_KEY = 8
 _TOUCHED_AGAIN_S = 3600.0  # a use is noted once an hour: finer than anything that trimming needs
 _ABANDONED_S = 3600.0
+_NOT_KEPT = "not-kept"
+_NOTED_S = 7 * 86400.0  # what was not built for so long may be no test any more
+_MOST_NOTES = 10_000
+_MOST_NOTE_BYTES = 2000
 _DIGEST = re.compile("[0-9a-f]{64}")
 
 
@@ -149,6 +154,31 @@ class BuildCache:
             _remove(old.path)
         return True
 
+    def note(self, build: str, why_not_kept: str | None) -> None:
+        """Note why a build is not kept, for a person to read; None where that is so no more.
+
+        Args:
+            build: its name, of letters, digits and hyphens.
+        """
+        path = self.root / _NOT_KEPT / build
+        if why_not_kept is not None:
+            self.make_ready()
+        with contextlib.suppress(OSError):
+            if why_not_kept is None:
+                path.unlink(missing_ok=True)
+            else:
+                path.parent.mkdir(exist_ok=True)
+                write(path, why_not_kept.encode(errors="replace")[:_MOST_NOTE_BYTES], is_lasting=False)
+
+    def not_kept(self) -> Counter[str]:
+        """Why builds are not kept, and how many of them, by what the last runs noted."""
+        reasons = Counter[str]()
+        for item in _listed(self.root / _NOT_KEPT)[:_MOST_NOTES]:
+            with contextlib.suppress(OSError, Unfit):
+                if item.stat(follow_symlinks=False).st_mtime > time.time() - _NOTED_S:
+                    reasons[read_regular(Path(item.path), _MOST_NOTE_BYTES).decode(errors="replace")] += 1
+        return reasons
+
     def remove(self, path: Path) -> None:
         """Remove one entry."""
         _remove(path)
@@ -172,7 +202,9 @@ class BuildCache:
         for folder in _listed(self.root):
             for item in _listed(Path(folder.path)):
                 with contextlib.suppress(OSError):
-                    if item.name.startswith(PARTIAL) and item.stat().st_mtime < time.time() - _ABANDONED_S:
+                    kept_s = _NOTED_S if folder.name == _NOT_KEPT else _ABANDONED_S
+                    may_go = folder.name == _NOT_KEPT or item.name.startswith(PARTIAL)
+                    if may_go and item.stat(follow_symlinks=False).st_mtime < time.time() - kept_s:
                         _remove(Path(item.path))
             with contextlib.suppress(OSError):
                 Path(folder.path).rmdir()  # only an empty one

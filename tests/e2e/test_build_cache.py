@@ -55,6 +55,18 @@ def test_an_edit_is_built_and_what_is_reverted_was_built(filled):
     assert FROM_THE_CACHE in filled.pytest("--acf-check=replay", code=0)
 
 
+def test_a_build_that_is_not_kept_is_told_with_its_file_until_it_is(filled):
+    filled.edit("kernel.h", "2.0f", '2.0f\n#define READ __asm__(".inc" "bin \\"x\\"")\n#define WHEN __DATE__')
+    assert "1 × builds that are not kept: acf cache says why" in filled.pytest("--acf-check=replay", code=0)
+    shown = filled.acf("cache")
+    assert "2 builds are not kept, and made in every run:" in shown
+    assert f"  2 × {filled.root}/kernel.h: it holds the time of its build" in shown
+    assert list(json.loads(filled.acf("cache", "--format", "json"))["not_kept"].values()) == [2]
+    filled.edit("kernel.h", '2.0f\n#define READ __asm__(".inc" "bin \\"x\\"")\n#define WHEN __DATE__', "2.0f")
+    assert "not kept" not in filled.pytest("--acf-check=replay", code=0)
+    assert "not kept" not in filled.acf("cache")
+
+
 def test_an_edit_that_changes_code_is_stale_as_ever(filled):
     filled.edit("kernel.c", "1.0f", "1.5f")
     try:

@@ -202,3 +202,19 @@ def test_a_full_disk_keeps_nothing_and_leaves_nothing(cache, entry, monkeypatch)
     monkeypatch.undo()
     assert cache.stored() == []
     assert not list((cache.root / KEY).iterdir())
+
+
+def test_why_builds_are_not_kept_is_noted_until_they_are(tmp_path):
+    cache = BuildCache(tmp_path)
+    cache.note("one-baseline", None)
+    assert not cache.root.exists()
+    for build in ("one-baseline", "one-tuned", "two-tuned"):
+        cache.note(build, "a.h: it does" if build.startswith("one") else "-flto is not modelled" + "!" * 5000)
+    assert dict(cache.not_kept()) == {"a.h: it does": 2, f"-flto is not modelled{'!' * 1979}": 1}
+    cache.note("two-tuned", None)
+    os.utime(cache.root / "not-kept" / "one-tuned", (0, 0))  # a test that is no more
+    assert dict(cache.not_kept()) == {"a.h: it does": 1}
+    (cache.root / "not-kept" / "linked").symlink_to(tmp_path)
+    cache.trim(0)
+    assert dict(cache.not_kept()) == {"a.h: it does": 1}
+    assert not (cache.root / "not-kept" / "one-tuned").exists()
