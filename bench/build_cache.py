@@ -337,6 +337,15 @@ def adds_a_directory_to_the_environment(on: Schedule) -> None:
         os.environ["CPATH"] = str(on.root / on.rng.choice(DIRECTORIES))
 
 
+def assembles(on: Schedule) -> None:
+    """Assembly that reads a file, by a directive in pieces, or reads none; or the file changes alone."""
+    if on.rng.random() < 0.5:
+        statement = on.rng.choice(('".inc" "lude \\"data.s\\""', '"nop"'))
+        text = f'int assembled(int x) {{ __asm__({statement} : "+a"(x)); return x; }}\n'
+        on.write(*on.rng.choice(((on.root / "kernel.c", on.source() + text), (on.any_header(), text))))
+    on.write(on.root / "data.s", f"addl ${on.rng.randrange(4)}, %eax\n")
+
+
 def play_toy(seed: int, say: Counter[str], folder: Path) -> None:
     """One schedule with the toy compiler."""
     root = folder / f"toy{seed}"
@@ -351,7 +360,7 @@ def play_gcc(seed: int, say: Counter[str], folder: Path) -> None:
     rng = Random(seed)
     place = Place(root, root)
     toolchain = Cc("kernel.c", flags="-O1 -Ifirst -iquote second -isystem third")
-    more = (precompiles, adds_a_directory_to_the_environment)
+    more = (precompiles, adds_a_directory_to_the_environment, *[assembles] * 4)
 
     def include(name: str) -> str:
         spelled = rng.choice((f'"{name}"', f"<{name}>"))
