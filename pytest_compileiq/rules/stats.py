@@ -159,11 +159,12 @@ def log_spread_ratio(baseline: Floats, tuned: Floats, least_share: float = 0.0) 
     """
     processes = baseline.shape[0]
     least = least_share * float(np.median(_flat(baseline))) if least_share else 0.0
-    whole = float(_log_spreads(tuned[None], least)[0] - _log_spreads(baseline[None], least)[0])
+    arms = np.stack([baseline, tuned])
+    whole = float(np.diff(_log_spreads(arms.reshape(2, -1), least))[0])
     if processes < 2 or not math.isfinite(whole):
         return 0.0, math.inf
     keep = [[other for other in range(processes) if other != left_out] for left_out in range(processes)]
-    leave_one_out = _log_spreads(tuned[keep], least) - _log_spreads(baseline[keep], least)
+    leave_one_out = np.diff(_log_spreads(arms[:, keep].reshape(2 * processes, -1), least).reshape(2, processes), axis=0)
     if not np.isfinite(leave_one_out).all():
         return 0.0, math.inf
     error = math.sqrt((processes - 1) / processes * float(((leave_one_out - leave_one_out.mean()) ** 2).sum()))
@@ -171,12 +172,11 @@ def log_spread_ratio(baseline: Floats, tuned: Floats, least_share: float = 0.0) 
 
 
 def _log_spreads(values: Floats, least: float) -> Floats:
-    """The log of the spread of each of ``values``, shape (sets, …); NaN where there is none."""
-    flat = values.reshape(len(values), -1)
-    if np.isfinite(flat).all():
-        low, high = np.percentile(flat, [5, 95], axis=1)
+    """The log of the spread of each row of ``values``; NaN where there is none."""
+    if np.isfinite(values).all():
+        low, high = np.percentile(values, [5, 95], axis=1)
     else:
-        low, high = np.nanpercentile(np.where(np.isfinite(flat), flat, np.nan), [5, 95], axis=1)
+        low, high = np.nanpercentile(np.where(np.isfinite(values), values, np.nan), [5, 95], axis=1)
     spreads = np.maximum(high - low, least)
     logs: Floats = np.log(spreads, out=np.full_like(spreads, np.nan), where=spreads > 0)
     return logs
