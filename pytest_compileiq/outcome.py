@@ -98,7 +98,8 @@ class Result:
 class Check:
     """One check of a normal run: ``passed``, ``failed`` or ``not run``, and why or with what result.
 
-    The check ``build`` is there where a build is ``cached``, and says when it was made.
+    The check ``build`` is there where a build is ``cached``, and says when it was made, and where it is ``not kept``,
+    and says why.
     """
 
     name: str

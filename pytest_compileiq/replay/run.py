@@ -123,7 +123,7 @@ class Replay:
 
     def _rebuild(self, artifact: Artifact, controls: ControlsFile | None) -> tuple[BuildResult, BuildResult | None]:
         try:
-            baseline = self.benchmark.builds.get(None)
+            baseline = self.benchmark.builds.look(None)
         except BuildError as error:
             raise Stop(
                 Verdict.FAILED, f"the baseline does not build: {error}", "mend the source or the flags"
@@ -133,7 +133,7 @@ class Replay:
         self._expect_the_objectives_entries(baseline)
         self.notes += self.benchmark.remarks(baseline)
         try:
-            tuned = self.benchmark.builds.get(controls) if controls else None
+            tuned = self.benchmark.builds.look(controls) if controls else None
         except BuildError as error:
             raise Stop(
                 Verdict.STALE,
@@ -143,6 +143,8 @@ class Replay:
             ) from error
         if made := {built.cached for built in (baseline, tuned) if built is not None and built.cached}:
             self.checks.append(Check("build", "cached", f"same inputs as a build of {' and of '.join(sorted(made))}"))
+        if reason := self.benchmark.builds.why_not_kept:
+            self.checks.append(Check("build", "not kept", reason))
         return baseline, tuned
 
     def _expect_the_objectives_entries(self, baseline: BuildResult) -> None:
@@ -246,6 +248,8 @@ class Replay:
             return replace(report, checks=tuple(self.checks))
         from pytest_compileiq.proof.calibration import warning  # heavy: numpy
 
+        for arm in (None, controls):
+            self.benchmark.builds.get(arm)  # so that workers find both
         self.notes += advice.of_the_call(self.pool(), self.benchmark, controls)
         try:
             decisions = [self._gate_claim(claim, controls) for claim in here]
