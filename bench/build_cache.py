@@ -42,6 +42,17 @@ class Killed(BaseException):
     """Ends a run where a real one would die."""
 
 
+def through(
+    builds: CachedBuilds, builder: Any, out_dir: Path, make: Callable[[], BuildResult]
+) -> tuple[BuildResult, Mapping[str, str] | None]:
+    """The baseline from the cache, or else as ``make`` makes it, and its sources where they are known with it."""
+    found = builds.find(builder, None, out_dir)
+    if found:
+        return found.put(), found.entry.sources
+    made = builds.make(builder, None, make)
+    return made.built, made.sources
+
+
 @dataclass
 class ToyBuilder:
     """A compiler whose machine code is the text that it reads; ``during`` is called in the midst of a build."""
@@ -56,14 +67,13 @@ class ToyBuilder:
     def question(self) -> Mapping[str, Sequence[str]]:
         return {"source": ["kernel.c"], "directory": [str(self.root)]}
 
-    def inputs(self) -> Inputs:
+    def inputs(self) -> tuple[Inputs, Inputs]:
         read, names = {str(self.root / "kernel.c")}, set()
         for path, text in self._read().items():
             read.add(path)
             names |= set(included(text))
-        return looked_for(names, [str(self.root / name) for name in DIRECTORIES], os.path.lexists) | Inputs(
-            frozenset(read)
-        )
+        looked = looked_for(names, [str(self.root / name) for name in DIRECTORIES], os.path.lexists)
+        return looked | Inputs(frozenset(read)), Inputs()
 
     def sources(self) -> Mapping[str, str]:
         return {
@@ -170,7 +180,7 @@ class Schedule:
             return built
 
         try:
-            builds.get(builder, None, self.out("beside", number), make)
+            through(builds, builder, self.out("beside", number), make)
         except (BuildError, Killed, OSError):
             return
 
@@ -180,8 +190,8 @@ class Schedule:
     def cached(self, number: int) -> tuple[object, bool]:
         builder, out_dir = self.builder(), self.out("cached", number)
         try:
-            built, sources = self.builds().get(
-                builder, None, out_dir, lambda: builder.build(None, out_dir, timeout_s=60)
+            built, sources = through(
+                self.builds(), builder, out_dir, lambda: builder.build(None, out_dir, timeout_s=60)
             )
         except BuildError:
             return "refused", False
@@ -327,6 +337,15 @@ def adds_a_directory_to_the_environment(on: Schedule) -> None:
         os.environ["CPATH"] = str(on.root / on.rng.choice(DIRECTORIES))
 
 
+def assembles(on: Schedule) -> None:
+    """Assembly that reads a file, by a directive in pieces, or reads none; or the file changes alone."""
+    if on.rng.random() < 0.5:
+        statement = on.rng.choice(('".inc" "lude \\"data.s\\""', '"nop"'))
+        text = f'int assembled(int x) {{ __asm__({statement} : "+a"(x)); return x; }}\n'
+        on.write(*on.rng.choice(((on.root / "kernel.c", on.source() + text), (on.any_header(), text))))
+    on.write(on.root / "data.s", f"addl ${on.rng.randrange(4)}, %eax\n")
+
+
 def play_toy(seed: int, say: Counter[str], folder: Path) -> None:
     """One schedule with the toy compiler."""
     root = folder / f"toy{seed}"
@@ -341,7 +360,7 @@ def play_gcc(seed: int, say: Counter[str], folder: Path) -> None:
     rng = Random(seed)
     place = Place(root, root)
     toolchain = Cc("kernel.c", flags="-O1 -Ifirst -iquote second -isystem third")
-    more = (precompiles, adds_a_directory_to_the_environment)
+    more = (precompiles, adds_a_directory_to_the_environment, *[assembles] * 4)
 
     def include(name: str) -> str:
         spelled = rng.choice((f'"{name}"', f"<{name}>"))

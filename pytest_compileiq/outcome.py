@@ -13,6 +13,9 @@ from pytest_compileiq.model import Arm, Direction
 REPORT_SCHEMA = 1
 Standing = Literal["gained", "level", "worse"]
 Tone = Literal["good", "plain", "warn", "bad"]
+# What ends an artifact; ``gain`` is gone, ``wrong`` are its results. The last two are no fault that was found in it.
+End = Literal["kernel", "benchmark", "compiler", "driver", "gain", "wrong", "tuned anew", "withdrawn"]
+REPLACED: tuple[End, ...] = ("tuned anew", "withdrawn")
 
 
 class Verdict(StrEnum):
@@ -95,7 +98,8 @@ class Result:
 class Check:
     """One check of a normal run: ``passed``, ``failed`` or ``not run``, and why or with what result.
 
-    The check ``build`` is there where a build is ``cached``, and says when it was made.
+    The check ``build`` is there where a build is ``cached``, and says when it was made, and where it is ``not kept``,
+    and says why.
     """
 
     name: str
@@ -197,6 +201,8 @@ class ItemReport:
         results: every claim in words; the leading one first, then what is worse.
         headroom: of ``--tune-headroom``; None otherwise.
         built, measured: what a normal run built, and the times that it took of that.
+        proof: of the artifact that was replayed, the digest by which it is known again; empty where none was read.
+        ends: what ended that artifact, where the verdict is that it no longer holds.
     """
 
     nodeid: str
@@ -220,6 +226,8 @@ class ItemReport:
     headroom: Headroom | None = None
     built: Built | None = None
     measured: tuple[Measured, ...] = ()
+    proof: str = ""
+    ends: tuple[End, ...] = ()
 
     def with_results(self, results: Sequence[Result]) -> ItemReport:
         """This report with other results; the first of them speaks for it."""
@@ -252,7 +260,8 @@ class ItemReport:
         content["measured"] = tuple(
             Measured(**{**measured, "verdict": Verdict(measured["verdict"])}) for measured in content["measured"]
         )
-        return cls(**{**content, "notes": tuple(content["notes"]), "wrote": tuple(content["wrote"])})
+        texts = {key: tuple(content[key]) for key in ("notes", "wrote", "ends")}
+        return cls(**{**content, **texts})
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,20 @@ from tests.e2e.documents import ROOT, read_page
 
 _SHARED = re.compile(r'scope="(?:module|session)"')
 _PAGE = re.compile(r"::test_a_page_shows_what_happens\[(.+)\]$")
+
+
+def pytest_collection_finish() -> None:
+    """Keep thousands of collected tests out of every garbage collection: each block of samples begins with one."""
+    gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _locks_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let tests of several processes measure side by side: what they hold of a machine's locks is in tests of one."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            patch.setenv("ACF_LOCK_DIR", str(tmp_path_factory.mktemp("locks")))
+        yield
 
 
 @pytest.hookimpl(optionalhook=True)  # runs without xdist have no such hook

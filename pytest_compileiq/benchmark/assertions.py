@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.benchmark.digest import Closure, unwrapped
-from pytest_compileiq.rules.ast_names import chain_of
+from pytest_compileiq.rules.ast_names import chain_of, nodes_of
 
 _WORDS = ("assert", "check", "compare", "fail", "raise", "valid", "verify")
 _UNCHECKED_AFTER = (
@@ -44,7 +44,7 @@ def advice(function: Callable[..., Any], *, fixtures: Sequence[Callable[..., Any
         return None if reader.checks(later) or reader.uses("compare") else _UNCHECKED_AFTER
     if not reader.uses("record"):
         return None
-    return None if reader.checks([*ast.walk(body)]) else _UNCHECKED
+    return None if reader.checks(nodes_of(body)) else _UNCHECKED
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class _Reader:
         """All nodes that run at or after ``measure``, which a helper may call; None where no call of it is seen."""
         if call := _call_of(self.body, "measure"):
             return _from(self.body, call)
-        for helper in self._reached(list(ast.walk(self.body))):
+        for helper in self._reached(nodes_of(self.body)):
             if isinstance(helper, ast.FunctionDef) and (call := _call_of(helper, "measure")):
                 helper_call = _call_of(self.body, helper.name)
                 return _from(helper, call) + (_from(self.body, helper_call) if helper_call else [])
@@ -68,7 +68,7 @@ class _Reader:
 
     def uses(self, method: str) -> bool:
         """Whether the body, or anything it reaches, reads an attribute called ``method``."""
-        nodes = list(ast.walk(self.body))
+        nodes = nodes_of(self.body)
         return any(isinstance(node, ast.Attribute) and node.attr == method for node in [*nodes, *self._reached(nodes)])
 
     def checks(self, nodes: Sequence[ast.AST]) -> bool:
@@ -102,7 +102,7 @@ class _Reader:
         for name in named if isinstance(owner, type) else ():
             closure.add_object(getattr(owner, name, None))
         for definition in closure.nodes:
-            yield from ast.walk(definition)
+            yield from nodes_of(definition)
 
 
 def _name(node: ast.AST) -> str:
@@ -116,7 +116,7 @@ def _is_given_check(keyword: ast.keyword) -> bool:
 
 def _call_of(definition: ast.AST, name: str) -> ast.Call | None:
     """The first call of a function or method of that name."""
-    calls = [node for node in ast.walk(definition) if isinstance(node, ast.Call) and _name(node.func) == name]
+    calls = [node for node in nodes_of(definition) if isinstance(node, ast.Call) and _name(node.func) == name]
     return min(calls, key=_place, default=None)
 
 
@@ -125,12 +125,12 @@ def _from(definition: ast.AST, call: ast.Call) -> list[ast.AST]:
 
     Functions that are defined before it and named there are included.
     """
-    nodes = [node for node in ast.walk(definition) if _place(node) >= _place(call)]
-    managed = [node for node in ast.walk(definition) if isinstance(node, ast.With) and call in ast.walk(node)]
-    nodes += [inner for node in managed for item in node.items for inner in ast.walk(item)]
-    local = {name: node for node in ast.walk(definition) if node is not definition for name in _functions(node)}
+    nodes = [node for node in nodes_of(definition) if _place(node) >= _place(call)]
+    managed = [node for node in nodes_of(definition) if isinstance(node, ast.With) and call in nodes_of(node)]
+    nodes += [inner for node in managed for item in node.items for inner in nodes_of(item)]
+    local = {name: node for node in nodes_of(definition) if node is not definition for name in _functions(node)}
     while named := {node.id for node in nodes if isinstance(node, ast.Name)} & local.keys():
-        nodes += [inner for name in named for inner in ast.walk(local.pop(name))]
+        nodes += [inner for name in named for inner in nodes_of(local.pop(name))]
     return nodes
 
 

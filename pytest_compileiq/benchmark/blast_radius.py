@@ -20,7 +20,7 @@ def why_unnamed(benchmark: TunedBenchmark) -> str | None:
     Raises:
         BuildError: the baseline does not build.
     """
-    return functions_of(benchmark.builder).why_not(benchmark.builds.get(None).code)
+    return functions_of(benchmark.builder).why_not(benchmark.builds.look(None).code)
 
 
 def stood_for(benchmark: TunedBenchmark, used: Collection[str]) -> frozenset[str]:
@@ -29,7 +29,7 @@ def stood_for(benchmark: TunedBenchmark, used: Collection[str]) -> frozenset[str
     Raises:
         BuildError: the baseline does not build.
     """
-    return functions_of(benchmark.builder).among(benchmark.builds.get(None).code).union(used)
+    return functions_of(benchmark.builder).among(benchmark.builds.look(None).code).union(used)
 
 
 def recorded_functions(benchmark: TunedBenchmark, stands_for: Collection[str]) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ def why_incomparable(benchmark: TunedBenchmark, tuned: BuildResult) -> str | Non
     Raises:
         BuildError: the baseline does not build.
     """
-    one_sided = sorted(benchmark.builds.get(None).code.keys() ^ tuned.code.keys())
+    one_sided = sorted(benchmark.builds.look(None).code.keys() ^ tuned.code.keys())
     why = functions_of(benchmark.builder).one_sided
     return f"only one arm has code for {listed(one_sided, MOST_NAMED)}{why}" if one_sided else None
 
@@ -68,7 +68,7 @@ def why_void(benchmark: TunedBenchmark, tuned: BuildResult, stands_for: Collecti
     Raises:
         BuildError: the baseline does not build.
     """
-    functions, baseline = functions_of(benchmark.builder), benchmark.builds.get(None)
+    functions, baseline = functions_of(benchmark.builder), benchmark.builds.look(None)
     if functions.neighbours == "allow":
         return None
     before, after = (

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from pytest_compileiq.benchmark.cached_builds import CACHED_METRICS, CachedBuilds, sources_with
+from pytest_compileiq.benchmark.cached_builds import CACHED_METRICS, CachedBuilds, Found, sources_with
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, CodeDigest, ControlsFile
-from pytest_compileiq.toolchains.base import Builder, Counts
+from pytest_compileiq.toolchains.base import Builder, Counts, TellsInputs
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class Builds:
     metrics: frozenset[str]
     cached: CachedBuilds | None = None
     _sources: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    _found: dict[str, Found | None] = field(default_factory=dict)
+    _not_kept: dict[str, str] = field(default_factory=dict)
 
     def get(self, controls: ControlsFile | None) -> BuildResult:
         """Build, or read what was built before.
@@ -45,12 +47,26 @@ class Builds:
         if record.exists():
             return _read(record)
         try:
-            built = self._counted(self._built(controls, home))
+            built = found.put() if (found := self._find(controls, home)) else self._counted(self._made(controls, home))
         except BuildError as error:
             _write(record, {"error": str(error), "kind": error.kind, "log": error.log})
             raise
         _write(record, {"built": asdict(built)})
         return built
+
+    def look(self, controls: ControlsFile | None) -> BuildResult:
+        """As ``get``, but the built file of what the build cache has need not be there: most are not opened.
+
+        Raises:
+            BuildError: this build fails.
+        """
+        found = self._find(controls, self.directory / _name(controls))
+        return found.built if found else self.get(controls)
+
+    @property
+    def why_not_kept(self) -> str | None:
+        """Why the build cache does not keep a build that was made, by a compiler that it knows; else None."""
+        return next(iter(self._not_kept.values()), None)
 
     def sources(self, controls: ControlsFile | None) -> Mapping[str, str]:
         """Path → SHA-256 of every project file that the compiler reads with ``controls``.
@@ -63,16 +79,36 @@ class Builds:
             return known
         return self.builder.sources() if controls is None else sources_with(self.builder, controls)
 
-    def _built(self, controls: ControlsFile | None, home: Path) -> BuildResult:
+    def _find(self, controls: ControlsFile | None, home: Path) -> Found | None:
+        """What the build cache has; it is asked once."""
+        name = _name(controls)
+        if name not in self._found:
+            may_be_cached = self.cached is not None and self.metrics <= CACHED_METRICS
+            found = self.cached.find(self.builder, controls, home) if self.cached and may_be_cached else None
+            self._found[name] = found
+            if found is not None:
+                self._sources[name] = found.entry.sources
+                self._note(controls, None)
+        return self._found[name]
+
+    def _made(self, controls: ControlsFile | None, home: Path) -> BuildResult:
         def make() -> BuildResult:
             return self.builder.build(controls, home, timeout_s=self.timeout_s)
 
         if self.cached is None or not self.metrics <= CACHED_METRICS:
             return make()
-        built, sources = self.cached.get(self.builder, controls, home, make)
-        if sources is not None:
-            self._sources[_name(controls)] = sources
-        return built
+        made = self.cached.make(self.builder, controls, make)
+        if made.sources is not None:
+            self._sources[_name(controls)] = made.sources
+        if isinstance(self.builder, TellsInputs):  # of others it is no news
+            self._note(controls, made.why_not_kept)
+        return made.built
+
+    def _note(self, controls: ControlsFile | None, why_not_kept: str | None) -> None:
+        if self.cached is not None:
+            self.cached.cache.note(f"{self.directory.name}-{'tuned' if controls else 'baseline'}", why_not_kept)
+        if why_not_kept is not None:
+            self._not_kept[_name(controls)] = why_not_kept
 
     def _counted(self, built: BuildResult) -> BuildResult:
         if self.metrics <= built.metrics.keys() or not isinstance(self.builder, Counts):

@@ -10,7 +10,7 @@ from pathlib import Path
 from pytest_compileiq.errors import CacheMismatch
 from pytest_compileiq.model import BuildResult, ControlsFile
 from pytest_compileiq.rules.build_key import Inputs, NotModelled, key_of
-from pytest_compileiq.store.build_cache import BuildCache, Entry
+from pytest_compileiq.store.build_cache import BuildCache, Entry, Installed
 from pytest_compileiq.system.seen_files import SeenFiles, Signature, signature_of
 from pytest_compileiq.toolchains.base import Builder, CacheableBuild, ReadsByControls, TellsInputs
 
@@ -18,6 +18,41 @@ from pytest_compileiq.toolchains.base import Builder, CacheableBuild, ReadsByCon
 CACHED_METRICS = frozenset({"code_bytes"})
 
 Signatures = Mapping[str, Signature | None]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A build that the cache has. Its file lies there until it is put where it would have been built."""
+
+    entry: Entry
+    out_dir: Path
+
+    @property
+    def built(self) -> BuildResult:
+        """The build."""
+        of = self.entry
+        return BuildResult(self.out_dir / of.name, of.code, of.metrics, of.log, of.seconds, cached=of.when)
+
+    def put(self) -> BuildResult:
+        """The build, whose file is now there."""
+        self.out_dir.mkdir(parents=True, exist_ok=True)
+        self.built.path.write_bytes(self.entry.data)
+        self.built.path.chmod(0o755)
+        return self.built
+
+
+@dataclass(frozen=True)
+class Made:
+    """A new build.
+
+    Attributes:
+        sources: of it, where they are known with it.
+        why_not_kept: what it may depend on that the cache does not know; None where there is nothing.
+    """
+
+    built: BuildResult
+    sources: Mapping[str, str] | None
+    why_not_kept: str | None = None
 
 
 @dataclass
@@ -34,36 +69,44 @@ class CachedBuilds:
     seen: SeenFiles = field(default_factory=SeenFiles)
     _has_kept: bool = False
 
-    def get(
-        self, builder: Builder, controls: ControlsFile | None, out_dir: Path, make: Callable[[], BuildResult]
-    ) -> tuple[BuildResult, Mapping[str, str] | None]:
-        """The build with ``controls``, and its sources where they are known with it.
+    def find(self, builder: Builder, controls: ControlsFile | None, out_dir: Path) -> Found | None:
+        """The build with ``controls`` that the cache has; None where it has none, or may not be asked.
 
         Args:
-            out_dir: where the built file is put.
-            make: makes the build there.
+            out_dir: where the built file will be put.
+        """
+        if self.rebuilds:
+            return None
+        try:
+            _, key = _asked(builder, controls)
+        except NotModelled:
+            return None
+        cached = self.cache.find(key, self.seen)
+        return Found(cached[1], out_dir) if cached else None
+
+    def make(self, builder: Builder, controls: ControlsFile | None, make: Callable[[], BuildResult]) -> Made:
+        """A new build with ``controls``, which is kept if all that it depends on is known.
+
+        Args:
+            make: makes the build.
 
         Raises:
-            BuildError: the build was made, and failed.
-            CacheMismatch: it was made again, and is not what the cache has for the same inputs.
+            BuildError: it failed.
+            CacheMismatch: it is not what the cache has for the same inputs.
         """
         try:
-            if not isinstance(builder, TellsInputs):
-                raise NotModelled(f"builds by {builder.compiler.name} are not modelled")
-            build = builder.cacheable(controls)
-            key = key_of(build.question())
-        except NotModelled:
-            return make(), None
-        self.cache.make_ready()
-        cached = self.cache.find(key, self.seen)
-        if cached is not None and not self.rebuilds:
-            return _restored(cached[1], out_dir), cached[1].sources
-        built, entry = self._made(build, builder, controls, make)
+            build, key = _asked(builder, controls)
+            self.cache.make_ready()
+            cached = self.cache.find(key, self.seen) if self.rebuilds else None
+            inputs = build.inputs()
+        except NotModelled as reason:
+            return Made(make(), None, str(reason))
+        built, entry = self._made(build, inputs, builder, controls, make)
         if cached is not None:
             self._expect_the_same(cached, built)
         elif entry is not None:
             self._has_kept |= self.cache.keep(key, entry)
-        return built, entry.sources if entry else None
+        return Made(built, entry.sources if entry else None)
 
     def close(self) -> None:
         """Remove what was not used for longest, if something was added."""
@@ -73,6 +116,7 @@ class CachedBuilds:
     def _made(
         self,
         build: CacheableBuild,
+        inputs: tuple[Inputs, Inputs],
         builder: Builder,
         controls: ControlsFile | None,
         make: Callable[[], BuildResult],
@@ -81,24 +125,23 @@ class CachedBuilds:
 
         What is read is looked up before the build, for it to be watched, and behind it, while it still was as it was.
         """
-        inputs = _inputs_of(build)
-        if inputs is None:
-            return make(), None
-        begun_ns, before = time.time_ns(), _signatures(inputs)
+        own, installed = inputs
+        begun_ns, before = time.time_ns(), _signatures(own | installed)
         built = make()
-        files = {path: self.seen.digest(path) for path in sorted(inputs.files)}
-        known = {path: sha256 for path, sha256 in files.items() if sha256 is not None}
+        known, as_installed = self._digests(own), self._digests(installed)
         sources = dict(builder.sources() if controls is None else sources_with(builder, controls))
-        is_all_known = len(known) == len(files) and set(sources.values()) <= set(known.values())
-        is_one = _inputs_of(build) == inputs and _are_absent(inputs, self.seen) and _signatures(inputs) == before
+        is_all_known = len(known) == len(own.files) and len(as_installed) == len(installed.files)
+        is_of_these = set(sources.values()) <= {*known.values(), *as_installed.values()}
+        is_one = _inputs_of(build) == inputs and _signatures(own | installed) == before
         has_settled = all(
             signature is None or self.seen.has_settled(signature, begun_ns) for signature in before.values()
         )
-        if not (is_all_known and is_one and has_settled):
+        if not (is_all_known and is_of_these and is_one and has_settled and self._are_absent(own | installed)):
             return built, None
         return built, Entry(
             files=known,
-            absent={directory: tuple(sorted(names)) for directory, names in sorted(inputs.absent.items())},
+            absent=_in_order(own.absent),
+            installed=Installed(as_installed, _in_order(installed.absent)).encoded(),
             sources=sources,
             code=built.code,
             metrics=built.metrics,
@@ -108,6 +151,13 @@ class CachedBuilds:
             name=built.path.name,
             data=built.path.read_bytes(),
         )
+
+    def _digests(self, inputs: Inputs) -> dict[str, str]:
+        digests = {path: self.seen.digest(path) for path in sorted(inputs.files)}
+        return {path: sha256 for path, sha256 in digests.items() if sha256 is not None}
+
+    def _are_absent(self, inputs: Inputs) -> bool:
+        return all(self.seen.names(directory).isdisjoint(names) for directory, names in inputs.absent.items())
 
     def _expect_the_same(self, cached: tuple[Path, Entry], built: BuildResult) -> None:
         path, entry = cached
@@ -125,15 +175,19 @@ class CachedBuilds:
         )
 
 
-def _restored(entry: Entry, out_dir: Path) -> BuildResult:
-    out_dir.mkdir(parents=True, exist_ok=True)
-    path = out_dir / entry.name
-    path.write_bytes(entry.data)
-    path.chmod(0o755)
-    return BuildResult(path, entry.code, entry.metrics, entry.log, entry.seconds, cached=entry.when)
+def _asked(builder: Builder, controls: ControlsFile | None) -> tuple[CacheableBuild, str]:
+    """What the build depends on, and its key.
+
+    Raises:
+        NotModelled: that is not known.
+    """
+    if not isinstance(builder, TellsInputs):
+        raise NotModelled(f"builds by {builder.compiler.name} are not modelled")
+    build = builder.cacheable(controls)
+    return build, key_of(build.question())
 
 
-def _inputs_of(build: CacheableBuild) -> Inputs | None:
+def _inputs_of(build: CacheableBuild) -> tuple[Inputs, Inputs] | None:
     try:
         return build.inputs()
     except NotModelled:
@@ -150,5 +204,5 @@ def _signatures(inputs: Inputs) -> Signatures:
     return {path: signature_of(path) for path in paths}
 
 
-def _are_absent(inputs: Inputs, seen: SeenFiles) -> bool:
-    return all(seen.names(directory).isdisjoint(names) for directory, names in inputs.absent.items())
+def _in_order(absent: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
+    return {directory: tuple(sorted(names)) for directory, names in sorted(absent.items())}

@@ -10,14 +10,15 @@ import functools
 import re
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.errors import MarkerError
-from pytest_compileiq.rules.ast_names import chain_of
+from pytest_compileiq.rules.ast_names import chain_of, chains_in, nodes_of
 from pytest_compileiq.rules.fingerprint import assigns, definition_digest, definitions, digest, undecorated
+from pytest_compileiq.system.seen_files import SeenFiles
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _FOREIGN = ("site-packages", "dist-packages", ".venv", "venv", ".tox", ".nox")
@@ -118,7 +119,7 @@ class Closure:
         self.parts[key] = sha256
         for node in definitions(self._tree(path), qualname.split(".")):
             self.nodes.append(node)
-            for chain in sorted(set(_chains(undecorated(node)))):
+            for chain in chains_in(_undecorated(node)):
                 self._follow(path, chain, namespace, free)
         return key
 
@@ -165,16 +166,35 @@ class Closure:
         """The source file, when it is the project's own."""
         if not name or not name.endswith(".py"):
             return None
-        path = Path(name).resolve()
-        if not path.is_relative_to(self.rootdir) or path.is_relative_to(_PACKAGE) or not path.is_file():
-            return None
-        inside = path.relative_to(self.rootdir).parts
-        return None if any(part in _FOREIGN for part in inside) else path
+        path = _inside(name, self.rootdir)
+        return path if path is not None and path.is_file() else None
 
     def _tree(self, path: Path) -> ast.Module:
         if path not in self._trees:
-            self._trees[path] = parsed(path.read_bytes())
+            self._trees[path] = _parsed_file(path, _seen.digest(str(path)))
         return self._trees[path]
+
+
+_seen = SeenFiles()
+
+
+@functools.lru_cache(maxsize=1024)
+def _inside(name: str, rootdir: Path) -> Path | None:
+    """The resolved path of a file of the project; None for one that is not its own."""
+    path = Path(name).resolve()
+    if not path.is_relative_to(rootdir) or path.is_relative_to(_PACKAGE):
+        return None
+    return None if any(part in _FOREIGN for part in path.relative_to(rootdir).parts) else path
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed_file(path: Path, _sha256: str | None) -> ast.Module:
+    return parsed(path.read_bytes())
+
+
+@functools.lru_cache(maxsize=4096)
+def _undecorated(node: ast.AST) -> ast.AST:
+    return undecorated(node)
 
 
 @functools.lru_cache(maxsize=64)
@@ -185,7 +205,7 @@ def parsed(source: bytes) -> ast.Module:
 
 @functools.lru_cache(maxsize=64)
 def _imports_from(tree: ast.Module) -> tuple[ast.ImportFrom, ...]:
-    return tuple(node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module)
+    return tuple(node for node in nodes_of(tree) if isinstance(node, ast.ImportFrom) and node.module)
 
 
 def unwrapped(thing: object) -> object:
@@ -221,11 +241,6 @@ def _is_filled(cell: types.CellType) -> bool:
         return cell.cell_contents is not None
     except ValueError:
         return False
-
-
-def _chains(node: ast.AST) -> Iterator[tuple[str, ...]]:
-    """Dotted names that are read: ``helpers.reference`` gives ``("helpers", "reference")``, and its head alone."""
-    return filter(None, map(chain_of, ast.walk(node)))
 
 
 def _values_text(workload: str, values: Mapping[str, Any]) -> str:

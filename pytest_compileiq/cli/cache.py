@@ -64,6 +64,10 @@ def _lines(cache: BuildCache, removed: list[Stored], damaged: list[Stored]) -> l
     if stored:
         oldest, newest = (time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(stored[at].used_at)) for at in (0, -1))
         lines.append(f"last used from {oldest} to {newest}")
+    if not_kept := cache.not_kept():
+        count = not_kept.total()
+        lines.append(f"{count} build{' is' if count == 1 else 's are'} not kept, and made in every run:")
+        lines += [f"  {count} × {reason}" for reason, count in not_kept.most_common()]
     return lines
 
 
@@ -79,6 +83,7 @@ def _as_dict(cache: BuildCache, removed: list[Stored], damaged: list[Stored]) ->
         "most_bytes": MOST_BYTES,
         "removed": len(removed),
         "damaged": [str(each.path) for each in damaged],
+        "not_kept": dict(cache.not_kept().most_common()),
     }
 
 

@@ -48,39 +48,42 @@ def _archive(options: argparse.Namespace) -> Archive:
 
 
 def _add(archive: Archive, reports: list[Path]) -> int:
-    from pytest_compileiq.history.from_report import observations_in
+    from pytest_compileiq.history.from_report import records_in
 
     if not reports:
         raise UserError("acf history add: expected REPORT..., which pytest --acf-report=report.json writes")
-    measured = [(path, observations_in(path)) for path in reports]  # all of them, before anything is added
-    for path, observations in measured:
-        added = archive.add(observations)
-        there = f", {len(observations) - added} were there" if added < len(observations) else ""
-        nothing = "it measured nothing" if not observations else f"{added} of {len(observations)} measurements added"
-        say(f"{path}: {nothing}{there}")
+    told = [(path, records_in(path)) for path in reports]  # all of them, before anything is added
+    for path, records in told:
+        added = archive.add(records)
+        there = f", {len(records) - added} were there" if added < len(records) else ""
+        nothing = "it measured nothing, and found of no artifact whether it holds"
+        say(f"{path}: {f'{added} of {len(records)} records added{there}' if records else nothing}")
     return 0
 
 
 def _show(options: argparse.Namespace, name: str | None) -> int:
     from pytest_compileiq.history.lines import lines_of, read_history
     from pytest_compileiq.report.history import history_json, history_lines
+    from pytest_compileiq.report.survival import Survival
     from pytest_compileiq.store.store import Store
 
     read = read_history(Store(store_root(options)), _archive(options), name)
     lines = lines_of(read.observations, name, options.device)
-    if not lines and (name or options.device):
+    own = [] if options.device else [each for each in read.lifetimes if name in (None, each.name)]
+    survival = Survival.of(own) if own else None
+    if not lines and not survival and (name or options.device):
         wanted = " on a device called ".join(filter(None, (name or "any artifact", options.device)))
         raise UserError(f"nothing was measured of {wanted}: acf list names the artifacts")
     if options.format == "json":
-        say(*history_json(lines).split("\n"))
+        say(*history_json(lines, survival).split("\n"))
     elif options.format == "html":
         from pytest_compileiq.report.html.history import history_page
 
-        say(*history_page(lines).split("\n"))
-    elif lines:
-        say(*history_lines(lines))
+        say(*history_page(lines, survival).split("\n"))
     else:
-        say("nothing was measured yet: pytest --tune commits proofs, and acf history add takes the reports of runs")
+        say(*history_lines(lines, survival, of_one=name is not None))
+    if read.shallow:
+        complain("this clone is shallow, so how long artifacts held is not told: git fetch --unshallow")
     for problem in read.problems:
         complain(problem)
     return 1 if read.problems else 0

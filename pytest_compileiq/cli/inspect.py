@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,8 @@ from pytest_compileiq.system.printing import complain, say
 if TYPE_CHECKING:
     from pytest_compileiq.artifact import Claim
     from pytest_compileiq.kept_controls import Attribution
-    from pytest_compileiq.model import SampleRow
     from pytest_compileiq.named_options import NamedOptions
+    from pytest_compileiq.sample_table import SampleTable
     from pytest_compileiq.store.store import Store
 
 
@@ -90,7 +90,7 @@ def _check(options: argparse.Namespace) -> int:
 
     recomputed = []
 
-    def hold(claim: Claim, rows: Sequence[SampleRow]) -> None:
+    def hold(claim: Claim, rows: SampleTable) -> None:
         from pytest_compileiq.rules.recompute import recompute, recorded_thresholds  # heavy: numpy
 
         recompute(claim, rows, thresholds=recorded_thresholds(claim), direction=direction_of(claim))

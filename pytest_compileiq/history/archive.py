@@ -1,4 +1,4 @@
-"""The observations that were added: an append-only file a month, one observation a line, which git can merge by union.
+"""The records that were added: an append-only file a month, one record a line, which git can merge by union.
 
 Whatever is read is untrusted. The order of lines means nothing, and a line that is there twice counts once: so files
 that several devices appended to are merged by putting their lines together.
@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.history.observation import Observation
+from pytest_compileiq.history.observation import RECORD, Observation, Record, Sighting
 from pytest_compileiq.stored import first_problem
 from pytest_compileiq.system.files import Unfit, locked, machine_lock, read_regular, replace
 
@@ -29,6 +29,7 @@ class Archived:
     """What the files hold, and why some lines could not be read."""
 
     observations: tuple[Observation, ...] = ()
+    sightings: tuple[Sighting, ...] = ()
     problems: tuple[str, ...] = ()
 
 
@@ -38,7 +39,7 @@ class Archive:
 
     root: Path
 
-    def add(self, observations: Iterable[Observation]) -> int:
+    def add(self, records: Iterable[Record]) -> int:
         """Append those that are not there yet; returns how many these are.
 
         Raises:
@@ -46,8 +47,8 @@ class Archive:
             OSError: it cannot be written.
         """
         by_month = defaultdict(list)
-        for observation in observations:
-            by_month[observation.date[:7]].append(observation.model_dump_json(exclude_none=True).encode())
+        for record in records:
+            by_month[record.date[:7]].append(record.model_dump_json(exclude_none=True).encode())
         if not by_month:
             return 0
         self.root.mkdir(parents=True, exist_ok=True)
@@ -66,8 +67,8 @@ class Archive:
         return len(new)
 
     def read(self) -> Archived:
-        """Every distinct observation; a file or line that cannot be read becomes a problem."""
-        observations: dict[bytes, Observation] = {}
+        """Every distinct record; a file or line that cannot be read becomes a problem."""
+        records: dict[bytes, Record] = {}
         problems: list[str] = []
         for path in sorted(self.root.glob("*.jsonl")):
             try:
@@ -75,20 +76,22 @@ class Archive:
             except StoreError as error:
                 problems.append(str(error))
                 continue
-            problems += self._take(path, lines, observations)
-        return Archived(tuple(observations.values()), tuple(problems))
+            problems += self._take(path, lines, records)
+        observations = tuple(record for record in records.values() if isinstance(record, Observation))
+        sightings = tuple(record for record in records.values() if isinstance(record, Sighting))
+        return Archived(observations, sightings, tuple(problems))
 
-    def _take(self, path: Path, lines: Iterable[bytes], observations: dict[bytes, Observation]) -> list[str]:
-        """Add the observation of each new line to ``observations``; returns why others are none, the first few of them.
+    def _take(self, path: Path, lines: Iterable[bytes], records: dict[bytes, Record]) -> list[str]:
+        """Add the record of each new line to ``records``; returns why others are none, the first few of them.
 
         The rest is counted: a file in which every line is broken shall not fill a terminal.
         """
         where, unreadable = f"{self.root.name}/{path.name}", []
         for number, line in enumerate(lines, 1):
-            if line in observations or not line:
+            if line in records or not line:
                 continue
             try:
-                observations[line] = Observation.model_validate_json(line)
+                records[line] = RECORD.validate_json(line)
             except ValidationError as error:
                 why = f"{first_problem(error)}; remove the line, or restore it with git"
                 unreadable.append(f"{where}, line {number}: {why}")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
 from pytest_compileiq.artifact import Artifact, Claim
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.history.observation import LineKey, Observation
+from pytest_compileiq.history.observation import LineKey, Observation, date_of
 from pytest_compileiq.model import digest_of_code
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.review.snapshots import Entry, StoreInGit, Version, Wanted
@@ -19,24 +19,41 @@ from pytest_compileiq.rules.claims import direction_of
 from pytest_compileiq.store.metadata import MAX_METADATA_BYTES, parse
 
 
-def observations_in_git(history: StoreInGit, name: str | None = None) -> list[Observation]:
-    """What was proven, oldest first: each claim once, when it came into this branch.
+@dataclass(frozen=True)
+class Committed:
+    """One version of an artifact as a commit brought it; ``artifact`` is None where the commit removed it."""
+
+    version: Version
+    artifact: Artifact | None
+
+
+def committed_in(history: StoreInGit, name: str | None = None) -> list[Committed]:
+    """Every version of every artifact, or of those called ``name``, oldest first.
 
     Versions that cannot be read any more are left out: ``acf check`` tells of those that are here.
     """
     versions = [version for version in history.versions(name) if version.path.endswith(".toml")]
     wanted = {
-        version.oid: Wanted(version.oid, Entry("100644", version.oid), MAX_METADATA_BYTES) for version in versions
+        oid: Wanted(oid, Entry("100644", oid), MAX_METADATA_BYTES) for version in versions if (oid := version.oid)
     }
     artifacts = {}
     for oid, data in history.contents(wanted.values()):
         if isinstance(data, bytes):
             with suppress(StoreError):
                 artifacts[oid] = parse(data, oid, "an older version")
+    return [
+        Committed(version, artifacts.get(version.oid or ""))
+        for version in versions
+        if version.oid is None or version.oid in artifacts
+    ]
+
+
+def proofs_in(history: Iterable[Committed]) -> list[Observation]:
+    """What was proven, oldest first: each claim once, when it came into this branch."""
     latest: dict[LineKey, Observation] = {}
     proofs = []
-    for version in versions:
-        for observation in _of(version, artifacts[version.oid]) if version.oid in artifacts else ():
+    for committed in history:
+        for observation in _of(committed.version, committed.artifact) if committed.artifact else ():
             before = latest.get(observation.key)
             if before is None or _numbers(before) != _numbers(observation):
                 proofs.append(observation)
@@ -62,7 +79,7 @@ def _of(version: Version, artifact: Artifact) -> Iterator[Observation]:
 def _circumstances(version: Version, artifact: Artifact) -> dict[str, Any]:
     return {
         "source": "proof",
-        "date": datetime.fromtimestamp(version.seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "date": date_of(version.seconds),
         "commit": version.commit,
         "name": version.path.partition("/")[0],
         "target": artifact.target,

@@ -1,4 +1,4 @@
-"""What a run's report, the JSON of ``--acf-report``, measured. The file is untrusted."""
+"""What a run's report, the JSON of ``--acf-report``, measured and found to hold. The file is untrusted."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pytest_compileiq.errors import UserError
-from pytest_compileiq.history.observation import Observation
-from pytest_compileiq.outcome import REPORT_SCHEMA, Built, Circumstances, Measured
+from pytest_compileiq.history.observation import Observation, Record, Sighting
+from pytest_compileiq.outcome import REPORT_SCHEMA, Built, Circumstances, End, Measured, Verdict
 from pytest_compileiq.stored import first_problem
 from pytest_compileiq.system.files import Unfit, read_regular
 
@@ -28,8 +28,16 @@ class _Part(BaseModel):
 class _Item(_Part):
     name: str
     target: str
+    verdict: Verdict
     built: Built | None = None
     measured: tuple[Measured, ...] = ()
+    proof: str = ""
+    ends: tuple[End, ...] = ()
+
+    @property
+    def tells_of_its_artifact(self) -> bool:
+        """Whether it says that the artifact holds, or what ended it; other verdicts leave that open."""
+        return bool(self.proof) and (bool(self.ends) or self.verdict in (Verdict.PROVEN, Verdict.REPLAYED))
 
 
 class _Report(_Part):
@@ -38,8 +46,8 @@ class _Report(_Part):
     items: tuple[_Item, ...]
 
 
-def observations_in(path: Path) -> list[Observation]:
-    """What the report at ``path`` measured, in its order; nothing where it only replayed.
+def records_in(path: Path) -> list[Record]:
+    """What the report at ``path`` measured, and which artifacts it found to hold or not, in its order.
 
     Raises:
         UserError: it is no report, or one of a version that does not say when and on what it was.
@@ -48,17 +56,23 @@ def observations_in(path: Path) -> list[Observation]:
         report = _Report.model_validate_json(read_regular(path.resolve(), _MAX_REPORT_BYTES))
         if report.schema_ != REPORT_SCHEMA:
             raise UserError(f"{path} has schema {report.schema_}, and this version reads {REPORT_SCHEMA}")
-        return list(_observations(report, path))
+        return list(_records(report, path))
     except Unfit as why:
         raise UserError(f"{path} {why}: {_MAKE_ONE}") from why
     except ValidationError as error:
         raise UserError(f"{path} is no report of a run: {first_problem(error)}; {_MAKE_ONE}") from error
 
 
-def _observations(report: _Report, path: Path) -> Iterator[Observation]:
+def _records(report: _Report, path: Path) -> Iterator[Record]:
     if report.run is None:
         raise UserError(f"{path} does not say when it was, as reports of older versions: {_MAKE_ONE}")
     for item in report.items:
+        if item.tells_of_its_artifact:
+            yield Sighting(
+                date=report.run.date,
+                commit=report.run.commit,
+                **item.model_dump(include={"name", "target", "proof", "ends"}),
+            )
         if item.built is None:
             continue
         for measured in item.measured:

@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from pytest_compileiq.errors import EnvironmentFault
-from pytest_compileiq.history.archive import DIRECTORY, Archive, Archived
-from pytest_compileiq.history.from_git import observations_in_git
+from pytest_compileiq.history.archive import DIRECTORY, Archive
+from pytest_compileiq.history.from_git import Committed, committed_in, proofs_in
+from pytest_compileiq.history.lifetimes import ArtifactLifetime, lifetimes_of
 from pytest_compileiq.history.observation import Observation
 from pytest_compileiq.model import Target
 from pytest_compileiq.review.snapshots import StoreInGit
@@ -32,20 +33,38 @@ class Line:
         return self.observations[-1]
 
 
-def read_history(store: Store, archive: Archive, name: str | None = None) -> Archived:
-    """What was added, and what git knows of the claims in ``store``; what one of them lacks is a problem.
+@dataclass(frozen=True)
+class History:
+    """All that is known of the artifacts' past.
+
+    Attributes:
+        shallow: whether git here lacks the older commits, so that no lifetime is known.
+        problems: what could not be read.
+    """
+
+    observations: tuple[Observation, ...]
+    lifetimes: tuple[ArtifactLifetime, ...]
+    shallow: bool
+    problems: tuple[str, ...]
+
+
+def read_history(store: Store, archive: Archive, name: str | None = None) -> History:
+    """What was added, and what git knows of the artifacts in ``store``; what one of them lacks is a problem.
 
     Raises:
         EnvironmentFault: nothing was added, and there is no git.
     """
     added = archive.read()
+    committed: list[Committed] = []
+    shallow = False
     try:
-        proofs = observations_in_git(StoreInGit(store), name)
+        in_git = StoreInGit(store)
+        committed, shallow = committed_in(in_git, name), in_git.is_shallow
     except EnvironmentFault:
-        if not added.observations and not added.problems:
+        if not added.observations and not added.sightings and not added.problems:
             raise
-        proofs = []
-    return Archived((*proofs, *added.observations), added.problems)
+    lifetimes = () if shallow else tuple(lifetimes_of(committed, added.sightings))
+    return History((*proofs_in(committed), *added.observations), lifetimes, shallow, added.problems)
 
 
 def lines_of(observations: Iterable[Observation], name: str | None = None, device: str | None = None) -> list[Line]:

@@ -1,16 +1,37 @@
-"""One measurement of one claim, on a day: what a line of a history holds. Read as untrusted."""
+"""What a line of a history holds: one measurement of a claim, or that an artifact still held. Read as untrusted."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from pydantic import StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter
 
 from pytest_compileiq.model import Direction, Target
+from pytest_compileiq.outcome import End
 from pytest_compileiq.rules.moves import Run
-from pytest_compileiq.stored import Digest, Finite, Name, Ratio, Stored, Text
+from pytest_compileiq.stored import Array, Digest, Finite, Name, Ratio, Stored, Text
 
-Date = Annotated[str, StringConstraints(pattern=r"^\d{4}-(0[1-9]|1[0-2])-[0-3]\d[T][0-2]\d:[0-5]\d:[0-5]\dZ$")]
+_DATE = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def seconds_of(date: str) -> float:
+    """A date of a record in seconds since 1970."""
+    return datetime.strptime(date, _DATE).replace(tzinfo=UTC).timestamp()
+
+
+def date_of(seconds: float) -> str:
+    """The inverse of ``seconds_of``."""
+    return datetime.fromtimestamp(seconds, UTC).strftime(_DATE)
+
+
+def _is_date(date: str) -> str:
+    seconds_of(date)
+    return date
+
+
+# The pattern holds the digits to one spelling, so that dates sort as texts.
+Date = Annotated[str, StringConstraints(pattern=r"^\d{4}(-\d\d){2}T(\d\d:){2}\d\dZ$"), AfterValidator(_is_date)]
 LineKey = tuple[str, str, str, str, str]
 
 
@@ -53,3 +74,22 @@ class Observation(Stored):
         return Run(
             self.baseline, self.tuned, self.baseline_code, self.tuned_code, self.compiler, self.driver, self.machine
         )
+
+
+class Sighting(Stored):
+    """What a normal run found of one artifact: it held, or ``ends`` tells what had ended it.
+
+    ``proof`` is the digest by which git's version of the artifact is known: ``rules.ends.proof_of``.
+    """
+
+    source: Literal["sighting"] = "sighting"
+    date: Date
+    name: Name
+    target: Name
+    proof: Digest
+    ends: Annotated[Array[End], Field(max_length=8)] = ()
+    commit: Text | None = None
+
+
+Record = Observation | Sighting
+RECORD: TypeAdapter[Record] = TypeAdapter(Annotated[Record, Field(discriminator="source")])

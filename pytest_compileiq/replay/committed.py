@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pytest_compileiq.artifact import Artifact
@@ -9,7 +10,7 @@ from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.body import ArmFailure
 from pytest_compileiq.errors import BuildError, EnvironmentFault, SchemaTooNew, Signal, StoreError
 from pytest_compileiq.model import BuildResult, ControlsFile
-from pytest_compileiq.outcome import MovedCode, Verdict
+from pytest_compileiq.outcome import End, MovedCode, Verdict
 from pytest_compileiq.replay.former_space import Moved, moved
 from pytest_compileiq.rules.claims import standing
 from pytest_compileiq.rules.staleness import Choice, are_elsewhere, choose
@@ -20,7 +21,10 @@ RETUNE = "if the change is meant, run: pytest --tune {nodeid}"
 
 
 class Stop(Signal):
-    """Ends the replay with a verdict that is not a pass."""
+    """Ends the replay with a verdict that is not a pass.
+
+    ``ends`` is what ended the artifact, where that is the reason: ``artifact``, where the replay has read no other.
+    """
 
     def __init__(
         self,
@@ -30,6 +34,8 @@ class Stop(Signal):
         *,
         cause: BaseException | None = None,
         moved: tuple[MovedCode, ...] = (),
+        ends: tuple[End, ...] = (),
+        artifact: Artifact | None = None,
     ) -> None:
         super().__init__(message)
         self.verdict = verdict
@@ -37,15 +43,25 @@ class Stop(Signal):
         self.remedy = remedy
         self.cause = cause
         self.moved = moved
+        self.ends = ends
+        self.artifact = artifact
 
     @classmethod
-    def wrong(cls, failure: ArmFailure, controls: str, workload: str, remedy: str = "mend the test") -> Stop:
+    def wrong(
+        cls,
+        failure: ArmFailure,
+        controls: str,
+        workload: str,
+        remedy: str = "mend the test",
+        ends: tuple[End, ...] = (),
+    ) -> Stop:
         """The body fails with ``controls``, as the report calls them; ``remedy`` is for one that raised nothing."""
         return cls(
             Verdict.WRONG,
             f"the test fails with {controls} on workload {workload!r}: {failure.reason}",
             "the traceback above is the test's own" if failure.__cause__ else remedy,
             cause=failure.__cause__,
+            ends=ends,
         )
 
 
@@ -71,8 +87,7 @@ class Integrity:
                 f"run: pytest --tune {benchmark.nodeid}",
             )
         if choice.kind == "other-compiler":
-            remedy = benchmark.why_no_search() or f"run: pytest --tune {benchmark.nodeid}"
-            raise Stop(Verdict.STALE, choice.message + self._refusal(choice.artifact_target), remedy)
+            raise self._other_compiler(choice)
         if choice.kind == "other-architecture":
             raise self._other_architecture(choice)
         artifact = self._read(benchmark.builder.target)
@@ -85,6 +100,8 @@ class Integrity:
                 Verdict.STALE,
                 f"the artifact {benchmark.name!r} was made for {artifact.benchmark}; this test is {benchmark.nodeid}",
                 RETUNE.format(nodeid=benchmark.nodeid),
+                ends=("benchmark",),
+                artifact=artifact,
             )
         return artifact
 
@@ -117,7 +134,8 @@ class Integrity:
     def _other_space(self, out_of_date: Moved) -> Stop:
         retune = RETUNE.format(nodeid=self.benchmark.nodeid)
         remedy = f"{out_of_date.lets_in} in the marker lets them in; {retune}" if out_of_date.lets_in else retune
-        return Stop(Verdict.STALE, f"the compiler's space here no longer holds {out_of_date.said}", remedy)
+        said = f"the compiler's space here no longer holds {out_of_date.said}"
+        return Stop(Verdict.STALE, said, remedy, ends=("compiler",))
 
     def recompute_claims(self, artifact: Artifact, baseline: BuildResult, tuned: BuildResult) -> None:
         """Compute every claim again from the committed samples, and the exact ones from the builds.
@@ -164,12 +182,20 @@ class Integrity:
         message = f"the test asks for {benchmark.builder.target}, and the artifact is for {', '.join(stored)}"
         return Stop(Verdict.STALE, message, RETUNE.format(nodeid=benchmark.nodeid))
 
-    def _refusal(self, target: str | None) -> str:
+    def _other_compiler(self, choice: Choice) -> Stop:
+        """The artifact is for another line of this compiler, which is asked how it takes the controls."""
+        benchmark, artifact = self.benchmark, None
+        with suppress(StoreError):
+            artifact = self.store.read(benchmark.name, choice.artifact_target or "")
+        remedy = benchmark.why_no_search() or f"run: pytest --tune {benchmark.nodeid}"
+        message = choice.message + (self._refusal(artifact) if artifact else "")
+        return Stop(Verdict.STALE, message, remedy, ends=("compiler",), artifact=artifact)
+
+    def _refusal(self, artifact: Artifact) -> str:
         """How this compiler takes controls that were made for another line of it; empty where it cannot be asked."""
+        if artifact.controls is None:
+            return ""
         try:
-            artifact = self.store.read(self.benchmark.name, target or "")
-            if artifact.controls is None:
-                return ""
             data = self.store.read_controls(self.benchmark.name, artifact)
             controls = self.benchmark.builder.parse(artifact.controls.kind, data, artifact.controls.knobs)
             if self.benchmark.why_outside(controls):

@@ -9,7 +9,7 @@ from pytest_compileiq.artifact import Claim
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import NoWorker
 from pytest_compileiq.model import BuildResult, ControlsFile, digest_of_code
-from pytest_compileiq.outcome import Built, Measured, Verdict
+from pytest_compileiq.outcome import Built, End, Measured, Verdict
 from pytest_compileiq.replay.committed import RETUNE, Stop
 from pytest_compileiq.report.results import claim_text
 from pytest_compileiq.rules.claims import direction_of
@@ -38,6 +38,12 @@ def measured_of(benchmark: TunedBenchmark, claim: Claim, decision: Decision) -> 
     )  # fmt: skip
 
 
+def other_driver(benchmark: TunedBenchmark, claim: Claim) -> tuple[str | None, str | None] | None:
+    """The driver that ``claim`` was proven under and the one here; None where they are the same."""
+    device = find_device_or_none(benchmark.device_kind(claim.objective))
+    return None if device is None or device.driver == claim.driver else (claim.driver, device.driver)
+
+
 def measure_again(pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile, claim: Claim) -> Decision:
     """The gate's decision on ``claim``, by samples of now.
 
@@ -56,10 +62,11 @@ def measure_again(pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile,
             Verdict.INCONCLUSIVE if is_lost else Verdict.REFUTED,
             f"the {failure.arm or 'measured'} arm failed while it was measured ({failure.kind}): {failure.reason}",
             RETUNE.format(nodeid=benchmark.nodeid),
+            ends=() if is_lost else ("wrong",),
         ) from failure
 
 
-def expect_proven(nodeid: str, claim: Claim, decision: Decision) -> None:
+def expect_proven(benchmark: TunedBenchmark, claim: Claim, decision: Decision) -> None:
     """Have the decision be that ``claim`` holds.
 
     Raises:
@@ -68,9 +75,11 @@ def expect_proven(nodeid: str, claim: Claim, decision: Decision) -> None:
     if decision.verdict is Verdict.PROVEN:
         return
     quiet = "measure again on a quiet machine, or " if decision.verdict is Verdict.INCONCLUSIVE else ""
+    gone: End = "gain" if other_driver(benchmark, claim) is None else "driver"
     raise Stop(
         decision.verdict,
         f"workload {claim.workload!r}, claimed {claim_text(claim)}: {decision.reason}"
         + (f"; {decision.note}" if decision.note else ""),
-        f"{quiet}tune anew: pytest --tune {nodeid}",
+        f"{quiet}tune anew: pytest --tune {benchmark.nodeid}",
+        ends=(gone,) if decision.verdict is Verdict.REFUTED else (),
     )

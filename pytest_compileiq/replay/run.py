@@ -16,9 +16,10 @@ from pytest_compileiq.model import BuildResult, ControlsFile, of_entries
 from pytest_compileiq.outcome import Built, Check, ItemReport, Measured, Verdict
 from pytest_compileiq.proof import advice
 from pytest_compileiq.replay.committed import RETUNE, Integrity, Stop
-from pytest_compileiq.replay.measured import built_of, expect_proven, measure_again, measured_of
+from pytest_compileiq.replay.measured import built_of, expect_proven, measure_again, measured_of, other_driver
 from pytest_compileiq.report.results import claim_text, report_on, results_of
 from pytest_compileiq.rules.claims import as_measured
+from pytest_compileiq.rules.ends import ends_of, proof_of
 from pytest_compileiq.rules.staleness import Effect, Finding, judge, moved_code
 from pytest_compileiq.system.vcs import commits_touching
 from pytest_compileiq.timing.registry import find_device_or_none
@@ -52,6 +53,7 @@ class Replay:
     _recorded: dict[str, Mapping[str, float]] = field(default_factory=dict)
     _built: Built | None = None
     _measured: list[Measured] = field(default_factory=list)
+    _proof: str = ""
 
     def run(self) -> tuple[ItemReport, BaseException | None]:
         """The report, and the exception of the user's own body when that is what failed."""
@@ -61,6 +63,7 @@ class Replay:
             if self.settings.draw is not None:
                 return self._draw(self.settings.draw), None
             artifact = self.integrity.read()
+            self._proof = proof_of(artifact)
             if artifact.outcome in ("promoted", "retired"):  # they claim nothing, so nothing of them can be stale
                 return self._unproven(artifact)
             return self._replay(artifact), None
@@ -120,7 +123,7 @@ class Replay:
 
     def _rebuild(self, artifact: Artifact, controls: ControlsFile | None) -> tuple[BuildResult, BuildResult | None]:
         try:
-            baseline = self.benchmark.builds.get(None)
+            baseline = self.benchmark.builds.look(None)
         except BuildError as error:
             raise Stop(
                 Verdict.FAILED, f"the baseline does not build: {error}", "mend the source or the flags"
@@ -130,15 +133,18 @@ class Replay:
         self._expect_the_objectives_entries(baseline)
         self.notes += self.benchmark.remarks(baseline)
         try:
-            tuned = self.benchmark.builds.get(controls) if controls else None
+            tuned = self.benchmark.builds.look(controls) if controls else None
         except BuildError as error:
             raise Stop(
                 Verdict.STALE,
                 f"the compiler no longer takes the committed controls: {error}",
                 RETUNE.format(nodeid=self.benchmark.nodeid),
+                ends=("compiler",),
             ) from error
         if made := {built.cached for built in (baseline, tuned) if built is not None and built.cached}:
             self.checks.append(Check("build", "cached", f"same inputs as a build of {' and of '.join(sorted(made))}"))
+        if reason := self.benchmark.builds.why_not_kept:
+            self.checks.append(Check("build", "not kept", reason))
         return baseline, tuned
 
     def _expect_the_objectives_entries(self, baseline: BuildResult) -> None:
@@ -163,6 +169,7 @@ class Replay:
                 "; ".join(finding.message + self._since(artifact, finding) for finding in stale),
                 remedy,
                 moved=moved_code(artifact, found),
+                ends=ends_of(stale),
             )
         same = [*([] if findings else ["same inputs"]), *(["same machine code"] if found.compiler.compiles else [])]
         self._passed("staleness", ", ".join(same))
@@ -187,8 +194,9 @@ class Replay:
                 arms: Arms = {"baseline": None, "tuned": controls}
                 checked = check_body(benchmark, self.body, arms, workload, draw=draw)
             except ArmFailure as failure:
-                which = "the committed controls" if controls else "the baseline"
-                raise Stop.wrong(failure, which, workload.name) from failure
+                if controls is None:
+                    raise Stop.wrong(failure, "the baseline", workload.name) from failure
+                raise Stop.wrong(failure, "the committed controls", workload.name, ends=("wrong",)) from failure
             if checked.not_run is not None:
                 self._not_run(checked.not_run)
                 return None
@@ -240,6 +248,8 @@ class Replay:
             return replace(report, checks=tuple(self.checks))
         from pytest_compileiq.proof.calibration import warning  # heavy: numpy
 
+        for arm in (None, controls):
+            self.benchmark.builds.get(arm)  # so that workers find both
         self.notes += advice.of_the_call(self.pool(), self.benchmark, controls)
         try:
             decisions = [self._gate_claim(claim, controls) for claim in here]
@@ -292,15 +302,16 @@ class Replay:
                     Verdict.REFUTED,
                     f"{claim.objective} on workload {name!r} is {before!r} → {after!r} now, and {proven} was proven",
                     _REPROVE.format(nodeid=self.benchmark.nodeid),
+                    ends=("gain",),
                 )
         self._passed("score", f"{name}: {'; '.join(map(claim_text, claims))}, as proven")
         return None
 
     def _other_driver(self, claim: Claim) -> str:
-        device = find_device_or_none(self.benchmark.device_kind(claim.objective))
-        if device is None or device.driver == claim.driver:
+        drivers = other_driver(self.benchmark, claim)
+        if drivers is None:
             return ""
-        before, now = claim.driver or "unknown", device.driver or "unknown"
+        before, now = (driver or "unknown" for driver in drivers)
         return f"proven under driver {before}, measured now under {now}; --tune-budget=0 claims it for this one"
 
     def _why_not_measured(self, here: list[Claim], claims: list[Claim]) -> str | None:
@@ -325,7 +336,7 @@ class Replay:
     def _gate_claim(self, claim: Claim, controls: ControlsFile) -> Decision:
         decision = measure_again(self.pool(), self.benchmark, controls, claim)
         self._measured += measured_of(self.benchmark, claim, decision)
-        expect_proven(self.benchmark.nodeid, claim, decision)
+        expect_proven(self.benchmark, claim, decision)
         self._passed("speed", f"{claim.workload}: {decision.reason}")
         if decision.note:
             self.notes.append(f"{claim.workload}: {decision.note}")
@@ -341,18 +352,26 @@ class Replay:
         report = report_on(benchmark.nodeid, benchmark.name, benchmark.builder.target, verdict, message, artifact)
         notes = (*report.notes, *self.notes)
         return replace(
-            report, checks=tuple(self.checks), notes=notes, built=self._built, measured=tuple(self._measured)
+            report,
+            checks=tuple(self.checks),
+            notes=notes,
+            built=self._built,
+            measured=tuple(self._measured),
+            proof=self._proof,
         )
 
     def _stopped(self, stop: Stop) -> tuple[ItemReport, BaseException | None]:
-        told = replace(self._report(stop.verdict, stop.message, None), remedy=stop.remedy, moved=stop.moved)
+        if stop.artifact is not None:
+            self._proof = proof_of(stop.artifact)
+        told = self._report(stop.verdict, stop.message, None)
+        told = replace(told, remedy=stop.remedy, moved=stop.moved, ends=stop.ends)
         if not self._is_lenient(stop.verdict):
             return replace(told, failed=True), stop.cause
         body_had_its_turn = any(check.name == "correctness" for check in self.checks)
         if body_had_its_turn or self.benchmark.builder.native is not None:
             return told, None
         report, cause = self._baseline_only(stop.verdict, stop.message)
-        return replace(report, remedy=report.remedy or stop.remedy, moved=stop.moved), cause
+        return replace(report, remedy=report.remedy or stop.remedy, moved=stop.moved, ends=stop.ends), cause
 
     def _is_lenient(self, verdict: Verdict) -> bool:
         settings = self.settings

@@ -12,6 +12,7 @@ from pydantic_core import to_jsonable_python
 
 from pytest_compileiq.history.lines import Line, of_artifact
 from pytest_compileiq.report.artifact import table_lines
+from pytest_compileiq.report.survival import Survival, survival_lines, survival_values
 from pytest_compileiq.rules.change_points import LEAST_AFTER, LEAST_BEFORE, LEAST_MOVE
 from pytest_compileiq.rules.diff import Change
 from pytest_compileiq.rules.moves import Move, share_of
@@ -87,8 +88,10 @@ def _steady(line: Line) -> str:
     return f"steady: the ratio varies by {spread:.1%} between runs, noise"
 
 
-def history_lines(lines: Sequence[Line]) -> Iterator[str]:
-    """The history for a terminal."""
+def history_lines(lines: Sequence[Line], survival: Survival | None, *, of_one: bool) -> Iterator[str]:
+    """The history for a terminal; ``of_one`` artifact no shares are told."""
+    if not lines and not survival:
+        yield "nothing was proven yet: pytest --tune commits proofs, and acf history add takes the reports of runs"
     for number, line in enumerate(lines):
         yield from [""] if number else []
         yield title_of(line)
@@ -99,6 +102,9 @@ def history_lines(lines: Sequence[Line]) -> Iterator[str]:
         if len(shown) < len(line.observations):
             yield f"  the last {len(shown)} of {len(line.observations)} runs; --format json has all"
         yield from (f"  {row}" for row in table_lines(_COLUMNS, list(rows_of(line, shown))))
+    if survival is not None:
+        yield from [""] if lines else []
+        yield from survival_lines(survival, of_one=of_one)
 
 
 def rows_of(line: Line, shown: Sequence[Any]) -> Iterator[tuple[str, ...]]:
@@ -119,7 +125,7 @@ def rows_of(line: Line, shown: Sequence[Any]) -> Iterator[tuple[str, ...]]:
         )
 
 
-def history_json(lines: Sequence[Line]) -> str:
+def history_json(lines: Sequence[Line], survival: Survival | None) -> str:
     """The history as versioned JSON."""
     told = [
         {
@@ -147,7 +153,8 @@ def history_json(lines: Sequence[Line]) -> str:
         }
         for line in lines
     ]
-    return json_text(to_jsonable_python({"schema": HISTORY_SCHEMA, "lines": told}))
+    held = survival_values(survival) if survival else None
+    return json_text(to_jsonable_python({"schema": HISTORY_SCHEMA, "lines": told, "survival": held}))
 
 
 def with_history(changes: Sequence[Change], lines: Sequence[Line]) -> tuple[Change, ...]:

@@ -15,6 +15,7 @@ from pytest_compileiq.spelling import first_of
 
 Line = tuple[str, dict[str, bool]]
 _MOST_RESULTS = 8  # per artifact, beyond its headline
+_NOT_KEPT = "builds that are not kept: acf cache says why"
 
 
 def summary_lines(report: RunReport, *, failures_shown: bool) -> Iterator[Line]:
@@ -91,7 +92,9 @@ def _count_line(items: list[ItemReport]) -> str:
     )
     missing = [f"{count} × {what}" for what, count in sorted(unchecked.items())]
     cached = [check.detail for item in items for check in item.checks if check.status == "cached"]
-    return "; ".join([text, *missing, *([_cached_text(cached)] if cached else [])])
+    made = sum(any(check.status == "not kept" for check in item.checks) for item in items)
+    said = [*([_cached_text(cached)] if cached else []), *([f"{made} × {_NOT_KEPT}"] if made else [])]
+    return "; ".join([text, *missing, *said])
 
 
 def _cached_text(details: list[str]) -> str:

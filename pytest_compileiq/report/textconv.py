@@ -72,7 +72,7 @@ def _samples(data: bytes) -> Iterator[str]:
         yield from _raw(data)
         return
     for key in sorted(samples.measured()):
-        rows = samples.rows(key)
+        rows = list(samples.rows(key))
         for arm in sorted({row.arm for row in rows}):
             yield f"{' / '.join((*key, arm))}: {_distribution([row for row in rows if row.arm == arm])}"
 

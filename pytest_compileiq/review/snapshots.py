@@ -58,10 +58,13 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Version:
-    """One file as a commit left it: its path below ``acf/``, its object, the commit, and when that was, in seconds."""
+    """One file as a commit left it: its path below ``acf/``, its object, the commit, and when that was, in seconds.
+
+    ``oid`` is None where the commit removed it.
+    """
 
     path: str
-    oid: str
+    oid: str | None
     commit: str
     seconds: int
 
@@ -106,6 +109,11 @@ class StoreInGit:
             return base, self._at(head_text, self._commit(head_text))
         return base, Snapshot(WORK_TREE, self._in_work_tree(commit, base.files))
 
+    @property
+    def is_shallow(self) -> bool:
+        """Whether this clone lacks the older commits."""
+        return self._ask("rev_parse", "--is-shallow-repository") == "true"
+
     def versions(self, name: str | None = None) -> Iterator[Version]:
         """Every version of every file that a commit of this branch brought, oldest first; ``name`` is one artifact's.
 
@@ -119,8 +127,7 @@ class StoreInGit:
         commit, seconds, oid = "", 0, ""
         for token in tokens:  # a commit and its first change stand in one token, on a line each; a path follows
             if oid:
-                if oid.strip("0"):  # else the commit removed it
-                    yield Version(self._below(token), oid, commit, seconds)
+                yield Version(self._below(token), oid if oid.strip("0") else None, commit, seconds)
                 oid = ""
                 continue
             for line in token.splitlines():
@@ -165,8 +172,9 @@ class StoreInGit:
     def _commit(self, text: str) -> str:
         commit = self._ask("rev_parse", "--verify", "--quiet", "--end-of-options", f"{text}^{{commit}}")
         if commit is None:
-            shallow = self._ask("rev_parse", "--is-shallow-repository") == "true"
-            why = "this clone is shallow: git fetch --depth=1 origin" if shallow else "fetch it: git fetch origin"
+            why = (
+                "this clone is shallow: git fetch --depth=1 origin" if self.is_shallow else "fetch it: git fetch origin"
+            )
             raise UserError(f"{text!r} is no commit that is here; {why} {text}")
         return commit
 

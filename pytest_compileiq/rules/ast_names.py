@@ -1,8 +1,9 @@
-"""The dotted names of a syntax tree."""
+"""The dotted names of a syntax tree. Trees are read from files and never changed, so that each is walked once."""
 
 from __future__ import annotations
 
 import ast
+import functools
 
 
 def chain_of(node: ast.AST) -> tuple[str, ...] | None:
@@ -14,3 +15,15 @@ def chain_of(node: ast.AST) -> tuple[str, ...] | None:
     if isinstance(node, ast.Name) and (names or isinstance(node.ctx, ast.Load)):
         return (node.id, *reversed(names))
     return None
+
+
+@functools.lru_cache(maxsize=4096)  # nodes are equal by identity; many tests share a helper
+def nodes_of(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """All nodes of ``tree``, as ``ast.walk`` gives them."""
+    return tuple(ast.walk(tree))
+
+
+@functools.lru_cache(maxsize=4096)
+def chains_in(tree: ast.AST) -> tuple[tuple[str, ...], ...]:
+    """The dotted names that ``tree`` reads, sorted: ``helpers.reference`` gives it and its head alone."""
+    return tuple(sorted({chain for node in nodes_of(tree) if (chain := chain_of(node))}))

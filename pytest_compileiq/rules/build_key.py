@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pytest_compileiq.errors import Signal
 from pytest_compileiq.model import sha256_hex
 
-FORMAT = "1"  # of keys and of entries; another one makes all entries old
+FORMAT = "2"  # of keys and of entries; another one makes all entries old
 
 
 class NotModelled(Signal):
@@ -37,6 +37,17 @@ class Inputs:
             for directory in self.absent.keys() | other.absent.keys()
         }
         return Inputs(self.files | other.files, absent)
+
+    def parted(self, is_first: Callable[[str], bool]) -> tuple[Inputs, Inputs]:
+        """The files and directories of which ``is_first`` holds, and the others."""
+        first, others = (
+            Inputs(
+                frozenset(path for path in self.files if is_first(path) is wanted),
+                {directory: names for directory, names in self.absent.items() if is_first(directory) is wanted},
+            )
+            for wanted in (True, False)
+        )
+        return first, others
 
 
 def looked_for(names: Iterable[str], directories: Iterable[str], is_there: Callable[[str], bool]) -> Inputs:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,10 +11,10 @@ import numpy as np
 
 from pytest_compileiq.artifact import Summary
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.model import TIMED_OBJECTIVES, Direction, SampleRow, Thresholds, tail_of
+from pytest_compileiq.model import Direction, SampleRow, Thresholds
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.rules.analysis import BY_RATIO, Analysis, magnitude
-from pytest_compileiq.rules.slots import samples_needed, slot_value
+from pytest_compileiq.rules.design import slot_values
 from pytest_compileiq.rules.stats import (
     Floats,
     cohens_d,
@@ -28,6 +27,7 @@ from pytest_compileiq.rules.stats import (
     welch_centred,
 )
 from pytest_compileiq.rules.words import floor_text, gain_text, limits_text, number_text
+from pytest_compileiq.sample_table import SampleTable
 
 LOOKS = (8, 16, 32)  # processes; alpha is split evenly over the looks
 QUADS = 4  # per block; quads of one process are not independent, so more of them buy little
@@ -116,7 +116,7 @@ class Decision:
     means: tuple[float, float] | None = None
 
 
-def gather(rows: Sequence[SampleRow], direction: Direction, analysis: Analysis | None = None) -> Evidence:
+def gather(rows: SampleTable | Sequence[SampleRow], direction: Direction, analysis: Analysis | None = None) -> Evidence:
     """Arrange raw samples of one objective as evidence; a slot's value is the median of its samples, or a tail of them.
 
     A tail's interval is as valid as the median's: the unit is the process, whose quantiles are one observation
@@ -126,58 +126,18 @@ def gather(rows: Sequence[SampleRow], direction: Direction, analysis: Analysis |
         analysis: that of an earlier claim; by default all values of both arms decide: ratios where all are positive.
 
     Raises:
-        StoreError: the rows are not a complete design (each process has the same quads, each quad two slots per arm,
-            each slot the same samples, and every value is finite; positive too, where it is a time or an energy).
+        StoreError: the rows are not a complete design, as ``slot_values`` says.
     """
-    slots: dict[tuple[int, int, int, str], list[SampleRow]] = defaultdict(list)
-    for row in rows:
-        slots[row.process, row.quad, row.slot, row.arm].append(row)
-    processes, quads = sorted({row.process for row in rows}), sorted({row.quad for row in rows})
-    if not rows or len(slots) != len(processes) * len(quads) * 4:
-        raise StoreError(
-            f"the samples are not complete: {len(slots)} slots for {len(processes)} processes of {len(quads)} quads"
-        )
-    counts = {len(samples) for samples in slots.values()}
-    needed = samples_needed(rows[0].objective, 1)
-    if min(counts) < needed:
-        raise StoreError(
-            f"the samples are not complete: {rows[0].objective} needs {needed} a slot, and one has {min(counts)}"
-        )
-    values: dict[str, Floats] = {arm: np.full((len(processes), len(quads), 2), np.nan) for arm in ("baseline", "tuned")}
-    for p, process in enumerate(processes):
-        for q, quad in enumerate(quads):
-            for arm in ("baseline", "tuned"):
-                keys = [(process, quad, slot, arm) for slot in range(4)]
-                of_arm = [slots[key] for key in keys if key in slots]
-                if len(of_arm) != 2 or len(counts) != 1:
-                    raise StoreError(
-                        f"the samples are not complete: process {process}, quad {quad}, {arm}: {len(of_arm)} slots"
-                    )
-                values[arm][p, q] = [_slot_value(samples) for samples in of_arm]
-    lost = np.isnan(values["baseline"]).any(axis=2) | np.isnan(values["tuned"]).any(axis=2)
-    for slot_values in values.values():
-        slot_values[lost] = np.nan
-    baseline, tuned = values["baseline"], values["tuned"]
+    baseline, tuned = slot_values(rows)
     if analysis is None:
         analysis = BY_RATIO if all_positive(rows) else Analysis(magnitude(baseline, tuned))
     return Evidence(baseline, tuned, direction, analysis)
 
 
-def all_positive(rows: Sequence[SampleRow]) -> bool:
+def all_positive(rows: SampleTable | Sequence[SampleRow]) -> bool:
     """Whether a ratio of these values means something."""
-    return all(row.value > 0 for row in rows)
-
-
-def _slot_value(samples: Sequence[SampleRow]) -> float:
-    if sorted(sample.sample for sample in samples) != list(range(len(samples))):
-        raise StoreError(f"process {samples[0].process}, quad {samples[0].quad}: a sample is missing or stands twice")
-    is_time = tail_of(samples[0].objective)[0] in TIMED_OBJECTIVES
-    if any(not math.isfinite(sample.value) or (is_time and sample.value <= 0) for sample in samples):
-        number = "a positive" if is_time else "a finite"
-        raise StoreError(f"process {samples[0].process}, quad {samples[0].quad}: a sample is not {number} number")
-    if any(sample.dropped for sample in samples):
-        return math.nan
-    return slot_value(samples[0].objective, [sample.value for sample in samples])
+    values = rows.columns.value if isinstance(rows, SampleTable) else (row.value for row in rows)
+    return all(value > 0 for value in values)
 
 
 def overall_p(evidence: Evidence, thresholds: Thresholds, *, seed: int, level: float) -> float:

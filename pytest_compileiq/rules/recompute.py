@@ -18,6 +18,7 @@ from pytest_compileiq.rules.gate import (
     judge_non_inferior,
     summarise,
 )
+from pytest_compileiq.sample_table import SampleTable, measured
 
 RELATIVE_TOLERANCE = 1e-6
 
@@ -28,7 +29,9 @@ def recorded_thresholds(claim: Claim) -> Thresholds:
     return Thresholds(**claim.test.model_dump(include=names, exclude_none=True)) if claim.test else Thresholds()
 
 
-def recompute(claim: Claim, rows: Sequence[SampleRow], *, thresholds: Thresholds, direction: Direction) -> None:
+def recompute(
+    claim: Claim, rows: SampleTable | Sequence[SampleRow], *, thresholds: Thresholds, direction: Direction
+) -> None:
     """Repeat a measured claim's decision from its committed samples.
 
     Raises:
@@ -41,17 +44,14 @@ def recompute(claim: Claim, rows: Sequence[SampleRow], *, thresholds: Thresholds
 
 
 def _recompute(
-    where: str, claim: Claim, rows: Sequence[SampleRow], thresholds: Thresholds, direction: Direction
+    where: str, claim: Claim, rows: SampleTable | Sequence[SampleRow], thresholds: Thresholds, direction: Direction
 ) -> None:
     if claim.test is None:
         raise ClaimMismatch(f"{where} records no test")
-    foreign = [
-        row
-        for row in rows
-        if (row.device, row.workload, row.objective) != (claim.device, claim.workload, claim.objective)
-    ]
-    if foreign:
-        raise ClaimMismatch(f"{where}: its samples hold rows of {foreign[0].workload!r} on {foreign[0].device}")
+    own = claim.device, claim.workload, claim.objective
+    if foreign := measured(rows) - {own}:
+        device, workload, objective = min(foreign)
+        raise ClaimMismatch(f"{where}: its samples hold rows of {objective} for {workload!r} on {device}")
     evidence = gather(rows, direction)
     _expect_analysis(where, claim, evidence)
     level = claim.test.level

@@ -159,21 +159,27 @@ def log_spread_ratio(baseline: Floats, tuned: Floats, least_share: float = 0.0) 
     """
     processes = baseline.shape[0]
     least = least_share * float(np.median(_flat(baseline))) if least_share else 0.0
-    whole = _log_spread(tuned, least) - _log_spread(baseline, least)
+    arms = np.stack([baseline, tuned])
+    whole = float(np.diff(_log_spreads(arms.reshape(2, -1), least))[0])
     if processes < 2 or not math.isfinite(whole):
         return 0.0, math.inf
-    keep = [np.arange(processes) != left_out for left_out in range(processes)]
-    leave_one_out = np.array([_log_spread(tuned[rows], least) - _log_spread(baseline[rows], least) for rows in keep])
+    keep = [[other for other in range(processes) if other != left_out] for left_out in range(processes)]
+    leave_one_out = np.diff(_log_spreads(arms[:, keep].reshape(2 * processes, -1), least).reshape(2, processes), axis=0)
     if not np.isfinite(leave_one_out).all():
         return 0.0, math.inf
     error = math.sqrt((processes - 1) / processes * float(((leave_one_out - leave_one_out.mean()) ** 2).sum()))
     return whole, error
 
 
-def _log_spread(values: Floats, least: float) -> float:
-    low, high = np.percentile(_flat(values), [5, 95])
-    spread = max(high - low, least)
-    return math.log(spread) if spread > 0 else math.nan
+def _log_spreads(values: Floats, least: float) -> Floats:
+    """The log of the spread of each row of ``values``; NaN where there is none."""
+    if np.isfinite(values).all():
+        low, high = np.percentile(values, [5, 95], axis=1)
+    else:
+        low, high = np.nanpercentile(np.where(np.isfinite(values), values, np.nan), [5, 95], axis=1)
+    spreads = np.maximum(high - low, least)
+    logs: Floats = np.log(spreads, out=np.full_like(spreads, np.nan), where=spreads > 0)
+    return logs
 
 
 def _flat(values: Floats) -> Floats:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -25,7 +25,8 @@ from pytest_compileiq.model import CodeDigest, sha256_hex
 from pytest_compileiq.rules.build_key import still_holds
 from pytest_compileiq.store.local import DIRECTORY as LOCAL
 from pytest_compileiq.store.local import local_directory
-from pytest_compileiq.system.files import PARTIAL, Unfit, read_regular, replace
+from pytest_compileiq.system.files import PARTIAL, Unfit, read_regular
+from pytest_compileiq.system.files import replace as write
 from pytest_compileiq.system.seen_files import SeenFiles
 
 DIRECTORY = "builds"
@@ -34,7 +35,26 @@ _MOST_ENTRY_BYTES = 64 << 20
 _MOST_ENTRIES_PER_KEY = 8
 _TOUCHED_AGAIN_S = 3600.0  # a use is noted once an hour: finer than anything that trimming needs
 _ABANDONED_S = 3600.0
+_NOT_KEPT = "not-kept"
+_NOTED_S = 7 * 86400.0  # what was not built for so long may be no test any more
+_MOST_NOTES = 10_000
+_MOST_NOTE_BYTES = 2000
 _DIGEST = re.compile("[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Installed:
+    """What a build read of the machine, and looked for there in vain: as the ``files`` and ``absent`` of an entry."""
+
+    files: Mapping[str, str]
+    absent: Mapping[str, tuple[str, ...]]
+
+    def encoded(self) -> msgspec.Raw:
+        """Its JSON; empty, which nothing is, where a path has no text."""
+        try:
+            return msgspec.Raw(msgspec.json.encode(self, order="sorted"))
+        except UnicodeEncodeError:
+            return msgspec.Raw(b"{}")
 
 
 @dataclass(frozen=True)
@@ -42,8 +62,9 @@ class Entry:
     """What a build made, and of what.
 
     Attributes:
-        files: path → SHA-256 of all that it read, or would have read had it come first.
+        files: path → SHA-256 of all that it read, or would have read had it come first, and that anyone may change.
         absent: directory → names that it looked for there in vain.
+        installed: an ``Installed`` as JSON, since many entries have one text, which is looked at once.
         sources: the project's own files among ``files``, as an artifact records them.
         code: entry function → digest, and ``metrics`` of the whole: as in a ``BuildResult``.
         log: what the compiler printed.
@@ -55,6 +76,7 @@ class Entry:
 
     files: Mapping[str, str]
     absent: Mapping[str, tuple[str, ...]]
+    installed: msgspec.Raw
     sources: Mapping[str, str]
     code: Mapping[str, CodeDigest]
     metrics: Mapping[str, int]
@@ -62,7 +84,7 @@ class Entry:
     seconds: float
     built_at: int
     name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][\w.-]{0,200}$")]
-    data: bytes
+    data: bytes = b""
 
     @property
     def when(self) -> str:
@@ -85,6 +107,7 @@ class BuildCache:
     def __init__(self, rootdir: Path) -> None:
         self.rootdir = rootdir
         self.root = rootdir / LOCAL / DIRECTORY
+        self._as_installed: dict[bytes, bool] = {}
 
     def make_ready(self) -> None:
         """Make the cache's directory, well before a build whose directories must not change meanwhile."""
@@ -96,25 +119,65 @@ class BuildCache:
         """The entry of ``key`` whose inputs are all as they are now, and its file; None where there is none."""
         for stored in sorted(self._of(self.root / key), key=lambda stored: -stored.used_at):
             entry = _read(stored.path)
-            if entry is not None and still_holds(entry.files, entry.absent, seen.digest, seen.names):
+            if entry is None or not still_holds(entry.files, entry.absent, seen.digest, seen.names):
+                continue
+            if self._is_as_installed(bytes(entry.installed), seen):
                 _touch(stored)
                 return stored.path, entry
         return None
 
+    def _is_as_installed(self, text: bytes, seen: SeenFiles) -> bool:
+        """Whether what is installed is what ``text`` says; looked at once in a run."""
+        if text not in self._as_installed:
+            try:
+                was = msgspec.json.decode(text, type=Installed)
+            except (ValueError, RecursionError):
+                return False
+            self._as_installed[text] = still_holds(was.files, was.absent, seen.digest, seen.names)
+        return self._as_installed[text]
+
     def keep(self, key: str, entry: Entry) -> bool:
-        """Add an entry; False where there is no place for it."""
-        content = _encoded(entry)
+        """Add an entry; False where there is no place for it, or a path has no text."""
+        try:
+            content = msgspec.json.encode(replace(entry, data=b"")) + b"\n" + entry.data
+        except UnicodeEncodeError:
+            return False
         if len(content) > _MOST_ENTRY_BYTES:
             return False
         folder = self.root / key
         try:
             folder.mkdir(exist_ok=True)
-            replace(folder / sha256_hex(content), content, is_lasting=False)
+            write(folder / sha256_hex(content), content, is_lasting=False)
         except OSError:
             return False
         for old in sorted(self._of(folder), key=lambda stored: stored.used_at)[:-_MOST_ENTRIES_PER_KEY]:
             _remove(old.path)
         return True
+
+    def note(self, build: str, why_not_kept: str | None) -> None:
+        """Note why a build is not kept, for a person to read; None where that is so no more.
+
+        Args:
+            build: its name, of letters, digits and hyphens.
+        """
+        path = self.root / _NOT_KEPT / build
+        if why_not_kept is not None:
+            self.make_ready()
+        with contextlib.suppress(OSError):
+            if why_not_kept is None:
+                path.unlink(missing_ok=True)
+            else:
+                path.parent.mkdir(exist_ok=True)
+                write(path, why_not_kept.encode(errors="replace")[:_MOST_NOTE_BYTES], is_lasting=False)
+
+    def not_kept(self) -> Counter[str]:
+        """Why builds are not kept, and how many of them, by what the last runs noted."""
+        reasons = Counter[str]()
+        for item in _listed(self.root / _NOT_KEPT)[:_MOST_NOTES]:
+            with contextlib.suppress(OSError, Unfit):
+                if item.stat(follow_symlinks=False).st_mtime > time.time() - _NOTED_S:
+                    reasons[read_regular(Path(item.path), _MOST_NOTE_BYTES).decode(errors="replace")] += 1
+        return reasons
 
     def remove(self, path: Path) -> None:
         """Remove one entry."""
@@ -139,7 +202,9 @@ class BuildCache:
         for folder in _listed(self.root):
             for item in _listed(Path(folder.path)):
                 with contextlib.suppress(OSError):
-                    if item.name.startswith(PARTIAL) and item.stat().st_mtime < time.time() - _ABANDONED_S:
+                    kept_s = _NOTED_S if folder.name == _NOT_KEPT else _ABANDONED_S
+                    may_go = folder.name == _NOT_KEPT or item.name.startswith(PARTIAL)
+                    if may_go and item.stat(follow_symlinks=False).st_mtime < time.time() - kept_s:
                         _remove(Path(item.path))
             with contextlib.suppress(OSError):
                 Path(folder.path).rmdir()  # only an empty one
@@ -165,12 +230,6 @@ def _listed(folder: Path) -> list[os.DirEntry[str]]:
         return []
 
 
-def _encoded(entry: Entry) -> bytes:
-    header = asdict(entry)
-    del header["data"]
-    return json.dumps(header, sort_keys=True, ensure_ascii=True).encode() + b"\n" + entry.data
-
-
 def _read(path: Path) -> Entry | None:
     """An entry; None where it is not what was written, whatever became of it."""
     try:
@@ -186,8 +245,8 @@ def _read(path: Path) -> Entry | None:
 def _decoded(content: bytes) -> Entry | None:
     header, _, data = content.partition(b"\n")
     try:
-        return msgspec.convert({**json.loads(header), "data": data}, Entry)
-    except (ValueError, TypeError, RecursionError):  # msgspec.ValidationError is a ValueError
+        return replace(msgspec.json.decode(header, type=Entry), data=data)
+    except (ValueError, RecursionError):  # msgspec.ValidationError is a ValueError
         return None
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import functools
 import io
+import itertools
+import operator
 from array import array
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
 
 from pytest_compileiq.errors import StoreError, contained
-from pytest_compileiq.model import Arm, ClockReading, SampleRow
+from pytest_compileiq.model import ClockReading, SampleRow
+from pytest_compileiq.sample_table import ARMS, Columns, SampleTable
 
 HEADER = ["device", "workload", "objective", "process", "quad", "slot", "arm", "sample", "value", "dropped"]
 # More of a file with samples of a GPU.
@@ -23,24 +26,11 @@ _LARGEST_VALUE = 1e30
 _NUMERIC_FIELDS = 7
 _MOST_READINGS = 10_000  # different ones of a file: each is kept once
 _HIGHEST_MHZ = 100_000
-_ARMS: tuple[Arm, Arm] = ("baseline", "tuned")
-_ARM = {arm.encode(): place for place, arm in enumerate(_ARMS)}
+_ARM = {arm.encode(): place for place, arm in enumerate(ARMS)}
 _DROPPED = {b"0": 0, b"1": 1}
+_LINES_AT_ONCE = 1024
+_NO_SAMPLE = (ValueError, KeyError, csv.Error)
 Key = tuple[str, str, str]
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """The rows of one claim, 16 bytes each."""
-
-    process: array[int] = field(default_factory=lambda: array("H"))
-    quad: array[int] = field(default_factory=lambda: array("B"))
-    slot: array[int] = field(default_factory=lambda: array("B"))
-    arm: array[int] = field(default_factory=lambda: array("B"))
-    sample: array[int] = field(default_factory=lambda: array("H"))
-    value: array[float] = field(default_factory=lambda: array("d"))
-    dropped: array[int] = field(default_factory=lambda: array("B"))
-    clocks: list[ClockReading | None] = field(default_factory=list)
 
 
 class Samples:
@@ -53,8 +43,8 @@ class Samples:
     def __init__(self, *, with_clocks: bool = False) -> None:
         self._numeric_fields = _NUMERIC_FIELDS + len(CLOCKS_HEADER) * with_clocks
         self._readings: dict[tuple[bytes, ...], ClockReading | None] = {(): None, (b"", b"", b""): None}
-        self._columns: dict[Key, _Columns] = {}
-        self._by_text: dict[bytes, _Columns] = {}  # the same, by the text that all lines of a claim begin with
+        self._columns: dict[Key, Columns] = {}
+        self._by_text: dict[bytes, Columns] = {}  # the same, by the text that all lines of a claim begin with
         self._processes, self._quads = _counts(_MOST_PROCESSES), _counts(_MOST_QUADS)
         self._slots, self._samples = _counts(_SLOTS), _counts(_MOST_SAMPLES)
 
@@ -62,42 +52,43 @@ class Samples:
         """The keys of all claims, in the file's order."""
         return list(self._columns)
 
-    def rows(self, key: Key) -> list[SampleRow]:
-        """The samples of ``key`` in the file's order; empty if the file has none."""
-        columns = self._columns.get(key, _Columns())
-        make = functools.partial(SampleRow, *key)
-        arms, dropped = map(_ARMS.__getitem__, columns.arm), map(bool, columns.dropped)
-        return list(
-            map(
-                make, columns.process, columns.quad, columns.slot, arms, columns.sample, columns.value, dropped,
-                columns.clocks,
-            )
-        )  # fmt: skip
+    def rows(self, key: Key) -> SampleTable:
+        """The samples of ``key`` in the file's order; none if the file has none."""
+        return SampleTable(*key, self._columns.get(key, Columns()))
 
-    def take_in(self, line: bytes) -> None:
-        """Add the sample of one line.
+    def take_in(self, lines: Sequence[bytes]) -> None:
+        """Add the samples of some lines.
 
         Raises:
-            ValueError, KeyError, csv.Error: the line is not a sample, or is one too many.
+            ValueError, KeyError, csv.Error: a line is not a sample, or is one too many; some may have been added.
         """
-        # The text fields may hold commas; the numbers after them do not.
-        if not line.endswith(b"\n"):
+        if not lines[-1].endswith(b"\n"):
             raise ValueError("it is cut off")
-        text, process, quad, slot, arm, sample, value, dropped, *clocks = line[:-1].rsplit(b",", self._numeric_fields)
-        columns = self._by_text.get(text) or self._begun(text)
-        if len(columns.value) == MOST_ROWS_OF_A_CLAIM:
-            raise ValueError(f"one claim has more than {MOST_ROWS_OF_A_CLAIM} samples")
-        columns.process.append(self._processes[process])
-        columns.quad.append(self._quads[quad])
-        columns.slot.append(self._slots[slot])
-        columns.arm.append(_ARM[arm])
-        columns.sample.append(self._samples[sample])
-        columns.dropped.append(_DROPPED[dropped])
-        columns.clocks.append(self._reading(tuple(clocks)))
-        number = float(value)
-        if not -_LARGEST_VALUE <= number <= _LARGEST_VALUE:
-            raise ValueError(f"{value!r:.80} is not a number of sensible size")
-        columns.value.append(number)
+        # The text fields may hold commas; the numbers after them do not.
+        fields = [line[:-1].rsplit(b",", self._numeric_fields) for line in lines]
+        for text, of_claim in itertools.groupby(fields, key=operator.itemgetter(0)):
+            more = self._parsed(of_claim)
+            columns = self._by_text.get(text) or self._begun(text)
+            if len(columns.value) + len(more.value) > MOST_ROWS_OF_A_CLAIM:
+                raise ValueError(f"one claim has more than {MOST_ROWS_OF_A_CLAIM} samples")
+            columns.extend(more)
+
+    def _parsed(self, lines: Iterable[Sequence[bytes]]) -> Columns:
+        _, process, quad, slot, arm, sample, value, dropped, *clocks = zip(*lines, strict=True)
+        values = array("d", map(float, value))
+        # The sum is not finite if one of them is not, and neither min nor max says so of what is no number.
+        if not (isfinite(sum(values)) and min(values) >= -_LARGEST_VALUE and max(values) <= _LARGEST_VALUE):
+            raise ValueError(f"{value[0]!r:.80} is not a number of sensible size")
+        return Columns(
+            process=array("H", map(self._processes.__getitem__, process)),
+            quad=array("B", map(self._quads.__getitem__, quad)),
+            slot=array("B", map(self._slots.__getitem__, slot)),
+            arm=array("B", map(_ARM.__getitem__, arm)),
+            sample=array("H", map(self._samples.__getitem__, sample)),
+            value=values,
+            dropped=array("B", map(_DROPPED.__getitem__, dropped)),
+            clocks=list(map(self._reading, zip(*clocks, strict=True))) if clocks else [None] * len(values),
+        )
 
     def _reading(self, fields: tuple[bytes, ...]) -> ClockReading | None:
         if fields not in self._readings:
@@ -108,11 +99,11 @@ class Samples:
             self._readings[fields] = ClockReading(_megahertz(sm), _megahertz(memory), words)
         return self._readings[fields]
 
-    def _begun(self, text: bytes) -> _Columns:
+    def _begun(self, text: bytes) -> Columns:
         ((device, workload, objective),) = csv.reader([text.decode("utf-8")], strict=True)
         if len(self._by_text) == MOST_CLAIMS:
             raise ValueError(f"more than {MOST_CLAIMS} devices, workloads and objectives")
-        self._by_text[text] = self._columns.setdefault((device, workload, objective), _Columns())
+        self._by_text[text] = self._columns.setdefault((device, workload, objective), Columns())
         return self._by_text[text]
 
 
@@ -151,7 +142,7 @@ def _clock_fields(clocks: ClockReading | None) -> tuple[int | str, int | str, st
 
 
 def decode_samples(data: bytes, where: str) -> Samples:
-    """The inverse of ``encode_samples``, in one pass that holds one line at a time.
+    """The inverse of ``encode_samples``. Little of the file is in memory beside its columns.
 
     Args:
         where: the file's name, for messages.
@@ -166,11 +157,23 @@ def decode_samples(data: bytes, where: str) -> Samples:
     )
     if with_clocks is None:
         raise StoreError(f"{where} does not begin with {','.join(HEADER)}; {mend}")
-    samples = Samples(with_clocks=with_clocks)
+    begin = lines.tell()
     with contained(f"{where}, a samples file,", mend):
-        for number, line in enumerate(lines, start=2):
-            try:
-                samples.take_in(line)
-            except (ValueError, KeyError, csv.Error) as error:
-                raise StoreError(f"{where} line {number} is not a sample: {error!s:.200}; {mend}") from error
+        try:
+            samples = Samples(with_clocks=with_clocks)
+            while some := list(itertools.islice(lines, _LINES_AT_ONCE)):
+                samples.take_in(some)
+        except _NO_SAMPLE:
+            lines.seek(begin)
+            samples = _line_by_line(Samples(with_clocks=with_clocks), lines, where, mend)
+    return samples
+
+
+def _line_by_line(samples: Samples, lines: Iterable[bytes], where: str, mend: str) -> Samples:
+    """The slow way, which knows the line that is not a sample."""
+    for number, line in enumerate(lines, start=2):
+        try:
+            samples.take_in([line])
+        except _NO_SAMPLE as error:
+            raise StoreError(f"{where} line {number} is not a sample: {error!s:.200}; {mend}") from error
     return samples

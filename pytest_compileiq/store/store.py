@@ -17,6 +17,7 @@ from pathlib import Path
 from pytest_compileiq.artifact import MAX_CONTROLS_BYTES, Artifact, Claim
 from pytest_compileiq.errors import CompileIQError, StoreError, UserError, fault_of
 from pytest_compileiq.model import SampleRow, sha256_hex
+from pytest_compileiq.sample_table import SampleTable
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.store.metadata import (
     MAX_METADATA_BYTES,
@@ -149,7 +150,7 @@ class Store:
             raise StoreError(f"{self._shown(path)} was changed: {actual}; recorded {recorded}")
         return data
 
-    def read_samples(self, name: str, artifact: Artifact) -> Iterator[tuple[Claim, list[SampleRow]]]:
+    def read_samples(self, name: str, artifact: Artifact) -> Iterator[tuple[Claim, SampleTable]]:
         """Every measured claim with its raw samples. Each file is parsed once, and one is in memory at a time.
 
         Raises:
@@ -274,7 +275,7 @@ class Store:
     # ── health ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def health(
-        self, *, but: Container[str] = (), hold: Callable[[Claim, Sequence[SampleRow]], None] = lambda *_: None
+        self, *, but: Container[str] = (), hold: Callable[[Claim, SampleTable], None] = lambda *_: None
     ) -> list[Health]:
         """Everything under the store that cannot be used, sorted by path; never raises.
 
@@ -291,7 +292,7 @@ class Store:
         problems = [problem for entry in entries for problem in self._entry_health(entry, hold)]
         return sorted(problems, key=lambda health: str(health.path))
 
-    def _entry_health(self, entry: Path, hold: Callable[[Claim, Sequence[SampleRow]], None]) -> list[Health]:
+    def _entry_health(self, entry: Path, hold: Callable[[Claim, SampleTable], None]) -> list[Health]:
         if not _is_real_directory(entry):
             return [Health(entry, f"{self._shown(entry)} is no artifact's directory; remove it")]
         try:
@@ -299,7 +300,7 @@ class Store:
         except StoreError as error:  # it cannot be listed
             return [Health(entry, str(error))]
 
-    def _folder_health(self, folder: Path, hold: Callable[[Claim, Sequence[SampleRow]], None]) -> list[Health]:
+    def _folder_health(self, folder: Path, hold: Callable[[Claim, SampleTable], None]) -> list[Health]:
         problems, known = [], set()
         for target in self.targets(folder.name) if NAME.fullmatch(folder.name) else []:
             path = folder / f"{target}.toml"
@@ -317,9 +318,7 @@ class Store:
         stray = [entry for entry in self._entries(folder) if entry.name not in known and not _is_partial(entry)]
         return problems + [Health(entry, f"{self._shown(entry)} belongs to no artifact; remove it") for entry in stray]
 
-    def _held(
-        self, path: Path, hold: Callable[[Claim, Sequence[SampleRow]], None], claim: Claim, rows: list[SampleRow]
-    ) -> None:
+    def _held(self, path: Path, hold: Callable[[Claim, SampleTable], None], claim: Claim, rows: SampleTable) -> None:
         try:
             hold(claim, rows)
         except StoreError as error:

@@ -25,11 +25,16 @@ def spread(work: Callable[[Sequence[Item]], Result], items: Sequence[Item], *, l
     Raises:
         EnvironmentFault: a process was killed before it answered.
     """
+    shares = _shares(items, least)
+    if len(shares) == 1:
+        return [work(shares[0])]
+    others = gc.get_freeze_count()
     gc.freeze()  # the collector skips what is imported by now, and leaves the memory that the processes share alone
     try:
-        return _spread(work, _shares(items, least))
+        return _spread(work, shares)
     finally:
-        gc.unfreeze()
+        if not others:  # what somebody else froze stays so
+            gc.unfreeze()
 
 
 def _spread(work: Callable[[Sequence[Item]], Result], shares: Sequence[Sequence[Item]]) -> list[Result]:

@@ -175,8 +175,10 @@ class CacheableBuild(Protocol):
         """
         ...
 
-    def inputs(self) -> Inputs:
-        """The files that it reads, and the names that it looks for in vain, as they are now.
+    def inputs(self) -> tuple[Inputs, Inputs]:
+        """The files that it reads, and the names that it looks for in vain: at all times, and once in a run.
+
+        The latter are what is installed on the machine, such as the compiler itself.
 
         Raises:
             NotModelled: as of ``question``.

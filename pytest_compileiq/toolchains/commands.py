@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,13 +33,19 @@ def english() -> dict[str, str]:
     return {**os.environ, "LC_ALL": "C"}
 
 
-def ask(argv: Sequence[str], *, cwd: Path | None = None, tail_bytes: int = 4 * 2**20) -> Finished:
+def ask(
+    argv: Sequence[str], *, cwd: Path | None = None, tail_bytes: int = 4 * 2**20, without: Collection[str] = ()
+) -> Finished:
     """Run a compiler, or a tool beside it, for its answer, which is in English and may be long.
+
+    Args:
+        without: variables of the environment that it does not see.
 
     Raises:
         EnvironmentFault: it did not answer in time.
     """
-    finished = run(argv, timeout_s=_ANSWER_S, cwd=cwd, env=english(), tail_bytes=tail_bytes)
+    env = {name: value for name, value in english().items() if name not in without}
+    finished = run(argv, timeout_s=_ANSWER_S, cwd=cwd, env=env, tail_bytes=tail_bytes)
     if finished.timed_out:
         raise EnvironmentFault(
             f"{' '.join(argv)} did not answer within {_ANSWER_S:g} s: the compiler or its wrapper hangs"

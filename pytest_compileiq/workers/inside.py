@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import os
 import sys
 import threading
@@ -47,6 +48,7 @@ class Inside:
         if session.testsfailed:
             self.channel.send(Failed(self._failure))
             return True
+        gc.freeze()  # it all stays to the end: the collections before samples and at the exit need not go through it
         self.channel.send(Ready())
         with contextlib.suppress(EOFError, OSError):
             while isinstance(order := self.channel.receive(), Enter):

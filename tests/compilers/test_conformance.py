@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import itertools
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 import pytest
 
 from pytest_compileiq.engines.base import Brief, Told
 from pytest_compileiq.engines.registry import make
-from pytest_compileiq.model import Candidate
+from pytest_compileiq.model import Candidate, FailureKind
 from pytest_compileiq.testing import SLIVER_SPACE, SMALL_SPACE, EngineConformance, ToolchainConformance
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.command.marker import Command
@@ -87,6 +87,13 @@ class TestCompileIQ(OfRegistry):
     objectives = 2
     evaluations = 8
     deterministic = False  # NVIDIA's package draws by itself; its state is kept by a checkpoint
+
+    def test_a_search_in_which_everything_fails_goes_on(self):
+        """In every way by turns: each search starts a process that imports for half a second."""
+        kinds = itertools.cycle(get_args(FailureKind))
+        asked = self.search(self.make(self.brief()), lambda candidate: Told(candidate, failure=next(kinds)))
+        assert len(asked) == self.evaluations > len(get_args(FailureKind))
+        self.check_candidates(asked, self.space)
 
 
 SUM_C = """\

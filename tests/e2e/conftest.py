@@ -28,6 +28,19 @@ def tuned(tmp_path: Path, _tuned_once: Path) -> Project:
     return Project(tmp_path / "project")
 
 
+@pytest.fixture(scope="session")
+def _proven_again_once(tmp_path_factory: pytest.TempPathFactory, _tuned_once: Path) -> tuple[Path, str]:
+    root = shutil.copytree(_tuned_once, tmp_path_factory.mktemp("proven-again") / "project")
+    return root, Project(root).pytest("--acf-report=report.json", "--acf-html=report.html", code=0)
+
+
+@pytest.fixture
+def proven_again(tmp_path: Path, _proven_again_once: tuple[Path, str]) -> tuple[Project, str]:
+    """A copy of the tuned project after a normal run with both reports, and what that printed."""
+    root, output = _proven_again_once
+    return Project(shutil.copytree(root, tmp_path / "project")), output
+
+
 @pytest.fixture
 def project(tmp_path: Path):
     """Make a project of the given files."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.build_cache import through
 from pytest_compileiq.benchmark.cached_builds import CachedBuilds
 from pytest_compileiq.store.build_cache import BuildCache
 from pytest_compileiq.system.seen_files import SeenFiles
@@ -52,6 +53,18 @@ def test_an_edit_is_built_and_what_is_reverted_was_built(filled):
     assert ANEW not in filled.pytest("--acf-check=replay", code=0)
     filled.edit("kernel.h", "2.0f /* twice */", "2.0f")
     assert FROM_THE_CACHE in filled.pytest("--acf-check=replay", code=0)
+
+
+def test_a_build_that_is_not_kept_is_told_with_its_file_until_it_is(filled):
+    filled.edit("kernel.h", "2.0f", '2.0f\n#define READ __asm__(".inc" "bin \\"x\\"")\n#define WHEN __DATE__')
+    assert "1 × builds that are not kept: acf cache says why" in filled.pytest("--acf-check=replay", code=0)
+    shown = filled.acf("cache")
+    assert "2 builds are not kept, and made in every run:" in shown
+    assert f"  2 × {filled.root}/kernel.h: it holds the time of its build" in shown
+    assert list(json.loads(filled.acf("cache", "--format", "json"))["not_kept"].values()) == [2]
+    filled.edit("kernel.h", '2.0f\n#define READ __asm__(".inc" "bin \\"x\\"")\n#define WHEN __DATE__', "2.0f")
+    assert "not kept" not in filled.pytest("--acf-check=replay", code=0)
+    assert "not kept" not in filled.acf("cache")
 
 
 def test_an_edit_that_changes_code_is_stale_as_ever(filled):
@@ -122,7 +135,7 @@ def test_an_edited_header_rebuilds_exactly_what_reads_it(tmp_path):
     def cached(builds: CachedBuilds, number: int) -> str:
         builder = resolve(Cc(f"k{number}.c", flags="-O1 -Iinc"), Place(tmp_path, tmp_path))
         out_dir = tmp_path.parent / f"{tmp_path.name}-out" / str(number)
-        return builds.get(builder, None, out_dir, lambda: builder.build(None, out_dir, timeout_s=60.0))[0].cached
+        return through(builds, builder, out_dir, lambda: builder.build(None, out_dir, timeout_s=60.0))[0].cached
 
     assert built() == set(range(8))
     assert built() == set()

@@ -16,7 +16,7 @@ def test_equal_arms_are_counted_by_device_and_a_bad_rate_is_warned_of(tuned: Pro
     ((device, counts),) = json.loads(path.read_text()).items()
     assert counts == {"trials": 1, "proven": counts["proven"], "alpha": 0.01}
     path.write_text(json.dumps({device: {"trials": 50, "proven": 9, "alpha": 0.01}}))
-    assert "do not trust this machine's gate: 9 of 50 equal pairs" in tuned.pytest(code=0)
+    assert "do not trust this machine's gate: 9 of 50 equal pairs" in (warning(tuned.root, device) or "")
 
 
 def test_a_calibration_that_cannot_be_read_warns_of_nothing(tmp_path):

@@ -23,7 +23,7 @@ from pytest_compileiq import Cc, literal, minimize
     Cc("triple.c", compiler="./compiler"),
     space={"-funroll-loops": literal("", 0.5), "-Os": literal("", 0.5)},
     objectives=[minimize("code_bytes")],
-    timeout_s=5,
+    timeout_s=2,
 )
 def test_triple(acf):
     assert acf.build().load().triple(2) == 6

@@ -263,8 +263,8 @@ def test_an_option_that_runs_something_cannot_ride_in(tuned_cuda):
 @needs.search_spaces
 def test_the_real_compileiq_improves_an_exact_metric_and_its_acf_is_replayed_and_guarded(tmp_path):
     project = attention(tmp_path / "project", OPAQUE_PY)
-    for seed in range(4):  # CompileIQ's draws differ from run to run: now and then a short search finds nothing
-        project.pytest("--tune", "--tune-budget=20", f"--tune-seed={seed}", code=0)
+    for seed in range(6):  # of CompileIQ's draws, other ones in every run, one in seven spills less
+        project.pytest("--tune", "--tune-budget=12", f"--tune-seed={seed}", code=0)
         artifact = tomllib.loads((project.root / f"{ARTIFACT}.toml").read_text())
         if artifact["outcome"] == "tuned":
             break

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.cli.main import main
-from pytest_compileiq.outcome import Built, Circumstances, ItemReport, Measured, RunReport, Verdict
+from pytest_compileiq.outcome import Built, Circumstances, End, ItemReport, Measured, RunReport, Verdict
 from pytest_compileiq.report.json import write_json
+from pytest_compileiq.rules.ends import proof_of
 from pytest_compileiq.store.store import Store
 from tests.repository import git
 from tests.unit.artifacts import CONTROLS, TARGET, make_artifact, make_rows, measured_claim
-
-TIMED_PY = """
-import pytest
-from pytest_compileiq import Params, choice
-
-def work(count):
-    return sum(range(count))
-
-@pytest.mark.tune(Params(defaults={"count": 40000}), space={"count": choice([4000])})
-def test_sum(acf):
-    count = acf.params["count"]
-    assert acf.measure(lambda: work(count)) >= 0
-"""
+from tests.unit.rules.test_ends import NEW_CODE, NEW_SOURCES
 
 
 def measured(date: str, baseline=2.0, tuned=1.0, device="cpu", verdict=Verdict.PROVEN, **changes) -> RunReport:
@@ -111,21 +102,21 @@ def test_a_version_that_cannot_be_read_hides_no_other(home, acf):
     assert [each["speedup"] for each in lines(acf)[0]["observations"]] == [1.1, 1.12]
 
 
-def test_a_report_of_a_real_run_says_when_on_what_and_how_long(project, acf, monkeypatch):
-    made = project({"test_sum.py": TIMED_PY})
-    made.pytest("--tune", "--tune-budget=2", code=0)
-    made.pytest("--acf-report=report.json", "--acf-html=report.html")
+def test_a_report_of_a_real_run_says_when_on_what_and_how_long(proven_again, acf, monkeypatch):
+    made, _ = proven_again
     monkeypatch.chdir(made.root)
     report = json.loads((made.root / "report.json").read_text())
     (taken,) = report["items"][0]["measured"]
     assert taken["baseline"] / taken["tuned"] == pytest.approx(taken["speedup"], rel=1e-6)
     assert report["run"]["date"].startswith("20")
-    assert "1 of 1 measurements added" in acf("history", "add", "report.json")
+    assert "2 of 2 records added" in acf("history", "add", "report.json")
     (line,) = lines(acf)
     (seen,) = line["observations"]
-    assert (seen["name"], seen["source"], seen["baseline"]) == ("sum", "replay", taken["baseline"])
+    assert (seen["name"], seen["source"], seen["baseline"]) == ("kernel", "replay", taken["baseline"])
     made.pytest("--acf-check=replay", "--acf-report=unmeasured.json", "--acf-html=page.html", code=0)
-    assert "it measured nothing" in acf("history", "add", "unmeasured.json")
+    assert "of 1 records added" in acf("history", "add", "unmeasured.json")  # 0 where it was within the same second
+    made.pytest("--acf-check=off", "--acf-report=unread.json", code=0)
+    assert "found of no artifact whether it holds" in acf("history", "add", "unread.json")
     assert "History: one run" in (made.root / "page.html").read_text()
     assert "History: " not in (made.root / "report.html").read_text()
 
@@ -133,10 +124,10 @@ def test_a_report_of_a_real_run_says_when_on_what_and_how_long(project, acf, mon
 def test_the_same_report_twice_adds_nothing_and_months_have_files(home, acf):
     for date in ("2026-10-31", "2026-11-01"):
         write_json(measured(date), home / f"{date}.json")
-    assert "1 of 1 measurements added" in acf("history", "add", "2026-10-31.json", "2026-11-01.json")
+    assert "1 of 1 records added" in acf("history", "add", "2026-10-31.json", "2026-11-01.json")
     before = {path.name: path.read_bytes() for path in (home / "acf-history").iterdir()}
     assert sorted(before) == [".gitattributes", "2026-10.jsonl", "2026-11.jsonl"]
-    assert "0 of 1 measurements added, 1 were there" in acf("history", "add", "2026-10-31.json")
+    assert "0 of 1 records added, 1 were there" in acf("history", "add", "2026-10-31.json")
     assert before == {path.name: path.read_bytes() for path in (home / "acf-history").iterdir()}
 
 
@@ -250,3 +241,57 @@ def test_without_git_the_reports_are_enough_and_without_both_it_says_so(tmp_path
     write_json(measured("2026-11-01"), tmp_path / "r.json")
     acf("history", "add", "r.json")
     assert "one run, 2026-11-01" in acf("history")
+
+
+def replayed(date: str, artifact: Artifact, *ends: End) -> RunReport:
+    """A report of one run that found ``artifact`` to hold, or what had ended it."""
+    verdict = Verdict.STALE if ends else Verdict.REPLAYED
+    item = ItemReport("t.py::t", "kernel", TARGET, verdict, "", proof=proof_of(artifact), ends=ends)
+    return RunReport([item], run=Circumstances(f"{date}T03:00:00Z", "1" * 40, "Linux"))
+
+
+def test_how_long_it_held_is_told_from_git_and_from_runs(home, acf, monkeypatch):
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "2026-10-01T00:00:00Z")
+    commit(home)
+    first = Store(home / "acf").read("kernel", TARGET)
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "2026-10-11T00:00:00Z")
+    commit(home, fingerprint=NEW_SOURCES, code=NEW_CODE)
+    write_json(replayed("2026-10-05", first), home / "held.json")
+    write_json(replayed("2026-10-08", first, "kernel"), home / "ended.json")
+    acf("history", "add", "held.json", "ended.json")
+    told = json.loads(acf("history", "--format", "json"))["survival"]
+    assert [(each["ends"], each["until_days"]) for each in told["lifetimes"]] == [(["kernel"], 7.125), ([], None)]
+    assert told["incidence"][0]["end"] == "kernel"
+    printed = acf("history")
+    assert "2 proofs of 1 artifact: 1 ended stale, 0 replaced or withdrawn before that, 1 not known to have" in printed
+    assert "kernel    1       100 %" in printed
+    assert re.search(r" 4 to 8 +kernel\n", printed)
+    assert "within" not in acf("history", "kernel")  # one artifact gives no shares
+    assert "how long they held" not in acf("history", "--device", "cpu")
+    page = acf("history", "--format", "html")
+    assert page.count("Cumulative incidence by cause") == 1
+    assert page.index("How long artifacts hold") < page.index("kernel  x86")
+
+
+def test_a_run_tells_what_ended_its_artifact(tuned, acf, monkeypatch):
+    monkeypatch.chdir(tuned.root)
+    git(tuned.root, "init", "-q", "-b", "main")
+    git(tuned.root, "add", "-A")
+    git(tuned.root, "commit", "-qm", "tuned")
+    tuned.pytest("--acf-check=replay", "--acf-report=held.json", code=0)
+    tuned.edit("test_kernel.py", "rtol=1e-5", "rtol=1e-4")
+    tuned.pytest("--acf-check=replay", "--acf-report=ended.json", code=1)
+    acf("history", "add", "held.json", "ended.json")
+    (lifetime,) = json.loads(acf("history", "--format", "json"))["survival"]["lifetimes"]
+    assert lifetime["ends"] == ["benchmark"]
+
+
+def test_a_shallow_clone_tells_no_lifetimes_and_says_why(home, capsys, monkeypatch):
+    commit(home)
+    commit(home, benchmark="moved.py::test")
+    git(home, "clone", "-q", "--depth=1", f"file://{home}", home / "shallow")
+    monkeypatch.chdir(home / "shallow")
+    assert main(["history"]) == 0
+    printed = capsys.readouterr()
+    assert "git fetch --unshallow" in printed.err
+    assert "how long they held" not in printed.out

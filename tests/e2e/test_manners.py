@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked import run_module
 from tests.projects import make_project
 from tests.repository import git
 
@@ -59,13 +60,16 @@ def run(
     """Run pytest as a user would, with the plugins that the arguments ask for; returns what it printed."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COMPILEIQ_"))}
     unasked = [plugin for option, plugin in PLUGINS.items() if not any(one.startswith(option) for one in arguments)]
-    done = subprocess.run(
-        [*argv, *arguments, *(f"-pno:{plugin}" for plugin in unasked)],
-        cwd=root, env=environment | (env or {}), capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    output = done.stdout + done.stderr
+    options = [*arguments, *(f"-pno:{plugin}" for plugin in unasked)]
+    if argv == PYTEST:
+        given, output = run_module("pytest", options, cwd=root, environment=environment | (env or {}))
+    else:
+        done = subprocess.run(
+            [*argv, *options], cwd=root, env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
+        given, output = done.returncode, done.stdout + done.stderr
     assert "Traceback" not in output and "INTERNALERROR" not in output, output
-    assert done.returncode == code, f"exit code {done.returncode}, expected {code}\n{output}"
+    assert given == code, f"exit code {given}, expected {code}\n{output}"
     return output
 
 
@@ -82,18 +86,25 @@ def stored(root: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="session")
-def _manners_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def _manners_once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The project that each test finds, and where: a build cache holds where its project lies."""
     files = {"sum.c": SUM_C, "test_one.py": ONE_PY, "test_many.py": MANY_PY}
     root = make_project(tmp_path_factory.mktemp("manners") / "project", files).root
     output = run(root, "--tune", "--tune-budget=2", code=0)
     assert "3 tuned" in output
-    return root
+    assert "3 proven" in run(root, code=0)
+    return Path(shutil.copytree(root, root.parent / "as it was")), root
 
 
 @pytest.fixture
-def scratch(tmp_path: Path, _manners_once: Path) -> Path:
-    """A copy of a project with three tuned tests."""
-    return Path(shutil.copytree(_manners_once, tmp_path / "project"))
+def scratch(_manners_once: tuple[Path, Path]) -> Path:
+    """A project with three tuned tests, as it was."""
+    as_it_was, root = _manners_once
+    if root.exists():
+        for folder in [root, *(path for path in root.rglob("*") if path.is_dir())]:
+            folder.chmod(0o755)
+        shutil.rmtree(root)
+    return Path(shutil.copytree(as_it_was, root))
 
 
 @pytest.fixture

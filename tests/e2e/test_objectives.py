@@ -41,10 +41,10 @@ int main(void) {
     return 0;
 }
 """
-# Many loops, of which -O3 makes several times the work that -O0 does: beside that, the compiler's start is short.
+# Loops of which -O3 makes more work than -O0: about as much as the compiler's start, in each of 256 compilations.
 UNIT_C = "\n".join(
     f"float f{k}(const float *x, int n) {{ float s = {k}; for (int i = 0; i < n; i++) s += x[i] * s; return s; }}"
-    for k in range(6)
+    for k in range(2)
 )
 OBJECTIVES_PY = """\
 import ctypes
@@ -197,11 +197,11 @@ def test_a_budget_of_time_ends_the_search_and_proves_its_winner(project):
     made = project(
         {"squares.c": SQUARES_C, "test_size.py": endless.replace("choice, minimize", "choice, minimize, range")}
     )
-    made.pytest("--tune", "--tune-budget=3s", code=0)
+    made.pytest("--tune", "--tune-budget=2s", code=0)
     claim = claim_of(made, "size")
     assert claim["tuned_value"] < claim["baseline_value"]
     search = tomllib.loads(made.one("acf/size/*.toml").read_text())["search"]
-    assert 1 < search["evaluations"] < 3000 and search["seconds"] >= 3
+    assert 1 < search["evaluations"] < 3000 and search["seconds"] >= 2
     assert replayed(made)["verdict"] == "PROVEN"
 
 

@@ -8,9 +8,9 @@ import re
 import pytest
 
 
-def test_an_untouched_artifact_is_proven_again_on_its_device(tuned):
-    output = tuned.pytest("--acf-report=report.json", code=0)
-    report = json.loads((tuned.root / "report.json").read_text())
+def test_an_untouched_artifact_is_proven_again_on_its_device(proven_again):
+    project, output = proven_again
+    report = json.loads((project.root / "report.json").read_text())
     (item,) = report["items"]
     assert report["schema"] == 1
     assert item["verdict"] == "PROVEN"

@@ -84,15 +84,23 @@ def test_a_second_device_s_better_controls_do_not_overturn_the_first_one_s_claim
     assert devices(made) == {AWAY}
 
 
-def test_a_second_device_adds_its_claim_to_the_first_one_s(tuned: Project):
+def test_a_second_device_adds_its_claim_to_the_first_one_s_and_proves_the_controls_anew_after_a_refactor(
+    tuned: Project,
+):
     claim_it(tuned, device=AWAY)
     tuned.pytest("--tune", "--tune-budget=0", code=0)
     assert len(devices(tuned)) == 2 and AWAY in devices(tuned)
     assert "1 replayed" in tuned.pytest("--acf-check=replay", code=0)
+    controls = tuned.one("acf/kernel/*.acf").read_bytes()
     tuned.edit("kernel.c", "for (int i", "for (long i")
+    tuned.pytest("--acf-check=replay", code=1)
     output = tuned.pytest("--tune", "--tune-budget=0", code=0)
+    assert "PROVEN" in output
     assert f"the claim of {AWAY} was of other machine code and is dropped: prove it there" in output
     assert AWAY not in devices(tuned)
+    assert tuned.one("acf/kernel/*.acf").read_bytes() == controls
+    assert len(list((tuned.root / "acf/kernel").iterdir())) == 3
+    tuned.pytest("--acf-check=replay", code=0)
 
 
 def test_another_driver_is_measured_again_and_named(tuned: Project):

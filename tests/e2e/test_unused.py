@@ -19,13 +19,14 @@ def test_a_project_without_tuned_benchmarks_loads_no_heavy_module(project):
 
 
 LOADED = """
-import atexit, sys
+import atexit, gc, sys
 from pathlib import Path
 
 @atexit.register
 def tell():
     who = "worker" if any(word.endswith(".inside") for word in sys.orig_argv) else "pytest"
     Path(f"{who}.txt").write_text(" ".join(sys.modules))
+    Path(f"{who}-frozen.txt").write_text(str(gc.get_freeze_count()))
 """
 TEST_PY = """
 import pytest
@@ -45,6 +46,7 @@ def test_a_worker_and_a_replay_of_exact_claims_load_what_they_use(project):
     worker = (made.root / "worker.txt").read_text().split()
     assert "pytest_compileiq.benchmark.body" in worker
     assert not {"pydantic", "elftools", "scipy", "git"} & set(worker)
+    assert int((made.root / "worker-frozen.txt").read_text()) > 10_000  # what it loaded is collected no more
     assert "1 proven" in made.pytest(code=0, forked=False)
     assert not {"numpy", "scipy"} & set((made.root / "pytest.txt").read_text().split())
 

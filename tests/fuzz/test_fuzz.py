@@ -75,7 +75,7 @@ def test_what_must_not_be_is_seen(room, monkeypatch, what):
     scope = {"watched": types.SimpleNamespace(slow=slow)}
     exec(f"def main(argv):\n    {BROKEN[what]}", scope)
     monkeypatch.setattr("pytest_compileiq.cli.main.main", scope["main"])
-    monkeypatch.setattr(watch, "MOST_WAITING_SECONDS", 3)
+    monkeypatch.setattr(watch, "MOST_WAITING_SECONDS", 1 if what == "hung" else 3)
     monkeypatch.setattr(watch, "calls_of", lambda tree: [["verb"]])
     report = run(room, [0], lambda _: Tree({}))
     assert any(what in one.what for one in report.violations), report

@@ -224,6 +224,7 @@ def _serve(answers: Connection, room: Room, numbers: Iterable[int], make: Callab
         "TMPDIR": str(room.home / "tmp"),
         "XDG_CACHE_HOME": str(room.home / "tmp"),
         "GIT_CONFIG_GLOBAL": "/dev/null",
+        "ACF_LOCK_DIR": "",  # locks lie where they do for everybody
     }
     sys.dont_write_bytecode = True
     tempfile.tempdir = None  # as TMPDIR says now

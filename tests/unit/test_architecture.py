@@ -27,6 +27,7 @@ VALUES = (
     "model",
     "named_options",
     "outcome",
+    "sample_table",
     "space",
     "spelling",
     "stored",

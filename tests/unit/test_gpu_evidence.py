@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.gpu_evidence import bundle, page, rehearsal, run, wheels
+from bench.gpu_evidence import bundle, page, processes, rehearsal, run, wheels
 from bench.gpu_evidence.kernels import CALIBRATED, KERNELS, SOURCES
 from bench.gpu_evidence.processes import Surroundings, reason
 from bench.gpu_evidence.runner import A_FAILURE, ALL_DONE, MORE_TO_DO, MOST_BEGUN, Outcome, Runner, Step
@@ -139,7 +139,8 @@ def test_a_record_that_cannot_be_read_is_of_a_step_to_do(tmp_path, content):
     assert State(tmp_path).of("a") == Record()
 
 
-def test_a_command_that_stays_too_long_is_stopped(tmp_path):
+def test_a_command_that_stays_too_long_is_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "ENOUGH_TO_STOP_S", 0.5)  # a shell's background ignores Ctrl-C
     command = [sys.executable, "-c", "print('begun', flush=True)\nwhile True: pass"]
 
     assert Surroundings({}).run(command, cwd=tmp_path, output=tmp_path / "out.txt", timeout_s=0.2) is None

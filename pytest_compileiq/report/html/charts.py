@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_compileiq.model import Arm
+from pytest_compileiq.report.html.drawing import (
+    LEFT,
+    RIGHT,
+    WIDTH,
+    Chart,
+    dotted,
+    drawing,
+    label,
+    pixels,
+    with_unit,
+    x_axis,
+    y_axis,
+)
 from pytest_compileiq.report.html.markup import Html, join, tag
 from pytest_compileiq.report.html.scale import (
     DRAWABLE,
@@ -17,14 +30,13 @@ from pytest_compileiq.report.html.scale import (
     limits_by_fences,
     limits_within,
     padded,
+    percent_off,
     unit_for,
 )
 from pytest_compileiq.rules.slots import quantile
 
 ARMS: tuple[Arm, ...] = ("baseline", "tuned")
 MAX_POINTS = 300  # per chart; of more, every n-th slot is drawn, and the note says so
-WIDTH = 400
-_LEFT, _RIGHT = 52.0, 10.0
 _GOLDEN = 0.6180339887
 Block = list[tuple[int, "ChartedSlot"]]  # one process: each slot with its place in the run
 
@@ -39,23 +51,6 @@ class ChartedSlot:
     dropped: bool = False
 
 
-@dataclass(frozen=True)
-class Watched:
-    """One run of a history: its day, and each arm's value in the metric's unit."""
-
-    day: str
-    baseline: float
-    tuned: float
-
-
-@dataclass(frozen=True)
-class Chart:
-    """The drawing, and a note of what it leaves out; empty if it shows everything."""
-
-    svg: Html
-    note: str = ""
-
-
 def distribution(slots: Sequence[ChartedSlot], objective: str, ident: str) -> Chart | None:
     """Each arm's slots as a strip with p5, p25, p50, p75 and p95; None if there is nothing to draw."""
     kept = _kept(slots)
@@ -68,8 +63,8 @@ def distribution(slots: Sequence[ChartedSlot], objective: str, ident: str) -> Ch
         _strip(arm, sorted(kept[arm]), _kept(drawn)[arm], scale, unit, top=6 + 62 * row) for row, arm in enumerate(ARMS)
     ]
     described = "; ".join(_in_words(arm, sorted(kept[arm]), unit) for arm in ARMS)
-    axis = _x_axis(scale, unit, objective, y=134)
-    svg = _svg(ident, 170, "Distribution of the slots", f"{described}.", *rows, axis)
+    axis = x_axis(scale, unit, objective, y=134)
+    svg = drawing(ident, 170, "Distribution of the slots", f"{described}.", *rows, axis)
     return Chart(svg, _left_out(slots, drawn, sum(scale.beyond(values) for values in kept.values())))
 
 
@@ -80,22 +75,22 @@ def run_order(slots: Sequence[ChartedSlot], objective: str, ident: str) -> Chart
     so their spreads can be compared. None if there is nothing to draw.
     """
     kept = _kept(slots)
-    if not _drawable(kept):
+    if not all_drawable(kept):
         return None
     middles = {arm: quantile(sorted(kept[arm]), 0.5) for arm in ARMS}
-    limits = limits_by_fences([[_percent(value, middles[arm]) for value in kept[arm]] for arm in ARMS])
+    limits = limits_by_fences([[percent_off(value, middles[arm]) for value in kept[arm]] for arm in ARMS])
     drawn = _thinned(slots)
     unit = _unit(kept, objective)
-    places = Scale(0, max(len(drawn) - 1, 1), _LEFT + 6, WIDTH - _RIGHT - 6)
+    places = Scale(0, max(len(drawn) - 1, 1), LEFT + 6, WIDTH - RIGHT - 6)
     blocks = [list(block) for _, block in itertools.groupby(enumerate(drawn), key=lambda pair: pair[1].process)]
     panels, beyond = [], 0
     for row, arm in enumerate(ARMS):
         scale = Scale(*limits, 88 + 94 * row, 22 + 94 * row)
-        beyond += scale.beyond([_percent(value, middles[arm]) for value in kept[arm]])
+        beyond += scale.beyond([percent_off(value, middles[arm]) for value in kept[arm]])
         panels.append(_panel(arm, blocks, places, scale, middles[arm], unit))
-    svg = _svg(
+    svg = drawing(
         ident, 206, "Slots in the order they were measured", _drift_in_words(slots, unit), *panels,
-        _label(WIDTH / 2, 200, f"{len(blocks)} processes, in the order they ran", "middle"),
+        label(WIDTH / 2, 200, f"{len(blocks)} processes, in the order they ran", "middle"),
     )  # fmt: skip
     return Chart(svg, _left_out(slots, drawn, beyond))
 
@@ -107,8 +102,8 @@ def interval(low: float, estimate: float, high: float, domain: tuple[float, floa
         domain: the lowest and highest ratio shown, around 1, which has its own line.
     """
     scale = Scale(math.log(domain[0]), math.log(domain[1]), 6, 154)
-    left, middle, right = (_short(scale(math.log(max(value, domain[0])))) for value in (low, estimate, high))
-    x_of_one = _short(scale(0.0))
+    left, middle, right = (pixels(scale(math.log(max(value, domain[0])))) for value in (low, estimate, high))
+    x_of_one = pixels(scale(0.0))
     return tag(
         "svg", tag("path", class_="one", d=f"M{x_of_one} 1V21"),
         tag("path", class_="whisker tuned", d=f"M{left} 11H{right}"),
@@ -129,19 +124,19 @@ def front(points: Sequence[tuple[float, float, bool]], names: tuple[str, str], i
     if not drawable(xs) or not drawable(ys):
         return None
     times = Unit(1.0, "x")
-    across = Scale(*padded(min(xs), max(xs)), _LEFT + 8, WIDTH - _RIGHT - 8)
+    across = Scale(*padded(min(xs), max(xs)), LEFT + 8, WIDTH - RIGHT - 8)
     up = Scale(*padded(min(ys), max(ys)), 150, 22)
     series = [
-        tag("path", class_=f"dots big {arm}", d=_dots((across(x), up(y)) for x, y, chosen in points if chosen is own))
+        tag("path", class_=f"dots big {arm}", d=dotted((across(x), up(y)) for x, y, chosen in points if chosen is own))
         for arm, own in (("baseline", False), ("tuned", True))
     ]
     listed = "; ".join(
         f"{times.text(x)}, {times.text(y)}{' (committed)' if chosen else ''}" for x, y, chosen in points[:20]
     )
-    svg = _svg(
+    svg = drawing(
         ident, 192, f"Pareto front: {names[1]} against {names[0]}", f"{len(points)} points: {listed}.",
-        _y_axis(up, times), _x_axis(across, times, names[0], y=156), join(series),
-        _label(_LEFT, 12, _named(names[1], times), "start"),
+        y_axis(up, times), x_axis(across, times, names[0], y=156), join(series),
+        label(LEFT, 12, with_unit(names[1], times), "start"),
     )  # fmt: skip
     return Chart(svg)
 
@@ -152,72 +147,36 @@ def convergence(improvements: Sequence[tuple[int, float]], evaluations: int, ide
     if not improvements or not drawable(gains):
         return None
     times = Unit(1.0, "x")
-    across = Scale(0, max(evaluations, improvements[-1][0], 1), _LEFT, WIDTH - _RIGHT - 8)
+    across = Scale(0, max(evaluations, improvements[-1][0], 1), LEFT, WIDTH - RIGHT - 8)
     up = Scale(*padded(min(gains), max(gains)), 150, 22)
-    steps = "".join(f"H{_short(across(number))}V{_short(up(gain))}" for number, gain in improvements)
-    line = f"M{_short(across(0))} {_short(up(1.0))}{steps}H{_short(across(evaluations))}"
+    steps = "".join(f"H{pixels(across(number))}V{pixels(up(gain))}" for number, gain in improvements)
+    line = f"M{pixels(across(0))} {pixels(up(1.0))}{steps}H{pixels(across(evaluations))}"
     listed = "; ".join(f"{times.text(gain)} after {number}" for number, gain in improvements[-20:])
-    svg = _svg(
+    svg = drawing(
         ident, 192, "Convergence of the search", f"Best gain over the baseline so far: {listed} evaluations.",
-        _y_axis(up, times), _x_axis(across, Unit(1.0, ""), "evaluations", y=156),
+        y_axis(up, times), x_axis(across, Unit(1.0, ""), "evaluations", y=156),
         tag("path", class_="median tuned", d=line),
-        _label(_LEFT, 12, "best gain over the baseline so far", "start"),
+        label(LEFT, 12, "best gain over the baseline so far", "start"),
     )  # fmt: skip
     return Chart(svg)
-
-
-def over_time(runs: Sequence[Watched], moved_at: Sequence[int], objective: str, ident: str) -> Chart | None:
-    """Each arm over the runs, in per cent of its first one, a bar at each move; None if there is nothing to draw."""
-    drawn = runs[-MAX_POINTS:]
-    arms = {arm: [getattr(run, arm) for run in drawn] for arm in ARMS}
-    if len(drawn) < 2 or not _drawable(arms):
-        return None
-    percent = {arm: [_percent(value, values[0]) for value in values] for arm, values in arms.items()}
-    places = Scale(0, len(drawn) - 1, _LEFT + 6, WIDTH - _RIGHT - 6)
-    up = Scale(*limits_within(list(percent.values()), tail=0.0), 132, 22)
-    bars = "".join(
-        f"M{_short(places(at))} 22V132" for at in (at - len(runs) + len(drawn) for at in moved_at) if at >= 0
-    )
-    parts = [tag("path", class_="axis", d=bars)] if bars else []
-    for arm, values in percent.items():
-        steps = "L".join(f"{_short(places(at))} {_short(up(value))}" for at, value in enumerate(values))
-        parts.append(tag("path", class_=f"median {arm}", d=f"M{steps}"))
-    unit = unit_for(objective, arms["tuned"][-1])
-    ends = "; ".join(
-        f"{arm}: {unit.text(values[0])} at first, {unit.text(values[-1])} now" for arm, values in arms.items()
-    )
-    svg = _svg(
-        ident, 168, "Both arms over time", f"{ends}; {len(moved_at)} moves.", _y_axis(up, Unit(1.0, "%")), *parts,
-        _label(_LEFT, 12, f"{objective}, against the first run", "start"),
-        _label(_LEFT, 150, drawn[0].day, "start"), _label(WIDTH - _RIGHT, 150, drawn[-1].day, "end"),
-    )  # fmt: skip
-    return Chart(svg, f"the last {len(drawn)} of {len(runs)} runs" if len(drawn) < len(runs) else "")
 
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _svg(ident: str, height: int, title: str, description: str, *parts: str) -> Html:
-    return tag(
-        "svg", tag("title", title, id=f"{ident}-t"), tag("desc", description, id=f"{ident}-d"), *parts,
-        class_="chart", viewBox=f"0 0 {WIDTH} {height}", role="img", aria_labelledby=f"{ident}-t",
-        aria_describedby=f"{ident}-d",
-    )  # fmt: skip
-
-
 def _strip(
     arm: Arm, ordered: Sequence[float], values: Sequence[float], scale: Scale, unit: Unit, *, top: float
 ) -> Html:
-    p5, p25, p50, p75, p95 = (_short(scale(quantile(ordered, share))) for share in (0.05, 0.25, 0.5, 0.75, 0.95))
+    p5, p25, p50, p75, p95 = (pixels(scale(quantile(ordered, share))) for share in (0.05, 0.25, 0.5, 0.75, 0.95))
     y = top + 34
     # Jitter by multiples of the golden ratio: spread evenly, and the same on every run.
-    dots = _dots((scale(value), y + 13 * ((index * _GOLDEN) % 1) + 2) for index, value in enumerate(values))
+    dots = dotted((scale(value), y + 13 * ((index * _GOLDEN) % 1) + 2) for index, value in enumerate(values))
     box = f"M{p5} {y - 8}H{p25}M{p75} {y - 8}H{p95}M{p25} {y - 14}H{p75}V{y - 2}H{p25}Z"
     return join([
         tag("path", class_=f"dots small {arm}", d=dots),
         tag("path", class_=f"box {arm}", d=box),
         tag("path", class_=f"median {arm}", d=f"M{p50} {y - 16}V{y}"),
-        _label(12, top + 12, f"{arm}, median {unit.text(quantile(ordered, 0.5))}", "start"),
+        label(12, top + 12, f"{arm}, median {unit.text(quantile(ordered, 0.5))}", "start"),
     ])  # fmt: skip
 
 
@@ -225,48 +184,22 @@ def _panel(arm: Arm, blocks: Sequence[Block], places: Scale, scale: Scale, middl
     """One arm's slots in run order; every second process is shaded."""
     bands, medians, dots, lost = "", "", [], []
     for number, block in enumerate(blocks):
-        left, right = _short(places(block[0][0] - 0.5)), _short(places(block[-1][0] + 0.5))
+        left, right = pixels(places(block[0][0] - 0.5)), pixels(places(block[-1][0] + 0.5))
         if number % 2:
-            bands += f"M{left} {_short(scale.end)}H{right}V{_short(scale.start)}H{left}Z"
-        own = [(places(index), scale(_percent(slot.value, middle)), slot) for index, slot in block if slot.arm == arm]
+            bands += f"M{left} {pixels(scale.end)}H{right}V{pixels(scale.start)}H{left}Z"
+        own = [
+            (places(index), scale(percent_off(slot.value, middle)), slot) for index, slot in block if slot.arm == arm
+        ]
         dots += [(x, y) for x, y, slot in own if not slot.dropped]
         lost += [(x, y) for x, y, slot in own if slot.dropped]
         if ordered := sorted(slot.value for _, _, slot in own if not slot.dropped):
-            medians += f"M{left} {_short(scale(_percent(quantile(ordered, 0.5), middle)))}H{right}"
+            medians += f"M{left} {pixels(scale(percent_off(quantile(ordered, 0.5), middle)))}H{right}"
     return join([
-        tag("path", class_="band", d=bands), _y_axis(scale, Unit(1.0, "%")),
-        tag("path", class_=f"dots {arm}", d=_dots(dots)), tag("path", class_="lost", d=_dots(lost)),
+        tag("path", class_="band", d=bands), y_axis(scale, Unit(1.0, "%")),
+        tag("path", class_=f"dots {arm}", d=dotted(dots)), tag("path", class_="lost", d=dotted(lost)),
         tag("path", class_=f"median {arm}", d=medians),
-        _label(_LEFT, scale.end - 6, f"{arm}, against its median of {unit.text(middle)}", "start"),
+        label(LEFT, scale.end - 6, f"{arm}, against its median of {unit.text(middle)}", "start"),
     ])  # fmt: skip
-
-
-def _x_axis(scale: Scale, unit: Unit, name: str, *, y: float) -> Html:
-    ticks = scale.ticks(5, unit)
-    marks = tag("path", class_="axis", d=f"M{scale.start} {y}H{scale.end}" + "".join(
-        f"M{_short(scale(at))} {y}v4" for at, _ in ticks))  # fmt: skip
-    texts = [_label(scale(at), y + 15, text, "middle") for at, text in ticks]
-    return join([marks, *texts, _label(WIDTH / 2, y + 29, _named(name, unit), "middle")])
-
-
-def _y_axis(scale: Scale, unit: Unit) -> Html:
-    ticks = scale.ticks(3, unit)
-    lines = tag("path", class_="grid", d="".join(f"M{_LEFT} {_short(scale(at))}H{WIDTH - _RIGHT}" for at, _ in ticks))
-    texts = [_label(_LEFT - 5, scale(at) + 4, f"{text} {unit.name}".rstrip(), "end") for at, text in ticks]
-    return join([lines, *texts])
-
-
-def _label(x: float, y: float, text: str, anchor: str) -> Html:
-    return tag("text", text, x=_short(x), y=_short(y), text_anchor=anchor)
-
-
-def _dots(points: Iterable[tuple[float, float]]) -> str:
-    """Points as subpaths of length 0, which line caps make visible: the smallest markup for them."""
-    return "".join(f"M{_short(x)} {_short(y)}h0" for x, y in points)
-
-
-def _short(number: float) -> str:
-    return f"{number:.1f}".removesuffix(".0")
 
 
 # ── words ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -301,10 +234,6 @@ def _left_out(slots: Sequence[ChartedSlot], drawn: Sequence[ChartedSlot], beyond
     return "; ".join(part for part in parts if part)
 
 
-def _named(name: str, unit: Unit) -> str:
-    return f"{name}, {unit.name}" if unit.name else name
-
-
 def _unit(kept: dict[Arm, list[float]], objective: str) -> Unit:
     return unit_for(objective, quantile(sorted(kept["tuned"]), 0.5))
 
@@ -313,12 +242,9 @@ def _kept(slots: Sequence[ChartedSlot]) -> dict[Arm, list[float]]:
     return {arm: [slot.value for slot in slots if _is(slot, arm)] for arm in ARMS}
 
 
-def _drawable(kept: dict[Arm, list[float]]) -> bool:
+def all_drawable(kept: dict[Arm, list[float]]) -> bool:
+    """Whether a chart can show these values as shares of each other."""
     return all(drawable(values) and min(values) > 1 / DRAWABLE for values in kept.values())
-
-
-def _percent(value: float, middle: float) -> float:
-    return 100 * (value - middle) / middle
 
 
 def _is(slot: ChartedSlot, arm: Arm) -> bool:

@@ -10,17 +10,21 @@ from pytest_compileiq.report.html.markup import tag
 from pytest_compileiq.report.html.over_time import line_parts
 from pytest_compileiq.report.html.page import document
 from pytest_compileiq.report.html.sections import table
+from pytest_compileiq.report.html.survival import survival_parts
+from pytest_compileiq.report.survival import Survival
 
 _COLUMNS = ("Date", "Baseline", "Tuned", "Ratio", "Verdict", "Compiler", "Driver", "Machine code", "Commit")
 
 
-def history_page(lines: Sequence[Line]) -> str:
+def history_page(lines: Sequence[Line], survival: Survival | None) -> str:
     """A page of its own for ``lines``. Their texts are untrusted and escaped."""
     articles = []
     for number, line in enumerate(lines):
         rows = [list(row) for row in rows_of(line, line.observations[-MOST_SHOWN:])]
         articles.append(tag("article", tag("h2", title_of(line)), *line_parts(line, f"line-{number}"),
                             table("The newest runs", _COLUMNS, rows)))  # fmt: skip
+    if survival is not None:
+        articles.insert(0, tag("article", *survival_parts(survival)))
     title = "Compiler controls over time"
     main = tag("main", *(articles or [tag("p", "Nothing was measured yet.")]))
     return document(title, tag("body", tag("header", tag("h1", title)), main))

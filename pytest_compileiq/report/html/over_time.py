@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from pytest_compileiq.history.lines import Line
 from pytest_compileiq.report.history import move_text, summary_of
-from pytest_compileiq.report.html.charts import Watched, over_time
+from pytest_compileiq.report.html.charts import ARMS, MAX_POINTS, all_drawable
+from pytest_compileiq.report.html.drawing import LEFT, RIGHT, WIDTH, Chart, drawing, label, pixels, y_axis
 from pytest_compileiq.report.html.markup import Html, tag
+from pytest_compileiq.report.html.scale import Scale, Unit, limits_within, percent_off, unit_for
+
+
+@dataclass(frozen=True)
+class Watched:
+    """One run of a history: its day, and each arm's value in the metric's unit."""
+
+    day: str
+    baseline: float
+    tuned: float
 
 
 def line_parts(line: Line, ident: str) -> list[Html]:
@@ -18,3 +32,31 @@ def line_parts(line: Line, ident: str) -> list[Html]:
         note = f" ({chart.note})" if chart.note else ""
         parts.append(tag("div", tag("figure", tag("figcaption", f"Over time{note}"), chart.svg), class_="figures"))
     return parts
+
+
+def over_time(runs: Sequence[Watched], moved_at: Sequence[int], objective: str, ident: str) -> Chart | None:
+    """Each arm over the runs, in per cent of its first one, a bar at each move; None if there is nothing to draw."""
+    drawn = runs[-MAX_POINTS:]
+    arms = {arm: [getattr(run, arm) for run in drawn] for arm in ARMS}
+    if len(drawn) < 2 or not all_drawable(arms):
+        return None
+    percent = {arm: [percent_off(value, values[0]) for value in values] for arm, values in arms.items()}
+    places = Scale(0, len(drawn) - 1, LEFT + 6, WIDTH - RIGHT - 6)
+    up = Scale(*limits_within(list(percent.values()), tail=0.0), 132, 22)
+    bars = "".join(
+        f"M{pixels(places(at))} 22V132" for at in (at - len(runs) + len(drawn) for at in moved_at) if at >= 0
+    )
+    parts = [tag("path", class_="axis", d=bars)] if bars else []
+    for arm, values in percent.items():
+        steps = "L".join(f"{pixels(places(at))} {pixels(up(value))}" for at, value in enumerate(values))
+        parts.append(tag("path", class_=f"median {arm}", d=f"M{steps}"))
+    unit = unit_for(objective, arms["tuned"][-1])
+    ends = "; ".join(
+        f"{arm}: {unit.text(values[0])} at first, {unit.text(values[-1])} now" for arm, values in arms.items()
+    )
+    svg = drawing(
+        ident, 168, "Both arms over time", f"{ends}; {len(moved_at)} moves.", y_axis(up, Unit(1.0, "%")), *parts,
+        label(LEFT, 12, f"{objective}, against the first run", "start"),
+        label(LEFT, 150, drawn[0].day, "start"), label(WIDTH - RIGHT, 150, drawn[-1].day, "end"),
+    )  # fmt: skip
+    return Chart(svg, f"the last {len(drawn)} of {len(runs)} runs" if len(drawn) < len(runs) else "")

@@ -98,3 +98,8 @@ def padded(low: float, high: float) -> tuple[float, float]:
     """Limits with room at both ends, and never equal."""
     room = max((high - low) * _PADDING, max(abs(low), abs(high)) * 1e-6, 1e-30)
     return low - room, high + room
+
+
+def percent_off(value: float, middle: float) -> float:
+    """By how many per cent ``value`` is above ``middle``."""
+    return 100 * (value - middle) / middle

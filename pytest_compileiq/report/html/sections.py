@@ -11,7 +11,8 @@ from pytest_compileiq.report.artifact import made_by
 from pytest_compileiq.report.checks import count_text
 from pytest_compileiq.report.classes import class_facts
 from pytest_compileiq.report.committed import MAX_CHARTED_CLAIMS, Committed
-from pytest_compileiq.report.html.charts import Chart, convergence, distribution, front, interval, run_order
+from pytest_compileiq.report.html.charts import convergence, distribution, front, interval, run_order
+from pytest_compileiq.report.html.drawing import Chart
 from pytest_compileiq.report.html.markup import Html, join, tag
 from pytest_compileiq.report.html.over_time import line_parts
 from pytest_compileiq.report.html.scale import unit_for

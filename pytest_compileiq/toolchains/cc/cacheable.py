@@ -12,11 +12,13 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from posixpath import join
 
+from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.rules.build_key import Inputs, NotModelled, looked_for
+from pytest_compileiq.toolchains.cc.assembly import why_it_may_read_a_file
 from pytest_compileiq.toolchains.cc.compiler import CcCompiler
 from pytest_compileiq.toolchains.cc.cplusplus import is_cplusplus
 from pytest_compileiq.toolchains.cc.flags import Flags
@@ -27,6 +29,8 @@ from pytest_compileiq.toolchains.commands import ask, modelled_environment
 from pytest_compileiq.toolchains.make_rules import prerequisites
 
 _ALWAYS_INCLUDED = "stdc-predef.h"
+_DIRECTORY = re.compile(r"-(?:I|L|iquote|isystem|idirafter)(.+)", re.DOTALL)
+_LISTS_OF_DIRECTORIES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "LD_LIBRARY_PATH")
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,9 @@ class GccBuild:
         if self.compiler.name != "gcc":
             raise NotModelled(f"builds by {self.compiler.name} are not modelled")
         expect_gcc(self.compiler.program)
-        for words, _ in self.compilations:
+        for words, source in self.compilations:
+            if Path(source).suffix != ".c" and not is_cplusplus(source):
+                raise NotModelled(f"{source} is neither C nor C++")
             expect_gcc(words[0])
             expect_modelled(words[1:])
         expect_modelled([*self.flags.link, *self.flags.libraries])
@@ -72,29 +78,46 @@ class GccBuild:
             "reader": [_reader()],
         }
 
-    def inputs(self) -> Inputs:
-        """What it reads and looks for.
+    def inputs(self) -> tuple[Inputs, Inputs]:
+        """What it reads and looks for: of the project or of anyone, and of what is installed.
 
         Raises:
             NotModelled: it may depend on something else.
             BuildError: the preprocessor refuses a source.
         """
         environment = tuple(sorted(modelled_environment().items()))
-        inputs = Inputs()
+        own_directories = tuple(self._own_directories())
+        own, installed = Inputs(), Inputs()
         for program in dict.fromkeys([self.compiler.program, *(words[0] for words, _ in self.compilations)]):
             here = Installation(program, self.flags.link, self.flags.libraries, environment, str(self.rootdir))
-            inputs |= here.inputs()
+            asked_for, others = here.inputs().parted(partial(_is_below, directories=own_directories))
+            own, installed = own | asked_for, installed | others
         for words, source in self.compilations:
-            inputs |= self._of_source(words, source)
-        return inputs
+            looked_at, standard = self._of_source(words, source), _standard(words[0], source)
+            system, others = looked_at.parted(partial(_is_below, directories=standard))
+            asked_for, system = system.parted(partial(_is_below, directories=own_directories))
+            own, installed = own | others | asked_for, installed | system
+        return own, installed
+
+    def _own_directories(self) -> Iterator[str]:
+        """The project's, and those that its options and the environment name: they may change while tests run."""
+        yield str(self.rootdir)
+        words = [*self.flags.link, *self.flags.libraries, *(word for words, _ in self.compilations for word in words)]
+        listed = filter(None, (modelled_environment().get(name) for name in _LISTS_OF_DIRECTORIES))
+        asked_for = (match[1] for word in words if (match := _DIRECTORY.fullmatch(word)))
+        yield from map(self._located, (*asked_for, *":".join(listed).split(":")))
 
     def _of_source(self, words: Sequence[str], source: str) -> Inputs:
         read, directories = self._preprocessed(words, source)
-        standard = _standard_directories(words[0], "c++" if is_cplusplus(source) else "c")
+        standard = _standard(words[0], source)
         quoted, angled = set(included_by(words)), {_ALWAYS_INCLUDED}
         beside: list[tuple[str, str]] = [(str(self.rootdir), name) for name in quoted]
-        for path in read:
-            named = _named_in(path, any(path.startswith(f"{directory}/") for directory in standard))
+        assembled, content = None, hashlib.sha256()
+        for path in sorted(read):
+            text = _text_of(path)
+            content.update(text)
+            named = _named_in(path, text, _is_below(path, standard))
+            assembled = path if named.to_the_assembler else assembled
             quoted |= named.quoted
             angled |= named.angled
             beside += ((path.rpartition("/")[0], name) for name in named.quoted)
@@ -103,7 +126,15 @@ class GccBuild:
             inputs |= looked_for(_with_precompiled({name}), [directory], os.path.lexists)
         if precompiled := next((path for path in inputs.files if path.endswith(".gch")), None):
             raise NotModelled(f"{precompiled} is a precompiled header")
+        if assembled is not None:
+            self._expect_no_file_of_the_assembler(words, source, assembled, content.hexdigest())
         return inputs | Inputs(frozenset(read))
+
+    def _expect_no_file_of_the_assembler(self, words: Sequence[str], source: str, path: str, content: str) -> None:
+        if self.compiler.machine != "x86-64":
+            raise NotModelled(f"{path} may hold assembly, which is only followed for x86-64")
+        if reason := _why_assembler_may_read(tuple(words), source, self.rootdir, content):
+            raise NotModelled(f"{path} may hold assembly, and {reason}")
 
     def _preprocessed(self, words: Sequence[str], source: str) -> tuple[set[str], list[str]]:
         """The files that the preprocessor reads, and the directories that it searches or would if they were there."""
@@ -141,17 +172,48 @@ def _searched(shown: str) -> list[str]:
     return [*ignored, *re.findall(r"^ (.+)$", listed, re.MULTILINE)]
 
 
+def _standard(program: str, source: str) -> tuple[str, ...]:
+    return _standard_directories(program, "c++" if is_cplusplus(source) else "c")
+
+
 @lru_cache(maxsize=16)
 def _standard_directories(program: str, language: str) -> tuple[str, ...]:
-    shown = ask([program, "-E", "-v", "-x", language, os.devnull]).output
+    """Where a compiler looks for headers by itself, whatever the environment asks for."""
+    shown = ask([program, "-E", "-v", "-x", language, os.devnull], without=_LISTS_OF_DIRECTORIES).output
     return tuple(directory for directory in _searched(shown) if directory.startswith("/"))
 
 
-def _named_in(path: str, is_the_compilers: bool) -> Named:
+def _is_below(path: str, directories: tuple[str, ...]) -> bool:
+    return f"{path}/".startswith(tuple(f"{directory}/" for directory in directories))
+
+
+@lru_cache(maxsize=256)
+def _why_assembler_may_read(words: tuple[str, ...], source: str, rootdir: Path, _content: str) -> str | None:
+    """Why what the compiler makes of a source may name a file to the assembler; None if it names none.
+
+    Args:
+        _content: the digest of all that the compiler reads.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        assembly = Path(folder) / "assembly.s"
+        try:
+            answer = ask([*words, "-S", source, "-o", str(assembly)], cwd=rootdir)
+        except EnvironmentFault:
+            return "takes too long to compile for a look at what the assembler gets"
+        if answer.returncode != 0:
+            return f"the compiler refuses {source}"
+        said = why_it_may_read_a_file(assembly.read_bytes())
+    return f"the assembler gets {said}" if said else None
+
+
+def _text_of(path: str) -> bytes:
     try:
-        text = Path(path).read_bytes()
+        return Path(path).read_bytes()
     except OSError as error:
         raise NotModelled(f"{path} cannot be read") from error
+
+
+def _named_in(path: str, text: bytes, is_the_compilers: bool) -> Named:
     try:
         return _scanned(text, is_the_compilers)
     except NotModelled as reason:

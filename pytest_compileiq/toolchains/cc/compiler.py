@@ -170,6 +170,7 @@ def _instruction_sets(program: str, machine_flags: tuple[str, ...]) -> frozenset
     return frozenset(_INSTRUCTION_SET.findall(answer.output)) - {"SSE_MATH", "SSE2_MATH"}
 
 
+@lru_cache(maxsize=1)
 def _cpuinfo_flags() -> frozenset[str]:
     """Features of the first processor, without underscores; empty if ``/proc/cpuinfo`` does not list them."""
     try:

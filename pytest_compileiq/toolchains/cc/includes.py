@@ -28,15 +28,27 @@ _NEVER = (
     (re.compile(rb"GCC\s+(?:dependency|pch_preprocess)"), "has a pragma that looks at another file"),
     (re.compile(rb"=\s*native\b"), "asks for the processor that it is compiled on"),
 )
-_ASSEMBLY = re.compile(rb"\b(?:asm|__asm|__asm__)\b")
+# Assembly itself, and what else of a source's strings the compiler hands to the assembler as it is; a macro may paste
+# either together.
+_TO_THE_ASSEMBLER = re.compile(
+    rb"\b(?:asm|__asm|__asm__|__REDIRECT\w*|__ASMNAME\w*|redefine_extname|(?:__)?(?:section|alias|ifunc|symver|weakref)(?:__)?)\b"
+    rb"|\#\#|%:%:"
+)
 
 
 @dataclass(frozen=True)
 class Named:
-    """The names of files in a source: as in ``#include "quoted"``, and as in ``#include <angled>``."""
+    """What a source names.
+
+    Attributes:
+        quoted: files, as in ``#include "quoted"``.
+        angled: files, as in ``#include <angled>``.
+        to_the_assembler: whether it may hold text that the assembler gets as it is, and which may name a file to it.
+    """
 
     quoted: frozenset[str] = frozenset()
     angled: frozenset[str] = frozenset()
+    to_the_assembler: bool = False
 
 
 def named_in(text: bytes, *, is_the_compilers: bool) -> Named:
@@ -54,8 +66,6 @@ def named_in(text: bytes, *, is_the_compilers: bool) -> Named:
         if pattern.search(text):
             raise NotModelled(f"it {reason}")
     code = _NO_CODE.sub(lambda match: match[1] or b" ", text)
-    if not is_the_compilers and _ASSEMBLY.search(code):
-        raise NotModelled("it holds assembly, which may read files")
     for asked in _ASKED_AT_ALL.finditer(code):
         if not asked[1] and not asked[0].startswith((b"ifdef", b"ifndef", b"defined")):
             raise NotModelled("it gives __has_include another name")
@@ -72,4 +82,5 @@ def named_in(text: bytes, *, is_the_compilers: bool) -> Named:
                     quoted.add(name[1].decode(errors="surrogateescape"))
                 else:
                     angled.add(name[2].decode(errors="surrogateescape"))
-    return Named(frozenset(quoted), frozenset(angled))
+    to_the_assembler = not is_the_compilers and _TO_THE_ASSEMBLER.search(code) is not None
+    return Named(frozenset(quoted), frozenset(angled), to_the_assembler)

@@ -133,7 +133,9 @@ def _run_paths(program: str) -> Iterator[str]:
 
     try:
         with Path(program).open("rb") as stream:
-            dynamic: Any = next(iter(ELFFile(stream).iter_segments("PT_DYNAMIC")), None)  # sections are hundreds
+            elf: Any = ELFFile(stream)
+            elf.header["e_shoff"] = 0  # else it reads all sections, and a compiler has hundreds, for one string table
+            dynamic = next(iter(elf.iter_segments("PT_DYNAMIC")), None)
             tags = list(dynamic.iter_tags()) if dynamic else []
             listed = [getattr(tag, "runpath", None) or getattr(tag, "rpath", None) for tag in tags]
     except (OSError, ELFError) as error:

@@ -39,7 +39,9 @@ def expect_modelled(options: Iterable[str]) -> None:
         if "native" in option or not (_PLAIN.fullmatch(option) or GCC.knows(option)):
             raise NotModelled(f"{option[:100]} is not modelled")
         if option.startswith("-D"):
-            named_in(option.encode(errors="surrogateescape"), is_the_compilers=False)
+            named = named_in(option.encode(errors="surrogateescape"), is_the_compilers=False)
+            if named.to_the_assembler:
+                raise NotModelled(f"{option[:100]} may hold assembly")
 
 
 def included_by(options: Iterable[str]) -> frozenset[str]:

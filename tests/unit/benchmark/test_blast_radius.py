@@ -13,7 +13,7 @@ from pytest_compileiq.toolchains.functions import Functions
 
 def benchmark_of(functions: Functions | None, *entries: str) -> SimpleNamespace:
     builder = SimpleNamespace() if functions is None else SimpleNamespace(functions=functions)
-    return SimpleNamespace(builds=SimpleNamespace(get=lambda controls: built(*entries)), builder=builder)
+    return SimpleNamespace(builds=SimpleNamespace(look=lambda controls: built(*entries)), builder=builder)
 
 
 def built(*entries: str, digest: str = "1") -> SimpleNamespace:

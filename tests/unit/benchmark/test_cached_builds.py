@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.build_cache import ToyBuilder
+from bench.build_cache import ToyBuilder, through
+from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.benchmark.cached_builds import CachedBuilds
 from pytest_compileiq.errors import CacheMismatch
 from pytest_compileiq.model import BuildResult, CodeDigest, sha256_hex
@@ -44,7 +45,7 @@ def get(builder: Toy, *, rebuilds: bool = False, seen: SeenFiles | None = None) 
     """A run of its own."""
     builds = CachedBuilds(BuildCache(builder.root), rebuilds=rebuilds, seen=seen or SeenFiles(settled_ns=0))
     out_dir = builder.root / "out"
-    built, _ = builds.get(builder, None, out_dir, lambda: builder.build(None, out_dir, timeout_s=1.0))
+    built, _ = through(builds, builder, out_dir, lambda: builder.build(None, out_dir, timeout_s=1.0))
     builds.close()
     return built
 
@@ -56,6 +57,24 @@ def test_the_second_run_builds_nothing(builder):
     assert builder.builds == 1
     assert (first.cached, second.code, second.path.read_text()) == ("", first.code, "kernel.c:include a.h\na.h:one\n")
     assert second.cached.endswith(" UTC")
+
+
+def test_a_build_that_is_only_looked_at_is_not_put_on_disk(builder, root):
+    get(builder)
+
+    def builds(number: int) -> Builds:
+        cached = CachedBuilds(BuildCache(root), seen=SeenFiles(settled_ns=0))
+        return Builds(builder, root.parent / f"{root.name}-run-{number}", 1.0, frozenset(), cached)
+
+    of_a_run = builds(1)
+    looked = of_a_run.look(None)
+    assert looked.cached and looked.code and not of_a_run.directory.exists()
+    assert of_a_run.get(None) == looked
+    assert looked.path.read_text() == "kernel.c:include a.h\na.h:one\n"
+    assert builder.builds == 1
+    (root / "second" / "a.h").write_text("two\n")
+    assert builds(2).look(None).path.read_text() == "kernel.c:include a.h\na.h:two\n"
+    assert builder.builds == 2
 
 
 def test_a_header_that_shadows_another_is_built(builder, root):

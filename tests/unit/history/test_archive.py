@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.history.archive import Archive
 from pytest_compileiq.history.lines import lines_of
-from pytest_compileiq.history.observation import Observation
+from pytest_compileiq.history.observation import Observation, Sighting
 
 
 def observation(**changes) -> Observation:
@@ -47,7 +49,14 @@ def test_lines_that_git_put_together_count_once_in_any_order(tmp_path):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"date": "yesterday"}, {"baseline": -1.0}, {"tuned": float("inf")}, {"name": "../k"}, {"tuned_code": "short"}],
+    [
+        {"date": "yesterday"},
+        {"date": "2026-02-30T03:00:00Z"},
+        {"baseline": -1.0},
+        {"tuned": float("inf")},
+        {"name": "../k"},
+        {"tuned_code": "short"},
+    ],
     ids=str,
 )
 def test_a_line_that_is_no_measurement_is_named(tmp_path, changes):
@@ -55,7 +64,22 @@ def test_a_line_that_is_no_measurement_is_named(tmp_path, changes):
     (tmp_path / "2026-11.jsonl").write_text(f"{text}\n")
     read = Archive(tmp_path).read()
     assert read.observations == ()
-    assert f"2026-11.jsonl, line 1: {next(iter(changes))}" in read.problems[0]
+    assert f"2026-11.jsonl, line 1: replay.{next(iter(changes))} = " in read.problems[0]
+
+
+def test_what_was_seen_is_read_back_beside_what_was_measured(tmp_path):
+    held = Sighting(date="2026-11-23T03:00:00Z", name="k", target="x86-64-v3-gcc12", proof="a" * 64)
+    ended = held.model_copy(update={"date": "2026-12-01T03:00:00Z", "ends": ("kernel", "compiler")})
+    assert Archive(tmp_path).add([ended, observation(), held]) == 3
+    read = Archive(tmp_path).read()
+    assert (read.sightings, read.observations) == ((held, ended), (observation(),))
+
+
+@pytest.mark.parametrize("changes", [{"ends": ("boredom",)}, {"proof": "short"}, {"source": "hearsay"}], ids=str)
+def test_a_line_that_is_no_sighting_is_named(tmp_path, changes):
+    held = {"source": "sighting", "date": "2026-11-23T03:00:00Z", "name": "k", "target": "t-gcc12", "proof": "a" * 64}
+    (tmp_path / "2026-11.jsonl").write_text(json.dumps(held | changes))
+    assert next(iter(changes)) in Archive(tmp_path).read().problems[0]
 
 
 def test_many_bad_lines_are_counted(tmp_path):

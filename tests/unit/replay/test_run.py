@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from random import Random
 
@@ -11,6 +12,7 @@ from pytest_compileiq import choice, literal, minimize
 from pytest_compileiq.errors import NoWorker
 from pytest_compileiq.replay.committed import Integrity
 from pytest_compileiq.replay.run import Replay
+from pytest_compileiq.rules.ends import proof_of
 from pytest_compileiq.rules.gate import QUADS, SAMPLES
 from pytest_compileiq.store.lifecycle import retire
 from pytest_compileiq.testing.fakes import (
@@ -57,6 +59,14 @@ ENDS = {
     "the space no longer holds the knobs": ({"marker": {"space": {"-O": choice([2, 3])}}}, "CORRUPT", "outside the space that the test declares"),
     "an objective is gone": ({"marker": {"objectives": [minimize("code_bytes")]}}, "STALE", "benchmark"),
 }  # fmt: skip
+ENDED = {  # by what, for the history; anything else says nothing of how long the artifact holds
+    "the gain is gone": ("gain",),
+    "the tuned arm fails": ("wrong",),
+    "the machine code is another": ("kernel",),
+    "the compiler refuses the controls": ("compiler",),
+    "another compiler's line": ("compiler",),
+    "an objective is gone": ("benchmark",),
+}
 
 
 @pytest.mark.parametrize("what", ENDS)
@@ -70,6 +80,9 @@ def test_each_thing_that_ends_a_replay_has_its_verdict_and_a_remedy(tmp_path, wh
     assert (report.verdict, report.failed, cause) == (verdict, True, None)
     assert said in report.message
     assert report.remedy
+    assert report.ends == ENDED.get(what, ())
+    if report.ends:
+        assert report.proof == proof_of(made.store.read("kernel", FAKE))
 
 
 def test_a_wrong_answer_is_the_tests_own_exception(project):
@@ -78,6 +91,7 @@ def test_a_wrong_answer_is_the_tests_own_exception(project):
 
     report, cause = project.replay(body=wrong)
     assert report.verdict == "WRONG" and isinstance(cause, AssertionError)
+    assert report.ends == ("wrong",)
 
 
 def test_a_missing_artifact_fails_or_runs_the_baseline(tmp_path):
@@ -133,11 +147,20 @@ def test_a_comment_is_cosmetic(project):
 @pytest.mark.parametrize(("driver", "said"), [(None, False), ("580.65.06", True)])
 def test_another_driver_than_the_claims_is_told(project, monkeypatch, driver, said):
     device = replace(find_device_or_none("cpu"), driver=driver)
-    monkeypatch.setattr("pytest_compileiq.replay.run.find_device_or_none", lambda kind: device)
+    monkeypatch.setattr("pytest_compileiq.replay.measured.find_device_or_none", lambda kind: device)
     report, _ = project.replay()
     told = [note for note in report.notes if "driver" in note]
     assert (report.verdict, bool(told)) == ("PROVEN", said)
+    assert project.replay(FakePool(seconds=lambda controls: 1e-3))[0].ends == (("driver",) if driver else ("gain",))
     assert not told or told[0].startswith("proven under driver unknown, measured now under 580.65.06;")
+
+
+def test_a_gate_that_was_wrong_too_often_on_this_machine_is_told(project):
+    (project.root / ".compileiq").mkdir(exist_ok=True)
+    counts = {find_device_or_none("cpu").name: {"trials": 50, "proven": 9, "alpha": 0.01}}
+    (project.root / ".compileiq" / "calibration.json").write_text(json.dumps(counts))
+    report, _ = project.replay()
+    assert any("do not trust this machine's gate: 9 of 50 equal pairs" in note for note in report.notes)
 
 
 def test_nothing_is_measured_when_only_a_replay_is_asked_for(project):

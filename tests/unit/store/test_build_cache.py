@@ -6,10 +6,11 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pytest_compileiq.model import CodeDigest, sha256_hex
-from pytest_compileiq.store.build_cache import BuildCache, Entry
+from pytest_compileiq.store.build_cache import BuildCache, Entry, Installed
 from pytest_compileiq.system.seen_files import SeenFiles
 
 KEY, OTHER_KEY = "a" * 64, "b" * 64
@@ -27,6 +28,7 @@ def entry(header: Path) -> Entry:
     return Entry(
         files={str(header): sha256_hex(b"content")},
         absent={str(header.parent): ("a.h.gch",)},
+        installed=Installed({}, {}).encoded(),
         sources={"a.h": sha256_hex(b"content")},
         code={"kernel": CodeDigest("c" * 64, {"code_bytes": 7}, "kernel")},
         metrics={"code_bytes": 7},
@@ -74,6 +76,34 @@ def test_an_input_that_changes_is_a_miss_until_it_is_back(cache, entry, header, 
     header.write_text("content")
     Path(f"{header}.gch").unlink(missing_ok=True)
     assert found(cache) == entry
+
+
+def test_what_is_installed_is_looked_at_once_in_a_run(cache, entry, header, tmp_path):
+    tool = tmp_path / "cc1"
+    tool.write_text("one")
+    installed = Installed({str(tool): sha256_hex(b"one")}, {str(tmp_path): ("cc1plus",)}).encoded()
+    cache.keep(KEY, replace(entry, installed=installed))
+    assert found(cache)
+    tool.write_text("two")
+    assert found(cache)
+    assert found(BuildCache(tmp_path)) is None
+    tool.write_text("one")
+    (tmp_path / "cc1plus").touch()
+    assert found(BuildCache(tmp_path)) is None
+    (tmp_path / "cc1plus").unlink()
+    assert found(BuildCache(tmp_path))
+
+
+@pytest.mark.parametrize("text", [b"{}", b"[]", b'{"files": {}, "absent": 3}'])
+def test_an_entry_that_does_not_say_what_is_installed_is_a_miss(cache, entry, text):
+    cache.keep(KEY, replace(entry, installed=msgspec.Raw(text)))
+    assert found(cache) is None
+
+
+def test_a_path_without_a_text_is_not_kept(cache, entry):
+    assert not cache.keep(KEY, replace(entry, files={"/odd\udcff.h": "0" * 64}))
+    cache.keep(KEY, replace(entry, installed=Installed({"/odd\udcff.h": "0" * 64}, {}).encoded()))
+    assert found(cache) is None
 
 
 def test_every_damage_is_a_miss(cache, entry):
@@ -172,3 +202,19 @@ def test_a_full_disk_keeps_nothing_and_leaves_nothing(cache, entry, monkeypatch)
     monkeypatch.undo()
     assert cache.stored() == []
     assert not list((cache.root / KEY).iterdir())
+
+
+def test_why_builds_are_not_kept_is_noted_until_they_are(tmp_path):
+    cache = BuildCache(tmp_path)
+    cache.note("one-baseline", None)
+    assert not cache.root.exists()
+    for build in ("one-baseline", "one-tuned", "two-tuned"):
+        cache.note(build, "a.h: it does" if build.startswith("one") else "-flto is not modelled" + "!" * 5000)
+    assert dict(cache.not_kept()) == {"a.h: it does": 2, f"-flto is not modelled{'!' * 1979}": 1}
+    cache.note("two-tuned", None)
+    os.utime(cache.root / "not-kept" / "one-tuned", (0, 0))  # a test that is no more
+    assert dict(cache.not_kept()) == {"a.h: it does": 1}
+    (cache.root / "not-kept" / "linked").symlink_to(tmp_path)
+    cache.trim(0)
+    assert dict(cache.not_kept()) == {"a.h: it does": 1}
+    assert not (cache.root / "not-kept" / "one-tuned").exists()

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,8 @@ def test_what_was_written_is_read_back(store):
     artifact = store.read("k", TARGET)
     assert artifact.claims[0].samples != "unnamed.csv"
     assert store.read_controls("k", artifact) == CONTROLS
-    assert list(store.read_samples("k", artifact)) == [(artifact.claims[0], make_rows())]
+    ((claim, rows),) = store.read_samples("k", artifact)
+    assert (claim, list(rows)) == (artifact.claims[0], make_rows())
     assert (store.names(), store.targets("k"), store.health()) == (["k"], [TARGET], [])
 
 
@@ -301,6 +303,7 @@ def test_a_name_is_never_a_path(store, name):
 
 WRITER = """
 import os, sys
+from dataclasses import replace
 from pathlib import Path
 from pytest_compileiq.store.lifecycle import retire
 from pytest_compileiq.store.store import Store
@@ -420,7 +423,7 @@ def test_a_samples_file_is_parsed_once_for_all_its_claims_and_one_file_is_held_a
         store_module, "decode_samples", lambda data, where: events.append("parsed") or decode(data, where)
     )
     for claim, rows in store.read_samples("k", store.read("k", TARGET)):
-        assert rows == make_rows(claim.device)
+        assert list(rows) == make_rows(claim.device)
         events.append(claim.device)
     assert events == ["parsed", "one", "two", "parsed", "three"]
     events.clear()
@@ -496,3 +499,19 @@ def test_a_bad_sample_names_its_line():
     data = encode_samples(make_rows()).replace(b",0,0,1,tuned,0,", b",0,-1,1,tuned,0,", 1)
     with pytest.raises(StoreError, match="line 4"):
         decode_samples(data, "x.csv")
+
+
+def test_a_file_of_many_claims_in_turns_is_read_as_written_and_its_first_bad_line_named():
+    rows = [replace(row, device=f"cpu{turn % 3}", sample=turn) for turn in range(400) for row in make_rows()]
+    data = encode_samples(rows)
+    samples = decode_samples(data, "x.csv")
+    assert samples.measured() == [(f"cpu{number}", "w", "runtime") for number in range(3)]
+    for key in samples.measured():
+        assert list(samples.rows(key)) == [row for row in rows if row.device == key[0]]
+    lines = data.splitlines(keepends=True)
+    for bad in (1, 1023, 1024, 1025, len(lines) - 1):
+        spoiled = b"".join(
+            [*lines[:bad], lines[bad].replace(b"tuned", b"Tuned").replace(b"base", b"Base"), *lines[bad + 1 :]]
+        )
+        with pytest.raises(StoreError, match=f"x.csv line {bad + 1} is not a sample"):
+            decode_samples(spoiled, "x.csv")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 
@@ -26,6 +27,16 @@ def test_shares_are_worked_on_in_as_many_processes_as_there_are_cores(cores):
 def test_few_items_are_worked_on_here(cores):
     assert spread(lambda share: (list(share), os.getpid()), [1, 2], least=2) == [([1, 2], os.getpid())]
     assert spread(list, [], least=1) == [[]]
+
+
+@pytest.mark.parametrize("of_others", [False, True])
+def test_what_was_frozen_stays_frozen_and_nothing_else_does(cores, of_others):
+    gc.unfreeze()
+    if of_others:
+        gc.freeze()
+    spread(list, range(10), least=1)
+    assert bool(gc.get_freeze_count()) is of_others
+    gc.freeze()  # as tests/conftest.py has it
 
 
 def test_a_process_that_is_killed_is_a_sentence(cores):

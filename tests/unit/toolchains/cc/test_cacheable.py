@@ -33,7 +33,8 @@ def builder(root: Path, flags: str = "-O1 -Iinc -Ilate -Imissing", **arguments: 
 
 
 def inputs(root: Path, flags: str = "-O1 -Iinc -Ilate -Imissing") -> Inputs:
-    return builder(root, flags).cacheable(None).inputs()
+    own, installed = builder(root, flags).cacheable(None).inputs()
+    return own | installed
 
 
 def key(of: CcBuilder, knobs: dict[str, str] | None = None) -> str:
@@ -53,6 +54,26 @@ def test_what_it_reads_is_all_there(root):
     assert os.path.realpath(shutil.which("gcc") or "") in files
     assert any(name.startswith("libc.so.6") for name in names), "what cc1 loads"
     assert all(Path(path).is_file() for path in files)
+
+
+def test_the_compiler_is_looked_at_once_in_a_run_and_what_the_command_names_always(root, tmp_path_factory, monkeypatch):
+    elsewhere = write_files(tmp_path_factory.mktemp("elsewhere"), {"b.h": "", "c.h": ""})
+    (root / "kernels/k.c").write_text('#include "b.h"\n#include <c.h>\n' + KERNEL)
+    monkeypatch.setenv("CPATH", str(elsewhere))
+    own, installed = builder(root, f"-O1 -Iinc -I{elsewhere} -L{elsewhere}/lib").cacheable(None).inputs()
+    always = {str(root / "kernels/k.c"), str(root / "kernels/inc/a.h"), *map(str, elsewhere.iterdir())}
+    assert own.files == always
+    assert {str(root / "kernels"), str(elsewhere), f"{elsewhere}/lib"} <= own.absent.keys()
+    assert {"math.h", "cc1", "libc.so", "as"} <= {Path(path).name for path in installed.files}
+    assert "/usr/include" in installed.absent
+
+
+def test_a_header_that_the_environment_names_is_not_the_compilers_own(root, tmp_path_factory, monkeypatch):
+    elsewhere = write_files(tmp_path_factory.mktemp("elsewhere"), {"b.h": '__asm__(".inc" "bin \\"x\\"");\n'})
+    (root / "kernels/k.c").write_text("#include <b.h>\n" + KERNEL)
+    monkeypatch.setenv("CPATH", str(elsewhere))
+    with pytest.raises(NotModelled, match=r"b\.h may hold assembly"):
+        inputs(root)
 
 
 @pytest.mark.parametrize("place", ["kernels", "kernels/late", "kernels/missing"])
@@ -94,11 +115,59 @@ def test_a_precompiled_header_is_not_modelled(root):
         inputs(root)
 
 
-@pytest.mark.parametrize("text", ['void f(void) { __asm__("nop"); }', "#define X a.h\n#include X"])
+@pytest.mark.parametrize("text", ['char *x = ".incbin";', "#define X a.h\n#include X"])
 def test_a_source_that_cannot_be_followed_is_not_modelled(root, text):
     (root / "kernels/inc/a.h").write_text(f"#define A 2\n#ifdef NEVER\n{text}\n#endif\n")
     with pytest.raises(NotModelled, match=r"a\.h: it"):
         inputs(root)
+
+
+def with_header(root: Path, text: str) -> Path:
+    (root / "kernels/inc/a.h").write_text(f"#define A 2\n{text}\n")
+    (root / "kernels/inc/data").write_text(".byte 1\n")
+    return root
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'static inline void f(void) { __asm__ volatile("nop" ::: "memory"); }',
+        'static int twice(int x) { __asm__("addl %0, %0\\n\\t# twice; 1:\\n1: nop" : "+r"(x)); return x; }\nint g(int x) { return twice(x); }',
+        'int other(void) __asm__("renamed");',
+        "#define JOINED(a, b) a##b\nint JOINED(sc, ale)(int x) { return x; }",
+        '__attribute__((section(".text.hot"))) int placed(int x) { return x; }',
+    ],
+)  # fmt: skip
+def test_assembly_that_names_no_file_is_modelled(root, text):
+    assert str(root / "kernels/inc/a.h") in inputs(with_header(root, text)).files
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '__asm__(".inc" "bin \\"data\\"");',
+        '#define B "bin data"\n__asm__(".inc" B);',
+        '#define JOINED(a, b) a##b\nJOINED(__a, sm__)(".inc" "lude data");',
+        '__asm__("1:.INCLUDE data");',
+        '__asm__(".macro read what\\n.inc\\\\what data\\n.endm\\nread bin");',
+        '__asm__(".irp what, bin\\n.inc\\\\what data\\n.endr");',
+        'void f(void) { __asm__(".inc%c0 data" :: "i"(7)); }',
+        '__attribute__((section(".a,\\"a\\"\\n.include data\\n.section .b"))) int placed = 1;',
+        'int renamed(void) __asm__("x\\n.include data\\n#");\nint g(void) { return renamed(); }',
+        '__asm__("/* \\" */ .include data /* \\" */");',
+        '__asm__(".byte \'\\"; .include data #\\"");',
+    ],
+)
+def test_assembly_that_may_read_a_file_is_not_modelled(root, text):
+    """However it is put together: what counts is what the assembler gets."""
+    with pytest.raises(NotModelled, match=r"a\.h may hold assembly, and the assembler gets"):
+        inputs(with_header(root, text), "-O1 -Iinc -fPIC")
+
+
+def test_a_source_that_is_assembly_is_not_modelled(root):
+    (root / "kernels/k.S").write_text('.include "data"\n')
+    with pytest.raises(NotModelled, match=r"k\.S is neither C nor C"):
+        resolve(Cc("k.S"), Place(root / "kernels", root)).cacheable(None).question()
 
 
 def test_a_key_holds_what_the_build_is_asked_with(root, monkeypatch):

@@ -68,9 +68,6 @@ def test_what_includes_nothing(text):
         ("#if __has_include(HEADER)\n#endif", "a macro makes"),
         ("#define HAS __has_include", "another name"),
         ('asm(".incbin \\"a\\"");', "reads a file"),
-        ('asm(".inc" "bin \\"a\\"");', "assembly"),
-        ('__asm__ volatile ("nop");', "assembly"),
-        ("__asm { nop }", "assembly"),
         ("#embed <a>", "reads a file"),
         ("#if __has_embed(<a>)\n#endif", "reads a file"),
         ("char *when = __DATE__;", "time of its build"),
@@ -85,6 +82,30 @@ def test_what_includes_nothing(text):
 def test_what_a_scan_cannot_follow_is_not_modelled(text, why):
     with pytest.raises(NotModelled, match=why):
         named(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'asm(".inc" "bin \\"a\\"");',
+        '__asm__ volatile ("nop");',
+        "__asm { nop }",
+        "#if 0\nasm\n#endif",
+        'int renamed(void) __asm /* it */ ("other");',
+        '__attribute__((section(".a\\n.include k"))) int placed;',
+        '__attribute__((__alias__("other"))) int named(void);',
+        '#define JOINED(a, b) a##b\nJOINED(__a, sm__)("nop");',
+        "#define JOINED(a, b) a%:%:b",
+        "#define S __REDIRECT_NTH",
+    ],
+)
+def test_what_the_assembler_may_get_as_it_stands_is_seen(text):
+    assert named(text).to_the_assembler
+    assert not named(text, is_the_compilers=True).to_the_assembler
+
+
+def test_other_words_go_to_the_compiler_alone():
+    assert not named("int assembly, plasma, sections; // asm\n/* __asm__ */").to_the_assembler
 
 
 def test_the_compilers_own_headers_name_symbols_in_assembly():

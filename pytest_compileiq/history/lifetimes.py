@@ -1,0 +1,117 @@
+"""How long each committed artifact held: from the commit that brought it until a run, or git, shows that it ended."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pytest_compileiq.artifact import Artifact
+from pytest_compileiq.history.from_git import Committed
+from pytest_compileiq.history.observation import Sighting, seconds_of
+from pytest_compileiq.model import Target
+from pytest_compileiq.outcome import REPLACED, End
+from pytest_compileiq.rules.ends import ends_by_successor, goes_on, proof_of
+from pytest_compileiq.rules.survival import Lifetime
+
+_DAY_S = 86_400
+
+
+@dataclass(frozen=True)
+class ArtifactLifetime:
+    """One proof of one artifact, and how long it held.
+
+    Attributes:
+        begun_s: when its commit was made, in seconds since 1970.
+        commit: that commit.
+    """
+
+    name: str
+    target: str
+    begun_s: int
+    commit: str
+    lifetime: Lifetime
+
+
+@dataclass
+class _Proof:
+    """One proof as git shows it: the versions that hold it, and what took its place when."""
+
+    first: Committed
+    artifact: Artifact
+    digests: set[str]
+    replaced_s: float = math.inf
+    replaced_by: tuple[End, ...] = ()
+
+
+def lifetimes_of(history: Iterable[Committed], sightings: Iterable[Sighting]) -> Iterator[ArtifactLifetime]:
+    """The lifetime of every tuned artifact that was ever committed, sorted by name, target and beginning.
+
+    Args:
+        history: every version, oldest first.
+        sightings: what runs found; those of an artifact that was never committed tell nothing.
+    """
+    by_proof = defaultdict(list)
+    for sighting in sightings:
+        by_proof[sighting.proof].append(sighting)
+    by_path, by_kernel = defaultdict(list), defaultdict(list)
+    for committed in history:
+        by_path[committed.version.path].append(committed)
+        by_kernel[_kernel_of(committed)].append(committed)
+    for path, versions in sorted(by_path.items()):
+        elsewhere = [other for other in by_kernel[_kernel_of(versions[0])] if other.version.path != path]
+        for proof in _proofs(versions, elsewhere):
+            seen = [sighting for digest in proof.digests for sighting in by_proof[digest]]
+            begun = proof.first.version
+            name = path.partition("/")[0]
+            yield ArtifactLifetime(name, proof.artifact.target, begun.seconds, begun.commit, _lifetime(proof, seen))
+
+
+def _kernel_of(committed: Committed) -> tuple[str, str]:
+    """The name and architecture, which a new compiler leaves as they are."""
+    name, _, file = committed.version.path.partition("/")
+    return name, Target(file.removesuffix(".toml")).architecture
+
+
+def _proofs(versions: Sequence[Committed], elsewhere: Sequence[Committed]) -> Iterator[_Proof]:
+    """The proofs that one path held, one after the other; ``elsewhere`` are those of other compilers."""
+    proof: _Proof | None = None
+    for committed in versions:
+        artifact = committed.artifact
+        if proof is not None:
+            if artifact is not None and goes_on(proof.artifact, artifact):
+                proof.artifact = artifact
+                proof.digests.add(proof_of(artifact))
+                continue
+            proof.replaced_s = committed.version.seconds
+            if artifact is not None:
+                proof.replaced_by = ends_by_successor(proof.artifact, artifact)
+            else:
+                upgraded = any(
+                    each.artifact and each.version.seconds >= proof.first.version.seconds for each in elsewhere
+                )
+                proof.replaced_by = ("compiler",) if upgraded else ("withdrawn",)
+            yield proof
+            proof = None
+        if artifact is not None and artifact.outcome == "tuned":
+            proof = _Proof(committed, artifact, {proof_of(artifact)})
+    if proof is not None:
+        yield proof
+
+
+def _lifetime(proof: _Proof, seen: Iterable[Sighting]) -> Lifetime:
+    """What git and the runs together know: it held when a run last found so, and had ended when one did not."""
+    begun = proof.first.version.seconds
+    replaced = max(0.0, (proof.replaced_s - begun) / _DAY_S)
+    ended, ends = replaced, frozenset(proof.replaced_by)
+    in_order = sorted((max(0.0, (seconds_of(sighting.date) - begun) / _DAY_S), sighting.ends) for sighting in seen)
+    held = 0.0
+    for days, found in in_order:
+        if found:
+            if days < replaced:
+                ended, ends = days, frozenset(found)
+            break
+        held = min(days, replaced)
+    on_the_day = ends and ends <= set(REPLACED)  # of the commit, neither before nor after
+    return Lifetime(ended, ended, ends) if on_the_day else Lifetime(min(held, ended), ended, ends)

@@ -1,0 +1,81 @@
+"""What ends an artifact: the inputs that made it stale, or another one in its place. Values in, causes out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, get_args
+
+from pytest_compileiq.model import Arm, CodeDigest, Compiler, Fingerprint, digest_of_code, sha256_hex
+from pytest_compileiq.outcome import End
+from pytest_compileiq.rules.staleness import Effect, Finding, Rebuilt, judge
+
+if TYPE_CHECKING:
+    from pytest_compileiq.artifact import Artifact, Claim
+
+_BY_FIELD: Mapping[str, End] = {
+    "benchmark": "benchmark",
+    "sources": "kernel",
+    "command": "kernel",
+    "compiler": "compiler",
+    "code": "compiler",  # the same inputs give other code: what else the compiler read is not recorded
+}
+
+
+def proof_of(artifact: Artifact) -> str:
+    """A digest of what was proven, on what, by which samples.
+
+    What only tells more of the same proof, such as its attribution or its provenance, is not in it.
+    """
+    return sha256_hex(json.dumps([*_proven(artifact), *map(_claimed, artifact.claims)], sort_keys=True).encode())
+
+
+def goes_on(before: Artifact, after: Artifact) -> bool:
+    """Whether ``after`` is ``before`` with nothing but claims added to it, as for another device."""
+    claimed = [_claimed(claim) for claim in after.claims]
+    return _proven(before) == _proven(after) and all(_claimed(claim) in claimed for claim in before.claims)
+
+
+def _proven(artifact: Artifact) -> list[object]:
+    compiler, fingerprint, controls = artifact.compiler, artifact.fingerprint, artifact.controls
+    return [
+        artifact.target, artifact.outcome, controls and [controls.sha256, dict(controls.knobs)],
+        [compiler.name, compiler.version, compiler.build, *compiler.command],
+        [fingerprint.benchmark, fingerprint.command, dict(fingerprint.sources)],
+        [digest_of_code(_codes(artifact, arm)) for arm in get_args(Arm)],
+    ]  # fmt: skip
+
+
+def _claimed(claim: Claim) -> list[object]:
+    return [claim.device, claim.workload, claim.objective, claim.samples, claim.tuned_value]
+
+
+def _codes(artifact: Artifact, arm: Arm) -> dict[str, str]:
+    """Entry function → digest of its machine code; those that ``arm`` was not built of are left out."""
+    pairs = ((entry, pair.baseline if arm == "baseline" else pair.tuned) for entry, pair in artifact.code.items())
+    return {entry: code.sha256 for entry, code in pairs if code is not None}
+
+
+def ends_of(findings: Iterable[Finding]) -> tuple[End, ...]:
+    """What made an artifact stale; several where several inputs did, of which the first is not known."""
+    stale = {_BY_FIELD[finding.field] for finding in findings if finding.effect is Effect.STALE}
+    return tuple(sorted(stale))
+
+
+def ends_by_successor(before: Artifact, after: Artifact) -> tuple[End, ...]:
+    """What ended ``before``, of which ``after`` took the place: what had made it stale, or else why it was replaced."""
+    if after.outcome == "retired":
+        return ("withdrawn",)
+    baseline = _codes(after, "baseline")
+    is_same = _codes(before, "baseline") == baseline
+    tuned = _codes(before, "tuned") if is_same else {}  # not built again: what moved is the baseline's code
+    compiler, fingerprint = after.compiler, after.fingerprint
+    rebuilt = Rebuilt(
+        Compiler(compiler.name, compiler.version, compiler.build, compiler.command, compiler.architecture_from),
+        Fingerprint(fingerprint.benchmark, fingerprint.command, fingerprint.sources, fingerprint.parts),
+        baseline={entry: CodeDigest(digest) for entry, digest in baseline.items()},
+        tuned={entry: CodeDigest(digest) for entry, digest in tuned.items()},
+        target=after.target,
+        architecture="",
+    )
+    return ends_of(judge(before, rebuilt)) or (("gain",) if after.outcome == "baseline" else ("tuned anew",))
