@@ -260,6 +260,7 @@ class Night:
             task.seconds += time.monotonic() - begun
             if task.standing not in ("searching", "proving"):
                 task.held.close()
+                task.under_way = None  # its engine may hold a process
             book.state.spent_s, book.state.evaluations = self._spent_s, self._spent_evaluations
             book.save()
             self.watch.show(self.report)

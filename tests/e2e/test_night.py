@@ -150,11 +150,12 @@ def test_a_killed_night_repeats_nothing_that_is_finished(made):
 def test_what_was_closed_before_a_kill_is_reported_and_not_opened_again(made):
     (made.root / "broken.c").write_text(SUM_C)
     process = start(made, "--tune-total=2000")
-    wait_for(lambda: "short" in stored(made), process)
+    state = made.root / ".compileiq" / "night.json"
+    wait_for(lambda: state.exists() and json.loads(state.read_text())["closed"], process)
     kill(made, process)
     short = stored(made)["short"]
     made.edit("test_night.py", "weight=3", "weight=2")
-    spent = json.loads((made.root / ".compileiq" / "night.json").read_text())["evaluations"]
+    spent = json.loads(state.read_text())["evaluations"]
     output = made.pytest("--tune", f"--tune-total={spent + 20}", code=0)
     assert "going on with an earlier night: 1 of its benchmarks are closed" in output
     assert re.search(r"\nshort .* an earlier run of this night", output), output
