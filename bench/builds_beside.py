@@ -1,13 +1,16 @@
 """What a build beside a measurement does to it: none beside it, gcc on another core, gcc wherever the system puts it.
 
-    python bench/builds_beside.py [--rounds 60]
+    python bench/builds_beside.py [--rounds 60] [--told FILE]
 
 A kernel is sampled on one core, in the gate's way: slots of five samples, their median. The three conditions take turns
-in random order, so that whatever else runs on the machine meets all of them.
+in random order, so that whatever else runs on the machine meets all of them. With ``--told``, a file of
+``--tune-tracker=csv:FILE``, it also says what share of each search the clock ran for builds: an evaluation that begins
+a batch of four waits for them, the others do not.
 """
 
 import argparse
 import contextlib
+import csv
 import ctypes
 import os
 import random
@@ -16,11 +19,13 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from machine import describe
+from pytest_compileiq.search.loop import BATCH
 
 KERNELS = Path(__file__).parents[1] / "tests" / "kernels"
 SAMPLES, SLOTS = 5, 64
@@ -30,8 +35,11 @@ CONDITIONS = ("held", "on another core", "anywhere")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--told", type=Path, help="what a tracker was told of searches")
     asked = parser.parse_args()
     print(describe())
+    for line in shares(asked.told) if asked.told else ():
+        print(line)
     cores = sorted(os.sched_getaffinity(0))
     coins = random.Random(0)
     medians: dict[str, list[float]] = {condition: [] for condition in CONDITIONS}
@@ -49,6 +57,20 @@ def main() -> None:
     for condition in CONDITIONS:
         slower = statistics.median(own / held for own, held in zip(medians[condition], medians["held"], strict=True))
         print(f"  {condition:<18}{slower:>8.3f}x the time, {statistics.median(spreads[condition]):.2%} between slots")
+
+
+def shares(told: Path) -> Iterator[str]:
+    """The share of each search that building, and the engine, took of the clock."""
+    ended: dict[str, list[float]] = {}
+    with told.open(newline="", encoding="utf-8") as stream:
+        for row in csv.DictReader(stream):
+            ended.setdefault(row["benchmark"], [0.0]).append(float(row["seconds"]))
+    for benchmark, ends in ended.items():
+        took = [end - before for before, end in pairwise(ends)]
+        first, others = took[::BATCH], [seconds for place, seconds in enumerate(took) if place % BATCH]
+        built = sum(first) - len(first) * statistics.median(others)
+        each = f"{statistics.median(others):.3f} s an evaluation beyond that"
+        yield f"{benchmark:<18}{built / ends[-1]:>6.0%} of {ends[-1]:.1f} s built, {each}"
 
 
 @contextlib.contextmanager
