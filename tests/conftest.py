@@ -14,8 +14,15 @@ import pytest
 
 from tests.e2e.documents import ROOT, read_page
 
+_IN_MILLISECONDS = Path(__file__).parent / "unit"
 _SHARED = re.compile(r'scope="(?:module|session)"')
 _PAGE = re.compile(r"::test_a_page_shows_what_happens\[(.+)\]$")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put what takes milliseconds last, in the random order that it has, so that processes end together."""
+    items.sort(key=lambda item: item.path.is_relative_to(_IN_MILLISECONDS))
 
 
 def pytest_collection_finish() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,8 +30,7 @@ def slot_values(rows: SampleTable | Sequence[SampleRow]) -> tuple[Floats, Floats
         raise StoreError("the samples are not complete: there are none")
     table = SampleTable.of(rows)
     columns = table.columns
-    processes, process = np.unique(np.asarray(columns.process), return_inverse=True)
-    quads, quad = np.unique(np.asarray(columns.quad), return_inverse=True)
+    (processes, process), (quads, quad) = _ranked(columns.process), _ranked(columns.quad)
     arm, slot, sample = (np.asarray(column) for column in (columns.arm, columns.slot, columns.sample))
     shape = len(processes), len(quads), len(ARMS), max(_SLOTS, int(slot.max()) + 1)
     place = np.ravel_multi_index((process, quad, arm, slot), shape)
@@ -55,6 +55,12 @@ def slot_values(rows: SampleTable | Sequence[SampleRow]) -> tuple[Floats, Floats
     lost = np.asarray(columns.dropped)[order].reshape(design).any(axis=(2, 3, 4))
     taken[lost] = np.nan
     return taken[:, :, 0], taken[:, :, 1]
+
+
+def _ranked(numbers: array[int]) -> tuple[np.ndarray, np.ndarray]:
+    """The different numbers, sorted, and the place of each among them; faster than ``np.unique`` for small ones."""
+    present = np.flatnonzero(np.bincount(numbers))
+    return present, np.searchsorted(present, numbers)
 
 
 def _samples_of_a_slot(objective: str, counts: np.ndarray, processes: np.ndarray, quads: np.ndarray) -> int:

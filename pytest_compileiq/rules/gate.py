@@ -54,7 +54,7 @@ class Evidence:
         """How many processes gave a block."""
         return int(self.baseline.shape[0])
 
-    @property
+    @cached_property
     def dropped(self) -> float:
         """The fraction of quads that were dropped."""
         return float((~np.isfinite(self.by_quad)).mean()) if self.by_quad.size else 1.0

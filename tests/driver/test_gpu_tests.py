@@ -19,13 +19,15 @@ PLUGINS = ("no:cacheprovider", "no:randomly", "no:xdist", "no:hypothesispytest",
 
 
 @pytest.fixture
-def run(driver):
+def run(driver, tmp_path):
     """Run tests for a GPU, with a feature taken out; returns what pytest printed."""
 
     def run(*arguments: str, without: str = "") -> str:
         shown = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "CUDA_VISIBLE"))}
+        # Where every pytest keeps its directories, another may remove one while this one looks.
+        options = [*(f"-p{name}" for name in PLUGINS), "-oacf_no_device=fail", f"--basetemp={tmp_path / 'temporary'}"]
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", *(f"-p{name}" for name in PLUGINS), "-oacf_no_device=fail", *arguments],
+            [sys.executable, "-m", "pytest", *options, *arguments],
             cwd=ROOT, env={**shown, **driver, **AS_ON_A_MACHINE, "TAKEN_OUT": without}, capture_output=True, text=True, timeout=240,
         )  # fmt: skip
         return done.stdout + done.stderr
