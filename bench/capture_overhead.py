@@ -43,7 +43,7 @@ def main(calls: int, pairs: int) -> None:
         for _ in range(pairs):
             subprocess.run(command, check=True)
             plain.append(float(taken.read_text()))
-            account = watch(python_program(command))[1]
+            account = watch(python_program(command), Path(tempfile.mkdtemp(dir=folder)))[1]
             watched.append(float(taken.read_text()))
             told.append(account.watching_ns / sum(each.calls for each in account.calls) / 1e3)
     added = statistics.median(b - a for a, b in zip(plain, watched, strict=True))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +15,12 @@ from msgspec import Meta, Struct
 
 from pytest_compileiq.capture.inside import launch
 from pytest_compileiq.capture.inside.tally import SCHEMA
+from pytest_compileiq.capture.recorded import Call
 from pytest_compileiq.errors import CompileIQError, UserError
 from pytest_compileiq.system.files import Unfit, read_regular
 from pytest_compileiq.system.process import run_in_foreground
 
+QUOTA_BYTES = {"integers": 256 << 20, "floats": 256 << 20}  # of the memory that the recorded calls hold
 _LARGEST_TALLY = 256 << 20
 _PYTHON = re.compile(r"python(\d+(\.\d+)*t?)?$")
 _INSTEAD = (
@@ -49,7 +51,10 @@ class Program:
 
 
 class Calls(Struct, frozen=True):
-    """The calls of one function with arguments of one shape; ``own_ns`` leaves out watched calls further in."""
+    """The calls of one function with arguments of one shape, some of them ``kept`` whole.
+
+    ``own_ns`` leaves out watched calls further in.
+    """
 
     library: str
     name: str
@@ -57,6 +62,16 @@ class Calls(Struct, frozen=True):
     shape: tuple[int | str, ...]
     calls: Annotated[int, Meta(ge=1, le=1 << 62)]
     own_ns: _Count
+    kept: tuple[Call, ...] = ()
+
+
+class Unrecorded(Struct, frozen=True):
+    """Calls of a function that could not be recorded, and why, in a part of a sentence."""
+
+    library: str
+    name: str
+    why: str
+    calls: _Count
 
 
 class Watched(Struct, frozen=True):
@@ -69,6 +84,7 @@ class Watched(Struct, frozen=True):
         forks: how many processes it forked, which were not watched.
         failure: why the watching itself failed, or None.
         refused: sentences on what could not be watched.
+        unrecorded: what was watched, and could not be recorded.
     """
 
     schema: int
@@ -79,6 +95,7 @@ class Watched(Struct, frozen=True):
     failure: str | None
     refused: tuple[str, ...]
     calls: tuple[Calls, ...]
+    unrecorded: tuple[Unrecorded, ...] = ()
 
 
 class NotWatched(CompileIQError):
@@ -142,25 +159,39 @@ def _complete(
     return Program(interpreter, tuple(options), kind, rest[0], tuple(rest[1:]))
 
 
-def watch(program: Program) -> tuple[int, Watched]:
+def watch(program: Program, folder: Path, sampled: int | None = None) -> tuple[int, Watched]:
     """Run it, its input and output being this process's own; its exit status, and what it called.
+
+    Args:
+        program: what is run.
+        folder: an empty directory for the account, and for what ``contents`` gives.
+        sampled: how many calls of each function and shape are recorded beside the first; None for no recording at all.
 
     Raises:
         EnvironmentFault: its interpreter cannot be started.
         NotWatched: it left no account, or none that can be read.
     """
-    with tempfile.TemporaryDirectory(prefix="acf-capture-") as folder:
-        tally = Path(folder) / "tally.json"
-        started = (program.interpreter, *program.options, launch.__file__, str(tally))
-        status = run_in_foreground([*started, program.kind, program.target, *program.arguments])
-        try:
-            return status, _read(read_regular(tally, _LARGEST_TALLY))
-        except Unfit as why:
-            how = f"by signal {-status}" if status < 0 else f"with status {status}"
-            raise NotWatched(
-                f"{program.target} ended {how} and left no account of its calls (its tally {why}): they are written "
-                "when the interpreter ends by itself, and not by os._exit, os.exec… or a signal"
-            ) from why
+    tally = folder / "tally.json"
+    record = None
+    if sampled is not None:
+        contents(folder).mkdir()
+        record = {"folder": str(contents(folder)), "sampled": sampled, "quota_bytes": QUOTA_BYTES}
+    settings = json.dumps({"tally": str(tally), "record": record})
+    started = (program.interpreter, *program.options, launch.__file__, settings)
+    status = run_in_foreground([*started, program.kind, program.target, *program.arguments])
+    try:
+        return status, _read(read_regular(tally, _LARGEST_TALLY))
+    except Unfit as why:
+        how = f"by signal {-status}" if status < 0 else f"with status {status}"
+        raise NotWatched(
+            f"{program.target} ended {how} and left no account of its calls (its tally {why}): they are written "
+            "when the interpreter ends by itself, and not by os._exit, os.exec… or a signal"
+        ) from why
+
+
+def contents(folder: Path) -> Path:
+    """The directory of what the recorded calls' memory held, in files named by their SHA-256."""
+    return folder / "contents"
 
 
 def _read(tally: bytes) -> Watched:

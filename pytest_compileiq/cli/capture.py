@@ -1,10 +1,11 @@
-"""``acf capture``: which functions of shared libraries a Python program spends its time in."""
+"""``acf capture``: which functions of shared libraries a Python program spends its time in, and calls of them."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
-from pytest_compileiq.errors import UserError
+from pytest_compileiq.errors import StoreError, UserError
 from pytest_compileiq.system.printing import complain, say
 
 
@@ -13,34 +14,80 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     capture = verbs.add_parser(
         "capture",
         help="which C functions a Python program spends its time in",
-        usage="acf capture --rank-only [--top N] [--share S] -- python PROGRAM ...",
-        description="Run a Python program, and rank the functions of shared libraries that it calls through ctypes or "
-        "cffi by their share of its time, for each shape of their arguments. Exits with 1 if the program does not end "
-        "with 0.",
+        usage="acf capture [--to DIR] [--keep K] [--top N] [--share S] -- python PROGRAM ...\n"
+        "       acf capture --rank-only [--top N] [--share S] -- python PROGRAM ...\n"
+        "       acf capture --show DIR",
+        description="Run a Python program, rank the functions of shared libraries that it calls through ctypes or "
+        "cffi by their share of its time, for each shape of their arguments, and record some calls of the first ones. "
+        "Exits with 1 if the program does not end with 0, and with --show if something is damaged.",
     )
-    capture.add_argument("--rank-only", action="store_true", required=True, help="rank what is called, record no data")
-    capture.add_argument("--top", type=int, default=10, metavar="N", help="show at most N functions (default: 10)")
+    capture.add_argument("--rank-only", action="store_true", help="rank what is called, record no data")
+    capture.add_argument("--to", type=Path, metavar="DIR", help="where the calls are recorded (default: acf-capture)")
     capture.add_argument(
-        "--share", type=float, default=1.0, metavar="S", help="show those that hold this share of the time of all"
+        "--keep", type=int, default=3, metavar="K", help="keep the first and K random calls of each shape (default: 3)"
+    )
+    capture.add_argument("--show", type=Path, metavar="DIR", help="what a capture holds, all of it read and verified")
+    capture.add_argument("--top", type=int, default=10, metavar="N", help="at most N functions (default: 10)")
+    capture.add_argument(
+        "--share", type=float, default=1.0, metavar="S", help="those that hold this share of the time of all"
     )
     capture.add_argument("program", nargs=argparse.REMAINDER, metavar="-- python PROGRAM ...")
     capture.set_defaults(verb=_capture)
 
 
 def _capture(options: argparse.Namespace) -> int:
-    from pytest_compileiq.capture.program import python_program, watch
-    from pytest_compileiq.capture.rank import ranked, that_count
-    from pytest_compileiq.report.capture import caveats, ranking_lines
+    if options.show:
+        return _show(options.show)
+    if options.top < 1 or options.keep < 0 or not 0 < options.share <= 1:
+        raise UserError(
+            f"--top {options.top} --keep {options.keep} --share {options.share}: expected a count from 1, one from 0, "
+            "and a share up to 1"
+        )
+    from tempfile import TemporaryDirectory
 
-    if options.top < 1 or not 0 < options.share <= 1:
-        raise UserError(f"--top {options.top} --share {options.share}: expected a count from 1, and a share up to 1")
+    with TemporaryDirectory(prefix="acf-capture-") as folder:
+        return _run(options, Path(folder))
+
+
+def _run(options: argparse.Namespace, folder: Path) -> int:
+    from pytest_compileiq.capture.bundle import DIRECTORY, Bundle
+    from pytest_compileiq.capture.program import contents, python_program, watch
+    from pytest_compileiq.capture.rank import ranked, that_count
+    from pytest_compileiq.report.capture import bundle_lines, caveats, ranking_lines, unrecorded_lines
+
     words = options.program
     program = python_program(words[1:] if words[:1] == ["--"] else words)
-    status, watched = watch(program)
+    bundle = None if options.rank_only else Bundle(options.to or Path(DIRECTORY))
+    if bundle:
+        bundle.require_absent()
+    status, watched = watch(program, folder, options.keep if bundle else None)
     functions = ranked(watched)
-    say(*ranking_lines(watched, functions, that_count(functions, options.top, options.share)))
+    counting = that_count(functions, options.top, options.share)
+    say(*ranking_lines(watched, functions, counting))
+    if bundle:
+        kernels = bundle.write(watched, counting, contents(folder))
+        say(*unrecorded_lines(watched, counting))
+        say(*bundle_lines(bundle, {name: bundle.read(name) for name in kernels}))
     for sentence in caveats(watched):
         complain(sentence)
     if status:
         complain(f"{program.target} ended with status {status}, so this is of what it did until then")
     return 1 if status or watched.failure else 0
+
+
+def _show(directory: Path) -> int:
+    from pytest_compileiq.capture.bundle import Bundle
+    from pytest_compileiq.report.capture import bundle_lines
+
+    bundle = Bundle(directory)
+    kernels, problems = {}, []
+    for name in bundle.names():
+        try:
+            kernels[name] = bundle.read(name)
+            bundle.verify(kernels[name])
+        except StoreError as error:
+            problems.append(str(error))
+    say(*bundle_lines(bundle, kernels))
+    for problem in problems:
+        complain(problem)
+    return 1 if problems else 0

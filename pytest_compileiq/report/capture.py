@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from pytest_compileiq.capture.bundle import Bundle, Kernel, data_bytes
 from pytest_compileiq.capture.program import Watched
 from pytest_compileiq.capture.rank import RankedFunction
 from pytest_compileiq.report.artifact import table_lines
 
 _COLUMNS = ("share", "time", "calls", "a call", "function", "of")
+_KERNEL_COLUMNS = ("kernel", "shapes", "calls kept", "memory", "values")
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"))
 _NEGLIGIBLE = 0.05  # watching beyond this share is told as more than a side remark
 
@@ -47,6 +49,34 @@ def caveats(watched: Watched) -> Iterator[str]:
     yield from watched.refused
 
 
+def unrecorded_lines(watched: Watched, counting: Sequence[RankedFunction]) -> Iterator[str]:
+    """Which calls of the functions that count are not recorded, and why."""
+    counts = {(function.library, function.name): function.calls for function in counting}
+    for each in watched.unrecorded:
+        if calls := counts.get((each.library, each.name)):
+            yield f"not recorded: {each.calls} of {calls} calls of {each.name} ({_place(each.library)}): {each.why}"
+
+
+def bundle_lines(bundle: Bundle, kernels: Mapping[str, Kernel]) -> Iterator[str]:
+    """What a capture holds."""
+    if not kernels:
+        yield "no call is recorded"
+        return
+    yield from table_lines(_KERNEL_COLUMNS, [_kernel_row(name, kernel) for name, kernel in kernels.items()])
+    yield (
+        f"{bundle.root} holds data of the program: {_memory(bundle.size_bytes())} on disk, left out of git by its own "
+        ".gitignore"
+    )
+
+
+def _kernel_row(name: str, kernel: Kernel) -> tuple[str, ...]:
+    kept = kernel.kept
+    exact = sum(call.is_exact for call in kept)
+    values = "exact" if exact == len(kept) else f"{exact} exact, of {len(kept) - exact} a sample of the floats"
+    calls = sum(shape.calls for shape in kernel.shapes)
+    return name, str(len(kernel.shapes)), f"{len(kept)} of {calls}", _memory(data_bytes(kernel)), values
+
+
 def _headline(watched: Watched, functions: Sequence[RankedFunction]) -> str:
     count, libraries = len(functions), len({function.library for function in functions})
     calls = sum(function.calls for function in functions)
@@ -80,6 +110,10 @@ def _place(library: str) -> str:
     """The library as seen from here."""
     path = Path(library)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else library
+
+
+def _memory(size_bytes: int) -> str:
+    return f"{size_bytes / 1024:.1f} KiB" if size_bytes < 1 << 20 else f"{size_bytes / (1 << 20):.1f} MiB"
 
 
 def _time(nanoseconds: float) -> str:

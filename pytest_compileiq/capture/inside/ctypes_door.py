@@ -9,6 +9,7 @@ so that functions that the program already holds are watched as well.
 from __future__ import annotations
 
 import ctypes
+import os
 from typing import Any
 
 from .tally import Function, Tally
@@ -43,6 +44,8 @@ class Functions:
             exact = where.name if where.address == address else None
             told = exact.decode(errors="replace") if exact else name or f"0x{address - (where.base or 0):x}"
             library = where.library.decode(errors="replace") if found else ""
+            if "/" in library:  # as it was opened, from a directory that the program may leave
+                library = os.path.abspath(library)
             self._known[address, door] = Function(library, told, door) if found else None
         return self._known[address, door]
 

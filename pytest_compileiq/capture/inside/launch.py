@@ -1,14 +1,15 @@
 """Started by the program's own interpreter in the program's place: watches, and becomes the program.
 
-``python OPTIONS launch.py TALLY KIND TARGET ARGUMENTS``, where KIND is ``script``, ``module`` or ``code``. The program
-finds ``__main__``, ``sys.argv`` and ``sys.path`` as it would without this file, and its uncaught exceptions show its
-own lines alone.
+``python OPTIONS launch.py SETTINGS KIND TARGET ARGUMENTS``, where KIND is ``script``, ``module`` or ``code``. The
+program finds ``__main__``, ``sys.argv`` and ``sys.path`` as it would without this file, and its uncaught exceptions
+show its own lines alone.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import io
+import json
 import os
 import runpy
 import sys
@@ -19,15 +20,21 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _NAME = "_acf_inside"  # a name of its own: the program may have another version of this package, or none
 
 
-def watch(path: str) -> None:
-    """Watch this process, and write what it called to ``path`` when it ends."""
+def watch(settings: dict[str, Any]) -> None:
+    """Watch this process, and write what it called to ``settings["tally"]`` when it ends.
+
+    With ``settings["record"]``, the arguments of a ``Recorder``, calls are recorded too.
+    """
     spec = importlib.util.spec_from_file_location(
         _NAME, os.path.join(_HERE, "__init__.py"), submodule_search_locations=[_HERE]
     )
     assert spec is not None
     sys.modules[_NAME] = importlib.util.module_from_spec(spec)
-    own = {name: importlib.import_module(f"{_NAME}.{name}") for name in ("tally", "ctypes_door", "cffi_door")}
-    tally = own["tally"].Tally(path)
+    own = {
+        name: importlib.import_module(f"{_NAME}.{name}") for name in ("recorder", "tally", "ctypes_door", "cffi_door")
+    }
+    record = settings["record"]
+    tally = own["tally"].Tally(settings["tally"], own["recorder"].Recorder(**record) if record else None)
     own["cffi_door"].install(tally, own["ctypes_door"].install(tally))
     tally.write_at_exit()
 
@@ -66,8 +73,8 @@ def _show(error: BaseException) -> None:
 
 
 if __name__ == "__main__":
-    _, tally_path, program_kind, program, *rest = sys.argv
-    watch(tally_path)
+    _, watching, program_kind, program, *rest = sys.argv
+    watch(json.loads(watching))
     try:
         become(program_kind, program, rest)
     except (SystemExit, KeyboardInterrupt):

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from .recorder import RAISED
 from .shapes import DESCRIBE, told_of_shape
 
 if TYPE_CHECKING:
+    from .recorder import Recorder, Recording
     from .shapes import Shape
 
 SCHEMA = 1
@@ -59,10 +61,11 @@ class Tally:
     Nothing here raises into the program: the first failure is kept, and told at the end.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, recorder: Recorder | None = None) -> None:
         self.failure: str | None = None
         self.is_open = True
         self._path = path
+        self._recorder = recorder
         self._process = os.getpid()
         self._forks = 0
         self._refused: list[Callable[[], list[str]]] = []
@@ -91,6 +94,7 @@ class Tally:
             function_of: which function an object calls, None where that is none of a library. Asked once of an object.
         """
         current, thread, describe = self._current, self._thread, DESCRIBE
+        begin = self._begin if self._recorder else None
 
         def watched(self: Any, /, *arguments: Any, **named: Any) -> Any:
             entered = perf_counter_ns()
@@ -109,10 +113,13 @@ class Tally:
             except Exception as error:  # of an object of the program's
                 tally.fail(error)
                 shape = ()
+            recording = begin(self, function, shape, arguments, named) if begin else None
             outer_ns, mine.inner_ns = mine.inner_ns, 0
+            result = RAISED
             began = perf_counter_ns()
             try:
-                return call(self, *arguments, **named)
+                result = call(self, *arguments, **named)
+                return result
             finally:
                 ended = perf_counter_ns()
                 try:
@@ -121,6 +128,8 @@ class Tally:
                     counted = mine.first(function, shape)
                 counted[0] += 1
                 counted[1] += ended - began - mine.inner_ns
+                if recording is not None:
+                    tally._finish(self, function, shape, recording, result)
                 left = perf_counter_ns()
                 mine.spent_ns += left - ended + began - entered
                 mine.inner_ns = outer_ns + left - entered
@@ -148,6 +157,23 @@ class Tally:
     def calibrated_by(self, watched: Callable[[], Any], plain: Callable[[], Any]) -> None:
         """Measure ``unseen_ns`` on these two at the end."""
         self._calibration = watched, plain
+
+    def _begin(
+        self, called: Any, function: Function, shape: Shape, arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> Recording | None:
+        assert self._recorder is not None
+        try:
+            return self._recorder.begin(called, function, shape, arguments, named)
+        except Exception as error:
+            self.fail(error)
+            return None
+
+    def _finish(self, called: Any, function: Function, shape: Shape, recording: Recording, result: Any) -> None:
+        assert self._recorder is not None
+        try:
+            self._recorder.finish(called, function, shape, recording, result)
+        except Exception as error:
+            self.fail(error)
 
     def _thread(self) -> _Thread:
         mine = self._current.mine = _Thread()
@@ -196,7 +222,9 @@ class Tally:
                     "shape": told_of_shape(shape),
                     "calls": count,
                     "own_ns": own_ns,
+                    "kept": self._recorder.kept(function, shape) if self._recorder else [],
                 }
                 for (function, shape), (count, own_ns) in calls.items()
             ],
+            "unrecorded": self._recorder.refused() if self._recorder else [],
         }
