@@ -15,8 +15,8 @@ from msgspec import Meta, Struct
 
 from pytest_compileiq.capture.inside import launch
 from pytest_compileiq.capture.inside.tally import SCHEMA
-from pytest_compileiq.capture.recorded import Call
 from pytest_compileiq.errors import CompileIQError, UserError
+from pytest_compileiq.store.recorded_calls import Call
 from pytest_compileiq.system.files import Unfit, read_regular
 from pytest_compileiq.system.process import run_in_foreground
 

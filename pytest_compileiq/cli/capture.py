@@ -50,10 +50,11 @@ def _capture(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace, folder: Path) -> int:
-    from pytest_compileiq.capture.bundle import DIRECTORY, Bundle
+    from pytest_compileiq.capture.kernels import kernels_of
     from pytest_compileiq.capture.program import contents, python_program, watch
     from pytest_compileiq.capture.rank import ranked, that_count
     from pytest_compileiq.report.capture import bundle_lines, caveats, ranking_lines, unrecorded_lines
+    from pytest_compileiq.store.captures import DIRECTORY, Bundle
 
     words = options.program
     program = python_program(words[1:] if words[:1] == ["--"] else words)
@@ -65,9 +66,10 @@ def _run(options: argparse.Namespace, folder: Path) -> int:
     counting = that_count(functions, options.top, options.share)
     say(*ranking_lines(watched, functions, counting))
     if bundle:
-        kernels = bundle.write(watched, counting, contents(folder))
+        kernels = kernels_of(watched, counting)
+        bundle.write(kernels, contents(folder))
         say(*unrecorded_lines(watched, counting))
-        say(*bundle_lines(bundle, {name: bundle.read(name) for name in kernels}))
+        say(*bundle_lines(bundle, kernels))
     for sentence in caveats(watched):
         complain(sentence)
     if status:
@@ -76,8 +78,8 @@ def _run(options: argparse.Namespace, folder: Path) -> int:
 
 
 def _show(directory: Path) -> int:
-    from pytest_compileiq.capture.bundle import Bundle
     from pytest_compileiq.report.capture import bundle_lines
+    from pytest_compileiq.store.captures import Bundle
 
     bundle = Bundle(directory)
     kernels, problems = {}, []

@@ -1,4 +1,4 @@
-"""What was captured, on disk: a directory a kernel, and contents by their digests, compressed. Read as untrusted.
+"""What ``acf capture`` records, on disk: a directory a kernel, and contents by their digests. Read as untrusted.
 
 ::
 
@@ -11,29 +11,24 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import zlib
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
-from pytest_compileiq.capture.program import Watched
-from pytest_compileiq.capture.rank import RankedFunction
-from pytest_compileiq.capture.recorded import MOST_BYTES, Call, Content, fault_in
 from pytest_compileiq.errors import StoreError, UserError
+from pytest_compileiq.store.recorded_calls import MOST_BYTES, Call, Content, fault_in
 from pytest_compileiq.system.files import Unfit, read_regular, replace
 
 DIRECTORY = "acf-capture"
 SCHEMA = 1
-_KERNEL_FILE = "kernel.json"
-_DATA = "data"
+KERNEL_FILE = "kernel.json"
+DATA = "data"
 _LARGEST_KERNEL = 64 << 20
 _AGAIN = "capture again, to another directory: acf capture --to DIR -- python PROGRAM …"
-_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]|^[.-]")
 _Count = Annotated[int, Meta(ge=0, le=1 << 62)]
 
 
@@ -77,22 +72,8 @@ class Bundle:
         if self.root.exists():
             raise UserError(f"{self.root} is there already: remove it, or name another directory with --to")
 
-    def write(self, watched: Watched, functions: Sequence[RankedFunction], contents: Path) -> list[str]:
-        """Write the recorded calls of ``functions``, whose contents lie in ``contents``; gives the kernels' names."""
-        calls = defaultdict(list)
-        for each in watched.calls:
-            calls[each.library, each.name].append(each)
-        kernels: dict[str, Kernel] = {}
-        for function in functions:
-            shapes = tuple(
-                KernelShape(each.shape, each.calls, each.own_ns, each.kept)
-                for each in calls[function.library, function.name]
-                if each.kept
-            )
-            if shapes:
-                digest = _digest_of(Path(function.library))
-                kernel = Kernel(SCHEMA, function.name, function.library, digest, function.share, shapes)
-                kernels[_name(function, kernels)] = kernel
+    def write(self, kernels: Mapping[str, Kernel], contents: Path) -> None:
+        """Write ``kernels`` by their names; what memory held lies in files of ``contents``, by its digest."""
         if kernels:
             self.root.mkdir(parents=True)
             replace(self.root / ".gitignore", b"*\n", is_lasting=False)
@@ -100,8 +81,7 @@ class Bundle:
             self._write_contents(kernel, contents)
             (self.root / name).mkdir()
             text = msgspec.json.format(msgspec.json.encode(kernel), indent=1)
-            replace(self.root / name / _KERNEL_FILE, text, is_lasting=False)
-        return list(kernels)
+            replace(self.root / name / KERNEL_FILE, text, is_lasting=False)
 
     def names(self) -> list[str]:
         """The kernels.
@@ -111,7 +91,7 @@ class Bundle:
         """
         if not self.root.is_dir():
             raise UserError(f"{self.root} is no capture: acf capture -- python PROGRAM … makes one")
-        return sorted(path.parent.name for path in self.root.glob(f"*/{_KERNEL_FILE}"))
+        return sorted(path.parent.name for path in self.root.glob(f"*/{KERNEL_FILE}"))
 
     def read(self, name: str) -> Kernel:
         """A kernel, whose calls are consistent in themselves.
@@ -119,7 +99,7 @@ class Bundle:
         Raises:
             StoreError: it cannot be read, or is not what this version writes.
         """
-        path = self.root / name / _KERNEL_FILE
+        path = self.root / name / KERNEL_FILE
         try:
             kernel = msgspec.json.decode(read_regular(path, _LARGEST_KERNEL), type=Kernel)
         except Unfit as why:
@@ -166,7 +146,7 @@ class Bundle:
         return sum(path.lstat().st_size for path in self.root.rglob("*") if path.is_file())
 
     def _path(self, digest: str) -> Path:
-        return self.root / _DATA / digest[:2] / f"{digest}.z"
+        return self.root / DATA / digest[:2] / f"{digest}.z"
 
     def _write_contents(self, kernel: Kernel, contents: Path) -> None:
         for content, _ in _exact(kernel):
@@ -186,19 +166,3 @@ def _exact(kernel: Kernel) -> Iterator[tuple[Content, int]]:
     for call in kernel.kept:
         for region in call.regions:
             yield from ((content, region.size) for content in (region.before, region.after) if content.sha256)
-
-
-def _name(function: RankedFunction, taken: dict[str, Kernel]) -> str:
-    """The directory of a kernel: its function's name, with its library's digest where that is another's."""
-    name = _UNSAFE.sub("_", function.name)[:100]
-    if name not in (*taken, _DATA):
-        return name
-    return f"{name}-{hashlib.sha256(function.library.encode()).hexdigest()[:8]}"
-
-
-def _digest_of(library: Path) -> str | None:
-    try:
-        with library.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError:
-        return None
