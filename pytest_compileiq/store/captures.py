@@ -27,7 +27,7 @@ DIRECTORY = "acf-capture"
 SCHEMA = 1
 KERNEL_FILE = "kernel.json"
 DATA = "data"
-_LARGEST_KERNEL = 64 << 20
+LARGEST_KERNEL = 64 << 20
 _AGAIN = "capture again, to another directory: acf capture --to DIR -- python PROGRAM …"
 _Count = Annotated[int, Meta(ge=0, le=1 << 62)]
 
@@ -101,7 +101,7 @@ class Bundle:
         """
         path = self.root / name / KERNEL_FILE
         try:
-            kernel = msgspec.json.decode(read_regular(path, _LARGEST_KERNEL), type=Kernel)
+            kernel = msgspec.json.decode(read_regular(path, LARGEST_KERNEL), type=Kernel)
         except Unfit as why:
             raise StoreError(f"{path} {why}; {_AGAIN}") from why
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
