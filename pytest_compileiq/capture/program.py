@@ -16,11 +16,12 @@ from msgspec import Meta, Struct
 from pytest_compileiq.capture.inside import launch
 from pytest_compileiq.capture.inside.tally import SCHEMA
 from pytest_compileiq.errors import CompileIQError, UserError
+from pytest_compileiq.store.captures import LARGEST_CONTENT
 from pytest_compileiq.store.recorded_calls import Call
 from pytest_compileiq.system.files import Unfit, read_regular
 from pytest_compileiq.system.process import run_in_foreground
 
-QUOTA_BYTES = {"integers": 256 << 20, "floats": 256 << 20}  # of the memory that the recorded calls hold
+QUOTA_BYTES = {"integers": LARGEST_CONTENT, "floats": LARGEST_CONTENT}  # of the memory that the recorded calls hold
 _LARGEST_TALLY = 256 << 20
 _PYTHON = re.compile(r"python(\d+(\.\d+)*t?)?$")
 _INSTEAD = (

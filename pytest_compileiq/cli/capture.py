@@ -14,7 +14,7 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     capture = verbs.add_parser(
         "capture",
         help="which C functions a Python program spends its time in",
-        usage="acf capture [--to DIR] [--keep K] [--top N] [--share S] -- python PROGRAM ...\n"
+        usage="acf capture [--to DIR] [--tests DIR] [--keep K] [--top N] [--share S] -- python PROGRAM ...\n"
         "       acf capture --rank-only [--top N] [--share S] -- python PROGRAM ...\n"
         "       acf capture --show DIR",
         description="Run a Python program, rank the functions of shared libraries that it calls through ctypes or "
@@ -23,6 +23,7 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     )
     capture.add_argument("--rank-only", action="store_true", help="rank what is called, record no data")
     capture.add_argument("--to", type=Path, metavar="DIR", help="where the calls are recorded (default: acf-capture)")
+    capture.add_argument("--tests", type=Path, metavar="DIR", help="write a test for each kernel whose source is known")
     capture.add_argument(
         "--keep", type=int, default=3, metavar="K", help="keep the first and K random calls of each shape (default: 3)"
     )
@@ -70,6 +71,10 @@ def _run(options: argparse.Namespace, folder: Path) -> int:
         bundle.write(kernels, contents(folder))
         say(*unrecorded_lines(watched, counting))
         say(*bundle_lines(bundle, kernels))
+        if options.tests:
+            from pytest_compileiq.cli.captured_tests import write_tests
+
+            say(*write_tests(options.tests, bundle, kernels))
     for sentence in caveats(watched):
         complain(sentence)
     if status:

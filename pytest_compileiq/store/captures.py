@@ -27,6 +27,7 @@ DIRECTORY = "acf-capture"
 SCHEMA = 1
 KERNEL_FILE = "kernel.json"
 DATA = "data"
+LARGEST_CONTENT = 256 << 20  # of a stretch of memory that is kept exactly
 LARGEST_KERNEL = 64 << 20
 _AGAIN = "capture again, to another directory: acf capture --to DIR -- python PROGRAM …"
 _Count = Annotated[int, Meta(ge=0, le=1 << 62)]
@@ -121,6 +122,8 @@ class Bundle:
         """
         assert content.sha256 is not None
         path = self._path(content.sha256)
+        if size > LARGEST_CONTENT:
+            raise StoreError(f"{path} would have {size} bytes, and at most {LARGEST_CONTENT} are captured; {_AGAIN}")
         try:
             packed = read_regular(
                 path, size + size // 100 + 1024
