@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+_LONG_DOUBLE = 16  # bytes; struct does not know it
 MOST_BYTES = 1 << 34  # of a stretch of memory
 _Size = Annotated[int, Meta(ge=0, le=MOST_BYTES)]
 _Offset = Annotated[int, Meta(ge=-MOST_BYTES, le=MOST_BYTES)]
@@ -75,6 +77,12 @@ class Call(Struct, frozen=True):
 
 def fault_in(call: Call) -> str | None:
     """What is inconsistent in a call that has the right types, or None."""
+    reached = {argument.memory.region for argument in call.arguments if argument.memory}
+    if unreached := set(range(len(call.regions))) - reached:
+        return f"region {min(unreached)} is reached by no argument"
+    for number in (call.result, *(argument.number for argument in call.arguments)):
+        if number and len(number.value) != 2 * _size_of(number.code):
+            return f"{number.value} is no number of type {number.code}"
     for place, argument in enumerate(call.arguments, 1):
         memory = argument.memory
         if memory is None:
@@ -90,6 +98,11 @@ def fault_in(call: Call) -> str | None:
         if (content.sha256 is None) == (content.sample is None) or (content.sample and content.kind != "floats"):
             return "a region is neither kept nor sampled as floats"
     return None
+
+
+def _size_of(code: str) -> int:
+    """The size of a C type in bytes."""
+    return _LONG_DOUBLE if code == "g" else struct.calcsize(code)
 
 
 def _reach(memory: Memory) -> tuple[int, int]:

@@ -136,7 +136,7 @@ def test_memory_is_what_its_object_says_and_what_none_says_is_refused_by_name(tm
     [
         (lambda kernel: kernel | {"schema": 2}, "has schema 2, and this acf reads 1"),
         (lambda kernel: kernel["shapes"][0]["kept"][0]["arguments"][0]["memory"].update(offset=1 << 20), "reaches out of its region"),
-        (lambda kernel: kernel["shapes"][0]["kept"][0]["arguments"][0]["memory"].update(region=9), "which is not there"),
+        (lambda kernel: kernel["shapes"][0]["kept"][0]["arguments"][0]["memory"].update(region=9), "is reached by no argument"),
         (lambda kernel: kernel["shapes"][0]["kept"][0]["regions"][0]["before"].update(sha256="../../etc"), "is no captured kernel"),
         (lambda kernel: kernel["shapes"][0]["kept"][0]["regions"][0]["before"].update(sha256="0" * 64), "is missing"),
         (lambda kernel: kernel["shapes"][0]["kept"][0]["regions"][0].update(size=1 << 33), "at most 268435456 are captured"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.store.captures import Bundle, Kernel
 from pytest_compileiq.store.recorded_calls import Argument, Call, Number
+from pytest_compileiq.toolchains.captured.difference import difference
 
 _PAGE = 4096
 _SIMPLE: dict[str, Any] = {
@@ -56,10 +58,12 @@ class RecordedKernel:
         raise StoreError(f"{name}: no call on shape {shape} is recorded exactly: the floats of each are samples")
 
     def check(self, *, rtol: float = 0.0, atol: float = 0.0) -> None:
-        """Make every call again that was recorded exactly, and check it.
+        """Make every call twice that was recorded exactly, and check that it repeats itself and the record.
+
+        A function that differs from itself on the same data sets the least tolerance: the message says which.
 
         Raises:
-            AssertionError: one leaves or returns something else than was recorded.
+            AssertionError: one is nondeterministic, or leaves or returns something else than was recorded.
             StoreError: no call was recorded exactly.
         """
         exact = [call for call in self._kernel.kept if call.is_exact]
@@ -67,7 +71,7 @@ class RecordedKernel:
             raise StoreError(f"no call of {self._kernel.function} was recorded exactly: nothing can be compared")
         for call in exact:
             again = RecordedCall(self._bundle, self._kernel, call, self._function)
-            again()
+            again.check_repeats(rtol=rtol, atol=atol)
             again.check(rtol=rtol, atol=atol)
 
 
@@ -105,41 +109,63 @@ class RecordedCall:
         Raises:
             AssertionError: something differs.
         """
-        for at, (buffer, data) in enumerate(zip(self._buffers, self._after, strict=True)):
-            dtypes = {each.memory.dtype for each in self._call.arguments if each.memory and each.memory.region == at}
-            self._compare(buffer, np.frombuffer(data, np.uint8), dtypes, rtol, atol, f"argument {self._first(at)}")
-        if self._call.result is not None:
-            got = np.frombuffer(bytes(self._returns(self._result)), np.uint8)
-            wanted = np.frombuffer(bytes.fromhex(self._call.result.value), np.uint8)
-            self._compare(got, wanted, {_dtype_of(self._call.result)}, rtol, atol, "the result")
+        self._hold_against(self._recorded, rtol, atol, "the record")
 
-    def _compare(
-        self, got: NDArray[np.uint8], wanted: NDArray[np.uint8], dtypes: set[str], rtol: float, atol: float, what: str
-    ) -> None:
-        if np.array_equal(got, wanted):
-            return
-        (dtype,) = dtypes if len(dtypes) == 1 else ("|u1",)
-        if dtype[1] not in "fc" or not (rtol or atol):
-            count = np.count_nonzero(got != wanted)
-            raise AssertionError(f"{self._name}: {what} differs from the record in {count} of {len(got)} bytes")
-        values, recorded = got.view(dtype), wanted.view(dtype)
-        close = np.isclose(values, recorded, rtol=rtol, atol=atol, equal_nan=True)
-        if not close.all():
-            at = int(np.argmin(close))
-            raise AssertionError(
-                f"{self._name}: {what} differs from the record in {np.count_nonzero(~close)} of {len(close)} values "
-                f"beyond rtol={rtol:g}, atol={atol:g}, the first at index {at}: {values[at]} instead of {recorded[at]}"
-            )
+    def check_repeats(self, *, rtol: float = 0.0, atol: float = 0.0) -> None:
+        """Make the call twice on the same data, and hold the second against the first.
+
+        Raises:
+            AssertionError: it is nondeterministic; the message has the least tolerance that would do.
+        """
+        self.restore()
+        self()
+        first = [left.copy() for left in self._left]
+        self.restore()
+        self()
+        self._hold_against(first, rtol, atol, "the same call before, so it is nondeterministic,")
+
+    @property
+    def _left(self) -> list[NDArray[np.uint8]]:
+        """What is in memory now, and what the call returned."""
+        result = [] if self._returns is None else [np.frombuffer(bytes(self._returns(self._result)), np.uint8)]
+        return [*self._buffers, *result]
+
+    @property
+    def _recorded(self) -> list[NDArray[np.uint8]]:
+        result = [] if self._call.result is None else [bytes.fromhex(self._call.result.value)]
+        return [np.frombuffer(data, np.uint8) for data in (*self._after, *result)]
+
+    def _hold_against(self, wanted: Sequence[NDArray[np.uint8]], rtol: float, atol: float, what: str) -> None:
+        for place, got, expected in zip(self._places, self._left, wanted, strict=True):
+            if told := difference(got, expected, place.dtype, rtol=rtol, atol=atol):
+                raise AssertionError(f"{self._name}: {place.name} differs from {what} in {told}")
+
+    @cached_property
+    def _places(self) -> list[_Place]:
+        """What stands in ``_left``."""
+        places = []
+        for region in range(len(self._call.regions)):
+            memories = {
+                at: each.memory
+                for at, each in enumerate(self._call.arguments, 1)
+                if each.memory and each.memory.region == region
+            }
+            dtypes = {memory.dtype for memory in memories.values()}
+            places.append(_Place(f"argument {min(memories)}", dtypes.pop() if len(dtypes) == 1 else "|u1"))
+        result = self._call.result
+        return places if result is None else [*places, _Place("the result", _dtype_of(result))]
 
     def _argument(self, argument: Argument) -> Any:
         if argument.memory is not None:
             return ctypes.c_void_p(self._buffers[argument.memory.region].ctypes.data + argument.memory.offset)
         return argument.number and _SIMPLE[argument.number.code].from_buffer_copy(bytes.fromhex(argument.number.value))
 
-    def _first(self, region: int) -> int:
-        """The number of the first argument that lies in a region."""
-        memories = (each.memory for each in self._call.arguments)
-        return next(at for at, memory in enumerate(memories, 1) if memory and memory.region == region)
+
+class _Place(NamedTuple):
+    """Where a value is, in words, and its type."""
+
+    name: str
+    dtype: str
 
 
 def _as_it_lay(size: int, page_offset: int) -> NDArray[np.uint8]:
@@ -150,4 +176,5 @@ def _as_it_lay(size: int, page_offset: int) -> NDArray[np.uint8]:
 
 
 def _dtype_of(number: Number) -> str:
-    return {"f": "<f4", "d": "<f8"}.get(number.code, "|u1")
+    size, kind = ctypes.sizeof(_SIMPLE[number.code]), "f" if number.code in "fdg" else "i"
+    return f"<{kind}{size}"

@@ -56,8 +56,29 @@ def test_a_recorded_call_is_made_again_without_the_program(tmp_path):
 def test_another_result_is_a_failed_assertion(tmp_path):
     other = CALL | {"result": {"code": "i", "value": "07000000"}}
     kernel = loaded(tmp_path, shapes=[KERNEL["shapes"][0] | {"kept": [other]}])
-    with pytest.raises(AssertionError, match="twice, call 1: the result differs from the record in 1 of 4 bytes"):
+    with pytest.raises(
+        AssertionError, match="twice, call 1: the result differs from the record in 1 of 1 values, the first"
+    ):
         kernel.check(rtol=1.0)
+
+
+def test_a_function_that_differs_from_itself_is_called_nondeterministic_with_the_least_tolerance(tmp_path):
+    noisy = "double noisy(double x) { static int n; return x + 1e-9 * n++; }\n"
+    one = {"code": "d", "value": "000000000000f03f"}
+    call = CALL | {"arguments": [{"number": one, "memory": None}], "result": one}
+    files = {
+        "noisy.c": noisy,
+        "acf-capture/noisy/kernel.json": json.dumps(
+            KERNEL | {"function": "noisy", "shapes": [KERNEL["shapes"][0] | {"kept": [call]}]}
+        ),
+    }
+    write_files(tmp_path, files)
+    builder = Captured("acf-capture/noisy", "noisy.c").resolve(Place(tmp_path, tmp_path))
+    kernel = builder.load(builder.build(None, tmp_path / "out", timeout_s=60), set())
+    said = "the same call before, so it is nondeterministic, in 1 of 1 values.*the largest relative difference is 1e-09"
+    with pytest.raises(AssertionError, match=said):
+        kernel.check()
+    kernel.check(rtol=1e-8)
 
 
 def test_nothing_to_compare_is_no_pass(tmp_path):
