@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_compileiq.errors import StoreError, UserError
 from pytest_compileiq.system.printing import complain, say
+
+if TYPE_CHECKING:
+    from pytest_compileiq.capture.program import Watched
+    from pytest_compileiq.capture.rank import RankedFunction
+    from pytest_compileiq.store.captures import Bundle
 
 
 def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -44,6 +51,8 @@ def _capture(options: argparse.Namespace) -> int:
             f"--top {options.top} --keep {options.keep} --share {options.share}: expected a count from 1, one from 0, "
             "and a share up to 1"
         )
+    if options.rank_only and (options.to or options.tests):
+        raise UserError("--rank-only records nothing, so there is nothing for --to and --tests: leave it out, or them")
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory(prefix="acf-capture-") as folder:
@@ -51,10 +60,9 @@ def _capture(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace, folder: Path) -> int:
-    from pytest_compileiq.capture.kernels import kernels_of
-    from pytest_compileiq.capture.program import contents, python_program, watch
+    from pytest_compileiq.capture.program import python_program, watch
     from pytest_compileiq.capture.rank import ranked, that_count
-    from pytest_compileiq.report.capture import bundle_lines, caveats, ranking_lines, unrecorded_lines
+    from pytest_compileiq.report.capture import caveats, ranking_lines
     from pytest_compileiq.store.captures import DIRECTORY, Bundle
 
     words = options.program
@@ -67,19 +75,28 @@ def _run(options: argparse.Namespace, folder: Path) -> int:
     counting = that_count(functions, options.top, options.share)
     say(*ranking_lines(watched, functions, counting))
     if bundle:
-        kernels = kernels_of(watched, counting)
-        bundle.write(kernels, contents(folder))
-        say(*unrecorded_lines(watched, counting))
-        say(*bundle_lines(bundle, kernels))
-        if options.tests:
-            from pytest_compileiq.cli.captured_tests import write_tests
-
-            say(*write_tests(options.tests, bundle, kernels))
+        _record(bundle, watched, counting, folder, options.tests)
     for sentence in caveats(watched):
         complain(sentence)
     if status:
         complain(f"{program.target} ended with status {status}, so this is of what it did until then")
     return 1 if status or watched.failure else 0
+
+
+def _record(
+    bundle: Bundle, watched: Watched, functions: Sequence[RankedFunction], folder: Path, tests: Path | None
+) -> None:
+    from pytest_compileiq.capture.kernels import kernels_of
+    from pytest_compileiq.capture.program import contents
+    from pytest_compileiq.cli.captured_tests import write_tests
+    from pytest_compileiq.report.capture import bundle_lines, unrecorded_lines
+
+    kernels = kernels_of(watched, functions)
+    bundle.write(kernels, contents(folder))
+    say(*unrecorded_lines(watched, functions))
+    say(*bundle_lines(bundle, kernels))
+    if tests:
+        say(*write_tests(tests, bundle, kernels))
 
 
 def _show(directory: Path) -> int:

@@ -212,4 +212,5 @@ def test_top_and_share_bound_what_is_shown(program):
     assert len({name for name in counted(output) if "(" not in name}) == 2
     assert "4 more functions took" in output
     assert "5 more functions took" in watched(program, "program.py", "4", options=("--share", "0.01"))
+    assert "--rank-only records nothing" in watched(program, "program.py", "4", options=("--to", "x"), code=2)
     assert "expected a count from 1" in watched(program, "program.py", "4", options=("--top", "0"), code=2)

@@ -33,8 +33,10 @@ def test_each_function_has_the_source_and_the_options_of_its_own_file(library, t
     both = library("-g", "-march=x86-64")
     second = built_from(both, "second")
     assert (second.source, second.compiler) == (tmp_path / "deep/b.c", "gcc")
-    assert set(second.flags.split()) == {"-O3", "-funroll-loops", "-march=x86-64"}
-    assert built_from(both, "first").flags.split() in (["-march=x86-64", "-O1"], ["-O1", "-march=x86-64"])
+    first = built_from(both, "first")  # a distribution's gcc may add options of its own to both
+    assert set(second.flags.split()) - set(first.flags.split()) == {"-O3", "-funroll-loops"}
+    assert {"-O1", "-march=x86-64"} <= set(first.flags.split())
+    assert not {"-g", "-fPIC", "-mtune=generic"} & set(first.flags.split())
 
 
 def test_what_does_not_tell_is_none(library, tmp_path):
