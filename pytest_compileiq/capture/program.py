@@ -22,6 +22,7 @@ from pytest_compileiq.system.files import Unfit, read_regular
 from pytest_compileiq.system.process import run_in_foreground
 
 QUOTA_BYTES = {"integers": LARGEST_CONTENT, "floats": LARGEST_CONTENT}  # of the memory that the recorded calls hold
+_LARGEST_FAILURE = 64 << 10
 _LARGEST_TALLY = 256 << 20
 _PYTHON = re.compile(r"python(\d+(\.\d+)*t?)?$")
 _INSTEAD = (
@@ -185,9 +186,17 @@ def watch(program: Program, folder: Path, sampled: int | None = None) -> tuple[i
     except Unfit as why:
         how = f"by signal {-status}" if status < 0 else f"with status {status}"
         raise NotWatched(
-            f"{program.target} ended {how} and left no account of its calls (its tally {why}): they are written "
-            "when the interpreter ends by itself, and not by os._exit, os.exec… or a signal"
+            f"{program.target} ended {how} and left no account of its calls ({_failure(tally) or why}): they are "
+            "written when the interpreter ends by itself, and not by os._exit, os.exec… or a signal"
         ) from why
+
+
+def _failure(tally: Path) -> str | None:
+    """Why the program could not write its account, where it could say so."""
+    try:
+        return read_regular(tally.with_name(f"{tally.name}.failure"), _LARGEST_FAILURE).decode(errors="replace")
+    except Unfit:
+        return None
 
 
 def contents(folder: Path) -> Path:

@@ -38,16 +38,21 @@ class Functions:
 
     def at(self, address: int, name: str | None, door: str) -> Function | None:
         """The function; None where no library lies there, as for a callback. ``name`` is for one that has none."""
-        if (address, door) not in self._known:
-            where = _Where()
-            found = self._find(address, ctypes.byref(where)) and where.library
-            exact = where.name if where.address == address else None
-            told = exact.decode(errors="replace") if exact else name or f"0x{address - (where.base or 0):x}"
-            library = where.library.decode(errors="replace") if found else ""
-            if "/" in library:  # as it was opened, from a directory that the program may leave
-                library = os.path.abspath(library)
-            self._known[address, door] = Function(library, told, door) if found else None
-        return self._known[address, door]
+        try:
+            return self._known[address, door]
+        except KeyError:  # one object of each, also where two threads come here
+            return self._known.setdefault((address, door), self._looked_up(address, name, door))
+
+    def _looked_up(self, address: int, name: str | None, door: str) -> Function | None:
+        where = _Where()
+        if not (self._find(address, ctypes.byref(where)) and where.library):
+            return None
+        library = where.library.decode(errors="replace")
+        if "/" in library:  # as it was opened, from a directory that the program may leave
+            library = os.path.abspath(library)
+        exact = where.name if where.address == address else None
+        told = exact.decode(errors="replace") if exact else name or f"0x{address - (where.base or 0):x}"
+        return Function(library, told, door)
 
 
 def install(tally: Tally) -> Functions:

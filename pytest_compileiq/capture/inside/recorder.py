@@ -152,6 +152,7 @@ class Recorder:
         self._uses: Counter[str | None] = Counter()
         self._lock = threading.RLock()  # a finaliser may make a watched call while this thread is in here
         self._random = random.Random(_SEED)
+        self._is_closed = False
 
     def begin(
         self, called: Any, function: Function, shape: Shape, arguments: tuple[Any, ...], named: dict[str, Any]
@@ -184,6 +185,8 @@ class Recorder:
     def finish(self, called: Any, function: Function, shape: Shape, recording: Recording, result: Any) -> None:
         """The call has ended: read its memory again, and keep it, unless it ``RAISED``."""
         with self._lock:
+            if self._is_closed:
+                return
             try:
                 if result is RAISED:
                     raise Refused("it raised an exception")
@@ -198,6 +201,11 @@ class Recorder:
             place = len(kept) if len(kept) <= self._sampled else 1 + self._random.randrange(self._sampled)
             self._release(kept.get(place))
             kept[place] = recording
+
+    def close(self) -> None:
+        """Keep what is kept: calls that are still being made are no longer recorded."""
+        with self._lock:
+            self._is_closed = True
 
     def kept(self, function: Function, shape: Shape) -> list[dict[str, Any]]:
         """The recorded calls of a function with this shape, in JSON's types."""

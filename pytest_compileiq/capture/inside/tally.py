@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import threading
@@ -190,9 +191,13 @@ class Tally:
         if os.getpid() != self._process:  # a child that forked and ends by itself
             return
         elapsed_ns = perf_counter_ns() - self._began
-        told = self._told(elapsed_ns)
-        with open(self._path, "w", encoding="utf-8") as stream:
-            json.dump(told, stream)
+        try:
+            told = json.dumps(self._told(elapsed_ns))
+            with open(self._path, "w", encoding="utf-8") as stream:
+                stream.write(told)
+        except Exception as error:  # the program ended well: whoever started it sees that there is no account, and why
+            with contextlib.suppress(OSError), open(f"{self._path}.failure", "w", encoding="utf-8") as stream:
+                stream.write(f"{type(error).__name__}: {error}")
 
     def _told(self, elapsed_ns: int) -> dict[str, Any]:
         calls: dict[tuple[Function, Shape], list[int]] = {}
@@ -205,7 +210,9 @@ class Tally:
         count = sum(count for count, _ in calls.values())
         spent_ns = sum(thread.spent_ns for thread in threads)
         unseen_ns = self.unseen_ns(*self._calibration) if count else 0.0
-        self.is_open = False
+        self.is_open = False  # for threads that outlive the program
+        if self._recorder:
+            self._recorder.close()
         return {
             "schema": SCHEMA,
             "elapsed_ns": elapsed_ns,

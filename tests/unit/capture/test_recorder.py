@@ -80,6 +80,16 @@ def test_integers_beyond_the_quota_are_not_captured_and_floats_are_sampled(recor
     assert by_kind["integers"]["after"]["sample"] is None
 
 
+def test_a_call_that_outlives_the_account_changes_nothing_that_is_told(recorder):
+    made = recorder(sampled=0)
+    call(made, (ctypes.c_int * 3)(1))
+    late = made.begin(FOREIGN, FUNCTION, ("other",), ((ctypes.c_int * 3)(2),), {})
+    made.close()
+    made.finish(FOREIGN, FUNCTION, ("other",), late, None)
+    assert made.kept(FUNCTION, ("other",)) == []
+    assert numbers(made) == [1]
+
+
 def test_a_call_that_raised_is_not_kept(recorder, tmp_path):
     made = recorder()
     call(made, (ctypes.c_int * 3)(), result=RAISED)

@@ -71,6 +71,13 @@ def test_what_the_watching_costs_is_what_it_saw_of_itself_and_what_it_could_not(
     assert count == 20 * 100 + 1
 
 
+def test_an_account_that_cannot_be_written_raises_nothing_and_says_why(tally, tmp_path, monkeypatch):
+    monkeypatch.setattr(tally, "_told", lambda elapsed_ns: 1 / 0)
+    tally._write()
+    assert (tmp_path / "tally.json.failure").read_text() == "ZeroDivisionError: division by zero"
+    assert not (tmp_path / "tally.json").exists()
+
+
 def test_a_child_writes_nothing(tally, tmp_path, monkeypatch):
     monkeypatch.setattr(tally_module.os, "getpid", lambda: -1)
     tally._write()
