@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_compileiq.space import literal as literal
     from pytest_compileiq.space import log_sampling as log_sampling
     from pytest_compileiq.space import range as range  # CompileIQ's name
+    from pytest_compileiq.toolchains.captured.marker import Captured as Captured
     from pytest_compileiq.toolchains.cc.marker import Cc as Cc
     from pytest_compileiq.toolchains.command.marker import Command as Command
     from pytest_compileiq.toolchains.fortran.marker import Fortran as Fortran
@@ -35,6 +36,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Acf": "benchmark.fixture",
     "Build": "benchmark.fixture",
+    "Captured": "toolchains.captured.marker",
     "Cc": "toolchains.cc.marker",
     "Command": "toolchains.command.marker",
     "DeviceArray": "toolchains.nvidia.device_array",
@@ -56,6 +58,7 @@ _HOMES = {
 __all__ = [
     "Acf",
     "Build",
+    "Captured",
     "Cc",
     "Command",
     "DeviceArray",

@@ -8,7 +8,19 @@ from pathlib import Path
 from typing import NoReturn
 
 from pytest_compileiq import __version__
-from pytest_compileiq.cli import cache, diff, expect, history, imports, inspect, lifecycle, project, report, ship
+from pytest_compileiq.cli import (
+    cache,
+    capture,
+    diff,
+    expect,
+    history,
+    imports,
+    inspect,
+    lifecycle,
+    project,
+    report,
+    ship,
+)
 from pytest_compileiq.errors import CompileIQError, fault_of
 from pytest_compileiq.system.printing import complain, flush, give_up_printing, harmless
 
@@ -47,6 +59,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"acf {__version__}")
     parser.add_argument("--acf-dir", type=Path, metavar="DIR", help="the artifacts (default: acf_dir of this project)")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-    for family in (inspect, diff, history, project, report, ship, imports, expect, lifecycle, cache):
+    for family in (inspect, diff, history, project, report, ship, imports, expect, lifecycle, cache, capture):
         family.add_verbs(verbs)
     return parser

@@ -1,7 +1,7 @@
 """Subprocesses with bounded time and output that leave nothing behind.
 
-``run`` runs one program to its end. ``Guard`` ensures that nothing started during a search or a gate survives, even
-when pytest itself dies by ``kill -9``.
+``run`` runs one program to its end, ``run_in_foreground`` one that the user talks to. ``Guard`` ensures that nothing
+started during a search or a gate survives, even when pytest itself dies by ``kill -9``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pytest_compileiq.errors import EnvironmentFault, fault_of
 from pytest_compileiq.system import watchdog
 from pytest_compileiq.system.watchdog import RUN_TOKEN_VARIABLE
 
-__all__ = ["RUN_TOKEN_VARIABLE", "TAIL_BYTES", "Finished", "Guard", "run"]
+__all__ = ["RUN_TOKEN_VARIABLE", "TAIL_BYTES", "Finished", "Guard", "run", "run_in_foreground"]
 
 TAIL_BYTES = 64 * 1024
 
@@ -95,6 +95,25 @@ def run(
             process.wait()
             _running.discard(process.pid)
     return Finished(process.returncode, tail.text(), timed_out, time.monotonic() - started)
+
+
+def run_in_foreground(argv: Sequence[str]) -> int:
+    """Run a program of the user's in this process's place: its input, its output, its Ctrl-C, as long as it takes.
+
+    Returns its status, negative for a signal, as in ``subprocess``.
+
+    Raises:
+        EnvironmentFault: there is no such program, or it cannot be executed.
+    """
+    try:
+        process = subprocess.Popen(argv)
+    except OSError as error:
+        raise EnvironmentFault(_cannot_start(argv[0], None, error)) from error
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:  # the terminal has sent it to the program, too, which may want to go on
+            continue
 
 
 def _with_token(env: Mapping[str, str]) -> Mapping[str, str]:

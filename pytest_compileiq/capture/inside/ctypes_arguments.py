@@ -1,0 +1,203 @@
+"""What a ctypes argument hands to the function: a number, or memory whose extent its object knows."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_POINTERS = "PzZOX"  # the codes of void *, char *, wchar_t *, PyObject * and BSTR
+_FLOATS, _SIGNED, _UNSIGNED = "fd", "bhilq", "BHILQ?c"
+_ADDRESS = re.compile(r"\((0x[0-9a-f]+)\)")
+
+
+class Refused(Exception):
+    """What cannot be recorded, and why, as a part of a sentence: ``argument 2 is a callback``."""
+
+
+class Number(NamedTuple):
+    """A number, by its type's code in ctypes and the bytes of its value."""
+
+    code: str
+    value: bytes
+
+
+class Memory(NamedTuple):
+    """What a pointer argument may reach.
+
+    Attributes:
+        pointer: the address that is handed over.
+        start: the first byte; lower than ``pointer`` where a stride is negative.
+        size: in bytes.
+        dtype: of its elements, as numpy spells it: ``<f8``, or ``|V24`` for what has no simpler type.
+        extents: elements along each axis.
+        strides: bytes along each axis.
+    """
+
+    pointer: int
+    start: int
+    size: int
+    dtype: str
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+def taken(called: Any, arguments: tuple[Any, ...]) -> list[Number | Memory | None]:
+    """The arguments of a call; None for NULL.
+
+    Raises:
+        Refused: one of them cannot be recorded.
+    """
+    kinds = (None,) * len(arguments) if called.argtypes is None else called.argtypes
+    if len(kinds) != len(arguments):
+        raise Refused(f"it is called with {len(arguments)} arguments, and {len(kinds)} are declared")
+    return [_named(place, argument, kinds[place]) for place, argument in enumerate(arguments)]
+
+
+def returned(called: Any, result: Any) -> Number | None:
+    """The number that a call returned; None for nothing.
+
+    Raises:
+        Refused: it is no number, or what C returned is not known.
+    """
+    kind = called.restype
+    if kind is None:
+        return None
+    if called.errcheck is not None:
+        raise Refused("its errcheck may return something else than the function")
+    if not _is_simple(kind) or kind._type_ in _POINTERS:
+        raise Refused("what it returns is no number")
+    return Number(kind._type_, bytes(kind(getattr(result, "value", result))))
+
+
+def _named(place: int, argument: Any, kind: Any) -> Number | Memory | None:
+    try:
+        return _taken(argument, kind)
+    except Refused as why:
+        raise Refused(f"argument {place + 1} is {why}") from None
+
+
+def _taken(argument: Any, declared: Any) -> Number | Memory | None:
+    array = argument if _is_array(argument) else getattr(argument, "_arr", None)
+    if array is not None:
+        return _of_array(array)
+    if argument is None:
+        return None
+    if isinstance(argument, bytes):
+        return _plain(_address(argument), len(argument) + 1, "|u1", len(argument) + 1)
+    if isinstance(argument, (int, float)):
+        return _number(argument, declared)
+    if isinstance(argument, ctypes._SimpleCData):
+        kind: Any = type(argument)
+        return _taken(argument.value, kind) if kind._type_ in "zP" else _number(argument.value, kind)
+    if isinstance(argument, ctypes.Array):
+        return _of_object(argument)
+    if isinstance(argument, ctypes._Pointer):
+        return _of_pointer(argument)
+    if type(argument) is _BY_REFERENCE:
+        return _of_reference(argument)
+    if callable(argument):
+        raise Refused("a callback")
+    if isinstance(argument, (ctypes.Structure, ctypes.Union)):
+        raise Refused(f"a struct by value ({type(argument).__name__})")
+    raise Refused(f"of type {type(argument).__name__}")
+
+
+def _number(value: Any, kind: Any) -> Number:
+    if kind is not None and not _is_simple(kind):
+        raise Refused("a bare address" if isinstance(value, int) else f"of type {type(value).__name__}")
+    simple: Any = kind or ctypes.c_int  # what ctypes makes of an integer without argtypes
+    if simple._type_ in _POINTERS:
+        raise Refused("a Python object" if simple._type_ == "O" else "a bare address")
+    return Number(simple._type_, bytes(simple(value)))
+
+
+def _is_simple(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, ctypes._SimpleCData)
+
+
+def _is_array(argument: Any) -> bool:
+    return any(each.__name__ == "ndarray" and each.__module__ == "numpy" for each in type(argument).__mro__)
+
+
+def _of_array(array: Any) -> Memory:
+    if array.dtype.hasobject:
+        raise Refused("an array of Python objects")
+    pointer = array.__array_interface__["data"][0]
+    size, low = (array.itemsize, 0) if array.size else (0, 0)
+    for axis, stride in enumerate(array.strides if array.size else ()):
+        size += abs(stride) * (array.shape[axis] - 1)
+        low += min(stride, 0) * (array.shape[axis] - 1)
+    dtype = array.dtype.str if array.dtype.kind in "biufc" else f"|V{array.itemsize}"
+    return Memory(pointer, pointer + low, size, dtype, array.shape, array.strides)
+
+
+def _of_reference(reference: Any) -> Memory:
+    memory = _of_object(reference._obj)
+    shown = _ADDRESS.search(repr(reference))  # byref's offset shows nowhere else
+    if shown is None or int(shown[1], 16) != memory.pointer:
+        raise Refused("a reference with an offset")
+    return memory
+
+
+def _of_pointer(pointer: Any) -> Memory | None:
+    if not pointer:
+        return None
+    address = ctypes.addressof(pointer.contents)
+    made_of: Any  # kept by ctypes.pointer and ctypes.cast
+    for made_of in (pointer._objects or {}).values():
+        if isinstance(made_of, _DATA) and ctypes.addressof(made_of) == address:
+            return _of_object(made_of)
+    raise Refused("a pointer whose extent no object tells: pass the array, or array.ctypes.data_as(…)")
+
+
+def _of_object(held: Any) -> Memory:
+    kind: Any = type(held)
+    if any(_is_pointer(part) for part in _parts(kind)):
+        raise Refused(f"a {kind.__name__}, which holds pointers")
+    extents = []
+    while issubclass(kind, ctypes.Array):
+        extents.append(kind._length_)
+        kind = kind._type_
+    size = ctypes.sizeof(kind)
+    dtype = f"|V{size}"
+    if _is_simple(kind) and kind._type_ in _FLOATS + _SIGNED + _UNSIGNED:
+        letter = "f" if kind._type_ in _FLOATS else "i" if kind._type_ in _SIGNED else "u"
+        dtype = f"{'|' if size == 1 else _ORDER}{letter}{size}"
+    return _plain(ctypes.addressof(held), ctypes.sizeof(held), dtype, *(extents or (1,)))
+
+
+def _parts(kind: Any) -> Iterator[Any]:
+    yield kind
+    if issubclass(kind, ctypes.Array):
+        yield from _parts(kind._type_)
+    for each in kind.__mro__:
+        for field in vars(each).get("_fields_", ()):
+            yield from _parts(field[1])
+
+
+def _is_pointer(kind: Any) -> bool:
+    return issubclass(kind, (ctypes._Pointer, _FUNCTION)) or (_is_simple(kind) and kind._type_ in _POINTERS)
+
+
+def _plain(address: int, size: int, dtype: str, *extents: int) -> Memory:
+    strides: list[int] = []
+    step = int(dtype.lstrip("<>|fiuV"))
+    for extent in reversed(extents):
+        strides.insert(0, step)
+        step *= extent
+    return Memory(address, address, size, dtype, extents, tuple(strides))
+
+
+def _address(data: Any) -> int:
+    return ctypes.cast(data, ctypes.c_void_p).value or 0
+
+
+_ORDER = "<" if sys.byteorder == "little" else ">"
+_BY_REFERENCE = type(ctypes.byref(ctypes.c_int()))
+_ANCESTORS: tuple[Any, ...] = type(ctypes.pythonapi.Py_IsInitialized).__mro__
+_FUNCTION, _DATA = _ANCESTORS[-3:-1]  # CFuncPtr and _CData of _ctypes

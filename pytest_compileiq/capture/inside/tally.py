@@ -1,0 +1,237 @@
+"""What the watched calls of this process took: of which function, on what, how often and how long."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import threading
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from .recorder import RAISED
+from .shapes import DESCRIBE, told_of_shape
+
+if TYPE_CHECKING:
+    from .recorder import Recorder, Recording
+    from .shapes import Shape
+
+SCHEMA = 1
+_MOST_SHAPES = 20_000  # of a thread, all functions together; a shape beyond counts as none
+_BATCHES = 20
+_BATCH_CALLS = 100
+
+
+class Function:
+    """A function of a shared library; the door is what the program called it through. There is one object of each."""
+
+    __slots__ = ("door", "library", "name")
+
+    def __init__(self, library: str, name: str, door: str) -> None:
+        self.library = library
+        self.name = name
+        self.door = door
+
+
+class _Thread:
+    """The calls of one thread, so that no two threads write to one count.
+
+    Attributes:
+        calls: function and shape → how many calls, and the nanoseconds within them but in no watched call further in.
+        inner_ns: the time in watched calls that were made within the present one, by a callback.
+        spent_ns: what the watching itself took.
+    """
+
+    __slots__ = ("calls", "inner_ns", "spent_ns")
+
+    def __init__(self) -> None:
+        self.calls: dict[tuple[Function, Shape], list[int]] = {}
+        self.inner_ns = 0
+        self.spent_ns = 0
+
+    def first(self, function: Function, shape: Shape) -> list[int]:
+        """The counts of a function's calls with a new shape: how many, and nanoseconds."""
+        return self.calls.setdefault((function, shape if len(self.calls) < _MOST_SHAPES else ()), [0, 0])
+
+
+class Tally:
+    """Counts what the doors hand in, and writes it when the interpreter ends.
+
+    Nothing here raises into the program: the first failure is kept, and told at the end.
+    """
+
+    def __init__(self, path: str, recorder: Recorder | None = None) -> None:
+        self.failure: str | None = None
+        self.is_open = True
+        self._path = path
+        self._recorder = recorder
+        self._process = os.getpid()
+        self._forks = 0
+        self._refused: list[Callable[[], list[str]]] = []
+        self._threads: list[_Thread] = []
+        self._current = threading.local()
+        self._began = perf_counter_ns()
+        os.register_at_fork(after_in_parent=self._count_fork, after_in_child=self._close)
+
+    def write_at_exit(self) -> None:
+        """Write at the very end, behind what the program registers: exit functions run last in, first out."""
+        atexit.register(self._write)
+
+    def refusing(self, reasons: Callable[[], list[str]]) -> None:
+        """Ask ``reasons`` at the end for sentences on what could not be watched."""
+        self._refused.append(reasons)
+
+    def fail(self, error: BaseException) -> None:
+        """Keep the first failure of the watching itself."""
+        self.failure = self.failure or f"{type(error).__name__}: {error}"
+
+    def watching(self, call: Callable[..., Any], function_of: Callable[[Any], Function | None]) -> Callable[..., Any]:
+        """A ``__call__`` that calls as ``call`` does, and counts.
+
+        Args:
+            call: the ``__call__`` of the type that stood here.
+            function_of: which function an object calls, None where that is none of a library. Asked once of an object.
+        """
+        current, thread, describe = self._current, self._thread, DESCRIBE
+        begin = self._begin if self._recorder else None
+
+        def watched(self: Any, /, *arguments: Any, **named: Any) -> Any:
+            entered = perf_counter_ns()
+            try:
+                function = self._acf_function
+            except AttributeError:
+                function = function_of(self)
+            if function is None or not tally.is_open:
+                return call(self, *arguments, **named)
+            try:
+                mine = current.mine
+            except AttributeError:
+                mine = thread()
+            try:
+                shape = tuple([describe[type(argument)](argument) for argument in arguments])
+            except Exception as error:  # of an object of the program's
+                tally.fail(error)
+                shape = ()
+            recording = begin(self, function, shape, arguments, named) if begin else None
+            outer_ns, mine.inner_ns = mine.inner_ns, 0
+            result = RAISED
+            began = perf_counter_ns()
+            try:
+                result = call(self, *arguments, **named)
+                return result
+            finally:
+                ended = perf_counter_ns()
+                try:
+                    counted = mine.calls[function, shape]
+                except KeyError:
+                    counted = mine.first(function, shape)
+                counted[0] += 1
+                counted[1] += ended - began - mine.inner_ns
+                if recording is not None:
+                    tally._finish(self, function, shape, recording, result)
+                left = perf_counter_ns()
+                mine.spent_ns += left - ended + began - entered
+                mine.inner_ns = outer_ns + left - entered
+
+        tally = self
+        return watched
+
+    def unseen_ns(self, watched: Callable[[], Any], plain: Callable[[], Any]) -> float:
+        """What a watched call costs beyond what the watching has measured of itself: its entry and its exit.
+
+        The least of some batches, since what else the machine does only adds to it.
+        """
+        mine = self._thread()
+        costs = []
+        for call in (watched, plain):
+            batches = []
+            for _ in range(_BATCHES):
+                before_ns, began = mine.spent_ns, perf_counter_ns()
+                for _ in range(_BATCH_CALLS):
+                    call()
+                batches.append(perf_counter_ns() - began - (mine.spent_ns - before_ns))
+            costs.append(min(batches))
+        return max(0.0, (costs[0] - costs[1]) / _BATCH_CALLS)
+
+    def calibrated_by(self, watched: Callable[[], Any], plain: Callable[[], Any]) -> None:
+        """Measure ``unseen_ns`` on these two at the end."""
+        self._calibration = watched, plain
+
+    def _begin(
+        self, called: Any, function: Function, shape: Shape, arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> Recording | None:
+        assert self._recorder is not None
+        try:
+            return self._recorder.begin(called, function, shape, arguments, named)
+        except Exception as error:
+            self.fail(error)
+            return None
+
+    def _finish(self, called: Any, function: Function, shape: Shape, recording: Recording, result: Any) -> None:
+        assert self._recorder is not None
+        try:
+            self._recorder.finish(called, function, shape, recording, result)
+        except Exception as error:
+            self.fail(error)
+
+    def _thread(self) -> _Thread:
+        mine = self._current.mine = _Thread()
+        self._threads.append(mine)
+        return mine
+
+    def _count_fork(self) -> None:
+        self._forks += 1
+
+    def _close(self) -> None:
+        self.is_open = False
+
+    def _write(self) -> None:
+        if os.getpid() != self._process:  # a child that forked and ends by itself
+            return
+        elapsed_ns = perf_counter_ns() - self._began
+        try:
+            told = json.dumps(self._told(elapsed_ns))
+            with open(self._path, "w", encoding="utf-8") as stream:
+                stream.write(told)
+        except Exception as error:  # the program ended well: whoever started it sees that there is no account, and why
+            with contextlib.suppress(OSError), open(f"{self._path}.failure", "w", encoding="utf-8") as stream:
+                stream.write(f"{type(error).__name__}: {error}")
+
+    def _told(self, elapsed_ns: int) -> dict[str, Any]:
+        calls: dict[tuple[Function, Shape], list[int]] = {}
+        threads = list(self._threads)
+        for thread in threads:
+            for key, (count, own_ns) in list(thread.calls.items()):
+                into = calls.setdefault(key, [0, 0])
+                into[0] += count
+                into[1] += own_ns
+        count = sum(count for count, _ in calls.values())
+        spent_ns = sum(thread.spent_ns for thread in threads)
+        unseen_ns = self.unseen_ns(*self._calibration) if count else 0.0
+        self.is_open = False  # for threads that outlive the program
+        if self._recorder:
+            self._recorder.close()
+        return {
+            "schema": SCHEMA,
+            "elapsed_ns": elapsed_ns,
+            "watching_ns": round(spent_ns + count * unseen_ns),
+            "threads": len(threads),
+            "forks": self._forks,
+            "failure": self.failure,
+            "refused": [sentence for reasons in self._refused for sentence in reasons()],
+            "calls": [
+                {
+                    "library": function.library,
+                    "name": function.name,
+                    "door": function.door,
+                    "shape": told_of_shape(shape),
+                    "calls": count,
+                    "own_ns": own_ns,
+                    "kept": self._recorder.kept(function, shape) if self._recorder else [],
+                }
+                for (function, shape), (count, own_ns) in calls.items()
+            ],
+            "unrecorded": self._recorder.refused() if self._recorder else [],
+        }

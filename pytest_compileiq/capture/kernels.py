@@ -1,0 +1,52 @@
+"""The functions of a program whose calls were recorded, as they are stored."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from pytest_compileiq.capture.program import Calls, Watched
+from pytest_compileiq.capture.rank import RankedFunction
+from pytest_compileiq.store.captures import DATA, SCHEMA, Kernel, KernelShape
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]|^[.-]")
+
+
+def kernels_of(watched: Watched, functions: Sequence[RankedFunction]) -> dict[str, Kernel]:
+    """Name → kernel, of those of ``functions`` of which a call was recorded; shapes in the order of their time."""
+    calls: defaultdict[tuple[str, str], list[Calls]] = defaultdict(list)
+    for each in sorted(watched.calls, key=lambda each: -each.own_ns):
+        if each.kept:
+            calls[each.library, each.name].append(each)
+    kernels: dict[str, Kernel] = {}
+    for function in functions:
+        shapes = calls[function.library, function.name]
+        if shapes:
+            kernels[_name(function, kernels)] = Kernel(
+                schema=SCHEMA,
+                function=function.name,
+                library=function.library,
+                library_sha256=_digest_of(Path(function.library)),
+                share=function.share,
+                shapes=tuple(KernelShape(each.shape, each.calls, each.own_ns, each.kept) for each in shapes),
+            )
+    return kernels
+
+
+def _name(function: RankedFunction, taken: dict[str, Kernel]) -> str:
+    """The directory of a kernel: its function's name, with its library's digest where that is another's."""
+    name = _UNSAFE.sub("_", function.name)[:100]
+    if name not in (*taken, DATA):
+        return name
+    return f"{name}-{hashlib.sha256(function.library.encode()).hexdigest()[:8]}"
+
+
+def _digest_of(library: Path) -> str | None:
+    try:
+        with library.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError:
+        return None

@@ -1,0 +1,214 @@
+"""A Python program run in the foreground by its own interpreter, with what it calls watched."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from pytest_compileiq.capture.inside import launch
+from pytest_compileiq.capture.inside.tally import SCHEMA
+from pytest_compileiq.errors import CompileIQError, UserError
+from pytest_compileiq.store.captures import LARGEST_CONTENT
+from pytest_compileiq.store.recorded_calls import Call
+from pytest_compileiq.system.files import Unfit, read_regular
+from pytest_compileiq.system.process import run_in_foreground
+
+QUOTA_BYTES = {"integers": LARGEST_CONTENT, "floats": LARGEST_CONTENT}  # of the memory that the recorded calls hold
+_LARGEST_FAILURE = 64 << 10
+_LARGEST_TALLY = 256 << 20
+_PYTHON = re.compile(r"python(\d+(\.\d+)*t?)?$")
+_INSTEAD = (
+    "for a kernel of another program, write a benchmark of it: acf init makes a first one, and "
+    "Cc(…, like='compile_commands.json') takes its command from that program's build"
+)
+_VALUED = {"W", "X"}  # the interpreter's options with a value, beside -c and -m
+_TARGETS: dict[str, Literal["code", "module"]] = {"c": "code", "m": "module"}
+
+_Count = Annotated[int, Meta(ge=0, le=1 << 62)]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A call of Python.
+
+    Attributes:
+        options: the interpreter's own, as they were typed.
+        target: the script's path, the module's name, or the code, by ``kind``.
+        arguments: what the program gets.
+    """
+
+    interpreter: str
+    options: tuple[str, ...]
+    kind: Literal["script", "module", "code"]
+    target: str
+    arguments: tuple[str, ...]
+
+
+class Calls(Struct, frozen=True):
+    """The calls of one function with arguments of one shape, some of them ``kept`` whole.
+
+    ``own_ns`` leaves out watched calls further in.
+    """
+
+    library: str
+    name: str
+    door: str
+    shape: tuple[int | str, ...]
+    calls: Annotated[int, Meta(ge=1, le=1 << 62)]
+    own_ns: _Count
+    kept: tuple[Call, ...] = ()
+
+
+class Unrecorded(Struct, frozen=True):
+    """Calls of a function that could not be recorded, and why, in a part of a sentence."""
+
+    library: str
+    name: str
+    why: str
+    calls: _Count
+
+
+class Watched(Struct, frozen=True):
+    """What a program called.
+
+    Attributes:
+        elapsed_ns: from its first line to the end of its interpreter.
+        watching_ns: how much of that the watching took.
+        threads: how many threads made watched calls.
+        forks: how many processes it forked, which were not watched.
+        failure: why the watching itself failed, or None.
+        refused: sentences on what could not be watched.
+        unrecorded: what was watched, and could not be recorded.
+    """
+
+    schema: int
+    elapsed_ns: Annotated[int, Meta(ge=1, le=1 << 62)]
+    watching_ns: _Count
+    threads: _Count
+    forks: _Count
+    failure: str | None
+    refused: tuple[str, ...]
+    calls: tuple[Calls, ...]
+    unrecorded: tuple[Unrecorded, ...] = ()
+
+
+class NotWatched(CompileIQError):
+    """The program left no account of its calls; the message says how it ended."""
+
+
+def python_program(command: Sequence[str]) -> Program:
+    """``python [OPTIONS] SCRIPT | -m MODULE | -c CODE [ARGUMENTS]`` in its parts.
+
+    Raises:
+        UserError: it is no call of Python, or names no program.
+    """
+    if not command:
+        raise UserError("expected a program: acf capture --rank-only -- python PROGRAM …")
+    if not _PYTHON.match(Path(command[0]).name):
+        raise UserError(
+            f"{command[0]!r} is not called python, and the calls of Python programs alone are watched: put python "
+            f"before a script, and python -m before the module of an installed command; {_INSTEAD}"
+        )
+    interpreter = shutil.which(command[0])
+    if interpreter is None:
+        raise UserError(f"there is no interpreter {command[0]!r}: name one by its path")
+    return _program(interpreter, command[1:])
+
+
+def _program(interpreter: str, words: Sequence[str]) -> Program:
+    at = 0
+    while at < len(words) and words[at].startswith("-") and words[at] != "-":
+        letter, value = _last_option(words[at])
+        if letter in _TARGETS:
+            rest = [value, *words[at + 1 :]] if value else [*words[at + 1 :]]
+            options = [*words[:at], *_without(words[at], letter)]
+            return _complete(interpreter, options, _TARGETS[letter], rest)
+        takes_next = (letter in _VALUED and not value) or words[at] == "--check-hash-based-pycs"
+        at += 2 if takes_next else 1
+    return _complete(interpreter, words[:at], "script", words[at:])
+
+
+def _last_option(word: str) -> tuple[str, str]:
+    """The letter of ``-Bc…`` that takes the rest of the word, or what follows, as its value; and that rest."""
+    if not word.startswith("--"):
+        for place, letter in enumerate(word[1:], 2):
+            if letter in _VALUED or letter in _TARGETS:
+                return letter, word[place:]
+    return "", ""
+
+
+def _without(word: str, letter: str) -> list[str]:
+    """The flags before ``letter``: ``-B`` of ``-Bc``."""
+    flags = word[: word.index(letter, 1)]
+    return [flags] if len(flags) > 1 else []
+
+
+def _complete(
+    interpreter: str, options: Sequence[str], kind: Literal["script", "module", "code"], rest: Sequence[str]
+) -> Program:
+    if not rest or rest[0] == "-":
+        raise UserError(
+            "expected a script, -m MODULE or -c CODE behind python: a program from standard input is not run"
+        )
+    return Program(interpreter, tuple(options), kind, rest[0], tuple(rest[1:]))
+
+
+def watch(program: Program, folder: Path, sampled: int | None = None) -> tuple[int, Watched]:
+    """Run it, its input and output being this process's own; its exit status, and what it called.
+
+    Args:
+        program: what is run.
+        folder: an empty directory for the account, and for what ``contents`` gives.
+        sampled: how many calls of each function and shape are recorded beside the first; None for no recording at all.
+
+    Raises:
+        EnvironmentFault: its interpreter cannot be started.
+        NotWatched: it left no account, or none that can be read.
+    """
+    tally = folder / "tally.json"
+    record = None
+    if sampled is not None:
+        contents(folder).mkdir()
+        record = {"folder": str(contents(folder)), "sampled": sampled, "quota_bytes": QUOTA_BYTES}
+    settings = json.dumps({"tally": str(tally), "record": record})
+    started = (program.interpreter, *program.options, launch.__file__, settings)
+    status = run_in_foreground([*started, program.kind, program.target, *program.arguments])
+    try:
+        return status, _read(read_regular(tally, _LARGEST_TALLY))
+    except Unfit as why:
+        how = f"by signal {-status}" if status < 0 else f"with status {status}"
+        raise NotWatched(
+            f"{program.target} ended {how} and left no account of its calls ({_failure(tally) or why}): they are "
+            "written when the interpreter ends by itself, and not by os._exit, os.exec… or a signal"
+        ) from why
+
+
+def _failure(tally: Path) -> str | None:
+    """Why the program could not write its account, where it could say so."""
+    try:
+        return read_regular(tally.with_name(f"{tally.name}.failure"), _LARGEST_FAILURE).decode(errors="replace")
+    except Unfit:
+        return None
+
+
+def contents(folder: Path) -> Path:
+    """The directory of what the recorded calls' memory held, in files named by their SHA-256."""
+    return folder / "contents"
+
+
+def _read(tally: bytes) -> Watched:
+    try:
+        watched = msgspec.json.decode(tally, type=Watched)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise NotWatched(f"the account of the program's calls cannot be read: {error}") from error
+    if watched.schema != SCHEMA:
+        raise NotWatched(f"the account of the program's calls has schema {watched.schema}, and {SCHEMA} is read")
+    return watched

@@ -1,0 +1,99 @@
+"""Functions ranked by their share of a program's time, and each one's shapes."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pytest_compileiq.capture.program import Calls, Watched
+
+MOST_SHAPES = 8  # of a function
+_INTEGER = "int"
+_EXTENTS = re.compile(r"\[.*\]$")
+
+Shape = tuple[int | str, ...]
+
+
+@dataclass(frozen=True)
+class RankedShape:
+    """The calls of a function with arguments of one shape. Where a part says ``int`` or ``[…]``, it varies."""
+
+    shape: Shape
+    calls: int
+    own_ns: int
+    share: float
+
+
+@dataclass(frozen=True)
+class RankedFunction:
+    """A function's share of the program's time, watching subtracted; its shapes are in the order of theirs."""
+
+    library: str
+    name: str
+    door: str
+    calls: int
+    own_ns: int
+    share: float
+    shapes: tuple[RankedShape, ...]
+
+
+def ranked(watched: Watched) -> list[RankedFunction]:
+    """All functions by share, the largest first."""
+    net_ns = max(watched.elapsed_ns - watched.watching_ns, 1)
+    functions: defaultdict[tuple[str, str, str], list[Calls]] = defaultdict(list)
+    for calls in watched.calls:
+        functions[calls.library, calls.name, calls.door].append(calls)
+    found = [_function(*key, calls, net_ns) for key, calls in functions.items()]
+    return sorted(found, key=lambda function: (-function.own_ns, function.library, function.name))
+
+
+def that_count(functions: Sequence[RankedFunction], top: int, share: float) -> list[RankedFunction]:
+    """The first ``top``, or fewer if these already hold ``share`` of the time of all."""
+    wanted_ns = share * sum(function.own_ns for function in functions)
+    kept: list[RankedFunction] = []
+    for function in functions[:top]:
+        if kept and sum(each.own_ns for each in kept) >= wanted_ns:
+            break
+        kept.append(function)
+    return kept
+
+
+def _function(library: str, name: str, door: str, calls: Sequence[Calls], net_ns: int) -> RankedFunction:
+    shapes = [
+        RankedShape(shape, sum(each.calls for each in alike), own_ns, own_ns / net_ns)
+        for shape, alike in few_shapes(calls).items()
+        for own_ns in [sum(each.own_ns for each in alike)]
+    ]
+    shapes.sort(key=lambda each: -each.own_ns)
+    total_ns = sum(each.own_ns for each in shapes)
+    count = sum(each.calls for each in shapes)
+    return RankedFunction(library, name, door, count, total_ns, total_ns / net_ns, tuple(shapes))
+
+
+def few_shapes(calls: Iterable[Calls]) -> dict[Shape, list[Calls]]:
+    """Calls by shape, of which there are at most ``MOST_SHAPES`` wherever their arguments allow it.
+
+    An argument that takes many values (a seed, a step) tells no sizes apart: as long as there are too many shapes, the
+    one that takes most is told by its kind alone.
+    """
+    by_shape: dict[Shape, list[Calls]] = {each.shape: [each] for each in calls}
+    while len(by_shape) > MOST_SHAPES:
+        variety: defaultdict[int, set[int | str]] = defaultdict(set)
+        for shape in by_shape:
+            for place, part in enumerate(shape):
+                variety[place].add(part)
+        place = max(variety, key=lambda place: len(variety[place]), default=-1)
+        if place < 0 or len({_kind(part) for part in variety[place]}) == len(variety[place]):
+            break
+        merged: defaultdict[Shape, list[Calls]] = defaultdict(list)
+        for shape, alike in by_shape.items():
+            parts = (_kind(part) if at == place else part for at, part in enumerate(shape))
+            merged[tuple(parts)] += alike
+        by_shape = merged
+    return by_shape
+
+
+def _kind(part: int | str) -> str:
+    return _INTEGER if isinstance(part, int) else _EXTENTS.sub("[…]", part)

@@ -1,0 +1,117 @@
+"""``acf capture``: which functions of shared libraries a Python program spends its time in, and calls of them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_compileiq.errors import StoreError, UserError
+from pytest_compileiq.system.printing import complain, say
+
+if TYPE_CHECKING:
+    from pytest_compileiq.capture.program import Watched
+    from pytest_compileiq.capture.rank import RankedFunction
+    from pytest_compileiq.store.captures import Bundle
+
+
+def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the verb to the ``acf`` command."""
+    capture = verbs.add_parser(
+        "capture",
+        help="which C functions a Python program spends its time in",
+        usage="acf capture [--to DIR] [--tests DIR] [--keep K] [--top N] [--share S] -- python PROGRAM ...\n"
+        "       acf capture --rank-only [--top N] [--share S] -- python PROGRAM ...\n"
+        "       acf capture --show DIR",
+        description="Run a Python program, rank the functions of shared libraries that it calls through ctypes or "
+        "cffi by their share of its time, for each shape of their arguments, and record some calls of the first ones. "
+        "Exits with 1 if the program does not end with 0, and with --show if something is damaged.",
+    )
+    capture.add_argument("--rank-only", action="store_true", help="rank what is called, record no data")
+    capture.add_argument("--to", type=Path, metavar="DIR", help="where the calls are recorded (default: acf-capture)")
+    capture.add_argument("--tests", type=Path, metavar="DIR", help="write a test for each kernel whose source is known")
+    capture.add_argument(
+        "--keep", type=int, default=3, metavar="K", help="keep the first and K random calls of each shape (default: 3)"
+    )
+    capture.add_argument("--show", type=Path, metavar="DIR", help="what a capture holds, all of it read and verified")
+    capture.add_argument("--top", type=int, default=10, metavar="N", help="at most N functions (default: 10)")
+    capture.add_argument(
+        "--share", type=float, default=1.0, metavar="S", help="those that hold this share of the time of all"
+    )
+    capture.add_argument("program", nargs=argparse.REMAINDER, metavar="-- python PROGRAM ...")
+    capture.set_defaults(verb=_capture)
+
+
+def _capture(options: argparse.Namespace) -> int:
+    if options.show:
+        return _show(options.show)
+    if options.top < 1 or options.keep < 0 or not 0 < options.share <= 1:
+        raise UserError(
+            f"--top {options.top} --keep {options.keep} --share {options.share}: expected a count from 1, one from 0, "
+            "and a share up to 1"
+        )
+    if options.rank_only and (options.to or options.tests):
+        raise UserError("--rank-only records nothing, so there is nothing for --to and --tests: leave it out, or them")
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory(prefix="acf-capture-") as folder:
+        return _run(options, Path(folder))
+
+
+def _run(options: argparse.Namespace, folder: Path) -> int:
+    from pytest_compileiq.capture.program import python_program, watch
+    from pytest_compileiq.capture.rank import ranked, that_count
+    from pytest_compileiq.report.capture import caveats, ranking_lines
+    from pytest_compileiq.store.captures import DIRECTORY, Bundle
+
+    words = options.program
+    program = python_program(words[1:] if words[:1] == ["--"] else words)
+    bundle = None if options.rank_only else Bundle(options.to or Path(DIRECTORY))
+    if bundle:
+        bundle.require_absent()
+    status, watched = watch(program, folder, options.keep if bundle else None)
+    functions = ranked(watched)
+    counting = that_count(functions, options.top, options.share)
+    say(*ranking_lines(watched, functions, counting))
+    if bundle:
+        _record(bundle, watched, counting, folder, options.tests)
+    for sentence in caveats(watched):
+        complain(sentence)
+    if status:
+        complain(f"{program.target} ended with status {status}, so this is of what it did until then")
+    return 1 if status or watched.failure else 0
+
+
+def _record(
+    bundle: Bundle, watched: Watched, functions: Sequence[RankedFunction], folder: Path, tests: Path | None
+) -> None:
+    from pytest_compileiq.capture.kernels import kernels_of
+    from pytest_compileiq.capture.program import contents
+    from pytest_compileiq.cli.captured_tests import write_tests
+    from pytest_compileiq.report.capture import bundle_lines, unrecorded_lines
+
+    kernels = kernels_of(watched, functions)
+    bundle.write(kernels, contents(folder))
+    say(*unrecorded_lines(watched, functions))
+    say(*bundle_lines(bundle, kernels))
+    if tests:
+        say(*write_tests(tests, bundle, kernels))
+
+
+def _show(directory: Path) -> int:
+    from pytest_compileiq.report.capture import bundle_lines
+    from pytest_compileiq.store.captures import Bundle
+
+    bundle = Bundle(directory)
+    kernels, problems = {}, []
+    for name in bundle.names():
+        try:
+            kernels[name] = bundle.read(name)
+            bundle.verify(kernels[name])
+        except StoreError as error:
+            problems.append(str(error))
+    say(*bundle_lines(bundle, kernels))
+    for problem in problems:
+        complain(problem)
+    return 1 if problems else 0

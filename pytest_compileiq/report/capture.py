@@ -1,0 +1,123 @@
+"""What a program called, in words. Names of functions, libraries and types are untrusted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pytest_compileiq.capture.program import Watched
+from pytest_compileiq.capture.rank import RankedFunction
+from pytest_compileiq.report.artifact import table_lines
+from pytest_compileiq.store.captures import Bundle, Kernel, data_bytes
+
+_COLUMNS = ("share", "time", "calls", "a call", "function", "of")
+_KERNEL_COLUMNS = ("kernel", "shapes", "calls kept", "memory", "values")
+_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"))
+_NEGLIGIBLE = 0.05  # watching beyond this share is told as more than a side remark
+
+
+def ranking_lines(
+    watched: Watched, functions: Sequence[RankedFunction], shown: Sequence[RankedFunction]
+) -> Iterator[str]:
+    """The ranking for a terminal: the whole in a sentence, then a table of what is ``shown``."""
+    if not functions:
+        yield "no function of a shared library was called through ctypes or cffi"
+        return
+    yield _headline(watched, functions)
+    yield from table_lines(_COLUMNS, [row for function in shown for row in _rows(function)])
+    rest = functions[len(shown) :]
+    if rest:
+        share = sum(function.share for function in rest)
+        count = len(rest)
+        yield f"{count} more function{'' if count == 1 else 's'} took {share:.1%}: --top and --share show more"
+
+
+def caveats(watched: Watched) -> Iterator[str]:
+    """What the ranking leaves out, or may mislead by, in a sentence each."""
+    count = sum(each.calls for each in watched.calls)
+    if watched.watching_ns > _NEGLIGIBLE * (watched.elapsed_ns - watched.watching_ns):
+        yield (
+            f"watching {count} calls made the program {_added(watched):.0%} slower: it is subtracted, but where caches "
+            "and threads feel it the shares may be off"
+        )
+    if watched.threads > 1:
+        yield f"{watched.threads} threads made these calls, so shares of the elapsed time may sum to more than 100 %"
+    if watched.forks:
+        yield f"the program forked {watched.forks} times: the calls of those processes were not watched"
+    if watched.failure:
+        yield f"the watching itself failed once or more, so calls may be missing ({watched.failure})"
+    yield from watched.refused
+
+
+def unrecorded_lines(watched: Watched, counting: Sequence[RankedFunction]) -> Iterator[str]:
+    """Which calls of the functions that count are not recorded, and why."""
+    counts = {(function.library, function.name): function.calls for function in counting}
+    for each in watched.unrecorded:
+        if calls := counts.get((each.library, each.name)):
+            yield f"not recorded: {each.calls} of {calls} calls of {each.name} ({_place(each.library)}): {each.why}"
+
+
+def bundle_lines(bundle: Bundle, kernels: Mapping[str, Kernel]) -> Iterator[str]:
+    """What a capture holds."""
+    if not kernels:
+        yield "no call is recorded"
+        return
+    yield from table_lines(_KERNEL_COLUMNS, [_kernel_row(name, kernel) for name, kernel in kernels.items()])
+    yield (
+        f"{bundle.root} holds data of the program: {_memory(bundle.size_bytes())} on disk, left out of git by its own "
+        ".gitignore"
+    )
+
+
+def _kernel_row(name: str, kernel: Kernel) -> tuple[str, ...]:
+    kept = kernel.kept
+    exact = sum(call.is_exact for call in kept)
+    values = "exact" if exact == len(kept) else f"{exact} exact, of {len(kept) - exact} a sample of the floats"
+    calls = sum(shape.calls for shape in kernel.shapes)
+    return name, str(len(kernel.shapes)), f"{len(kept)} of {calls}", _memory(data_bytes(kernel)), values
+
+
+def _headline(watched: Watched, functions: Sequence[RankedFunction]) -> str:
+    count, libraries = len(functions), len({function.library for function in functions})
+    calls = sum(function.calls for function in functions)
+    net_ns = watched.elapsed_ns - watched.watching_ns
+    return (
+        f"{count} function{'' if count == 1 else 's'} of {libraries} librar{'y' if libraries == 1 else 'ies'} took "
+        f"{sum(function.share for function in functions):.1%} of {_time(net_ns)}; watching took {_added(watched):.1%} "
+        f"more ({_time(watched.watching_ns / calls)} a call), which is subtracted"
+    )
+
+
+def _added(watched: Watched) -> float:
+    return watched.watching_ns / max(watched.elapsed_ns - watched.watching_ns, 1)
+
+
+def _rows(function: RankedFunction) -> Iterator[tuple[str, ...]]:
+    several = len(function.shapes) > 1
+    if several:
+        yield _row(function.share, function.own_ns, function.calls, function.name, _place(function.library))
+    for each in function.shapes:
+        called = f"({', '.join(map(str, each.shape))})"
+        name, library = (f"  {called}", "") if several else (f"{function.name}{called}", _place(function.library))
+        yield _row(each.share, each.own_ns, each.calls, name, library)
+
+
+def _row(share: float, own_ns: int, calls: int, name: str, library: str) -> tuple[str, ...]:
+    return f"{share:.1%}", _time(own_ns), str(calls), _time(own_ns / calls), name, library
+
+
+def _place(library: str) -> str:
+    """The library as seen from here."""
+    path = Path(library)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else library
+
+
+def _memory(size_bytes: int) -> str:
+    return f"{size_bytes / 1024:.1f} KiB" if size_bytes < 1 << 20 else f"{size_bytes / (1 << 20):.1f} MiB"
+
+
+def _time(nanoseconds: float) -> str:
+    for size, unit in _UNITS:
+        if nanoseconds >= size:
+            return f"{nanoseconds / size:.3g} {unit}"
+    return f"{nanoseconds:.0f} ns"

@@ -1,0 +1,171 @@
+"""What ``acf capture`` records, on disk: a directory a kernel, and contents by their digests. Read as untrusted.
+
+::
+
+    acf-capture/
+      .gitignore           it holds the program's data, so git is told to leave it out
+      gather/kernel.json   the function, its shapes with counts and times, and the recorded calls
+      data/3f/3f9c….z      what memory held, by the SHA-256 of the content, deflated
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from pytest_compileiq.errors import StoreError, UserError
+from pytest_compileiq.store.recorded_calls import MOST_BYTES, Call, Content, fault_in
+from pytest_compileiq.system.files import Unfit, read_regular, replace
+
+DIRECTORY = "acf-capture"
+SCHEMA = 1
+KERNEL_FILE = "kernel.json"
+DATA = "data"
+LARGEST_CONTENT = 256 << 20  # of a stretch of memory that is kept exactly
+LARGEST_KERNEL = 64 << 20
+_AGAIN = "capture again, to another directory: acf capture --to DIR -- python PROGRAM …"
+_Count = Annotated[int, Meta(ge=0, le=1 << 62)]
+
+
+class KernelShape(Struct, frozen=True):
+    """The calls with arguments of one shape, of which ``kept`` are recorded."""
+
+    shape: tuple[int | str, ...]
+    calls: _Count
+    own_ns: _Count
+    kept: tuple[Call, ...]
+
+
+class Kernel(Struct, frozen=True):
+    """A function as a program called it; ``share`` is of the program's time."""
+
+    schema: int
+    function: str
+    library: str
+    library_sha256: str | None
+    share: float
+    shapes: tuple[KernelShape, ...]
+
+    @property
+    def kept(self) -> list[Call]:
+        """All recorded calls."""
+        return [call for shape in self.shapes for call in shape.kept]
+
+
+class Bundle:
+    """A capture at ``root``."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def require_absent(self) -> None:
+        """Ensure that nothing is replaced.
+
+        Raises:
+            UserError: there is something.
+        """
+        if self.root.exists():
+            raise UserError(f"{self.root} is there already: remove it, or name another directory with --to")
+
+    def write(self, kernels: Mapping[str, Kernel], contents: Path) -> None:
+        """Write ``kernels`` by their names; what memory held lies in files of ``contents``, by its digest."""
+        if kernels:
+            self.root.mkdir(parents=True)
+            replace(self.root / ".gitignore", b"*\n", is_lasting=False)
+        for name, kernel in kernels.items():
+            self._write_contents(kernel, contents)
+            (self.root / name).mkdir()
+            text = msgspec.json.format(msgspec.json.encode(kernel), indent=1)
+            replace(self.root / name / KERNEL_FILE, text, is_lasting=False)
+
+    def names(self) -> list[str]:
+        """The kernels.
+
+        Raises:
+            UserError: there is no capture.
+        """
+        if not self.root.is_dir():
+            raise UserError(f"{self.root} is no capture: acf capture -- python PROGRAM … makes one")
+        return sorted(path.parent.name for path in self.root.glob(f"*/{KERNEL_FILE}"))
+
+    def read(self, name: str) -> Kernel:
+        """A kernel, whose calls are consistent in themselves.
+
+        Raises:
+            StoreError: it cannot be read, or is not what this version writes.
+        """
+        path = self.root / name / KERNEL_FILE
+        try:
+            kernel = msgspec.json.decode(read_regular(path, LARGEST_KERNEL), type=Kernel)
+        except Unfit as why:
+            raise StoreError(f"{path} {why}; {_AGAIN}") from why
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise StoreError(f"{path} is no captured kernel: {error}; {_AGAIN}") from error
+        if kernel.schema != SCHEMA:
+            raise StoreError(f"{path} has schema {kernel.schema}, and this acf reads {SCHEMA}; {_AGAIN}")
+        for call in kernel.kept:
+            if fault := fault_in(call):
+                raise StoreError(f"{path}: in call {call.number} {fault}; {_AGAIN}")
+        return kernel
+
+    def content(self, content: Content, size: int) -> bytes:
+        """What a region of ``size`` bytes held, if it is kept exactly.
+
+        Raises:
+            StoreError: it is missing or damaged.
+        """
+        assert content.sha256 is not None
+        path = self._path(content.sha256)
+        if size > LARGEST_CONTENT:
+            raise StoreError(f"{path} would have {size} bytes, and at most {LARGEST_CONTENT} are captured; {_AGAIN}")
+        try:
+            packed = read_regular(
+                path, size + size // 100 + 1024
+            )  # deflate adds less where nothing can be made smaller
+            data = zlib.decompressobj().decompress(packed, size + 1)
+        except (Unfit, zlib.error) as why:
+            raise StoreError(f"{path} {why}; {_AGAIN}") from why
+        if len(data) != size or hashlib.sha256(data).hexdigest() != content.sha256:
+            raise StoreError(f"{path} does not hold what its name says; {_AGAIN}")
+        return data
+
+    def verify(self, kernel: Kernel) -> None:
+        """Read all that a kernel's calls refer to.
+
+        Raises:
+            StoreError: something is missing or damaged.
+        """
+        for content, size in set(_exact(kernel)):
+            self.content(content, size)
+
+    def size_bytes(self) -> int:
+        """What it takes on disk."""
+        return sum(path.lstat().st_size for path in self.root.rglob("*") if path.is_file())
+
+    def _path(self, digest: str) -> Path:
+        return self.root / DATA / digest[:2] / f"{digest}.z"
+
+    def _write_contents(self, kernel: Kernel, contents: Path) -> None:
+        for content, _ in _exact(kernel):
+            path = self._path(str(content.sha256))
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                data = read_regular(contents / str(content.sha256), MOST_BYTES)
+                replace(path, zlib.compress(data, 3), is_lasting=False)
+
+
+def data_bytes(kernel: Kernel) -> int:
+    """How much memory its calls hold, each content once."""
+    return sum({content.sha256: size for content, size in _exact(kernel)}.values())
+
+
+def _exact(kernel: Kernel) -> Iterator[tuple[Content, int]]:
+    for call in kernel.kept:
+        for region in call.regions:
+            yield from ((content, region.size) for content in (region.before, region.after) if content.sha256)

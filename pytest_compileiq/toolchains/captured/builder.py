@@ -1,0 +1,86 @@
+"""A captured kernel as a C library of one function: what is built is ``Cc``'s, what is called was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+from pytest_compileiq.errors import MarkerError
+from pytest_compileiq.model import BuildResult, ControlsFile, sha256_hex
+from pytest_compileiq.store.captures import KERNEL_FILE, LARGEST_KERNEL, Bundle, Kernel
+from pytest_compileiq.system.files import Unfit, inside, read_regular
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.captured.marker import Captured
+from pytest_compileiq.toolchains.captured.replay import RecordedKernel
+from pytest_compileiq.toolchains.cc.builder import CcBuilder
+from pytest_compileiq.toolchains.cc.builder import resolve as resolve_cc
+from pytest_compileiq.toolchains.cc.marker import Cc
+
+
+def resolve(captured: Captured, place: Place) -> CapturedBuilder:
+    """What ``pytest_compileiq.toolchains.captured.marker.Captured.resolve`` promises."""
+    record = _record(captured.kernel, place)
+    cc = resolve_cc(
+        Cc(
+            *captured.sources,
+            flags=captured.flags,
+            compiler=captured.compiler,
+            like=captured.like,
+            functions=_kernel(place.rootdir / record)[1].function,
+            neighbours=captured.neighbours,
+        ),
+        place,
+    )
+    return CapturedBuilder(**{each.name: getattr(cc, each.name) for each in fields(cc)}, record=record)
+
+
+@dataclass(frozen=True)
+class CapturedBuilder(CcBuilder):
+    """A ``pytest_compileiq.toolchains.base.Builder``.
+
+    The record is one of its sources, so that a run over other data says so.
+
+    Attributes:
+        record: the file of the captured kernel, relative to rootdir.
+    """
+
+    record: str = field(kw_only=True)
+
+    def sources(self) -> Mapping[str, str]:
+        """As of ``CcBuilder``, and the record."""
+        return {**super().sources(), **self._recorded}
+
+    def sources_with(self, controls: ControlsFile) -> Mapping[str, str]:
+        """As ``sources``, of the build with ``controls``."""
+        return {**super().sources_with(controls), **self._recorded}
+
+    def load(self, built: BuildResult, used: set[str]) -> RecordedKernel:
+        """The recorded calls, made with the function that was built, which is added to ``used``.
+
+        Raises:
+            BuildError: the library cannot be loaded here.
+            StoreError: the record, or what it refers to, is damaged.
+        """
+        bundle, kernel = _kernel(self.rootdir / self.record)
+        return RecordedKernel(bundle, kernel, super().load(built, used)[kernel.function])
+
+    @property
+    def _recorded(self) -> Mapping[str, str]:
+        return {self.record: sha256_hex(read_regular(self.rootdir / self.record, LARGEST_KERNEL))}
+
+
+def _kernel(record: Path) -> tuple[Bundle, Kernel]:
+    bundle = Bundle(record.parent.parent)
+    return bundle, bundle.read(record.parent.name)
+
+
+def _record(kernel: str, place: Place) -> str:
+    capture_again = "make it with acf capture -- python PROGRAM …, or add it to git: a capture is left out of it"
+    try:
+        path = inside(place.rootdir, str(place.test_dir / kernel / KERNEL_FILE))
+        read_regular(path, LARGEST_KERNEL)
+    except Unfit as why:
+        named = place.test_dir / kernel / KERNEL_FILE
+        raise MarkerError(f"Captured({kernel!r}): {named} {why}; {capture_again}") from why
+    return path.relative_to(place.rootdir.resolve()).as_posix()

@@ -1,0 +1,180 @@
+"""Recorded calls made again: their memory laid out as it was, and compared with what they left in it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytest_compileiq.errors import StoreError
+from pytest_compileiq.store.captures import Bundle, Kernel
+from pytest_compileiq.store.recorded_calls import Argument, Call, Number
+from pytest_compileiq.toolchains.captured.difference import difference
+
+_PAGE = 4096
+_SIMPLE: dict[str, Any] = {
+    kind._type_: kind
+    for kind in (
+        *(ctypes.c_bool, ctypes.c_char, ctypes.c_byte, ctypes.c_ubyte, ctypes.c_short, ctypes.c_ushort, ctypes.c_int),
+        *(ctypes.c_uint, ctypes.c_long, ctypes.c_ulong, ctypes.c_longlong, ctypes.c_ulonglong, ctypes.c_float),
+        *(ctypes.c_double, ctypes.c_longdouble),
+    )
+}
+
+
+class RecordedKernel:
+    """A function, and the calls that a program made of it. Shapes are in the order of the time that they took."""
+
+    def __init__(self, bundle: Bundle, kernel: Kernel, function: Any) -> None:
+        self._bundle = bundle
+        self._kernel = kernel
+        self._function = function
+
+    @property
+    def shapes(self) -> Sequence[tuple[int | str, ...]]:
+        """What is known of the arguments: ``(1000, "float64[1000]")``."""
+        return [shape.shape for shape in self._kernel.shapes]
+
+    def call(self, shape: int = 0) -> RecordedCall:
+        """The first call of a shape that was recorded exactly.
+
+        Raises:
+            StoreError: there is no such shape, or no call of it is exact.
+        """
+        try:
+            kept = self._kernel.shapes[shape].kept
+        except IndexError:
+            raise StoreError(
+                f"{self._kernel.function} was captured with {len(self._kernel.shapes)} shapes, and there is no {shape}"
+            ) from None
+        for call in kept:
+            if call.is_exact:
+                return RecordedCall(self._bundle, self._kernel, call, self._function)
+        name = self._kernel.function
+        raise StoreError(f"{name}: no call on shape {shape} is recorded exactly: the floats of each are samples")
+
+    def check(self, *, rtol: float = 0.0, atol: float = 0.0) -> None:
+        """Make every call twice that was recorded exactly, and check that it repeats itself and the record.
+
+        A function that differs from itself on the same data sets the least tolerance: the message says which.
+
+        Raises:
+            AssertionError: one is nondeterministic, or leaves or returns something else than was recorded.
+            StoreError: no call was recorded exactly.
+        """
+        exact = [call for call in self._kernel.kept if call.is_exact]
+        if not exact:
+            raise StoreError(f"no call of {self._kernel.function} was recorded exactly: nothing can be compared")
+        for call in exact:
+            again = RecordedCall(self._bundle, self._kernel, call, self._function)
+            again.check_repeats(rtol=rtol, atol=atol)
+            again.check(rtol=rtol, atol=atol)
+
+
+class RecordedCall:
+    """One call, ready to be made again as often as wanted: ``call()``, and ``restore()`` before the next."""
+
+    def __init__(self, bundle: Bundle, kernel: Kernel, call: Call, function: Any) -> None:
+        self._name = f"{kernel.function}, call {call.number}"
+        self._call = call
+        self._before = [bundle.content(region.before, region.size) for region in call.regions]
+        self._after = [bundle.content(region.after, region.size) for region in call.regions]
+        self._buffers = [_as_it_lay(region.size, region.page_offset) for region in call.regions]
+        self._changed = [at for at, region in enumerate(call.regions) if region.before != region.after]
+        self._arguments = [self._argument(argument) for argument in call.arguments]
+        self._returns: Any = _SIMPLE[call.result.code] if call.result else None
+        self._result: Any = None
+        function.restype = self._returns
+        self._function = function
+        for buffer, data in zip(self._buffers, self._before, strict=True):
+            buffer[:] = np.frombuffer(data, np.uint8)
+
+    def __call__(self) -> Any:
+        """Make the call; gives what it returns."""
+        self._result = self._function(*self._arguments)
+        return self._result
+
+    def restore(self) -> None:
+        """Put what the call changes back as it was before."""
+        for at in self._changed:
+            self._buffers[at][:] = np.frombuffer(self._before[at], np.uint8)
+
+    def check(self, *, rtol: float = 0.0, atol: float = 0.0) -> None:
+        """Hold memory and result against the record: floats within the tolerances, all else bit for bit.
+
+        Raises:
+            AssertionError: something differs.
+        """
+        self._hold_against(self._recorded, rtol, atol, "the record")
+
+    def check_repeats(self, *, rtol: float = 0.0, atol: float = 0.0) -> None:
+        """Make the call twice on the same data, and hold the second against the first.
+
+        Raises:
+            AssertionError: it is nondeterministic; the message has the least tolerance that would do.
+        """
+        self.restore()
+        self()
+        first = [left.copy() for left in self._left]
+        self.restore()
+        self()
+        self._hold_against(first, rtol, atol, "the same call before, so it is nondeterministic,")
+
+    @property
+    def _left(self) -> list[NDArray[np.uint8]]:
+        """What is in memory now, and what the call returned."""
+        result = [] if self._returns is None else [np.frombuffer(bytes(self._returns(self._result)), np.uint8)]
+        return [*self._buffers, *result]
+
+    @property
+    def _recorded(self) -> list[NDArray[np.uint8]]:
+        result = [] if self._call.result is None else [bytes.fromhex(self._call.result.value)]
+        return [np.frombuffer(data, np.uint8) for data in (*self._after, *result)]
+
+    def _hold_against(self, wanted: Sequence[NDArray[np.uint8]], rtol: float, atol: float, what: str) -> None:
+        for place, got, expected in zip(self._places, self._left, wanted, strict=True):
+            if told := difference(got, expected, place.dtype, rtol=rtol, atol=atol):
+                raise AssertionError(f"{self._name}: {place.name} differs from {what} in {told}")
+
+    @cached_property
+    def _places(self) -> list[_Place]:
+        """What stands in ``_left``."""
+        places = []
+        for region in range(len(self._call.regions)):
+            memories = {
+                at: each.memory
+                for at, each in enumerate(self._call.arguments, 1)
+                if each.memory and each.memory.region == region
+            }
+            dtypes = {memory.dtype for memory in memories.values()}
+            places.append(_Place(f"argument {min(memories)}", dtypes.pop() if len(dtypes) == 1 else "|u1"))
+        result = self._call.result
+        return places if result is None else [*places, _Place("the result", _dtype_of(result))]
+
+    def _argument(self, argument: Argument) -> Any:
+        if argument.memory is not None:
+            return ctypes.c_void_p(self._buffers[argument.memory.region].ctypes.data + argument.memory.offset)
+        return argument.number and _SIMPLE[argument.number.code].from_buffer_copy(bytes.fromhex(argument.number.value))
+
+
+class _Place(NamedTuple):
+    """Where a value is, in words, and its type."""
+
+    name: str
+    dtype: str
+
+
+def _as_it_lay(size: int, page_offset: int) -> NDArray[np.uint8]:
+    """Memory of ``size`` bytes that begins where the recorded one began within its page."""
+    room = np.empty(size + _PAGE, np.uint8)
+    start = (page_offset - room.ctypes.data) % _PAGE
+    return room[start : start + size]
+
+
+def _dtype_of(number: Number) -> str:
+    size, kind = ctypes.sizeof(_SIMPLE[number.code]), "f" if number.code in "fdg" else "i"
+    return f"<{kind}{size}"

@@ -1,0 +1,141 @@
+"""Which calls are kept, and what of them lies on disk."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+
+from pytest_compileiq.capture.inside.recorder import MOST_SHAPES, RAISED, SAMPLED_ELEMENTS, Recorder
+from pytest_compileiq.capture.inside.tally import Function
+
+QUOTA = {"integers": 1 << 20, "floats": 1 << 20}
+FOREIGN = SimpleNamespace(argtypes=None, restype=None, errcheck=None)
+FUNCTION = Function("lib.so", "f", "ctypes")
+
+
+@pytest.fixture
+def recorder(tmp_path):
+    return lambda sampled=3, **quota: Recorder(str(tmp_path), sampled, QUOTA | quota)
+
+
+def call(recorder: Recorder, *arguments, result=None, shape=(), called=FOREIGN) -> None:
+    recording = recorder.begin(called, FUNCTION, shape, arguments, {})
+    if recording is not None:
+        recorder.finish(called, FUNCTION, shape, recording, result)
+
+
+def numbers(recorder: Recorder) -> list[int]:
+    return [each["number"] for each in recorder.kept(FUNCTION, ())]
+
+
+def test_the_first_call_and_a_random_few_are_kept(recorder):
+    made = recorder()
+    for n in range(500):
+        call(made, n)
+    first, *others = numbers(made)
+    assert first == 1
+    assert len(set(others)) == 3
+    assert min(others) > 1
+
+
+def test_every_call_is_as_likely_as_any_other_to_be_kept(recorder):
+    kept: Counter[int] = Counter()
+    for seed in range(2000):
+        made = recorder()
+        made._random = random.Random(seed)
+        for n in range(21):
+            call(made, n)
+        kept.update(numbers(made)[1:])
+    # Each of 20 calls in 3 of 20 runs: 300 of 2000, with a standard deviation of 16.
+    assert set(kept) == set(range(2, 22))
+    assert all(abs(count - 300) < 5 * 16 for count in kept.values())
+
+
+def test_what_is_kept_no_longer_leaves_the_disk(recorder, tmp_path):
+    made = recorder(sampled=2)
+    for n in range(200):
+        call(made, (ctypes.c_int * 100)(n))
+    assert len(numbers(made)) == 3
+    assert len(list(tmp_path.iterdir())) == 3
+    assert made._left["integers"] == QUOTA["integers"] - 3 * 400
+
+
+def test_integers_beyond_the_quota_are_not_captured_and_floats_are_sampled(recorder, tmp_path):
+    made = recorder(integers=1000, floats=1000)
+    call(made, (ctypes.c_int * 200)(1), (ctypes.c_int * 200)(2))
+    call(made, (ctypes.c_int * 400)())
+    assert [each["why"] for each in made.refused()] == ["its integers are beyond the quota"]
+    assert made.refused()[0]["calls"] == 2
+    assert list(tmp_path.iterdir()) == []  # what was read of a call that is refused
+    call(made, (ctypes.c_double * 5000)(*range(5000)), (ctypes.c_int * 10)(1))
+    (kept,) = made.kept(FUNCTION, ())
+    by_kind = {region["before"]["kind"]: region for region in kept["regions"]}
+    sample = bytes.fromhex(by_kind["floats"]["before"]["sample"])
+    assert by_kind["floats"]["before"]["sha256"] is None
+    assert list((ctypes.c_double * SAMPLED_ELEMENTS).from_buffer_copy(sample))[:3] == [0.0, 4.0, 8.0]
+    assert by_kind["integers"]["after"]["sample"] is None
+
+
+def test_a_call_that_outlives_the_account_changes_nothing_that_is_told(recorder):
+    made = recorder(sampled=0)
+    call(made, (ctypes.c_int * 3)(1))
+    late = made.begin(FOREIGN, FUNCTION, ("other",), ((ctypes.c_int * 3)(2),), {})
+    made.close()
+    made.finish(FOREIGN, FUNCTION, ("other",), late, None)
+    assert made.kept(FUNCTION, ("other",)) == []
+    assert numbers(made) == [1]
+
+
+def test_a_call_that_raised_is_not_kept(recorder, tmp_path):
+    made = recorder()
+    call(made, (ctypes.c_int * 3)(), result=RAISED)
+    assert made.kept(FUNCTION, ()) == []
+    assert list(tmp_path.iterdir()) == []
+    assert made.refused()[0]["why"] == "it raised an exception"
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"restype": ctypes.c_void_p}, "what it returns is no number"),
+        ({"restype": ctypes.c_int, "errcheck": print}, "its errcheck may return something else than the function"),
+        ({"argtypes": [ctypes.c_int]}, "it is called with 0 arguments, and 1 are declared"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(recorder, changed, why):
+    made = recorder()
+    call(made, called=SimpleNamespace(**(vars(FOREIGN) | changed)), result=1)
+    assert [each["why"] for each in made.refused()] == [why]
+
+
+def test_shapes_beyond_some_are_not_recorded(recorder):
+    made = recorder()
+    for n in range(MOST_SHAPES + 2):
+        call(made, n, shape=(n,))
+    assert made.refused()[0]["calls"] == 2
+
+
+class Inner(ctypes.Structure):
+    _fields_ = [("texts", ctypes.c_char_p * 2)]
+
+
+@pytest.mark.parametrize(
+    ("argument", "why"),
+    [
+        ((Inner * 2)(), "argument 1 is a Inner_Array_2, which holds pointers"),
+        (ctypes.c_void_p(8), "argument 1 is a bare address"),
+        (ctypes.byref((ctypes.c_int * 4)(), 4), "argument 1 is a reference with an offset"),
+        (ctypes.pointer((ctypes.c_int * 4)())[0], None),
+        (ctypes.cast(ctypes.c_void_p(8), ctypes.POINTER(ctypes.c_int)), "argument 1 is a pointer whose extent no object"),
+        ("text", "argument 1 is of type str"),
+        (print, "argument 1 is a callback"),
+    ],
+)  # fmt: skip
+def test_an_argument_whose_memory_is_not_known_is_refused(recorder, argument, why):
+    made = recorder()
+    call(made, argument)
+    assert [each["why"].startswith(why) for each in made.refused()] == ([] if why is None else [True])

@@ -1,0 +1,103 @@
+"""The toolchain of captured kernels keeps the promises of all toolchains, and a replay those of a record."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from pytest_compileiq import Captured
+from pytest_compileiq.errors import MarkerError, StoreError
+from pytest_compileiq.testing import ToolchainConformance
+from pytest_compileiq.toolchains.base import Place
+from tests.files import write_files
+
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc: apt-get install gcc")
+
+NUMBER = {"code": "i", "value": "03000000"}
+CALL = {
+    "number": 1,
+    "arguments": [{"number": NUMBER, "memory": None}],
+    "regions": [],
+    "result": {"code": "i", "value": "06000000"},
+}
+KERNEL = {
+    "schema": 1, "function": "twice", "library": "gone.so", "library_sha256": None, "share": 0.5,
+    "shapes": [{"shape": [3], "calls": 9, "own_ns": 5, "kept": [CALL]}],
+}  # fmt: skip
+SOURCE = "int twice(int n) { int sum = 0; for (int i = 0; i < n; i++) sum += 2; return sum; }\n"
+FILES = {"kernels/twice.c": SOURCE, "kernels/acf-capture/twice/kernel.json": json.dumps(KERNEL)}
+
+
+class TestCaptured(ToolchainConformance):
+    files = FILES
+    test_dir = "kernels"
+    knobs = ({"-O": 3}, {"-O": 1, "-funroll-loops": ""})
+    broken = {"kernels/twice.c": "} no compiler takes this {\n"}  # noqa: RUF012
+
+    def make(self) -> Captured:
+        return Captured("acf-capture/twice", "twice.c", flags="-O2 -march=x86-64")
+
+
+def loaded(root, **changed):
+    write_files(root, FILES | {"kernels/acf-capture/twice/kernel.json": json.dumps(KERNEL | changed)})
+    builder = Captured("acf-capture/twice", "twice.c").resolve(Place(root / "kernels", root))
+    return builder.load(builder.build(None, root / "out", timeout_s=60), set())
+
+
+def test_a_recorded_call_is_made_again_without_the_program(tmp_path):
+    kernel = loaded(tmp_path)
+    assert kernel.shapes == [(3,)]
+    assert kernel.call()() == 6
+    kernel.check()
+
+
+def test_another_result_is_a_failed_assertion(tmp_path):
+    other = CALL | {"result": {"code": "i", "value": "07000000"}}
+    kernel = loaded(tmp_path, shapes=[KERNEL["shapes"][0] | {"kept": [other]}])
+    with pytest.raises(
+        AssertionError, match="twice, call 1: the result differs from the record in 1 of 1 values, the first"
+    ):
+        kernel.check(rtol=1.0)
+
+
+def test_a_function_that_differs_from_itself_is_called_nondeterministic_with_the_least_tolerance(tmp_path):
+    noisy = "double noisy(double x) { static int n; return x + 1e-9 * n++; }\n"
+    one = {"code": "d", "value": "000000000000f03f"}
+    call = CALL | {"arguments": [{"number": one, "memory": None}], "result": one}
+    files = {
+        "noisy.c": noisy,
+        "acf-capture/noisy/kernel.json": json.dumps(
+            KERNEL | {"function": "noisy", "shapes": [KERNEL["shapes"][0] | {"kept": [call]}]}
+        ),
+    }
+    write_files(tmp_path, files)
+    builder = Captured("acf-capture/noisy", "noisy.c").resolve(Place(tmp_path, tmp_path))
+    kernel = builder.load(builder.build(None, tmp_path / "out", timeout_s=60), set())
+    said = "the same call before, so it is nondeterministic, in 1 of 1 values.*the largest relative difference is 1e-09"
+    with pytest.raises(AssertionError, match=said):
+        kernel.check()
+    kernel.check(rtol=1e-8)
+
+
+def test_nothing_to_compare_is_no_pass(tmp_path):
+    kernel = loaded(tmp_path, shapes=[KERNEL["shapes"][0] | {"kept": []}])
+    with pytest.raises(StoreError, match="no call of twice was recorded exactly"):
+        kernel.check()
+    with pytest.raises(StoreError, match="no call on shape 0 is recorded exactly"):
+        kernel.call()
+    with pytest.raises(StoreError, match="captured with 1 shapes, and there is no 4"):
+        kernel.call(4)
+
+
+def test_other_data_are_another_source(tmp_path):
+    write_files(tmp_path, FILES)
+    builder = Captured("acf-capture/twice", "twice.c").resolve(Place(tmp_path / "kernels", tmp_path))
+    assert set(builder.sources()) == set(FILES)
+
+
+def test_a_record_outside_the_project_is_refused(tmp_path):
+    write_files(tmp_path, FILES | {"inner/twice.c": SOURCE})
+    with pytest.raises(MarkerError, match="lies outside the project"):
+        Captured("../kernels/acf-capture/twice", "twice.c").resolve(Place(tmp_path / "inner", tmp_path / "inner"))
