@@ -37,6 +37,7 @@ from pytest_compileiq.timing.base import Device
 from pytest_compileiq.timing.registry import find_device, why_no_energy
 from pytest_compileiq.toolchains.base import (
     Builder,
+    CallsWithData,
     Place,
     ReadsByControls,
     Remarks,
@@ -244,6 +245,7 @@ class TunedBenchmark:
         benchmark = digest_benchmark(
             self.function, fixtures=self.fixtures, rootdir=self.rootdir, workloads=workloads, objectives=objectives,
             functions=functions_of(self.builder).texts,
+            data=self.builder.data if isinstance(self.builder, CallsWithData) else {},
         )  # fmt: skip
         command = digest_of_command(self.builder.compiler.command)
         return Fingerprint(

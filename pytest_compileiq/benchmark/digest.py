@@ -30,8 +30,8 @@ class Benchmark:
 
     Attributes:
         sha256: of all of it.
-        parts: ``test FILE::NAME``, ``fixture FILE::NAME``, ``helper FILE::NAME``, ``workload NAME``, ``objectives``
-            and ``functions and neighbours``, to say which of them changed.
+        parts: ``test FILE::NAME``, ``fixture FILE::NAME``, ``helper FILE::NAME``, ``workload NAME``, ``objectives``,
+            ``functions and neighbours`` and ``data FILE``, to say which of them changed.
     """
 
     sha256: str
@@ -46,14 +46,16 @@ def digest_benchmark(
     workloads: Mapping[str, tuple[Mapping[str, Any], float]],
     objectives: Sequence[tuple[str, str]],
     functions: Sequence[str] = (),
+    data: Mapping[str, str] = types.MappingProxyType({}),
 ) -> Benchmark:
-    """The digests of a test, of what it uses, of its workloads and its objectives, and of the functions it is about.
+    """The digests of a test, of what it uses, of its workloads and objectives, of the functions and data it is about.
 
     Args:
         fixtures: the functions of the fixtures it requests; those outside ``rootdir`` are passed over.
         workloads: name → (values, weight).
         objectives: (metric, direction) pairs.
         functions: what the toolchain says of functions and neighbours; () where it says nothing.
+        data: path → SHA-256 of what the toolchain calls the kernel with; empty where the test's text says it all.
 
     Raises:
         MarkerError: a workload's value has no text of its own, e.g. an object shown by its address.
@@ -66,9 +68,10 @@ def digest_benchmark(
     }
     objective_texts = [f"{metric} {direction}" for metric, direction in objectives]
     definition_texts = [f"{place} {sha}" for place, sha in sorted(closure.parts.items())]
-    function_texts = ["functions", *functions] if functions else []
+    toolchain_texts = ["functions", *functions] if functions else []
+    toolchain_texts += [f"data {path} {sha}" for path, sha in sorted(data.items())]
     sha256 = digest(
-        [*definition_texts, "workloads", *workload_texts.values(), "objectives", *objective_texts, *function_texts]
+        [*definition_texts, "workloads", *workload_texts.values(), "objectives", *objective_texts, *toolchain_texts]
     )
     parts = {
         f"{'test' if place in tests else 'fixture' if place in requested else 'helper'} {place}": sha
@@ -76,6 +79,7 @@ def digest_benchmark(
     }
     parts |= {f"workload {name}": digest([text]) for name, text in workload_texts.items()}
     parts |= {"functions and neighbours": digest(functions)} if functions else {}
+    parts |= {f"data {path}": sha for path, sha in data.items()}
     return Benchmark(sha256, {**parts, "objectives": digest(objective_texts)})
 
 

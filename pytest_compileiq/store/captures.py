@@ -57,6 +57,12 @@ class Kernel(Struct, frozen=True):
         """All recorded calls."""
         return [call for shape in self.shapes for call in shape.kept]
 
+    @property
+    def data_sha256(self) -> str:
+        """A digest of all that a replay does with it: the calls in their order, and not how long they took."""
+        calls = [self.function, [(shape.shape, shape.kept) for shape in self.shapes]]
+        return hashlib.sha256(msgspec.json.encode(calls)).hexdigest()
+
 
 class Bundle:
     """A capture at ``root``."""

@@ -115,6 +115,16 @@ class ReadsByControls(Protocol):
 
 
 @runtime_checkable
+class CallsWithData(Protocol):
+    """A ``Builder`` whose kernel is called with data that the test's text does not hold."""
+
+    @property
+    def data(self) -> Mapping[str, str]:
+        """Path → SHA-256 of what the data mean to the benchmark: with others, it is another benchmark."""
+        ...
+
+
+@runtime_checkable
 class OffersSpaces(Protocol):
     """A ``Builder`` that has spaces besides its default and its options, such as ``space="autotune"``."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -55,6 +56,11 @@ def test_a_kernel_is_tuned_on_its_recorded_calls_and_replayed(captured):
     record.write_text(record.read_text().replace('"share": 0.', '"share": 0.0'))
     output = captured.pytest("-rA", code=0)
     assert "acf-capture/branchy/kernel.json (changed): the machine code is the same" in output
+    kernel = json.loads(record.read_text())
+    del kernel["shapes"][0]["kept"][-1]
+    record.write_text(json.dumps(kernel))
+    output = captured.pytest(code=1)
+    assert "STALE: the benchmark changed: data acf-capture/branchy/kernel.json" in " ".join(output.split())
 
 
 def test_a_kernel_that_does_something_else_fails_on_the_record(captured):

@@ -39,7 +39,8 @@ def resolve(captured: Captured, place: Place) -> CapturedBuilder:
 class CapturedBuilder(CcBuilder):
     """A ``pytest_compileiq.toolchains.base.Builder``.
 
-    The record is one of its sources, so that a run over other data says so.
+    The record is one of its sources, as a file that a copy of the project needs, and part of the benchmark by what the
+    calls in it are given and leave.
 
     Attributes:
         record: the file of the captured kernel, relative to rootdir.
@@ -64,6 +65,11 @@ class CapturedBuilder(CcBuilder):
         """
         bundle, kernel = _kernel(self.rootdir / self.record)
         return RecordedKernel(bundle, kernel, super().load(built, used)[kernel.function])
+
+    @property
+    def data(self) -> Mapping[str, str]:
+        """The digest of the recorded calls."""
+        return {self.record: _kernel(self.rootdir / self.record)[1].data_sha256}
 
     @property
     def _recorded(self) -> Mapping[str, str]:

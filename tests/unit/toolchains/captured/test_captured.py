@@ -95,6 +95,13 @@ def test_other_data_are_another_source(tmp_path):
     write_files(tmp_path, FILES)
     builder = Captured("acf-capture/twice", "twice.c").resolve(Place(tmp_path / "kernels", tmp_path))
     assert set(builder.sources()) == set(FILES)
+    recorded = builder.data
+    (shape,) = KERNEL["shapes"]
+    path = tmp_path / "kernels/acf-capture/twice/kernel.json"
+    path.write_text(json.dumps(KERNEL | {"share": 0.6, "shapes": [shape | {"own_ns": 7, "calls": 10}]}))
+    assert builder.data == recorded  # another time of the same calls
+    path.write_text(json.dumps(KERNEL | {"shapes": [shape | {"kept": [CALL | {"result": NUMBER}]}]}))
+    assert builder.data != recorded and builder.data.keys() == recorded.keys()
 
 
 def test_a_record_outside_the_project_is_refused(tmp_path):
