@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
@@ -227,11 +227,11 @@ class Night:
     def _close(self, task: NightTask, book: NightBook, why: str) -> None:
         """Prove and store it, once and for all."""
         tuning, benchmark = task.tuning, task.benchmark
-        is_whole = self.settings.reduce and not self.interrupted and self._needed([task]) <= self._left
+        is_whole = self.settings.reduce and not self.interrupted and self._can_be_made_small(task)
         self._doing, task.standing = f"proving {task.entry.name}", "proving"
         self.watch.show(self.report)
         tuning.search.interrupted = False  # its journal goes with its proof
-        tuning.settings = replace(self.settings, reduce=is_whole)
+        tuning.settings = self.settings if is_whole else _proofs_alone(self.settings)
         with self._on(task, book):
             book.begin_closing(benchmark, self.settings)
             report = tuning.close()
@@ -315,17 +315,29 @@ class Night:
         """Seconds that the proofs to come are estimated to need; a budget of evaluations is for searches alone."""
         if self.total.evaluations is not None:
             return 0.0
-        return min(self._needed(), MOST_RESERVED * self._whole)
+        return min(self._needed(self._promising, self.settings), MOST_RESERVED * self._whole)
 
-    def _needed(self, proving: Sequence[NightTask] = ()) -> float:
-        """Seconds that it is estimated to take to prove all that is promising, and make it small."""
-        promising = [task for task in self._of("searching") if task.is_promising and task not in proving]
-        return sum(closing_seconds(task.tuning, self.settings, self._start_s) for task in (*proving, *promising))
+    def _can_be_made_small(self, task: NightTask) -> bool:
+        """Whether there is time for it, with the proofs alone of all others: they come before small winners."""
+        others = self._needed([other for other in self._promising if other is not task], _proofs_alone(self.settings))
+        return self._needed([task], self.settings) + others <= self._left
+
+    def _needed(self, tasks: Iterable[NightTask], settings: Settings) -> float:
+        """Seconds that it is estimated to take to prove ``tasks``."""
+        return sum(closing_seconds(task.tuning, settings, self._start_s) for task in tasks)
+
+    @property
+    def _promising(self) -> list[NightTask]:
+        return [task for task in self._of("searching") if task.is_promising]
 
     @property
     def _left(self) -> float:
         """Seconds of the time that is left; no bound where the budget is no time."""
         return math.inf if self.total.seconds is None else self.total.seconds - self._spent_s
+
+
+def _proofs_alone(settings: Settings) -> Settings:
+    return replace(settings, reduce=False)
 
 
 @dataclass(frozen=True)

@@ -220,6 +220,19 @@ def test_a_proof_comes_before_a_small_winner(project, monkeypatch, is_small):
     assert ("stored as it was found: there was no time to make it small" in report.notes) == (not is_small)
 
 
+@pytest.mark.parametrize(("seconds", "are_small"), [(550, [True, True]), (450, [False, True])])
+def test_a_winner_is_made_small_if_the_others_can_still_be_proven(project, monkeypatch, seconds, are_small):
+    """A proof is estimated at 200 s, with a small winner at 300 s. The first of two leaves the other its 200 s."""
+    monkeypatch.setattr(
+        "pytest_compileiq.tuning.night.closing_seconds", lambda _tuning, settings, _start: 200 + 100 * settings.reduce
+    )
+    monkeypatch.setattr("pytest_compileiq.tuning.night.MOST_RESERVED", 0.0)
+    total = Budget(seconds=seconds)
+    night = spend(project, entry(project, "first", weight=2.0), entry(project, "last"), total=total, reduce=True)
+    reports = [night.endings[f"test_kernel.py::test_{name}"] for name in ("first", "last")]
+    assert [not any("no time to make it small" in note for note in each.notes) for each in reports] == are_small
+
+
 def test_what_proofs_need_is_kept_back_from_the_searches(project, monkeypatch):
     """At most half of the whole, and nothing where no gain was seen."""
     monkeypatch.setattr("pytest_compileiq.tuning.night.closing_seconds", lambda *_arguments: 1e6)
