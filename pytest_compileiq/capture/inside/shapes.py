@@ -37,7 +37,9 @@ class _Describing(dict[type, Any]):
 
 
 def _describer(kind: type) -> Callable[[Any], Part]:
-    if issubclass(kind, (bool, int)):
+    if issubclass(kind, bool):
+        return int  # JSON would tell it apart
+    if issubclass(kind, int):
         return _of_integer
     if issubclass(kind, (bytes, bytearray, str)):
         return lambda text: (kind.__name__, len(text))
