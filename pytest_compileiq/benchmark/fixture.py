@@ -26,6 +26,7 @@ from pytest_compileiq.model import (
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.system.files import replace
 from pytest_compileiq.timing.asked import Asked, asked_for, expect_callables
+from pytest_compileiq.toolchains.base import LoadsBeside
 from pytest_compileiq.toolchains.macros import params_in
 
 if TYPE_CHECKING:
@@ -267,7 +268,10 @@ class Acf:
     def _load(self, built: BuildResult) -> Any:
         if (reason := self._builds.builder.native) is not None:
             raise NoDevice(reason)
-        return self._builds.builder.load(built, self.used)
+        builder = self._builds.builder
+        if isinstance(builder, LoadsBeside):
+            return builder.load_beside(built, self.used, lambda: self._builds.get(None))
+        return builder.load(built, self.used)
 
 
 def _check_recorded(name: str, value: Any) -> None:

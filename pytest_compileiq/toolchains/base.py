@@ -125,6 +125,15 @@ class CallsWithData(Protocol):
 
 
 @runtime_checkable
+class LoadsBeside(Protocol):
+    """A ``Builder`` whose kernels are checked by what the baseline does, in both arms."""
+
+    def load_beside(self, built: BuildResult, used: set[str], baseline: Callable[[], BuildResult]) -> Any:
+        """As ``load``; ``baseline`` gives its build, which is made when it is asked for and is not there."""
+        ...
+
+
+@runtime_checkable
 class OffersSpaces(Protocol):
     """A ``Builder`` that has spaces besides its default and its options, such as ``space="autotune"``."""
 

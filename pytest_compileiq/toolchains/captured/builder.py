@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import BuildResult, ControlsFile, sha256_hex
@@ -63,13 +64,25 @@ class CapturedBuilder(CcBuilder):
             BuildError: the library cannot be loaded here.
             StoreError: the record, or what it refers to, is damaged.
         """
-        bundle, kernel = _kernel(self.rootdir / self.record)
-        return RecordedKernel(bundle, kernel, super().load(built, used)[kernel.function])
+        return self._loaded(built, used, None)
+
+    def load_beside(self, built: BuildResult, used: set[str], baseline: Callable[[], BuildResult]) -> RecordedKernel:
+        """As ``load``; the baseline is built and loaded where its own differences are needed as a tolerance."""
+        return self._loaded(built, used, baseline)
 
     @property
     def data(self) -> Mapping[str, str]:
         """The digest of the recorded calls."""
         return {self.record: _kernel(self.rootdir / self.record)[1].data_sha256}
+
+    def _loaded(self, built: BuildResult, used: set[str], baseline: Callable[[], BuildResult] | None) -> RecordedKernel:
+        bundle, kernel = _kernel(self.rootdir / self.record)
+
+        def function(of: BuildResult, taken: set[str]) -> Any:
+            return CcBuilder.load(self, of, taken)[kernel.function]
+
+        beside = (lambda: function(baseline(), set())) if baseline else None
+        return RecordedKernel(bundle, kernel, function(built, used), beside)
 
     @property
     def _recorded(self) -> Mapping[str, str]:

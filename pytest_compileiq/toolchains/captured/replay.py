@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from pytest_compileiq.errors import StoreError
 from pytest_compileiq.store.captures import Bundle, Kernel
 from pytest_compileiq.store.recorded_calls import Argument, Call, Number
 from pytest_compileiq.toolchains.captured.difference import difference
+from pytest_compileiq.toolchains.captured.floor import Floor, own_difference
 
 _PAGE = 4096
 _SIMPLE: dict[str, Any] = {
@@ -27,12 +28,18 @@ _SIMPLE: dict[str, Any] = {
 
 
 class RecordedKernel:
-    """A function, and the calls that a program made of it. Shapes are in the order of the time that they took."""
+    """A function, and the calls that a program made of it. Shapes are in the order of the time that they took.
 
-    def __init__(self, bundle: Bundle, kernel: Kernel, function: Any) -> None:
+    Where the baseline differs from itself on the same data, that is the least tolerance of every comparison of floats.
+    """
+
+    def __init__(
+        self, bundle: Bundle, kernel: Kernel, function: Any, baseline: Callable[[], Any] | None = None
+    ) -> None:
         self._bundle = bundle
         self._kernel = kernel
         self._function = function
+        self._floor = Floor(kernel.function, lambda: self._own_differences(baseline) if baseline else {})
 
     @property
     def shapes(self) -> Sequence[tuple[int | str, ...]]:
@@ -53,32 +60,49 @@ class RecordedKernel:
             ) from None
         for call in kept:
             if call.is_exact:
-                return RecordedCall(self._bundle, self._kernel, call, self._function)
+                return self._ready(call)
         name = self._kernel.function
         raise StoreError(f"{name}: no call on shape {shape} is recorded exactly: the floats of each are samples")
 
     def check(self, *, rtol: float = 0.0, atol: float = 0.0) -> None:
         """Make every call twice that was recorded exactly, and check that it repeats itself and the record.
 
-        A function that differs from itself on the same data sets the least tolerance: the message says which.
+        Floats may differ within the tolerances, and always within the floor: four times what the baseline, called twice
+        on the same data, differs from itself.
 
         Raises:
-            AssertionError: one is nondeterministic, or leaves or returns something else than was recorded.
+            AssertionError: one leaves or returns something else than was recorded, or differs from itself beyond the
+                floor, or the baseline does beyond its type's precision, which is no floor but nondeterminism.
             StoreError: no call was recorded exactly.
         """
-        exact = [call for call in self._kernel.kept if call.is_exact]
-        if not exact:
+        if not self._exact:
             raise StoreError(f"no call of {self._kernel.function} was recorded exactly: nothing can be compared")
-        for call in exact:
-            again = RecordedCall(self._bundle, self._kernel, call, self._function)
+        for call in self._exact:
+            again = self._ready(call)
             again.check_repeats(rtol=rtol, atol=atol)
             again.check(rtol=rtol, atol=atol)
+
+    @property
+    def _exact(self) -> list[Call]:
+        return [call for call in self._kernel.kept if call.is_exact]
+
+    def _ready(self, call: Call) -> RecordedCall:
+        return RecordedCall(self._bundle, self._kernel, call, self._function, self._floor)
+
+    def _own_differences(self, baseline: Callable[[], Any]) -> dict[str, float]:
+        """How far the baseline differs from itself in each place, over all recorded calls."""
+        function, largest = baseline(), dict[str, float]()
+        for call in self._exact:
+            for place, own in RecordedCall(self._bundle, self._kernel, call, function).own_differences().items():
+                largest[place] = max(own, largest.get(place, 0.0))
+        return largest
 
 
 class RecordedCall:
     """One call, ready to be made again as often as wanted: ``call()``, and ``restore()`` before the next."""
 
-    def __init__(self, bundle: Bundle, kernel: Kernel, call: Call, function: Any) -> None:
+    def __init__(self, bundle: Bundle, kernel: Kernel, call: Call, function: Any, floor: Floor | None = None) -> None:
+        self._floor = floor
         self._name = f"{kernel.function}, call {call.number}"
         self._call = call
         self._before = [bundle.content(region.before, region.size) for region in call.regions]
@@ -104,7 +128,7 @@ class RecordedCall:
             self._buffers[at][:] = np.frombuffer(self._before[at], np.uint8)
 
     def check(self, *, rtol: float = 0.0, atol: float = 0.0) -> None:
-        """Hold memory and result against the record: floats within the tolerances, all else bit for bit.
+        """Hold memory and result against the record: floats within the tolerances and the floor, all else bit for bit.
 
         Raises:
             AssertionError: something differs.
@@ -117,12 +141,25 @@ class RecordedCall:
         Raises:
             AssertionError: it is nondeterministic; the message has the least tolerance that would do.
         """
+        first = self._made_twice()
+        self._hold_against(first, rtol, atol, "the same call before, so it is nondeterministic,")
+
+    def own_differences(self) -> dict[str, float]:
+        """Where a second call on the same data differs from the first, and how far: see ``own_difference``."""
+        first = self._made_twice()
+        return {
+            place.name: own_difference(got, before, place.dtype)
+            for place, got, before in zip(self._places, self._left, first, strict=True)
+        }
+
+    def _made_twice(self) -> list[NDArray[np.uint8]]:
+        """What the first call left; the second's is in memory."""
         self.restore()
         self()
         first = [left.copy() for left in self._left]
         self.restore()
         self()
-        self._hold_against(first, rtol, atol, "the same call before, so it is nondeterministic,")
+        return first
 
     @property
     def _left(self) -> list[NDArray[np.uint8]]:
@@ -137,7 +174,10 @@ class RecordedCall:
 
     def _hold_against(self, wanted: Sequence[NDArray[np.uint8]], rtol: float, atol: float, what: str) -> None:
         for place, got, expected in zip(self._places, self._left, wanted, strict=True):
-            if told := difference(got, expected, place.dtype, rtol=rtol, atol=atol):
+            told = difference(got, expected, place.dtype, rtol=rtol, atol=atol)
+            if told and self._floor and (least := self._floor.of(place.name, expected, place.dtype)):
+                told = difference(got, expected, place.dtype, rtol=rtol, atol=atol + least)
+            if told:
                 raise AssertionError(f"{self._name}: {place.name} differs from {what} in {told}")
 
     @cached_property

@@ -81,6 +81,52 @@ def test_a_function_that_differs_from_itself_is_called_nondeterministic_with_the
     kernel.check(rtol=1e-8)
 
 
+STEADY, JITTERS = "return x;", "static int n; return x + {size} * (n++ % 2);"
+
+
+def beside(root, body: str, baseline: str):
+    """A recorded ``double f(double)`` that returned its argument, of ``body``, beside a baseline of its own."""
+    one = {"code": "d", "value": "000000000000f03f"}
+    call = CALL | {"arguments": [{"number": one, "memory": None}], "result": one}
+    record = KERNEL | {"function": "f", "shapes": [KERNEL["shapes"][0] | {"kept": [call]}]}
+    write_files(root, {"acf-capture/f/kernel.json": json.dumps(record)})
+    built = []
+    for name, text in (("tuned", body), ("baseline", baseline)):
+        write_files(root, {"f.c": f"double f(double x) {{ {text} }}\n"})
+        builder = Captured("acf-capture/f", "f.c").resolve(Place(root, root))
+        built.append(builder.build(None, root / name, timeout_s=60))
+    return builder.load_beside(built[0], set(), lambda: built[1])
+
+
+def test_what_the_baseline_differs_from_itself_is_the_least_tolerance(tmp_path):
+    jitters = JITTERS.format(size="1e-12")
+    kernel = beside(tmp_path, jitters, jitters)
+    kernel.check()
+    call = kernel.call()
+    for _ in range(2):
+        call()
+        call.check()
+    wrong = beside(tmp_path / "wrong", "return x + 1e-11;", jitters)
+    with pytest.raises(AssertionError, match="differs from the record in 1 of 1 values beyond rtol=0, atol=4"):
+        wrong.check()
+
+
+def test_a_candidate_gives_itself_no_tolerance(tmp_path):
+    kernel = beside(tmp_path, JITTERS.format(size="1e-12"), STEADY)
+    with pytest.raises(AssertionError, match="differs from the same call before, so it is nondeterministic, in 1 of 1"):
+        kernel.check()
+
+
+def test_a_baseline_that_differs_beyond_its_type_is_nondeterministic_and_sets_no_tolerance(tmp_path):
+    jitters = JITTERS.format(size="1e-6")
+    kernel = beside(tmp_path, jitters, jitters)
+    with pytest.raises(
+        AssertionError, match="differs from itself by 1e-06 of its largest value, beyond 1e-07, the prec"
+    ):
+        kernel.check()
+    kernel.check(rtol=1e-5)
+
+
 def test_nothing_to_compare_is_no_pass(tmp_path):
     kernel = loaded(tmp_path, shapes=[KERNEL["shapes"][0] | {"kept": []}])
     with pytest.raises(StoreError, match="no call of twice was recorded exactly"):
