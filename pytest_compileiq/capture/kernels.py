@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_compileiq.capture.program import Calls, Watched
 from pytest_compileiq.capture.rank import RankedFunction
-from pytest_compileiq.store.captures import DATA, SCHEMA, Kernel, KernelShape
+from pytest_compileiq.store.captures import DATA, SCHEMA, Kernel, KernelShape, UnrecordedShape
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]|^[.-]")
 
@@ -19,11 +19,11 @@ def kernels_of(watched: Watched, functions: Sequence[RankedFunction]) -> dict[st
     """Name → kernel, of those of ``functions`` of which a call was recorded; shapes in the order of their time."""
     calls: defaultdict[tuple[str, str], list[Calls]] = defaultdict(list)
     for each in sorted(watched.calls, key=lambda each: -each.own_ns):
-        if each.kept:
-            calls[each.library, each.name].append(each)
+        calls[each.library, each.name].append(each)
     kernels: dict[str, Kernel] = {}
     for function in functions:
-        shapes = calls[function.library, function.name]
+        every = calls[function.library, function.name]
+        shapes = [each for each in every if each.kept]
         if shapes:
             kernels[_name(function, kernels)] = Kernel(
                 schema=SCHEMA,
@@ -32,6 +32,7 @@ def kernels_of(watched: Watched, functions: Sequence[RankedFunction]) -> dict[st
                 library_sha256=_digest_of(Path(function.library)),
                 share=function.share,
                 shapes=tuple(KernelShape(each.shape, each.calls, each.own_ns, each.kept) for each in shapes),
+                unrecorded=tuple(UnrecordedShape(each.shape, each.calls) for each in every if not each.kept),
             )
     return kernels
 

@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from pytest_compileiq.capture.program import Calls, Watched
 
@@ -72,13 +73,23 @@ def _function(library: str, name: str, door: str, calls: Sequence[Calls], net_ns
     return RankedFunction(library, name, door, count, total_ns, total_ns / net_ns, tuple(shapes))
 
 
-def few_shapes(calls: Iterable[Calls]) -> dict[Shape, list[Calls]]:
+class Shaped(Protocol):
+    """Calls on one shape."""
+
+    @property
+    def shape(self) -> Shape: ...  # noqa: D102 - see above
+
+
+_Shaped = TypeVar("_Shaped", bound=Shaped)
+
+
+def few_shapes(calls: Iterable[_Shaped]) -> dict[Shape, list[_Shaped]]:
     """Calls by shape, of which there are at most ``MOST_SHAPES`` wherever their arguments allow it.
 
     An argument that takes many values (a seed, a step) tells no sizes apart: as long as there are too many shapes, the
     one that takes most is told by its kind alone.
     """
-    by_shape: dict[Shape, list[Calls]] = {each.shape: [each] for each in calls}
+    by_shape: dict[Shape, list[_Shaped]] = {each.shape: [each] for each in calls}
     while len(by_shape) > MOST_SHAPES:
         variety: defaultdict[int, set[int | str]] = defaultdict(set)
         for shape in by_shape:
@@ -87,12 +98,17 @@ def few_shapes(calls: Iterable[Calls]) -> dict[Shape, list[Calls]]:
         place = max(variety, key=lambda place: len(variety[place]), default=-1)
         if place < 0 or len({_kind(part) for part in variety[place]}) == len(variety[place]):
             break
-        merged: defaultdict[Shape, list[Calls]] = defaultdict(list)
+        merged: defaultdict[Shape, list[_Shaped]] = defaultdict(list)
         for shape, alike in by_shape.items():
             parts = (_kind(part) if at == place else part for at, part in enumerate(shape))
             merged[tuple(parts)] += alike
         by_shape = merged
     return by_shape
+
+
+def is_of(shape: Shape, told: Shape) -> bool:
+    """Whether ``told``, which ``few_shapes`` gave, takes ``shape`` in."""
+    return len(shape) == len(told) and all(one in (part, _kind(part)) for part, one in zip(shape, told, strict=True))
 
 
 def _kind(part: int | str) -> str:

@@ -11,7 +11,7 @@ from pytest_compileiq.errors import StoreError, UserError
 from pytest_compileiq.system.printing import complain, say
 
 if TYPE_CHECKING:
-    from pytest_compileiq.capture.program import Watched
+    from pytest_compileiq.capture.program import Program, Watched
     from pytest_compileiq.capture.rank import RankedFunction
     from pytest_compileiq.store.captures import Bundle
 
@@ -23,18 +23,24 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         help="which C functions a Python program spends its time in",
         usage="acf capture [--to DIR] [--tests DIR] [--keep K] [--top N] [--share S] -- python PROGRAM ...\n"
         "       acf capture --rank-only [--top N] [--share S] -- python PROGRAM ...\n"
+        "       acf capture --check DIR -- python PROGRAM ...\n"
         "       acf capture --show DIR",
         description="Run a Python program, rank the functions of shared libraries that it calls through ctypes or "
         "cffi by their share of its time, for each shape of their arguments, and record some calls of the first ones. "
-        "Exits with 1 if the program does not end with 0, and with --show if something is damaged.",
+        "Exits with 1 if the program does not end with 0, with --check if it calls something else than was captured, "
+        "and with --show if something is damaged.",
     )
-    capture.add_argument("--rank-only", action="store_true", help="rank what is called, record no data")
+    mode = capture.add_mutually_exclusive_group()
+    mode.add_argument("--rank-only", action="store_true", help="rank what is called, record no data")
     capture.add_argument("--to", type=Path, metavar="DIR", help="where the calls are recorded (default: acf-capture)")
     capture.add_argument("--tests", type=Path, metavar="DIR", help="write a test for each kernel whose source is known")
     capture.add_argument(
         "--keep", type=int, default=3, metavar="K", help="keep the first and K random calls of each shape (default: 3)"
     )
-    capture.add_argument("--show", type=Path, metavar="DIR", help="what a capture holds, all of it read and verified")
+    mode.add_argument(
+        "--check", type=Path, metavar="DIR", help="does the program still call the captured kernels, on their shapes?"
+    )
+    mode.add_argument("--show", type=Path, metavar="DIR", help="what a capture holds, all of it read and verified")
     capture.add_argument("--top", type=int, default=10, metavar="N", help="at most N functions (default: 10)")
     capture.add_argument(
         "--share", type=float, default=1.0, metavar="S", help="those that hold this share of the time of all"
@@ -51,22 +57,22 @@ def _capture(options: argparse.Namespace) -> int:
             f"--top {options.top} --keep {options.keep} --share {options.share}: expected a count from 1, one from 0, "
             "and a share up to 1"
         )
-    if options.rank_only and (options.to or options.tests):
-        raise UserError("--rank-only records nothing, so there is nothing for --to and --tests: leave it out, or them")
+    if (options.rank_only or options.check) and (options.to or options.tests):
+        mode = "--check" if options.check else "--rank-only"
+        raise UserError(f"{mode} records nothing, so there is nothing for --to and --tests: leave it out, or them")
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory(prefix="acf-capture-") as folder:
-        return _run(options, Path(folder))
+        return (_check if options.check else _run)(options, Path(folder))
 
 
 def _run(options: argparse.Namespace, folder: Path) -> int:
-    from pytest_compileiq.capture.program import python_program, watch
+    from pytest_compileiq.capture.program import watch
     from pytest_compileiq.capture.rank import ranked, that_count
-    from pytest_compileiq.report.capture import caveats, ranking_lines
+    from pytest_compileiq.report.capture import ranking_lines
     from pytest_compileiq.store.captures import DIRECTORY, Bundle
 
-    words = options.program
-    program = python_program(words[1:] if words[:1] == ["--"] else words)
+    program = _program(options)
     bundle = None if options.rank_only else Bundle(options.to or Path(DIRECTORY))
     if bundle:
         bundle.require_absent()
@@ -76,6 +82,36 @@ def _run(options: argparse.Namespace, folder: Path) -> int:
     say(*ranking_lines(watched, functions, counting))
     if bundle:
         _record(bundle, watched, counting, folder, options.tests)
+    return _ended(program, status, watched)
+
+
+def _check(options: argparse.Namespace, folder: Path) -> int:
+    from pytest_compileiq.capture.check import captured_kernels, compared
+    from pytest_compileiq.capture.program import watch
+    from pytest_compileiq.report.capture import check_lines
+    from pytest_compileiq.store.captures import Bundle
+
+    program = _program(options)
+    bundle = Bundle(options.check)
+    kernels = captured_kernels(bundle)
+    status, watched = watch(program, folder)
+    found = compared(kernels, watched)
+    say(*check_lines(bundle, found))
+    ended = _ended(program, status, watched)
+    return ended if all(kernel.is_as_captured for kernel in found) else 1
+
+
+def _program(options: argparse.Namespace) -> Program:
+    from pytest_compileiq.capture.program import python_program
+
+    words = options.program
+    return python_program(words[1:] if words[:1] == ["--"] else words)
+
+
+def _ended(program: Program, status: int, watched: Watched) -> int:
+    """Say what the account may leave out; 1 if the program or the watching failed, else 0."""
+    from pytest_compileiq.report.capture import caveats
+
     for sentence in caveats(watched):
         complain(sentence)
     if status:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from pytest_compileiq.capture.check import Compared
 from pytest_compileiq.capture.program import Watched
-from pytest_compileiq.capture.rank import RankedFunction
+from pytest_compileiq.capture.rank import RankedFunction, Shape
 from pytest_compileiq.report.artifact import table_lines
 from pytest_compileiq.store.captures import Bundle, Kernel, data_bytes
 
@@ -69,6 +70,41 @@ def bundle_lines(bundle: Bundle, kernels: Mapping[str, Kernel]) -> Iterator[str]
     )
 
 
+def check_lines(bundle: Bundle, kernels: Sequence[Compared]) -> Iterator[str]:
+    """Whether the program still calls what ``bundle`` holds, and what changed."""
+    for kernel in kernels:
+        yield from _changes(kernel)
+    if all(kernel.is_as_captured for kernel in kernels):
+        yield f"the program calls what {bundle.root} holds"
+    else:
+        yield (
+            f"the program no longer calls what {bundle.root} holds: capture again, to another directory (--to DIR), "
+            "and tune again what changed"
+        )
+
+
+def _changes(kernel: Compared) -> Iterator[str]:
+    captured, shapes = sum(kernel.captured.values()), len(kernel.captured)
+    if not kernel.calls:
+        yield f"{kernel.name}: no longer called; {_calls(captured)} when captured"
+        return
+    if kernel.is_as_captured:
+        on = f"{shapes} shape{'' if shapes == 1 else 's'}"
+        yield f"{kernel.name}: on {on} as captured; {_calls(kernel.calls)}, {captured} when captured"
+    for shape in kernel.gone:
+        yield f"{kernel.name}: no longer called on {_called(shape)}; {_calls(kernel.captured[shape])} when captured"
+    for shape, calls in kernel.new.items():
+        yield f"{kernel.name}: newly called on {_called(shape)}; {_calls(calls)}"
+
+
+def _calls(count: int) -> str:
+    return f"{count} call{'' if count == 1 else 's'}"
+
+
+def _called(shape: Shape) -> str:
+    return f"({', '.join(map(str, shape))})"
+
+
 def _kernel_row(name: str, kernel: Kernel) -> tuple[str, ...]:
     kept = kernel.kept
     exact = sum(call.is_exact for call in kept)
@@ -97,7 +133,7 @@ def _rows(function: RankedFunction) -> Iterator[tuple[str, ...]]:
     if several:
         yield _row(function.share, function.own_ns, function.calls, function.name, _place(function.library))
     for each in function.shapes:
-        called = f"({', '.join(map(str, each.shape))})"
+        called = _called(each.shape)
         name, library = (f"  {called}", "") if several else (f"{function.name}{called}", _place(function.library))
         yield _row(each.share, each.own_ns, each.calls, name, library)
 

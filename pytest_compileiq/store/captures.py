@@ -42,8 +42,18 @@ class KernelShape(Struct, frozen=True):
     kept: tuple[Call, ...]
 
 
+class UnrecordedShape(Struct, frozen=True):
+    """The calls with arguments of a shape of which none is recorded."""
+
+    shape: tuple[int | str, ...]
+    calls: _Count
+
+
 class Kernel(Struct, frozen=True):
-    """A function as a program called it; ``share`` is of the program's time."""
+    """A function as a program called it; ``share`` is of the program's time.
+
+    ``unrecorded`` are the shapes that ``shapes`` lacks; None where an earlier version did not keep them.
+    """
 
     schema: int
     function: str
@@ -51,6 +61,7 @@ class Kernel(Struct, frozen=True):
     library_sha256: str | None
     share: float
     shapes: tuple[KernelShape, ...]
+    unrecorded: tuple[UnrecordedShape, ...] | None = None
 
     @property
     def kept(self) -> list[Call]:
