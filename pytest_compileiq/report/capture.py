@@ -109,8 +109,7 @@ def _kernel_row(name: str, kernel: Kernel) -> tuple[str, ...]:
     kept = kernel.kept
     exact = sum(call.is_exact for call in kept)
     values = "exact" if exact == len(kept) else f"{exact} exact, of {len(kept) - exact} a sample of the floats"
-    calls = sum(shape.calls for shape in kernel.shapes)
-    return name, str(len(kernel.shapes)), f"{len(kept)} of {calls}", _memory(data_bytes(kernel)), values
+    return name, str(len(kernel.shapes)), f"{len(kept)} of {kernel.calls}", _memory(data_bytes(kernel)), values
 
 
 def _headline(watched: Watched, functions: Sequence[RankedFunction]) -> str:

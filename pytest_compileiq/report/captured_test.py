@@ -31,8 +31,8 @@ def captured_test(name: str, kernel: Kernel, capture: str, source: str, flags: s
 
 
 def _lines(name: str, kernel: Kernel, capture: str, source: str, flags: str, compiler: str) -> Iterator[str]:
-    calls = sum(shape.calls for shape in kernel.shapes)
-    yield f'"""{test_name(name)[5:]} as a program called it, {calls} times. Written by acf capture; yours to edit."""'
+    called = f"{test_name(name)[5:]} as a program called it, {kernel.calls} times"
+    yield f'"""{called}. Written by acf capture; yours to edit."""'
     yield from ("", "import pytest", "from pytest_compileiq import Captured", "", "")
     yield "@pytest.mark.tune("
     yield "    Captured("

@@ -64,6 +64,11 @@ class Kernel(Struct, frozen=True):
     unrecorded: tuple[UnrecordedShape, ...] | None = None
 
     @property
+    def calls(self) -> int:
+        """How many calls the program made of it, as far as that is kept."""
+        return sum(shape.calls for shape in self.shapes) + sum(shape.calls for shape in self.unrecorded or ())
+
+    @property
     def kept(self) -> list[Call]:
         """All recorded calls."""
         return [call for shape in self.shapes for call in shape.kept]

@@ -47,6 +47,10 @@ def test_a_program_that_calls_what_was_captured_passes_however_often_it_does(cap
     assert "the program calls what acf-capture holds" in output
 
 
+def test_calls_of_which_none_is_recorded_are_counted(captured):
+    assert "16 of 40" in captured.acf("capture", "--show", "acf-capture", code=0)
+
+
 def test_a_shape_that_is_gone_and_one_that_is_new_are_named(captured):
     output = check(captured, "100", "1", "2", code=1)
     assert "atoi: no longer called on (bytes[5]); 1 call when captured" in output

@@ -75,6 +75,16 @@ def test_a_kernel_that_does_something_else_fails_on_the_record(captured):
     assert "2 failed, 2 passed" in output
 
 
+def test_a_baseline_that_jitters_within_its_precision_passes_and_a_wrong_result_does_not(captured):
+    write_files(captured.root, {"test_reduction.py": TEST_PY.format(name="reduction")})
+    jitters = "static int calls;\n    return sum * (1 + 1e-10 * (calls++ % 2));"
+    captured.edit("kernels.c", "sum += x[i];\n    return sum;", f"sum += x[i];\n    {jitters}")
+    assert "1 passed" in captured.pytest("--acf-check=off", code=0)
+    captured.edit("kernels.c", "1 + 1e-10", "1.000001 + 1e-10")
+    output = captured.pytest("--acf-check=off", code=1)
+    assert "reduction, call 1: the result differs from the record in 1 of 1 values beyond rtol=1e-12, atol=" in output
+
+
 def test_a_capture_that_is_not_there_is_named_with_what_makes_it(captured):
     write_files(captured.root, {"test_gather.py": TEST_PY.format(name="gather")})
     (captured.root / "acf-capture/gather/kernel.json").unlink()
