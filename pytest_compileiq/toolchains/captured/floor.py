@@ -1,4 +1,4 @@
-"""The least tolerance of a captured kernel: how far its baseline, called twice on the same data, is from itself."""
+"""The least tolerance of a captured kernel: how far its baseline, called again on the same data, is from itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-_SMALL_SAMPLE = 4  # two calls show little of how far calls differ: a floor of their difference would fail every other
+FLOOR_CALLS = 10  # of each recorded call: the first two of a process often agree, before its threads are all awake
+_SMALL_SAMPLE = 4  # some calls show little of how far calls differ
 # What right implementations differ by, relative: the defaults of torch.testing.assert_close, by the bytes of a real.
 _PRECISION = {2: 1e-3, 4: 1.3e-6, 8: 1e-7, 16: 1e-7}
 
@@ -38,7 +39,7 @@ class Floor:
         precision = 0.0 if values is None else _PRECISION[_real_bytes(values)]
         if values is None or own > precision:
             raise AssertionError(
-                f"{self._function}: {place} of the baseline, called twice on the same data, differs from itself by "
+                f"{self._function}: {place} of the baseline, called again on the same data, differs from itself by "
                 f"{own:.2g} of its largest value, beyond {precision:g}, the precision of its type: it is "
                 "nondeterministic, and sets no tolerance; check(rtol=…, atol=…) with your own is what remains"
             )
