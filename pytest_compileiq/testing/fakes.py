@@ -167,7 +167,7 @@ class FakePool:
         draws: rendered options, worker and seed → what a draw gives, or how it fails; ``""`` is the baseline.
         asked: ``(what, worker, options)`` in order: ``prepare``, ``check``, ``block``, ``look``, ``draw``, ``discard``,
             ``close``.
-        interrupt_at: the index in ``asked`` at which a Ctrl-C arrives; None for no interruption.
+        interrupt_at: the index in ``asked`` from which on a Ctrl-C arrives, once, with what a body is asked; or None.
         touched: what every body takes from ``load()`` and reads from ``acf.params``.
         conditions: metric → how a GPU's clock took every block.
         remarked: what its blocks say of their device.
@@ -259,7 +259,7 @@ class FakePool:
 
     def _ask(self, what: str, number: int, controls: ControlsFile | None) -> None:
         options = controls.data.decode("latin-1") if controls else ""
-        if len(self.asked) == self.interrupt_at:
+        if self.interrupt_at is not None and len(self.asked) >= self.interrupt_at:
             self.interrupt_at = None
             signal.raise_signal(signal.SIGINT)
         self.asked.append((what, number, options))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import json
+import linecache
 import os
 import runpy
 import sys
@@ -53,6 +54,8 @@ def become(kind: str, target: str, arguments: list[str]) -> None:
     if kind == "module":
         run_module(target)
     elif kind == "code":
+        if sys.version_info >= (3, 13):  # whose tracebacks show the lines of -c
+            linecache.cache["<string>"] = len(target), None, target.splitlines(keepends=True), "<string>"
         exec(compile(target, "<string>", "exec"), main.__dict__)
     elif os.path.isdir(target) or target.endswith((".zip", ".pyz")):
         sys.path[: int(own_path)] = [os.path.abspath(target)]
