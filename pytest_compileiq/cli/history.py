@@ -67,6 +67,8 @@ def _show(options: argparse.Namespace, name: str | None) -> int:
     from pytest_compileiq.report.survival import Survival
     from pytest_compileiq.store.store import Store
 
+    if options.history_dir is not None and not options.history_dir.is_dir():
+        raise UserError(f"there is no directory {options.history_dir}: acf history add REPORT makes one")
     read = read_history(Store(store_root(options)), _archive(options), name)
     lines = lines_of(read.observations, name, options.device)
     own = [] if options.device else [each for each in read.lifetimes if name in (None, each.name)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter
+from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, model_validator
 
 from pytest_compileiq.model import Direction, Target
-from pytest_compileiq.outcome import End
+from pytest_compileiq.outcome import End, Verdict
 from pytest_compileiq.rules.moves import Run
 from pytest_compileiq.stored import Array, Digest, Finite, Name, Ratio, Stored, Text
 
@@ -30,8 +30,14 @@ def _is_date(date: str) -> str:
     return date
 
 
+def _is_verdict(verdict: str) -> str:
+    return Verdict(verdict).value
+
+
 # The pattern holds the digits to one spelling, so that dates sort as texts.
-Date = Annotated[str, StringConstraints(pattern=r"^\d{4}(-\d\d){2}T(\d\d:){2}\d\dZ$"), AfterValidator(_is_date)]
+_SPELT = StringConstraints(pattern=r"^(19[7-9]\d|2\d{3})(-\d\d){2}T(\d\d:){2}\d\dZ$")
+Date = Annotated[str, _SPELT, AfterValidator(_is_date)]
+Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{7,64}$")]
 LineKey = tuple[str, str, str, str, str]
 
 
@@ -50,7 +56,7 @@ class Observation(Stored):
     workload: Text
     objective: Text
     direction: Direction
-    verdict: Text
+    verdict: Annotated[str, AfterValidator(_is_verdict)]
     baseline: Ratio
     tuned: Ratio
     speedup: Ratio
@@ -61,7 +67,13 @@ class Observation(Stored):
     tuned_code: Digest
     driver: Text | None = None
     machine: Text | None = None
-    commit: Text | None = None
+    commit: Commit | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Observation:
+        if self.speedup_low > self.speedup_high:
+            raise ValueError(f"the interval of the speedup is {self.speedup_low} to {self.speedup_high}")
+        return self
 
     @property
     def key(self) -> LineKey:
@@ -88,7 +100,7 @@ class Sighting(Stored):
     target: Name
     proof: Digest
     ends: Annotated[Array[End], Field(max_length=8)] = ()
-    commit: Text | None = None
+    commit: Commit | None = None
 
 
 Record = Observation | Sighting

@@ -80,7 +80,7 @@ def _by(line: Line, share: float) -> str:
 def _steady(line: Line) -> str:
     runs = len(line.observations)
     if runs < LEAST_BEFORE:
-        return f"too few to tell a move from noise: {LEAST_BEFORE + LEAST_AFTER} runs are the least that may"
+        return f"too few to tell a move from noise: {LEAST_BEFORE + LEAST_AFTER} runs are the least that can tell"
     ratios = [math.log(each.speedup) for each in line.observations]
     usual, spread = statistics.median(ratios[:-1]), statistics.stdev(ratios[:-1])
     if abs(ratios[-1] - usual) > _UNUSUAL * spread and abs(ratios[-1] - usual) >= LEAST_MOVE:
@@ -112,11 +112,12 @@ def rows_of(line: Line, shown: Sequence[Any]) -> Iterator[tuple[str, ...]]:
     words = words_for(line.newest.objective, line.newest.direction)
     for each in shown:
         between = interval_text(each.speedup_low, each.speedup_high, words)
+        is_clear = not each.speedup_low < 1 < each.speedup_high
         yield (
             each.date.replace("T", " ").removesuffix("Z"),
             number_text(each.baseline),
             number_text(each.tuned),
-            f"{ratio_text(each.speedup, words)}, {between}",
+            f"{ratio_text(each.speedup, words) if is_clear else 'no clear difference'}, {between}",
             f"{each.verdict}{', committed' if each.source == 'proof' else ''}",
             each.compiler,
             each.driver or "",

@@ -87,7 +87,9 @@ def days_text(lifetime: Lifetime) -> str:
     """``12``, ``19 to 24``, or ``29 and more``."""
     after, until = math.floor(lifetime.after), lifetime.until
     if until == math.inf:
-        return f"{after} and more" if lifetime.after else "no run has told since"
+        return f"{after} and more" if lifetime.after else "not seen since"
+    if until < 1:
+        return "under 1"
     until = math.ceil(until)
     return f"{after} to {until}" if until > after + 1 else f"{until}"
 

@@ -83,7 +83,7 @@ class StoreInGit:
         self._store = store
         repository = open_repository(store.root.parent)
         if repository is None or repository.working_tree_dir is None:
-            raise EnvironmentFault(f"{store.root} is in no git repository that can be read; acf diff compares commits")
+            raise EnvironmentFault(f"{store.root} is in no git repository that can be read")
         self._repository = repository  # ``_git`` works only as long as this lives
         self._git: Any = repository.git
         root = store.root.parent.resolve() / store.root.name
@@ -119,6 +119,8 @@ class StoreInGit:
 
         A merge brings what it changes on the branch that it went to.
         """
+        if self._ask("rev_parse", "--verify", "--quiet", "HEAD") is None:  # nothing was committed yet
+            return
         folder = f"{self.folder}/{name}" if name else self.folder
         tokens = self._paths(
             "log", "--reverse", "--first-parent", "-m", "--raw", "--no-abbrev", "--no-renames", "-z",

@@ -232,6 +232,11 @@ def test_wrong_calls_say_what_was_expected(home, acf):
     assert "expected REPORT" in acf("history", "add", code=2)
     assert "expected one NAME" in acf("history", "one", "two", code=2)
     assert "nothing was measured of none" in acf("history", "none", code=2)
+    assert "there is no directory elsewhere" in acf("history", "--history-dir", "elsewhere", code=2)
+
+
+def test_a_repository_without_commits_has_no_history_yet(home, acf):
+    assert "nothing was proven yet" in acf("history")
 
 
 def test_without_git_the_reports_are_enough_and_without_both_it_says_so(tmp_path, acf, monkeypatch):

@@ -67,6 +67,12 @@ def test_a_line_that_is_no_measurement_is_named(tmp_path, changes):
     assert f"2026-11.jsonl, line 1: replay.{next(iter(changes))} = " in read.problems[0]
 
 
+def test_an_interval_that_is_none_is_named(tmp_path):
+    text = observation().model_copy(update={"speedup_low": 2.2, "speedup_high": 1.8}).model_dump_json()
+    (tmp_path / "2026-11.jsonl").write_text(f"{text}\n")
+    assert "the interval of the speedup is 2.2 to 1.8" in Archive(tmp_path).read().problems[0]
+
+
 def test_what_was_seen_is_read_back_beside_what_was_measured(tmp_path):
     held = Sighting(date="2026-11-23T03:00:00Z", name="k", target="x86-64-v3-gcc12", proof="a" * 64)
     ended = held.model_copy(update={"date": "2026-12-01T03:00:00Z", "ends": ("kernel", "compiler")})
