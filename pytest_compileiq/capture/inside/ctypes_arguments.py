@@ -88,12 +88,11 @@ def _taken(argument: Any, declared: Any) -> Number | Memory | None:
     if argument is None:
         return None
     if isinstance(argument, bytes):
-        return _plain(_address(argument), len(argument) + 1, "|u1", len(argument) + 1)
+        return _of_bytes(argument)
     if isinstance(argument, (int, float)):
         return _number(argument, declared)
     if isinstance(argument, ctypes._SimpleCData):
-        kind: Any = type(argument)
-        return _taken(argument.value, kind) if kind._type_ in "zP" else _number(argument.value, kind)
+        return _of_simple(argument)
     if isinstance(argument, ctypes.Array):
         return _of_object(argument)
     if isinstance(argument, ctypes._Pointer):
@@ -105,6 +104,26 @@ def _taken(argument: Any, declared: Any) -> Number | Memory | None:
     if isinstance(argument, (ctypes.Structure, ctypes.Union)):
         raise Refused(f"a struct by value ({type(argument).__name__})")
     raise Refused(f"of type {type(argument).__name__}")
+
+
+def _of_simple(given: Any) -> Number | Memory | None:
+    """What an object of ctypes for one value hands over; ``value`` of a string would read until a zero, from anywhere."""
+    if given._type_ not in _POINTERS:
+        return _number(given.value, type(given))
+    address = ctypes.c_void_p.from_buffer(given).value
+    if address is None:
+        return None
+    made_of = given._objects
+    if given._type_ == "z" and isinstance(made_of, bytes) and _address(made_of) == address:
+        return _of_bytes(made_of)
+    if given._type_ == "z":
+        raise Refused("a c_char_p that was not made of bytes: pass the bytes or the array itself")
+    raise Refused("a Python object" if given._type_ == "O" else "a bare address")
+
+
+def _of_bytes(data: bytes) -> Memory:
+    size = len(data) + 1  # and the zero behind them
+    return _plain(_address(data), size, "|u1", size)
 
 
 def _number(value: Any, kind: Any) -> Number:

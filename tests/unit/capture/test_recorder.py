@@ -119,6 +119,16 @@ def test_shapes_beyond_some_are_not_recorded(recorder):
     assert made.refused()[0]["calls"] == 2
 
 
+def test_a_c_char_p_made_of_bytes_is_all_of_them(recorder, tmp_path):
+    made = recorder()
+    call(made, ctypes.c_char_p(b"ab\0cd"))
+    (kept,) = made.kept(FUNCTION, ())
+    assert (tmp_path / kept["regions"][0]["before"]["sha256"]).read_bytes() == b"ab\0cd\0"
+
+
+BUFFER = ctypes.create_string_buffer(8)
+
+
 class Inner(ctypes.Structure):
     _fields_ = [("texts", ctypes.c_char_p * 2)]
 
@@ -128,6 +138,10 @@ class Inner(ctypes.Structure):
     [
         ((Inner * 2)(), "argument 1 is a Inner_Array_2, which holds pointers"),
         (ctypes.c_void_p(8), "argument 1 is a bare address"),
+        (ctypes.c_wchar_p.from_buffer(ctypes.c_void_p(8)), "argument 1 is a bare address"),
+        (ctypes.c_char_p(8), "argument 1 is a c_char_p that was not made of bytes"),
+        (ctypes.cast(BUFFER, ctypes.c_char_p), "argument 1 is a c_char_p that was not made of bytes"),
+        (ctypes.c_char_p(None), None),
         (ctypes.byref((ctypes.c_int * 4)(), 4), "argument 1 is a reference with an offset"),
         (ctypes.pointer((ctypes.c_int * 4)())[0], None),
         (ctypes.cast(ctypes.c_void_p(8), ctypes.POINTER(ctypes.c_int)), "argument 1 is a pointer whose extent no object"),
