@@ -107,7 +107,7 @@ def _taken(argument: Any, declared: Any) -> Number | Memory | None:
 
 
 def _of_simple(given: Any) -> Number | Memory | None:
-    """What an object of ctypes for one value hands over; ``value`` of a string would read until a zero, from anywhere."""
+    """What an object of ctypes for one value hands over; ``value`` of a string reads from anywhere until a zero."""
     if given._type_ not in _POINTERS:
         return _number(given.value, type(given))
     address = ctypes.c_void_p.from_buffer(given).value
@@ -175,9 +175,38 @@ def _of_pointer(pointer: Any) -> Memory | None:
 
 
 def _of_object(held: Any) -> Memory:
-    kind: Any = type(held)
-    if any(_is_pointer(part) for part in _parts(kind)):
-        raise Refused(f"a {kind.__name__}, which holds pointers")
+    """The memory of all that ``held`` is a part of, since the function may go on to its neighbours."""
+    whole = _owner(held)
+    if any(_is_pointer(part) for part in _parts(type(whole))):
+        raise Refused(f"a {type(whole).__name__}, which holds pointers")
+    dtype, extents = _elements(type(held))
+    if dtype != _elements(type(whole))[0]:
+        dtype, extents = f"|V{ctypes.sizeof(held)}", (1,)
+    part = _plain(ctypes.addressof(held), ctypes.sizeof(held), dtype, *extents)
+    return part._replace(start=ctypes.addressof(whole), size=ctypes.sizeof(whole))
+
+
+def _owner(part: Any) -> Any:
+    """The array or structure that ``part`` was taken out of; itself if it was not."""
+    whole = part
+    while whole._b_base_ is not None:
+        base = whole._b_base_
+        whole = _pointed_to(base, part) if isinstance(base, ctypes._Pointer) else base
+    return whole
+
+
+def _pointed_to(pointer: Any, part: Any) -> Any:
+    """The object around ``part`` that ``pointer`` was made of."""
+    for made_of in (pointer._objects or {}).values():
+        if isinstance(made_of, _DATA):
+            first = ctypes.addressof(part) - ctypes.addressof(made_of)
+            if 0 <= first <= ctypes.sizeof(made_of) - ctypes.sizeof(part):
+                return made_of
+    raise Refused("a part of what a pointer points to, whose extent no object tells: pass the array itself")
+
+
+def _elements(kind: Any) -> tuple[str, tuple[int, ...]]:
+    """The type of an object's elements, as numpy spells it, and how many there are along each axis."""
     extents = []
     while issubclass(kind, ctypes.Array):
         extents.append(kind._length_)
@@ -187,7 +216,7 @@ def _of_object(held: Any) -> Memory:
     if _is_simple(kind) and kind._type_ in _FLOATS + _SIGNED + _UNSIGNED:
         letter = "f" if kind._type_ in _FLOATS else "i" if kind._type_ in _SIGNED else "u"
         dtype = f"{'|' if size == 1 else _ORDER}{letter}{size}"
-    return _plain(ctypes.addressof(held), ctypes.sizeof(held), dtype, *(extents or (1,)))
+    return dtype, tuple(extents or (1,))
 
 
 def _parts(kind: Any) -> Iterator[Any]:

@@ -126,6 +126,32 @@ def test_a_c_char_p_made_of_bytes_is_all_of_them(recorder, tmp_path):
     assert (tmp_path / kept["regions"][0]["before"]["sha256"]).read_bytes() == b"ab\0cd\0"
 
 
+class Pair(ctypes.Structure):
+    _fields_ = [("x", ctypes.c_double), ("y", ctypes.c_double)]
+
+
+PAIRS = (Pair * 4)()
+MATRIX = ((ctypes.c_double * 3) * 2)()
+
+
+@pytest.mark.parametrize(
+    ("argument", "size", "offset", "dtype"),
+    [
+        (ctypes.byref(PAIRS[1]), 64, 16, "|V16"),
+        (ctypes.pointer(PAIRS[3]), 64, 48, "|V16"),
+        (ctypes.byref(ctypes.cast(PAIRS, ctypes.POINTER(Pair))[1]), 64, 16, "|V16"),
+        (MATRIX[1], 48, 24, "<f8"),
+        (ctypes.byref(PAIRS), 64, 0, "|V16"),
+    ],
+)
+def test_a_part_of_an_array_is_recorded_with_the_whole_array(recorder, argument, size, offset, dtype):
+    made = recorder()
+    call(made, argument)
+    (kept,) = made.kept(FUNCTION, ())
+    memory = kept["arguments"][0]["memory"]
+    assert (kept["regions"][0]["size"], memory["offset"], memory["dtype"]) == (size, offset, dtype)
+
+
 BUFFER = ctypes.create_string_buffer(8)
 
 
@@ -144,6 +170,7 @@ class Inner(ctypes.Structure):
         (ctypes.c_char_p(None), None),
         (ctypes.byref((ctypes.c_int * 4)(), 4), "argument 1 is a reference with an offset"),
         (ctypes.pointer((ctypes.c_int * 4)())[0], None),
+        (ctypes.byref(ctypes.cast(ctypes.addressof(PAIRS), ctypes.POINTER(Pair))[1]), "argument 1 is a part of what a po"),
         (ctypes.cast(ctypes.c_void_p(8), ctypes.POINTER(ctypes.c_int)), "argument 1 is a pointer whose extent no object"),
         ("text", "argument 1 is of type str"),
         (print, "argument 1 is a callback"),
