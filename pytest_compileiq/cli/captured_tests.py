@@ -39,6 +39,8 @@ def _text(directory: Path, bundle: Bundle, name: str, kernel: Kernel) -> tuple[s
         return None, f"its source {built.source} is not here"
     if not any(call.is_exact for call in kernel.kept):
         return None, "no call of it is recorded exactly"
+    if not kernel.shows_its_work:
+        return None, f"nothing that it does is recorded: set {kernel.function}.restype in the program, if it returns"
     capture, source = (Path(os.path.relpath(path, directory)).as_posix() for path in (bundle.root, built.source))
     return captured_test(name, kernel, capture, source, built.flags, built.compiler), ""
 

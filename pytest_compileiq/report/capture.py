@@ -64,6 +64,12 @@ def bundle_lines(bundle: Bundle, kernels: Mapping[str, Kernel]) -> Iterator[str]
         yield "no call is recorded"
         return
     yield from table_lines(_KERNEL_COLUMNS, [_kernel_row(name, kernel) for name, kernel in kernels.items()])
+    for name, kernel in kernels.items():
+        if any(call.is_exact for call in kernel.kept) and not kernel.shows_its_work:
+            yield (
+                f"{name}: no recorded call changes memory or has a result, so nothing of it can be compared: a result "
+                f"is recorded where the program set {kernel.function}.restype"
+            )
     yield (
         f"{bundle.root} holds data of the program: {_memory(bundle.size_bytes())} on disk, left out of git by its own "
         ".gitignore"

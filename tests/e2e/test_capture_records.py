@@ -119,6 +119,7 @@ def test_memory_is_what_its_object_says_and_what_none_says_is_refused_by_name(tm
         "24 of 40 calls of twice (shapes.so): it is called with more than 16 shapes of arguments",
     ):
         assert f"not recorded: {line}" in said
+    assert "twice: no recorded call changes memory or has a result, so nothing of it can be compared" in said
     bundle = Bundle(tmp_path / "acf-capture")
     assert set(bundle.names()) == {"shift", "every_other", "length", "bump", "mirror", "twice"}
     for name in bundle.names():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import re
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -59,19 +60,29 @@ def taken(called: Any, arguments: tuple[Any, ...]) -> list[Number | Memory | Non
 
 
 def returned(called: Any, result: Any) -> Number | None:
-    """The number that a call returned; None for nothing.
+    """The number that a call returned; None for nothing, or where the program never said what it returns.
 
     Raises:
         Refused: it is no number, or what C returned is not known.
     """
     kind = called.restype
-    if kind is None:
+    if kind is None or _is_default(called):
         return None
     if called.errcheck is not None:
         raise Refused("its errcheck may return something else than the function")
     if not _is_simple(kind) or kind._type_ in _POINTERS:
         raise Refused("what it returns is no number")
     return Number(kind._type_, bytes(kind(getattr(result, "value", result))))
+
+
+def _is_default(called: Any) -> bool:
+    """Whether ``restype`` is ctypes' own ``c_int``: of a void function that is what a register happens to hold.
+
+    A prototype states its result with its arguments; a function refers to what its ``restype`` was set to, which gives
+    ``c_int`` in either case.
+    """
+    is_prototype = getattr(type(called), "_argtypes_", None) is not None
+    return called.restype is ctypes.c_int and not is_prototype and ctypes.c_int not in gc.get_referents(called)
 
 
 def _named(place: int, argument: Any, kind: Any) -> Number | Memory | None:

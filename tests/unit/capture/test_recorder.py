@@ -102,7 +102,7 @@ def test_a_call_that_raised_is_not_kept(recorder, tmp_path):
     ("changed", "why"),
     [
         ({"restype": ctypes.c_void_p}, "what it returns is no number"),
-        ({"restype": ctypes.c_int, "errcheck": print}, "its errcheck may return something else than the function"),
+        ({"restype": ctypes.c_long, "errcheck": print}, "its errcheck may return something else than the function"),
         ({"argtypes": [ctypes.c_int]}, "it is called with 0 arguments, and 1 are declared"),
     ],
 )
@@ -110,6 +110,17 @@ def test_what_cannot_be_compared_is_refused(recorder, changed, why):
     made = recorder()
     call(made, called=SimpleNamespace(**(vars(FOREIGN) | changed)), result=1)
     assert [each["why"] for each in made.refused()] == [why]
+
+
+def test_a_result_is_recorded_where_the_program_said_what_it_is(recorder):
+    library = ctypes.CDLL(None)
+    made = recorder(sampled=9)
+    call(made, called=library.abs, result=3)
+    library.abs.restype = ctypes.c_int
+    call(made, called=library.abs, result=4)
+    call(made, called=ctypes.CFUNCTYPE(ctypes.c_int)(("abs", library)), result=5)
+    results = [each["result"] for each in made.kept(FUNCTION, ())]
+    assert results == [None, {"code": "i", "value": "04000000"}, {"code": "i", "value": "05000000"}]
 
 
 def test_shapes_beyond_some_are_not_recorded(recorder):
