@@ -16,12 +16,19 @@ from pytest_compileiq.toolchains.machine_code.debug_information import built_fro
 def write_tests(directory: Path, bundle: Bundle, kernels: Mapping[str, Kernel]) -> Iterator[str]:
     """Write ``test_NAME.py`` for each kernel, or ``test_NAME.py.new`` beside one that differs; gives lines to print."""
     directory.mkdir(parents=True, exist_ok=True)
+    is_any_written = False
     for name, kernel in kernels.items():
         text, why = _text(directory, bundle, name, kernel)
         if text is None:
             yield f"no test of {name}: {why}"
         else:
+            is_any_written = True
             yield from _written(directory / f"{test_name(name)}.py", text)
+    if is_any_written:
+        yield (
+            "macros (-D) and include directories (-I) are not known from a library: where its build gives any, "
+            'like="compile_commands.json" in place of flags brings them'
+        )
 
 
 def _text(directory: Path, bundle: Bundle, name: str, kernel: Kernel) -> tuple[str | None, str]:
