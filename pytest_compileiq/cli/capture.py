@@ -76,6 +76,8 @@ def _run(options: argparse.Namespace, folder: Path) -> int:
     bundle = None if options.rank_only else Bundle(options.to or Path(DIRECTORY))
     if bundle:
         bundle.require_absent()
+        if options.tests:
+            _require_usable(options.tests, bundle)
     status, watched = watch(program, folder, options.keep if bundle else None)
     functions = ranked(watched)
     counting = that_count(functions, options.top, options.share)
@@ -83,6 +85,25 @@ def _run(options: argparse.Namespace, folder: Path) -> int:
     if bundle:
         _record(bundle, watched, counting, folder, options.tests)
     return _ended(program, status, watched)
+
+
+def _require_usable(tests: Path, bundle: Bundle) -> None:
+    """Ensure, before the program runs, that tests can be written and will find the capture.
+
+    Raises:
+        UserError: they cannot, or will not.
+    """
+    from pytest_compileiq.cli.locate import configures_pytest
+
+    if tests.exists() and not tests.is_dir():
+        raise UserError(f"--tests {tests} is a file: name a directory")
+    above = tests.absolute().parents
+    project = next((each for each in above if configures_pytest(each)), Path.cwd()).resolve()
+    if not bundle.root.resolve().is_relative_to(project):
+        raise UserError(
+            f"--to {bundle.root} lies outside the project {project}, where its tests may not read it: name a directory "
+            "within, or leave --tests out"
+        )
 
 
 def _check(options: argparse.Namespace, folder: Path) -> int:
@@ -147,6 +168,8 @@ def _show(directory: Path) -> int:
             bundle.verify(kernels[name])
         except StoreError as error:
             problems.append(str(error))
+    if not kernels and not problems:
+        raise UserError(f"{directory} is no capture: acf capture -- python PROGRAM … makes one")
     say(*bundle_lines(bundle, kernels))
     for problem in problems:
         complain(problem)

@@ -16,12 +16,19 @@ from pytest_compileiq.toolchains.machine_code.debug_information import built_fro
 def write_tests(directory: Path, bundle: Bundle, kernels: Mapping[str, Kernel]) -> Iterator[str]:
     """Write ``test_NAME.py`` for each kernel, or ``test_NAME.py.new`` beside one that differs; gives lines to print."""
     directory.mkdir(parents=True, exist_ok=True)
+    is_any_written = False
     for name, kernel in kernels.items():
         text, why = _text(directory, bundle, name, kernel)
         if text is None:
             yield f"no test of {name}: {why}"
         else:
+            is_any_written = True
             yield from _written(directory / f"{test_name(name)}.py", text)
+    if is_any_written:
+        yield (
+            "macros (-D) and include directories (-I) are not known from a library: where its build gives any, "
+            'like="compile_commands.json" in place of flags brings them'
+        )
 
 
 def _text(directory: Path, bundle: Bundle, name: str, kernel: Kernel) -> tuple[str | None, str]:
@@ -39,6 +46,8 @@ def _text(directory: Path, bundle: Bundle, name: str, kernel: Kernel) -> tuple[s
         return None, f"its source {built.source} is not here"
     if not any(call.is_exact for call in kernel.kept):
         return None, "no call of it is recorded exactly"
+    if not kernel.shows_its_work:
+        return None, f"nothing that it does is recorded: set {kernel.function}.restype in the program, if it returns"
     capture, source = (Path(os.path.relpath(path, directory)).as_posix() for path in (bundle.root, built.source))
     return captured_test(name, kernel, capture, source, built.flags, built.compiler), ""
 

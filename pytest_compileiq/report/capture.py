@@ -51,11 +51,14 @@ def caveats(watched: Watched) -> Iterator[str]:
 
 
 def unrecorded_lines(watched: Watched, counting: Sequence[RankedFunction]) -> Iterator[str]:
-    """Which calls of the functions that count are not recorded, and why."""
-    counts = {(function.library, function.name): function.calls for function in counting}
+    """Which functions that count have calls that cannot be recorded, and why.
+
+    How many is not told: of most calls the recorder never looks at the arguments.
+    """
+    names = {(function.library, function.name) for function in counting}
     for each in watched.unrecorded:
-        if calls := counts.get((each.library, each.name)):
-            yield f"not recorded: {each.calls} of {calls} calls of {each.name} ({_place(each.library)}): {each.why}"
+        if (each.library, each.name) in names:
+            yield f"not recorded: calls of {each.name} ({_place(each.library)}): {each.why}"
 
 
 def bundle_lines(bundle: Bundle, kernels: Mapping[str, Kernel]) -> Iterator[str]:
@@ -64,6 +67,12 @@ def bundle_lines(bundle: Bundle, kernels: Mapping[str, Kernel]) -> Iterator[str]
         yield "no call is recorded"
         return
     yield from table_lines(_KERNEL_COLUMNS, [_kernel_row(name, kernel) for name, kernel in kernels.items()])
+    for name, kernel in kernels.items():
+        if any(call.is_exact for call in kernel.kept) and not kernel.shows_its_work:
+            yield (
+                f"{name}: no recorded call changes memory or has a result, so nothing of it can be compared: a result "
+                f"is recorded where the program set {kernel.function}.restype"
+            )
     yield (
         f"{bundle.root} holds data of the program: {_memory(bundle.size_bytes())} on disk, left out of git by its own "
         ".gitignore"

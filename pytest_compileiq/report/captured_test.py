@@ -38,6 +38,7 @@ def _lines(name: str, kernel: Kernel, capture: str, source: str, flags: str, com
     yield "    Captured("
     yield f"        {json.dumps(f'{capture}/{name}')},"
     yield f"        {json.dumps(source)},"
+    yield '        # -D and -I are not known here: like="compile_commands.json" in place of flags brings them'
     yield f"        flags={json.dumps(flags)},"
     yield from [f"        compiler={json.dumps(compiler)},"] if compiler != "gcc" else []
     yield '        neighbours="allow",  # the other functions of the source share its options'

@@ -74,6 +74,12 @@ class Kernel(Struct, frozen=True):
         return [call for shape in self.shapes for call in shape.kept]
 
     @property
+    def shows_its_work(self) -> bool:
+        """Whether an exactly recorded call changed memory or returned a number: else another kernel would pass too."""
+        exact = (call for call in self.kept if call.is_exact)
+        return any(call.result or any(each.before != each.after for each in call.regions) for call in exact)
+
+    @property
     def data_sha256(self) -> str:
         """A digest of all that a replay does with it: the calls in their order, and not how long they took."""
         calls = [self.function, [(shape.shape, shape.kept) for shape in self.shapes]]

@@ -113,12 +113,14 @@ def test_memory_is_what_its_object_says_and_what_none_says_is_refused_by_name(tm
     said = capture(tmp_path, "--", sys.executable, "shapes.py")
     assert said.startswith(plain.stdout)
     for line in (
-        "1 of 1 calls of depth (shapes.so): argument 1 is a Node, which holds pointers",
-        "1 of 1 calls of apply (shapes.so): argument 1 is a callback",
-        "1 of 2 calls of shift (shapes.so): argument 1 is a bare address",
-        "24 of 40 calls of twice (shapes.so): it is called with more than 16 shapes of arguments",
+        "calls of depth (shapes.so): argument 1 is a Node, which holds pointers",
+        "calls of apply (shapes.so): argument 1 is a callback",
+        "calls of shift (shapes.so): argument 1 is a bare address",
+        "calls of twice (shapes.so): it is called with more than 16 shapes of arguments; each value of an integer, as of a "
+        "seed, is a shape here, and of the first ones alone calls are kept",
     ):
         assert f"not recorded: {line}" in said
+    assert "twice: no recorded call changes memory or has a result, so nothing of it can be compared" in said
     bundle = Bundle(tmp_path / "acf-capture")
     assert set(bundle.names()) == {"shift", "every_other", "length", "bump", "mirror", "twice"}
     for name in bundle.names():
@@ -160,6 +162,19 @@ def test_content_that_is_not_what_its_name_says_is_damage(captured, tmp_path):
     first.write_bytes(zlib.compress(b"other"))
     assert f"{first.name} does not hold what its name says" in capture(tmp_path, "--show", "copy", code=1)
     assert "nowhere is no capture" in capture(tmp_path, "--show", "nowhere", code=2)
+    (tmp_path / "empty").mkdir()
+    assert "empty is no capture" in capture(tmp_path, "--show", "empty", code=2)
+
+
+def test_tests_that_could_not_be_written_are_refused_before_the_program_runs(tmp_path):
+    write_files(
+        tmp_path, {"project/program.py": "print('ran')\n", "project/pytest.ini": "[pytest]\n", "project/file": ""}
+    )
+    program = ("--", sys.executable, "program.py")
+    to_file = capture(tmp_path / "project", "--tests", "file", *program, code=2)
+    assert "--tests file is a file: name a directory" in to_file and "ran" not in to_file
+    outside = capture(tmp_path / "project", "--tests", "tests", "--to", "../out", *program, code=2)
+    assert "--to ../out lies outside the project" in outside and "ran" not in outside
 
 
 def test_generated_tests_pass_and_are_never_written_over(tmp_path):
@@ -169,6 +184,8 @@ def test_generated_tests_pass_and_are_never_written_over(tmp_path):
     said = capture(root, "--top", "2", "--tests", "tests", *program)
     tests = sorted((root / "tests").glob("test_*.py"))
     assert [f"wrote tests/{path.name}" in said for path in tests] == [True, True]
+    assert "macros (-D) and include directories (-I) are not known" in said
+    assert "# -D and -I are not known here: like=" in tests[0].read_text()
     project = Project(root)
     assert "2 passed" in project.pytest("--acf-check=off", code=0)
     edited = tests[0].read_text().replace("kernel.check()", "kernel.check(rtol=1e-9)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import re
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -59,19 +60,29 @@ def taken(called: Any, arguments: tuple[Any, ...]) -> list[Number | Memory | Non
 
 
 def returned(called: Any, result: Any) -> Number | None:
-    """The number that a call returned; None for nothing.
+    """The number that a call returned; None for nothing, or where the program never said what it returns.
 
     Raises:
         Refused: it is no number, or what C returned is not known.
     """
     kind = called.restype
-    if kind is None:
+    if kind is None or _is_default(called):
         return None
     if called.errcheck is not None:
         raise Refused("its errcheck may return something else than the function")
     if not _is_simple(kind) or kind._type_ in _POINTERS:
         raise Refused("what it returns is no number")
     return Number(kind._type_, bytes(kind(getattr(result, "value", result))))
+
+
+def _is_default(called: Any) -> bool:
+    """Whether ``restype`` is ctypes' own ``c_int``: of a void function that is what a register happens to hold.
+
+    A prototype states its result with its arguments; a function refers to what its ``restype`` was set to, which gives
+    ``c_int`` in either case.
+    """
+    is_prototype = getattr(type(called), "_argtypes_", None) is not None
+    return called.restype is ctypes.c_int and not is_prototype and ctypes.c_int not in gc.get_referents(called)
 
 
 def _named(place: int, argument: Any, kind: Any) -> Number | Memory | None:
@@ -88,12 +99,11 @@ def _taken(argument: Any, declared: Any) -> Number | Memory | None:
     if argument is None:
         return None
     if isinstance(argument, bytes):
-        return _plain(_address(argument), len(argument) + 1, "|u1", len(argument) + 1)
+        return _of_bytes(argument)
     if isinstance(argument, (int, float)):
         return _number(argument, declared)
     if isinstance(argument, ctypes._SimpleCData):
-        kind: Any = type(argument)
-        return _taken(argument.value, kind) if kind._type_ in "zP" else _number(argument.value, kind)
+        return _of_simple(argument)
     if isinstance(argument, ctypes.Array):
         return _of_object(argument)
     if isinstance(argument, ctypes._Pointer):
@@ -105,6 +115,26 @@ def _taken(argument: Any, declared: Any) -> Number | Memory | None:
     if isinstance(argument, (ctypes.Structure, ctypes.Union)):
         raise Refused(f"a struct by value ({type(argument).__name__})")
     raise Refused(f"of type {type(argument).__name__}")
+
+
+def _of_simple(given: Any) -> Number | Memory | None:
+    """What an object of ctypes for one value hands over; ``value`` of a string reads from anywhere until a zero."""
+    if given._type_ not in _POINTERS:
+        return _number(given.value, type(given))
+    address = ctypes.c_void_p.from_buffer(given).value
+    if address is None:
+        return None
+    made_of = given._objects
+    if given._type_ == "z" and isinstance(made_of, bytes) and _address(made_of) == address:
+        return _of_bytes(made_of)
+    if given._type_ == "z":
+        raise Refused("a c_char_p that was not made of bytes: pass the bytes or the array itself")
+    raise Refused("a Python object" if given._type_ == "O" else "a bare address")
+
+
+def _of_bytes(data: bytes) -> Memory:
+    size = len(data) + 1  # and the zero behind them
+    return _plain(_address(data), size, "|u1", size)
 
 
 def _number(value: Any, kind: Any) -> Number:
@@ -156,9 +186,38 @@ def _of_pointer(pointer: Any) -> Memory | None:
 
 
 def _of_object(held: Any) -> Memory:
-    kind: Any = type(held)
-    if any(_is_pointer(part) for part in _parts(kind)):
-        raise Refused(f"a {kind.__name__}, which holds pointers")
+    """The memory of all that ``held`` is a part of, since the function may go on to its neighbours."""
+    whole = _owner(held)
+    if any(_is_pointer(part) for part in _parts(type(whole))):
+        raise Refused(f"a {type(whole).__name__}, which holds pointers")
+    dtype, extents = _elements(type(held))
+    if dtype != _elements(type(whole))[0]:
+        dtype, extents = f"|V{ctypes.sizeof(held)}", (1,)
+    part = _plain(ctypes.addressof(held), ctypes.sizeof(held), dtype, *extents)
+    return part._replace(start=ctypes.addressof(whole), size=ctypes.sizeof(whole))
+
+
+def _owner(part: Any) -> Any:
+    """The array or structure that ``part`` was taken out of; itself if it was not."""
+    whole = part
+    while whole._b_base_ is not None:
+        base = whole._b_base_
+        whole = _pointed_to(base, part) if isinstance(base, ctypes._Pointer) else base
+    return whole
+
+
+def _pointed_to(pointer: Any, part: Any) -> Any:
+    """The object around ``part`` that ``pointer`` was made of."""
+    for made_of in (pointer._objects or {}).values():
+        if isinstance(made_of, _DATA):
+            first = ctypes.addressof(part) - ctypes.addressof(made_of)
+            if 0 <= first <= ctypes.sizeof(made_of) - ctypes.sizeof(part):
+                return made_of
+    raise Refused("a part of what a pointer points to, whose extent no object tells: pass the array itself")
+
+
+def _elements(kind: Any) -> tuple[str, tuple[int, ...]]:
+    """The type of an object's elements, as numpy spells it, and how many there are along each axis."""
     extents = []
     while issubclass(kind, ctypes.Array):
         extents.append(kind._length_)
@@ -168,7 +227,7 @@ def _of_object(held: Any) -> Memory:
     if _is_simple(kind) and kind._type_ in _FLOATS + _SIGNED + _UNSIGNED:
         letter = "f" if kind._type_ in _FLOATS else "i" if kind._type_ in _SIGNED else "u"
         dtype = f"{'|' if size == 1 else _ORDER}{letter}{size}"
-    return _plain(ctypes.addressof(held), ctypes.sizeof(held), dtype, *(extents or (1,)))
+    return dtype, tuple(extents or (1,))
 
 
 def _parts(kind: Any) -> Iterator[Any]:

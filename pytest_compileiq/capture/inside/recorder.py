@@ -170,7 +170,10 @@ class Recorder:
             recording = None
             try:
                 if self._shapes[function] > MOST_SHAPES:
-                    raise Refused(f"it is called with more than {MOST_SHAPES} shapes of arguments")
+                    raise Refused(
+                        f"it is called with more than {MOST_SHAPES} shapes of arguments; each value of an integer, "
+                        "as of a seed, is a shape here, and of the first ones alone calls are kept"
+                    )
                 if function.door != "ctypes" or named:
                     raise Refused("it is called with named arguments" if named else "it is called through cffi")
                 recording = Recording(reservoir.seen, taken(called, arguments))

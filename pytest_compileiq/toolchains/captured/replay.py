@@ -73,10 +73,16 @@ class RecordedKernel:
         Raises:
             AssertionError: one leaves or returns something else than was recorded, or differs from itself beyond the
                 floor, or the baseline does beyond its type's precision, which is no floor but nondeterminism.
-            StoreError: no call was recorded exactly.
+            StoreError: no call was recorded exactly, or none shows what the function does.
         """
+        name = self._kernel.function
         if not self._exact:
-            raise StoreError(f"no call of {self._kernel.function} was recorded exactly: nothing can be compared")
+            raise StoreError(f"no call of {name} was recorded exactly: nothing can be compared")
+        if not self._kernel.shows_its_work:
+            raise StoreError(
+                f"no recorded call of {name} changes memory or has a result, so nothing can be compared: set restype "
+                "in the program, and capture again"
+            )
         for call in self._exact:
             again = self._ready(call)
             again.check_repeats(rtol=rtol, atol=atol)

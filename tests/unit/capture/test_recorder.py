@@ -102,7 +102,7 @@ def test_a_call_that_raised_is_not_kept(recorder, tmp_path):
     ("changed", "why"),
     [
         ({"restype": ctypes.c_void_p}, "what it returns is no number"),
-        ({"restype": ctypes.c_int, "errcheck": print}, "its errcheck may return something else than the function"),
+        ({"restype": ctypes.c_long, "errcheck": print}, "its errcheck may return something else than the function"),
         ({"argtypes": [ctypes.c_int]}, "it is called with 0 arguments, and 1 are declared"),
     ],
 )
@@ -112,11 +112,58 @@ def test_what_cannot_be_compared_is_refused(recorder, changed, why):
     assert [each["why"] for each in made.refused()] == [why]
 
 
+def test_a_result_is_recorded_where_the_program_said_what_it_is(recorder):
+    library = ctypes.CDLL(None)
+    made = recorder(sampled=9)
+    call(made, called=library.abs, result=3)
+    library.abs.restype = ctypes.c_int
+    call(made, called=library.abs, result=4)
+    call(made, called=ctypes.CFUNCTYPE(ctypes.c_int)(("abs", library)), result=5)
+    results = [each["result"] for each in made.kept(FUNCTION, ())]
+    assert results == [None, {"code": "i", "value": "04000000"}, {"code": "i", "value": "05000000"}]
+
+
 def test_shapes_beyond_some_are_not_recorded(recorder):
     made = recorder()
     for n in range(MOST_SHAPES + 2):
         call(made, n, shape=(n,))
     assert made.refused()[0]["calls"] == 2
+
+
+def test_a_c_char_p_made_of_bytes_is_all_of_them(recorder, tmp_path):
+    made = recorder()
+    call(made, ctypes.c_char_p(b"ab\0cd"))
+    (kept,) = made.kept(FUNCTION, ())
+    assert (tmp_path / kept["regions"][0]["before"]["sha256"]).read_bytes() == b"ab\0cd\0"
+
+
+class Pair(ctypes.Structure):
+    _fields_ = [("x", ctypes.c_double), ("y", ctypes.c_double)]
+
+
+PAIRS = (Pair * 4)()
+MATRIX = ((ctypes.c_double * 3) * 2)()
+
+
+@pytest.mark.parametrize(
+    ("argument", "size", "offset", "dtype"),
+    [
+        (ctypes.byref(PAIRS[1]), 64, 16, "|V16"),
+        (ctypes.pointer(PAIRS[3]), 64, 48, "|V16"),
+        (ctypes.byref(ctypes.cast(PAIRS, ctypes.POINTER(Pair))[1]), 64, 16, "|V16"),
+        (MATRIX[1], 48, 24, "<f8"),
+        (ctypes.byref(PAIRS), 64, 0, "|V16"),
+    ],
+)
+def test_a_part_of_an_array_is_recorded_with_the_whole_array(recorder, argument, size, offset, dtype):
+    made = recorder()
+    call(made, argument)
+    (kept,) = made.kept(FUNCTION, ())
+    memory = kept["arguments"][0]["memory"]
+    assert (kept["regions"][0]["size"], memory["offset"], memory["dtype"]) == (size, offset, dtype)
+
+
+BUFFER = ctypes.create_string_buffer(8)
 
 
 class Inner(ctypes.Structure):
@@ -128,8 +175,13 @@ class Inner(ctypes.Structure):
     [
         ((Inner * 2)(), "argument 1 is a Inner_Array_2, which holds pointers"),
         (ctypes.c_void_p(8), "argument 1 is a bare address"),
+        (ctypes.c_wchar_p.from_buffer(ctypes.c_void_p(8)), "argument 1 is a bare address"),
+        (ctypes.c_char_p(8), "argument 1 is a c_char_p that was not made of bytes"),
+        (ctypes.cast(BUFFER, ctypes.c_char_p), "argument 1 is a c_char_p that was not made of bytes"),
+        (ctypes.c_char_p(None), None),
         (ctypes.byref((ctypes.c_int * 4)(), 4), "argument 1 is a reference with an offset"),
         (ctypes.pointer((ctypes.c_int * 4)())[0], None),
+        (ctypes.byref(ctypes.cast(ctypes.addressof(PAIRS), ctypes.POINTER(Pair))[1]), "argument 1 is a part of what a po"),
         (ctypes.cast(ctypes.c_void_p(8), ctypes.POINTER(ctypes.c_int)), "argument 1 is a pointer whose extent no object"),
         ("text", "argument 1 is of type str"),
         (print, "argument 1 is a callback"),

@@ -133,6 +133,9 @@ def test_nothing_to_compare_is_no_pass(tmp_path):
         kernel.check()
     with pytest.raises(StoreError, match="no call on shape 0 is recorded exactly"):
         kernel.call()
+    silent = loaded(tmp_path, shapes=[KERNEL["shapes"][0] | {"kept": [CALL | {"result": None}]}])
+    with pytest.raises(StoreError, match="no recorded call of twice changes memory or has a result"):
+        silent.check()
     with pytest.raises(StoreError, match="captured with 1 shapes, and there is no 4"):
         kernel.call(4)
 
