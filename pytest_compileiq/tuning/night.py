@@ -114,6 +114,10 @@ class Night:
         unit: Literal["s", "evaluations"] = "s" if by_time else "evaluations"
         return NightReport(unit, self._whole, self._spent, self._reserved(), self._doing, rows)
 
+    def keep_spent(self, book: NightBook) -> None:
+        """Note what is spent by now, which is gone also where a kill comes next."""
+        book.state.spent_s, book.state.evaluations = self._spent_s, self._spent_evaluations
+
     # ── opening ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _open(self, book: NightBook) -> None:
@@ -133,7 +137,7 @@ class Night:
             self._leave(task, "the budget has no room for it: the same command goes on with it")
             return
         self._enter(benchmark)
-        progress = _TaskProgress(self, task)
+        progress = _TaskProgress(self, task, book)
         opened = under_way(
             benchmark, settings=self.settings, store=self.store, pool=self.pool, progress=progress, budget=Budget()
         )
@@ -261,7 +265,7 @@ class Night:
             if task.standing not in ("searching", "proving"):
                 task.held.close()
                 task.under_way = None  # its engine may hold a process
-            book.state.spent_s, book.state.evaluations = self._spent_s, self._spent_evaluations
+            self.keep_spent(book)
             book.save()
             self.watch.show(self.report)
 
@@ -346,10 +350,13 @@ class _TaskProgress:
 
     night: Night
     task: NightTask
+    book: NightBook
 
     def evaluated(self, tally: Tally, budget: Budget, shift: float | None) -> None:
-        """Show the night."""
+        """Show the night, and keep what it has spent."""
         self.task.shift = shift
+        self.night.keep_spent(self.book)
+        self.book.save_now_and_then()
         self.night.watch.show(self.night.report)
 
     def say(self, text: str) -> None:

@@ -6,6 +6,7 @@ A JSON file in ``.compileiq/`` of the project, replaced as a whole. What searche
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from pytest_compileiq.system.files import Unfit, locked, read_regular
 from pytest_compileiq.system.files import replace as replace_file
 
 _FILE = "night.json"
+SAVED_EVERY_S = 1.0
 _MOST_BYTES = 64 << 20
 _REMEDY = "remove it, and the night starts anew"
 
@@ -76,11 +78,18 @@ class NightBook:
     def __init__(self, path: Path, store: Store, state: NightState) -> None:
         self._path, self._store = path, store
         self.state = state
+        self._saved = time.monotonic()
 
     def save(self) -> None:
         """Replace the file; the state as it was is lost by nothing but a power cut."""
         encoded = msgspec.json.encode(self.state, enc_hook=str)  # a target is a str of its own class
         replace_file(self._path, encoded, is_lasting=False)
+        self._saved = time.monotonic()
+
+    def save_now_and_then(self) -> None:
+        """Replace the file if it is a second old, so that no more than that is forgotten by a kill."""
+        if time.monotonic() - self._saved >= SAVED_EVERY_S:
+            self.save()
 
     def end(self, *, keeps_closed: bool) -> None:
         """The night is over: its budget is spent anew by the next, which leaves alone what this one closed, if told."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -168,6 +169,24 @@ def test_a_night_that_was_killed_while_it_proved_goes_on_with_that(project, monk
     assert verdicts(night) == {"a": Verdict.TUNED, "b": Verdict.TUNED}
     assert not any(doing.startswith("searching") for doing in night.watch.doing)
     assert not (project / ".compileiq" / "night.json").exists()
+
+
+@pytest.mark.parametrize(("every_s", "is_kept"), [(0.0, True), (3600.0, False)])
+def test_what_a_turn_spent_is_kept_while_it_goes_on(project, monkeypatch, every_s, is_kept):
+    """Not only when an opening, a turn or a proof ends; and no more often than told."""
+    state, kept = project / ".compileiq" / "night.json", []
+
+    class Killed(Watch):
+        def show(self, night) -> None:
+            if night().doing == "opening a":
+                kept.append(json.loads(state.read_text())["spent_s"] if state.exists() else 0.0)
+
+    monkeypatch.setattr("pytest_compileiq.tuning.night_state.SAVED_EVERY_S", every_s)
+    monkeypatch.setattr("tests.unit.tuning.test_night.Watch", Killed)
+    spend(project, entry(project, "a"))
+    of_evaluations = kept[:4]
+    assert of_evaluations == sorted(of_evaluations)
+    assert all(of_evaluations) == is_kept
 
 
 def test_an_artifact_that_is_gone_is_made_again(project):
