@@ -133,7 +133,7 @@ class Night:
         task.weight = benchmark.spec.weight
         if self._is_closed(task, benchmark, book):
             return
-        if not self._has_room and benchmark.nodeid not in book.state.opened:
+        if not self._has_room(self._opening_s) and benchmark.nodeid not in book.state.opened:
             self._leave(task, "the budget has no room for it: the same command goes on with it")
             return
         self._enter(benchmark)
@@ -144,7 +144,7 @@ class Night:
         task.under_way = task.held.enter_context(opened)
         task.standing = "searching"
         book.open(benchmark.nodeid)
-        self._turn(task, 1 if self._has_room else 0)
+        self._turn(task, 1 if self._has_room() else 0)
 
     def _is_closed(self, task: NightTask, benchmark: TunedBenchmark, book: NightBook) -> bool:
         """Whether an earlier run of this night proved it: what is proven once is not proven again."""
@@ -163,7 +163,7 @@ class Night:
     def _search(self, book: NightBook) -> None:
         """Turn by turn where the weighted log-time falls fastest; a search that is over is proven at once."""
         longest = longest_turn(self._whole, len(self._tasks))
-        while not self._stopped and self._has_room and (open_ := self._of("searching")):
+        while not self._stopped and (open_ := [task for task in self._of("searching") if self._has_room(task.batch_s)]):
             task = open_[next_course([task.course() for task in open_])]
             self._doing = f"searching {task.entry.name}"
             with self._on(task, book):
@@ -178,7 +178,7 @@ class Night:
 
         def goes_on() -> bool:
             is_short = time.monotonic() - begun_s < SWITCHES * switch_s
-            return is_short and task.spent - begun < longest and self._has_room
+            return is_short and task.spent - begun < longest and self._has_room(task.batch_s)
 
         self._turn(task, 1, goes_on)
 
@@ -306,14 +306,19 @@ class Night:
     def _spent(self) -> float:
         return self._spent_s if self.total.evaluations is None else float(self._spent_evaluations)
 
-    @property
-    def _has_room(self) -> bool:
-        """Whether one more batch fits in, with the proofs to come."""
+    def _has_room(self, next_s: float = 0.0) -> bool:
+        """Whether one more batch fits in, with the proofs to come; it is estimated to take ``next_s`` of a time."""
         if self._is_proving:
             return False
         if self.total.evaluations is not None:
             return self._spent + BATCH <= self.total.evaluations
-        return self._spent + self._reserved() < self._whole
+        return self._spent + next_s + self._reserved() < self._whole
+
+    @property
+    def _opening_s(self) -> float:
+        """Seconds that it takes to open one more benchmark: the mean of those that this run has opened."""
+        opened = self._of("searching")
+        return sum(task.seconds for task in opened) / max(len(opened), 1)
 
     def _reserved(self) -> float:
         """Seconds that the proofs to come are estimated to need; a budget of evaluations is for searches alone."""

@@ -12,6 +12,7 @@ from pytest_compileiq.engines.base import Foreseeing, Outlook
 from pytest_compileiq.errors import Signal
 from pytest_compileiq.outcome import NightStanding
 from pytest_compileiq.rules.task_scheduler import Course, Foreseen
+from pytest_compileiq.search.loop import BATCH
 from pytest_compileiq.tuning.under_way import UnderWay
 
 
@@ -77,6 +78,12 @@ class NightTask:
         """What its search has spent, in the budget's unit."""
         tally = self.tuning.search.tally
         return tally.seconds if self.by_time else float(tally.evaluations)
+
+    @property
+    def batch_s(self) -> float:
+        """Seconds that one of its batches took, on the mean; 0 before the first."""
+        tally = self.tuning.search.tally
+        return BATCH * tally.seconds / tally.evaluations if tally.evaluations else 0.0
 
     def note(self) -> None:
         """Keep how far the search has come, and hold what its engine foresaw to what came."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,9 +14,10 @@ from pytest_compileiq.config import Budget
 from pytest_compileiq.errors import StoreError, TuneFailed
 from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.store.store import Store
+from pytest_compileiq.tally import Tally
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, fake_benchmark, fake_settings
 from pytest_compileiq.tuning.night import Night
-from pytest_compileiq.tuning.night_task import Entry, LeftAlone
+from pytest_compileiq.tuning.night_task import Entry, LeftAlone, NightTask
 from pytest_compileiq.workers.pool import EvaluationFailed
 from tests.unit.project_on_fakes import GAIN, SPACE
 
@@ -262,6 +265,30 @@ def test_what_proofs_need_is_kept_back_from_the_searches(project, monkeypatch):
         )
         spend(project, entry(project, name), total=Budget(seconds=600), pool=pool)
     assert kept == {"gain": 300.0, "none": 0.0}
+
+
+@pytest.mark.parametrize(("batch_s", "goes_on"), [(0.0, True), (700.0, False)])
+def test_a_batch_that_does_not_fit_in_a_time_is_not_begun(project, monkeypatch, batch_s, goes_on):
+    monkeypatch.setattr("pytest_compileiq.tuning.night_task.NightTask.batch_s", batch_s)
+    (row,) = spend(project, entry(project, "a"), total=Budget(seconds=600)).report().rows
+    assert (row.standing, row.evaluations > 4) == ("closed", goes_on)
+
+
+def test_a_batch_is_estimated_by_those_before_it():
+    task = NightTask(failing("a"), True, ExitStack())
+    tally = Tally()
+    task.under_way = SimpleNamespace(search=SimpleNamespace(tally=tally))
+    tally.end()
+    assert task.batch_s == 0.0
+    tally.evaluations, tally.earlier_s = 6, 9.0
+    assert task.batch_s == pytest.approx(6.0, abs=0.1)
+
+
+def test_a_benchmark_whose_opening_does_not_fit_is_not_opened(project, monkeypatch):
+    """Those before it took 700 s each."""
+    monkeypatch.setattr(Night, "_opening_s", property(lambda self: 700.0 * len(self._of("searching"))))
+    night = spend(project, entry(project, "a"), entry(project, "b"), total=Budget(seconds=600))
+    assert verdicts(night) == {"a": Verdict.TUNED, "b": LeftAlone}
 
 
 def test_a_time_that_is_over_leaves_the_searches_to_the_next_night(project):
