@@ -13,10 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.config import Budget, Settings
+from pytest_compileiq.config import BATCH, Budget, Settings
 from pytest_compileiq.outcome import ItemReport, NightReport, NightRow, NightStanding, Verdict
 from pytest_compileiq.rules.task_scheduler import longest_turn, next_course
-from pytest_compileiq.search.loop import BATCH
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.tally import Tally
 from pytest_compileiq.tuning.night_state import NightBook, open_night
@@ -220,12 +219,18 @@ class Night:
             if self._stopped and not (self.interrupted and task.is_promising):
                 self._leave(task, f"{self._stopped} before it was proven: the same command goes on with its search")
             elif has_end and self._spent >= self._whole:
-                self._leave(task, "the time was over before its proof: the same command goes on with its search")
+                over = (
+                    "the time was over before its proof"
+                    if task.is_promising
+                    else "no gain worth a proof was seen in the time"
+                )
+                self._leave(task, f"{over}: the same command goes on with its search")
             else:
                 self._close(task, book, self._stopped or "the budget was spent")
         for task in self._of("waiting"):
             self._leave(task, f"{self._stopped} before it was opened: the same command goes on with it")
-        self._doing = self._stopped or "done"
+        left = len(self._of("not reached"))
+        self._doing = self._stopped or (f"unfinished: {left} not reached" if left else "done")
         self.watch.show(self.report)
 
     def _close(self, task: NightTask, book: NightBook, why: str) -> None:

@@ -9,12 +9,13 @@ import contextlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.config import Settings
+from pytest_compileiq.config import MOST_EVALUATIONS, MOST_SECONDS, Settings
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.outcome import ItemReport, Verdict
@@ -64,8 +65,8 @@ class NightState(Struct, forbid_unknown_fields=True):
         closed, closing: by node id.
     """
 
-    spent_s: float = 0.0
-    evaluations: int = 0
+    spent_s: Annotated[float, Meta(ge=0, le=10 * MOST_SECONDS)] = 0.0
+    evaluations: Annotated[int, Meta(ge=0, le=10 * MOST_EVALUATIONS)] = 0
     opened: list[str] = []
     is_proving: bool = False
     closed: dict[str, Closed] = {}

@@ -8,11 +8,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.config import BATCH
 from pytest_compileiq.engines.base import Foreseeing, Outlook
 from pytest_compileiq.errors import Signal
 from pytest_compileiq.outcome import NightStanding
 from pytest_compileiq.rules.task_scheduler import Course, Foreseen
-from pytest_compileiq.search.loop import BATCH
 from pytest_compileiq.tuning.under_way import UnderWay
 
 

@@ -208,9 +208,12 @@ def test_a_changed_benchmark_is_opened_again(project):
     assert "proving b" not in night.watch.doing
 
 
-def test_a_broken_state_is_one_sentence(project):
+@pytest.mark.parametrize(
+    "state", ['{"spent_s": "long"}', '{"spent_s": -1e9}', '{"spent_s": 1e308}', '{"evaluations": -1}']
+)
+def test_a_broken_state_is_one_sentence(project, state):
     spend(project, entry(project, "a"), entry(project, "b"), entry(project, "c"), total=9)
-    (project / ".compileiq" / "night.json").write_text('{"spent_s": "long"}')
+    (project / ".compileiq" / "night.json").write_text(state)
     with pytest.raises(StoreError, match=r"is no state of a night.*remove it, and the night starts anew"):
         spend(project, entry(project, "a"))
 
@@ -298,3 +301,23 @@ def test_a_time_that_is_over_leaves_the_searches_to_the_next_night(project):
     slow = FakePool(seconds=seconds)
     night = spend(project, entry(project, "a"), total=Budget(seconds=1e-6), pool=slow)
     assert verdicts(night) == {"a": LeftAlone}
+    assert night.report().doing == "unfinished: 1 not reached"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(GAIN, "the time was over before its proof"), (lambda _controls: 1e-3, "no gain worth a proof")],
+)
+def test_a_search_that_the_time_ends_is_told_with_what_it_saw(project, monkeypatch, seconds, said):
+    search = Night._search
+
+    def until_the_end(night, book):
+        search(night, book)
+        night._earlier_s += 600
+
+    monkeypatch.setattr(Night, "_search", until_the_end)
+    monkeypatch.setattr("pytest_compileiq.tuning.night_task.NightTask.batch_s", 700.0)
+    night = spend(project, entry(project, "a"), total=Budget(seconds=600), pool=FakePool(seconds=seconds))
+    (row,) = night.report().rows
+    assert (row.standing, night.report().doing) == ("not reached", "unfinished: 1 not reached")
+    assert row.why.startswith(said)
