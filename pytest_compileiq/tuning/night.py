@@ -60,6 +60,7 @@ class Night:
     endings: dict[str, ItemReport | Exception] = field(default_factory=dict)
     _tasks: list[NightTask] = field(default_factory=list)
     _started: float = field(default_factory=time.monotonic)
+    _since: float = 0.0
     _earlier_s: float = 0.0
     _earlier_evaluations: int = 0
     _is_proving: bool = False
@@ -84,6 +85,8 @@ class Night:
                 NightTask(entry, self.total.evaluations is None, held.enter_context(ExitStack()))
                 for entry in self.entries
             ]
+            for task in self._tasks:
+                task.seconds = book.state.seconds.get(task.entry.nodeid, 0.0)
             try:
                 self._open(book)
                 self._search(book)
@@ -113,8 +116,12 @@ class Night:
         unit: Literal["s", "evaluations"] = "s" if by_time else "evaluations"
         return NightReport(unit, self._whole, self._spent, self._reserved(), self._doing, rows)
 
-    def keep_spent(self, book: NightBook) -> None:
-        """Note what is spent by now, which is gone also where a kill comes next."""
+    def keep_spent(self, task: NightTask, book: NightBook) -> None:
+        """Note what is spent by now, of late on ``task``; it is gone also where a kill comes next."""
+        now = time.monotonic()
+        task.seconds += now - self._since
+        self._since = now
+        book.state.seconds[task.entry.nodeid] = task.seconds
         book.state.spent_s, book.state.evaluations = self._spent_s, self._spent_evaluations
 
     # ── opening ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -129,7 +136,7 @@ class Night:
                 self._open_one(task, task.entry.make(), book)
 
     def _open_one(self, task: NightTask, benchmark: TunedBenchmark, book: NightBook) -> None:
-        task.weight = benchmark.spec.weight
+        begun, task.weight = time.monotonic(), benchmark.spec.weight
         if self._is_closed(task, benchmark, book):
             return
         if not self._has_room(self._opening_s) and benchmark.nodeid not in book.state.opened:
@@ -144,15 +151,16 @@ class Night:
         task.standing = "searching"
         book.open(benchmark.nodeid)
         self._turn(task, 1 if self._has_room() else 0)
+        task.opening_s = time.monotonic() - begun
 
     def _is_closed(self, task: NightTask, benchmark: TunedBenchmark, book: NightBook) -> bool:
         """Whether an earlier run of this night proved it: what is proven once is not proven again."""
         if closed := book.closed(benchmark, self.settings):
-            task.evaluations, task.seconds, task.best = closed.evaluations, closed.seconds, closed.best
+            task.evaluations, task.best = closed.evaluations, closed.best
             self._end(task, closed.report, "closed by an earlier run of this night")
             return True
         if stored := book.stored_by_a_killed_run(benchmark, self.settings):
-            book.close(benchmark, stored, self.settings, 0, 0.0, 0.0)
+            book.close(benchmark, stored, self.settings, 0, 0.0)
             self._end(task, stored, "stored by an earlier run of this night, which was killed then")
             return True
         return False
@@ -215,6 +223,7 @@ class Night:
         """
         has_end = self.total.seconds is not None and not (self._stopped or book.state.is_proving)
         book.state.is_proving |= not self._stopped
+        why = self._why_over()
         for task in sorted(self._of("searching"), key=lambda task: task.best * task.weight):
             if self._stopped and not (self.interrupted and task.is_promising):
                 self._leave(task, f"{self._stopped} before it was proven: the same command goes on with its search")
@@ -226,12 +235,18 @@ class Night:
                 )
                 self._leave(task, f"{over}: the same command goes on with its search")
             else:
-                self._close(task, book, self._stopped or "the budget was spent")
+                self._close(task, book, self._stopped or why)
         for task in self._of("waiting"):
             self._leave(task, f"{self._stopped} before it was opened: the same command goes on with it")
         left = len(self._of("not reached"))
         self._doing = self._stopped or (f"unfinished: {left} not reached" if left else "done")
         self.watch.show(self.report)
+
+    def _why_over(self) -> str:
+        """Why nothing more is searched, where nobody stopped it."""
+        if self._spent >= self._whole:
+            return "the budget was spent"
+        return "what is left was kept for proofs" if self._reserved() else "the budget has no room for another batch"
 
     def _close(self, task: NightTask, book: NightBook, why: str) -> None:
         """Prove and store it, once and for all."""
@@ -247,7 +262,7 @@ class Night:
             large = ("stored as it was found: there was no time to make it small",)
             hurried = large if self.settings.reduce and not is_whole and report.verdict is Verdict.TUNED else ()
             report = replace(report, notes=(*report.notes, *hurried, f"its part of the night ended since {why}"))
-            book.close(benchmark, report, self.settings, task.evaluations, task.seconds, task.best)
+            book.close(benchmark, report, self.settings, task.evaluations, task.best)
             self._end(task, report, why)
 
     # ── how a task ends ──────────────────────────────────────────────────────────────────────────────────────────
@@ -255,7 +270,7 @@ class Night:
     @contextmanager
     def _on(self, task: NightTask, book: NightBook) -> Iterator[None]:
         """What is done for one benchmark: its time is its own, and what fails in it ends nothing else."""
-        begun = time.monotonic()
+        self._since = time.monotonic()
         try:
             yield
         except LeftAlone as reason:
@@ -266,11 +281,10 @@ class Night:
             task.standing = "searching" if task.standing == "proving" else task.standing
             raise
         finally:
-            task.seconds += time.monotonic() - begun
             if task.standing not in ("searching", "proving"):
                 task.held.close()
                 task.under_way = None  # its engine may hold a process
-            self.keep_spent(book)
+            self.keep_spent(task, book)
             book.save()
             self.watch.show(self.report)
 
@@ -323,7 +337,7 @@ class Night:
     def _opening_s(self) -> float:
         """Seconds that it takes to open one more benchmark: the mean of those that this run has opened."""
         opened = self._of("searching")
-        return sum(task.seconds for task in opened) / max(len(opened), 1)
+        return sum(task.opening_s for task in opened) / max(len(opened), 1)
 
     def _reserved(self) -> float:
         """Seconds that the proofs to come are estimated to need; a budget of evaluations is for searches alone."""
@@ -365,7 +379,7 @@ class _TaskProgress:
     def evaluated(self, tally: Tally, budget: Budget, shift: float | None) -> None:
         """Show the night, and keep what it has spent."""
         self.task.shift = shift
-        self.night.keep_spent(self.book)
+        self.night.keep_spent(self.task, self.book)
         self.book.save_now_and_then()
         self.night.watch.show(self.night.report)
 

@@ -37,7 +37,7 @@ class Closed(Struct, forbid_unknown_fields=True):
     Attributes:
         identity: of all that its tuning depended on.
         stored: the digest of its artifact's metadata.
-        evaluations, seconds: that its search took.
+        evaluations: that its search took.
         best: the search's best score, a log-ratio.
     """
 
@@ -45,7 +45,6 @@ class Closed(Struct, forbid_unknown_fields=True):
     stored: str
     report: ItemReport
     evaluations: int
-    seconds: float
     best: float
 
 
@@ -61,6 +60,7 @@ class NightState(Struct, forbid_unknown_fields=True):
 
     Attributes:
         opened: node ids of the benchmarks that it has searched.
+        seconds: node id → how much of ``spent_s`` the benchmark took.
         is_proving: no more is searched: what is left of the time was kept for proofs.
         closed, closing: by node id.
     """
@@ -68,6 +68,7 @@ class NightState(Struct, forbid_unknown_fields=True):
     spent_s: Annotated[float, Meta(ge=0, le=10 * MOST_SECONDS)] = 0.0
     evaluations: Annotated[int, Meta(ge=0, le=10 * MOST_EVALUATIONS)] = 0
     opened: list[str] = []
+    seconds: dict[str, Annotated[float, Meta(ge=0, le=10 * MOST_SECONDS)]] = {}
     is_proving: bool = False
     closed: dict[str, Closed] = {}
     closing: dict[str, Closing] = {}
@@ -96,8 +97,9 @@ class NightBook:
         """The night is over: its budget is spent anew by the next, which leaves alone what this one closed, if told."""
         if keeps_closed:
             self.state.spent_s, self.state.evaluations, self.state.is_proving = 0.0, 0, False
+            self.state.seconds = {}
             for closed in self.state.closed.values():  # of the budget that is over
-                closed.evaluations, closed.seconds = 0, 0.0
+                closed.evaluations = 0
             self.save()
         else:
             self._path.unlink(missing_ok=True)
@@ -114,12 +116,11 @@ class NightBook:
         report: ItemReport,
         settings: Settings,
         evaluations: int,
-        seconds: float,
         best: float,
     ) -> None:
         """Note that a benchmark is done with."""
         identity, stored = identity_of(benchmark, settings), self._stored(benchmark)
-        self.state.closed[benchmark.nodeid] = Closed(identity, stored, report, evaluations, seconds, best)
+        self.state.closed[benchmark.nodeid] = Closed(identity, stored, report, evaluations, best)
         self.state.closing.pop(benchmark.nodeid, None)
         self.save()
 

@@ -36,7 +36,8 @@ class NightTask:
     Attributes:
         by_time: its spending is counted in seconds, else in evaluations.
         held: its journal's lock, while it is open.
-        seconds: wall time that the night has spent on it.
+        seconds: wall time that the night has spent on it, in all its runs.
+        opening_s: that opening it took in this run.
         curve: as ``Course`` has it.
         shift: as ``NightRow`` has it.
         foreseen: the falls that its engine foresaw so far, and that came.
@@ -49,6 +50,7 @@ class NightTask:
     weight: float = 1.0
     under_way: UnderWay | None = None
     seconds: float = 0.0
+    opening_s: float = 0.0
     evaluations: int = 0
     best: float = 0.0
     why: str = ""

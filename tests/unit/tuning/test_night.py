@@ -294,6 +294,31 @@ def test_a_benchmark_whose_opening_does_not_fit_is_not_opened(project, monkeypat
     assert verdicts(night) == {"a": Verdict.TUNED, "b": LeftAlone}
 
 
+def test_shares_count_the_earlier_runs_of_a_night_as_what_is_spent_does(project):
+    spend(project, entry(project, "a"), total=Budget(seconds=600), pool=FakePool(seconds=GAIN, interrupt_at=30))
+    path = project / ".compileiq" / "night.json"
+    state = json.loads(path.read_text())
+    path.write_text(json.dumps(state | {"spent_s": 300.0, "seconds": dict.fromkeys(state["seconds"], 240.0)}))
+    report = spend(project, entry(project, "a"), total=Budget(seconds=600)).report()
+    assert report.spent == pytest.approx(300, abs=30)
+    assert report.rows[0].share == pytest.approx(0.4, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("total", "why"),
+    [
+        (Budget(evaluations=4), "the budget was spent"),
+        (Budget(evaluations=5), "the budget has no room for another batch"),
+        (Budget(seconds=600), "what is left was kept for proofs"),
+    ],
+)
+def test_why_a_search_ended_is_what_holds(project, monkeypatch, total, why):
+    monkeypatch.setattr("pytest_compileiq.tuning.night_task.NightTask.batch_s", 700.0)
+    monkeypatch.setattr("pytest_compileiq.tuning.night.closing_seconds", lambda *_arguments: 1.0)
+    (row,) = spend(project, entry(project, "a"), total=total).report().rows
+    assert row.why == f"TUNED: {why}"
+
+
 def test_a_time_that_is_over_leaves_the_searches_to_the_next_night(project):
     def seconds(controls):
         return GAIN(controls)
