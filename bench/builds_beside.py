@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from machine import describe
-from pytest_compileiq.search.loop import BATCH
+from pytest_compileiq.config import BATCH
 
 KERNELS = Path(__file__).parents[1] / "tests" / "kernels"
 SAMPLES, SLOTS = 5, 64

@@ -11,6 +11,8 @@ from pytest_compileiq.errors import UserError
 from pytest_compileiq.model import LockClocks
 
 DEFAULT_BUDGET = 200
+BATCH = 4  # evaluations that a night asks an engine for at once, and the least that it can spend
+MOST_EVALUATIONS, MOST_SECONDS = 10**9, 365 * 24 * 3600  # of any budget
 LOCKABLE_MHZ = range(100, 10_001)  # wider than any GPU's clocks
 Setting = TypeVar("Setting")
 
@@ -75,16 +77,20 @@ class Settings:
     rootdir: Path
 
 
-def parse_budget(text: str, where: str) -> Budget:
+def parse_budget(
+    text: str, where: str, expected: str = "a number of evaluations (200), a time (90s, 30m, 2h) or 0"
+) -> Budget:
     """``200`` → evaluations, ``90s``/``30m``/``2h`` → seconds.
 
     Raises:
-        UserError: anything else.
+        UserError: anything else, which is told what was ``expected``; or more than anyone can spend.
     """
     match = re.fullmatch(r"\s*(\d+)\s*([smh]?)\s*", text)
     if match is None or (match[2] and int(match[1]) == 0):
-        raise UserError(f"{where}={text!r}: expected a number of evaluations (200), a time (90s, 30m, 2h) or 0")
-    number = int(match[1])
-    if not match[2]:
-        return Budget(evaluations=number)
-    return Budget(seconds=float(number * {"s": 1, "m": 60, "h": 3600}[match[2]]))
+        raise UserError(f"{where}={text!r}: expected {expected}")
+    unit = {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+    most = (MOST_SECONDS if match[2] else MOST_EVALUATIONS) // unit
+    if len(match[1]) > len(str(MOST_EVALUATIONS)) or int(match[1]) > most:
+        raise UserError(f"{where} is more than anyone can spend: at most {most}{match[2]}")
+    number = int(match[1]) * unit
+    return Budget(seconds=float(number)) if match[2] else Budget(evaluations=number)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_compileiq.config import DEFAULT_BUDGET, LOCKABLE_MHZ, Budget, Settings, parse_budget
+from pytest_compileiq.config import BATCH, DEFAULT_BUDGET, LOCKABLE_MHZ, Budget, Settings, parse_budget
 from pytest_compileiq.errors import UserError
 from pytest_compileiq.model import LockClocks
 from pytest_compileiq.named_options import KEY, why_no_entries
@@ -181,9 +181,14 @@ def _budget(text: str, where: str) -> Budget:
 def _total(text: str | None) -> Budget | None:
     if text is None:
         return None
-    total = _budget(text, "--tune-total")
+    try:
+        total = parse_budget(text, "--tune-total", "a number of evaluations (4000) or a time (90s, 30m, 8h)")
+    except UserError as error:
+        raise wrong_usage(str(error)) from None
     if total.proof_only:
         raise wrong_usage("--tune-total=0 leaves nothing to search with: --tune-budget=0 proves committed controls")
+    if total.evaluations is not None and total.evaluations < BATCH:
+        raise wrong_usage(f"--tune-total={total.evaluations} is less than one batch of a search: give {BATCH} or more")
     return total
 
 

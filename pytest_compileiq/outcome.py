@@ -290,7 +290,7 @@ class NightRow:
         weight: of the benchmark's log-time in what the night makes small.
         best: the search's best score, unproven: a log-ratio of at most 0, or what ``shift`` stands for.
         shift: of a score without ratios, the difference as a share of the baseline's magnitude; None otherwise.
-        share: of the night's budget, that it has taken.
+        share: of the night's whole budget, that it has taken in all runs of the night.
         why: why it stands where it does, once it does not go on.
     """
 

@@ -121,11 +121,17 @@ def _call_of(definition: ast.AST, name: str) -> ast.Call | None:
 
 
 def _from(definition: ast.AST, call: ast.Call) -> list[ast.AST]:
-    """The nodes of ``definition`` that run at or after ``call``: its arguments, the managers around it, all later code.
+    """The nodes of ``definition`` that run at or after ``call``.
+
+    These are its arguments, the assertions, calls and managers around it, and all later code.
 
     Functions that are defined before it and named there are included.
     """
     nodes = [node for node in nodes_of(definition) if _place(node) >= _place(call)]
+    around = [
+        node for node in nodes_of(definition) if isinstance(node, ast.Assert | ast.Call) and call in nodes_of(node)
+    ]
+    nodes += [inner for node in around for inner in nodes_of(node)]
     managed = [node for node in nodes_of(definition) if isinstance(node, ast.With) and call in nodes_of(node)]
     nodes += [inner for node in managed for item in node.items for inner in nodes_of(item)]
     local = {name: node for node in nodes_of(definition) if node is not definition for name in _functions(node)}

@@ -20,7 +20,7 @@ from pytest_compileiq.artifact import Withdrawn
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.blast_radius import remedy, why_unfit
 from pytest_compileiq.benchmark.builds import BuildQueue
-from pytest_compileiq.config import Budget
+from pytest_compileiq.config import BATCH, Budget
 from pytest_compileiq.engines.base import Checkpointed, Engine, Told
 from pytest_compileiq.errors import BuildError, Signal, TuneFailed
 from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, FailureKind, Knobs
@@ -33,7 +33,6 @@ from pytest_compileiq.tally import Progress, Tally
 from pytest_compileiq.toolchains.base import TakesKnobs
 from pytest_compileiq.workers.pool import EvaluationFailed
 
-BATCH = 4
 FEWEST_BATCHES = 8
 GENERATION_A_JOB = 8
 CANARIES = 6

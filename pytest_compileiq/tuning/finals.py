@@ -60,7 +60,9 @@ def prove_best(
         best = f"the {len(sound.wrong)} best candidates are" if len(sound.wrong) > 1 else "the best candidate is"
         outcome = Outcome(NoWinner(f"{best} wrong where the baseline is not, on draw {sound.wrong[0].seed} of acf.rng"))
     elif not finalists:
-        outcome = Outcome(NoWinner(_trade_offs(benchmark) if front else _nothing_better(playoff)))
+        outcome = Outcome(
+            NoWinner(_trade_offs(benchmark) if front else _nothing_better(playoff, search.tally.evaluations))
+        )
     elif settings.reduce and not search.interrupted:
         outcome = prove_smallest(
             tuning, bench, finalists, width=tuning.width, passes=lambda controls: stressing.holds(controls, sound),
@@ -100,8 +102,8 @@ def _was_reduced(incumbent: Incumbent | None, controls: ControlsFile) -> bool:
     return incumbent.controls.key == controls.key
 
 
-def _nothing_better(playoff: Playoff) -> str:
-    reason = "no valid candidate was better than the baseline"
+def _nothing_better(playoff: Playoff, evaluations: int) -> str:
+    reason = f"no valid candidate of {evaluations} evaluations was better than the baseline"
     if not playoff.failures:
         return reason
     first_reason: dict[str, str] = {failure.kind: failure.reason for failure in reversed(playoff.failures)}

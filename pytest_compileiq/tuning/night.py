@@ -13,10 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.config import Budget, Settings
+from pytest_compileiq.config import BATCH, Budget, Settings
 from pytest_compileiq.outcome import ItemReport, NightReport, NightRow, NightStanding, Verdict
 from pytest_compileiq.rules.task_scheduler import longest_turn, next_course
-from pytest_compileiq.search.loop import BATCH
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.tally import Tally
 from pytest_compileiq.tuning.night_state import NightBook, open_night
@@ -61,6 +60,7 @@ class Night:
     endings: dict[str, ItemReport | Exception] = field(default_factory=dict)
     _tasks: list[NightTask] = field(default_factory=list)
     _started: float = field(default_factory=time.monotonic)
+    _since: float = 0.0
     _earlier_s: float = 0.0
     _earlier_evaluations: int = 0
     _is_proving: bool = False
@@ -85,6 +85,8 @@ class Night:
                 NightTask(entry, self.total.evaluations is None, held.enter_context(ExitStack()))
                 for entry in self.entries
             ]
+            for task in self._tasks:
+                task.seconds = book.state.seconds.get(task.entry.nodeid, 0.0)
             try:
                 self._open(book)
                 self._search(book)
@@ -114,6 +116,14 @@ class Night:
         unit: Literal["s", "evaluations"] = "s" if by_time else "evaluations"
         return NightReport(unit, self._whole, self._spent, self._reserved(), self._doing, rows)
 
+    def keep_spent(self, task: NightTask, book: NightBook) -> None:
+        """Note what is spent by now, of late on ``task``; it is gone also where a kill comes next."""
+        now = time.monotonic()
+        task.seconds += now - self._since
+        self._since = now
+        book.state.seconds[task.entry.nodeid] = task.seconds
+        book.state.spent_s, book.state.evaluations = self._spent_s, self._spent_evaluations
+
     # ── opening ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _open(self, book: NightBook) -> None:
@@ -126,30 +136,31 @@ class Night:
                 self._open_one(task, task.entry.make(), book)
 
     def _open_one(self, task: NightTask, benchmark: TunedBenchmark, book: NightBook) -> None:
-        task.weight = benchmark.spec.weight
+        begun, task.weight = time.monotonic(), benchmark.spec.weight
         if self._is_closed(task, benchmark, book):
             return
-        if not self._has_room and benchmark.nodeid not in book.state.opened:
+        if not self._has_room(self._opening_s) and benchmark.nodeid not in book.state.opened:
             self._leave(task, "the budget has no room for it: the same command goes on with it")
             return
         self._enter(benchmark)
-        progress = _TaskProgress(self, task)
+        progress = _TaskProgress(self, task, book)
         opened = under_way(
             benchmark, settings=self.settings, store=self.store, pool=self.pool, progress=progress, budget=Budget()
         )
         task.under_way = task.held.enter_context(opened)
         task.standing = "searching"
         book.open(benchmark.nodeid)
-        self._turn(task, 1 if self._has_room else 0)
+        self._turn(task, 1 if self._has_room() else 0)
+        task.opening_s = time.monotonic() - begun
 
     def _is_closed(self, task: NightTask, benchmark: TunedBenchmark, book: NightBook) -> bool:
         """Whether an earlier run of this night proved it: what is proven once is not proven again."""
         if closed := book.closed(benchmark, self.settings):
-            task.evaluations, task.seconds, task.best = closed.evaluations, closed.seconds, closed.best
+            task.evaluations, task.best = closed.evaluations, closed.best
             self._end(task, closed.report, "closed by an earlier run of this night")
             return True
         if stored := book.stored_by_a_killed_run(benchmark, self.settings):
-            book.close(benchmark, stored, self.settings, 0, 0.0, 0.0)
+            book.close(benchmark, stored, self.settings, 0, 0.0)
             self._end(task, stored, "stored by an earlier run of this night, which was killed then")
             return True
         return False
@@ -159,7 +170,7 @@ class Night:
     def _search(self, book: NightBook) -> None:
         """Turn by turn where the weighted log-time falls fastest; a search that is over is proven at once."""
         longest = longest_turn(self._whole, len(self._tasks))
-        while not self._stopped and self._has_room and (open_ := self._of("searching")):
+        while not self._stopped and (open_ := [task for task in self._of("searching") if self._has_room(task.batch_s)]):
             task = open_[next_course([task.course() for task in open_])]
             self._doing = f"searching {task.entry.name}"
             with self._on(task, book):
@@ -174,7 +185,7 @@ class Night:
 
         def goes_on() -> bool:
             is_short = time.monotonic() - begun_s < SWITCHES * switch_s
-            return is_short and task.spent - begun < longest and self._has_room
+            return is_short and task.spent - begun < longest and self._has_room(task.batch_s)
 
         self._turn(task, 1, goes_on)
 
@@ -212,17 +223,30 @@ class Night:
         """
         has_end = self.total.seconds is not None and not (self._stopped or book.state.is_proving)
         book.state.is_proving |= not self._stopped
+        why = self._why_over()
         for task in sorted(self._of("searching"), key=lambda task: task.best * task.weight):
             if self._stopped and not (self.interrupted and task.is_promising):
                 self._leave(task, f"{self._stopped} before it was proven: the same command goes on with its search")
             elif has_end and self._spent >= self._whole:
-                self._leave(task, "the time was over before its proof: the same command goes on with its search")
+                over = (
+                    "the time was over before its proof"
+                    if task.is_promising
+                    else "no gain worth a proof was seen in the time"
+                )
+                self._leave(task, f"{over}: the same command goes on with its search")
             else:
-                self._close(task, book, self._stopped or "the budget was spent")
+                self._close(task, book, self._stopped or why)
         for task in self._of("waiting"):
             self._leave(task, f"{self._stopped} before it was opened: the same command goes on with it")
-        self._doing = self._stopped or "done"
+        left = len(self._of("not reached"))
+        self._doing = self._stopped or (f"unfinished: {left} not reached" if left else "done")
         self.watch.show(self.report)
+
+    def _why_over(self) -> str:
+        """Why nothing more is searched, where nobody stopped it."""
+        if self._spent >= self._whole:
+            return "the budget was spent"
+        return "what is left was kept for proofs" if self._reserved() else "the budget has no room for another batch"
 
     def _close(self, task: NightTask, book: NightBook, why: str) -> None:
         """Prove and store it, once and for all."""
@@ -238,7 +262,7 @@ class Night:
             large = ("stored as it was found: there was no time to make it small",)
             hurried = large if self.settings.reduce and not is_whole and report.verdict is Verdict.TUNED else ()
             report = replace(report, notes=(*report.notes, *hurried, f"its part of the night ended since {why}"))
-            book.close(benchmark, report, self.settings, task.evaluations, task.seconds, task.best)
+            book.close(benchmark, report, self.settings, task.evaluations, task.best)
             self._end(task, report, why)
 
     # ── how a task ends ──────────────────────────────────────────────────────────────────────────────────────────
@@ -246,7 +270,7 @@ class Night:
     @contextmanager
     def _on(self, task: NightTask, book: NightBook) -> Iterator[None]:
         """What is done for one benchmark: its time is its own, and what fails in it ends nothing else."""
-        begun = time.monotonic()
+        self._since = time.monotonic()
         try:
             yield
         except LeftAlone as reason:
@@ -257,11 +281,10 @@ class Night:
             task.standing = "searching" if task.standing == "proving" else task.standing
             raise
         finally:
-            task.seconds += time.monotonic() - begun
             if task.standing not in ("searching", "proving"):
                 task.held.close()
                 task.under_way = None  # its engine may hold a process
-            book.state.spent_s, book.state.evaluations = self._spent_s, self._spent_evaluations
+            self.keep_spent(task, book)
             book.save()
             self.watch.show(self.report)
 
@@ -302,14 +325,19 @@ class Night:
     def _spent(self) -> float:
         return self._spent_s if self.total.evaluations is None else float(self._spent_evaluations)
 
-    @property
-    def _has_room(self) -> bool:
-        """Whether one more batch fits in, with the proofs to come."""
+    def _has_room(self, next_s: float = 0.0) -> bool:
+        """Whether one more batch fits in, with the proofs to come; it is estimated to take ``next_s`` of a time."""
         if self._is_proving:
             return False
         if self.total.evaluations is not None:
             return self._spent + BATCH <= self.total.evaluations
-        return self._spent + self._reserved() < self._whole
+        return self._spent + next_s + self._reserved() < self._whole
+
+    @property
+    def _opening_s(self) -> float:
+        """Seconds that it takes to open one more benchmark: the mean of those that this run has opened."""
+        opened = self._of("searching")
+        return sum(task.opening_s for task in opened) / max(len(opened), 1)
 
     def _reserved(self) -> float:
         """Seconds that the proofs to come are estimated to need; a budget of evaluations is for searches alone."""
@@ -346,10 +374,13 @@ class _TaskProgress:
 
     night: Night
     task: NightTask
+    book: NightBook
 
     def evaluated(self, tally: Tally, budget: Budget, shift: float | None) -> None:
-        """Show the night."""
+        """Show the night, and keep what it has spent."""
         self.task.shift = shift
+        self.night.keep_spent(self.task, self.book)
+        self.book.save_now_and_then()
         self.night.watch.show(self.night.report)
 
     def say(self, text: str) -> None:

@@ -6,14 +6,16 @@ A JSON file in ``.compileiq/`` of the project, replaced as a whole. What searche
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.config import Settings
+from pytest_compileiq.config import MOST_EVALUATIONS, MOST_SECONDS, Settings
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.outcome import ItemReport, Verdict
@@ -24,6 +26,7 @@ from pytest_compileiq.system.files import Unfit, locked, read_regular
 from pytest_compileiq.system.files import replace as replace_file
 
 _FILE = "night.json"
+SAVED_EVERY_S = 1.0
 _MOST_BYTES = 64 << 20
 _REMEDY = "remove it, and the night starts anew"
 
@@ -34,7 +37,7 @@ class Closed(Struct, forbid_unknown_fields=True):
     Attributes:
         identity: of all that its tuning depended on.
         stored: the digest of its artifact's metadata.
-        evaluations, seconds: that its search took.
+        evaluations: that its search took.
         best: the search's best score, a log-ratio.
     """
 
@@ -42,7 +45,6 @@ class Closed(Struct, forbid_unknown_fields=True):
     stored: str
     report: ItemReport
     evaluations: int
-    seconds: float
     best: float
 
 
@@ -58,13 +60,15 @@ class NightState(Struct, forbid_unknown_fields=True):
 
     Attributes:
         opened: node ids of the benchmarks that it has searched.
+        seconds: node id → how much of ``spent_s`` the benchmark took.
         is_proving: no more is searched: what is left of the time was kept for proofs.
         closed, closing: by node id.
     """
 
-    spent_s: float = 0.0
-    evaluations: int = 0
+    spent_s: Annotated[float, Meta(ge=0, le=10 * MOST_SECONDS)] = 0.0
+    evaluations: Annotated[int, Meta(ge=0, le=10 * MOST_EVALUATIONS)] = 0
     opened: list[str] = []
+    seconds: dict[str, Annotated[float, Meta(ge=0, le=10 * MOST_SECONDS)]] = {}
     is_proving: bool = False
     closed: dict[str, Closed] = {}
     closing: dict[str, Closing] = {}
@@ -76,18 +80,26 @@ class NightBook:
     def __init__(self, path: Path, store: Store, state: NightState) -> None:
         self._path, self._store = path, store
         self.state = state
+        self._saved = time.monotonic()
 
     def save(self) -> None:
         """Replace the file; the state as it was is lost by nothing but a power cut."""
         encoded = msgspec.json.encode(self.state, enc_hook=str)  # a target is a str of its own class
         replace_file(self._path, encoded, is_lasting=False)
+        self._saved = time.monotonic()
+
+    def save_now_and_then(self) -> None:
+        """Replace the file if it is a second old, so that no more than that is forgotten by a kill."""
+        if time.monotonic() - self._saved >= SAVED_EVERY_S:
+            self.save()
 
     def end(self, *, keeps_closed: bool) -> None:
         """The night is over: its budget is spent anew by the next, which leaves alone what this one closed, if told."""
         if keeps_closed:
             self.state.spent_s, self.state.evaluations, self.state.is_proving = 0.0, 0, False
+            self.state.seconds = {}
             for closed in self.state.closed.values():  # of the budget that is over
-                closed.evaluations, closed.seconds = 0, 0.0
+                closed.evaluations = 0
             self.save()
         else:
             self._path.unlink(missing_ok=True)
@@ -104,12 +116,11 @@ class NightBook:
         report: ItemReport,
         settings: Settings,
         evaluations: int,
-        seconds: float,
         best: float,
     ) -> None:
         """Note that a benchmark is done with."""
         identity, stored = identity_of(benchmark, settings), self._stored(benchmark)
-        self.state.closed[benchmark.nodeid] = Closed(identity, stored, report, evaluations, seconds, best)
+        self.state.closed[benchmark.nodeid] = Closed(identity, stored, report, evaluations, best)
         self.state.closing.pop(benchmark.nodeid, None)
         self.save()
 

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.config import BATCH
 from pytest_compileiq.engines.base import Foreseeing, Outlook
 from pytest_compileiq.errors import Signal
 from pytest_compileiq.outcome import NightStanding
@@ -35,7 +36,8 @@ class NightTask:
     Attributes:
         by_time: its spending is counted in seconds, else in evaluations.
         held: its journal's lock, while it is open.
-        seconds: wall time that the night has spent on it.
+        seconds: wall time that the night has spent on it, in all its runs.
+        opening_s: that opening it took in this run.
         curve: as ``Course`` has it.
         shift: as ``NightRow`` has it.
         foreseen: the falls that its engine foresaw so far, and that came.
@@ -48,6 +50,7 @@ class NightTask:
     weight: float = 1.0
     under_way: UnderWay | None = None
     seconds: float = 0.0
+    opening_s: float = 0.0
     evaluations: int = 0
     best: float = 0.0
     why: str = ""
@@ -77,6 +80,12 @@ class NightTask:
         """What its search has spent, in the budget's unit."""
         tally = self.tuning.search.tally
         return tally.seconds if self.by_time else float(tally.evaluations)
+
+    @property
+    def batch_s(self) -> float:
+        """Seconds that one of its batches took, on the mean; 0 before the first."""
+        tally = self.tuning.search.tally
+        return BATCH * tally.seconds / tally.evaluations if tally.evaluations else 0.0
 
     def note(self) -> None:
         """Keep how far the search has come, and hold what its engine foresaw to what came."""

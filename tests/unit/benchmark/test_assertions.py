@@ -45,6 +45,8 @@ def oracle():
 
 """
 SILENT = {
+    "an assertion around it": "assert acf.measure(run) == 1",
+    "a helper around it": "near(acf.measure(run), 1)",
     "an assertion after": "acf.measure(run); assert out",
     "numpy's assertion": "acf.measure(run); np.testing.assert_allclose(out, 1)",
     "numpy's assertion under another name": "acf.measure(run); close(out, 1)",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import signal
+from contextlib import ExitStack
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,9 +15,10 @@ from pytest_compileiq.config import Budget
 from pytest_compileiq.errors import StoreError, TuneFailed
 from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.store.store import Store
+from pytest_compileiq.tally import Tally
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, fake_benchmark, fake_settings
 from pytest_compileiq.tuning.night import Night
-from pytest_compileiq.tuning.night_task import Entry, LeftAlone
+from pytest_compileiq.tuning.night_task import Entry, LeftAlone, NightTask
 from pytest_compileiq.workers.pool import EvaluationFailed
 from tests.unit.project_on_fakes import GAIN, SPACE
 
@@ -179,6 +183,24 @@ def test_a_night_that_was_killed_while_it_proved_goes_on_with_that(project, monk
     assert not (project / ".compileiq" / "night.json").exists()
 
 
+@pytest.mark.parametrize(("every_s", "is_kept"), [(0.0, True), (3600.0, False)])
+def test_what_a_turn_spent_is_kept_while_it_goes_on(project, monkeypatch, every_s, is_kept):
+    """Not only when an opening, a turn or a proof ends; and no more often than told."""
+    state, kept = project / ".compileiq" / "night.json", []
+
+    class Killed(Watch):
+        def show(self, night) -> None:
+            if night().doing == "opening a":
+                kept.append(json.loads(state.read_text())["spent_s"] if state.exists() else 0.0)
+
+    monkeypatch.setattr("pytest_compileiq.tuning.night_state.SAVED_EVERY_S", every_s)
+    monkeypatch.setattr("tests.unit.tuning.test_night.Watch", Killed)
+    spend(project, entry(project, "a"))
+    of_evaluations = kept[:4]
+    assert of_evaluations == sorted(of_evaluations)
+    assert all(of_evaluations) == is_kept
+
+
 def test_an_artifact_that_is_gone_is_made_again(project):
     entries = [entry(project, name) for name in "abc"]
     spend(project, *entries, total=9)
@@ -195,9 +217,12 @@ def test_a_changed_benchmark_is_opened_again(project):
     assert "proving b" not in night.watch.doing
 
 
-def test_a_broken_state_is_one_sentence(project):
+@pytest.mark.parametrize(
+    "state", ['{"spent_s": "long"}', '{"spent_s": -1e9}', '{"spent_s": 1e308}', '{"evaluations": -1}']
+)
+def test_a_broken_state_is_one_sentence(project, state):
     spend(project, entry(project, "a"), entry(project, "b"), entry(project, "c"), total=9)
-    (project / ".compileiq" / "night.json").write_text('{"spent_s": "long"}')
+    (project / ".compileiq" / "night.json").write_text(state)
     with pytest.raises(StoreError, match=r"is no state of a night.*remove it, and the night starts anew"):
         spend(project, entry(project, "a"))
 
@@ -255,6 +280,55 @@ def test_what_proofs_need_is_kept_back_from_the_searches(project, monkeypatch):
     assert kept == {"gain": 300.0, "none": 0.0}
 
 
+@pytest.mark.parametrize(("batch_s", "goes_on"), [(0.0, True), (700.0, False)])
+def test_a_batch_that_does_not_fit_in_a_time_is_not_begun(project, monkeypatch, batch_s, goes_on):
+    monkeypatch.setattr("pytest_compileiq.tuning.night_task.NightTask.batch_s", batch_s)
+    (row,) = spend(project, entry(project, "a"), total=Budget(seconds=600)).report().rows
+    assert (row.standing, row.evaluations > 4) == ("closed", goes_on)
+
+
+def test_a_batch_is_estimated_by_those_before_it():
+    task = NightTask(failing("a"), True, ExitStack())
+    tally = Tally()
+    task.under_way = SimpleNamespace(search=SimpleNamespace(tally=tally))
+    tally.end()
+    assert task.batch_s == 0.0
+    tally.evaluations, tally.earlier_s = 6, 9.0
+    assert task.batch_s == pytest.approx(6.0, abs=0.1)
+
+
+def test_a_benchmark_whose_opening_does_not_fit_is_not_opened(project, monkeypatch):
+    """Those before it took 700 s each."""
+    monkeypatch.setattr(Night, "_opening_s", property(lambda self: 700.0 * len(self._of("searching"))))
+    night = spend(project, entry(project, "a"), entry(project, "b"), total=Budget(seconds=600))
+    assert verdicts(night) == {"a": Verdict.TUNED, "b": LeftAlone}
+
+
+def test_shares_count_the_earlier_runs_of_a_night_as_what_is_spent_does(project):
+    spend(project, entry(project, "a"), total=Budget(seconds=600), pool=FakePool(seconds=GAIN, interrupt_at=30))
+    path = project / ".compileiq" / "night.json"
+    state = json.loads(path.read_text())
+    path.write_text(json.dumps(state | {"spent_s": 300.0, "seconds": dict.fromkeys(state["seconds"], 240.0)}))
+    report = spend(project, entry(project, "a"), total=Budget(seconds=600)).report()
+    assert report.spent == pytest.approx(300, abs=30)
+    assert report.rows[0].share == pytest.approx(0.4, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("total", "why"),
+    [
+        (Budget(evaluations=4), "the budget was spent"),
+        (Budget(evaluations=5), "the budget has no room for another batch"),
+        (Budget(seconds=600), "what is left was kept for proofs"),
+    ],
+)
+def test_why_a_search_ended_is_what_holds(project, monkeypatch, total, why):
+    monkeypatch.setattr("pytest_compileiq.tuning.night_task.NightTask.batch_s", 700.0)
+    monkeypatch.setattr("pytest_compileiq.tuning.night.closing_seconds", lambda *_arguments: 1.0)
+    (row,) = spend(project, entry(project, "a"), total=total).report().rows
+    assert row.why == f"TUNED: {why}"
+
+
 def test_a_time_that_is_over_leaves_the_searches_to_the_next_night(project):
     def seconds(controls):
         return GAIN(controls)
@@ -262,3 +336,23 @@ def test_a_time_that_is_over_leaves_the_searches_to_the_next_night(project):
     slow = FakePool(seconds=seconds)
     night = spend(project, entry(project, "a"), total=Budget(seconds=1e-6), pool=slow)
     assert verdicts(night) == {"a": LeftAlone}
+    assert night.report().doing == "unfinished: 1 not reached"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(GAIN, "the time was over before its proof"), (lambda _controls: 1e-3, "no gain worth a proof")],
+)
+def test_a_search_that_the_time_ends_is_told_with_what_it_saw(project, monkeypatch, seconds, said):
+    search = Night._search
+
+    def until_the_end(night, book):
+        search(night, book)
+        night._earlier_s += 600
+
+    monkeypatch.setattr(Night, "_search", until_the_end)
+    monkeypatch.setattr("pytest_compileiq.tuning.night_task.NightTask.batch_s", 700.0)
+    night = spend(project, entry(project, "a"), total=Budget(seconds=600), pool=FakePool(seconds=seconds))
+    (row,) = night.report().rows
+    assert (row.standing, night.report().doing) == ("not reached", "unfinished: 1 not reached")
+    assert row.why.startswith(said)

@@ -85,7 +85,8 @@ def test_a_proven_winner_is_stored_with_its_controls_samples_and_record(bench):
 def test_nothing_better_is_stored_as_a_baseline_with_its_reason(bench):
     report = bench.tune(FakePool(seconds=lambda controls: 2e-3 if controls else 1e-3))
     assert (report.verdict, bench.stored.outcome) == ("BASELINE", "baseline")
-    assert bench.stored.reason == "no valid candidate was better than the baseline"
+    spent = bench.stored.search.evaluations
+    assert bench.stored.reason == f"no valid candidate of {spent} evaluations was better than the baseline"
     assert list(bench.files()) == [f"{FAKE}.toml"]
 
 
@@ -101,7 +102,7 @@ def test_what_is_wrong_only_when_it_is_measured_again_is_named_in_the_reason(ben
     report = bench.tune(FakePool(seconds=by_options(GAIN), failures=Failures()))
     assert (report.verdict, report.message) == ("BASELINE", bench.stored.reason)
     assert re.fullmatch(
-        r"no valid candidate was better than the baseline; of the best, measured again, \d × wrong: 1 != 2",
+        r"no valid candidate of \d+ evaluations was better than the baseline; of the best, measured again, \d × wrong: 1 != 2",
         report.message,
     )
 
