@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
-from collections.abc import Iterator
+import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,13 +30,15 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _locks_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Let tests of several processes measure side by side: what they hold of a machine's locks is in tests of one."""
-    with pytest.MonkeyPatch.context() as patch:
-        if "PYTEST_XDIST_WORKER" in os.environ:
-            patch.setenv("ACF_LOCK_DIR", str(tmp_path_factory.mktemp("locks")))
-        yield
+def pytest_configure(config: pytest.Config) -> None:
+    """Let tests of several processes measure side by side: what they hold of a machine's locks is in tests of one.
+
+    No fixture does it: this project's tuned kernels lie below, and a fixture of theirs would be part of what they prove.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        locks = tempfile.TemporaryDirectory(prefix="acf-locks-")
+        config.add_cleanup(locks.cleanup)
+        os.environ["ACF_LOCK_DIR"] = locks.name
 
 
 @pytest.hookimpl(optionalhook=True)  # runs without xdist have no such hook
