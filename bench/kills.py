@@ -48,7 +48,7 @@ def main() -> None:
             searches += 1
             kept: list[tuple[object, ...]] = []
             while True:
-                process = start(project, options.budget, searches)
+                process = start(project, f"--tune-budget={options.budget}", f"--tune-seed={searches}")
                 ended = wait(process, 0.2 + 5 * coins.random())
                 now = finished(project)
                 kills += not ended
@@ -76,8 +76,8 @@ def make_project(root: Path) -> Path:
     return root
 
 
-def start(project: Path, budget: int, seed: int) -> subprocess.Popen[bytes]:
-    argv = [sys.executable, "-m", "pytest", "-q", "--tune", f"--tune-budget={budget}", f"--tune-seed={seed}"]
+def start(project: Path, *words: str) -> subprocess.Popen[bytes]:
+    argv = [sys.executable, "-m", "pytest", "-q", "--tune", *words]
     quiet = subprocess.DEVNULL
     return subprocess.Popen(argv, cwd=project, stdout=quiet, stderr=quiet, env={**os.environ, MARK: "1"})
 
@@ -92,15 +92,19 @@ def wait(process: subprocess.Popen[bytes], seconds: float) -> bool:
         return False
 
 
-def finished(project: Path) -> list[tuple[object, ...]]:
-    """Every finished evaluation in the journal: its number first, then its batch and place."""
+def in_journal(project: Path, columns: str) -> list[tuple[object, ...]]:
+    """These columns of every finished evaluation in the journal, by its number."""
     try:
         path = f"file:{project}/.compileiq/journal.sqlite3?mode=ro"
         with contextlib.closing(sqlite3.connect(path, uri=True, timeout=30)) as journal:
-            query = "SELECT number, batch, place FROM evaluation ORDER BY number"
-            return journal.execute(query).fetchall()
+            return journal.execute(f"SELECT {columns} FROM evaluation ORDER BY number").fetchall()
     except sqlite3.OperationalError:  # not made yet
         return []
+
+
+def finished(project: Path) -> list[tuple[object, ...]]:
+    """Every finished evaluation in the journal: its number first, then its batch and place."""
+    return in_journal(project, "number, batch, place")
 
 
 def alive() -> int:

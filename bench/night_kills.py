@@ -7,21 +7,15 @@ again or missing, and processes that outlived their night.
 """
 
 import argparse
-import contextlib
 import csv
-import os
 import random
-import signal
-import sqlite3
-import subprocess
-import sys
 import tempfile
 import time
 import tomllib
 from collections import Counter
 from pathlib import Path
 
-from kills import KERNEL, MARK, alive
+from kills import KERNEL, alive, in_journal, start, wait
 from machine import describe
 
 BENCHMARKS = 10
@@ -53,7 +47,8 @@ def main() -> None:
         while not is_through:
             runs += 1
             # The last run is left alone.
-            is_through = run(project, options.total, 1 + 9 * coins.random() if kills < options.kills else 3600)
+            night = start(project, "-p", "no:randomly", f"--tune-total={options.total}", "--tune-tracker=csv:told.csv")
+            is_through = wait(night, 1 + 9 * coins.random() if kills < options.kills else 3600)
             kills += not is_through
             now, artifacts = evaluations(project), stored(project)
             lost += len({row for row in kept if row[0] not in artifacts} - now)
@@ -78,31 +73,10 @@ def make_project(root: Path) -> Path:
     return root
 
 
-def run(project: Path, total: int, seconds: float) -> bool:
-    """Whether the night ended by itself within ``seconds``; else it is killed."""
-    argv = [
-        sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "--tune", f"--tune-total={total}",
-        "--tune-tracker=csv:told.csv",
-    ]  # fmt: skip
-    quiet = subprocess.DEVNULL
-    process = subprocess.Popen(argv, cwd=project, stdout=quiet, stderr=quiet, env={**os.environ, MARK: "1"})
-    try:
-        return process.wait(timeout=seconds) == 0
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        return False
-
-
 def evaluations(project: Path) -> set[tuple[object, ...]]:
     """(benchmark, number, digest) of every finished evaluation in the journal."""
-    try:
-        path = f"file:{project}/.compileiq/journal.sqlite3?mode=ro"
-        with contextlib.closing(sqlite3.connect(path, uri=True, timeout=30)) as journal:
-            rows = journal.execute("SELECT benchmark, number, digest FROM evaluation").fetchall()
-    except sqlite3.OperationalError:  # not made yet
-        return set()
-    return {(benchmark.partition("test_wire.py::test_")[2], number, digest) for benchmark, number, digest in rows}
+    rows = in_journal(project, "benchmark, number, digest")
+    return {(str(benchmark).partition("test_wire.py::test_")[2], number, digest) for benchmark, number, digest in rows}
 
 
 def stored(project: Path) -> dict[str, bytes]:
