@@ -34,7 +34,10 @@ _Count = Annotated[int, Meta(ge=0, le=1 << 62)]
 
 
 class KernelShape(Struct, frozen=True):
-    """The calls with arguments of one shape, of which ``kept`` are recorded."""
+    """The calls with arguments of one shape, of which ``kept`` are recorded.
+
+    Where a part says ``int`` or ``float64[…]``, it varies.
+    """
 
     shape: tuple[int | str, ...]
     calls: _Count
