@@ -61,6 +61,42 @@ for n in range(40):
     lib.twice(n)
 print(shared.sum(), backwards.sum(), count.value, point.x)
 """
+BY_CFFI_PY = """\
+import ctypes
+import cffi
+import numpy as np
+ffi = cffi.FFI()
+ffi.cdef('''void shift(double *, const double *, long); void every_other(double *x, long n, long step);
+long length(const char *); void bump(int *, const double *); struct point { double x, y; }; void mirror(struct point *);
+struct node { struct node *next; }; int depth(struct node *); int twice(int n); int apply(int (*)(int), int);''')
+lib = ffi.dlopen("./shapes.so")
+shared = np.arange(20.0)
+whole = ffi.from_buffer(shared)
+lib.shift(ffi.cast("double *", ffi.from_buffer(shared[3:])), ffi.cast("double *", whole), 16)
+owned = ffi.new("double[]", [1.0] * 12)
+lib.every_other(ffi.addressof(owned, 2), 5, 2)
+print(lib.length(b"seven!!"), lib.length(ffi.new("char[]", b"five!")))
+count = ffi.new("int *", 4)
+lib.bump(count, ffi.NULL)
+lib.bump(ffi.from_buffer("int *", np.arange(3, dtype=np.int32)), ffi.NULL)
+points = ffi.new("struct point[2]", [(1, 2), (3, 4)])
+lib.mirror(ffi.addressof(points, 1))
+single = ffi.new("struct point *", (5, 6))
+lib.mirror(ffi.addressof(single[0]))
+lib.depth(ffi.new("struct node *"))
+lib.apply(lib.twice, 3)
+lib.every_other(ffi.cast("double *", shared.ctypes.data), 10, 2)
+lib.every_other(owned + 1, 2, 1)
+lib.shift([0.0] * 3, owned, 2)
+for n in range(6):
+    lib.twice(n)
+    ctypes.CDLL("./shapes.so").twice(n)
+try:
+    lib.twice("x")
+except TypeError as error:
+    print(error)
+print(shared.sum(), list(owned), count[0], points[1].x, single.x)
+"""
 NAMES = {"gather", "ragged", "branchy", "stencil", "reduction", "histogram"}
 
 
@@ -133,6 +169,34 @@ def test_memory_is_what_its_object_says_and_what_none_says_is_refused_by_name(tm
     (backwards,) = bundle.read("every_other").kept
     memory = backwards.arguments[0].memory
     assert (memory.strides, memory.offset, backwards.regions[0].size) == ((-16,), 80, 88)
+
+
+def test_what_is_called_through_cffi_is_recorded_and_through_both_is_one_kernel(tmp_path):
+    pytest.importorskip("cffi", reason="no cffi: pip install --group dev")
+    write_files(tmp_path, {"shapes.c": SHAPES_C, "by_cffi.py": BY_CFFI_PY})
+    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "shapes.c", "-o", "shapes.so"], cwd=tmp_path, check=True)
+    plain = subprocess.run([sys.executable, "by_cffi.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    said = capture(tmp_path, "--", sys.executable, "by_cffi.py")
+    assert said.startswith(plain.stdout)
+    for line in (
+        "calls of depth (shapes.so): argument 1 is a struct node, which holds pointers",
+        "calls of apply (shapes.so): argument 1 is a callback",
+        "calls of every_other (shapes.so): argument 1 is a pointer whose extent no object tells: pass what ffi.new(…) or",
+        "calls of shift (shapes.so): argument 1 is of type list, which cffi copies: pass ffi.new(…) or ffi.from_buffer(…)",
+        "calls of twice (shapes.so): argument 1 is no int",
+    ):
+        assert f"not recorded: {line}" in said
+    bundle = Bundle(tmp_path / "acf-capture")
+    assert set(bundle.names()) == {"shift", "every_other", "length", "bump", "mirror", "twice"}
+    for name in bundle.names():
+        kernel = bundle.read(name)
+        assert all(made_again(bundle, kernel, call) for call in kernel.kept), name
+    assert bundle.read("twice").calls == 13
+    (every_other,) = bundle.read("every_other").kept
+    memory = every_other.arguments[0].memory
+    assert (memory.dtype, memory.offset, memory.extents, every_other.regions[0].size) == ("<f8", 16, (10,), 96)
+    (shift,) = bundle.read("shift").kept  # whose views overlap, and are known by their own buffers
+    assert [given.memory.offset for given in shift.arguments[:2]] == [24, 0]
 
 
 @pytest.mark.parametrize(

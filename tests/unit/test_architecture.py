@@ -168,5 +168,5 @@ def test_every_exception_stands_in_the_one_tree():
         ("errors.py", "CompileIQError"),
         ("block.py", "_FailedWithin"),
         ("timed_call.py", "_Leave"),
-        ("ctypes_arguments.py", "Refused"),
+        ("values.py", "Refused"),
     }

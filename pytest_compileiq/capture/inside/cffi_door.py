@@ -14,6 +14,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from . import cffi_arguments
+
 if TYPE_CHECKING:
     from .ctypes_door import Functions
     from .tally import Function, Tally
@@ -28,6 +30,7 @@ def install(tally: Tally, functions: Functions) -> None:
 
     def watch(api: Any) -> None:
         try:
+            cffi_arguments.watch(api.FFI)
             _watch_ffi(api, _making_stand_ins(tally, functions), unwatched, tally)
         except Exception as error:
             tally.fail(error)

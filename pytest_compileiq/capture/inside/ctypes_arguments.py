@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import gc
 import re
-import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from .values import Memory, Number, Refused, contiguous, spelt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,37 +15,6 @@ if TYPE_CHECKING:
 _POINTERS = "PzZOX"  # the codes of void *, char *, wchar_t *, PyObject * and BSTR
 _FLOATS, _SIGNED, _UNSIGNED = "fd", "bhilq", "BHILQ?c"
 _ADDRESS = re.compile(r"\((0x[0-9a-f]+)\)")
-
-
-class Refused(Exception):
-    """What cannot be recorded, and why, as a part of a sentence: ``argument 2 is a callback``."""
-
-
-class Number(NamedTuple):
-    """A number, by its type's code in ctypes and the bytes of its value."""
-
-    code: str
-    value: bytes
-
-
-class Memory(NamedTuple):
-    """What a pointer argument may reach.
-
-    Attributes:
-        pointer: the address that is handed over.
-        start: the first byte; lower than ``pointer`` where a stride is negative.
-        size: in bytes.
-        dtype: of its elements, as numpy spells it: ``<f8``, or ``|V24`` for what has no simpler type.
-        extents: elements along each axis.
-        strides: bytes along each axis.
-    """
-
-    pointer: int
-    start: int
-    size: int
-    dtype: str
-    extents: tuple[int, ...]
-    strides: tuple[int, ...]
 
 
 def taken(called: Any, arguments: tuple[Any, ...]) -> list[Number | Memory | None]:
@@ -90,6 +60,8 @@ def _named(place: int, argument: Any, kind: Any) -> Number | Memory | None:
         return _taken(argument, kind)
     except Refused as why:
         raise Refused(f"argument {place + 1} is {why}") from None
+    except (TypeError, ValueError, OverflowError):  # as the call itself will say
+        raise Refused(f"argument {place + 1} is no {getattr(kind, '__name__', 'c_int')}") from None
 
 
 def _taken(argument: Any, declared: Any) -> Number | Memory | None:
@@ -134,7 +106,7 @@ def _of_simple(given: Any) -> Number | Memory | None:
 
 def _of_bytes(data: bytes) -> Memory:
     size = len(data) + 1  # and the zero behind them
-    return _plain(_address(data), size, "|u1", size)
+    return contiguous(_address(data), size, "|u1", size)
 
 
 def _number(value: Any, kind: Any) -> Number:
@@ -193,7 +165,7 @@ def _of_object(held: Any) -> Memory:
     dtype, extents = _elements(type(held))
     if dtype != _elements(type(whole))[0]:
         dtype, extents = f"|V{ctypes.sizeof(held)}", (1,)
-    part = _plain(ctypes.addressof(held), ctypes.sizeof(held), dtype, *extents)
+    part = contiguous(ctypes.addressof(held), ctypes.sizeof(held), dtype, *extents)
     return part._replace(start=ctypes.addressof(whole), size=ctypes.sizeof(whole))
 
 
@@ -226,7 +198,7 @@ def _elements(kind: Any) -> tuple[str, tuple[int, ...]]:
     dtype = f"|V{size}"
     if _is_simple(kind) and kind._type_ in _FLOATS + _SIGNED + _UNSIGNED:
         letter = "f" if kind._type_ in _FLOATS else "i" if kind._type_ in _SIGNED else "u"
-        dtype = f"{'|' if size == 1 else _ORDER}{letter}{size}"
+        dtype = spelt(letter, size)
     return dtype, tuple(extents or (1,))
 
 
@@ -243,20 +215,10 @@ def _is_pointer(kind: Any) -> bool:
     return issubclass(kind, (ctypes._Pointer, _FUNCTION)) or (_is_simple(kind) and kind._type_ in _POINTERS)
 
 
-def _plain(address: int, size: int, dtype: str, *extents: int) -> Memory:
-    strides: list[int] = []
-    step = int(dtype.lstrip("<>|fiuV"))
-    for extent in reversed(extents):
-        strides.insert(0, step)
-        step *= extent
-    return Memory(address, address, size, dtype, extents, tuple(strides))
-
-
 def _address(data: Any) -> int:
     return ctypes.cast(data, ctypes.c_void_p).value or 0
 
 
-_ORDER = "<" if sys.byteorder == "little" else ">"
 _BY_REFERENCE = type(ctypes.byref(ctypes.c_int()))
 _ANCESTORS: tuple[Any, ...] = type(ctypes.pythonapi.Py_IsInitialized).__mro__
 _FUNCTION, _DATA = _ANCESTORS[-3:-1]  # CFuncPtr and _CData of _ctypes

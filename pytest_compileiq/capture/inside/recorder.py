@@ -14,8 +14,9 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from .ctypes_arguments import Memory, Number, Refused, returned, taken
+from . import cffi_arguments, ctypes_arguments
 from .samples import MOST_SAMPLES, Drawn, FunctionCalls
+from .values import Memory, Number, Refused
 
 if TYPE_CHECKING:
     from .shapes import Shape
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 RAISED = object()  # in a result's place
 SAMPLED_ELEMENTS = 1024  # of an array of floats beyond the quota
 _PAGE = 4096
+_ARGUMENTS: dict[str, Any] = {"ctypes": ctypes_arguments, "cffi": cffi_arguments}  # by what a call is made through
 _SEED = 20  # of our own source: the program's random numbers stay as they are
 
 
@@ -143,6 +145,7 @@ class Recorder:
         self._lock = threading.RLock()  # a finaliser may make a watched call while this thread is in here
         self._random = random.Random(_SEED)
         self._is_closed = False
+        cffi_arguments.is_recording = True
 
     def begin(
         self, called: Any, function: Function, shape: Shape, arguments: tuple[Any, ...], named: dict[str, Any]
@@ -159,9 +162,9 @@ class Recorder:
                 return None
             drawn, recording = Drawn(calls.seen, draw, shape), None
             try:
-                if function.door != "ctypes" or named:
-                    raise Refused("it is called with named arguments" if named else "it is called through cffi")
-                recording = Recording(drawn, taken(called, arguments))
+                if named:
+                    raise Refused("it is called with named arguments")
+                recording = Recording(drawn, _ARGUMENTS[function.door].taken(called, arguments))
                 for region in recording.regions:
                     region.before = self._keep(region)
             except Refused as why:
@@ -177,7 +180,7 @@ class Recorder:
             try:
                 if result is RAISED:
                     raise Refused("it raised an exception")
-                recording.result = returned(called, result)
+                recording.result = _ARGUMENTS[function.door].returned(called, result)
                 for region in recording.regions:
                     recording.after.append(self._keep(region))
             except Refused as why:
