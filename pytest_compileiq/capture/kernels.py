@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from pytest_compileiq.capture.program import Calls, Watched
 from pytest_compileiq.capture.rank import RankedFunction, Shape, few_shapes
@@ -15,8 +16,13 @@ from pytest_compileiq.store.captures import DATA, SCHEMA, Kernel, KernelShape, U
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]|^[.-]")
 
 
-def kernels_of(watched: Watched, functions: Sequence[RankedFunction]) -> dict[str, Kernel]:
-    """Name → kernel, of those of ``functions`` of which a call was recorded; shapes in the order of their time."""
+def kernels_of(
+    watched: Watched, functions: Sequence[RankedFunction], extents: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Kernel]:
+    """Name → kernel, of those of ``functions`` of which a call was recorded; shapes in the order of their time.
+
+    ``extents`` has, by function, what the user said of the memory of its arguments.
+    """
     calls: defaultdict[tuple[str, str], list[Calls]] = defaultdict(list)
     for each in watched.calls:
         calls[each.library, each.name].append(each)
@@ -34,6 +40,7 @@ def kernels_of(watched: Watched, functions: Sequence[RankedFunction]) -> dict[st
                 share=function.share,
                 shapes=shapes,
                 unrecorded=tuple(UnrecordedShape(each.shape, each.calls) for each in every if not each.kept),
+                extents=extents.get(function.name),
             )
     return kernels
 

@@ -161,13 +161,16 @@ def _complete(
     return Program(interpreter, tuple(options), kind, rest[0], tuple(rest[1:]))
 
 
-def watch(program: Program, folder: Path, sampled: int | None = None) -> tuple[int, Watched]:
+def watch(
+    program: Program, folder: Path, sampled: int | None = None, extents: Sequence[str] = ()
+) -> tuple[int, Watched]:
     """Run it, its input and output being this process's own; its exit status, and what it called.
 
     Args:
         program: what is run.
         folder: an empty directory for the account, and for what ``contents`` gives.
         sampled: how many calls of each function and shape are recorded beside the first; None for no recording at all.
+        extents: how large memory is that no object tells, as ``capture.inside.extents.parsed`` takes it.
 
     Raises:
         EnvironmentFault: its interpreter cannot be started.
@@ -178,6 +181,7 @@ def watch(program: Program, folder: Path, sampled: int | None = None) -> tuple[i
     if sampled is not None:
         contents(folder).mkdir()
         record = {"folder": str(contents(folder)), "sampled": sampled, "quota_bytes": QUOTA_BYTES}
+        record["extents"] = list(extents)
     settings = json.dumps({"tally": str(tally), "record": record})
     started = (program.interpreter, *program.options, launch.__file__, settings)
     status = run_in_foreground([*started, program.kind, program.target, *program.arguments])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,8 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     capture = verbs.add_parser(
         "capture",
         help="which C functions a Python program spends its time in",
-        usage="acf capture [--to DIR] [--tests DIR] [--keep K] [--top N] [--share S] -- python PROGRAM ...\n"
+        usage="acf capture [--to DIR] [--tests DIR] [--extents SIZES] [--keep K] [--top N] [--share S]\n"
+        "           -- python PROGRAM ...\n"
         "       acf capture --rank-only [--top N] [--share S] -- python PROGRAM ...\n"
         "       acf capture --check DIR -- python PROGRAM ...\n"
         "       acf capture --show DIR",
@@ -36,6 +37,13 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     capture.add_argument("--tests", type=Path, metavar="DIR", help="write a test for each kernel whose source is known")
     capture.add_argument(
         "--keep", type=int, default=3, metavar="K", help="keep the first and K random calls of each shape (default: 3)"
+    )
+    capture.add_argument(
+        "--extents",
+        action="append",
+        default=[],
+        metavar="SIZES",
+        help="how many bytes lie at a bare address, by the call's integers: 'f(x, n): x=8*n' (repeatable)",
     )
     mode.add_argument(
         "--check", type=Path, metavar="DIR", help="does the program still call the captured kernels, on their shapes?"
@@ -57,9 +65,11 @@ def _capture(options: argparse.Namespace) -> int:
             f"--top {options.top} --keep {options.keep} --share {options.share}: expected a count from 1, one from 0, "
             "and a share up to 1"
         )
-    if (options.rank_only or options.check) and (options.to or options.tests):
+    if (options.rank_only or options.check) and (options.to or options.tests or options.extents):
         mode = "--check" if options.check else "--rank-only"
-        raise UserError(f"{mode} records nothing, so there is nothing for --to and --tests: leave it out, or them")
+        raise UserError(
+            f"{mode} records nothing, so there is nothing for --to, --tests and --extents: leave it out, or them"
+        )
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory(prefix="acf-capture-") as folder:
@@ -73,18 +83,41 @@ def _run(options: argparse.Namespace, folder: Path) -> int:
     from pytest_compileiq.store.captures import DIRECTORY, Bundle
 
     program = _program(options)
+    extents = _extents(options.extents)
     bundle = None if options.rank_only else Bundle(options.to or Path(DIRECTORY))
     if bundle:
         bundle.require_absent()
         if options.tests:
             _require_usable(options.tests, bundle)
-    status, watched = watch(program, folder, options.keep if bundle else None)
+    status, watched = watch(program, folder, options.keep if bundle else None, options.extents)
     functions = ranked(watched)
     counting = that_count(functions, options.top, options.share)
     say(*ranking_lines(watched, functions, counting))
     if bundle:
-        _record(bundle, watched, counting, folder, options.tests)
+        _record(bundle, watched, counting, folder, options.tests, extents)
+        for name in sorted(set(extents) - {function.name for function in functions}):
+            complain(f"--extents {extents[name]!r}: the program calls no function {name}")
     return _ended(program, status, watched)
+
+
+def _extents(texts: Sequence[str]) -> dict[str, str]:
+    """Function → what is said of its arguments.
+
+    Raises:
+        UserError: something cannot be read.
+    """
+    from pytest_compileiq.capture.inside.extents import parsed
+
+    found: dict[str, str] = {}
+    for text in texts:
+        try:
+            function = parsed(text).function
+        except ValueError as why:
+            raise UserError(f"--extents {text!r}: {why}") from why
+        if function in found:
+            raise UserError(f"--extents {text!r}: it was said of {function} before: say all in one")
+        found[function] = text
+    return found
 
 
 def _require_usable(tests: Path, bundle: Bundle) -> None:
@@ -141,14 +174,19 @@ def _ended(program: Program, status: int, watched: Watched) -> int:
 
 
 def _record(
-    bundle: Bundle, watched: Watched, functions: Sequence[RankedFunction], folder: Path, tests: Path | None
+    bundle: Bundle,
+    watched: Watched,
+    functions: Sequence[RankedFunction],
+    folder: Path,
+    tests: Path | None,
+    extents: Mapping[str, str],
 ) -> None:
     from pytest_compileiq.capture.kernels import kernels_of
     from pytest_compileiq.capture.program import contents
     from pytest_compileiq.cli.captured_tests import write_tests
     from pytest_compileiq.report.capture import bundle_lines, unrecorded_lines
 
-    kernels = kernels_of(watched, functions)
+    kernels = kernels_of(watched, functions, extents)
     bundle.write(kernels, contents(folder))
     say(*unrecorded_lines(watched, functions))
     say(*bundle_lines(bundle, kernels))

@@ -55,7 +55,8 @@ class UnrecordedShape(Struct, frozen=True):
 class Kernel(Struct, frozen=True):
     """A function as a program called it; ``share`` is of the program's time.
 
-    ``unrecorded`` are the shapes that ``shapes`` lacks; None where an earlier version did not keep them.
+    ``unrecorded`` are the shapes that ``shapes`` lacks; None where an earlier version did not keep them. ``extents`` is
+    what the user said of memory whose size no object tells, in bytes: ``blur(in, out, n): in=8*n, out=8*n``.
     """
 
     schema: int
@@ -65,6 +66,7 @@ class Kernel(Struct, frozen=True):
     share: float
     shapes: tuple[KernelShape, ...]
     unrecorded: tuple[UnrecordedShape, ...] | None = None
+    extents: str | None = None
 
     @property
     def calls(self) -> int:

@@ -86,4 +86,4 @@ def test_what_cannot_be_checked_is_refused_in_a_sentence(captured):
     (captured.root / "acf-capture").mkdir()
     assert "acf-capture holds no kernel, so there is nothing to check" in check(captured, code=2)
     said = captured.acf("capture", "--check", "acf-capture", "--to", "other", *PROGRAM, code=2)
-    assert "--check records nothing, so there is nothing for --to and --tests" in said
+    assert "--check records nothing, so there is nothing for --to, --tests and --extents" in said

@@ -171,6 +171,43 @@ def test_memory_is_what_its_object_says_and_what_none_says_is_refused_by_name(tm
     assert (memory.strides, memory.offset, backwards.regions[0].size) == ((-16,), 80, 88)
 
 
+BARE_PY = """\
+import ctypes
+import numpy as np
+lib = ctypes.CDLL("./shapes.so")
+lib.shift.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long]
+lib.length.argtypes = [ctypes.c_void_p]
+data = np.arange(20.0)
+for n in (8, 9):
+    lib.shift(data[n:].ctypes.data, data.ctypes.data, n)
+lib.shift(data.ctypes.data, data.ctypes.data, -1)
+lib.every_other(ctypes.cast(data.ctypes.data, ctypes.POINTER(ctypes.c_double)), ctypes.c_long(4), ctypes.c_long(2))
+print(data.sum())
+"""
+
+
+def test_the_extent_of_a_bare_address_is_what_the_user_says(tmp_path):
+    write_files(tmp_path, {"shapes.c": SHAPES_C, "bare.py": BARE_PY})
+    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "shapes.c", "-o", "shapes.so"], cwd=tmp_path, check=True)
+    program = ("--", sys.executable, "bare.py")
+    shift = "void shift(double *to, const double *from, long n): to=8*n, from=8*n"
+    every_other = "every_other(x, n, step): x=8*((n-1)*step+1)"
+    said = capture(tmp_path, "--extents", shift, "--extents", every_other, "--extents", "no(x, n): x=n", *program)
+    assert "calls of shift (shapes.so): argument 1 has -8 bytes, by --extents, which are not all memory" in said
+    assert "acf: --extents 'no(x, n): x=n': the program calls no function no" in said
+    bundle = Bundle(tmp_path / "acf-capture")
+    kernels = {name: bundle.read(name) for name in bundle.names()}
+    assert {name: kernel.extents for name, kernel in kernels.items()} == {"shift": shift, "every_other": every_other}
+    assert all(made_again(bundle, kernel, call) for kernel in kernels.values() for call in kernel.kept)
+    regions = {region.size for call in kernels["shift"].kept for region in call.regions}
+    assert regions == {128, 144}  # both arguments, side by side, are one
+    (call,) = kernels["every_other"].kept
+    assert (call.arguments[0].memory.dtype, call.regions[0].size) == ("<f8", 56)
+    bad = capture(tmp_path, "--to", "other", "--extents", "shift(to, n): to=8*m", *program, code=2)
+    assert "acf: --extents 'shift(to, n): to=8*m': 'm' is none of its arguments, which are to, n" in bad
+    assert "190.0" not in bad
+
+
 def test_what_is_called_through_cffi_is_recorded_and_through_both_is_one_kernel(tmp_path):
     pytest.importorskip("cffi", reason="no cffi: pip install --group dev")
     write_files(tmp_path, {"shapes.c": SHAPES_C, "by_cffi.py": BY_CFFI_PY})

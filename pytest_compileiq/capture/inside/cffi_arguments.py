@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .values import Memory, Number, Refused, contiguous, spelt
+from .values import Memory, Number, Refused, Unsized, contiguous, spelt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +30,10 @@ _OF_BYTES = {
     "_Bool",
 }  # to which bytes may be passed
 _FLOATS = {"float": "f", "double": "d", "long double": "g"}
+_UNSIZED = (
+    "a pointer whose extent no object tells: pass what ffi.new(…) or ffi.from_buffer(…) made, or ffi.cast(…) of that, "
+    "and no ffi.cast(…) of an address"
+)
 _EIGHT_BYTES = "l" if struct.calcsize("l") == 8 else "q"
 
 
@@ -51,7 +55,7 @@ def watch(ffi_class: Any) -> None:
         setattr(ffi_class, name, _keeping_block(getattr(ffi_class, name), name))
 
 
-def taken(called: Any, arguments: tuple[Any, ...]) -> list[Number | Memory | None]:
+def taken(called: Any, arguments: tuple[Any, ...]) -> list[Number | Memory | Unsized | None]:
     """The arguments of a call of a cffi function; None for NULL.
 
     Raises:
@@ -81,7 +85,7 @@ def _backend() -> Any:
     return sys.modules["_cffi_backend"]
 
 
-def _named(place: int, argument: Any, kind: Any) -> Number | Memory | None:
+def _named(place: int, argument: Any, kind: Any) -> Number | Memory | Unsized | None:
     try:
         return _taken(argument, kind)
     except Refused as why:
@@ -90,7 +94,7 @@ def _named(place: int, argument: Any, kind: Any) -> Number | Memory | None:
         raise Refused(f"argument {place + 1} is no {kind.cname}") from None
 
 
-def _taken(argument: Any, kind: Any) -> Number | Memory | None:
+def _taken(argument: Any, kind: Any) -> Number | Memory | Unsized | None:
     if kind.kind in ("primitive", "enum"):
         return _number(argument, kind)
     if kind.kind == "function" or (kind.kind == "pointer" and kind.item.kind == "function"):
@@ -126,17 +130,13 @@ def _code(kind: Any) -> str:
     return code if int(_backend().cast(kind, -1)) < 0 else code.upper()
 
 
-def _of_pointer(pointer: Any, address: int, item: Any) -> Memory:
-    block = _block(pointer)
-    if block is None:
-        raise Refused(
-            "a pointer whose extent no object tells: pass what ffi.new(…) or ffi.from_buffer(…) made, or ffi.cast(…) "
-            "of that, and no ffi.cast(…) of an address"
-        )
-    for kind in (item, block.kind):
+def _of_pointer(pointer: Any, address: int, item: Any) -> Memory | Unsized:
+    block, own = _block(pointer), _backend().typeof(pointer).item
+    for kind in (item, block.kind if block else own):
         if any(part.kind in ("pointer", "function") for part in _parts(kind)):
             raise Refused(f"a {kind.cname}, which holds pointers")
-    own = _backend().typeof(pointer).item
+    if block is None:
+        return Unsized(address, _UNSIZED, _dtype(item) or _dtype(own))
     dtype = _dtype(item) or _dtype(own) or _dtype(block.kind) or "|u1"
     count = max(0, block.start + block.size - address) // int(dtype[2:])
     return contiguous(address, 0, dtype, count)._replace(start=block.start, size=block.size)

@@ -7,7 +7,7 @@ import gc
 import re
 from typing import TYPE_CHECKING, Any
 
-from .values import Memory, Number, Refused, contiguous, spelt
+from .values import Memory, Number, Refused, Unsized, contiguous, spelt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +17,7 @@ _FLOATS, _SIGNED, _UNSIGNED = "fd", "bhilq", "BHILQ?c"
 _ADDRESS = re.compile(r"\((0x[0-9a-f]+)\)")
 
 
-def taken(called: Any, arguments: tuple[Any, ...]) -> list[Number | Memory | None]:
+def taken(called: Any, arguments: tuple[Any, ...]) -> list[Number | Memory | Unsized | None]:
     """The arguments of a call; None for NULL.
 
     Raises:
@@ -55,7 +55,7 @@ def _is_default(called: Any) -> bool:
     return called.restype is ctypes.c_int and not is_prototype and ctypes.c_int not in gc.get_referents(called)
 
 
-def _named(place: int, argument: Any, kind: Any) -> Number | Memory | None:
+def _named(place: int, argument: Any, kind: Any) -> Number | Memory | Unsized | None:
     try:
         return _taken(argument, kind)
     except Refused as why:
@@ -64,7 +64,7 @@ def _named(place: int, argument: Any, kind: Any) -> Number | Memory | None:
         raise Refused(f"argument {place + 1} is no {getattr(kind, '__name__', 'c_int')}") from None
 
 
-def _taken(argument: Any, declared: Any) -> Number | Memory | None:
+def _taken(argument: Any, declared: Any) -> Number | Memory | Unsized | None:
     array = argument if _is_array(argument) else getattr(argument, "_arr", None)
     if array is not None:
         return _of_array(array)
@@ -89,7 +89,7 @@ def _taken(argument: Any, declared: Any) -> Number | Memory | None:
     raise Refused(f"of type {type(argument).__name__}")
 
 
-def _of_simple(given: Any) -> Number | Memory | None:
+def _of_simple(given: Any) -> Number | Memory | Unsized | None:
     """What an object of ctypes for one value hands over; ``value`` of a string reads from anywhere until a zero."""
     if given._type_ not in _POINTERS:
         return _number(given.value, type(given))
@@ -100,8 +100,8 @@ def _of_simple(given: Any) -> Number | Memory | None:
     if given._type_ == "z" and isinstance(made_of, bytes) and _address(made_of) == address:
         return _of_bytes(made_of)
     if given._type_ == "z":
-        raise Refused("a c_char_p that was not made of bytes: pass the bytes or the array itself")
-    raise Refused("a Python object" if given._type_ == "O" else "a bare address")
+        return Unsized(address, "a c_char_p that was not made of bytes: pass the bytes or the array itself")
+    return _bare(address, given._type_)
 
 
 def _of_bytes(data: bytes) -> Memory:
@@ -109,12 +109,18 @@ def _of_bytes(data: bytes) -> Memory:
     return contiguous(_address(data), size, "|u1", size)
 
 
-def _number(value: Any, kind: Any) -> Number:
+def _bare(address: int, code: str) -> Unsized:
+    if code == "O":
+        raise Refused("a Python object")
+    return Unsized(address, "a bare address")
+
+
+def _number(value: Any, kind: Any) -> Number | Unsized:
     if kind is not None and not _is_simple(kind):
         raise Refused("a bare address" if isinstance(value, int) else f"of type {type(value).__name__}")
     simple: Any = kind or ctypes.c_int  # what ctypes makes of an integer without argtypes
     if simple._type_ in _POINTERS:
-        raise Refused("a Python object" if simple._type_ == "O" else "a bare address")
+        return _bare(value, simple._type_)
     return Number(simple._type_, bytes(simple(value)))
 
 
@@ -146,7 +152,7 @@ def _of_reference(reference: Any) -> Memory:
     return memory
 
 
-def _of_pointer(pointer: Any) -> Memory | None:
+def _of_pointer(pointer: Any) -> Memory | Unsized | None:
     if not pointer:
         return None
     address = ctypes.addressof(pointer.contents)
@@ -154,7 +160,8 @@ def _of_pointer(pointer: Any) -> Memory | None:
     for made_of in (pointer._objects or {}).values():
         if isinstance(made_of, _DATA) and ctypes.addressof(made_of) == address:
             return _of_object(made_of)
-    raise Refused("a pointer whose extent no object tells: pass the array, or array.ctypes.data_as(…)")
+    why = "a pointer whose extent no object tells: pass the array, or array.ctypes.data_as(…)"
+    return Unsized(address, why, _elements(type(pointer)._type_)[0])
 
 
 def _of_object(held: Any) -> Memory:

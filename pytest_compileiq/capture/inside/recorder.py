@@ -15,10 +15,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from . import cffi_arguments, ctypes_arguments
+from .extents import parsed, with_extents
 from .samples import MOST_SAMPLES, Drawn, FunctionCalls
 from .values import Memory, Number, Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .shapes import Shape
     from .tally import Function
 
@@ -132,13 +135,15 @@ class Recorder:
         folder: where contents go.
         sampled: calls kept beside the first, of each function and each of its few shapes.
         quota_bytes: of all contents that are kept at one time: ``{"integers": …, "floats": …}``.
+        extents: what ``extents.parsed`` takes.
     """
 
-    def __init__(self, folder: str, sampled: int, quota_bytes: dict[str, int]) -> None:
+    def __init__(self, folder: str, sampled: int, quota_bytes: dict[str, int], extents: Sequence[str] = ()) -> None:
         self._folder = folder
         self._sampled = sampled
         self._quota = quota_bytes
         self._left = dict(quota_bytes)
+        self._extents = {each.function: each for each in map(parsed, extents)}
         self._functions: dict[tuple[str, str], FunctionCalls] = {}  # by library and name, whatever it is called through
         self._refused: dict[Function, Counter[str]] = {}
         self._uses: Counter[str | None] = Counter()
@@ -164,7 +169,8 @@ class Recorder:
             try:
                 if named:
                     raise Refused("it is called with named arguments")
-                recording = Recording(drawn, _ARGUMENTS[function.door].taken(called, arguments))
+                given = _ARGUMENTS[function.door].taken(called, arguments)
+                recording = Recording(drawn, with_extents(given, self._extents.get(function.name)))
                 for region in recording.regions:
                     region.before = self._keep(region)
             except Refused as why:

@@ -39,6 +39,19 @@ class Memory(NamedTuple):
     strides: tuple[int, ...]
 
 
+class Unsized(NamedTuple):
+    """An address of which no object tells how much memory lies there.
+
+    Attributes:
+        why: what it is, as a part of a sentence: ``a bare address``.
+        dtype: of its elements, as numpy spells it, where its type tells.
+    """
+
+    address: int
+    why: str
+    dtype: str | None = None
+
+
 def contiguous(address: int, size: int, dtype: str, *extents: int) -> Memory:
     """``size`` bytes of elements without gaps."""
     strides: list[int] = []
