@@ -160,12 +160,13 @@ class _Search:
             sources = replace(sources, paths=(*sources.paths, *new))
             if len(sources.paths) > _MOST_SOURCES:
                 raise NoSource(f"what it calls is in more than {_MOST_SOURCES} sources: {_named(sources.paths)}")
-        if missing:
-            return replace(sources, remark=f"it calls {_some(missing)}, whose source is not known")
         whole = self._built(sources)
+        lacking = _lacking(whole.output) if whole.output else None
+        if missing and (whole.output is None or lacking in missing):  # the compiler's own library may define some
+            return replace(sources, remark=f"it calls {lacking or _some(missing)}, whose source is not known")
         if whole.output is None:
             return replace(sources, remark=f"it cannot be built as far as is known: {whole.why_not}")
-        return self._linked(sources, whole.output)
+        return sources if lacking is None else self._linked(sources, lacking)
 
     def _with_headers(self, sources: Sources, path: Path, by: BuiltFrom | None) -> tuple[Sources, _Built]:
         """The same with the directories of the headers that ``path`` lacks, one after the other; and this one built."""
@@ -180,11 +181,8 @@ class _Search:
             built = self._built(replace(sources, paths=(path,)))
         return sources, built
 
-    def _linked(self, sources: Sources, output: Path) -> Sources:
+    def _linked(self, sources: Sources, lacking: str) -> Sources:
         """``sources`` with the libraries that they need to be loaded, which are among those of the library."""
-        lacking = _lacking(output)
-        if lacking is None:
-            return sources
         libraries = [f"-l:{name}" for name in needed_libraries(self._library) if not name.startswith(_ALWAYS_THERE)]
         with_them = replace(sources, libraries=tuple(libraries))
         linked = self._built(with_them).output if libraries else None  # None: they are not where the linker looks
