@@ -79,14 +79,16 @@ print(lib.length(b"seven!!"), lib.length(ffi.new("char[]", b"five!")))
 count = ffi.new("int *", 4)
 lib.bump(count, ffi.NULL)
 lib.bump(ffi.from_buffer("int *", np.arange(3, dtype=np.int32)), ffi.NULL)
+owned_pair = ffi.new("int[2]", [1, 2])
+lib.bump(owned_pair + 1, ffi.NULL)
 points = ffi.new("struct point[2]", [(1, 2), (3, 4)])
 lib.mirror(ffi.addressof(points, 1))
 single = ffi.new("struct point *", (5, 6))
 lib.mirror(ffi.addressof(single[0]))
 lib.depth(ffi.new("struct node *"))
 lib.apply(lib.twice, 3)
-lib.every_other(ffi.cast("double *", shared.ctypes.data), 10, 2)
-lib.every_other(owned + 1, 2, 1)
+nobodys = np.arange(20.0)
+lib.every_other(ffi.cast("double *", nobodys.ctypes.data), 10, 2)
 lib.shift([0.0] * 3, owned, 2)
 for n in range(6):
     lib.twice(n)
@@ -232,6 +234,8 @@ def test_what_is_called_through_cffi_is_recorded_and_through_both_is_one_kernel(
     (every_other,) = bundle.read("every_other").kept
     memory = every_other.arguments[0].memory
     assert (memory.dtype, memory.offset, memory.extents, every_other.regions[0].size) == ("<f8", 16, (10,), 96)
+    into_the_middle = bundle.read("bump").kept[2]
+    assert (into_the_middle.arguments[0].memory.offset, into_the_middle.regions[0].size) == (4, 8)
     (shift,) = bundle.read("shift").kept  # whose views overlap, and are known by their own buffers
     assert [given.memory.offset for given in shift.arguments[:2]] == [24, 0]
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from . import cffi_arguments
+from . import cffi_memory
 
 if TYPE_CHECKING:
     from .ctypes_door import Functions
@@ -30,7 +30,7 @@ def install(tally: Tally, functions: Functions) -> None:
 
     def watch(api: Any) -> None:
         try:
-            cffi_arguments.watch(api.FFI)
+            cffi_memory.watch(api.FFI)
             _watch_ffi(api, _making_stand_ins(tally, functions), unwatched, tally)
         except Exception as error:
             tally.fail(error)

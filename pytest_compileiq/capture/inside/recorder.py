@@ -14,7 +14,7 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from . import cffi_arguments, ctypes_arguments
+from . import cffi_arguments, cffi_memory, ctypes_arguments
 from .extents import parsed, with_extents
 from .samples import MOST_SAMPLES, Drawn, FunctionCalls
 from .values import Memory, Number, Refused
@@ -150,7 +150,7 @@ class Recorder:
         self._lock = threading.RLock()  # a finaliser may make a watched call while this thread is in here
         self._random = random.Random(_SEED)
         self._is_closed = False
-        cffi_arguments.is_recording = True
+        cffi_memory.is_recording = True
 
     def begin(
         self, called: Any, function: Function, shape: Shape, arguments: tuple[Any, ...], named: dict[str, Any]
