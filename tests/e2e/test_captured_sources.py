@@ -32,7 +32,9 @@ __attribute__((visibility("hidden"))) double step(void);
 double factor(void) { return step() + 1; }
 """,
     "src/step.c": '__attribute__((visibility("hidden"))) double step(void) { return 0.5; }\n',
-    "src/offset.c": '#include "scale.h"\ndouble offset = 2;\n',
+    "src/offset.c": '#include "scale.h"\n#include "level.h"\ndouble offset = LEVEL;\n',
+    "src/private/level.h": "#define LEVEL 2\n",  # of which no debug information tells
+    "build/private/level.h": "#define LEVEL 3\n",  # which is farther away
     "src/alone.c": "double alone(const double *x, long n) { return SCALE * x[n - 1]; }\n",
     "program.py": """\
 import ctypes
@@ -53,7 +55,8 @@ def made(root: Path, *options: str) -> Project:
     """A library of five sources, which is compiled with these options."""
     write_files(root, FILES)
     commands = [
-        ["gcc", "-O2", "-fPIC", "-Iinclude", "-DSCALE=3.0", *options, "-c", f"src/{name}.c"] for name in SOURCES
+        ["gcc", "-O2", "-fPIC", "-Iinclude", "-Isrc/private", "-DSCALE=3.0", *options, "-c", f"src/{name}.c"]
+        for name in SOURCES
     ]
     for name, command in zip(SOURCES, commands, strict=True):
         subprocess.run([*command, "-o", f"{name}.o"], cwd=root, check=True)
@@ -76,7 +79,7 @@ def test_a_function_is_built_with_the_sources_and_headers_of_what_it_calls(tmp_p
     project = made(tmp_path, "-g")
     said = capture(project)
     assert named(project, "blend") == ["blend", "factor", "offset", "step"]
-    assert "-I../include" in (tmp_path / "tests/test_blend.py").read_text()
+    assert "-I../include -I../src/private" in (tmp_path / "tests/test_blend.py").read_text()
     assert re.search("the test of alone will not do as it is: it cannot be built as far as is known: .*SCALE", said)
     assert "macros (-D) are not known from a library" in said
     assert "1 passed" in project.pytest("--acf-check=off", "tests/test_blend.py", code=0)
@@ -96,7 +99,7 @@ def test_the_commands_of_the_build_bring_macros_and_sources_of_a_library_that_te
 def test_sources_may_be_named_and_what_is_still_lacking_is_told(tmp_path):
     project = made(tmp_path)
     shutil.rmtree(tmp_path / "include")
-    for name in ("blend", "factor"):
+    for name in ("blend", "factor"):  # so that no -I is needed
         project.edit(f"src/{name}.c", '#include "scale.h"', "double factor(void); extern double offset;")
     sources = [word for name in ("blend", "factor", "step") for word in ("--source", f"src/{name}.c")]
     said = capture(project, *sources)

@@ -39,6 +39,24 @@ def test_each_function_has_the_source_and_the_options_of_its_own_file(library, t
     assert not {"-g", "-fPIC", "-mtune=generic"} & set(first.flags.split())
 
 
+def test_headers_and_variables_are_told_too(tmp_path):
+    write_files(
+        tmp_path,
+        {
+            "include/deep/twice.h": "extern int level;\nstatic inline int twice(int n) { return 2 * n; }\n",
+            "a.c": '#include "deep/twice.h"\nint first(int n) { return twice(n) + level; }\n',
+            "b.c": '#include "deep/twice.h"\nint level = 3;\n',
+        },
+    )
+    command = ["gcc", "-g", "-O1", "-fPIC", "-shared", "-Iinclude", "a.c", "b.c", "-o", "both.so"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    first = built_from(tmp_path / "both.so", "first")
+    assert first.directory == tmp_path
+    assert tmp_path / "include" in first.include_directories
+    assert not any(str(path).startswith("/usr") for path in first.include_directories)
+    assert built_from(tmp_path / "both.so", "level").source == tmp_path / "b.c"
+
+
 def test_what_does_not_tell_is_none(library, tmp_path):
     bare = library()
     assert built_from(bare, "first") is None
