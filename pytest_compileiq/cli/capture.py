@@ -25,11 +25,12 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "           -- python PROGRAM ...\n"
         "       acf capture --rank-only [--top N] [--share S] -- python PROGRAM ...\n"
         "       acf capture --check DIR -- python PROGRAM ...\n"
+        "       acf capture --validate DIR [--rtol R] -- python PROGRAM ...\n"
         "       acf capture --show DIR",
         description="Run a Python program, rank the functions of shared libraries that it calls through ctypes or "
         "cffi by their share of its time, for each shape of their arguments, and record some calls of the first ones. "
         "Exits with 1 if the program does not end with 0, with --check if it calls something else than was captured, "
-        "and with --show if something is damaged.",
+        "with --validate if it does not confirm the artifacts, and with --show if something is damaged.",
     )
     mode = capture.add_mutually_exclusive_group()
     mode.add_argument("--rank-only", action="store_true", help="rank what is called, record no data")
@@ -48,6 +49,12 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     mode.add_argument(
         "--check", type=Path, metavar="DIR", help="does the program still call the captured kernels, on their shapes?"
     )
+    mode.add_argument(
+        "--validate", type=Path, metavar="DIR", help="do the artifacts of the captured kernels hold in the program?"
+    )
+    capture.add_argument(
+        "--rtol", type=float, default=0.0, metavar="R", help="with --validate: how far floats may differ (default: 0)"
+    )
     mode.add_argument("--show", type=Path, metavar="DIR", help="what a capture holds, all of it read and verified")
     capture.add_argument("--top", type=int, default=10, metavar="N", help="at most N functions (default: 10)")
     capture.add_argument(
@@ -65,14 +72,18 @@ def _capture(options: argparse.Namespace) -> int:
             f"--top {options.top} --keep {options.keep} --share {options.share}: expected a count from 1, one from 0, "
             "and a share up to 1"
         )
-    if (options.rank_only or options.check) and (options.to or options.tests or options.extents):
-        mode = "--check" if options.check else "--rank-only"
+    if (options.rank_only or options.check or options.validate) and (options.to or options.tests or options.extents):
+        mode = "--check" if options.check else "--validate" if options.validate else "--rank-only"
         raise UserError(
             f"{mode} records nothing, so there is nothing for --to, --tests and --extents: leave it out, or them"
         )
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory(prefix="acf-capture-") as folder:
+        if options.validate:
+            from pytest_compileiq.cli.validate import validate
+
+            return validate(options, _program(options), Path(folder))
         return (_check if options.check else _run)(options, Path(folder))
 
 

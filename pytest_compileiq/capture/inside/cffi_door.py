@@ -79,7 +79,7 @@ def _making_stand_ins(tally: Tally, functions: Functions) -> Any:
 class _StandIn:
     """A function of a cffi library, in all but its type."""
 
-    __slots__ = ("_acf_function", "_acf_raw")
+    __slots__ = ("_acf_cell", "_acf_function", "_acf_raw")
 
     def __init__(self, raw: Any, function: Function | None) -> None:
         self._acf_raw = raw
