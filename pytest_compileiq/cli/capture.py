@@ -21,8 +21,8 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     capture = verbs.add_parser(
         "capture",
         help="which C functions a Python program spends its time in",
-        usage="acf capture [--to DIR] [--tests DIR] [--extents SIZES] [--keep K] [--top N] [--share S]\n"
-        "           -- python PROGRAM ...\n"
+        usage="acf capture [--to DIR] [--tests DIR] [--source FILE] [--like FILE] [--extents SIZES]\n"
+        "           [--keep K] [--top N] [--share S] -- python PROGRAM ...\n"
         "       acf capture --rank-only [--top N] [--share S] -- python PROGRAM ...\n"
         "       acf capture --check DIR -- python PROGRAM ...\n"
         "       acf capture --validate DIR [--rtol R] -- python PROGRAM ...\n"
@@ -36,6 +36,10 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     mode.add_argument("--rank-only", action="store_true", help="rank what is called, record no data")
     capture.add_argument("--to", type=Path, metavar="DIR", help="where the calls are recorded (default: acf-capture)")
     capture.add_argument("--tests", type=Path, metavar="DIR", help="write a test for each kernel whose source is known")
+    capture.add_argument(
+        "--source", action="append", default=[], type=Path, metavar="FILE", help="a source of a library (repeatable)"
+    )
+    capture.add_argument("--like", type=Path, metavar="FILE", help="the compile_commands.json of a library's build")
     capture.add_argument(
         "--keep", type=int, default=3, metavar="K", help="keep the first and K random calls of each shape (default: 3)"
     )
@@ -98,14 +102,13 @@ def _run(options: argparse.Namespace, folder: Path) -> int:
     bundle = None if options.rank_only else Bundle(options.to or Path(DIRECTORY))
     if bundle:
         bundle.require_absent()
-        if options.tests:
-            _require_usable(options.tests, bundle)
+        _require_usable(options, bundle)
     status, watched = watch(program, folder, options.keep if bundle else None, options.extents)
     functions = ranked(watched)
     counting = that_count(functions, options.top, options.share)
     say(*ranking_lines(watched, functions, counting))
     if bundle:
-        _record(bundle, watched, counting, folder, options.tests, extents)
+        _record(bundle, watched, counting, folder, options, extents)
         for name in sorted(set(extents) - {function.name for function in functions}):
             complain(f"--extents {extents[name]!r}: the program calls no function {name}")
     return _ended(program, status, watched)
@@ -131,18 +134,24 @@ def _extents(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _require_usable(tests: Path, bundle: Bundle) -> None:
+def _require_usable(options: argparse.Namespace, bundle: Bundle) -> None:
     """Ensure, before the program runs, that tests can be written and will find the capture.
 
     Raises:
         UserError: they cannot, or will not.
     """
-    from pytest_compileiq.cli.locate import configures_pytest
+    from pytest_compileiq.cli.captured_tests import project_of
 
-    if tests.exists() and not tests.is_dir():
-        raise UserError(f"--tests {tests} is a file: name a directory")
-    above = tests.absolute().parents
-    project = next((each for each in above if configures_pytest(each)), Path.cwd()).resolve()
+    named = [*options.source, *filter(None, [options.like])]
+    if missing := [path for path in named if not path.is_file()]:
+        raise UserError(f"there is no file {missing[0]}")
+    if options.tests is None and named:
+        raise UserError("--source and --like are for the tests that --tests DIR writes: name a directory, too")
+    if options.tests is None:
+        return
+    if options.tests.exists() and not options.tests.is_dir():
+        raise UserError(f"--tests {options.tests} is a file: name a directory")
+    project = project_of(options.tests)
     if not bundle.root.resolve().is_relative_to(project):
         raise UserError(
             f"--to {bundle.root} lies outside the project {project}, where its tests may not read it: name a directory "
@@ -189,20 +198,21 @@ def _record(
     watched: Watched,
     functions: Sequence[RankedFunction],
     folder: Path,
-    tests: Path | None,
+    options: argparse.Namespace,
     extents: Mapping[str, str],
 ) -> None:
     from pytest_compileiq.capture.kernels import kernels_of
     from pytest_compileiq.capture.program import contents
     from pytest_compileiq.cli.captured_tests import write_tests
     from pytest_compileiq.report.capture import bundle_lines, unrecorded_lines
+    from pytest_compileiq.toolchains.captured.sources import Given
 
     kernels = kernels_of(watched, functions, extents)
     bundle.write(kernels, contents(folder))
     say(*unrecorded_lines(watched, functions))
     say(*bundle_lines(bundle, kernels))
-    if tests:
-        say(*write_tests(tests, bundle, kernels))
+    if options.tests:
+        say(*write_tests(options.tests, bundle, kernels, Given(tuple(options.source), options.like)))
 
 
 def _show(directory: Path) -> int:

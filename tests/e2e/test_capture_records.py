@@ -286,8 +286,8 @@ def test_generated_tests_pass_and_are_never_written_over(tmp_path):
     said = capture(root, "--top", "2", "--tests", "tests", *program)
     tests = sorted((root / "tests").glob("test_*.py"))
     assert [f"wrote tests/{path.name}" in said for path in tests] == [True, True]
-    assert "macros (-D) and include directories (-I) are not known" in said
-    assert "# -D and -I are not known here: like=" in tests[0].read_text()
+    assert "macros (-D) are not known from a library" in said
+    assert "# -D is not known here: like=" in tests[0].read_text()
     project = Project(root)
     assert "2 passed" in project.pytest("--acf-check=off", code=0)
     edited = tests[0].read_text().replace("kernel.check()", "kernel.check(rtol=1e-9)")
@@ -301,4 +301,4 @@ def test_generated_tests_pass_and_are_never_written_over(tmp_path):
     (root / "kernels.so").unlink()
     subprocess.run(["gcc", "-shared", "-fPIC", "kernels.c", "-o", "kernels.so"], cwd=root, check=True)
     bare = capture(root, "--top", "1", "--tests", "tests", "--to", "bare", *program)
-    assert "kernels.so does not tell its source: compile it with -g, or write Captured(…) yourself" in bare
+    assert "kernels.so does not tell its source: compile it with -g, or name it with --source FILE" in bare

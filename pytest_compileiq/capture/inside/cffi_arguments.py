@@ -68,13 +68,13 @@ def taken(called: Any, arguments: tuple[Any, ...]) -> list[Number | Memory | Uns
 
 
 def returned(called: Any, result: Any) -> Number | None:
-    """The number that a call returned; None for nothing.
+    """The number that a call returned; None for nothing, or an address without a type.
 
     Raises:
         Refused: it is no number.
     """
     kind = _backend().typeof(called._acf_raw).result
-    if kind.kind == "void":
+    if kind.kind == "void" or kind.cname == "void *":
         return None
     if kind.kind not in ("primitive", "enum"):
         raise Refused("what it returns is no number")

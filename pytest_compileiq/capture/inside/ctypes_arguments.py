@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _POINTERS = "PzZOX"  # the codes of void *, char *, wchar_t *, PyObject * and BSTR
+_READ_BY_CTYPES = "zZOX"  # of these, what a call returns is an object with the data
 _FLOATS, _SIGNED, _UNSIGNED = "fd", "bhilq", "BHILQ?c"
 _ADDRESS = re.compile(r"\((0x[0-9a-f]+)\)")
 
@@ -30,7 +31,9 @@ def taken(called: Any, arguments: tuple[Any, ...]) -> list[Number | Memory | Uns
 
 
 def returned(called: Any, result: Any) -> Number | None:
-    """The number that a call returned; None for nothing, or where the program never said what it returns.
+    """The number that a call returned; None for nothing, an address, or where the program never said what it returns.
+
+    An address is another one in each process. It is often what a program declares of a function that returns nothing.
 
     Raises:
         Refused: it is no number, or what C returned is not known.
@@ -40,8 +43,10 @@ def returned(called: Any, result: Any) -> Number | None:
         return None
     if called.errcheck is not None:
         raise Refused("its errcheck may return something else than the function")
-    if not _is_simple(kind) or kind._type_ in _POINTERS:
+    if not _is_simple(kind) or kind._type_ in _READ_BY_CTYPES:
         raise Refused("what it returns is no number")
+    if kind._type_ == "P":
+        return None
     return Number(kind._type_, bytes(kind(getattr(result, "value", result))))
 
 

@@ -90,10 +90,12 @@ def _describer(kind: type) -> Callable[[Any], Part]:
     if issubclass(kind, ctypes.Array):
         array = (getattr(kind._type_, "__name__", "?"), kind._length_)
         return lambda _: array
+    if issubclass(kind, ctypes._SimpleCData) and getattr(kind, "_type_", "") in "zZPO":
+        return lambda pointer: _of_pointer(pointer, "pointer")
     if issubclass(kind, ctypes._SimpleCData):
-        return lambda value: DESCRIBE[type(value.value)](value.value) if value._type_ not in "zZPO" else "pointer"
+        return lambda value: DESCRIBE[type(value.value)](value.value)
     if issubclass(kind, ctypes._Pointer):
-        return _of_pointer
+        return lambda pointer: _of_pointer(pointer, kind.__name__)
     if kind is _BY_REFERENCE:
         return lambda reference: f"&{type(reference._obj).__name__}"
     if _is_numpy(kind, "ndarray"):
@@ -113,10 +115,10 @@ def _of_integer(value: int) -> Part:
     return value if -_LARGEST_SIZE < value < _LARGEST_SIZE else "int"
 
 
-def _of_pointer(pointer: Any) -> Part:
+def _of_pointer(pointer: Any, name: str) -> Part:
     """``array.ctypes.data_as(…)`` keeps its array; what another pointer points to is not looked at."""
     array = getattr(pointer, "_arr", None)
-    return type(pointer).__name__ if array is None else _dtype_and_extents(array)
+    return name if array is None else _dtype_and_extents(array)
 
 
 def _of_cdata(given: Any) -> Part:

@@ -103,7 +103,8 @@ def test_a_call_that_raised_is_not_kept(recorder, tmp_path):
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"restype": ctypes.c_void_p}, "what it returns is no number"),
+        ({"restype": ctypes.c_char_p}, "what it returns is no number"),
+        ({"restype": ctypes.POINTER(ctypes.c_int)}, "what it returns is no number"),
         ({"restype": ctypes.c_long, "errcheck": print}, "its errcheck may return something else than the function"),
         ({"argtypes": [ctypes.c_int]}, "it is called with 0 arguments, and 1 are declared"),
     ],
@@ -122,6 +123,9 @@ def test_a_result_is_recorded_where_the_program_said_what_it_is(recorder):
     call(made, called=library.abs, result=4)
     call(made, called=ctypes.CFUNCTYPE(ctypes.c_int)(("abs", library)), result=5)
     results = [each["result"] for each in made.kept(FUNCTION, ())]
+    library.abs.restype = ctypes.c_void_p
+    call(made, called=library.abs, result=6)
+    assert made.kept(FUNCTION, ())[-1]["result"] is None  # an address is another one in each process
     assert results == [None, {"code": "i", "value": "04000000"}, {"code": "i", "value": "05000000"}]
 
 
