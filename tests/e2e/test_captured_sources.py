@@ -19,8 +19,9 @@ FILES = {
     "include/scale.h": "double factor(void);\nextern double offset;\n",
     "src/blend.c": """\
 #include "scale.h"
+#include <complex.h>
 double blend(const double *x, long n) {
-    double sum = 0;
+    double sum = 0 * creal((1.0 + I) * (x[0] + x[1] * I));  // of which the compiler's own library is a part
     for (long i = 0; i < n; i++) sum += x[i] * factor() + offset;
     return sum;
 }

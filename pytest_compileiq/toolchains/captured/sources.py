@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,9 +25,12 @@ from pytest_compileiq.toolchains.commands import ask
 from pytest_compileiq.toolchains.machine_code.debug_information import BuiltFrom, built_from
 from pytest_compileiq.toolchains.machine_code.symbols import defined_symbols, needed_libraries, undefined_symbols
 
-_MOST_SOURCES = 32
+_MOST_SOURCES = 100
+_MOST_HEADERS = 64
+_LEAST_PARTS = 3  # of the path of a project: what lies right below / is none
 _BUILD_S = 120.0
 _ALWAYS_THERE = ("libc.", "libm.", "libpthread.", "libdl.", "librt.", "libgcc_s.", "libgomp.", "libstdc++.", "ld-linux")
+_NO_HEADER = re.compile(r"fatal error: '?([^\s':]+)'?(?:: No such file| file not found)")
 _UNDEFINED = re.compile(r"undefined symbol: (\w+)")
 
 
@@ -86,7 +90,7 @@ def sources_of(library: Path, function: str, given: Given, place: Place) -> Sour
         first = Sources((source,), None if built is None or given.like else built.flags, like=given.like)
         if built is not None and given.like is None:
             first = replace(first, compiler=built.compiler)
-        return search.completed(first, () if built is None else built.include_directories)
+        return search.completed(first, built)
 
 
 @dataclass(frozen=True)
@@ -138,45 +142,47 @@ class _Search:
             raise NoSource(f"none of the {len(candidates)} sources that were named defines it")
         return defining
 
-    def completed(self, sources: Sources, include_directories: Sequence[Path]) -> Sources:
+    def completed(self, sources: Sources, by: BuiltFrom | None) -> Sources:
         """``sources`` with those of what they call, and the directories of headers that they do not build without.
 
         Raises:
             NoSource: they are too many.
         """
-        built = self._built(sources)
-        while True:
-            if len(built.objects) < len(sources.paths) and sources.flags is not None:
-                sources, built = self._with_headers(sources, built, include_directories)
-            missing = built.undefined & defined_symbols(self._library)
-            more = {self._source_of(symbol) for symbol in missing} - {*sources.paths, None}
-            if not more:
-                break
-            sources = replace(sources, paths=(*sources.paths, *sorted(filter(None, more))))
+        new, defined, undefined = sources.paths, set[str](), set[str]()
+        missing, of_the_library = set[str](), defined_symbols(self._library)
+        while new:
+            for path in new:
+                sources, built = self._with_headers(sources, path, by)
+                defined, undefined = defined | built.defined, undefined | built.undefined
+            missing = (undefined - defined) & of_the_library
+            found = {self._source_of(symbol) for symbol in missing} - {*sources.paths, None}
+            new = tuple(sorted(filter(None, found)))
+            sources = replace(sources, paths=(*sources.paths, *new))
             if len(sources.paths) > _MOST_SOURCES:
                 raise NoSource(f"what it calls is in more than {_MOST_SOURCES} sources: {_named(sources.paths)}")
-            built = self._built(sources)
-        if missing:
-            return replace(sources, remark=f"it calls {_some(missing)}, whose source is not known")
-        if built.output is None:
-            return replace(sources, remark=f"it cannot be built as far as is known: {built.why_not}")
-        return self._linked(sources, built.output)
+        whole = self._built(sources)
+        lacking = _lacking(whole.output) if whole.output else None
+        if missing and (whole.output is None or lacking in missing):  # the compiler's own library may define some
+            return replace(sources, remark=f"it calls {lacking or _some(missing)}, whose source is not known")
+        if whole.output is None:
+            return replace(sources, remark=f"it cannot be built as far as is known: {whole.why_not}")
+        return sources if lacking is None else self._linked(sources, lacking)
 
-    def _with_headers(
-        self, sources: Sources, built: _Built, include_directories: Sequence[Path]
-    ) -> tuple[Sources, _Built]:
-        """The same with the directories of its headers, if they make it build."""
-        known = (sources.flags or "").split()
-        seen = (f"-I{os.path.relpath(directory, self._place.test_dir)}" for directory in include_directories)
-        with_them = replace(sources, flags=" ".join([*known, *(flag for flag in seen if flag not in known)]))
-        again = self._built(with_them)
-        return (with_them, again) if len(again.objects) > len(built.objects) else (sources, built)
+    def _with_headers(self, sources: Sources, path: Path, by: BuiltFrom | None) -> tuple[Sources, _Built]:
+        """The same with the directories of the headers that ``path`` lacks, one after the other; and this one built."""
+        built = self._built(replace(sources, paths=(path,)))
+        for _ in range(_MOST_HEADERS):
+            lacking = _NO_HEADER.search(built.why_not or "")
+            directory = _directory_of(lacking[1], by) if by and lacking and sources.like is None else None
+            flag = directory and f"-I{Path(os.path.relpath(directory, self._place.test_dir)).as_posix()}"
+            if not flag or flag in (sources.flags or "").split():
+                break
+            sources = replace(sources, flags=f"{sources.flags} {flag}")
+            built = self._built(replace(sources, paths=(path,)))
+        return sources, built
 
-    def _linked(self, sources: Sources, output: Path) -> Sources:
+    def _linked(self, sources: Sources, lacking: str) -> Sources:
         """``sources`` with the libraries that they need to be loaded, which are among those of the library."""
-        lacking = _lacking(output)
-        if lacking is None:
-            return sources
         libraries = [f"-l:{name}" for name in needed_libraries(self._library) if not name.startswith(_ALWAYS_THERE)]
         with_them = replace(sources, libraries=tuple(libraries))
         linked = self._built(with_them).output if libraries else None  # None: they are not where the linker looks
@@ -221,6 +227,21 @@ class _Search:
         defining = [path for path, each in zip(naming, built, strict=True) if symbol in each.defined]
         is_only_one = len(naming) == 1 and not built[0].objects
         return next(iter(defining), naming[0] if is_only_one else None)
+
+
+def _directory_of(header: str, by: BuiltFrom) -> Path | None:
+    """Where a header lies: in a directory of other headers of the unit, or else the nearest one of its project."""
+    for directory in by.include_directories:
+        if (directory / header).is_file():
+            return directory
+    root = Path(os.path.commonpath([by.directory, by.source.parent]))
+    if len(root.parts) < _LEAST_PARTS or ".." in Path(header).parts:
+        return None
+    named = islice(root.rglob(Path(header).name), _MOST_HEADERS)
+    found = [path for path in named if path.as_posix().endswith(f"/{header}")]
+    near = sorted((len(Path(os.path.commonpath([path, by.source])).parts), path) for path in found)
+    is_clear = len(near) == 1 or (len(near) > 1 and near[-1][0] > near[-2][0])
+    return near[-1][1].parents[len(Path(header).parts) - 1] if is_clear else None
 
 
 def _most_alike(recorded: Path, candidates: Iterable[Path]) -> Path | None:

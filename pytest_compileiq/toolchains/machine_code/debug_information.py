@@ -6,6 +6,8 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -24,32 +26,40 @@ class BuiltFrom:
 
     Attributes:
         compiler: ``gcc`` or ``g++``; None where another compiler built it, which does not tell its options.
-        include_directories: where its headers are, those of the system left out, and what lies above them; ``-I`` is
-            among these, but is not recorded.
+        directory: where the compiler ran.
+        include_directories: where headers of its code are, those of the system left out, and what lies above them. What
+            ``-I`` said is not recorded.
     """
 
     source: Path
     compiler: str | None
     flags: str
-    include_directories: tuple[Path, ...] = ()
+    directory: Path
+    include_directories: tuple[Path, ...]
 
 
 def built_from(library: Path, symbol: str) -> BuiltFrom | None:
     """What a function or variable of ``library`` was built from; None where no debug information tells."""
-    from elftools.common.exceptions import DWARFError, ELFError
-    from elftools.elf.elffile import ELFFile  # heavy
+    from elftools.common.exceptions import DWARFError, ELFError  # heavy
 
     try:
-        with library.open("rb") as stream:
-            elf = ELFFile(stream)
-            address = _address(elf, symbol)
-            if address is None or not elf.has_dwarf_info():
-                return None
-            debug = elf.get_dwarf_info()
-            unit = _unit_at(debug, address) or _unit_with(debug, symbol)
-            return None if unit is None else _told(unit.get_top_DIE(), debug.line_program_for_CU(unit))
+        elf, debug = _opened(library, library.stat().st_mtime_ns)
+        address = _address(elf, symbol)
+        if address is None or debug is None:
+            return None
+        unit = _unit_at(debug, address) or _unit_with(debug, symbol)
+        return None if unit is None else _told(unit.get_top_DIE(), debug.line_program_for_CU(unit))
     except (OSError, ELFError, DWARFError, ValueError, KeyError, UnicodeDecodeError):
         return None
+
+
+@lru_cache(maxsize=1)  # of hundreds of questions on one library
+def _opened(library: Path, _changed_ns: int) -> tuple[Any, Any]:
+    """The file and its debug information, or None."""
+    from elftools.elf.elffile import ELFFile
+
+    elf = ELFFile(BytesIO(library.read_bytes()))
+    return elf, elf.get_dwarf_info() if elf.has_dwarf_info() else None
 
 
 def _address(elf: Any, symbol: str) -> int | None:
@@ -87,15 +97,12 @@ def _told(unit: Any, lines: Any) -> BuiltFrom:
     )
     source = Path(directory, name)
     gnu = _GNU.fullmatch(producer)
+    headers = tuple(_include_directories(lines, Path(directory)))
     if gnu is None:
-        return BuiltFrom(source, None, "")
+        return BuiltFrom(source, None, "", Path(directory), headers)
     options = [option for option in (gnu["options"] or "").split() if not _LEFT_OUT.fullmatch(option)]
-    return BuiltFrom(
-        source,
-        "g++" if gnu["language"] == "C++" else "gcc",
-        " ".join(options),
-        tuple(_include_directories(lines, Path(directory))),
-    )
+    compiler = "g++" if gnu["language"] == "C++" else "gcc"
+    return BuiltFrom(source, compiler, " ".join(options), Path(directory), headers)
 
 
 def _include_directories(lines: Any, directory: Path) -> Iterator[Path]:
