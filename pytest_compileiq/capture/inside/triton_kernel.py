@@ -1,0 +1,123 @@
+"""What a compiled Triton kernel was specialised for, in JSON's types, as ``Triton(…)`` of this project spells it."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from typing import Any
+
+from .ctypes_arguments import Refused
+
+# What Triton's compiler fills in by itself, for its target and from its own files.
+_OF_THE_TARGET = frozenset(
+    {"arch", "supported_fp8_dtypes", "deprecated_fp8_dot_operand_dtypes", "max_num_imprecise_acc_default"}
+)
+_OF_THE_INSTALLATION = frozenset({"extern_libs", "backend_name", "ptx_options"})
+_ALWAYS_TOLD = ("num_warps", "num_stages")
+_FUSION = "enable_fp_fusion"
+_UNSAID = "tl.", "(", "None"  # how texts begin that a marker reads as something else than texts
+
+
+def where(function: Any) -> dict[str, Any]:
+    """Which kernel a ``JITFunction`` is: its file, its name there, its module."""
+    plain = function.fn
+    return {
+        "file": os.path.abspath(plain.__code__.co_filename),
+        "function": plain.__qualname__,
+        "module": plain.__module__,
+    }
+
+
+def specialisation(kernel: Any) -> dict[str, Any]:
+    """The signature, constexprs, options and target of a ``CompiledKernel``.
+
+    Raises:
+        Refused: it was made in a way that no ``Triton(…)`` says; the message continues after ``it``.
+    """
+    source, metadata = kernel.src, kernel.metadata
+    if metadata.target.backend != "cuda":
+        raise Refused(f"is compiled for {metadata.target.backend}")
+    if not source.fn.fn.__qualname__.isidentifier():
+        raise Refused("is defined within a function or a class, where no test can name it")
+    if getattr(source.fn, "is_gluon", bool)():
+        raise Refused("is written in Gluon, which is not compiled ahead of time here")
+    signature: dict[str, Any] = {}
+    constexprs: dict[str, Any] = {}
+    for place, parameter in enumerate(source.fn.params):
+        name, kind = parameter.name, source.signature[parameter.name]
+        if parameter.is_constexpr or (kind == "constexpr" and source.constants[(place,)] is None):
+            constexprs[name] = _constant(name, source.constants[(place,)])
+        else:
+            signature[name] = _kind(name, kind, (place,), source)
+    return {
+        "signature": signature,
+        "constexprs": constexprs,
+        "options": _options(metadata._asdict()),
+        "capability": int(metadata.target.arch),
+        "ptx_options": metadata._asdict().get("ptx_options"),
+    }
+
+
+def _kind(name: str, kind: Any, path: tuple[int, ...], source: Any) -> Any:
+    """The type of an argument with what is known of its value; a list of them for a tuple."""
+    if isinstance(kind, (tuple, list)):
+        return [_kind(name, inner, (*path, place), source) for place, inner in enumerate(kind)]
+    if kind == "constexpr":
+        value = source.constants[path]
+        if value is None:
+            return None
+        if type(value) is not int or value != 1:
+            raise Refused(f"is given a constant as {name}, which is no tl.constexpr")
+        return "i32:1"
+    hints = [tuple(hint) for hint in source.attrs.get(path, ())]
+    if hints in ([], [("tt.divisibility", 16)]):
+        return f"{kind}:16" if hints else str(kind)
+    raise Refused(f"is specialised by {hints[0][0]} of {name}, which Triton(…) cannot say")
+
+
+def _constant(name: str, value: Any) -> Any:
+    """A constexpr's value; a tuple is a list, a dtype ``"tl.float16"``."""
+    if type(value).__name__ == "constexpr":
+        value = value.value
+    if type(value).__name__ == "dtype" and type(value).__module__.startswith("triton"):
+        return f"tl.{repr(value).rpartition('.')[2]}"
+    if isinstance(value, (tuple, list)):
+        return [_constant(name, inner) for inner in value]
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str) and not value.startswith(_UNSAID):
+        return str(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return float(value)
+    if isinstance(value, int) or hasattr(value, "__index__"):
+        return int(value)
+    told = "a function" if hasattr(value, "fn") else f"{value!r:.60}"
+    raise Refused(f"is given {told} as {name}, which cannot be written down")
+
+
+def _options(metadata: dict[str, Any]) -> dict[str, Any]:
+    """The launch options that are not Triton's own defaults, and how many warps and stages there are in any case."""
+    for name in ("ir_override", "instrumentation_mode"):
+        if metadata.get(name):
+            raise Refused(f"is compiled with {name}={metadata[name]!r:.60}")
+    kind = getattr(sys.modules.get("triton.backends.nvidia.compiler"), "CUDAOptions", None)
+    if kind is None:
+        raise Refused("is of a Triton whose launch options are not known here")
+    defaults = {name: getattr(kind, name, None) for name in kind.__dataclass_fields__}
+    defaults[_FUSION] = _default_fusion()
+    options = {}
+    for name in defaults.keys() - _OF_THE_TARGET - _OF_THE_INSTALLATION:
+        value, default = metadata.get(name), defaults[name]
+        if name in _ALWAYS_TOLD or value != (list(default) if isinstance(default, tuple) else default):
+            options[name] = _constant(name, value)
+    return dict(sorted(options.items()))
+
+
+def _default_fusion() -> Any:
+    """Whether a launch that says nothing of it fuses, where the environment says nothing either; None if not known.
+
+    The field's own default is never used: Triton 3.9 fuses, and 3.10 is announced not to.
+    """
+    knobs = getattr(sys.modules.get("triton.knobs"), "language_knobs", None)
+    return getattr(vars(knobs).get("default_fp_fusion"), "default", None) if knobs else None

@@ -1,0 +1,327 @@
+"""``acf capture`` of programs that launch by Triton's own JIT, above a driver that executes no code.
+
+What is launched, and as what, is Triton's doing and real; so is the PTX. What a kernel computes is nobody's here, and
+nothing is said of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
+from tests import needs
+from tests.driver.build import ptxas
+from tests.driver.conftest import ROOT
+from tests.files import write_files
+from tests.projects import Project
+
+pytestmark = [needs.triton, needs.ptxas]
+KERNELS_PY = (ROOT / "tests/kernels/triton_kernels/kernels.py").read_text()
+
+TENSORS_PY = '''\
+"""Tensors as far as Triton asks: no torch, and no GPU."""
+
+
+class Tensor:
+    def __init__(self, dtype, *shape, at=1 << 12):
+        self.dtype, self.shape, self._address = dtype, shape, 1 << 47 | at
+
+    def data_ptr(self):
+        return self._address
+'''
+MORE_KERNELS_PY = """\
+import triton
+import triton.language as tl
+
+
+def fastest(call, **_):
+    call()
+    return [1.0, 1.0, 1.0]
+
+
+@triton.autotune([triton.Config({"BLOCK": 64}, maxnreg=64), triton.Config({"BLOCK": 128}, num_warps=2)], key=["n"], do_bench=fastest)
+@triton.heuristics({"EVEN": lambda given: given["n"] % given["BLOCK"] == 0})
+@triton.jit
+def scale(out, x, bias, n, by: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr, DTYPE: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + at) if EVEN else tl.load(x + at, mask=at < n)
+    tl.store(out + at, (value * by[0]).to(DTYPE), mask=at < n)
+
+
+@triton.jit
+def copy(out, x, stride, shape, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at * stride, tl.load(x + at, mask=at < shape[0]), mask=at < shape[0])
+
+
+@triton.jit
+def twice(x):
+    return x + x
+
+
+@triton.jit
+def applied(out, f: tl.constexpr):
+    tl.store(out, f(tl.load(out)))
+"""
+SERVE_PY = """\
+import os, sys, threading
+import triton
+import triton.language as tl
+from kernels import flash_attention, matmul, softmax
+from more_kernels import applied, copy, scale, twice
+from tensors import Tensor
+
+x, out = Tensor("fp32", 128, 1920), Tensor("fp32", 128, 1920)
+for _ in range(30):
+    softmax[(128,)](out, x, 1920, 1920, BLOCK=2048)
+for columns in (1001, 1003):
+    softmax[lambda meta: (64, meta["BLOCK"] // 1024)](out, Tensor("fp32", 64, columns, at=8), columns, columns, 1024, num_warps=8)
+a, b, c = (Tensor("fp16", 512, 512) for _ in range(3))
+threads = [threading.Thread(target=lambda: [matmul[4, 4](c, a, b, 512, 512, 512, 128, 128, BLOCK_K=64) for _ in range(5)]) for _ in range(2)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+flash_attention[(2,)](c, a, b, a, 512, 0.125, HEAD=64, BLOCK_Q=128, BLOCK_K=64, maxnreg=128, enable_fp_fusion=False)
+for _ in range(3):
+    scale[(8,)](Tensor("fp16", 1000), x, None, 1000, by=(2.0,), DTYPE=tl.float16)
+ready = copy.warmup(out, x, 1, (1920, 4), BLOCK=64, grid=(1,))
+ready[(30, 1, 1)](out, x, 1, (1920, 4), 64)
+applied[(1,)](out, f=twice)
+
+def within():
+    @triton.jit
+    def inner(out):
+        tl.store(out, 1.0)
+    inner[(1,)](out)
+within()
+try:
+    softmax[(1,)](out, x, "text", 1, BLOCK=64)
+except TypeError as error:
+    print("refused as without:", type(error).__name__)
+if os.fork() == 0:
+    softmax[(128,)](out, x, 1920, 1920, BLOCK=2048)
+    sys.exit()
+os.wait()
+print("served", softmax.run.__name__)
+"""
+FILES = {
+    "pytest.ini": "[pytest]\n", "kernels.py": KERNELS_PY, "more_kernels.py": MORE_KERNELS_PY, "tensors.py": TENSORS_PY,
+    "serve.py": SERVE_PY,
+}  # fmt: skip
+PROGRAM = ("--", sys.executable, "serve.py")
+
+
+@pytest.fixture(scope="module")
+def triton(driver, tmp_path_factory) -> dict[str, str]:
+    """The environment of programs that launch above the driver, by the ptxas that takes ACFs."""
+    return driver | {
+        "TRITON_CACHE_DIR": str(tmp_path_factory.mktemp("triton")),
+        "TRITON_PTXAS_BLACKWELL_PATH": ptxas().program,
+        "TRITON_DEFAULT_FP_FUSION": "1",  # what holds without it, which warns
+    }
+
+
+@pytest.fixture
+def launching(triton, monkeypatch) -> dict[str, str]:
+    """What ``acf`` starts in this test launches above the driver."""
+    for name, value in triton.items():
+        monkeypatch.setenv(name, value)
+    return triton
+
+
+@pytest.fixture(scope="module")
+def _captured(triton, tmp_path_factory) -> tuple[Path, str]:
+    root = write_files(tmp_path_factory.mktemp("program"), FILES)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in triton.items():
+            patch.setenv(name, value)
+        said = Project(root).acf("capture", "--tests", "tests", *PROGRAM, code=0)
+    return root, said
+
+
+@pytest.fixture
+def said(_captured) -> str:
+    """What the capture printed."""
+    return _captured[1]
+
+
+@pytest.fixture
+def captured(_captured, tmp_path) -> Project:
+    shutil.copytree(_captured[0], tmp_path / "elsewhere")
+    return Project(tmp_path / "elsewhere")
+
+
+def kernel_of(project: Project, name: str) -> dict[str, Any]:
+    return json.loads((project.root / "acf-capture" / name / "launches.json").read_text())
+
+
+def markers_in(test: Path) -> list[Any]:
+    """What the tests of a file are marked with."""
+    tests = [value for name, value in runpy.run_path(str(test)).items() if name.startswith("test_")]
+    return [test.pytestmark[0].args[0] for test in tests]
+
+
+def test_the_program_notices_nothing_and_its_kernels_are_ranked_by_launches(said, launching, captured):
+    alone = subprocess.run(PROGRAM[1:], cwd=captured.root, capture_output=True, text=True, env={**os.environ})
+    assert said.startswith(alone.stdout)
+    assert "served run" in alone.stdout
+    assert "5 Triton kernels in 47 launches; share is of the launches, since how long a kernel takes on the GPU" in said
+    # 49 launches in all, of which two cannot be recorded; what the fork launched is its own affair.
+    assert re.search(r"65\.3%  32 +kernels\.py +softmax\n", said)
+    assert re.search(r"20\.4%  10 +kernels\.py +matmul\n", said)
+    assert "30 on grid (128,): out fp32[128,1920], x fp32[128,1920], row_stride 1920, columns 1920" in said
+    assert "1 on grid (64, 1): out fp32[128,1920], x fp32[64,1001], row_stride 1001, columns 1001" in said
+    assert "not recorded: 1 launch of within.<locals>.inner (serve.py): it is defined within a function" in said
+    assert "not recorded: 1 launch of applied (more_kernels.py): it is given a function as f" in said
+    assert "2 launches by which @triton.autotune chose a config are not counted" in said
+    assert "holds how they are specialised and launched, and no data and no time of theirs" in said
+
+
+def test_a_capture_holds_what_the_jit_specialised_and_not_what_a_reader_would_guess(captured):
+    wide, ragged = kernel_of(captured, "softmax")["specialisations"]
+    assert wide["signature"] == {"out": "*fp32:16", "x": "*fp32:16", "row_stride": "i32:16", "columns": "i32:16"}
+    assert ragged["signature"] == {"out": "*fp32:16", "x": "*fp32", "row_stride": "i32", "columns": "i32"}
+    assert [each["constexprs"] for each in (wide, ragged)] == [{"BLOCK": 2048}, {"BLOCK": 1024}]
+    assert [each["options"] for each in (wide, ragged)] == [{"num_stages": 3, "num_warps": n} for n in (4, 8)]
+    assert [call["calls"] for call in ragged["calls"]] == [1, 1]
+
+    (attention,) = kernel_of(captured, "flash_attention")["specialisations"]
+    assert attention["options"] == {"enable_fp_fusion": False, "maxnreg": 128, "num_stages": 3, "num_warps": 4}
+    assert attention["signature"]["scale"] == "fp32"
+    (copy,) = kernel_of(captured, "copy")["specialisations"]  # launched as it is compiled, and a tuple among arguments
+    assert copy["signature"] == {"out": "*fp32:16", "x": "*fp32:16", "stride": "i32:1", "shape": ["i32:16", "i32"]}
+    assert copy["calls"][0]["grid"] == [30, 1, 1]
+    (scale,) = kernel_of(captured, "scale")["specialisations"]  # a config that @triton.autotune chose, and heuristics
+    constexprs = {"bias": None, "by": [2.0], "BLOCK": 64, "EVEN": False, "DTYPE": "tl.float16"}
+    assert scale["constexprs"] == constexprs
+    assert scale["options"] == {"maxnreg": 64, "num_stages": 3, "num_warps": 4}
+    assert scale["capability"] == 90
+
+
+def test_each_generated_test_compiles_to_the_ptx_that_the_program_launched(_captured, tmp_path):
+    """Byte for byte, by another process and with what the test file says alone; of the others ``acf`` says so."""
+    root, said = _captured
+    assert said.count(" compiles to the PTX that was launched\n") == 6
+    for name in ("softmax", "scale"):
+        specialisations = kernel_of(Project(root), name)["specialisations"]
+        markers = markers_in(root / f"tests/test_{name}.py")
+        for number, (marker, each) in enumerate(zip(markers, specialisations, strict=True)):
+            builder = marker.resolve(Place(root / "tests", root))
+            built = builder.build(None, tmp_path / f"{name}{number}", timeout_s=120)
+            digest = each["ptx"]["sha256"]
+            launched = zlib.decompress((root / f"acf-capture/data/{digest[:2]}/{digest}.z").read_bytes())
+            assert built.path.with_name("kernel.ptx").read_bytes() == launched
+
+
+def test_generated_tests_run_where_there_is_no_gpu_and_compare_nothing_in_silence_nowhere(
+    captured, triton, monkeypatch
+):
+    output = captured.pytest("--acf-check=off", "-q", "tests/test_softmax.py", code=0)
+    assert "2 passed" in output
+    assert "2 × correctness not checked" in output
+    for name, value in triton.items():
+        monkeypatch.setenv(name, value)
+    output = captured.pytest("--acf-check=off", "-q", "tests/test_copy.py", code=1)
+    assert "no tensors were recorded: launch the kernel on data of yours, compare, and acf.measure the launch" in output
+
+
+def test_a_program_that_launches_what_was_captured_passes_and_what_changed_is_named(captured, launching):
+    def check(code: int) -> str:
+        return captured.acf("capture", "--check", "acf-capture", *PROGRAM, code=code)
+
+    captured.edit("serve.py", "range(30)", "range(20)")
+    output = check(0)
+    assert "softmax: in 2 specialisations as captured; 22 launches, 32 when captured" in output
+    assert "the program launches the Triton kernels that acf-capture holds" in output
+
+    captured.edit("serve.py", "1920, 1920, BLOCK=2048", "1920, 1919, BLOCK=2048")
+    captured.edit("serve.py", "copy.warmup(", "(lambda *_, **__: {(30, 1, 1): print})(")
+    captured.edit("kernels.py", "total += tl.dot(", "total -= tl.dot(")
+    output = check(1)
+    assert (
+        "softmax: no longer launched as out *fp32:16, x *fp32:16, row_stride i32:16, columns i32:16; BLOCK=2048"
+        in output
+    )
+    assert "softmax: newly launched as out *fp32:16, x *fp32:16, row_stride i32:16, columns i32; BLOCK=2048" in output
+    assert "copy: no longer launched; 1 launch when captured" in output
+    assert "matmul: launched as c *fp16:16" in output
+    assert "with other PTX than captured: its source, Triton or its ptxas is another" in output
+    assert "the program no longer launches the Triton kernels that acf-capture holds: capture again" in output
+
+
+def test_a_capture_is_verified_and_a_hostile_one_refused_in_a_sentence(captured):
+    shutil.rmtree(captured.root / "acf-capture/cuInit", ignore_errors=True)
+    shutil.rmtree(captured.root / "acf-capture/cuDeviceGetCount", ignore_errors=True)
+    show = ("capture", "--show", "acf-capture")
+    assert re.search(r"softmax +2 +32 +\d", captured.acf(*show, code=0))
+    path = captured.root / "acf-capture/softmax/launches.json"
+    kernel = json.loads(path.read_text())
+    digest = kernel["specialisations"][0]["ptx"]["sha256"]
+    (captured.root / f"acf-capture/data/{digest[:2]}/{digest}.z").write_bytes(zlib.compress(b"nothing"))
+    assert f"{digest}.z does not hold what its name says" in captured.acf(*show, code=1)
+    for wrong in (
+        {"signature": {"x, y": "i32"}}, {"constexprs": {"BLOCK": {"deep": 1}}}, {"capability": 0}, {"others": -1},
+        {"ptx": {"sha256": "../../etc", "size": 1}},
+    ):  # fmt: skip
+        path.write_text(json.dumps(kernel | {"specialisations": [kernel["specialisations"][0] | wrong]}))
+        assert "softmax/launches.json is no captured kernel" in captured.acf(*show, code=1)
+    path.write_text(json.dumps(kernel | {"schema": 99}))
+    assert "softmax/launches.json has schema 99" in captured.acf(*show, code=1)
+    assert "softmax/launches.json has schema 99" in captured.acf("capture", "--check", "acf-capture", *PROGRAM, code=2)
+
+
+def test_a_test_that_somebody_edited_is_left_alone(captured, launching):
+    test = captured.root / "tests/test_matmul.py"
+    edited = test.read_text().replace('minimize("registers")', 'minimize("spill_bytes")')
+    test.write_text(edited)
+    output = captured.acf("capture", "--to", "again", "--tests", "tests", "--top", "2", *PROGRAM, code=0)
+    assert "tests/test_softmax.py is the same" in output
+    assert "tests/test_matmul.py is there and differs, so tests/test_matmul.py.new was written:" in output
+    assert "3 more Triton kernels: --top and --share show more" in output
+    assert test.read_text() == edited
+
+
+# ── put back ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+PUT_BACK = """\
+import acf_runtime
+
+answer = acf_runtime.resolve("triton-matmul", "sm_90a")
+controls = {"ptx_options": " ".join(answer.options)} if answer.path else {}
+"""
+
+
+def test_what_was_tuned_is_put_back_for_its_kernel_alone_and_is_still_what_was_captured(
+    captured, launching, monkeypatch
+):
+    """With this project's own artifact of the same specialisation: the cubins say what ptxas was given."""
+    own = markers_in(ROOT / "tests/kernels/test_cuda_kernels.py")
+    (ours,) = [each for each in own if getattr(each, "kernel", None) == "triton_kernels/kernels.py::matmul"]
+    (generated,) = markers_in(captured.root / "tests/test_matmul.py")
+    assert (generated.signature, generated.constexprs) == (ours.signature, ours.constexprs)
+
+    deploy, cache = captured.root / "deploy", captured.root / "cache"
+    Project(ROOT).acf("export", "--runtime", str(deploy), "triton-matmul", code=0)
+    captured.edit("serve.py", "x, out =", f"{PUT_BACK}x, out =")
+    captured.edit("serve.py", "BLOCK_K=64)", "BLOCK_K=64, **controls)")
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(cache))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(deploy), os.environ.get("PYTHONPATH", "")]))
+    output = captured.acf("capture", "--check", "acf-capture", *PROGRAM, code=0)
+    assert "matmul: in 1 specialisation as captured; 10 launches, 10 when captured" in output
+
+    applied = {path.stem for path in cache.glob("*/*.cubin") if "apply-controls" in read_cubin(path).command}
+    assert applied == {"matmul"}
+    assert len(list(cache.glob("*/*.cubin"))) >= 7
+    verified = Project(ROOT).acf("verify-binary", "--triton-cache", str(cache), "--name", "triton-matmul", code=0)
+    assert "matmul (sm_90a) is the proven code of triton-matmul" in verified
