@@ -1,4 +1,4 @@
-"""The kernels that a program launched by Triton's JIT: read from its account, ranked by launches, held against others.
+"""The kernels that a program launched by Triton's JIT: read from its account, and ranked by launches.
 
 Nothing here knows how long a kernel takes: launches are asynchronous, and what the host sees of one is the launching.
 """
@@ -8,8 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -36,7 +35,7 @@ _Count = Annotated[int, Meta(ge=0, le=1 << 62)]
 
 
 class Compiled(Struct, frozen=True):
-    """A compiled kernel that was launched; of one that cannot be recorded only ``why``, and where it is from."""
+    """A compiled kernel that was launched; one without PTX cannot be recorded, and ``why`` says the reason."""
 
     file: str
     function: str
@@ -75,7 +74,7 @@ class Account(Struct, frozen=True):
     @property
     def refused(self) -> list[Compiled]:
         """What cannot be recorded."""
-        return [each for each in self.compiled if each.why is not None or each.ptx is None]
+        return [each for each in self.compiled if each.ptx is None]
 
 
 NOTHING = Account(ACCOUNT_SCHEMA, "", None, 0, (), ())
@@ -99,7 +98,7 @@ def read_account(folder: Path) -> Account:
             f"the account of the program's Triton kernels has schema {account.schema}, and {ACCOUNT_SCHEMA} is read"
         )
     for each in account.compiled:
-        if each.why is None and (fault := fault_in(_specialisation([each]))):
+        if each.ptx is not None and (fault := fault_in(_specialisation([each]))):
             raise NotWatched(f"the account of the program's Triton kernels cannot be read: {each.function}: {fault}")
     return account
 
@@ -109,7 +108,7 @@ def ranked(account: Account) -> list[LaunchedKernel]:
     total = max(sum(each.launches for each in account.compiled), 1)
     kernels: defaultdict[tuple[str, str, str], list[Compiled]] = defaultdict(list)
     for each in account.compiled:
-        if each.why is None and each.ptx is not None:
+        if each.ptx is not None:
             kernels[each.function, each.file, each.module].append(each)
     found = [_kernel(*key, compiled, account.triton, total) for key, compiled in kernels.items()]
     return sorted(found, key=lambda kernel: (-kernel.launches, kernel.file, kernel.function))
@@ -120,7 +119,8 @@ def _kernel(
 ) -> LaunchedKernel:
     alike: defaultdict[bytes, list[Compiled]] = defaultdict(list)
     for each in compiled:
-        alike[_specialisation([each]).identity].append(each)
+        one = _specialisation([each])
+        alike[one.identity(one.ptx.sha256)].append(each)
     specialisations = sorted(map(_specialisation, alike.values()), key=lambda each: -each.launches)
     share = sum(each.launches for each in specialisations) / total
     return LaunchedKernel(SCHEMA, function, file, module, triton, share, tuple(specialisations))
@@ -132,7 +132,7 @@ def _specialisation(compiled: Sequence[Compiled]) -> Specialisation:
     assert first.ptx is not None
     return Specialisation(
         first.signature, first.constexprs, first.options, first.capability, first.ptx_options, first.ptx,
-        sum(each.others for each in compiled), tuple(_merged(compiled)),
+        sum(each.others for each in compiled), tuple(_merged(compiled)), first.why,
     )  # fmt: skip
 
 
@@ -176,82 +176,3 @@ def text_of(folder: Path, ptx: Ptx) -> str:
         return read_regular(contents(folder) / ptx.sha256, LARGEST_PTX).decode(errors="replace")
     except Unfit as why:
         raise NotWatched(f"the PTX {ptx.sha256} of the program {why}") from why
-
-
-# ── against an earlier capture ───────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class ComparedLaunches:
-    """A captured kernel, and what the program launches of it now.
-
-    Attributes:
-        captured: its specialisations of then.
-        launches: of now.
-        gone: those of ``captured`` that it is no longer launched for.
-        new: those of now that are none of ``captured``.
-        changed: those of ``captured`` whose PTX is another now.
-    """
-
-    name: str
-    captured: tuple[Specialisation, ...]
-    launches: int
-    gone: tuple[Specialisation, ...]
-    new: tuple[Specialisation, ...]
-    changed: tuple[Specialisation, ...]
-
-    @property
-    def is_as_captured(self) -> bool:
-        """Whether nothing changed."""
-        return bool(self.launches) and not (self.gone or self.new or self.changed)
-
-
-def compared(
-    kernels: Mapping[str, LaunchedKernel],
-    texts: Mapping[str, str],
-    account: Account,
-    folder: Path,
-    digest_of: Callable[[str], str],
-) -> list[ComparedLaunches]:
-    """Each captured kernel beside what was launched now.
-
-    Args:
-        texts: the SHA-256 of captured PTX → the text.
-        folder: where the program ran that left ``account``.
-        digest_of: by which two PTX texts are compared.
-
-    Raises:
-        NotWatched: the program did not leave its PTX.
-    """
-    now = ranked(account)
-
-    def is_another(then: Ptx, here: Ptx) -> bool:
-        return digest_of(texts[then.sha256]) != digest_of(text_of(folder, here))
-
-    return [_compared(name, kernel, _same(kernel, now), is_another) for name, kernel in kernels.items()]
-
-
-def _compared(
-    name: str, kernel: LaunchedKernel, now: Sequence[Specialisation], is_another: Callable[[Ptx, Ptx], bool]
-) -> ComparedLaunches:
-    then = {each.identity: each for each in kernel.specialisations}
-    here = {each.identity: each for each in now}
-    return ComparedLaunches(
-        name=name,
-        captured=kernel.specialisations,
-        launches=sum(each.launches for each in now),
-        gone=tuple(each for identity, each in then.items() if identity not in here),
-        new=tuple(each for identity, each in here.items() if identity not in then),
-        changed=tuple(
-            each for identity, each in then.items() if identity in here and is_another(each.ptx, here[identity].ptx)
-        ),
-    )
-
-
-def _same(kernel: LaunchedKernel, now: Sequence[LaunchedKernel]) -> tuple[Specialisation, ...]:
-    """What is launched of its function: in the file at its path, else in one of that name, as of another checkout."""
-    alike = [each for each in now if each.function == kernel.function]
-    found = [each for each in alike if each.file == kernel.file] or [
-        each for each in alike if Path(each.file).name == Path(kernel.file).name
-    ]
-    return tuple(specialisation for each in found for specialisation in each.specialisations)

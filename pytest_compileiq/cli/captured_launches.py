@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_compileiq.capture.launches import Account, compared, named, ranked, read_account, that_lead
+from pytest_compileiq.capture.launch_check import compared
+from pytest_compileiq.capture.launches import Account, named, ranked, read_account, that_lead
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.report.launches import (
     launch_caveats,

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_compileiq.capture.launches import Account, ComparedLaunches
+from pytest_compileiq.capture.launch_check import ComparedLaunches
+from pytest_compileiq.capture.launches import Account
 from pytest_compileiq.report.artifact import table_lines
 from pytest_compileiq.store.captured_launches import (
     Launch,
@@ -82,6 +83,7 @@ def launched_check_lines(bundle: Bundle, kernels: Sequence[ComparedLaunches]) ->
 def told_of(each: Specialisation) -> str:
     """A specialisation in a line: ``out *fp32:16, n i32; BLOCK=2048; num_warps=4, num_stages=3; sm_90a``."""
     parts = (
+        f"its PTX alone, since it {each.why}" if each.why else "",
         ", ".join(f"{name} {_kind(kind)}" for name, kind in each.signature.items()),
         ", ".join(f"{name}={_value(value)}" for name, value in each.constexprs.items()),
         ", ".join(f"{name}={_value(value)}" for name, value in each.options.items()),

@@ -58,6 +58,7 @@ class Specialisation(Struct, frozen=True):
         options: the launch options that are not Triton's defaults, and the warps and stages.
         capability: of the architecture, such as 90.
         ptx_options: what ptxas was given besides: put back controls, which are no part of what a kernel is.
+        why: why no ``Triton(…)`` can say it, in words that continue after ``it``, so that it is its PTX alone; or None.
     """
 
     signature: _Named
@@ -68,16 +69,16 @@ class Specialisation(Struct, frozen=True):
     ptx: Ptx
     others: _Count
     calls: Annotated[tuple[Launch, ...], Meta(max_length=1 << 12)]
+    why: _Text | None = None
 
     @property
     def launches(self) -> int:
         """How often it was launched."""
         return self.others + sum(each.calls for each in self.calls)
 
-    @property
-    def identity(self) -> bytes:
-        """What tells it from other specialisations of its kernel."""
-        parts = [self.signature, self.constexprs, self.options, self.capability]
+    def identity(self, ptx_digest: str) -> bytes:
+        """What tells it from other specialisations of its kernel; its PTX, by a digest, where that is all there is."""
+        parts = [self.signature, self.constexprs, self.options, self.capability, ptx_digest if self.why else None]
         return msgspec.json.encode(parts, order="sorted")
 
     @property

@@ -176,14 +176,13 @@ def test_the_program_notices_nothing_and_its_kernels_are_ranked_by_launches(said
     alone = subprocess.run(PROGRAM[1:], cwd=captured.root, capture_output=True, text=True, env={**os.environ})
     assert said.startswith(alone.stdout)
     assert "served run" in alone.stdout
-    assert "5 Triton kernels in 47 launches; share is of the launches, since how long a kernel takes on the GPU" in said
-    # 49 launches in all, of which two cannot be recorded; what the fork launched is its own affair.
+    assert "7 Triton kernels in 49 launches; share is of the launches, since how long a kernel takes on the GPU" in said
     assert re.search(r"65\.3%  32 +kernels\.py +softmax\n", said)
     assert re.search(r"20\.4%  10 +kernels\.py +matmul\n", said)
     assert "30 on grid (128,): out fp32[128,1920], x fp32[128,1920], row_stride 1920, columns 1920" in said
     assert "1 on grid (64, 1): out fp32[128,1920], x fp32[64,1001], row_stride 1001, columns 1001" in said
-    assert "not recorded: 1 launch of within.<locals>.inner (serve.py): it is defined within a function" in said
-    assert "not recorded: 1 launch of applied (more_kernels.py): it is given a function as f" in said
+    assert "its PTX alone, since it is defined within a function or a class, where no test can name it; num_" in said
+    assert "its PTX alone, since it is given a function as f, which cannot be written down; num_stages=3" in said
     assert "2 launches by which @triton.autotune chose a config are not counted" in said
     assert "holds how they are specialised and launched, and no data and no time of theirs" in said
 
@@ -234,6 +233,18 @@ def test_generated_tests_run_where_there_is_no_gpu_and_compare_nothing_in_silenc
         monkeypatch.setenv(name, value)
     output = captured.pytest("--acf-check=off", "-q", "tests/test_copy.py", code=1)
     assert "no tensors were recorded: launch the kernel on data of yours, compare, and acf.measure the launch" in output
+
+
+def test_of_a_kernel_that_no_marker_can_name_the_ptx_is_tuned(captured, said, launching, tmp_path):
+    """Assembled as Triton assembles it: the machine code is that of the cubin that was launched."""
+    (inner,) = markers_in(captured.root / "tests/test_within__locals__inner.py")
+    assert "wrote tests/within__locals__inner.ptx" in said
+    built = inner.resolve(Place(captured.root / "tests", captured.root)).build(None, tmp_path / "out", timeout_s=120)
+    (launched,) = Path(launching["TRITON_CACHE_DIR"]).glob("*/inner.cubin")
+    assert read_cubin(built.path).entries == read_cubin(launched).entries
+    assert "test_within__locals__inner" in captured.pytest(
+        "--acf-check=off", "-v", "tests/test_within__locals__inner.py", code=1
+    )
 
 
 def test_a_program_that_launches_what_was_captured_passes_and_what_changed_is_named(captured, launching):
@@ -288,7 +299,7 @@ def test_a_test_that_somebody_edited_is_left_alone(captured, launching):
     output = captured.acf("capture", "--to", "again", "--tests", "tests", "--top", "2", *PROGRAM, code=0)
     assert "tests/test_softmax.py is the same" in output
     assert "tests/test_matmul.py is there and differs, so tests/test_matmul.py.new was written:" in output
-    assert "3 more Triton kernels: --top and --share show more" in output
+    assert "5 more Triton kernels: --top and --share show more" in output
     assert test.read_text() == edited
 
 

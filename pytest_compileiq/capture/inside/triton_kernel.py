@@ -13,7 +13,7 @@ from .ctypes_arguments import Refused
 _OF_THE_TARGET = frozenset(
     {"arch", "supported_fp8_dtypes", "deprecated_fp8_dot_operand_dtypes", "max_num_imprecise_acc_default"}
 )
-_OF_THE_INSTALLATION = frozenset({"extern_libs", "backend_name", "ptx_options"})
+_OF_THE_INSTALLATION = frozenset({"extern_libs", "backend_name", "ptx_options", "ir_override", "instrumentation_mode"})
 _ALWAYS_TOLD = ("num_warps", "num_stages")
 _FUSION = "enable_fp_fusion"
 _UNSAID = "tl.", "(", "None"  # how texts begin that a marker reads as something else than texts
@@ -32,16 +32,44 @@ def where(function: Any) -> dict[str, Any]:
 def specialisation(kernel: Any) -> dict[str, Any]:
     """The signature, constexprs, options and target of a ``CompiledKernel``.
 
+    Where no ``Triton(…)`` could say them, ``why`` does, in words that continue after ``it``, and there is no signature.
+
     Raises:
-        Refused: it was made in a way that no ``Triton(…)`` says; the message continues after ``it``.
+        Refused: it has no PTX, or its options are not known.
     """
-    source, metadata = kernel.src, kernel.metadata
+    metadata = kernel.metadata
     if metadata.target.backend != "cuda":
         raise Refused(f"is compiled for {metadata.target.backend}")
+    signature: dict[str, Any] = {}
+    constexprs: dict[str, Any] = {}
+    why = None
+    try:
+        signature, constexprs = _arguments(kernel.src, metadata._asdict())
+    except Refused as reason:
+        why = str(reason)
+    return {
+        "signature": signature,
+        "constexprs": constexprs,
+        "options": _options(metadata._asdict()),
+        "capability": int(metadata.target.arch),
+        "ptx_options": metadata._asdict().get("ptx_options"),
+        "why": why,
+    }
+
+
+def _arguments(source: Any, metadata: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The signature and the constexprs.
+
+    Raises:
+        Refused: no ``Triton(…)`` says them.
+    """
     if not source.fn.fn.__qualname__.isidentifier():
         raise Refused("is defined within a function or a class, where no test can name it")
     if getattr(source.fn, "is_gluon", bool)():
         raise Refused("is written in Gluon, which is not compiled ahead of time here")
+    for name in ("ir_override", "instrumentation_mode"):
+        if metadata.get(name):
+            raise Refused(f"is compiled with {name}={metadata[name]!r:.60}")
     signature: dict[str, Any] = {}
     constexprs: dict[str, Any] = {}
     for place, parameter in enumerate(source.fn.params):
@@ -50,13 +78,7 @@ def specialisation(kernel: Any) -> dict[str, Any]:
             constexprs[name] = _constant(name, source.constants[(place,)])
         else:
             signature[name] = _kind(name, kind, (place,), source)
-    return {
-        "signature": signature,
-        "constexprs": constexprs,
-        "options": _options(metadata._asdict()),
-        "capability": int(metadata.target.arch),
-        "ptx_options": metadata._asdict().get("ptx_options"),
-    }
+    return signature, constexprs
 
 
 def _kind(name: str, kind: Any, path: tuple[int, ...], source: Any) -> Any:
@@ -98,9 +120,6 @@ def _constant(name: str, value: Any) -> Any:
 
 def _options(metadata: dict[str, Any]) -> dict[str, Any]:
     """The launch options that are not Triton's own defaults, and how many warps and stages there are in any case."""
-    for name in ("ir_override", "instrumentation_mode"):
-        if metadata.get(name):
-            raise Refused(f"is compiled with {name}={metadata[name]!r:.60}")
     kind = getattr(sys.modules.get("triton.backends.nvidia.compiler"), "CUDAOptions", None)
     if kind is None:
         raise Refused("is of a Triton whose launch options are not known here")
