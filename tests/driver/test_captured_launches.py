@@ -303,6 +303,61 @@ def test_a_test_that_somebody_edited_is_left_alone(captured, launching):
     assert test.read_text() == edited
 
 
+def test_a_program_without_triton_does_not_get_it_and_pays_for_no_capture_of_it(tmp_path):
+    project = Project(write_files(tmp_path, {"plain.py": "import sys\nprint('triton' in sys.modules)\n"}))
+    output = project.acf("capture", "--rank-only", "--", sys.executable, "plain.py", code=0)
+    assert output.startswith("False\n")
+    assert "Triton" not in output
+
+
+LIGER_PY = '''\
+"""Launches kernels of liger-kernel as they are installed; what of its modules needs torch is left out."""
+
+from pathlib import Path
+
+import triton
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.triton.loader import load_module
+from pytest_compileiq.toolchains.triton.source import find_kernel
+from tensors import Tensor
+
+triton.runtime.driver.active.get_current_device()  # before a stand-in for torch is there, which Triton would ask
+here = Path.cwd()
+
+
+def kernel(module, name):
+    source = find_kernel(f"{module}:{name}", Place(here, here))
+    return getattr(load_module(source.module, source.parts(), (9, 0))[0], name)
+
+
+half, single = Tensor("bf16", 8, 1024), Tensor("fp32", 8)
+rms_norm = kernel("liger_kernel.ops.rms_norm", "_rms_norm_forward_kernel")
+for _ in range(4):
+    rms_norm[(8,)](
+        half, 1024, half, 1024, half, 1, single, 1, 1024, 1e-6, 0.0,
+        casting_mode=0, elementwise_affine=True, BLOCK_SIZE=1024, num_warps=8,
+    )
+dyt = kernel("liger_kernel.ops.dyt", "_dyt_fwd_kernel")
+dyt.fn[(8, 1)](half, half, single, half, None, HAVE_BETA=False, N=1024, BLOCK_N=512, num_warps=4, maxnreg=64)
+'''
+
+
+@pytest.mark.skipif(not needs.has("liger_kernel"), reason="no liger-kernel: pip install --no-deps liger-kernel")
+def test_kernels_that_nobody_here_wrote_are_captured_as_they_are_installed(tmp_path, launching):
+    project = Project(
+        write_files(tmp_path, {"pytest.ini": "[pytest]\n", "tensors.py": TENSORS_PY, "liger.py": LIGER_PY})
+    )
+    output = project.acf("capture", "--tests", "tests", "--", sys.executable, "liger.py", code=0)
+    assert "test__rms_norm_forward_kernel compiles to the PTX that was launched\n" in output
+    assert "test__dyt_fwd_kernel compiles to the PTX that was launched\n" in output
+    (norm,) = markers_in(tmp_path / "tests/test__rms_norm_forward_kernel.py")
+    assert norm.kernel == "liger_kernel.ops.rms_norm:_rms_norm_forward_kernel"
+    assert (norm.num_warps, norm.signature["W_row_stride"], norm.signature["eps"]) == (8, "i32:1", "fp32")
+    (tuned,) = markers_in(tmp_path / "tests/test__dyt_fwd_kernel.py")  # @triton.autotune has other configs
+    assert tuned.constexprs == {"Beta": None, "HAVE_BETA": False, "N": 1024, "BLOCK_N": 512}
+    assert tuned.options == {"maxnreg": 64, "num_ctas": 1}
+
+
 # ── put back ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 PUT_BACK = """\
