@@ -54,10 +54,10 @@ def fastest(call, **_):
 @triton.autotune([triton.Config({"BLOCK": 64}, maxnreg=64), triton.Config({"BLOCK": 128}, num_warps=2)], key=["n"], do_bench=fastest)
 @triton.heuristics({"EVEN": lambda given: given["n"] % given["BLOCK"] == 0})
 @triton.jit
-def scale(out, x, bias, n, by: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr, DTYPE: tl.constexpr):
+def scale(out, x, bias, n, by: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr, DTYPE: tl.constexpr, plus=7.5):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(x + at) if EVEN else tl.load(x + at, mask=at < n)
-    tl.store(out + at, (value * by[0]).to(DTYPE), mask=at < n)
+    tl.store(out + at, (value * by[0] + plus).to(DTYPE), mask=at < n)
 
 
 @triton.jit
@@ -201,10 +201,12 @@ def test_a_capture_holds_what_the_jit_specialised_and_not_what_a_reader_would_gu
     (copy,) = kernel_of(captured, "copy")["specialisations"]  # launched as it is compiled, and a tuple among arguments
     assert copy["signature"] == {"out": "*fp32:16", "x": "*fp32:16", "stride": "i32:1", "shape": ["i32:16", "i32"]}
     assert copy["calls"][0]["grid"] == [30, 1, 1]
+    assert copy["calls"][0]["arguments"] == ["fp32[128,1920]", "fp32[128,1920]", 1, "tuple"]
     (scale,) = kernel_of(captured, "scale")["specialisations"]  # a config that @triton.autotune chose, and heuristics
     constexprs = {"bias": None, "by": [2.0], "BLOCK": 64, "EVEN": False, "DTYPE": "tl.float16"}
     assert scale["constexprs"] == constexprs
     assert scale["options"] == {"maxnreg": 64, "num_stages": 3, "num_warps": 4}
+    assert scale["calls"][0]["arguments"] == ["fp16[1000]", "fp32[128,1920]", 1000, "default"]
     assert scale["capability"] == 90
 
 
@@ -226,9 +228,8 @@ def test_each_generated_test_compiles_to_the_ptx_that_the_program_launched(_capt
 def test_generated_tests_run_where_there_is_no_gpu_and_compare_nothing_in_silence_nowhere(
     captured, triton, monkeypatch
 ):
-    output = captured.pytest("--acf-check=off", "-q", "tests/test_softmax.py", code=0)
-    assert "2 passed" in output
-    assert "2 × correctness not checked" in output
+    output = captured.pytest("--acf-check=off", "-q", "tests/test_copy.py", code=0)
+    assert "correctness not checked" in output
     for name, value in triton.items():
         monkeypatch.setenv(name, value)
     output = captured.pytest("--acf-check=off", "-q", "tests/test_copy.py", code=1)
@@ -377,17 +378,15 @@ def test_what_was_tuned_is_put_back_for_its_kernel_alone_and_is_still_what_was_c
     (generated,) = markers_in(captured.root / "tests/test_matmul.py")
     assert (generated.signature, generated.constexprs) == (ours.signature, ours.constexprs)
 
-    deploy, cache = captured.root / "deploy", captured.root / "cache"
+    deploy, cache = captured.root / "deploy", Path(launching["TRITON_CACHE_DIR"])
     Project(ROOT).acf("export", "--runtime", str(deploy), "triton-matmul", code=0)
     captured.edit("serve.py", "x, out =", f"{PUT_BACK}x, out =")
     captured.edit("serve.py", "BLOCK_K=64)", "BLOCK_K=64, **controls)")
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(cache))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(deploy), os.environ.get("PYTHONPATH", "")]))
     output = captured.acf("capture", "--check", "acf-capture", *PROGRAM, code=0)
     assert "matmul: in 1 specialisation as captured; 10 launches, 10 when captured" in output
 
-    applied = {path.stem for path in cache.glob("*/*.cubin") if "apply-controls" in read_cubin(path).command}
-    assert applied == {"matmul"}
-    assert len(list(cache.glob("*/*.cubin"))) >= 7
-    verified = Project(ROOT).acf("verify-binary", "--triton-cache", str(cache), "--name", "triton-matmul", code=0)
+    (applied,) = [path for path in cache.glob("*/*.cubin") if "apply-controls" in read_cubin(path).command]
+    assert {"matmul", "softmax", "copy"} <= {path.stem for path in cache.glob("*/*.cubin")}
+    verified = Project(ROOT).acf("verify-binary", str(applied), code=0)
     assert "matmul (sm_90a) is the proven code of triton-matmul" in verified

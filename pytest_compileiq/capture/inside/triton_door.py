@@ -28,7 +28,8 @@ from .triton_kernel import specialisation, where
 SCHEMA = 1
 _MOST_KERNELS = 4096
 _MOST_CALLS = 64  # of a specialisation: grids and arguments that are told apart
-_MISSING = object()
+_DEFAULT = type("default", (), {})()  # what an argument is that a launch leaves out
+_MARK = "_acf_launches"  # an attribute of a compiled kernel
 
 
 class _Compiled:
@@ -63,7 +64,7 @@ class Launches:
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._compiled: list[_Compiled] = []
-        self._timing = threading.local()
+        self._timing: set[int] = set()  # the threads that try configs
         self._timed = 0
         os.register_at_fork(after_in_child=self._close)
         atexit.register(self._write)
@@ -74,9 +75,10 @@ class Launches:
 
     def loaded(self, kernel: Any) -> _Compiled:
         """What is known of a compiled kernel; it is found on the kernel itself, which is not kept alive by it."""
-        known = vars(kernel).get("_acf_launches")
+        known = vars(kernel).get(_MARK)
         if known is None:
-            known = kernel._acf_launches = _Compiled(str(kernel.name))
+            known = _Compiled(str(kernel.name))
+            setattr(kernel, _MARK, known)
             if len(self._compiled) == _MOST_KERNELS:
                 self.fail(OverflowError(f"more than {_MOST_KERNELS} kernels were compiled"))
             if len(self._compiled) < _MOST_KERNELS:
@@ -86,15 +88,17 @@ class Launches:
     def launched(self, kernel: Any, grid: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         """Count a launch."""
         try:
-            if hasattr(kernel, "finalize_compile"):  # a promise of one, which the launch has waited for
-                kernel = kernel.result()
-            known = self.loaded(kernel)
-            if not known.is_known:
-                self._describe(kernel, known)
-            if getattr(self._timing, "depth", 0):
+            known = vars(kernel).get(_MARK)
+            if known is None or not known.is_known:
+                known = self._described(kernel)
+            if self._timing and threading.get_ident() in self._timing:
                 self._timed += 1
                 return
-            call = tuple(grid), tuple([_described(name, place, arguments, named) for place, name in known.arguments])
+            count = len(arguments)
+            given = [
+                arguments[place] if place < count else named.get(name, _DEFAULT) for place, name in known.arguments
+            ]
+            call = tuple(grid), tuple([_DESCRIBE[type(each)](each) for each in given])
             with self._lock:
                 if call in known.calls or len(known.calls) < _MOST_CALLS:
                     known.calls[call] = known.calls.get(call, 0) + 1
@@ -106,16 +110,23 @@ class Launches:
     @contextlib.contextmanager
     def timing(self) -> Any:
         """What is launched within is what ``@triton.autotune`` tries, and not what the program makes of it."""
-        self._timing.depth = getattr(self._timing, "depth", 0) + 1
+        thread = threading.get_ident()
+        is_outermost = thread not in self._timing
+        self._timing.add(thread)
         try:
             yield
         finally:
-            self._timing.depth -= 1
+            if is_outermost:
+                self._timing.discard(thread)
 
-    def _describe(self, kernel: Any, known: _Compiled) -> None:
+    def _described(self, kernel: Any) -> _Compiled:
+        """What is known of a kernel, which is described the first time."""
+        if hasattr(kernel, "finalize_compile"):  # a promise of one, which the launch has waited for
+            kernel = kernel.result()
+        known = self.loaded(kernel)
         with self._lock:
             if known.is_known:
-                return
+                return known
             known.is_known = True
             known.told = {**where(kernel.src.fn), "ptx": None, "why": None}
             try:
@@ -130,6 +141,7 @@ class Launches:
                 known.told["why"] = str(why)
             except Exception as error:  # of a Triton that keeps it in another way
                 known.told["why"] = f"is of a Triton that is not known here ({type(error).__name__}: {error!s:.200})"
+        return known
 
     def _kept(self, ptx: bytes) -> dict[str, Any]:
         digest = hashlib.sha256(ptx).hexdigest()
@@ -254,15 +266,19 @@ def _watch_tuners(module: Any, launches: Launches) -> None:
     module.Autotuner._bench = watched
 
 
-def _described(name: str, place: int, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """An argument of a launch: an integer's value, a tensor's type and extents, else its type; no data is read."""
-    value = arguments[place] if place < len(arguments) else named.get(name, _MISSING)
-    if value is _MISSING:
-        return "default"
-    if hasattr(value, "data_ptr"):
-        shape = tuple(getattr(value, "shape", ()))
-        return str(getattr(value, "dtype", "?")), shape
-    return DESCRIBE[type(value)](value)
+class _Describing(dict[type, Any]):
+    """Type → what describes an object of it: an integer's value, a tensor's type and extents; no data is read."""
+
+    def __missing__(self, kind: type) -> Any:
+        describe = self[kind] = _of_tensor if hasattr(kind, "data_ptr") else DESCRIBE[kind]
+        return describe
+
+
+def _of_tensor(tensor: Any) -> Any:
+    return getattr(tensor, "dtype", "tensor"), tuple(getattr(tensor, "shape", ()))
+
+
+_DESCRIBE = _Describing()
 
 
 def _told_of_call(call: tuple[tuple[tuple[Any, ...], tuple[Any, ...]], int]) -> dict[str, Any]:
