@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +17,7 @@ from tests.driver.build import build_driver, ptxas
 
 ROOT = Path(__file__).parents[1]
 LAUNCHES = 20_000
-PAIRS = 5
+PAIRS = 12
 PROGRAM = f"""
 import sys, time
 sys.path.insert(0, {str(ROOT / "tests/kernels/triton_kernels")!r})
@@ -53,10 +52,9 @@ def main() -> None:
         acf = [sys.executable, "-m", "pytest_compileiq.cli", "capture", "--rank-only", "--"]
         nanoseconds([], environment)  # compiles
         pairs = [(nanoseconds([], environment), nanoseconds(acf, environment)) for _ in range(PAIRS)]
-    plain, watched = (statistics.median(each) for each in zip(*pairs, strict=True))
-    added = statistics.median(with_it - without for without, with_it in pairs)
+    plain, watched = (min(each) for each in zip(*pairs, strict=True))  # what else the machine does only adds
     print(f"load {os.getloadavg()[0]:.1f}; {PAIRS} pairs of {LAUNCHES} launches of four arguments and a constexpr")
-    print(f"a launch {plain / 1e3:.1f} µs, watched {watched / 1e3:.1f} µs: {added / 1e3:.1f} µs more")
+    print(f"a launch {plain / 1e3:.1f} µs, watched {watched / 1e3:.1f} µs")
 
 
 if __name__ == "__main__":

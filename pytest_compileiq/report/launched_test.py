@@ -18,7 +18,7 @@ _BY_NAME = ("num_warps", "num_stages")  # arguments of Triton(…) themselves
 _TOLD_CALLS = 3
 _WIDTH = 110
 # Where there is no GPU, load() ends the body; where there is one, a test that compares nothing must not pass.
-_UNFINISHED = "no tensors were recorded: launch the kernel on data of yours, compare, and acf.measure the launch"
+_UNFINISHED = "no data was recorded: launch it on yours, compare, and acf.measure the launch"
 
 
 @dataclass(frozen=True)
