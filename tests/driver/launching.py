@@ -91,9 +91,20 @@ if os.fork() == 0:
 os.wait()
 print("served", softmax.run.__name__)
 """
+GENERATED_PY = """\
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def fill(out, value, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, value * value + 1.5, mask=at < n)
+"""
 LIGER_PY = '''\
 """Launches kernels of liger-kernel as they are installed; what of its modules needs torch is left out."""
 
+import sys
 from pathlib import Path
 
 import triton
@@ -118,6 +129,10 @@ for _ in range(4):
         half, 1024, half, 1024, half, 1, single, 1, 1024, 1e-6, 0.0,
         casting_mode=0, elementwise_affine=True, BLOCK_SIZE=1024, num_warps=8,
     )
+sys.path.append("../cache")  # as frameworks import what they generate
+from generated import fill
+
+fill[(4,)](single, 0.5, 100, BLOCK=32, enable_fp_fusion=False)
 dyt = kernel("liger_kernel.ops.dyt", "_dyt_fwd_kernel")
 dyt.fn[(8, 1)](half, half, single, half, None, HAVE_BETA=False, N=1024, BLOCK_N=512, num_warps=4, maxnreg=64)
 '''

@@ -24,7 +24,7 @@ from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from tests import needs
 from tests.driver.build import ptxas
 from tests.driver.conftest import ROOT
-from tests.driver.launching import KERNELS_PY, LIGER_PY, MORE_KERNELS_PY, SERVE_PY, TENSORS_PY
+from tests.driver.launching import GENERATED_PY, KERNELS_PY, LIGER_PY, MORE_KERNELS_PY, SERVE_PY, TENSORS_PY
 from tests.files import write_files
 from tests.projects import Project
 
@@ -226,19 +226,25 @@ def test_a_program_without_triton_does_not_get_it_and_pays_for_no_capture_of_it(
 
 
 @pytest.mark.skipif(not needs.has("liger_kernel"), reason="no liger-kernel: pip install --no-deps liger-kernel")
-def test_kernels_that_nobody_here_wrote_are_captured_as_they_are_installed(tmp_path, launching):
-    project = Project(
-        write_files(tmp_path, {"pytest.ini": "[pytest]\n", "tensors.py": TENSORS_PY, "liger.py": LIGER_PY})
-    )
+def test_kernels_of_a_package_and_generated_ones_are_captured_as_they_are(tmp_path, launching):
+    files = {"pytest.ini": "[pytest]\n", "tensors.py": TENSORS_PY, "liger.py": LIGER_PY}
+    project = Project(write_files(tmp_path / "project", files))
+    write_files(tmp_path / "cache", {"generated.py": GENERATED_PY})
     output = project.acf("capture", "--tests", "tests", "--", sys.executable, "liger.py", code=0)
     assert "test__rms_norm_forward_kernel compiles to the PTX that was launched\n" in output
     assert "test__dyt_fwd_kernel compiles to the PTX that was launched\n" in output
-    (norm,) = markers_in(tmp_path / "tests/test__rms_norm_forward_kernel.py")
+    (norm,) = markers_in(project.root / "tests/test__rms_norm_forward_kernel.py")
     assert norm.kernel == "liger_kernel.ops.rms_norm:_rms_norm_forward_kernel"
     assert (norm.num_warps, norm.signature["W_row_stride"], norm.signature["eps"]) == (8, "i32:1", "fp32")
-    (tuned,) = markers_in(tmp_path / "tests/test__dyt_fwd_kernel.py")  # @triton.autotune has other configs
+    (tuned,) = markers_in(project.root / "tests/test__dyt_fwd_kernel.py")  # @triton.autotune has other configs
     assert tuned.constexprs == {"Beta": None, "HAVE_BETA": False, "N": 1024, "BLOCK_N": 512}
     assert tuned.options == {"maxnreg": 64, "num_ctas": 1}
+    # Of what lies outside the project, as generated kernels do, the PTX is taken, with the flags of the launch.
+    (fill,) = markers_in(project.root / "tests/test_fill.py")
+    built = fill.resolve(Place(project.root / "tests", project.root)).build(None, tmp_path / "out", timeout_s=120)
+    (launched,) = Path(launching["TRITON_CACHE_DIR"]).glob("*/fill.cubin")
+    assert read_cubin(built.path).entries == read_cubin(launched).entries
+    assert "--fmad=false" in fill.flags
 
 
 # ── put back ─────────────────────────────────────────────────────────────────────────────────────────────────────
