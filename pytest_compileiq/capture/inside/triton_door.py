@@ -17,6 +17,7 @@ import json
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +30,6 @@ SCHEMA = 1
 _MOST_KERNELS = 4096
 _MOST_CALLS = 64  # of a specialisation: grids and arguments that are told apart
 _DEFAULT = type("default", (), {})()  # what an argument is that a launch leaves out
-_MARK = "_acf_launches"  # an attribute of a compiled kernel
 
 
 class _Compiled:
@@ -64,6 +64,7 @@ class Launches:
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._compiled: list[_Compiled] = []
+        self._loaded: dict[int, tuple[weakref.ref[Any], _Compiled]] = {}  # by the kernel's address
         self._timing: set[int] = set()  # the threads that try configs
         self._timed = 0
         os.register_at_fork(after_in_child=self._close)
@@ -74,21 +75,24 @@ class Launches:
         self._failure = self._failure or f"{type(error).__name__}: {error}"
 
     def loaded(self, kernel: Any) -> _Compiled:
-        """What is known of a compiled kernel; it is found on the kernel itself, which is not kept alive by it."""
-        known = vars(kernel).get(_MARK)
-        if known is None:
-            known = _Compiled(str(kernel.name))
-            setattr(kernel, _MARK, known)
-            if len(self._compiled) == _MOST_KERNELS:
-                self.fail(OverflowError(f"more than {_MOST_KERNELS} kernels were compiled"))
-            if len(self._compiled) < _MOST_KERNELS:
-                self._compiled.append(known)
-        return known  # type: ignore[no-any-return]
+        """What is known of a compiled kernel, which is neither kept alive nor changed: frameworks pickle kernels."""
+        place = id(kernel)
+        found = self._loaded.get(place)
+        if found is not None and found[0]() is kernel:
+            return found[1]
+        known = _Compiled(str(kernel.name))
+        self._loaded[place] = weakref.ref(kernel, lambda _: self._loaded.pop(place, None)), known
+        if len(self._compiled) == _MOST_KERNELS:
+            self.fail(OverflowError(f"more than {_MOST_KERNELS} kernels were compiled"))
+        if len(self._compiled) < _MOST_KERNELS:
+            self._compiled.append(known)
+        return known
 
     def launched(self, kernel: Any, grid: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         """Count a launch."""
         try:
-            known = vars(kernel).get(_MARK)
+            found = self._loaded.get(id(kernel))
+            known = found[1] if found is not None and found[0]() is kernel else None
             if known is None or not known.is_known:
                 known = self._described(kernel)
             if self._timing and threading.get_ident() in self._timing:
