@@ -83,6 +83,7 @@ def test_an_account_that_is_none_is_refused(tmp_path):
         launches_file(tmp_path).write_text(json.dumps(good | wrong))
         with pytest.raises(NotWatched, match="the account of the program's Triton kernels"):
             read_account(tmp_path)
-    launches_file(tmp_path).write_text("{")
-    with pytest.raises(NotWatched, match="cannot be read"):
-        read_account(tmp_path)
+    for begun in ("", "{"):
+        launches_file(tmp_path).write_text(begun)
+        with pytest.raises(NotWatched, match="cannot be read"):
+            read_account(tmp_path)
