@@ -40,7 +40,7 @@ def write_launched_tests(
             if each.toolchain == "Ptxas":
                 yield from written(directory / each.source, text)
             else:
-                yield f"{name_of_test(name, number)} {_rebuilt(each, text, place)}"
+                yield f"{name_of_test(name, number)} {_rebuilt(each, text, kernel.triton, place)}"
         if len(kernel.specialisations) > _MOST_TESTS:
             yield f"{len(kernel.specialisations) - _MOST_TESTS} more specialisations of {name} have no test"
 
@@ -75,19 +75,23 @@ def _source(kernel: LaunchedKernel, place: Place) -> tuple[str | None, str]:
     return source, ""
 
 
-def _rebuilt(marked: Marked, launched: str, place: Place) -> str:
-    """What the marker's baseline is beside what the program launched; the sentence continues after its name."""
+def _rebuilt(marked: Marked, launched: str, triton: str, place: Place) -> str:
+    """What the marker's baseline is beside what the program launched; the sentence continues after its name.
+
+    ``triton`` is the version that compiled it there.
+    """
     try:
         with TemporaryDirectory(prefix="acf-capture-") as folder:
             builder = Triton(marked.source, **marked.arguments).resolve(place)
             built = builder.build(None, Path(folder), timeout_s=_BUILD_S)
-            return _compared(launched, built.path.with_name("kernel.ptx").read_text(encoding="utf-8"))
+            rebuilt = built.path.with_name("kernel.ptx").read_text(encoding="utf-8")
+            return _compared(launched, rebuilt, triton, builder.compiler.version)
     except CompileIQError as error:
         return f"could not be compared with the PTX that was launched: {error}"
 
 
-def _compared(launched: str, rebuilt: str) -> str:
-    """Whether two PTX texts are the same code."""
+def _compared(launched: str, rebuilt: str, there: str, here: str) -> str:
+    """Whether two PTX texts are the same code; ``there`` and ``here`` are the versions of Triton that made them."""
     if ptx_sha256(launched) == ptx_sha256(rebuilt):
         return "compiles to the PTX that was launched"
     then, now = (match[1] if (match := _VERSION.search(text)) else "?" for text in (launched, rebuilt))
@@ -97,6 +101,6 @@ def _compared(launched: str, rebuilt: str) -> str:
             "called another ptxas there"
         )
     return (
-        f"compiles to other PTX than was launched (PTX {now}; {then} there): what decides it is not in the marker, or "
-        "Triton or its ptxas is another"
+        f"compiles to other PTX than was launched, PTX {now} of Triton {here} instead of PTX {then} of Triton {there}: "
+        "where these are the same, the marker does not say all that decides it"
     )

@@ -149,7 +149,7 @@ class Launches:
                 known.told.update(described, ptx=self._kept(kernel.asm["ptx"].encode()))
             except Refused as why:
                 known.told["why"] = str(why)
-            except Exception as error:  # of a Triton that keeps it in another way
+            except Exception as error:  # of a Triton that has its PTX or its target in another place
                 known.told["why"] = f"is of a Triton that is not known here ({type(error).__name__}: {error!s:.200})"
         return known
 

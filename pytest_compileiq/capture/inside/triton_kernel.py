@@ -35,29 +35,24 @@ def specialisation(kernel: Any) -> dict[str, Any]:
     Where no ``Triton(…)`` could say them, ``why`` does, in words that continue after ``it``, and there is no signature.
 
     Raises:
-        Refused: it has no PTX, or its options are not known.
+        Refused: it has no PTX.
     """
     metadata = kernel.metadata
     if metadata.target.backend != "cuda":
         raise Refused(f"is compiled for {metadata.target.backend}")
-    signature: dict[str, Any] = {}
-    constexprs: dict[str, Any] = {}
-    why = None
+    told = {"capability": int(metadata.target.arch), "ptx_options": getattr(metadata, "ptx_options", None)}
     try:
-        signature, constexprs = _arguments(kernel.src, metadata._asdict())
+        told["options"] = _options(metadata)
+        told["signature"], told["constexprs"] = _arguments(kernel.src, metadata)
+        return {**told, "why": None}
     except Refused as reason:
         why = str(reason)
-    return {
-        "signature": signature,
-        "constexprs": constexprs,
-        "options": _options(metadata._asdict()),
-        "capability": int(metadata.target.arch),
-        "ptx_options": metadata._asdict().get("ptx_options"),
-        "why": why,
-    }
+    except Exception as error:  # of a Triton that keeps it in another way
+        why = f"is of a Triton that is not known here ({type(error).__name__}: {error!s:.200})"
+    return {"options": {}, **told, "signature": {}, "constexprs": {}, "why": why}
 
 
-def _arguments(source: Any, metadata: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _arguments(source: Any, metadata: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """The signature and the constexprs.
 
     Raises:
@@ -68,8 +63,8 @@ def _arguments(source: Any, metadata: dict[str, Any]) -> tuple[dict[str, Any], d
     if getattr(source.fn, "is_gluon", bool)():
         raise Refused("is written in Gluon, which is not compiled ahead of time here")
     for name in ("ir_override", "instrumentation_mode"):
-        if metadata.get(name):
-            raise Refused(f"is compiled with {name}={metadata[name]!r:.60}")
+        if getattr(metadata, name, None):
+            raise Refused(f"is compiled with {name}={getattr(metadata, name)!r:.60}")
     signature: dict[str, Any] = {}
     constexprs: dict[str, Any] = {}
     for place, parameter in enumerate(source.fn.params):
@@ -118,17 +113,17 @@ def _constant(name: str, value: Any) -> Any:
     raise Refused(f"is given {told} as {name}, which cannot be written down")
 
 
-def _options(metadata: dict[str, Any]) -> dict[str, Any]:
+def _options(metadata: Any) -> dict[str, Any]:
     """The launch options that are not Triton's own defaults, and how many warps and stages there are in any case."""
-    kind = getattr(sys.modules.get("triton.backends.nvidia.compiler"), "CUDAOptions", None)
-    if kind is None:
-        raise Refused("is of a Triton whose launch options are not known here")
+    kind = sys.modules["triton.backends.nvidia.compiler"].CUDAOptions
     defaults = {name: getattr(kind, name, None) for name in kind.__dataclass_fields__}
     defaults[_FUSION] = _default_fusion()
     options = {}
     for name in defaults.keys() - _OF_THE_TARGET - _OF_THE_INSTALLATION:
-        value, default = metadata.get(name), defaults[name]
-        if name in _ALWAYS_TOLD or value != (list(default) if isinstance(default, tuple) else default):
+        value, default = (
+            list(each) if isinstance(each, tuple) else each for each in (getattr(metadata, name, None), defaults[name])
+        )
+        if name in _ALWAYS_TOLD or value != default:
             options[name] = _constant(name, value)
     return dict(sorted(options.items()))
 
@@ -139,4 +134,5 @@ def _default_fusion() -> Any:
     The field's own default is never used: Triton 3.9 fuses, and 3.10 is announced not to.
     """
     knobs = getattr(sys.modules.get("triton.knobs"), "language_knobs", None)
-    return getattr(vars(knobs).get("default_fp_fusion"), "default", None) if knobs else None
+    default = getattr(vars(knobs).get("default_fp_fusion"), "default", None) if knobs else None
+    return default if isinstance(default, bool) else None

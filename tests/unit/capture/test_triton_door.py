@@ -60,8 +60,17 @@ def test_a_kernel_of_an_unknown_triton_is_counted_and_the_reason_told(launches, 
         assert function.run(1, grid=(4,)) is kernel
     (compiled,) = told(launches, tmp_path)["compiled"]
     assert compiled["calls"] == [{"grid": [4], "arguments": [], "calls": 3}]
+    assert compiled["why"].startswith("is of a Triton that is not known here (")
+    assert (tmp_path / compiled["ptx"]["sha256"]).read_text() == ".version 9.3"  # which is all that is recorded
+
+
+def test_of_a_kernel_without_ptx_the_reason_is_told(launches, tmp_path):
+    kernel = Kernel()
+    del kernel.asm["ptx"]
+    watched(launches, lambda self, *, grid: kernel).run(grid=(1,))
+    (compiled,) = told(launches, tmp_path)["compiled"]
     assert compiled["ptx"] is None
-    assert compiled["why"].startswith("is of a Triton that is not known here (AttributeError")
+    assert compiled["why"].startswith("is of a Triton that is not known here (KeyError")
 
 
 def test_a_kernel_is_neither_changed_nor_kept_alive_since_frameworks_pickle_and_free_them(launches, tmp_path):
