@@ -16,6 +16,10 @@ class Tensor:
 
     def data_ptr(self):
         return self._address
+
+
+class Half(str):
+    itemsize = 2  # bytes
 '''
 MORE_KERNELS_PY = """\
 import triton
@@ -34,6 +38,14 @@ def scale(out, x, bias, n, by: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.const
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(x + at) if EVEN else tl.load(x + at, mask=at < n)
     tl.store(out + at, (value * by[0] + plus).to(DTYPE), mask=at < n)
+
+
+@triton.jit(do_not_specialize=["n"], debug=True)
+def described(out, x: tl.const, is_wanted, big, n, SIZE: tl.constexpr):
+    at = tl.arange(0, SIZE)
+    tl.device_assert(n > big)
+    if is_wanted:
+        out.store([0, 0], tl.load(x + at[:, None] * SIZE + at[None, :]))
 
 
 @triton.jit
@@ -56,8 +68,9 @@ import os, sys, threading
 import triton
 import triton.language as tl
 from kernels import flash_attention, matmul, softmax
-from more_kernels import applied, copy, scale, twice
-from tensors import Tensor
+from more_kernels import applied, copy, described, scale, twice
+from tensors import Half, Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 x, out = Tensor("fp32", 128, 1920), Tensor("fp32", 128, 1920)
 for _ in range(30):
@@ -73,6 +86,8 @@ for _ in range(3):
     scale[(8,)](Tensor("fp16", 1000), x, None, 1000, by=(2.0,), DTYPE=tl.float16)
 ready = copy.warmup(out, x, 1, (1920, 4), BLOCK=64, grid=(1,))
 ready[(30, 1, 1)](out, x, 1, (1920, 4), 64)
+square = Tensor(Half("fp16"), 512, 512)
+described[(1,)](TensorDescriptor(square, [512, 512], [512, 1], [64, 64]), square, True, 1 << 40, 512, SIZE=64, num_ctas=2)
 applied[(1,)](out, f=twice)
 
 def within():

@@ -483,9 +483,17 @@ CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdev
     return *(CUdeviceptr *)value = address, CUDA_SUCCESS;
 }
 
+/* A tensor map's content is the hardware's own, and nothing here reads it. */
+CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+                                const cuuint64_t *extents, const cuuint64_t *strides, const cuuint32_t *box,
+                                const cuuint32_t *steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                                CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
+    return memset(map, 0, sizeof *map), poison;
+}
+
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **arguments, void **extra) {
     CUkernel kernel = (CUkernel)function;
-    char parameters[512] = "";
+    char parameters[MOST_PARAMETERS * (2 * sizeof(CUtensorMap) + 1) + 1] = "";
     for (int i = 0, at = 0; i < kernel->parameters; i++) {
         at += sprintf(parameters + at, " ");
         for (size_t byte = 0; byte < kernel->bytes[i]; byte++)

@@ -90,9 +90,9 @@ def test_the_program_notices_nothing_and_its_kernels_are_ranked_by_launches(said
     alone = subprocess.run(PROGRAM[1:], cwd=captured.root, capture_output=True, text=True, env={**os.environ})
     assert said.startswith(alone.stdout)
     assert "served run" in alone.stdout
-    assert "7 Triton kernels in 49 launches; share is of the launches, since how long a kernel takes on the GPU" in said
-    assert re.search(r"65\.3%  32 +kernels\.py +softmax\n", said)
-    assert re.search(r"20\.4%  10 +kernels\.py +matmul\n", said)
+    assert "8 Triton kernels in 50 launches; share is of the launches, since how long a kernel takes on the GPU" in said
+    assert re.search(r"64\.0%  32 +kernels\.py +softmax\n", said)
+    assert re.search(r"20\.0%  10 +kernels\.py +matmul\n", said)
     assert "30 on grid (128,): out fp32[128,1920], x fp32[128,1920], row_stride 1920, columns 1920" in said
     assert "1 on grid (64, 1): out fp32[128,1920], x fp32[64,1001], row_stride 1001, columns 1001" in said
     assert "its PTX alone, since it is defined within a function or a class, where no test can name it; num_" in said
@@ -122,13 +122,18 @@ def test_a_capture_holds_what_the_jit_specialised_and_not_what_a_reader_would_gu
     assert scale["options"] == {"maxnreg": 64, "num_stages": 3, "num_warps": 4}
     assert scale["calls"][0]["arguments"] == ["fp16[1000]", "fp32[128,1920]", 1000, "default"]
     assert scale["capability"] == 90
+    (described,) = kernel_of(captured, "described")["specialisations"]
+    kinds = {"out": "tensordesc<fp16[64, 64]>", "x": "*kfp16:16", "is_wanted": "u1", "big": "i64:16", "n": "i32"}
+    assert described["signature"] == kinds
+    assert described["options"] == {"debug": True, "num_ctas": 2, "num_stages": 3, "num_warps": 4}
+    assert described["calls"][0]["arguments"] == ["TensorDescriptor[512,512]", "fp16[512,512]", 1, "int", 512]
 
 
 def test_each_generated_test_compiles_to_the_ptx_that_the_program_launched(_captured, tmp_path):
     """Byte for byte, by another process and with what the test file says alone; of the others ``acf`` says so."""
     root, said = _captured
-    assert said.count(" compiles to the PTX that was launched\n") == 6
-    for name in ("softmax", "scale"):
+    assert said.count(" compiles to the PTX that was launched\n") == 7
+    for name in ("softmax", "scale", "described"):
         specialisations = kernel_of(Project(root), name)["specialisations"]
         markers = markers_in(root / f"tests/test_{name}.py")
         for number, (marker, each) in enumerate(zip(markers, specialisations, strict=True)):
@@ -215,7 +220,7 @@ def test_a_test_that_somebody_edited_is_left_alone(captured, launching):
     output = captured.acf("capture", "--to", "again", "--tests", "tests", "--top", "2", *PROGRAM, code=0)
     assert "tests/test_softmax.py is the same" in output
     assert "tests/test_matmul.py is there and differs, so tests/test_matmul.py.new was written:" in output
-    assert "5 more Triton kernels: --top and --share show more" in output
+    assert "6 more Triton kernels: --top and --share show more" in output
     assert test.read_text() == edited
 
 

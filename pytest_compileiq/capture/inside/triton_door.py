@@ -281,12 +281,13 @@ class _Describing(dict[type, Any]):
     """Type → what describes an object of it: an integer's value, a tensor's type and extents; no data is read."""
 
     def __missing__(self, kind: type) -> Any:
-        describe = self[kind] = _of_tensor if hasattr(kind, "data_ptr") else DESCRIBE[kind]
+        is_tensor = hasattr(kind, "data_ptr") or kind.__name__ == "TensorDescriptor"
+        describe = self[kind] = _of_tensor if is_tensor else DESCRIBE[kind]
         return describe
 
 
 def _of_tensor(tensor: Any) -> Any:
-    return getattr(tensor, "dtype", "tensor"), tuple(getattr(tensor, "shape", ()))
+    return getattr(tensor, "dtype", type(tensor).__name__), tuple(getattr(tensor, "shape", ()))
 
 
 _DESCRIBE = _Describing()
