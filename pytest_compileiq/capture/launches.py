@@ -97,10 +97,17 @@ def read_account(folder: Path) -> Account:
         raise NotWatched(
             f"the account of the program's Triton kernels has schema {account.schema}, and {ACCOUNT_SCHEMA} is read"
         )
-    for each in account.compiled:
-        if each.ptx is not None and (fault := fault_in(_specialisation([each]))):
-            raise NotWatched(f"the account of the program's Triton kernels cannot be read: {each.function}: {fault}")
-    return account
+    return msgspec.structs.replace(account, compiled=tuple(map(_sayable, account.compiled)))
+
+
+def _sayable(compiled: Compiled) -> Compiled:
+    """``compiled``; its PTX alone, where a capture could not hold what it is specialised for."""
+    fault = None if compiled.ptx is None else fault_in(_specialisation([compiled]))
+    if fault is None:
+        return compiled
+    return msgspec.structs.replace(
+        compiled, signature={}, constexprs={}, options={}, why=f"cannot be written down: {fault}"
+    )
 
 
 def ranked(account: Account) -> list[LaunchedKernel]:

@@ -138,15 +138,13 @@ class Launches:
             if known.is_known:
                 return known
             known.is_known = True
-            known.told = {**where(kernel.src.fn), "ptx": None, "why": None}
+            known.told = {"file": "", "function": known.name, "module": "", "ptx": None, "why": None}
             try:
-                described = specialisation(kernel)
-                known.arguments = [
-                    (parameter.num, parameter.name)
-                    for parameter in kernel.src.fn.params
-                    if parameter.name in described["signature"]
-                ]
-                known.told.update(described, ptx=self._kept(kernel.asm["ptx"].encode()))
+                function = getattr(kernel.src, "fn", None)
+                known.told.update(where(function) if function else {})
+                known.told.update(specialisation(kernel), ptx=self._kept(kernel.asm["ptx"].encode()))
+                signature, parameters = known.told["signature"], function.params if function else ()
+                known.arguments = [(each.num, each.name) for each in parameters if each.name in signature]
             except Refused as why:
                 known.told["why"] = str(why)
             except Exception as error:  # of a Triton that has its PTX or its target in another place
@@ -295,4 +293,4 @@ _DESCRIBE = _Describing()
 
 def _told_of_call(call: tuple[tuple[tuple[Any, ...], tuple[Any, ...]], int]) -> dict[str, Any]:
     (grid, arguments), count = call
-    return {"grid": list(map(int, grid)), "arguments": told_of_shape(arguments), "calls": count}
+    return {"grid": list(map(int, grid[:3])), "arguments": told_of_shape(arguments), "calls": count}

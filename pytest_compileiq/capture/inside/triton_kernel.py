@@ -16,6 +16,7 @@ _OF_THE_TARGET = frozenset(
 _OF_THE_INSTALLATION = frozenset({"extern_libs", "backend_name", "ptx_options", "ir_override", "instrumentation_mode"})
 _ALWAYS_TOLD = ("num_warps", "num_stages")
 _FUSION = "enable_fp_fusion"
+_LONGEST = 1000  # of a text
 _UNSAID = "tl.", "(", "None"  # how texts begin that a marker reads as something else than texts
 
 
@@ -58,6 +59,8 @@ def _arguments(source: Any, metadata: Any) -> tuple[dict[str, Any], dict[str, An
     Raises:
         Refused: no ``Triton(…)`` says them.
     """
+    if not hasattr(source, "fn"):
+        raise Refused("is compiled from an intermediate representation, and from no function")
     if not source.fn.fn.__qualname__.isidentifier():
         raise Refused("is defined within a function or a class, where no test can name it")
     if getattr(source.fn, "is_gluon", bool)():
@@ -103,11 +106,11 @@ def _constant(name: str, value: Any) -> Any:
         return [_constant(name, inner) for inner in value]
     if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, str) and not value.startswith(_UNSAID):
+    if isinstance(value, str) and len(value) <= _LONGEST and not value.startswith(_UNSAID):
         return str(value)
     if isinstance(value, float) and math.isfinite(value):
         return float(value)
-    if isinstance(value, int) or hasattr(value, "__index__"):
+    if isinstance(value, int) or (hasattr(value, "__index__") and not hasattr(value, "data_ptr")):
         return int(value)
     told = "a function" if hasattr(value, "fn") else f"{value!r:.60}"
     raise Refused(f"is given {told} as {name}, which cannot be written down")

@@ -79,10 +79,13 @@ def test_an_account_that_is_none_is_refused(tmp_path):
     good = {"schema": 1, "triton": "", "failure": None, "timed": 0, "unseen": [], "compiled": []}
     each = {"file": "", "function": "f", "module": "", "why": None, "others": 0, "calls": [], "capability": 90}
     each["ptx"] = {"sha256": DIGESTS["a"], "size": 1}
-    for wrong in ({"schema": 2}, {"timed": -1}, {"compiled": [each | {"signature": {"not a name": "i32"}}]}):
+    for wrong in ({"schema": 2}, {"timed": -1}, {"compiled": [each | {"file": 1}]}):
         launches_file(tmp_path).write_text(json.dumps(good | wrong))
         with pytest.raises(NotWatched, match="the account of the program's Triton kernels"):
             read_account(tmp_path)
+    launches_file(tmp_path).write_text(json.dumps(good | {"compiled": [each | {"signature": {"not a name": "i32"}}]}))
+    (unsayable,) = read_account(tmp_path).compiled  # one of them costs no other
+    assert (unsayable.signature, unsayable.why) == ({}, "cannot be written down: 'not a name' is no name")
     for begun in ("", "{"):
         launches_file(tmp_path).write_text(begun)
         with pytest.raises(NotWatched, match="cannot be read"):

@@ -73,6 +73,16 @@ def test_of_a_kernel_without_ptx_the_reason_is_told(launches, tmp_path):
     assert compiled["why"].startswith("is of a Triton that is not known here (KeyError")
 
 
+def test_a_kernel_that_is_compiled_from_no_function_is_its_ptx(launches, tmp_path):
+    kernel = Kernel("from_ttir")
+    kernel.src = SimpleNamespace(ext="ttir")
+    watched(launches, lambda self, *, grid: kernel).run(grid=(1, 2, 3, 4))
+    (compiled,) = told(launches, tmp_path)["compiled"]
+    assert (compiled["function"], compiled["file"], compiled["calls"][0]["grid"]) == ("from_ttir", "", [1, 2, 3])
+    assert compiled["ptx"] is not None
+    assert "is of a Triton that is not known here" in compiled["why"]  # since this one has no options either
+
+
 def test_a_kernel_is_neither_changed_nor_kept_alive_since_frameworks_pickle_and_free_them(launches, tmp_path):
     kernels = [Kernel()]
     as_it_was = dict(vars(kernels[0]))
