@@ -237,12 +237,13 @@ def watch(
         NotWatched: it left no account, or none that can be read.
     """
     tally = folder / "tally.json"
+    contents(folder).mkdir()
+    launches = {"account": str(launches_file(folder)), "contents": str(contents(folder))}
     record = None
     if sampled is not None:
-        contents(folder).mkdir()
         record = {"folder": str(contents(folder)), "sampled": sampled, "quota_bytes": QUOTA_BYTES}
         record["extents"] = list(extents)
-    settings = json.dumps({"tally": str(tally), "record": record, "arms": arms})
+    settings = json.dumps({"tally": str(tally), "record": record, "arms": arms, "launches": launches})
     started = (program.interpreter, *program.options, launch.__file__, settings)
     status = run_in_foreground([*started, program.kind, program.target, *program.arguments], output)
     try:
@@ -264,8 +265,13 @@ def _failure(tally: Path) -> str | None:
 
 
 def contents(folder: Path) -> Path:
-    """The directory of what the recorded calls' memory held, in files named by their SHA-256."""
+    """The directory of what the recorded calls' memory held, and of kernels' PTX, in files named by their SHA-256."""
     return folder / "contents"
+
+
+def launches_file(folder: Path) -> Path:
+    """The account of the kernels that Triton's JIT launched; it is not there where the program does without Triton."""
+    return folder / "launches.json"
 
 
 def _read(tally: bytes) -> Watched:

@@ -50,7 +50,9 @@ def test_a_program_is_captured_tuned_in_one_night_committed_replayed_and_checked
     assert git(project.root, "status", "--porcelain") == ""  # the program's data stayed out
 
     output = project.acf("capture", "--validate", "acf-capture", *RUN, "--expect", "found.npz")
-    assert set(re.findall(r"^(\w+): python program\.py kernels\.so 9 .* confirms it on ", output, re.MULTILINE)) == KERNELS
+    assert (
+        set(re.findall(r"^(\w+): python program\.py kernels\.so 9 .* confirms it on ", output, re.MULTILINE)) == KERNELS
+    )
     assert output.count("none differs; the same output") == 6
     assert "in place   python program.py kernels.so 9" in project.acf("show", "gather")
     assert "6 passed" in project.pytest(code=0)

@@ -110,7 +110,9 @@ through = ffi.dlopen(str(Path(__file__).parent / "kernels.so"))
     tuned.edit("program.py", "random = np", f"{opened}random = np")
     tuned.edit("program.py", "kernels.reduction(smooth", 'through.reduction(ffi.from_buffer("double[]", smooth)')
     output = validate(tuned, code=1)
-    assert re.search(r"contradicts: the result differs on \d of \d calls that both arms made, by up to \d\.\de-15", output)
+    assert re.search(
+        r"contradicts: the result differs on \d of \d calls that both arms made, by up to \d\.\de-15", output
+    )
     assert "reduction: 40 calls were on shapes that the capture does not hold" in output
 
 

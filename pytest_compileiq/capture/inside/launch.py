@@ -25,7 +25,8 @@ def watch(settings: dict[str, Any]) -> None:
     """Watch this process, and write what it called to ``settings["tally"]`` when it ends.
 
     With ``settings["record"]``, the arguments of a ``Recorder``, calls are recorded too; with ``settings["arms"]``,
-    those of ``Arms``, they are made by other builds.
+    those of ``Arms``, they are made by other builds. With ``settings["launches"]``, the arguments of
+    ``triton_door.install``, launches of Triton's JIT are watched.
     """
     spec = importlib.util.spec_from_file_location(
         _NAME, os.path.join(_HERE, "__init__.py"), submodule_search_locations=[_HERE]
@@ -40,6 +41,7 @@ def watch(settings: dict[str, Any]) -> None:
     recorder = own["recorder"].Recorder(**record) if record else None
     tally = own["tally"].Tally(settings["tally"], recorder, own["arms"].Arms(**arms) if arms else None)
     own["cffi_door"].install(tally, own["ctypes_door"].install(tally))
+    importlib.import_module(f"{_NAME}.triton_door").install(**settings["launches"])
     tally.write_at_exit()
 
 
