@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from pytest_compileiq.capture.inside.shapes import by_kind, kind_of, of_many_values
+from pytest_compileiq.capture.inside.shapes import by_kind, of_many_values
 from pytest_compileiq.capture.program import Calls, Watched
 
 Shape = tuple[int | str, ...]
@@ -86,8 +86,3 @@ def few_shapes(calls: Iterable[_Shaped]) -> dict[Shape, list[_Shaped]]:
     for each in each_once:
         by_shape[by_kind(each.shape, places)].append(each)
     return dict(by_shape)
-
-
-def is_of(shape: Shape, told: Shape) -> bool:
-    """Whether ``told``, which ``few_shapes`` gave, takes ``shape`` in."""
-    return len(shape) == len(told) and all(one in (part, kind_of(part)) for part, one in zip(shape, told, strict=True))

@@ -13,6 +13,7 @@ from pytest_compileiq.system.printing import complain, say
 if TYPE_CHECKING:
     from pytest_compileiq.capture.program import Program, Watched
     from pytest_compileiq.capture.rank import RankedFunction
+    from pytest_compileiq.store.captured_launches import LaunchedKernel
     from pytest_compileiq.store.captures import Bundle
 
 
@@ -20,16 +21,18 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Add the verb to the ``acf`` command."""
     capture = verbs.add_parser(
         "capture",
-        help="which C functions a Python program spends its time in",
+        help="which C functions a Python program spends its time in, and which Triton kernels it launches",
         usage="acf capture [--to DIR] [--tests DIR] [--source FILE] [--like FILE] [--extents SIZES]\n"
         "           [--keep K] [--top N] [--share S] -- python PROGRAM ...\n"
         "       acf capture --rank-only [--top N] [--share S] -- python PROGRAM ...\n"
         "       acf capture --check DIR -- python PROGRAM ...\n"
+        "       acf capture --validate DIR [--rtol R] -- python PROGRAM ...\n"
         "       acf capture --show DIR",
         description="Run a Python program, rank the functions of shared libraries that it calls through ctypes or "
-        "cffi by their share of its time, for each shape of their arguments, and record some calls of the first ones. "
+        "cffi by their share of its time, for each shape of their arguments, and record some calls of the first ones; "
+        "rank the kernels that Triton's JIT launches by their launches, and record what they are specialised for. "
         "Exits with 1 if the program does not end with 0, with --check if it calls something else than was captured, "
-        "and with --show if something is damaged.",
+        "with --validate if it does not confirm the artifacts, and with --show if something is damaged.",
     )
     mode = capture.add_mutually_exclusive_group()
     mode.add_argument("--rank-only", action="store_true", help="rank what is called, record no data")
@@ -52,6 +55,12 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     mode.add_argument(
         "--check", type=Path, metavar="DIR", help="does the program still call the captured kernels, on their shapes?"
     )
+    mode.add_argument(
+        "--validate", type=Path, metavar="DIR", help="do the artifacts of the captured kernels hold in the program?"
+    )
+    capture.add_argument(
+        "--rtol", type=float, default=0.0, metavar="R", help="with --validate: how far floats may differ (default: 0)"
+    )
     mode.add_argument("--show", type=Path, metavar="DIR", help="what a capture holds, all of it read and verified")
     capture.add_argument("--top", type=int, default=10, metavar="N", help="at most N functions (default: 10)")
     capture.add_argument(
@@ -69,20 +78,25 @@ def _capture(options: argparse.Namespace) -> int:
             f"--top {options.top} --keep {options.keep} --share {options.share}: expected a count from 1, one from 0, "
             "and a share up to 1"
         )
-    if (options.rank_only or options.check) and (options.to or options.tests or options.extents):
-        mode = "--check" if options.check else "--rank-only"
+    if (options.rank_only or options.check or options.validate) and (options.to or options.tests or options.extents):
+        mode = "--check" if options.check else "--validate" if options.validate else "--rank-only"
         raise UserError(
             f"{mode} records nothing, so there is nothing for --to, --tests and --extents: leave it out, or them"
         )
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory(prefix="acf-capture-") as folder:
+        if options.validate:
+            from pytest_compileiq.cli.validate import validate
+
+            return validate(options, _program(options), Path(folder))
         return (_check if options.check else _run)(options, Path(folder))
 
 
 def _run(options: argparse.Namespace, folder: Path) -> int:
     from pytest_compileiq.capture.program import watch
     from pytest_compileiq.capture.rank import ranked, that_count
+    from pytest_compileiq.cli.captured_launches import rank_launches
     from pytest_compileiq.report.capture import ranking_lines
     from pytest_compileiq.store.captures import DIRECTORY, Bundle
 
@@ -96,8 +110,9 @@ def _run(options: argparse.Namespace, folder: Path) -> int:
     functions = ranked(watched)
     counting = that_count(functions, options.top, options.share)
     say(*ranking_lines(watched, functions, counting))
+    launched = rank_launches(folder, options.top, options.share)
     if bundle:
-        _record(bundle, watched, counting, folder, options, extents)
+        _record(bundle, watched, counting, launched, folder, options, extents)
         for name in sorted(set(extents) - {function.name for function in functions}):
             complain(f"--extents {extents[name]!r}: the program calls no function {name}")
     return _ended(program, status, watched)
@@ -151,17 +166,21 @@ def _require_usable(options: argparse.Namespace, bundle: Bundle) -> None:
 def _check(options: argparse.Namespace, folder: Path) -> int:
     from pytest_compileiq.capture.check import captured_kernels, compared
     from pytest_compileiq.capture.program import watch
+    from pytest_compileiq.cli.captured_launches import check_launches, holds_launches_alone, read_launches
     from pytest_compileiq.report.capture import check_lines
     from pytest_compileiq.store.captures import Bundle
 
     program = _program(options)
     bundle = Bundle(options.check)
-    kernels = captured_kernels(bundle)
+    kernels = {} if holds_launches_alone(bundle) else captured_kernels(bundle)
+    launched = read_launches(bundle)
     status, watched = watch(program, folder)
     found = compared(kernels, watched)
-    say(*check_lines(bundle, found))
+    if kernels:
+        say(*check_lines(bundle, found))
+    is_launched = check_launches(bundle, launched, folder)
     ended = _ended(program, status, watched)
-    return ended if all(kernel.is_as_captured for kernel in found) else 1
+    return ended if is_launched and all(kernel.is_as_captured for kernel in found) else 1
 
 
 def _program(options: argparse.Namespace) -> Program:
@@ -186,25 +205,32 @@ def _record(
     bundle: Bundle,
     watched: Watched,
     functions: Sequence[RankedFunction],
+    launched: Sequence[LaunchedKernel],
     folder: Path,
     options: argparse.Namespace,
     extents: Mapping[str, str],
 ) -> None:
     from pytest_compileiq.capture.kernels import kernels_of
     from pytest_compileiq.capture.program import contents
-    from pytest_compileiq.cli.captured_tests import write_tests
+    from pytest_compileiq.cli.captured_launches import record_launches
+    from pytest_compileiq.cli.captured_tests import project_of, write_tests
+    from pytest_compileiq.cli.launched_tests import write_launched_tests
     from pytest_compileiq.report.capture import bundle_lines, unrecorded_lines
     from pytest_compileiq.toolchains.captured.sources import Given
 
     kernels = kernels_of(watched, functions, extents)
     bundle.write(kernels, contents(folder))
     say(*unrecorded_lines(watched, functions))
-    say(*bundle_lines(bundle, kernels))
+    if kernels or not launched:
+        say(*bundle_lines(bundle, kernels))
+    stored = record_launches(bundle, launched, kernels, contents(folder))
     if options.tests:
         say(*write_tests(options.tests, bundle, kernels, Given(tuple(options.source), options.like)))
+        say(*write_launched_tests(options.tests, project_of(options.tests), bundle, stored))
 
 
 def _show(directory: Path) -> int:
+    from pytest_compileiq.cli.captured_launches import holds_launches_alone, show_launches
     from pytest_compileiq.report.capture import bundle_lines
     from pytest_compileiq.store.captures import Bundle
 
@@ -216,9 +242,11 @@ def _show(directory: Path) -> int:
             bundle.verify(kernels[name])
         except StoreError as error:
             problems.append(str(error))
-    if not kernels and not problems:
-        raise UserError(f"{directory} is no capture: acf capture -- python PROGRAM … makes one")
-    say(*bundle_lines(bundle, kernels))
+    if not holds_launches_alone(bundle):
+        if not kernels and not problems:
+            raise UserError(f"{directory} is no capture: acf capture -- python PROGRAM … makes one")
+        say(*bundle_lines(bundle, kernels))
+    problems += show_launches(bundle)
     for problem in problems:
         complain(problem)
     return 1 if problems else 0

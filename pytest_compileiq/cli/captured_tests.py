@@ -42,7 +42,7 @@ def write_tests(directory: Path, bundle: Bundle, kernels: Mapping[str, Kernel], 
         is_any_without |= sources.like is None
         capture = Path(os.path.relpath(bundle.root, directory)).as_posix()
         text = captured_test(name, kernel, capture, _from(directory, sources))
-        yield from _written(directory / f"{test_name(name)}.py", text)
+        yield from written_beside(directory / f"{test_name(name)}.py", text)
         if sources.remark:
             yield f"the test of {name} will not do as it is: {sources.remark}"
     if is_any_without:
@@ -74,7 +74,8 @@ def _from(directory: Path, sources: Sources) -> Building:
     return Building(tuple(seen), sources.every_flag, sources.compiler, like)
 
 
-def _written(path: Path, text: str) -> Iterator[str]:
+def written_beside(path: Path, text: str) -> Iterator[str]:
+    """Write ``text`` to ``path``, or beside it where another text is there; gives lines to print."""
     if not path.exists():
         replace(path, text.encode())
         yield f"wrote {path}"

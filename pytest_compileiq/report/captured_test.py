@@ -59,7 +59,7 @@ def _lines(name: str, kernel: Kernel, capture: str, building: Building) -> Itera
     yield ")"
     yield f"def {test_name(name)}(acf):"
     yield "    kernel = acf.build().load()"
-    yield "    kernel.check()  # every recorded call again, bit for bit; floats within check(rtol=…)"
+    yield "    kernel.check(acf.workload.shape)  # its recorded calls, bit for bit; floats within check(…, rtol=…)"
     yield "    call = kernel.call(acf.workload.shape)"
     yield "    acf.measure(call, reset=call.restore, check=call.check)"
 

@@ -91,6 +91,28 @@ class Kernel(Struct, frozen=True):
         return hashlib.sha256(msgspec.json.encode(calls)).hexdigest()
 
 
+class _Held:
+    """The contents that were read last, by their digest: a search asks for the same ones with every candidate."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._contents: dict[str, bytes] = {}
+
+    def get(self, digest: str, size: int) -> bytes | None:
+        data = self._contents.get(digest)
+        return data if data is not None and len(data) == size else None
+
+    def add(self, digest: str, data: bytes) -> None:
+        self._contents[digest] = data
+        self._bytes += len(data)
+        while self._bytes > self._most_bytes:
+            self._bytes -= len(self._contents.pop(next(iter(self._contents))))
+
+
+_held = _Held(LARGEST_CONTENT)
+
+
 class Bundle:
     """A capture at ``root``."""
 
@@ -154,7 +176,14 @@ class Bundle:
             StoreError: it is missing or damaged.
         """
         assert content.sha256 is not None
-        path = self._path(content.sha256)
+        held = _held.get(content.sha256, size)
+        if held is None:
+            held = self._read(content.sha256, size)
+            _held.add(content.sha256, held)
+        return held
+
+    def _read(self, digest: str, size: int) -> bytes:
+        path = self._path(digest)
         if size > LARGEST_CONTENT:
             raise StoreError(f"{path} would have {size} bytes, and at most {LARGEST_CONTENT} are captured; {_AGAIN}")
         try:
@@ -164,7 +193,7 @@ class Bundle:
             data = zlib.decompressobj().decompress(packed, size + 1)
         except (Unfit, zlib.error) as why:
             raise StoreError(f"{path} {why}; {_AGAIN}") from why
-        if len(data) != size or hashlib.sha256(data).hexdigest() != content.sha256:
+        if len(data) != size or hashlib.sha256(data).hexdigest() != digest:
             raise StoreError(f"{path} does not hold what its name says; {_AGAIN}")
         return data
 
@@ -175,7 +204,7 @@ class Bundle:
             StoreError: something is missing or damaged.
         """
         for content, size in set(_exact(kernel)):
-            self.content(content, size)
+            self._read(str(content.sha256), size)
 
     def size_bytes(self) -> int:
         """What it takes on disk."""

@@ -23,6 +23,7 @@ VALUES = (
     "artifact",
     "config",
     "errors",
+    "in_place",
     "kept_controls",
     "model",
     "named_options",

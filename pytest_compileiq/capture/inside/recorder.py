@@ -14,21 +14,21 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from . import cffi_arguments, cffi_memory, ctypes_arguments
-from .extents import parsed, with_extents
+from . import cffi_memory
+from .extents import parsed
+from .foreign_call import RAISED, given_to
 from .samples import MOST_SAMPLES, Drawn, FunctionCalls
 from .values import Memory, Number, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from .foreign_call import ForeignCall
     from .shapes import Shape
     from .tally import Function
 
-RAISED = object()  # in a result's place
 SAMPLED_ELEMENTS = 1024  # of an array of floats beyond the quota
 _PAGE = 4096
-_ARGUMENTS: dict[str, Any] = {"ctypes": ctypes_arguments, "cffi": cffi_arguments}  # by what a call is made through
 _SEED = 20  # of our own source: the program's random numbers stay as they are
 
 
@@ -71,6 +71,16 @@ class Region:
         return len(self.dtypes) == 1 and min(self.dtypes)[1] in "fc"
 
 
+def regions_of(arguments: list[Number | Memory | None]) -> list[Region]:
+    """The memory that a call's arguments reach, in the order of its addresses."""
+    regions: list[Region] = []
+    reached = (Region(each) for each in arguments if isinstance(each, Memory))
+    for region in sorted(reached, key=lambda region: region.start):
+        if not (regions and regions[-1].takes_in(region)):
+            regions.append(region)
+    return regions
+
+
 class Recording(Drawn):
     """One call: its arguments, and the regions that they reach."""
 
@@ -79,11 +89,7 @@ class Recording(Drawn):
         self.arguments = arguments
         self.result: Number | None = None
         self.after: list[dict[str, Any]] = []
-        self.regions: list[Region] = []
-        reached = (Region(each) for each in arguments if isinstance(each, Memory))
-        for region in sorted(reached, key=lambda region: region.start):
-            if not (self.regions and self.regions[-1].takes_in(region)):
-                self.regions.append(region)
+        self.regions = regions_of(arguments)
 
     def contents(self) -> list[dict[str, Any]]:
         """All that is kept of its memory."""
@@ -167,10 +173,8 @@ class Recorder:
                 return None
             drawn, recording = Drawn(calls.seen, draw, shape), None
             try:
-                if named:
-                    raise Refused("it is called with named arguments")
-                given = _ARGUMENTS[function.door].taken(called, arguments)
-                recording = Recording(drawn, with_extents(given, self._extents.get(function.name)))
+                given = given_to(function, called, arguments, named, self._extents.get(function.name))
+                recording = Recording(drawn, given)
                 for region in recording.regions:
                     region.before = self._keep(region)
             except Refused as why:
@@ -178,21 +182,21 @@ class Recorder:
                 return None
             return recording
 
-    def finish(self, called: Any, function: Function, shape: Shape, recording: Recording, result: Any) -> None:
+    def finish(self, recording: Recording, made: ForeignCall) -> None:
         """The call has ended: read its memory again, and keep it, unless it ``RAISED``."""
         with self._lock:
             if self._is_closed:
                 return
             try:
-                if result is RAISED:
+                if made.result is RAISED:
                     raise Refused("it raised an exception")
-                recording.result = _ARGUMENTS[function.door].returned(called, result)
+                recording.result = made.returned
                 for region in recording.regions:
                     recording.after.append(self._keep(region))
             except Refused as why:
-                self._give_up(function, Drawn(recording.number, recording.draw, shape), recording, why)
+                self._give_up(made.function, Drawn(recording.number, recording.draw, made.shape), recording, why)
                 return
-            self._calls(function).add(recording)
+            self._calls(made.function).add(recording)
 
     def close(self) -> None:
         """Keep what is kept, of few shapes: calls that are still being made are no longer recorded."""

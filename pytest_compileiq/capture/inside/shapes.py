@@ -67,6 +67,11 @@ def kind_of(part: int | str) -> str:
     return _INTEGER if isinstance(part, int) else _EXTENTS.sub("[…]", part)
 
 
+def is_of(shape: Told, told: Told) -> bool:
+    """Whether ``told``, which ``by_kind`` gave, takes ``shape`` in."""
+    return len(shape) == len(told) and all(told[at] in (part, kind_of(part)) for at, part in enumerate(shape))
+
+
 class _Describing(dict[type, Any]):
     """Type → what describes an object of it; found out for a type when its first object comes."""
 

@@ -11,7 +11,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-_GNU = re.compile(r"GNU (?P<language>C|C\+\+)\d* \S+ ?(?P<options>.*)")
+_GNU = re.compile(r"GNU (?P<language>C|C\+\+)\d* .*?(?: (?P<options>-.*))?")  # vendors add a date and their name
 # What Cc gives itself, what chooses no code, and what gcc records although nobody asked for it.
 _LEFT_OUT = re.compile(
     r"-g\w*|-f(?:PIC|pic|PIE|pie)|-fno-gnu-unique|-frandom-seed=.*|-f\w+-prefix-map=.*"
@@ -96,11 +96,11 @@ def _told(unit: Any, lines: Any) -> BuiltFrom:
         for key in ("DW_AT_name", "DW_AT_comp_dir", "DW_AT_producer")
     )
     source = Path(directory, name)
-    gnu = _GNU.match(producer)
+    gnu = _GNU.fullmatch(producer)
     headers = tuple(_include_directories(lines, Path(directory)))
     if gnu is None:
         return BuiltFrom(source, None, "", Path(directory), headers)
-    options = [option for option in gnu["options"].split() if not _LEFT_OUT.fullmatch(option)]
+    options = [option for option in (gnu["options"] or "").split() if not _LEFT_OUT.fullmatch(option)]
     compiler = "g++" if gnu["language"] == "C++" else "gcc"
     return BuiltFrom(source, compiler, " ".join(options), Path(directory), headers)
 

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_compileiq.capture.inside.recorder import RAISED, SAMPLED_ELEMENTS, Recorder
+from pytest_compileiq.capture.inside.foreign_call import RAISED, ForeignCall
+from pytest_compileiq.capture.inside.recorder import SAMPLED_ELEMENTS, Recorder
 from pytest_compileiq.capture.inside.samples import MOST_SAMPLES
 from pytest_compileiq.capture.inside.tally import Function
 
@@ -26,7 +27,7 @@ def recorder(tmp_path):
 def call(recorder: Recorder, *arguments, result=None, shape=(), called=FOREIGN) -> None:
     recording = recorder.begin(called, FUNCTION, shape, arguments, {})
     if recording is not None:
-        recorder.finish(called, FUNCTION, shape, recording, result)
+        recorder.finish(recording, ForeignCall(called, FUNCTION, shape, arguments, result, 1, print))
 
 
 def numbers(recorder: Recorder) -> list[int]:
@@ -86,7 +87,7 @@ def test_a_call_that_outlives_the_account_changes_nothing_that_is_told(recorder)
     call(made, (ctypes.c_int * 3)(1))
     late = made.begin(FOREIGN, FUNCTION, ("other",), ((ctypes.c_int * 3)(2),), {})
     made.close()
-    made.finish(FOREIGN, FUNCTION, ("other",), late, None)
+    made.finish(late, ForeignCall(FOREIGN, FUNCTION, ("other",), (), None, 1, print))
     assert made.kept(FUNCTION, ("other",)) == []
     assert numbers(made) == [1]
 
