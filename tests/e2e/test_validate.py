@@ -52,7 +52,7 @@ def tuned(_tuned, tmp_path) -> Project:
 
 
 def validate(project: Project, *options: str, code: int) -> str:
-    return project.acf("capture", "--validate", "acf-capture", *options, *PROGRAM, code=code)
+    return project.acf("capture", "--validate", *options, *PROGRAM, code=code)
 
 
 def test_a_program_says_of_each_artifact_whether_it_holds_in_it(tuned):
