@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_compileiq.errors import StoreError, UserError
 from pytest_compileiq.system.printing import complain, say
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pytest_compileiq.store.captured_launches import LaunchedKernel
     from pytest_compileiq.store.captures import Bundle
 
+DIRECTORY = Path("acf-capture")
+
 
 def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the verb to the ``acf`` command."""
@@ -25,9 +27,9 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         usage="acf capture [--to DIR] [--tests DIR] [--source FILE] [--like FILE] [--extents SIZES]\n"
         "           [--keep K] [--top N] [--share S] -- python PROGRAM ...\n"
         "       acf capture --rank-only [--top N] [--share S] -- python PROGRAM ...\n"
-        "       acf capture --check DIR -- python PROGRAM ...\n"
-        "       acf capture --validate DIR [--rtol R] -- python PROGRAM ...\n"
-        "       acf capture --show DIR",
+        "       acf capture --check [DIR] -- python PROGRAM ...\n"
+        "       acf capture --validate [DIR] [--rtol R] -- python PROGRAM ...\n"
+        "       acf capture --show [DIR]",
         description="Run a Python program, rank the functions of shared libraries that it calls through ctypes or "
         "cffi by their share of its time, for each shape of their arguments, and record some calls of the first ones; "
         "rank the kernels that Triton's JIT launches by their launches, and record what they are specialised for. "
@@ -52,16 +54,15 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         metavar="SIZES",
         help="how many bytes lie at a bare address, by the call's integers: 'f(x, n): x=8*n' (repeatable)",
     )
+    of_capture: dict[str, Any] = {"nargs": "?", "const": DIRECTORY, "type": Path, "metavar": "DIR"}
     mode.add_argument(
-        "--check", type=Path, metavar="DIR", help="does the program still call the captured kernels, on their shapes?"
+        "--check", help="does the program still call the captured kernels, on their shapes?", **of_capture
     )
-    mode.add_argument(
-        "--validate", type=Path, metavar="DIR", help="do the artifacts of the captured kernels hold in the program?"
-    )
+    mode.add_argument("--validate", help="do the artifacts of the captured kernels hold in the program?", **of_capture)
     capture.add_argument(
         "--rtol", type=float, default=0.0, metavar="R", help="with --validate: how far floats may differ (default: 0)"
     )
-    mode.add_argument("--show", type=Path, metavar="DIR", help="what a capture holds, all of it read and verified")
+    mode.add_argument("--show", help="what a capture holds, all of it read and verified", **of_capture)
     capture.add_argument("--top", type=int, default=10, metavar="N", help="at most N functions (default: 10)")
     capture.add_argument(
         "--share", type=float, default=1.0, metavar="S", help="those that hold this share of the time of all"
@@ -98,11 +99,11 @@ def _run(options: argparse.Namespace, folder: Path) -> int:
     from pytest_compileiq.capture.rank import ranked, that_count
     from pytest_compileiq.cli.captured_launches import rank_launches
     from pytest_compileiq.report.capture import ranking_lines
-    from pytest_compileiq.store.captures import DIRECTORY, Bundle
+    from pytest_compileiq.store.captures import Bundle
 
     program = _program(options)
     extents = _extents(options.extents)
-    bundle = None if options.rank_only else Bundle(options.to or Path(DIRECTORY))
+    bundle = None if options.rank_only else Bundle(options.to or DIRECTORY)
     if bundle:
         bundle.require_absent()
         _require_usable(options, bundle)

@@ -23,7 +23,6 @@ from pytest_compileiq.errors import StoreError, UserError
 from pytest_compileiq.store.recorded_calls import MOST_BYTES, Call, Content, fault_in
 from pytest_compileiq.system.files import Unfit, read_regular, replace
 
-DIRECTORY = "acf-capture"
 SCHEMA = 1
 KERNEL_FILE = "kernel.json"
 DATA = "data"

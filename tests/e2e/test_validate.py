@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,8 +12,37 @@ import pytest
 
 from tests.files import write_files
 from tests.projects import UNREDUCED_INI, Project
-from tests.six_kernels import write_program
 
+KERNELS_C = """\
+void branchy(double *x, long n) {
+    for (long i = 0; i < n; i++) x[i] = x[i] > 0.5 ? 1 / x[i] : x[i] * x[i];
+}
+
+double reduction(const double *x, long n) {
+    double sum = 0;
+    for (long i = 0; i < n; i++) sum += x[i];
+    return sum;
+}
+"""
+PROGRAM_PY = """\
+import ctypes
+import random
+import sys
+from pathlib import Path
+
+kernels = ctypes.CDLL(str(Path(__file__).parent / "kernels.so"))
+kernels.branchy.argtypes, kernels.branchy.restype = [ctypes.POINTER(ctypes.c_double), ctypes.c_long], None
+kernels.reduction.argtypes = [ctypes.POINTER(ctypes.c_double), ctypes.c_long]
+kernels.reduction.restype = ctypes.c_double
+
+source, total = random.Random(7), 0.0
+for step in range(int(sys.argv[1])):
+    n = 1000 if step % 4 else 300
+    x = (ctypes.c_double * n)(*(source.random() for _ in range(n)))
+    kernels.branchy(x, n)
+    total += kernels.reduction(x, n)
+print(f"total {total:.3f}")
+"""
 TEST_PY = """\
 import pytest
 from pytest_compileiq import Captured, literal, minimize
@@ -36,12 +66,15 @@ PROGRAM = ("--", sys.executable, "program.py", "40")
 
 @pytest.fixture(scope="module")
 def _tuned(tmp_path_factory) -> Path:
-    root = write_program(tmp_path_factory.mktemp("program"))
-    project = Project(write_files(root, {"pytest.ini": UNREDUCED_INI}))
-    project.acf("capture", "--", sys.executable, "program.py", "8")
     tests = {f"test_{name}.py": TEST_PY.format(name=name, flags=flags) for name, flags in FLAGS.items()}
-    write_files(root, tests)
-    print(project.pytest("--tune", code=0))
+    program = {"kernels.c": KERNELS_C, "program.py": PROGRAM_PY, "pytest.ini": UNREDUCED_INI}
+    root = write_files(tmp_path_factory.mktemp("program"), program | tests)
+    compiler = shutil.which("gcc")
+    assert compiler
+    subprocess.run([compiler, "-O2", "-g", "-shared", "-fPIC", "kernels.c", "-o", "kernels.so"], cwd=root, check=True)
+    project = Project(root)
+    project.acf("capture", "--", sys.executable, "program.py", "8")
+    project.pytest("--tune", code=0)
     return root
 
 
@@ -52,12 +85,12 @@ def tuned(_tuned, tmp_path) -> Project:
 
 
 def validate(project: Project, *options: str, code: int) -> str:
-    return project.acf("capture", "--validate", "acf-capture", *options, *PROGRAM, code=code)
+    return project.acf("capture", "--validate", *options, *PROGRAM, code=code)
 
 
 def test_a_program_says_of_each_artifact_whether_it_holds_in_it(tuned):
     output = validate(tuned, code=1)
-    assert "total 4453389.79" in output
+    assert "total 24188.247" in output
     assert (
         "branchy: python program.py 40 confirms it on x86-64\n"
         "  values: 9 calls made by both arms, none differs; the same output\n"
@@ -90,12 +123,12 @@ def test_floats_may_differ_by_what_is_allowed(tuned):
 
 
 def test_what_the_program_prints_is_compared_where_it_prints_the_same_each_time(tuned):
-    tuned.edit("program.py", 'print("total", total)', 'print("total", kernels.reduction(smooth, n).hex())')
+    tuned.edit("program.py", 'print(f"total {total:.3f}")', 'print("total", kernels.reduction(x, n).hex())')
     output = validate(tuned, "--rtol", "1e-12", code=1)
     assert "branchy: python program.py 40 confirms it" in output  # each was tried alone
     assert "reduction: python program.py 40 contradicts it" in output
     assert "contradicts: the program's output differs" in output
-    tuned.edit("program.py", "kernels.reduction(smooth, n).hex())", '__import__("os").getpid())')
+    tuned.edit("program.py", "kernels.reduction(x, n).hex())", '__import__("os").getpid())')
     output = validate(tuned, "--rtol", "1e-12", code=0)
     assert "the program prints something else each time, so its output was not compared" in output
 
@@ -103,12 +136,12 @@ def test_what_the_program_prints_is_compared_where_it_prints_the_same_each_time(
 def test_a_kernel_may_be_called_through_cffi(tuned):
     pytest.importorskip("cffi")
     opened = """ffi = cffi.FFI()
-ffi.cdef("double reduction(const double *, int64_t);")
+ffi.cdef("double reduction(const double *, long);")
 through = ffi.dlopen(str(Path(__file__).parent / "kernels.so"))
 """
     tuned.edit("program.py", "import ctypes\n", "import ctypes\nimport cffi\n")
-    tuned.edit("program.py", "random = np", f"{opened}random = np")
-    tuned.edit("program.py", "kernels.reduction(smooth", 'through.reduction(ffi.from_buffer("double[]", smooth)')
+    tuned.edit("program.py", "source, total", f"{opened}source, total")
+    tuned.edit("program.py", "kernels.reduction(x", 'through.reduction(ffi.from_buffer("double[]", x)')
     output = validate(tuned, code=1)
     assert re.search(
         r"contradicts: the result differs on \d of \d calls that both arms made, by up to \d\.\de-15", output
@@ -118,7 +151,7 @@ through = ffi.dlopen(str(Path(__file__).parent / "kernels.so"))
 
 def test_what_cannot_be_tried_is_no_pass(tuned):
     assert "never validated in its program: acf capture --validate DIR" in words(tuned.pytest("-rA", code=0))
-    begins = "sum = 0;\n    for (int64_t i = 0;"
+    begins = "sum = 0;\n    for (long i = 0;"
     tuned.edit("kernels.c", f"double {begins}", f"static double sum; {begins}")
     output = validate(tuned, code=2)
     assert "reduction does not hold, so it is not tried: STALE" in output
