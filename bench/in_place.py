@@ -47,7 +47,7 @@ def measured(root: Path, name: str, flags: tuple[str, str], runs: int, frames: i
     arms = tuple(build(root, flag, f"{name}-{arm}.so") for arm, flag in enumerate(flags))
     bundle = Bundle(root / BUNDLE)
     kernels = [
-        TunedKernel(each, "", "", bundle.read(each), (arms[0], arms[1]), shape_of={}, least={})
+        TunedKernel(each, "", "", bundle.read(each), (arms[0], arms[1]), shape_of={}, asked={})
         for each in bundle.names()
     ]
     program = python_program([sys.executable, str(root / "program.py"), str(root / LIBRARY), str(frames)])

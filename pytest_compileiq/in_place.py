@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pytest_compileiq.stored import Array, Count, Ratio, Stored, Text
+from pytest_compileiq.stored import Array, Count, Ratio, Seconds, Stored, Text
 from pytest_compileiq.stressed import Share
 
 InPlaceStanding = Literal["holds", "differs", "undecided"]
@@ -16,7 +16,8 @@ class WorkloadInPlace(Stored):
     """The times of one workload's calls within the program.
 
     ``pairs`` counts neighbouring calls, one by each arm. ``speedup`` and its bounds are of the program; None where
-    there were too few pairs. ``least`` is what the program has to show for the claim to hold in it.
+    there were too few pairs. ``least`` is what the program has to show for the claim to hold in it. ``baseline_s`` is
+    how long a call of the baseline took in the program, and ``captured_s`` in the capture, just before.
     """
 
     workload: Text
@@ -25,6 +26,8 @@ class WorkloadInPlace(Stored):
     speedup_low: Ratio | None = None
     speedup_high: Ratio | None = None
     least: Ratio
+    baseline_s: Seconds | None = None
+    captured_s: Seconds | None = None
 
     @property
     def standing(self) -> InPlaceStanding:

@@ -14,6 +14,14 @@ from pytest_compileiq.store.captures import Kernel
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What a program has to show on a workload: the least speed-up; and how long the baseline took in the capture."""
+
+    least: float
+    captured_s: float
+
+
+@dataclass(frozen=True)
 class TunedKernel:
     """A captured kernel whose artifact holds.
 
@@ -22,7 +30,7 @@ class TunedKernel:
         device: the one that its claims are about, which is here.
         arms: the libraries of the baseline and of the tuned build.
         shape_of: workload → its shape in the capture, by number; None where its test does not say which.
-        least: workload → the speed-up that the program has to show; workloads without a claim on a time lack it.
+        asked: workload → what the program has to show; workloads without a claim on a time lack it.
     """
 
     name: str
@@ -31,7 +39,7 @@ class TunedKernel:
     kernel: Kernel
     arms: tuple[Path, Path]
     shape_of: Mapping[str, int | None]
-    least: Mapping[str, float]
+    asked: Mapping[str, Asked]
 
     @property
     def shapes(self) -> list[Shape]:
@@ -77,18 +85,18 @@ def record_of(tuned: TunedKernel, routed: Routed, *, program: str, same_output: 
             if not is_allowed(each.tuned, each.own, rtol)
         ),
         output="not compared" if same_output is None else "same" if same_output else "differs",
-        workloads=tuple(_workload(name, least, tuned, routed) for name, least in tuned.least.items()),
+        workloads=tuple(_workload(name, asked, tuned, routed) for name, asked in tuned.asked.items()),
     )
 
 
-def _workload(name: str, least: float, tuned: TunedKernel, routed: Routed) -> WorkloadInPlace:
+def _workload(name: str, asked: Asked, tuned: TunedKernel, routed: Routed) -> WorkloadInPlace:
     pairs = _series(tuned, routed, tuned.shape_of[name]).pairs
     gain = gain_of(pairs)
     if gain is None:
-        return WorkloadInPlace(workload=name, pairs=len(pairs), least=least)
+        return WorkloadInPlace(workload=name, pairs=len(pairs), least=asked.least, captured_s=asked.captured_s)
     return WorkloadInPlace(
-        workload=name, pairs=len(pairs), least=least, speedup=gain.speedup, speedup_low=gain.low,
-        speedup_high=gain.high,
+        workload=name, pairs=len(pairs), least=asked.least, speedup=gain.speedup, speedup_low=gain.low,
+        speedup_high=gain.high, baseline_s=gain.baseline_ns / 1e9, captured_s=asked.captured_s,
     )  # fmt: skip
 
 

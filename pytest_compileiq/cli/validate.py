@@ -14,7 +14,7 @@ from typing import Any
 
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.capture.program import Program, Routed, Watched, watch
-from pytest_compileiq.capture.validate import TunedKernel, record_of, routing
+from pytest_compileiq.capture.validate import Asked, TunedKernel, record_of, routing
 from pytest_compileiq.cli.locate import open_store
 from pytest_compileiq.errors import BuildError, CompileIQError, EnvironmentFault, StoreError, UserError
 from pytest_compileiq.in_place import InPlace
@@ -124,11 +124,11 @@ def _tuned_kernel(name: str, artifact: Artifact, kernel: Kernel, item: Mapping[s
                 "have its own"
             )
     measured = {(each["device"], each["workload"]): each for each in item["measured"]}
-    device, least = "", {}
+    device, asked = "", {}
     for claim in artifact.claims:
         if tail_of(claim.objective)[0] in TIMED_OBJECTIVES and (now := measured.get((claim.device, claim.workload))):
             device = claim.device
-            least[claim.workload] = least_in_place(claim, now["speedup_low"])
+            asked[claim.workload] = Asked(least_in_place(claim, now["speedup_low"]), now["baseline"])
     return TunedKernel(
         name=name,
         target=artifact.target,
@@ -136,7 +136,7 @@ def _tuned_kernel(name: str, artifact: Artifact, kernel: Kernel, item: Mapping[s
         kernel=kernel,
         arms=arms,
         shape_of={workload: _number(params.get("shape")) for workload, params in told["workloads"].items()},
-        least=least,
+        asked=asked,
     )
 
 

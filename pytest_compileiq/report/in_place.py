@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.in_place import InPlace, WorkloadInPlace
+from pytest_compileiq.report.times import time_text
 from pytest_compileiq.rules.in_place import is_against, open_in, wrong_in
 
 
@@ -40,7 +41,17 @@ def gain_text(workload: WorkloadInPlace) -> str:
         return f"{workload.pairs} pairs of calls are too few for a time"
     interval = f"{workload.speedup_low:.3f} to {workload.speedup_high:.3f}"
     asked = f"has to show {workload.least:.3f}x: {workload.standing}"
-    return f"{workload.speedup:.3f}x in place, {interval}, by {workload.pairs} pairs of calls; {asked}"
+    return (
+        f"{workload.speedup:.3f}x in place, {interval}, by {workload.pairs} pairs of calls; {asked}{_times(workload)}"
+    )
+
+
+def _times(workload: WorkloadInPlace) -> str:
+    """How long the baseline took there and here: far more there says that the capture is warmer than the program."""
+    if workload.baseline_s is None or workload.captured_s is None:
+        return ""
+    there, here = (time_text(1e9 * seconds) for seconds in (workload.baseline_s, workload.captured_s))
+    return f"; a call of the baseline takes {there} there, and {here} in the capture"
 
 
 def values_text(record: InPlace) -> str:

@@ -20,11 +20,12 @@ _FLOOR_CALLS_FACTOR = 4  # as of a captured kernel's floor: some calls show litt
 
 @dataclass(frozen=True)
 class Gain:
-    """The tuned arm's speed-up, and its bounds at ``LEVEL``."""
+    """The tuned arm's speed-up, its bounds at ``LEVEL``, and the median time of a call of the baseline."""
 
     speedup: float
     low: float
     high: float
+    baseline_ns: float
 
 
 def gain_of(pairs: Sequence[tuple[int, int]]) -> Gain | None:
@@ -44,7 +45,8 @@ def gain_of(pairs: Sequence[tuple[int, int]]) -> Gain | None:
     ratios = np.array([math.log(np.median(block[:, 0]) / np.median(block[:, 1])) for block in blocks])
     half = stats.t.ppf((1 + LEVEL) / 2, count - 1) * ratios.std(ddof=1) / math.sqrt(count)
     mean = ratios.mean()
-    return Gain(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+    baseline_ns = float(np.median([baseline for baseline, _ in pairs]))
+    return Gain(math.exp(mean), math.exp(mean - half), math.exp(mean + half), baseline_ns)
 
 
 def least_in_place(claim: Claim, captured_low: float) -> float:
