@@ -1,4 +1,4 @@
-"""A numpy program with six C kernels: captured, ranked, tuned in one night's budget, committed, replayed, checked.
+"""A numpy program with six C kernels: captured, ranked, tuned in one night, committed, replayed, checked, validated.
 
 The program is bench/captured_program, on small pictures; bench/captured_night.py does the same for time.
 """
@@ -48,6 +48,14 @@ def test_a_program_is_captured_tuned_in_one_night_committed_replayed_and_checked
         "capture", "--check", "acf-capture", *RUN, "--expect", "found.npz"
     )
     assert git(project.root, "status", "--porcelain") == ""  # the program's data stayed out
+
+    output = project.acf("capture", "--validate", "acf-capture", *RUN, "--expect", "found.npz")
+    assert (
+        set(re.findall(r"^(\w+): python program\.py kernels\.so 9 .* confirms it on ", output, re.MULTILINE)) == KERNELS
+    )
+    assert output.count("none differs; the same output") == 6
+    assert "in place   python program.py kernels.so 9" in project.acf("show", "gather")
+    assert "6 passed" in project.pytest(code=0)
 
 
 def made(root: Path) -> Project:

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from pytest_compileiq.toolchains.machine_code.debug_information import built_from
+from pytest_compileiq.toolchains.machine_code.debug_information import _GNU, built_from
 from tests.files import write_files
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc: apt-get install gcc")
@@ -49,3 +49,16 @@ def test_what_does_not_tell_is_none(library, tmp_path):
     for cut in range(0, len(whole), 997):
         (tmp_path / "cut.so").write_bytes(whole[:cut])
         built_from(tmp_path / "cut.so", "first")  # whatever it says of a library that is cut off, it raises nothing
+
+
+@pytest.mark.parametrize(
+    ("producer", "language", "options"),
+    [
+        ("GNU C17 12.2.0 -mtune=generic -O2", "C", "-mtune=generic -O2"),
+        ("GNU C99 10.2.1 20210130 (Red Hat 10.2.1-11) -msse3 -O2", "C", "-msse3 -O2"),
+        ("GNU C++14 8.3.0", "C++", None),
+    ],
+)
+def test_a_vendor_s_version_is_no_option(producer, language, options):
+    told = _GNU.fullmatch(producer)
+    assert (told["language"], told["options"]) == (language, options)
