@@ -3,8 +3,9 @@
     python bench/capture_cost.py [--pairs 5] [--frames 60,600]           # the program of captured_program
     python bench/capture_cost.py [--pairs 5] -- python PROGRAM …         # any other, whose output is left out
 
-Times are of the whole process, its interpreter's start included, which is also in the plain time. ``and written`` is
-``acf capture`` from its start to its end.
+Times are of the whole process, its interpreter's start included, which is also in the plain time: by the clock, and of
+the processor, user and system, which other work on the machine moves less. ``and written`` is ``acf capture`` from its
+start to its end.
 """
 
 from __future__ import annotations
@@ -12,19 +13,30 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from captured import build, copied, machine_and_load
-from pytest_compileiq.capture.program import python_program, watch
+from pytest_compileiq.capture.program import Watched, python_program, watch
 from pytest_compileiq.capture.rank import ranked
 
 KEEP = 3
+T = TypeVar("T")
+
+
+class Took(NamedTuple):
+    """Seconds."""
+
+    clock: float
+    processor: float
 
 
 def main() -> None:
@@ -46,37 +58,49 @@ def main() -> None:
 
 
 def cost(command: Sequence[str], pairs: int) -> None:
-    plain, only_ranked, captured, written = [], [], [], []
+    taken: dict[str, list[Took]] = {"plain": [], "ranked": [], "captured": [], "captured and written": []}
     with tempfile.TemporaryDirectory() as folder, silent():
         for number in range(pairs):
-            plain.append(seconds_of(command))
-            only_ranked.append(watched(command, None)[0])
-            took, calls, call_us = watched(command, KEEP)
-            captured.append(took)
-            acf_capture = [sys.executable, "-m", "pytest_compileiq.cli", "capture"]
-            written.append(seconds_of([*acf_capture, "--to", str(Path(folder, str(number))), "--", *command]))
-    usual = statistics.median(plain)
-    print(f"{' '.join(Path(word).name for word in command)}: {calls} calls, {call_us:.1f} µs each; plain {usual:.2f} s")
-    for what, times in (("ranked", only_ranked), ("captured", captured), ("captured and written", written)):
-        ratios = [one / other for one, other in zip(times, plain, strict=True)]
-        print(f"  {what:<22}{statistics.median(times):6.2f} s, {statistics.median(ratios):.2f} times", flush=True)
-
-
-def watched(command: Sequence[str], sampled: int | None) -> tuple[float, int, float]:
-    """Seconds, how many calls, and microseconds of one."""
-    with tempfile.TemporaryDirectory() as folder:
-        began = time.perf_counter()
-        account = watch(python_program(command), Path(folder), sampled)[1]
-        took = time.perf_counter() - began
+            taken["plain"].append(timed(lambda: started(command))[0])
+            taken["ranked"].append(timed(lambda: watched(command, None))[0])
+            took, account = timed(lambda: watched(command, KEEP))
+            taken["captured"].append(took)
+            taken["captured and written"].append(timed(partial(capture, Path(folder, str(number)), command))[0])
     functions = ranked(account)
     calls = sum(function.calls for function in functions)
-    return took, calls, sum(function.own_ns for function in functions) / max(calls, 1) / 1e3
+    call_us = sum(function.own_ns for function in functions) / max(calls, 1) / 1e3
+    print(f"{' '.join(Path(word).name for word in command)}: {calls} calls, {call_us:.1f} µs each")
+    for what, times in taken.items():
+        told = [f"{what:<22}"]
+        for unit in Took._fields:
+            ratios = [
+                getattr(one, unit) / getattr(plain, unit) for one, plain in zip(times, taken["plain"], strict=True)
+            ]
+            seconds = statistics.median(getattr(one, unit) for one in times)
+            told.append(f"{seconds:6.2f} s by the {unit}, {statistics.median(ratios):.2f} times;")
+        print(" ", *told, flush=True)
 
 
-def seconds_of(command: Sequence[str]) -> float:
-    began = time.perf_counter()
-    subprocess.run(command, check=True)
-    return time.perf_counter() - began
+def timed(run: Callable[[], T]) -> tuple[Took, T]:
+    """What a run of another process took, and gave."""
+    began, children = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    given = run()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime - children.ru_utime + after.ru_stime - children.ru_stime
+    return Took(time.perf_counter() - began, used), given
+
+
+def watched(command: Sequence[str], sampled: int | None) -> Watched:
+    with tempfile.TemporaryDirectory() as folder:
+        return watch(python_program(command), Path(folder), sampled)[1]
+
+
+def capture(to: Path, command: Sequence[str]) -> None:
+    started([sys.executable, "-m", "pytest_compileiq.cli", "capture", "--to", str(to), "--", *command])
+
+
+def started(command: Sequence[str]) -> None:
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import collections
 import difflib
+import itertools
 import json
 import os
 import random
@@ -32,7 +33,7 @@ from captured import KERNELS, LIBRARY, build, capture, copied, machine_and_load
 
 FLAGS = "-O2"
 FRAMES = ("24", "--shrink", "2")
-PROGRAM_S, TEST_S = 20, 60  # plain they take less than one
+PROGRAM_S, TEST_S = 15, 40  # plain they take less than one
 # How a test fails that compared something; any other failure is no catch, and is shown.
 COMPARED = re.compile(
     r"AssertionError: \w+, call \d+: .* differs from (the record|the same call before)|nondeterministic"
@@ -93,16 +94,17 @@ def main() -> None:
 
 
 def mutants(root: Path, mutate: Path, order: random.Random) -> Iterator[tuple[str, str]]:
-    """Kernel and changed source, of all kernels, in random order."""
-    drawn = []
+    """Kernel and changed source, of each kernel in turn, in random order."""
+    by_kernel = []
     for kernel in KERNELS:
         out = root / "mutants" / kernel
         out.mkdir(parents=True)
         command = [mutate, f"{kernel}.c", "c", "--noCheck", "--mutantDir", out]
         subprocess.run(command, cwd=root, check=True, stdout=subprocess.DEVNULL)
-        drawn += [(kernel, path.read_text()) for path in sorted(out.iterdir())]
-    order.shuffle(drawn)
-    yield from drawn
+        drawn = [(kernel, path.read_text()) for path in sorted(out.iterdir())]
+        by_kernel.append(order.sample(drawn, len(drawn)))
+    for turn in itertools.zip_longest(*by_kernel):
+        yield from (each for each in turn if each)
 
 
 def judge(root: Path, kernel: str, text: str, original: str, built: collections.Counter[str]) -> Mutant | None:

@@ -1,16 +1,16 @@
 """Does a capture put option sets into the order that the program would? And a capture of zeros in the data's place?
 
 Ten option sets, the same for all six kernels of ``captured_program`` (gcc's levels with some options, or ten draws from
-the space that a tune searches): the time of each in capture (recorded calls made
-again, shapes weighted by their counts) against its time in the program, which is run with its library built so and
-times its own calls. Each process is one unit, in rounds of random order. A slot's value is the median of its calls of
-each shape, weighted by counts, on both sides.
+the space that a tune searches): the time of each in capture, where recorded calls are made again, against its time in
+the program, which is run with its library built so and times its own calls. Both are of the processor, since other work
+moves that less. Each process is one unit, in rounds of random order. A slot's value is the median of its calls of each
+shape, weighted by the program's counts.
 
 The gate's own rule (``judge_gain``: Welch, Cohen's d, the randomisation test and the floor of 0.5 %, at alpha) is put
 to the program's times, and says which pairs of option sets can be told apart there. Over these pairs tau is
 (concordant - discordant) / all; scipy's tau-b over all ten is shown beside it.
 
-    python bench/captured_order.py [--sets levels|drawn] [--rounds 8] [--frames 96] [--results FILE.json]
+    python bench/captured_order.py [--sets levels|drawn] [--seed 1] [--rounds 8] [--frames 96] [--results FILE.json]
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ ByKernel = dict[str, list[Slots]]  # those of each option set
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", choices=["levels", "drawn"], default="levels", help="default: %(default)s")
+    parser.add_argument("--seed", type=int, default=1, help="of what is drawn (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=8, help="processes of each option set (default: %(default)s)")
     parser.add_argument("--frames", type=int, default=96, help="of the program (default: %(default)s)")
     parser.add_argument("--results", type=Path, metavar="FILE")
@@ -78,7 +79,7 @@ def main() -> None:
     print(machine_and_load(), flush=True)
     with tempfile.TemporaryDirectory() as folder:
         root = copied(Path(folder, "program"))
-        option_sets = LEVELS if asked.sets == "levels" else drawn(root)
+        option_sets = LEVELS if asked.sets == "levels" else drawn(root, asked.seed)
         program, captures = measured(root, option_sets, asked.rounds, asked.frames)
     print(machine_and_load())
     print(*(f"{at}: {options}" for at, options in enumerate(option_sets)), sep="\n")
@@ -89,11 +90,11 @@ def main() -> None:
         asked.results.write_text(json.dumps(told, indent=1), encoding="utf-8")
 
 
-def drawn(root: Path) -> list[str]:
+def drawn(root: Path, seed: int) -> list[str]:
     """As many as ``LEVELS``, drawn from the space of a tune whose baseline is built for this processor."""
     baseline = f"-O2 -march=native {ALWAYS}"
     space = Cc("gather.c", flags=baseline).resolve(Place(root, root)).default_space()
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(seed)
     draws = [space.knobs(space.sample(rng)) for _ in LEVELS]
     return [" ".join([baseline, *options_of(draw)]) for draw in draws]
 
