@@ -1,8 +1,8 @@
 """What a kernel gains alone, and between others: recorded calls of two libraries, by what happens between the calls.
 
-A test of a captured kernel makes one call again and again; in the program other kernels run in between. ``alone`` is
-the former. Before each timed call, ``caches`` writes 16 MiB, and ``others`` makes each recorded call of the other five
-kernels, which also fills the branch predictor with other branches than this call's.
+``alone`` makes one call again and again; in the program other kernels run in between. Before each timed call,
+``caches`` writes 16 MiB, ``in turn`` is what the tests of captured kernels do (``CallsInTurn.reset``), and ``others``
+makes recorded calls of the other five kernels, which fills the branch predictor with other branches than this call's.
 
     python bench/captured_alone.py [--baseline=-O2] [--tuned="-O3 -march=native"] [--samples 200]
 """
@@ -21,7 +21,8 @@ import numpy as np
 
 from captured import BUNDLE, KERNELS, build, capture, copied, machine_and_load
 from pytest_compileiq.store.captures import Bundle
-from pytest_compileiq.toolchains.captured.replay import RecordedCall, RecordedKernel
+from pytest_compileiq.toolchains.captured.in_turn import CallsInTurn
+from pytest_compileiq.toolchains.captured.replay import RecordedKernel
 
 WRITTEN = np.zeros(16 << 20, np.uint8)
 
@@ -41,17 +42,22 @@ def main() -> None:
     print(f"{asked.baseline} over {asked.tuned}, on each shape:")
     for kernel in KERNELS:
         others = [call for name, calls in baseline.items() if name != kernel for call in calls]
-        between = {"alone": lambda: None, "caches": lambda: WRITTEN.fill(1), "others": lambda calls=others: made(calls)}
+        before: dict[str, Callable[[CallsInTurn], object]] = {
+            "alone": lambda call: call.restore(),
+            "caches": lambda call: (call.restore(), WRITTEN.fill(1)),
+            "in turn": lambda call: call.reset(),
+            "others": lambda call, others=others: (call.restore(), made(others)),
+        }
         told = []
-        for name, happens in between.items():
+        for name, prepare in before.items():
             pairs = zip(baseline[kernel], tuned[kernel], strict=True)
-            gains = [gain(one, other, happens, asked.samples) for one, other in pairs]
+            gains = [gain(one, other, prepare, asked.samples) for one, other in pairs]
             told.append(f"{name} {', '.join(f'{each:.2f}x' for each in gains):<16}")
         print(f"{kernel:<11}", *told, flush=True)
 
 
-def loaded(bundle: Bundle, library: Path) -> dict[str, list[RecordedCall]]:
-    """Kernel → the first call of each shape."""
+def loaded(bundle: Bundle, library: Path) -> dict[str, list[CallsInTurn]]:
+    """Kernel → the calls of each shape."""
     functions, calls = ctypes.CDLL(str(library)), {}
     for name in bundle.names():
         kernel = bundle.read(name)
@@ -60,20 +66,19 @@ def loaded(bundle: Bundle, library: Path) -> dict[str, list[RecordedCall]]:
     return calls
 
 
-def made(calls: Sequence[RecordedCall]) -> None:
+def made(calls: Sequence[CallsInTurn]) -> None:
     for call in calls:
         call.restore()
         call()
 
 
-def gain(baseline: RecordedCall, tuned: RecordedCall, between: Callable[[], None], samples: int) -> float:
-    """The medians' ratio, of blocks of five calls of each arm in turn."""
+def gain(baseline: CallsInTurn, tuned: CallsInTurn, prepare: Callable[[CallsInTurn], object], samples: int) -> float:
+    """The ratio of the medians, of blocks of five calls of each arm in turn."""
     times: tuple[list[int], list[int]] = [], []
     for _ in range(samples // 5):
         for call, into in zip((baseline, tuned), times, strict=True):
             for _ in range(5):
-                call.restore()
-                between()
+                prepare(call)
                 began = time.thread_time_ns()
                 call()
                 into.append(time.thread_time_ns() - began)

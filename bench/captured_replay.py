@@ -1,4 +1,4 @@
-"""Times the recorded calls of a capture with one library, as a test of it does: ``restore``, and one call a sample.
+"""Times the recorded calls of a capture with one library, as a test of it does: ``reset``, and one call a sample.
 
 ``python bench/captured_replay.py LIBRARY BUNDLE FILE`` writes kernel → shape → slots of samples in ns, and is a process
 of its own for ``captured_order.py``.
@@ -31,7 +31,7 @@ def main(library: str, directory: str, out: str) -> None:
             for place, (call, _) in enumerate(shapes):
                 slot = []
                 for _ in range(SAMPLES):
-                    call.restore()
+                    call.reset()
                     began = time.thread_time_ns()
                     call()
                     slot.append(time.thread_time_ns() - began)

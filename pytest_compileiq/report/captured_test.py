@@ -61,7 +61,7 @@ def _lines(name: str, kernel: Kernel, capture: str, building: Building) -> Itera
     yield "    kernel = acf.build().load()"
     yield "    kernel.check(acf.workload.shape)  # its recorded calls, bit for bit; floats within check(…, rtol=…)"
     yield "    call = kernel.call(acf.workload.shape)"
-    yield "    acf.measure(call, reset=call.restore, check=call.check)"
+    yield "    acf.measure(call, reset=call.reset, check=call.check)"
 
 
 def _options(building: Building) -> Iterator[str]:

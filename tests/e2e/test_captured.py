@@ -29,7 +29,7 @@ def test_{name}(acf):
     kernel = acf.build().load()
     kernel.check(rtol=1e-12)
     call = kernel.call(acf.workload.shape)
-    acf.measure(call, reset=call.restore, check=lambda: call.check(rtol=1e-12))
+    acf.measure(call, reset=call.reset, check=lambda: call.check(rtol=1e-12))
 """
 
 

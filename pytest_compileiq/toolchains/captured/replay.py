@@ -15,6 +15,7 @@ from pytest_compileiq.store.captures import Bundle, Kernel, KernelShape
 from pytest_compileiq.store.recorded_calls import Argument, Call, Number
 from pytest_compileiq.toolchains.captured.difference import difference
 from pytest_compileiq.toolchains.captured.floor import FLOOR_CALLS, Floor, own_difference
+from pytest_compileiq.toolchains.captured.in_turn import CallsInTurn
 
 _PAGE = 4096
 _SIMPLE: dict[str, Any] = {
@@ -46,15 +47,15 @@ class RecordedKernel:
         """What is known of the arguments: ``(1000, "float64[1000]")``."""
         return [shape.shape for shape in self._kernel.shapes]
 
-    def call(self, shape: int = 0) -> RecordedCall:
-        """The first call of a shape that was recorded exactly.
+    def call(self, shape: int = 0) -> CallsInTurn:
+        """The calls of a shape that were recorded exactly, to be made in turn.
 
         Raises:
             StoreError: there is no such shape, or no call of it is exact.
         """
-        for call in self._shape(shape).kept:
-            if call.is_exact:
-                return self._ready(call)
+        exact = [self._ready(call) for call in self._shape(shape).kept if call.is_exact]
+        if exact:
+            return CallsInTurn(exact)
         name = self._kernel.function
         raise StoreError(f"{name}: no call on shape {shape} is recorded exactly: the floats of each are samples")
 

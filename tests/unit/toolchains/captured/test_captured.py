@@ -53,6 +53,24 @@ def test_a_recorded_call_is_made_again_without_the_program(tmp_path):
     kernel.check()
 
 
+def test_the_calls_of_a_shape_are_made_in_turn(tmp_path):
+    numbers = ["03000000", "05000000", "08000000"]
+    kept = [
+        CALL | {"arguments": [{"number": NUMBER | {"value": given}, "memory": None}], "result": None}
+        for given in numbers
+    ]
+    results = [{"code": "i", "value": f"{int(given[:2]) * 2:02x}000000"} for given in numbers]
+    kept = [call | {"number": at + 1, "result": results[at]} for at, call in enumerate(kept)]
+    call = loaded(tmp_path, shapes=[KERNEL["shapes"][0] | {"kept": kept}]).call()
+    made = [call()]
+    call.check()
+    for _ in range(3):
+        call.reset()
+        made.append(call())
+        call.check()
+    assert made == [6, 10, 16, 6]
+
+
 def test_another_result_is_a_failed_assertion(tmp_path):
     other = CALL | {"result": {"code": "i", "value": "07000000"}}
     kernel = loaded(tmp_path, shapes=[KERNEL["shapes"][0] | {"kept": [other]}])
