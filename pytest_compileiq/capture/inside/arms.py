@@ -3,6 +3,8 @@
 The program's own function object makes every call, with its argument types, result type and checks: only the address
 that it holds is another. So both arms come through the same door. They take turns in pairs of random order, so that
 whatever drifts while the program runs is the same for both.
+
+A call that both make puts memory back, where another thread's call may be writing: none is made beside it.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ class Arms:
         self._routes = [_Route(kernel) for kernel in kernels]
         self._known: dict[Function, _Route | None] = {}
         self._lock = threading.RLock()  # a finaliser may make a watched call while this thread is in here
+        self._inside = 0  # routed calls that have begun and not ended
         cffi_arguments.is_recording = True
         self._random = random.Random(_SEED)  # of our own: the program's random numbers stay as they are
 
@@ -58,13 +61,18 @@ class Arms:
             compared = None
             if route.only is not None:
                 arm, pair = route.only, None
-            elif series.is_to_compare() and (compared := route.compared.given(function, called, arguments, named)):
+            elif series.is_to_compare(is_alone=not self._inside) and (
+                compared := route.compared.given(function, called, arguments, named)
+            ):
                 arm, pair = BASELINE, None
             else:
                 arm, pair = series.turn(self._random)
             routed = _Routed(route, series, arm, pair, compared, cell_of(called, function.door))
             routed.cell.direct(route.addresses[arm])
             routed.turn = routed.cell.turns
+            self._inside += 1
+            if compared is not None:
+                self._lock.acquire()  # other threads' calls wait until it has ended
             return routed
 
     def finish(self, routed: _Routed, made: ForeignCall) -> None:
@@ -83,6 +91,9 @@ class Arms:
                 routed.series.calls[routed.arm] += is_by_arm
             finally:
                 routed.cell.direct(None)
+                self._inside -= 1
+                if routed.compared is not None:
+                    self._lock.release()
 
     def told(self) -> list[dict[str, Any]]:
         """What became of each kernel, in JSON's types."""
@@ -124,14 +135,21 @@ class _Series:
         self.calls = [0, 0]
         self.pairs: list[list[int]] = []
         self._seen = 0
+        self._next_compared = 1
         self._waiting: list[tuple[int, list[int]]] = []
         self._complete = 0
         self._step = 1
 
-    def is_to_compare(self) -> bool:
-        """Whether the call is made by both arms: the first one, the second, the fourth, the eighth, and so on."""
+    def is_to_compare(self, *, is_alone: bool) -> bool:
+        """Whether the call is made by both arms: the first one, the second, the fourth, the eighth, and so on.
+
+        Where it is not alone, the next one that is.
+        """
         self._seen += 1
-        return self._seen & (self._seen - 1) == 0
+        if not is_alone or self._seen < self._next_compared:
+            return False
+        self._next_compared = 2 * self._seen
+        return True
 
     def turn(self, source: random.Random) -> tuple[int, list[int]]:
         """The arm that makes the next call, and the pair that it is of."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+import threading
 
 import numpy as np
 import pytest
@@ -154,6 +155,35 @@ def test_a_call_that_another_thread_routed_anew_is_lost(libraries):
     before = program.calls
     program.scaled(*arguments)
     assert program.calls[0] == before[0] + 1
+
+
+def test_no_call_is_made_by_both_arms_beside_another_thread_s_call(libraries):
+    program, order = Program(libraries), []
+    arguments = np.ones(8).ctypes.data_as(POINTER), b"x", 8
+
+    def begin():
+        return program.arms.begin(program.scaled, program.function, (8,), arguments, {})
+
+    def begin_and_finish():
+        routed = begin()
+        order.append("another thread's")
+        program.finish(routed, arguments)
+
+    first = begin()
+    thread = threading.Thread(target=begin_and_finish)
+    thread.start()
+    thread.join(0.2)
+    order.append("the one that both make")
+    program.finish(first, arguments)
+    thread.join()
+    assert order == ["the one that both make", "another thread's"]
+
+    beside = begin(), begin()  # the third and the fourth, which is one to compare, but not beside the third
+    for routed in beside:
+        program.finish(routed, arguments)
+    assert program.told["compared"] == 2
+    program.call()  # the fifth makes up for it
+    assert program.told["compared"] == 3
 
 
 def test_of_many_pairs_some_are_kept_of_the_whole_run(libraries):
