@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_compileiq.in_place import InPlace
+from pytest_compileiq.model import tail_of
 
 if TYPE_CHECKING:
     from pytest_compileiq.artifact import Artifact, Claim
@@ -45,6 +46,11 @@ def gain_of(pairs: Sequence[tuple[int, int]]) -> Gain | None:
     half = stats.t.ppf((1 + LEVEL) / 2, count - 1) * ratios.std(ddof=1) / math.sqrt(count)
     mean = ratios.mean()
     return Gain(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+
+
+def is_of_calls(claim: Claim) -> bool:
+    """Whether a claim is of what a program shows: the median of calls' times, no tail, energy or compilation."""
+    return tail_of(claim.objective) == ("runtime", 0.5)
 
 
 def least_in_place(claim: Claim, captured_low: float) -> float:
