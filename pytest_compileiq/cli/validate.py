@@ -199,7 +199,11 @@ def _tried(
 def _kept(store: Store, kernel: TunedKernel, routed: Routed, same: bool | None, program: str, rtol: float) -> bool:
     """Keep and show what the program says of one kernel; whether it confirms its artifact."""
     record = record_of(kernel, routed, program=program, same_output=same, rtol=rtol)
-    validated(store, kernel.name, kernel.target, record)
+    try:
+        validated(store, kernel.name, kernel.target, record)
+    except StoreError as error:  # what the program says of other kernels is kept all the same
+        complain(str(error))
+        return False
     say(f"{kernel.name}: {standing_text(record)}", *(f"  {line}" for line in record_lines(record)))
     for sentence in _remarks(kernel, routed, record):
         complain(f"{kernel.name}: {sentence}")

@@ -97,7 +97,7 @@ def is_against(record: InPlace) -> bool:
 def contradicted(artifact: Artifact) -> Iterator[tuple[InPlace, str]]:
     """The validations that contradict the artifact and that nobody explained, with what each says."""
     for record in artifact.in_place:
-        if is_against(record) and not record.explanation:
+        if is_against(record) and not (record.explanation or "").strip():
             said = "; ".join((*wrong_in(record), *slower_in(record)))
             yield record, f"{record.program} contradicts it on {record.device}: {said}"
 

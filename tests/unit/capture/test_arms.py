@@ -10,7 +10,9 @@ import threading
 import numpy as np
 import pytest
 
+from pytest_compileiq.capture.inside import compared_calls, ctypes_arguments
 from pytest_compileiq.capture.inside.arms import MOST_PAIRS, Arms
+from pytest_compileiq.capture.inside.compared_calls import Given
 from pytest_compileiq.capture.inside.foreign_call import RAISED, ForeignCall
 from pytest_compileiq.capture.inside.tally import Function
 
@@ -125,6 +127,25 @@ def test_one_arm_may_make_every_call(libraries, only, scale):
     program = Program(libraries, tuned="tuned", only=only)
     assert [program.call()[0] for _ in range(8)] == [scale] * 8
     assert program.told["compared"] == 0
+
+
+def test_values_with_others_between_them_are_no_row_of_floats(libraries):
+    program = Program(libraries)
+    program.scaled.argtypes = [np.ctypeslib.ndpointer(np.float64)]
+    packed = np.zeros(4, [("count", "<i4"), ("x", "<f8")])
+    for array, dtype in ((packed["x"], ""), (np.zeros((4, 2))[:, 1], "<f8"), (np.zeros(4)[::-1], "<f8")):
+        argument = ctypes_arguments.taken(program.scaled, (array,))
+        given = Given(program.function, program.scaled, argument)
+        assert given.left(2.0)["argument 1"][1] == dtype
+
+
+def test_a_call_that_reaches_too_much_memory_is_made_by_one_arm(libraries, monkeypatch):
+    monkeypatch.setattr(compared_calls, "_LARGEST_MEMORY", 1 << 20)
+    program = Program(libraries)
+    x = np.ones((1 << 17) + 1)
+    routed = program.arms.begin(program.scaled, program.function, (8,), (x.ctypes.data_as(POINTER), b"x", 8), {})
+    assert routed.compared is None
+    assert program.told["not_compared"] == ["its arguments reach more than 1 MiB"]
 
 
 def test_calls_on_other_shapes_are_apart_and_an_argument_of_many_values_takes_all(libraries):
