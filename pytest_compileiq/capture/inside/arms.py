@@ -54,7 +54,7 @@ class Arms:
     ) -> _Routed | None:
         """Have the call that is about to be made made by an arm; None where the function is not routed."""
         with self._lock:
-            route = self._known[function] if function in self._known else self._looked_up(function)
+            route = self._known[function] if function in self._known else self._looked_up(function, called)
             if route is None or not route.is_open:
                 return None
             series = route.series_of(shape)
@@ -100,14 +100,14 @@ class Arms:
         with self._lock:
             return [route.told() for route in self._routes]
 
-    def _looked_up(self, function: Function) -> _Route | None:
+    def _looked_up(self, function: Function, called: Any) -> _Route | None:
         """The route of a function: of the library at its path, else of one of that name, as of another checkout."""
         named = [route for route in self._routes if route.function == function.name]
         at_its_path = [route for route in named if route.library == function.library]
         alike = [route for route in named if os.path.basename(route.library) == os.path.basename(function.library)]
         route = next(iter(at_its_path or alike), None)
         if route is not None:
-            route.open()
+            route.open(cell_of(called, function.door).program)
         return self._known.setdefault(function, route)
 
 
@@ -199,12 +199,15 @@ class _Route:
         """Whether both arms are loaded."""
         return len(self.addresses) == 2
 
-    def open(self) -> None:
-        """Load both arms."""
+    def open(self, program: int | None) -> None:
+        """Load both arms, beside the program's own function, which is at address ``program``."""
         if self.is_open or self.failure:
             return
         try:
-            self.addresses = [_address(path, self.function) for path in self._paths]
+            flags = os.RTLD_NOW
+            if _globally(self.function) == program:
+                flags |= os.RTLD_DEEPBIND  # else they would call the program's library where they call one another
+            self.addresses = [_address(path, self.function, flags) for path in self._paths]
         except Exception as error:
             self.failure = f"its arms cannot be loaded into the program: {error}"
 
@@ -232,10 +235,19 @@ class _Route:
         }
 
 
-def _address(path: str, function: str) -> int:
+def _address(path: str | None, function: str, flags: int) -> int:
     import _ctypes  # what ctypes itself loads by; not there everywhere
 
-    return int(_ctypes.dlsym(_ctypes.dlopen(path, 0x2), function))  # RTLD_NOW, and local
+    opened = _ctypes.dlopen(path, flags)  # type: ignore[arg-type]  # None is the program itself
+    return int(_ctypes.dlsym(opened, function))
+
+
+def _globally(function: str) -> int | None:
+    """What a library that is loaded now gets by this name of those that share theirs, as by ``RTLD_GLOBAL``."""
+    try:
+        return _address(None, function, os.RTLD_NOW)
+    except OSError:
+        return None
 
 
 def _compare(routed: _Routed, given: Given, made: ForeignCall) -> None:

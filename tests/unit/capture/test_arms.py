@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,9 +20,10 @@ from pytest_compileiq.capture.inside.tally import Function
 
 SOURCE = """\
 int calls;
+double scale(void) { return SCALE; }
 double scaled(double *x, const char *name, long n) {
     calls++;
-    for (long i = 0; i < n; i++) x[i] *= SCALE;
+    for (long i = 0; i < n; i++) x[i] *= scale();
     return x[0];
 }
 """
@@ -146,6 +149,24 @@ def test_a_call_that_reaches_too_much_memory_is_made_by_one_arm(libraries, monke
     routed = program.arms.begin(program.scaled, program.function, (8,), (x.ctypes.data_as(POINTER), b"x", 8), {})
     assert routed.compared is None
     assert program.told["not_compared"] == ["its arguments reach more than 1 MiB"]
+
+
+def test_arms_call_their_own_functions_where_the_program_s_library_shares_its_names(libraries):
+    source = f"""
+import ctypes, sys
+sys.path.insert(0, {str(Path(compared_calls.__file__).parents[3])!r})
+from pytest_compileiq.capture.inside.arms import Arms
+from pytest_compileiq.capture.inside.tally import Function
+library = ctypes.CDLL({str(libraries / "program.so")!r}, mode=ctypes.RTLD_GLOBAL)
+library.scaled.restype = ctypes.c_double
+arms = {[str(libraries / name) for name in ("baseline.so", "tuned.so")]!r}
+kernel = dict(library="program.so", function="scaled", shapes=[], arms=arms, only=1, extents=None)
+x = (ctypes.c_double * 1)(1.0)
+Arms([kernel]).begin(library.scaled, Function("/program.so", "scaled", "ctypes"), (), (x, b"x", 1), {{}})
+print(library.scaled(x, b"x", 1))
+"""
+    printed = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
+    assert printed.stdout == "2.5\n", printed.stderr
 
 
 def test_calls_on_other_shapes_are_apart_and_an_argument_of_many_values_takes_all(libraries):
