@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.artifact import Artifact, Claim
-from pytest_compileiq.capture.program import NotWatched, Program, Routed, Series
+from pytest_compileiq.capture.program import NotWatched, Program, Routed, Series, Watched
 from pytest_compileiq.capture.program_output import Run, runner, same_output
 from pytest_compileiq.capture.validate import TunedKernel, record_of, routing
 from pytest_compileiq.cli.locate import open_store
@@ -40,6 +40,7 @@ def validate(options: argparse.Namespace, program: Program, folder: Path) -> int
 
     Raises:
         UserError: no artifact is of a kernel of the capture, or none can be tried.
+        NotWatched: the program left no account of its calls, and its output speaks against none.
     """
     if not 0 <= options.rtol < 1:
         raise UserError(f"--rtol {options.rtol:g}: expected how far floats may differ, from 0 to less than 1")
@@ -174,26 +175,52 @@ def _tried(
 ) -> int:
     run = runner(program, folder)
     both = run(routing(kernels, lambda _: None), None)
-    ended_well = both.status == 0
-    if isinstance(both.watched, NotWatched):
-        complain(f"while both builds made its calls in turn: {both.watched}")
-    else:
-        if both.status:
-            complain(f"{program.target} ended with status {both.status} while both builds made its calls in turn")
-        if both.watched.failure:
-            complain(f"the watching itself failed, so what it says is not complete: {both.watched.failure}")
-            ended_well = False
     if both.was_interrupted:
-        outputs: dict[tuple[str, str], bool | None] = {}
-        remark: str | None = "the program was interrupted, so it was not run again to compare its output"
+        outputs: Mapping[tuple[str, str], bool | None] = dict.fromkeys(map(_key, kernels))
+        remark: str | None = "the program was interrupted, so it was not run again"
     else:
         outputs, remark = same_output(run, folder, kernels, both.status)
     if remark:
         complain(remark)
-    confirmed = [_kept(store, kernel, routed, outputs.get((kernel.name, kernel.target)), _told(program), options.rtol)
-                 for kernel, routed in zip(kernels, _routed(both, kernels), strict=True)]  # fmt: skip
+    told = list(_told_of(program, both, kernels, outputs))
+    confirmed = [
+        _kept(store, kernel, routed, outputs[_key(kernel)], _typed(program), options.rtol) for kernel, routed in told
+    ]
     say(f"kept in {os.path.relpath(store.root)}: acf show NAME shows it, and pytest holds the artifacts to it")
-    return 0 if ended_well and all(confirmed) else 1
+    ended_well = both.status == 0 and not (isinstance(both.watched, Watched) and both.watched.failure)
+    return 0 if ended_well and len(told) == len(kernels) and all(confirmed) else 1
+
+
+def _key(kernel: TunedKernel) -> tuple[str, str]:
+    return kernel.name, kernel.target
+
+
+def _told_of(
+    program: Program, both: Run, kernels: Sequence[TunedKernel], outputs: Mapping[tuple[str, str], bool | None]
+) -> Iterator[tuple[TunedKernel, Routed]]:
+    """The kernels of which a run with both arms says something, and what; how it ended is told.
+
+    Where it left no account of its calls, they are those whose tuned build changes the program's output.
+
+    Raises:
+        NotWatched: there is none.
+    """
+    if isinstance(both.watched, NotWatched):
+        if False not in outputs.values():
+            raise both.watched
+        complain(f"while both builds made its calls in turn: {both.watched}")
+        for each in kernels:
+            nothing = (Series((0, 0), ()),) * (len(each.shapes) + 1)
+            if outputs[_key(each)] is False:
+                yield each, Routed(each.kernel.library, each.kernel.function, None, nothing, 0, (), (), 0, 0)
+            else:
+                complain(f"{each.name}: nothing is known of its calls")
+        return
+    if both.status:
+        complain(f"{program.target} ended with status {both.status} while both builds made its calls in turn")
+    if both.watched.failure:
+        complain(f"the watching itself failed, so what it says is not complete: {both.watched.failure}")
+    yield from zip(kernels, both.watched.routed, strict=True)
 
 
 def _kept(store: Store, kernel: TunedKernel, routed: Routed, same: bool | None, program: str, rtol: float) -> bool:
@@ -210,18 +237,7 @@ def _kept(store: Store, kernel: TunedKernel, routed: Routed, same: bool | None, 
     return not (is_against(record) or any(open_in(record)) or kernel.remarks)
 
 
-def _routed(both: Run, kernels: Sequence[TunedKernel]) -> Sequence[Routed]:
-    """What became of each kernel; of a program that left no account, nothing."""
-    if not isinstance(both.watched, NotWatched):
-        return both.watched.routed
-    nothing = Series((0, 0), ())
-    return [
-        Routed(each.kernel.library, each.kernel.function, None, (nothing,) * (len(each.shapes) + 1), 0, (), (), 0, 0)
-        for each in kernels
-    ]
-
-
-def _told(program: Program) -> str:
+def _typed(program: Program) -> str:
     """The program as it would be typed here, whatever its interpreter's path is; a long one by its digest."""
     kinds = {"script": [], "module": ["-m"], "code": ["-c"]}
     target = program.target

@@ -109,10 +109,17 @@ def test_a_program_that_only_a_tuned_kernel_crashes_contradicts_that_one(tuned):
     tuned.edit("program.py", "    total +=", f"{crash}    total +=")
     output = words(validate(tuned, code=1))
     assert "program.py ended by signal 6 and left no account of its calls" in output
-    assert "branchy: python program.py 40 left it open" in output  # it was tried alone
+    assert "branchy: nothing is known of its calls" in output  # it was tried alone
     assert "reduction: python program.py 40 contradicts it" in output
     assert "contradicts: the program's output differs" in output
     assert "reduction (x86-64-gcc12): WRONG" in words(tuned.pytest("test_reduction.py", code=1))
+
+
+def test_a_program_without_an_account_of_its_calls_says_nothing(tuned):
+    tuned.edit("program.py", 'print("total", total)', 'print("total", total, flush=True)\n__import__("os")._exit(0)')
+    output = validate(tuned, code=2)
+    assert "program.py ended with status 0 and left no account of its calls" in output
+    assert "in place" not in tuned.acf("show", "reduction")
 
 
 def test_every_run_reads_a_file_from_its_start_and_a_pipe_compares_no_output(tuned):
