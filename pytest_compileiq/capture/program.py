@@ -153,7 +153,15 @@ class Watched(Struct, frozen=True):
 
 
 class NotWatched(CompileIQError):
-    """The program left no account of its calls; the message says how it ended."""
+    """The program left no account of its calls, or none that can be read; the message says how it ended.
+
+    Attributes:
+        status: how it ended where it left none, negative for a signal.
+    """
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 def python_program(command: Sequence[str]) -> Program:
@@ -252,7 +260,8 @@ def watch(
         how = f"by signal {-status}" if status < 0 else f"with status {status}"
         raise NotWatched(
             f"{program.target} ended {how} and left no account of its calls ({_failure(tally) or why}): they are "
-            "written when the interpreter ends by itself, and not by os._exit, os.exec… or a signal"
+            "written when the interpreter ends by itself, and not by os._exit, os.exec… or a signal",
+            status,
         ) from why
 
 

@@ -12,6 +12,8 @@ from pytest_compileiq.in_place import DiffersInPlace, InPlace, WorkloadInPlace
 from pytest_compileiq.rules.in_place import gain_of, is_allowed
 from pytest_compileiq.store.captures import Kernel
 
+BASELINE, TUNED = 0, 1
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -31,6 +33,7 @@ class TunedKernel:
         arms: the libraries of the baseline and of the tuned build.
         shape_of: workload → its shape in the capture, by number; None where its test does not say which.
         asked: workload → what the program has to show; workloads without a claim on a time lack it.
+        remarks: what of its claims is not held against the program, in a sentence each.
     """
 
     name: str
@@ -40,6 +43,7 @@ class TunedKernel:
     arms: tuple[Path, Path]
     shape_of: Mapping[str, int | None]
     asked: Mapping[str, Asked]
+    remarks: tuple[str, ...] = ()
 
     @property
     def shapes(self) -> list[Shape]:

@@ -8,30 +8,31 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
 from pathlib import Path
 from typing import Any
 
-from pytest_compileiq.artifact import Artifact
-from pytest_compileiq.capture.program import Program, Routed, Watched, watch
+from pytest_compileiq.artifact import Artifact, Claim
+from pytest_compileiq.capture.program import NotWatched, Program, Routed, Series, Watched
+from pytest_compileiq.capture.program_output import Run, runner, same_output
 from pytest_compileiq.capture.validate import Asked, TunedKernel, record_of, routing
 from pytest_compileiq.cli.locate import open_store
 from pytest_compileiq.errors import BuildError, CompileIQError, EnvironmentFault, StoreError, UserError
 from pytest_compileiq.in_place import InPlace
-from pytest_compileiq.model import TIMED_OBJECTIVES, tail_of
+from pytest_compileiq.model import TIMED_OBJECTIVES, sha256_hex, tail_of
 from pytest_compileiq.report.in_place import record_lines, standing_text
-from pytest_compileiq.rules.in_place import is_against, least_in_place, open_in
+from pytest_compileiq.rules.in_place import is_against, is_of_calls, least_in_place, open_in
 from pytest_compileiq.store.captures import KERNEL_FILE, Bundle, Kernel
 from pytest_compileiq.store.lifecycle import validated
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import read_regular
 from pytest_compileiq.system.printing import complain, say
 from pytest_compileiq.system.process import run_in_foreground
+from pytest_compileiq.timing.registry import find_device
 from pytest_compileiq.toolchains.machine_code.mutable_state import mutable_variables
 
 _LARGEST_REPORT = 256 << 20
+_LONGEST_PROGRAM = 1000
 _SHOWN_LINES = 20
-BASELINE, TUNED = 0, 1
 
 
 def validate(options: argparse.Namespace, program: Program, folder: Path) -> int:
@@ -39,8 +40,10 @@ def validate(options: argparse.Namespace, program: Program, folder: Path) -> int
 
     Raises:
         UserError: no artifact is of a kernel of the capture, or none can be tried.
-        NotWatched: the program left no account of its calls.
+        NotWatched: the program left no account of its calls, and its output speaks against none.
     """
+    if not 0 <= options.rtol < 1:
+        raise UserError(f"--rtol {options.rtol:g}: expected how far floats may differ, from 0 to less than 1")
     store, bundle = open_store(options), Bundle(options.validate)
     artifacts = dict(_artifacts_of(store, bundle))
     if not artifacts:
@@ -123,86 +126,132 @@ def _tuned_kernel(name: str, artifact: Artifact, kernel: Kernel, item: Mapping[s
                 f"{kernel.function}'s source keeps {', '.join(variables[:5])} from call to call, and each build would "
                 "have its own"
             )
-    measured = {(each["device"], each["workload"]): each for each in item["measured"]}
-    device, asked = "", {}
-    for claim in artifact.claims:
-        if tail_of(claim.objective)[0] in TIMED_OBJECTIVES and (now := measured.get((claim.device, claim.workload))):
-            device = claim.device
-            asked[claim.workload] = Asked(least_in_place(claim, now["speedup_low"]), now["baseline"])
+    shape_of = {workload: _number(params.get("shape"), kernel) for workload, params in told["workloads"].items()}
+    measured = {(each["device"], each["workload"], each["objective"]): each for each in item["measured"]}
+    timed = [(claim, measured.get((claim.device, claim.workload, claim.objective))) for claim in _timed(artifact)]
+    here = [(claim, now) for claim, now in timed if now is not None and is_of_calls(claim)]
     return TunedKernel(
         name=name,
         target=artifact.target,
-        device=device or (artifact.claims[0].device if artifact.claims else ""),
+        device=here[0][0].device if here else _device_here(artifact),
         kernel=kernel,
         arms=arms,
-        shape_of={workload: _number(params.get("shape")) for workload, params in told["workloads"].items()},
-        asked=asked,
+        shape_of=shape_of,
+        asked={
+            claim.workload: Asked(least_in_place(claim, now["speedup_low"]), now["baseline"]) for claim, now in here
+        },
+        remarks=tuple(_left_out(timed, shape_of)),
     )
 
 
-def _number(shape: object) -> int | None:
-    return shape if isinstance(shape, int) else None
+def _timed(artifact: Artifact) -> list[Claim]:
+    return [claim for claim in artifact.claims if tail_of(claim.objective)[0] in TIMED_OBJECTIVES]
+
+
+def _device_here(artifact: Artifact) -> str:
+    """What a program whose times say nothing runs on: what exact claims are about, else this processor."""
+    exact = [claim.device for claim in artifact.claims if claim not in _timed(artifact)]
+    return exact[0] if exact else find_device("cpu").name
+
+
+def _left_out(timed: Sequence[tuple[Claim, float | None]], shape_of: Mapping[str, int | None]) -> Iterator[str]:
+    """Which claims on a time cannot be held against the program, and why, in a sentence each."""
+    for claim, low in timed:
+        claimed = f"{claim.objective} of {claim.workload}"
+        if not is_of_calls(claim):
+            yield f"{claimed} is no median of calls' times, so it was not compared with the program's"
+        elif low is None:
+            yield f"{claimed} is claimed on {claim.device} and was not measured here, so no time was compared"
+        elif shape_of.get(claim.workload) is None:
+            told = f"workloads={{{claim.workload!r}: dict(shape=0)}}"
+            yield f"{claimed}: its test does not say which captured shape that is, as {told} does"
+
+
+def _number(shape: object, kernel: Kernel) -> int | None:
+    """The captured shape that a workload is of; the only one where its test does not say."""
+    return 0 if shape is None and len(kernel.shapes) == 1 else shape if isinstance(shape, int) else None
 
 
 def _tried(
     options: argparse.Namespace, program: Program, folder: Path, store: Store, kernels: Sequence[TunedKernel]
 ) -> int:
-    status, watched = _run(program, folder / "both", routing(kernels, lambda _: None), None)
-    if status:
-        complain(f"{program.target} ended with status {status} while both builds made its calls in turn")
-    outputs = _outputs(program, folder, kernels)
-    confirmed = not status
-    for kernel, routed in zip(kernels, watched.routed, strict=True):
-        same = outputs[kernel.name, kernel.target]
-        record = record_of(kernel, routed, program=_told(program), same_output=same, rtol=options.rtol)
-        validated(store, kernel.name, kernel.target, record)
-        say(f"{kernel.name}: {standing_text(record)}", *(f"  {line}" for line in record_lines(record)))
-        for sentence in _remarks(routed, record):
-            complain(f"{kernel.name}: {sentence}")
-        confirmed = confirmed and not is_against(record) and not any(open_in(record))
+    run = runner(program, folder)
+    both = run(routing(kernels, lambda _: None), None)
+    if both.was_interrupted:
+        outputs: Mapping[tuple[str, str], bool | None] = dict.fromkeys(map(_key, kernels))
+        remark: str | None = "the program was interrupted, so it was not run again"
+    else:
+        outputs, remark = same_output(run, folder, kernels, both.status)
+    if remark:
+        complain(remark)
+    told = list(_told_of(program, both, kernels, outputs))
+    confirmed = [
+        _kept(store, kernel, routed, outputs[_key(kernel)], _typed(program), options.rtol) for kernel, routed in told
+    ]
     say(f"kept in {os.path.relpath(store.root)}: acf show NAME shows it, and pytest holds the artifacts to it")
-    return 0 if confirmed else 1
+    ended_well = both.status == 0 and not (isinstance(both.watched, Watched) and both.watched.failure)
+    return 0 if ended_well and len(told) == len(kernels) and all(confirmed) else 1
 
 
-def _told(program: Program) -> str:
-    """The program as it would be typed here, whatever its interpreter's path is."""
+def _key(kernel: TunedKernel) -> tuple[str, str]:
+    return kernel.name, kernel.target
+
+
+def _told_of(
+    program: Program, both: Run, kernels: Sequence[TunedKernel], outputs: Mapping[tuple[str, str], bool | None]
+) -> Iterator[tuple[TunedKernel, Routed]]:
+    """The kernels of which a run with both arms says something, and what; how it ended is told.
+
+    Where it left no account of its calls, they are those whose tuned build changes the program's output.
+
+    Raises:
+        NotWatched: there is none.
+    """
+    if isinstance(both.watched, NotWatched):
+        if False not in outputs.values():
+            raise both.watched
+        complain(f"while both builds made its calls in turn: {both.watched}")
+        for each in kernels:
+            nothing = (Series((0, 0), ()),) * (len(each.shapes) + 1)
+            if outputs[_key(each)] is False:
+                yield each, Routed(each.kernel.library, each.kernel.function, None, nothing, 0, (), (), 0, 0)
+            else:
+                complain(f"{each.name}: nothing is known of its calls")
+        return
+    if both.status:
+        complain(f"{program.target} ended with status {both.status} while both builds made its calls in turn")
+    if both.watched.failure:
+        complain(f"the watching itself failed, so what it says is not complete: {both.watched.failure}")
+    yield from zip(kernels, both.watched.routed, strict=True)
+
+
+def _kept(store: Store, kernel: TunedKernel, routed: Routed, same: bool | None, program: str, rtol: float) -> bool:
+    """Keep and show what the program says of one kernel; whether it confirms its artifact."""
+    record = record_of(kernel, routed, program=program, same_output=same, rtol=rtol)
+    try:
+        validated(store, kernel.name, kernel.target, record)
+    except StoreError as error:  # what the program says of other kernels is kept all the same
+        complain(str(error))
+        return False
+    say(f"{kernel.name}: {standing_text(record)}", *(f"  {line}" for line in record_lines(record)))
+    for sentence in _remarks(kernel, routed, record):
+        complain(f"{kernel.name}: {sentence}")
+    return not (is_against(record) or any(open_in(record)) or kernel.remarks)
+
+
+def _typed(program: Program) -> str:
+    """The program as it would be typed here, whatever its interpreter's path is; a long one by its digest."""
     kinds = {"script": [], "module": ["-m"], "code": ["-c"]}
     target = program.target
     if program.kind == "script" and Path(target).is_relative_to(Path.cwd()):
         target = os.path.relpath(target)
-    return shlex.join(["python", *program.options, *kinds[program.kind], target, *program.arguments])
+    words = ["python", *program.options, *kinds[program.kind], target, *program.arguments]
+    told = shlex.join(words).encode(errors="backslashreplace").decode()
+    return told if len(told) <= _LONGEST_PROGRAM else f"{told[:_LONGEST_PROGRAM]}… {sha256_hex(told.encode())[:8]}"
 
 
-def _run(program: Program, folder: Path, arms: Mapping[str, object], output: Path | None) -> tuple[int, Watched]:
-    folder.mkdir()
-    return watch(program, folder, arms=arms, output=output)
-
-
-def _outputs(program: Program, folder: Path, kernels: Sequence[TunedKernel]) -> Mapping[tuple[str, str], bool | None]:
-    """Artifact → whether the program ends and prints alike with all calls tuned as with none.
-
-    None where it does not even with the same builds; where it does not, each kernel is tried alone.
-    """
-    made = count()
-
-    def output(tuned: Sequence[TunedKernel]) -> tuple[int, bytes]:
-        file = folder / f"output-{next(made)}"
-        arms = routing(kernels, lambda kernel: TUNED if kernel in tuned else BASELINE)
-        status, _ = _run(program, file.with_suffix(".run"), arms, file)
-        return status, file.read_bytes()
-
-    keys = [(kernel.name, kernel.target) for kernel in kernels]
-    plain = output(())
-    if output(kernels) == plain:
-        return dict.fromkeys(keys, True)
-    if output(()) != plain:
-        complain("the program prints something else each time, so its output was not compared")
-        return dict.fromkeys(keys, None)
-    alone = [output([kernel]) == plain for kernel in kernels] if len(kernels) > 1 else [False]
-    return dict(zip(keys, alone if not all(alone) else [False] * len(keys), strict=True))
-
-
-def _remarks(routed: Routed, record: InPlace) -> Iterator[str]:
+def _remarks(kernel: TunedKernel, routed: Routed, record: InPlace) -> Iterator[str]:
+    yield from kernel.remarks
     if routed.failure:
         yield f"no call was routed: {routed.failure}"
     if not any(sum(series.calls) for series in routed.series):

@@ -133,6 +133,49 @@ def test_what_the_program_prints_is_compared_where_it_prints_the_same_each_time(
     assert "the program prints something else each time, so its output was not compared" in output
 
 
+def test_a_program_that_only_a_tuned_kernel_crashes_contradicts_that_one(tuned):
+    wide = "(ctypes.c_double * 8)(*[1e16, 1, -1e16, 1] * 2)"
+    crash = f"    if kernels.reduction({wide}, 8) == 1:  # 4 with vectors\n        os.abort()\n"
+    tuned.edit("program.py", "import ctypes\n", "import ctypes\nimport os\n")
+    tuned.edit("program.py", "    total +=", f"{crash}    total +=")
+    output = words(validate(tuned, code=1))
+    assert "program.py ended by signal 6 and left no account of its calls" in output
+    assert "branchy: nothing is known of its calls" in output  # it was tried alone
+    assert "reduction: python program.py 40 contradicts it" in output
+    assert "contradicts: the program's output differs" in output
+    assert "reduction (x86-64-gcc12): WRONG" in words(tuned.pytest("test_reduction.py", code=1))
+
+
+def test_a_program_without_an_account_of_its_calls_says_nothing(tuned):
+    tuned.edit("program.py", ':.3f}")', ':.3f}", flush=True)\n__import__("os")._exit(0)')
+    output = validate(tuned, code=2)
+    assert "program.py ended with status 0 and left no account of its calls" in output
+    assert "in place" not in tuned.acf("show", "reduction")
+
+
+def test_every_run_reads_a_file_from_its_start_and_a_pipe_compares_no_output(tuned):
+    tuned.edit("program.py", "range(int(sys.argv[1]))", "range(int(sys.stdin.readline() or 0))")
+    argv = [sys.executable, "-m", "pytest_compileiq.cli", "capture", "--validate", "acf-capture", *PROGRAM]
+    (tuned.root / "count.txt").write_text("40\n")
+    with (tuned.root / "count.txt").open() as file:
+        output = subprocess.run(argv, cwd=tuned.root, stdin=file, capture_output=True, text=True).stdout
+    assert "9 calls made by both arms, none differs; the same output" in output
+    read = subprocess.run(argv, cwd=tuned.root, input="40\n", capture_output=True, text=True)
+    assert "9 calls made by both arms, none differs; its output was not compared" in read.stdout
+    assert "as where a program reads a pipe (give it a file)" in read.stderr
+
+
+def test_what_a_program_is_called_with_is_kept_in_bounds_and_an_impossible_tolerance_is_refused_first(tuned):
+    output = tuned.acf("capture", "--validate", "acf-capture", "--rtol", "nan", *PROGRAM, code=2)
+    assert "--rtol nan: expected how far floats may differ, from 0 to less than 1" in output
+    strange = "x" * 3000, b"\xff".decode(errors="surrogateescape")
+    for argument in strange:
+        tuned.acf("capture", "--validate", "acf-capture", "--rtol", "1e-12", *PROGRAM, argument)
+    shown = tuned.acf("show", "branchy")
+    assert re.search(r"python program.py 40 x{900,1000}… [0-9a-f]{8} confirms it", shown)
+    assert r"\udcff" in shown
+
+
 def test_a_kernel_may_be_called_through_cffi(tuned):
     pytest.importorskip("cffi")
     opened = """ffi = cffi.FFI()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from array import array
+import struct
 
-_FLOATS = {"<f4": "f", "<f8": "d", "<c8": "f", "<c16": "d"}  # as numpy spells them → as array does
+_FLOATS = {"f2": "e", "f4": "f", "f8": "d", "c8": "f", "c16": "d"}  # as numpy spells them → as struct does
 
 
 def relative_difference(got: bytes, wanted: bytes, dtype: str) -> float:
@@ -15,11 +15,12 @@ def relative_difference(got: bytes, wanted: bytes, dtype: str) -> float:
     """
     if got == wanted:
         return 0.0
-    code = _FLOATS.get(dtype)
-    if code is None or len(got) != len(wanted) or len(got) % array(code).itemsize:
+    code = _FLOATS.get(dtype[1:])
+    if code is None or len(got) != len(wanted) or len(got) % struct.calcsize(code):
         return math.inf
+    values = struct.Struct(dtype[0] + code)
     largest = scale = 0.0
-    for one, other in zip(array(code, got), array(code, wanted)):  # noqa: B905 - for Python 3.9
+    for (one,), (other,) in zip(values.iter_unpack(got), values.iter_unpack(wanted)):  # noqa: B905 - for Python 3.9
         if math.isfinite(other):
             scale = max(scale, abs(other))
         if one == other or (math.isnan(one) and math.isnan(other)):

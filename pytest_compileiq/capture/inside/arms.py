@@ -3,6 +3,8 @@
 The program's own function object makes every call, with its argument types, result type and checks: only the address
 that it holds is another. So both arms come through the same door. They take turns in pairs of random order, so that
 whatever drifts while the program runs is the same for both.
+
+A call that both make puts memory back, where another thread's call may be writing: none is made beside it.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ class Arms:
         self._routes = [_Route(kernel) for kernel in kernels]
         self._known: dict[Function, _Route | None] = {}
         self._lock = threading.RLock()  # a finaliser may make a watched call while this thread is in here
+        self._inside = 0  # routed calls that have begun and not ended
         cffi_memory.is_recording = True
         self._random = random.Random(_SEED)  # of our own: the program's random numbers stay as they are
 
@@ -51,20 +54,25 @@ class Arms:
     ) -> _Routed | None:
         """Have the call that is about to be made made by an arm; None where the function is not routed."""
         with self._lock:
-            route = self._known[function] if function in self._known else self._looked_up(function)
+            route = self._known[function] if function in self._known else self._looked_up(function, called)
             if route is None or not route.is_open:
                 return None
             series = route.series_of(shape)
             compared = None
             if route.only is not None:
                 arm, pair = route.only, None
-            elif series.is_to_compare() and (compared := route.compared.given(function, called, arguments, named)):
+            elif series.is_to_compare(is_alone=not self._inside) and (
+                compared := route.compared.given(function, called, arguments, named)
+            ):
                 arm, pair = BASELINE, None
             else:
                 arm, pair = series.turn(self._random)
             routed = _Routed(route, series, arm, pair, compared, cell_of(called, function.door))
             routed.cell.direct(route.addresses[arm])
             routed.turn = routed.cell.turns
+            self._inside += 1
+            if compared is not None:
+                self._lock.acquire()  # other threads' calls wait until it has ended
             return routed
 
     def finish(self, routed: _Routed, made: ForeignCall) -> None:
@@ -83,20 +91,23 @@ class Arms:
                 routed.series.calls[routed.arm] += is_by_arm
             finally:
                 routed.cell.direct(None)
+                self._inside -= 1
+                if routed.compared is not None:
+                    self._lock.release()
 
     def told(self) -> list[dict[str, Any]]:
         """What became of each kernel, in JSON's types."""
         with self._lock:
             return [route.told() for route in self._routes]
 
-    def _looked_up(self, function: Function) -> _Route | None:
+    def _looked_up(self, function: Function, called: Any) -> _Route | None:
         """The route of a function: of the library at its path, else of one of that name, as of another checkout."""
         named = [route for route in self._routes if route.function == function.name]
         at_its_path = [route for route in named if route.library == function.library]
         alike = [route for route in named if os.path.basename(route.library) == os.path.basename(function.library)]
         route = next(iter(at_its_path or alike), None)
         if route is not None:
-            route.open()
+            route.open(cell_of(called, function.door).program)
         return self._known.setdefault(function, route)
 
 
@@ -124,14 +135,21 @@ class _Series:
         self.calls = [0, 0]
         self.pairs: list[list[int]] = []
         self._seen = 0
+        self._next_compared = 1
         self._waiting: list[tuple[int, list[int]]] = []
         self._complete = 0
         self._step = 1
 
-    def is_to_compare(self) -> bool:
-        """Whether the call is made by both arms: the first one, the second, the fourth, the eighth, and so on."""
+    def is_to_compare(self, *, is_alone: bool) -> bool:
+        """Whether the call is made by both arms: the first one, the second, the fourth, the eighth, and so on.
+
+        Where it is not alone, the next one that is.
+        """
         self._seen += 1
-        return self._seen & (self._seen - 1) == 0
+        if not is_alone or self._seen < self._next_compared:
+            return False
+        self._next_compared = 2 * self._seen
+        return True
 
     def turn(self, source: random.Random) -> tuple[int, list[int]]:
         """The arm that makes the next call, and the pair that it is of."""
@@ -181,12 +199,15 @@ class _Route:
         """Whether both arms are loaded."""
         return len(self.addresses) == 2
 
-    def open(self) -> None:
-        """Load both arms."""
+    def open(self, program: int | None) -> None:
+        """Load both arms, beside the program's own function, which is at address ``program``."""
         if self.is_open or self.failure:
             return
         try:
-            self.addresses = [_address(path, self.function) for path in self._paths]
+            flags = os.RTLD_NOW
+            if _globally(self.function) == program:
+                flags |= os.RTLD_DEEPBIND  # else they would call the program's library where they call one another
+            self.addresses = [_address(path, self.function, flags) for path in self._paths]
         except Exception as error:
             self.failure = f"its arms cannot be loaded into the program: {error}"
 
@@ -214,10 +235,19 @@ class _Route:
         }
 
 
-def _address(path: str, function: str) -> int:
+def _address(path: str | None, function: str, flags: int) -> int:
     import _ctypes  # what ctypes itself loads by; not there everywhere
 
-    return int(_ctypes.dlsym(_ctypes.dlopen(path, 0x2), function))  # RTLD_NOW, and local
+    opened = _ctypes.dlopen(path, flags)  # type: ignore[arg-type]  # None is the program itself
+    return int(_ctypes.dlsym(opened, function))
+
+
+def _globally(function: str) -> int | None:
+    """What a library that is loaded now gets by this name of those that share theirs, as by ``RTLD_GLOBAL``."""
+    try:
+        return _address(None, function, os.RTLD_NOW)
+    except OSError:
+        return None
 
 
 def _compare(routed: _Routed, given: Given, made: ForeignCall) -> None:

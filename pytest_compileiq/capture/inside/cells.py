@@ -12,10 +12,10 @@ class _OfCtypes:
 
     def __init__(self, called: Any) -> None:
         self._place = ctypes.c_void_p.from_address(ctypes.addressof(called))
-        self._program = self._place.value
+        self.program = self._place.value
 
     def write(self, address: int | None) -> None:
-        self._place.value = self._program if address is None else address
+        self._place.value = self.program if address is None else address
 
 
 class _OfCffi:
@@ -27,6 +27,7 @@ class _OfCffi:
         self._functions: dict[int | None, Any] = {None: called._acf_raw}
         self._cast = backend.cast
         self._kind = backend.typeof(called._acf_raw)
+        self.program = int(self._cast(backend.new_primitive_type("uintptr_t"), called._acf_raw))
 
     def write(self, address: int | None) -> None:
         if address not in self._functions:
@@ -41,11 +42,13 @@ class Cell:
     """What a function object calls.
 
     Attributes:
+        program: the address of the function of the program's own library.
         turns: how often it was directed.
     """
 
     def __init__(self, called: Any, door: str) -> None:
         self._place = _OF_DOOR[door](called)
+        self.program: int | None = self._place.program
         self.turns = 0
 
     def direct(self, address: int | None) -> None:

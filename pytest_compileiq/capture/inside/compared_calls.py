@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from .apart import relative_difference
@@ -14,23 +14,31 @@ from .recorder import regions_of
 from .values import Memory, Refused
 
 if TYPE_CHECKING:
+    from .recorder import Region
     from .tally import Function
     from .values import Number
 
     _Left = dict[str, tuple[bytes, str]]  # place → its content, and its type as numpy spells it
 
 BASELINE, TUNED = 0, 1
+_LARGEST_MEMORY = 256 << 20  # bytes of a call; some copies of it are held at a time
 _OWN_CALLS = 4  # of the baseline beside the first, to see how far it is from itself
 
 
 class Given:
-    """What a call is given: its arguments, the regions that they reach, and what these hold."""
+    """What a call is given: its arguments, the regions that they reach, and what these hold.
+
+    Raises:
+        Refused: that is too much to be copied.
+    """
 
     def __init__(self, function: Function, called: Any, arguments: list[Number | Memory | None]) -> None:
         self.function = function
         self.called = called
         self.arguments = arguments
         self.regions = regions_of(arguments)
+        if sum(region.size for region in self.regions) > _LARGEST_MEMORY:
+            raise Refused(f"its arguments reach more than {_LARGEST_MEMORY >> 20} MiB")
         self.before = [region.read() for region in self.regions]
 
     def left(self, result: Any) -> _Left:
@@ -41,12 +49,12 @@ class Given:
         """
         left: _Left = {}
         for region in self.regions:
-            reaches = (
-                at
+            reaching = {
+                at: each
                 for at, each in enumerate(self.arguments, 1)
                 if isinstance(each, Memory) and region.start <= each.start <= region.end
-            )
-            left[f"argument {min(reaches)}"] = region.read(), min(region.dtypes) if len(region.dtypes) == 1 else ""
+            }
+            left[f"argument {min(reaching)}"] = region.read(), _dtype(region, reaching.values())
         number = number_of(self.function, self.called, result)
         if number is not None:
             left["the result"] = number.value, f"<f{len(number.value)}" if number.code in "fd" else ""
@@ -57,6 +65,15 @@ class Given:
         for at, region in enumerate(self.regions):
             if region.read() != contents[at]:
                 ctypes.memmove(region.start, contents[at], region.size)
+
+
+def _dtype(region: Region, reaching: Iterable[Memory]) -> str:
+    """The type of all that lies in a region, one value after the other; empty where other things lie between."""
+    if len(region.dtypes) > 1:
+        return ""
+    size = int(min(region.dtypes)[2:]) or 1
+    places = (place for each in reaching for place in (each.start - region.start, *each.strides))
+    return "" if any(place % size for place in places) else min(region.dtypes)
 
 
 class ComparedCalls:

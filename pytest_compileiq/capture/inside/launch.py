@@ -81,6 +81,8 @@ def _show(error: BaseException) -> None:
 
 
 if __name__ == "__main__":
+    if sys.version_info < (3, 9):  # noqa: UP036 - the program's interpreter, and not this package's
+        sys.exit("acf: programs of Python 3.9 and later are watched, and this is " + sys.version.split()[0])
     _, watching, program_kind, program, *rest = sys.argv
     watch(json.loads(watching))
     try:

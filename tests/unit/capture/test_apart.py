@@ -34,6 +34,8 @@ def test_it_is_the_largest_difference_over_the_largest_value(data, dtype, count)
         (np.array([-0.0]), np.array([0.0]), "<f8", 0.0),
         (np.array([1j]), np.array([2j]), "<c16", 0.5),
         (np.array([1.0]), np.array([1.5]), "", math.inf),
+        (np.array([1.0, 4.0], "<f2"), np.array([1.5, 4.0], "<f2"), "<f2", 0.125),
+        (np.array([1.0, 4.0], ">f8"), np.array([1.5, 4.0], ">f8"), ">f8", 0.125),
     ],
 )
 def test_what_is_no_float_differs_in_any_bit_and_nan_equals_nan(got, wanted, dtype, apart):

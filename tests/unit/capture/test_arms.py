@@ -5,19 +5,25 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+import sys
+import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from pytest_compileiq.capture.inside import compared_calls, ctypes_arguments
 from pytest_compileiq.capture.inside.arms import MOST_PAIRS, Arms
+from pytest_compileiq.capture.inside.compared_calls import Given
 from pytest_compileiq.capture.inside.foreign_call import RAISED, ForeignCall
 from pytest_compileiq.capture.inside.tally import Function
 
 SOURCE = """\
 int calls;
+double scale(void) { return SCALE; }
 double scaled(double *x, const char *name, long n) {
     calls++;
-    for (long i = 0; i < n; i++) x[i] *= SCALE;
+    for (long i = 0; i < n; i++) x[i] *= scale();
     return x[0];
 }
 """
@@ -126,6 +132,43 @@ def test_one_arm_may_make_every_call(libraries, only, scale):
     assert program.told["compared"] == 0
 
 
+def test_values_with_others_between_them_are_no_row_of_floats(libraries):
+    program = Program(libraries)
+    program.scaled.argtypes = [np.ctypeslib.ndpointer(np.float64)]
+    packed = np.zeros(4, [("count", "<i4"), ("x", "<f8")])
+    for array, dtype in ((packed["x"], ""), (np.zeros((4, 2))[:, 1], "<f8"), (np.zeros(4)[::-1], "<f8")):
+        argument = ctypes_arguments.taken(program.scaled, (array,))
+        given = Given(program.function, program.scaled, argument)
+        assert given.left(2.0)["argument 1"][1] == dtype
+
+
+def test_a_call_that_reaches_too_much_memory_is_made_by_one_arm(libraries, monkeypatch):
+    monkeypatch.setattr(compared_calls, "_LARGEST_MEMORY", 1 << 20)
+    program = Program(libraries)
+    x = np.ones((1 << 17) + 1)
+    routed = program.arms.begin(program.scaled, program.function, (8,), (x.ctypes.data_as(POINTER), b"x", 8), {})
+    assert routed.compared is None
+    assert program.told["not_compared"] == ["its arguments reach more than 1 MiB"]
+
+
+def test_arms_call_their_own_functions_where_the_program_s_library_shares_its_names(libraries):
+    source = f"""
+import ctypes, sys
+sys.path.insert(0, {str(Path(compared_calls.__file__).parents[3])!r})
+from pytest_compileiq.capture.inside.arms import Arms
+from pytest_compileiq.capture.inside.tally import Function
+library = ctypes.CDLL({str(libraries / "program.so")!r}, mode=ctypes.RTLD_GLOBAL)
+library.scaled.restype = ctypes.c_double
+arms = {[str(libraries / name) for name in ("baseline.so", "tuned.so")]!r}
+kernel = dict(library="program.so", function="scaled", shapes=[], arms=arms, only=1, extents=None)
+x = (ctypes.c_double * 1)(1.0)
+Arms([kernel]).begin(library.scaled, Function("/program.so", "scaled", "ctypes"), (), (x, b"x", 1), {{}})
+print(library.scaled(x, b"x", 1))
+"""
+    printed = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
+    assert printed.stdout == "2.5\n", printed.stderr
+
+
 def test_calls_on_other_shapes_are_apart_and_an_argument_of_many_values_takes_all(libraries):
     program = Program(libraries, shapes=((8, "int"), (9, 9)))
     for n in range(60):
@@ -154,6 +197,35 @@ def test_a_call_that_another_thread_routed_anew_is_lost(libraries):
     before = program.calls
     program.scaled(*arguments)
     assert program.calls[0] == before[0] + 1
+
+
+def test_no_call_is_made_by_both_arms_beside_another_thread_s_call(libraries):
+    program, order = Program(libraries), []
+    arguments = np.ones(8).ctypes.data_as(POINTER), b"x", 8
+
+    def begin():
+        return program.arms.begin(program.scaled, program.function, (8,), arguments, {})
+
+    def begin_and_finish():
+        routed = begin()
+        order.append("another thread's")
+        program.finish(routed, arguments)
+
+    first = begin()
+    thread = threading.Thread(target=begin_and_finish)
+    thread.start()
+    thread.join(0.2)
+    order.append("the one that both make")
+    program.finish(first, arguments)
+    thread.join()
+    assert order == ["the one that both make", "another thread's"]
+
+    beside = begin(), begin()  # the third and the fourth, which is one to compare, but not beside the third
+    for routed in beside:
+        program.finish(routed, arguments)
+    assert program.told["compared"] == 2
+    program.call()  # the fifth makes up for it
+    assert program.told["compared"] == 3
 
 
 def test_of_many_pairs_some_are_kept_of_the_whole_run(libraries):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 
 import pytest
 
+from pytest_compileiq.capture.inside import launch
 from pytest_compileiq.capture.program import NotWatched, _read, python_program
 
 TOLD = {
@@ -48,3 +50,11 @@ def test_what_is_no_account_is_refused_in_a_sentence(changed):
         _read(json.dumps(TOLD | changed).encode())
     with pytest.raises(NotWatched, match="cannot be read"):
         _read(b'{"schema": \xff')
+
+
+def test_an_interpreter_that_is_too_old_is_refused_in_a_sentence():
+    source = "import runpy, sys; sys.version_info = (3, 8); runpy.run_path(sys.argv[1], run_name='__main__')"
+    ended = subprocess.run([sys.executable, "-c", source, launch.__file__], capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("acf: programs of Python 3.9 and later are watched, and this is ")
+    assert ended.stderr.count("\n") == 1

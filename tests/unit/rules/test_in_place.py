@@ -98,6 +98,8 @@ def test_what_a_program_contradicts_is_named_until_it_is_explained(record, said)
     assert [text for _, text in against] == ([f"python serve.py contradicts it on cpu: {said}"] if said else [])
     explained = record.model_copy(update={"explanation": "cold caches"})
     assert not list(contradicted(make_artifact(in_place=(explained,))))
+    blank = record.model_copy(update={"explanation": " "})
+    assert list(contradicted(make_artifact(in_place=(blank,)))) == [(blank, text) for _, text in against]
 
 
 def test_what_was_not_seen_is_open():
