@@ -9,9 +9,8 @@ from typing import TypeVar
 
 from pytest_compileiq.model import ControlsFile
 from pytest_compileiq.search.journal import Evaluated, Journal
-from pytest_compileiq.workers.pool import EvaluationFailed
+from pytest_compileiq.workers.pool import MOST_LOSSES, EvaluationFailed
 
-MOST_LOSSES = 2  # of one candidate: it might be what ends the machines
 _LONGEST_NAME = 200
 _Given = TypeVar("_Given")
 
