@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+import msgspec
+
 from pytest_compileiq.errors import EnvironmentFault, install
 from pytest_compileiq.system.process import Guard
 from pytest_compileiq.workers.carrier import Line, WorkerDied
@@ -78,7 +80,9 @@ class RayCarrier:
             OSError: no node can be used.
         """
         device = self._reached()
-        number = device.ask("launch", encode(start))
+        # A candidate is not to have the cluster's token.
+        environment = {name: value for name, value in start.environment.items() if not name.startswith("RAY_")}
+        number = device.ask("launch", encode(msgspec.structs.replace(start, environment=environment)))
         return RayLine(device, number)
 
     def alone(self, kinds: Sequence[str]) -> AbstractContextManager[None]:
@@ -115,6 +119,8 @@ class RayCarrier:
             node = self._next_node()
             device = _Device(node, (str(self.root), str(self.guard.folder), str(self._probe)))
             self._begun[node["NodeID"]] += 1
+            if self._device is not None:
+                self.say(f"{self._device.why_lost}; going on with another one on {device.name}")
             if device.ask("shares_files"):
                 self._device = device
             else:
@@ -151,6 +157,7 @@ class _Device:
 
         self.name = f"node {node['NodeID'][:8]} ({node['NodeManagerHostname']})"
         self.is_lost = False
+        self.why_lost = ""
         self._heard = time.monotonic()
         self._beats: Any = None
         self._actor: Any = (
@@ -171,7 +178,7 @@ class _Device:
         import ray
 
         if self.is_lost:
-            raise WorkerDied("lost", f"the worker's actor on {self.name} was lost")
+            raise WorkerDied("lost", self.why_lost)
         try:
             return getattr(self._actor, method).remote(*arguments)
         except ray.exceptions.RayError as error:
@@ -220,8 +227,9 @@ class _Device:
         self._end()
 
     def _lost(self, reason: str) -> WorkerDied:
+        self.why_lost = f"the worker's actor on {self.name} was lost: {reason}"
         self._end()
-        return WorkerDied("lost", f"the worker's actor on {self.name} was lost: {reason}")
+        return WorkerDied("lost", self.why_lost)
 
     def _end(self) -> None:
         import ray

@@ -103,8 +103,12 @@ class Device:
         self._guard.close()
 
     def _end_unheard(self) -> None:
-        """End all work and this process if the driver has gone without a word, as with its machine or its network."""
-        while time.monotonic() - self._heard < UNHEARD_S:
+        """End all work and this process if the driver has gone without a word, as with its machine or its network.
+
+        So it does where the node's raylet has gone, which started this process: Ray may take long to notice.
+        """
+        raylet = os.getppid()
+        while time.monotonic() - self._heard < UNHEARD_S and os.getppid() == raylet:
             time.sleep(_CHECK_S)
         self._guard.close()
         os._exit(1)

@@ -29,6 +29,7 @@ from pytest_compileiq import Cc, minimize
 @pytest.mark.tune(Cc("sum.c", flags="-O1 -fstrict-aliasing"), objectives=[minimize("code_bytes")])
 def test_total(acf):
     acf.build()
+    assert not [name for name in os.environ if name.startswith("RAY_")]  # no candidate has the cluster's token
     if not acf.is_baseline:
         with Path("actors").open("a") as stream:
             stream.write(f"{os.getppid()}\\n")
@@ -45,7 +46,7 @@ def made(project):
 
 
 def start(made: Project, *arguments: str) -> subprocess.Popen[bytes]:
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "RAY_"))}
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     argv = [sys.executable, "-m", "pytest", *(f"-pno:{name}" for name in NOT_NEEDED), "--tune", *arguments]
     return subprocess.Popen(
         argv, cwd=made.root, env={**environment, MARK: str(made.root)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -100,9 +101,53 @@ def test_a_search_whose_driver_and_whose_actor_are_killed_ends_as_an_unkilled_on
     assert driver.returncode == 0, output
     assert re.search(rf"{BUDGET} evaluations in", output), output
     assert "invalid" not in output and "Traceback" not in output, output
+    assert output.count("the worker's actor on node") == output.count("; going on with another one on node") == 1
     assert len(set(actors(made))) >= 3, output  # one of each run, and another for the killed one
     assert made.one("acf/total/*.acf").read_bytes() == here.one("acf/total/*.acf").read_bytes()
     assert wait_until(lambda: not left(made) and not list(temporary.iterdir()), 90)
+
+
+TWO_NODES = """\
+from ray.cluster_utils import Cluster
+
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+cluster.add_node(num_cpus=1)
+print(cluster.address, flush=True)
+input()
+cluster.shutdown()
+"""
+
+
+@pytest.fixture
+def two_nodes(monkeypatch):
+    """The address of a cluster of two nodes, which knows nothing of this package."""
+    for name, value in {"AUTH_MODE": "token", "AUTH_TOKEN": "t" * 32, "USAGE_STATS_ENABLED": "0"}.items():
+        monkeypatch.setenv(f"RAY_{name}", value)
+    cluster = subprocess.Popen(
+        [sys.executable, "-c", TWO_NODES], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    yield cluster.stdout.readline().decode().strip()
+    cluster.communicate(b"\n", timeout=60)
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+
+
+@needs.ray
+def test_a_node_that_goes_down_costs_no_evaluation_and_another_one_goes_on(made, two_nodes):
+    (made.root / "wait").touch()
+    driver = start(made, f"--tune-budget={BUDGET}", f"--tune-on={two_nodes}")
+    assert wait_until(lambda: actors(made) or driver.poll() is not None, 120)
+    first = actors(made)[0]
+    for pid in (parent_of(first), first):  # the node's raylet, and what it started
+        os.kill(pid, signal.SIGKILL)
+    (made.root / "wait").unlink()
+    output = driver.communicate(timeout=200)[0].decode()
+    assert driver.returncode == 0, output
+    assert f"{BUDGET} evaluations in" in output and "invalid" not in output, output
+    assert "asks for no token" not in output
+    assert len(set(actors(made))) == 2
 
 
 @pytest.mark.parametrize(
