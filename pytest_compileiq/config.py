@@ -79,6 +79,7 @@ class Settings:
     ini_file: Path | None
     report: Path | None
     html: Path | None
+    arms: Path | None
     rootdir: Path
 
 

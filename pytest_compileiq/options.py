@@ -105,6 +105,7 @@ def add_options(parser: pytest.Parser) -> None:
     )
     group.addoption("--acf-report", metavar="FILE", help="write the JSON report")
     group.addoption("--acf-html", metavar="FILE", help="write the report for a person: one HTML file, no network")
+    group.addoption("--acf-arms", metavar="DIR", help="write both arms' builds of each artifact that holds there")
     parser.addini("acf_dir", "directory of the artifacts, relative to rootdir", default="acf")
     parser.addini(
         KEY, "compiler options that controls files may hold beyond those that this tool knows", type="args", default=[]
@@ -174,6 +175,7 @@ def read_settings(config: pytest.Config) -> Settings:
         ini_file=config.inipath,
         report=Path(config.invocation_params.dir, option.acf_report) if option.acf_report else None,
         html=Path(config.invocation_params.dir, option.acf_html) if option.acf_html else None,
+        arms=Path(config.invocation_params.dir, option.acf_arms) if option.acf_arms else None,
         rootdir=config.rootpath,
     )
 

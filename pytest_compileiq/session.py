@@ -21,6 +21,7 @@ from pytest_compileiq.benchmark.marker import read_marker
 from pytest_compileiq.config import Budget, Settings, chosen
 from pytest_compileiq.errors import CompileIQError, MarkerError, StoreError, fault_of
 from pytest_compileiq.outcome import Circumstances, ItemReport, RunReport, Verdict
+from pytest_compileiq.replay.arms import hand_out
 from pytest_compileiq.replay.committed import Integrity
 from pytest_compileiq.replay.run import Replay
 from pytest_compileiq.report import github, junit
@@ -105,7 +106,10 @@ class Session:
             benchmark = self._benchmark(item)
             if self.settings.calibrate:
                 return self._calibrate(item, benchmark, self.settings.calibrate)
-            report, cause = self._replay_of(benchmark, body_of(item)).run()
+            replay = self._replay_of(benchmark, body_of(item))
+            report, cause = replay.run()
+            if self.settings.arms and report.verdict in (Verdict.PROVEN, Verdict.REPLAYED):
+                hand_out(benchmark, replay.integrity, self.settings.arms)
         self._keep(item, report)
         if cause is not None:
             raise cause

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_compileiq.capture.inside.shapes import is_of
 from pytest_compileiq.capture.program import Calls, Watched
-from pytest_compileiq.capture.rank import Shape, few_shapes, is_of
+from pytest_compileiq.capture.rank import Shape, few_shapes
 from pytest_compileiq.errors import UserError
 from pytest_compileiq.store.captures import Bundle, Kernel, KernelShape, UnrecordedShape
 
@@ -76,11 +76,7 @@ def _compared(name: str, kernel: Kernel, calls: list[Calls]) -> Compared:
 
 def _few(calls: Iterable[Calls | KernelShape | UnrecordedShape]) -> dict[Shape, int]:
     """Few shapes → calls."""
-    counts: Counter[Shape] = Counter()
-    for each in calls:
-        counts[each.shape] += each.calls
-    each_once = [UnrecordedShape(shape, count) for shape, count in counts.items()]
-    return {shape: sum(each.calls for each in alike) for shape, alike in few_shapes(each_once).items()}
+    return {shape: sum(each.calls for each in alike) for shape, alike in few_shapes(calls).items()}
 
 
 def _calls_of(kernel: Kernel, watched: Watched) -> list[Calls]:

@@ -5,25 +5,32 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from pytest_compileiq.capture.program import Calls, Watched
-from pytest_compileiq.capture.rank import RankedFunction
+from pytest_compileiq.capture.rank import RankedFunction, Shape, few_shapes
 from pytest_compileiq.store.captures import DATA, SCHEMA, Kernel, KernelShape, UnrecordedShape
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]|^[.-]")
 
 
-def kernels_of(watched: Watched, functions: Sequence[RankedFunction]) -> dict[str, Kernel]:
-    """Name → kernel, of those of ``functions`` of which a call was recorded; shapes in the order of their time."""
+def kernels_of(
+    watched: Watched, functions: Sequence[RankedFunction], extents: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Kernel]:
+    """Name → kernel, of those of ``functions`` of which a call was recorded; shapes in the order of their time.
+
+    ``extents`` has, by function, what the user said of the memory of its arguments.
+    """
     calls: defaultdict[tuple[str, str], list[Calls]] = defaultdict(list)
-    for each in sorted(watched.calls, key=lambda each: -each.own_ns):
+    for each in watched.calls:
         calls[each.library, each.name].append(each)
     kernels: dict[str, Kernel] = {}
     for function in functions:
-        every = calls[function.library, function.name]
-        shapes = [each for each in every if each.kept]
+        every = [_together(*alike) for alike in few_shapes(calls[function.library, function.name]).items()]
+        every.sort(key=lambda shape: -shape.own_ns)
+        shapes = tuple(shape for shape in every if shape.kept)
         if shapes:
             kernels[_name(function, kernels)] = Kernel(
                 schema=SCHEMA,
@@ -31,10 +38,19 @@ def kernels_of(watched: Watched, functions: Sequence[RankedFunction]) -> dict[st
                 library=function.library,
                 library_sha256=_digest_of(Path(function.library)),
                 share=function.share,
-                shapes=tuple(KernelShape(each.shape, each.calls, each.own_ns, each.kept) for each in shapes),
+                shapes=shapes,
                 unrecorded=tuple(UnrecordedShape(each.shape, each.calls) for each in every if not each.kept),
+                extents=extents.get(function.name),
             )
     return kernels
+
+
+def _together(shape: Shape, alike: Sequence[Calls]) -> KernelShape:
+    kept = {
+        call.number: call for each in alike for call in each.kept
+    }  # which each door that it is called through tells
+    in_order = tuple(kept[number] for number in sorted(kept))
+    return KernelShape(shape, sum(each.calls for each in alike), sum(each.own_ns for each in alike), in_order)
 
 
 def _name(function: RankedFunction, taken: dict[str, Kernel]) -> str:

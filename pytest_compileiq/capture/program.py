@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -76,6 +76,56 @@ class Unrecorded(Struct, frozen=True):
     calls: _Count
 
 
+class Series(Struct, frozen=True):
+    """The calls of a function with arguments of one captured shape, made by two arms: the baseline, then the tuned one.
+
+    Attributes:
+        calls: how many each arm made.
+        pairs: nanoseconds of neighbouring calls, one by each arm, in the order of time; of many only some.
+    """
+
+    calls: tuple[_Count, _Count]
+    pairs: tuple[tuple[_Count, _Count], ...]
+
+
+class Apart(Struct, frozen=True):
+    """A place in which the arms differed.
+
+    Attributes:
+        calls: on how many of the calls that both made.
+        tuned, own: how far the tuned arm was from the baseline at most, and the baseline from itself, relative to the
+            largest value there; None where that is not to be had of what is no float.
+    """
+
+    place: str
+    calls: _Count
+    tuned: Annotated[float, Meta(ge=0)] | None
+    own: Annotated[float, Meta(ge=0)] | None
+
+
+class Routed(Struct, frozen=True):
+    """What became of a function whose calls were to be made by two arms.
+
+    Attributes:
+        failure: why no call was routed, or None.
+        series: by captured shape, in the order in which they were asked for; the last one is of all other shapes.
+        compared: how many calls both arms made, on the same memory.
+        not_compared: why others could not be, each a part of a sentence.
+        apart: where these differ.
+        raised, lost: calls that raised, and those that another thread's call had made by another arm.
+    """
+
+    library: str
+    function: str
+    failure: str | None
+    series: tuple[Series, ...]
+    compared: _Count
+    not_compared: tuple[str, ...]
+    apart: tuple[Apart, ...]
+    raised: _Count
+    lost: _Count
+
+
 class Watched(Struct, frozen=True):
     """What a program called.
 
@@ -87,6 +137,7 @@ class Watched(Struct, frozen=True):
         failure: why the watching itself failed, or None.
         refused: sentences on what could not be watched.
         unrecorded: what was watched, and could not be recorded.
+        routed: the functions whose calls were to be made by two arms, in the order in which they were asked for.
     """
 
     schema: int
@@ -98,6 +149,7 @@ class Watched(Struct, frozen=True):
     refused: tuple[str, ...]
     calls: tuple[Calls, ...]
     unrecorded: tuple[Unrecorded, ...] = ()
+    routed: tuple[Routed, ...] = ()
 
 
 class NotWatched(CompileIQError):
@@ -161,26 +213,39 @@ def _complete(
     return Program(interpreter, tuple(options), kind, rest[0], tuple(rest[1:]))
 
 
-def watch(program: Program, folder: Path, sampled: int | None = None) -> tuple[int, Watched]:
+def watch(
+    program: Program,
+    folder: Path,
+    sampled: int | None = None,
+    extents: Sequence[str] = (),
+    *,
+    arms: Mapping[str, object] | None = None,
+    output: Path | None = None,
+) -> tuple[int, Watched]:
     """Run it, its input and output being this process's own; its exit status, and what it called.
 
     Args:
         program: what is run.
         folder: an empty directory for the account, and for what ``contents`` gives.
         sampled: how many calls of each function and shape are recorded beside the first; None for no recording at all.
+        extents: how large memory is that no object tells, as ``capture.inside.extents.parsed`` takes it.
+        arms: the arguments of ``inside.arms.Arms``, for calls that other builds make; None where none does.
+        output: a file for the program's standard output; None for this process's own.
 
     Raises:
         EnvironmentFault: its interpreter cannot be started.
         NotWatched: it left no account, or none that can be read.
     """
     tally = folder / "tally.json"
+    contents(folder).mkdir()
+    launches = {"account": str(launches_file(folder)), "contents": str(contents(folder))}
     record = None
     if sampled is not None:
-        contents(folder).mkdir()
         record = {"folder": str(contents(folder)), "sampled": sampled, "quota_bytes": QUOTA_BYTES}
-    settings = json.dumps({"tally": str(tally), "record": record})
+        record["extents"] = list(extents)
+    settings = json.dumps({"tally": str(tally), "record": record, "arms": arms, "launches": launches})
     started = (program.interpreter, *program.options, launch.__file__, settings)
-    status = run_in_foreground([*started, program.kind, program.target, *program.arguments])
+    status = run_in_foreground([*started, program.kind, program.target, *program.arguments], output)
     try:
         return status, _read(read_regular(tally, _LARGEST_TALLY))
     except Unfit as why:
@@ -200,8 +265,13 @@ def _failure(tally: Path) -> str | None:
 
 
 def contents(folder: Path) -> Path:
-    """The directory of what the recorded calls' memory held, in files named by their SHA-256."""
+    """The directory of what the recorded calls' memory held, and of kernels' PTX, in files named by their SHA-256."""
     return folder / "contents"
+
+
+def launches_file(folder: Path) -> Path:
+    """The account of the kernels that Triton's JIT launched; it is not there where the program does without Triton."""
+    return folder / "launches.json"
 
 
 def _read(tally: bytes) -> Watched:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from pytest_compileiq.capture.inside.shapes import by_kind, of_many_values
 from pytest_compileiq.capture.program import Calls, Watched
-
-MOST_SHAPES = 8  # of a function
-_INTEGER = "int"
-_EXTENTS = re.compile(r"\[.*\]$")
 
 Shape = tuple[int | str, ...]
 
@@ -33,7 +29,6 @@ class RankedFunction:
 
     library: str
     name: str
-    door: str
     calls: int
     own_ns: int
     share: float
@@ -43,9 +38,9 @@ class RankedFunction:
 def ranked(watched: Watched) -> list[RankedFunction]:
     """All functions by share, the largest first."""
     net_ns = max(watched.elapsed_ns - watched.watching_ns, 1)
-    functions: defaultdict[tuple[str, str, str], list[Calls]] = defaultdict(list)
+    functions: defaultdict[tuple[str, str], list[Calls]] = defaultdict(list)
     for calls in watched.calls:
-        functions[calls.library, calls.name, calls.door].append(calls)
+        functions[calls.library, calls.name].append(calls)
     found = [_function(*key, calls, net_ns) for key, calls in functions.items()]
     return sorted(found, key=lambda function: (-function.own_ns, function.library, function.name))
 
@@ -61,7 +56,7 @@ def that_count(functions: Sequence[RankedFunction], top: int, share: float) -> l
     return kept
 
 
-def _function(library: str, name: str, door: str, calls: Sequence[Calls], net_ns: int) -> RankedFunction:
+def _function(library: str, name: str, calls: Sequence[Calls], net_ns: int) -> RankedFunction:
     shapes = [
         RankedShape(shape, sum(each.calls for each in alike), own_ns, own_ns / net_ns)
         for shape, alike in few_shapes(calls).items()
@@ -70,7 +65,7 @@ def _function(library: str, name: str, door: str, calls: Sequence[Calls], net_ns
     shapes.sort(key=lambda each: -each.own_ns)
     total_ns = sum(each.own_ns for each in shapes)
     count = sum(each.calls for each in shapes)
-    return RankedFunction(library, name, door, count, total_ns, total_ns / net_ns, tuple(shapes))
+    return RankedFunction(library, name, count, total_ns, total_ns / net_ns, tuple(shapes))
 
 
 class Shaped(Protocol):
@@ -84,32 +79,10 @@ _Shaped = TypeVar("_Shaped", bound=Shaped)
 
 
 def few_shapes(calls: Iterable[_Shaped]) -> dict[Shape, list[_Shaped]]:
-    """Calls by shape, of which there are at most ``MOST_SHAPES`` wherever their arguments allow it.
-
-    An argument that takes many values (a seed, a step) tells no sizes apart: as long as there are too many shapes, the
-    one that takes most is told by its kind alone.
-    """
-    by_shape: dict[Shape, list[_Shaped]] = {each.shape: [each] for each in calls}
-    while len(by_shape) > MOST_SHAPES:
-        variety: defaultdict[int, set[int | str]] = defaultdict(set)
-        for shape in by_shape:
-            for place, part in enumerate(shape):
-                variety[place].add(part)
-        place = max(variety, key=lambda place: len(variety[place]), default=-1)
-        if place < 0 or len({_kind(part) for part in variety[place]}) == len(variety[place]):
-            break
-        merged: defaultdict[Shape, list[_Shaped]] = defaultdict(list)
-        for shape, alike in by_shape.items():
-            parts = (_kind(part) if at == place else part for at, part in enumerate(shape))
-            merged[tuple(parts)] += alike
-        by_shape = merged
-    return by_shape
-
-
-def is_of(shape: Shape, told: Shape) -> bool:
-    """Whether ``told``, which ``few_shapes`` gave, takes ``shape`` in."""
-    return len(shape) == len(told) and all(one in (part, _kind(part)) for part, one in zip(shape, told, strict=True))
-
-
-def _kind(part: int | str) -> str:
-    return _INTEGER if isinstance(part, int) else _EXTENTS.sub("[…]", part)
+    """Calls by shape, of which there are few: see ``of_many_values``."""
+    each_once = list(calls)
+    places = of_many_values(each.shape for each in each_once)
+    by_shape: defaultdict[Shape, list[_Shaped]] = defaultdict(list)
+    for each in each_once:
+        by_shape[by_kind(each.shape, places)].append(each)
+    return dict(by_shape)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_compileiq.errors import StoreError, UserError
 from pytest_compileiq.system.printing import complain, say
@@ -13,34 +13,56 @@ from pytest_compileiq.system.printing import complain, say
 if TYPE_CHECKING:
     from pytest_compileiq.capture.program import Program, Watched
     from pytest_compileiq.capture.rank import RankedFunction
+    from pytest_compileiq.store.captured_launches import LaunchedKernel
     from pytest_compileiq.store.captures import Bundle
+
+DIRECTORY = Path("acf-capture")
 
 
 def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the verb to the ``acf`` command."""
     capture = verbs.add_parser(
         "capture",
-        help="which C functions a Python program spends its time in",
-        usage="acf capture [--to DIR] [--tests DIR] [--keep K] [--top N] [--share S] -- python PROGRAM ...\n"
+        help="which C functions a Python program spends its time in, and which Triton kernels it launches",
+        usage="acf capture [--to DIR] [--tests DIR] [--source FILE] [--like FILE] [--extents SIZES]\n"
+        "           [--keep K] [--top N] [--share S] -- python PROGRAM ...\n"
         "       acf capture --rank-only [--top N] [--share S] -- python PROGRAM ...\n"
-        "       acf capture --check DIR -- python PROGRAM ...\n"
-        "       acf capture --show DIR",
+        "       acf capture --check [DIR] -- python PROGRAM ...\n"
+        "       acf capture --validate [DIR] [--rtol R] -- python PROGRAM ...\n"
+        "       acf capture --show [DIR]",
         description="Run a Python program, rank the functions of shared libraries that it calls through ctypes or "
-        "cffi by their share of its time, for each shape of their arguments, and record some calls of the first ones. "
+        "cffi by their share of its time, for each shape of their arguments, and record some calls of the first ones; "
+        "rank the kernels that Triton's JIT launches by their launches, and record what they are specialised for. "
         "Exits with 1 if the program does not end with 0, with --check if it calls something else than was captured, "
-        "and with --show if something is damaged.",
+        "with --validate if it does not confirm the artifacts, and with --show if something is damaged.",
     )
     mode = capture.add_mutually_exclusive_group()
     mode.add_argument("--rank-only", action="store_true", help="rank what is called, record no data")
     capture.add_argument("--to", type=Path, metavar="DIR", help="where the calls are recorded (default: acf-capture)")
     capture.add_argument("--tests", type=Path, metavar="DIR", help="write a test for each kernel whose source is known")
     capture.add_argument(
+        "--source", action="append", default=[], type=Path, metavar="FILE", help="a source of a library (repeatable)"
+    )
+    capture.add_argument("--like", type=Path, metavar="FILE", help="the compile_commands.json of a library's build")
+    capture.add_argument(
         "--keep", type=int, default=3, metavar="K", help="keep the first and K random calls of each shape (default: 3)"
     )
-    mode.add_argument(
-        "--check", type=Path, metavar="DIR", help="does the program still call the captured kernels, on their shapes?"
+    capture.add_argument(
+        "--extents",
+        action="append",
+        default=[],
+        metavar="SIZES",
+        help="how many bytes lie at a bare address, by the call's integers: 'f(x, n): x=8*n' (repeatable)",
     )
-    mode.add_argument("--show", type=Path, metavar="DIR", help="what a capture holds, all of it read and verified")
+    of_capture: dict[str, Any] = {"nargs": "?", "const": DIRECTORY, "type": Path, "metavar": "DIR"}
+    mode.add_argument(
+        "--check", help="does the program still call the captured kernels, on their shapes?", **of_capture
+    )
+    mode.add_argument("--validate", help="do the artifacts of the captured kernels hold in the program?", **of_capture)
+    capture.add_argument(
+        "--rtol", type=float, default=0.0, metavar="R", help="with --validate: how far floats may differ (default: 0)"
+    )
+    mode.add_argument("--show", help="what a capture holds, all of it read and verified", **of_capture)
     capture.add_argument("--top", type=int, default=10, metavar="N", help="at most N functions (default: 10)")
     capture.add_argument(
         "--share", type=float, default=1.0, metavar="S", help="those that hold this share of the time of all"
@@ -57,48 +79,84 @@ def _capture(options: argparse.Namespace) -> int:
             f"--top {options.top} --keep {options.keep} --share {options.share}: expected a count from 1, one from 0, "
             "and a share up to 1"
         )
-    if (options.rank_only or options.check) and (options.to or options.tests):
-        mode = "--check" if options.check else "--rank-only"
-        raise UserError(f"{mode} records nothing, so there is nothing for --to and --tests: leave it out, or them")
+    if (options.rank_only or options.check or options.validate) and (options.to or options.tests or options.extents):
+        mode = "--check" if options.check else "--validate" if options.validate else "--rank-only"
+        raise UserError(
+            f"{mode} records nothing, so there is nothing for --to, --tests and --extents: leave it out, or them"
+        )
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory(prefix="acf-capture-") as folder:
+        if options.validate:
+            from pytest_compileiq.cli.validate import validate
+
+            return validate(options, _program(options), Path(folder))
         return (_check if options.check else _run)(options, Path(folder))
 
 
 def _run(options: argparse.Namespace, folder: Path) -> int:
     from pytest_compileiq.capture.program import watch
     from pytest_compileiq.capture.rank import ranked, that_count
+    from pytest_compileiq.cli.captured_launches import rank_launches
     from pytest_compileiq.report.capture import ranking_lines
-    from pytest_compileiq.store.captures import DIRECTORY, Bundle
+    from pytest_compileiq.store.captures import Bundle
 
     program = _program(options)
-    bundle = None if options.rank_only else Bundle(options.to or Path(DIRECTORY))
+    extents = _extents(options.extents)
+    bundle = None if options.rank_only else Bundle(options.to or DIRECTORY)
     if bundle:
         bundle.require_absent()
-        if options.tests:
-            _require_usable(options.tests, bundle)
-    status, watched = watch(program, folder, options.keep if bundle else None)
+        _require_usable(options, bundle)
+    status, watched = watch(program, folder, options.keep if bundle else None, options.extents)
     functions = ranked(watched)
     counting = that_count(functions, options.top, options.share)
     say(*ranking_lines(watched, functions, counting))
+    launched = rank_launches(folder, options.top, options.share)
     if bundle:
-        _record(bundle, watched, counting, folder, options.tests)
+        _record(bundle, watched, counting, launched, folder, options, extents)
+        for name in sorted(set(extents) - {function.name for function in functions}):
+            complain(f"--extents {extents[name]!r}: the program calls no function {name}")
     return _ended(program, status, watched)
 
 
-def _require_usable(tests: Path, bundle: Bundle) -> None:
+def _extents(texts: Sequence[str]) -> dict[str, str]:
+    """Function → what is said of its arguments.
+
+    Raises:
+        UserError: something cannot be read.
+    """
+    from pytest_compileiq.capture.inside.extents import parsed
+
+    found: dict[str, str] = {}
+    for text in texts:
+        try:
+            function = parsed(text).function
+        except ValueError as why:
+            raise UserError(f"--extents {text!r}: {why}") from why
+        if function in found:
+            raise UserError(f"--extents {text!r}: it was said of {function} before: say all in one")
+        found[function] = text
+    return found
+
+
+def _require_usable(options: argparse.Namespace, bundle: Bundle) -> None:
     """Ensure, before the program runs, that tests can be written and will find the capture.
 
     Raises:
         UserError: they cannot, or will not.
     """
-    from pytest_compileiq.cli.locate import configures_pytest
+    from pytest_compileiq.cli.captured_tests import project_of
 
-    if tests.exists() and not tests.is_dir():
-        raise UserError(f"--tests {tests} is a file: name a directory")
-    above = tests.absolute().parents
-    project = next((each for each in above if configures_pytest(each)), Path.cwd()).resolve()
+    named = [*options.source, *filter(None, [options.like])]
+    if missing := [path for path in named if not path.is_file()]:
+        raise UserError(f"there is no file {missing[0]}")
+    if options.tests is None and named:
+        raise UserError("--source and --like are for the tests that --tests DIR writes: name a directory, too")
+    if options.tests is None:
+        return
+    if options.tests.exists() and not options.tests.is_dir():
+        raise UserError(f"--tests {options.tests} is a file: name a directory")
+    project = project_of(options.tests)
     if not bundle.root.resolve().is_relative_to(project):
         raise UserError(
             f"--to {bundle.root} lies outside the project {project}, where its tests may not read it: name a directory "
@@ -109,17 +167,21 @@ def _require_usable(tests: Path, bundle: Bundle) -> None:
 def _check(options: argparse.Namespace, folder: Path) -> int:
     from pytest_compileiq.capture.check import captured_kernels, compared
     from pytest_compileiq.capture.program import watch
+    from pytest_compileiq.cli.captured_launches import check_launches, holds_launches_alone, read_launches
     from pytest_compileiq.report.capture import check_lines
     from pytest_compileiq.store.captures import Bundle
 
     program = _program(options)
     bundle = Bundle(options.check)
-    kernels = captured_kernels(bundle)
+    kernels = {} if holds_launches_alone(bundle) else captured_kernels(bundle)
+    launched = read_launches(bundle)
     status, watched = watch(program, folder)
     found = compared(kernels, watched)
-    say(*check_lines(bundle, found))
+    if kernels:
+        say(*check_lines(bundle, found))
+    is_launched = check_launches(bundle, launched, folder)
     ended = _ended(program, status, watched)
-    return ended if all(kernel.is_as_captured for kernel in found) else 1
+    return ended if is_launched and all(kernel.is_as_captured for kernel in found) else 1
 
 
 def _program(options: argparse.Namespace) -> Program:
@@ -141,22 +203,35 @@ def _ended(program: Program, status: int, watched: Watched) -> int:
 
 
 def _record(
-    bundle: Bundle, watched: Watched, functions: Sequence[RankedFunction], folder: Path, tests: Path | None
+    bundle: Bundle,
+    watched: Watched,
+    functions: Sequence[RankedFunction],
+    launched: Sequence[LaunchedKernel],
+    folder: Path,
+    options: argparse.Namespace,
+    extents: Mapping[str, str],
 ) -> None:
     from pytest_compileiq.capture.kernels import kernels_of
     from pytest_compileiq.capture.program import contents
-    from pytest_compileiq.cli.captured_tests import write_tests
+    from pytest_compileiq.cli.captured_launches import record_launches
+    from pytest_compileiq.cli.captured_tests import project_of, write_tests
+    from pytest_compileiq.cli.launched_tests import write_launched_tests
     from pytest_compileiq.report.capture import bundle_lines, unrecorded_lines
+    from pytest_compileiq.toolchains.captured.sources import Given
 
-    kernels = kernels_of(watched, functions)
+    kernels = kernels_of(watched, functions, extents)
     bundle.write(kernels, contents(folder))
     say(*unrecorded_lines(watched, functions))
-    say(*bundle_lines(bundle, kernels))
-    if tests:
-        say(*write_tests(tests, bundle, kernels))
+    if kernels or not launched:
+        say(*bundle_lines(bundle, kernels))
+    stored = record_launches(bundle, launched, kernels, contents(folder))
+    if options.tests:
+        say(*write_tests(options.tests, bundle, kernels, Given(tuple(options.source), options.like)))
+        say(*write_launched_tests(options.tests, project_of(options.tests), bundle, stored))
 
 
 def _show(directory: Path) -> int:
+    from pytest_compileiq.cli.captured_launches import holds_launches_alone, show_launches
     from pytest_compileiq.report.capture import bundle_lines
     from pytest_compileiq.store.captures import Bundle
 
@@ -168,9 +243,11 @@ def _show(directory: Path) -> int:
             bundle.verify(kernels[name])
         except StoreError as error:
             problems.append(str(error))
-    if not kernels and not problems:
-        raise UserError(f"{directory} is no capture: acf capture -- python PROGRAM … makes one")
-    say(*bundle_lines(bundle, kernels))
+    if not holds_launches_alone(bundle):
+        if not kernels and not problems:
+            raise UserError(f"{directory} is no capture: acf capture -- python PROGRAM … makes one")
+        say(*bundle_lines(bundle, kernels))
+    problems += show_launches(bundle)
     for problem in problems:
         complain(problem)
     return 1 if problems else 0

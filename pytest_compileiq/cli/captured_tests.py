@@ -7,52 +7,75 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from pytest_compileiq.report.captured_test import captured_test, test_name
+from pytest_compileiq.cli.locate import configures_pytest
+from pytest_compileiq.errors import UserError
+from pytest_compileiq.report.captured_test import Building, captured_test, test_name
 from pytest_compileiq.store.captures import Bundle, Kernel
 from pytest_compileiq.system.files import replace
-from pytest_compileiq.toolchains.machine_code.debug_information import built_from
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.captured.sources import Given, Sources, sources_of
 
 
-def write_tests(directory: Path, bundle: Bundle, kernels: Mapping[str, Kernel]) -> Iterator[str]:
-    """Write ``test_NAME.py`` for each kernel, or ``test_NAME.py.new`` beside one that differs; gives lines to print."""
+def project_of(directory: Path) -> Path:
+    """The project that a directory for tests belongs to: the nearest one above with settings for pytest, or here."""
+    return next((each for each in directory.absolute().parents if configures_pytest(each)), Path.cwd()).resolve()
+
+
+def write_tests(directory: Path, bundle: Bundle, kernels: Mapping[str, Kernel], given: Given) -> Iterator[str]:
+    """Write ``test_NAME.py`` for each kernel, or ``test_NAME.py.new`` beside one that differs; gives lines to print.
+
+    Args:
+        directory: where the tests go.
+        bundle: the capture.
+        kernels: its kernels, by name.
+        given: sources and commands that the user names, for where the libraries do not tell.
+    """
     directory.mkdir(parents=True, exist_ok=True)
-    is_any_written = False
+    place = Place(directory.resolve(), project_of(directory))
+    is_any_without = False
     for name, kernel in kernels.items():
-        text, why = _text(directory, bundle, name, kernel)
-        if text is None:
+        try:
+            sources = _sources(kernel, given, place)
+        except UserError as why:
             yield f"no test of {name}: {why}"
-        else:
-            is_any_written = True
-            yield from _written(directory / f"{test_name(name)}.py", text)
-    if is_any_written:
+            continue
+        is_any_without |= sources.like is None
+        capture = Path(os.path.relpath(bundle.root, directory)).as_posix()
+        text = captured_test(name, kernel, capture, _from(directory, sources))
+        yield from written_beside(directory / f"{test_name(name)}.py", text)
+        if sources.remark:
+            yield f"the test of {name} will not do as it is: {sources.remark}"
+    if is_any_without:
         yield (
-            "macros (-D) and include directories (-I) are not known from a library: where its build gives any, "
-            'like="compile_commands.json" in place of flags brings them'
+            "macros (-D) are not known from a library: where its build gives any, --like compile_commands.json brings "
+            "them"
         )
 
 
-def _text(directory: Path, bundle: Bundle, name: str, kernel: Kernel) -> tuple[str | None, str]:
-    """The test, or None and why there is none."""
-    library = Path(kernel.library)
-    built = built_from(library, kernel.function)
-    if built is None:
-        return None, f"{library.name} does not tell its source: compile it with -g, or write Captured(…) yourself"
-    if built.compiler is None:
-        return (
-            None,
-            f"{library.name} does not tell how {built.source.name} was compiled, as gcc's does: write Captured(…)",
-        )
-    if not built.source.is_file():
-        return None, f"its source {built.source} is not here"
+def _sources(kernel: Kernel, given: Given, place: Place) -> Sources:
+    """What a kernel's test is of.
+
+    Raises:
+        UserError: it has none, for the reason that the message gives.
+    """
     if not any(call.is_exact for call in kernel.kept):
-        return None, "no call of it is recorded exactly"
+        raise UserError("no call of it is recorded exactly")
     if not kernel.shows_its_work:
-        return None, f"nothing that it does is recorded: set {kernel.function}.restype in the program, if it returns"
-    capture, source = (Path(os.path.relpath(path, directory)).as_posix() for path in (bundle.root, built.source))
-    return captured_test(name, kernel, capture, source, built.flags, built.compiler), ""
+        raise UserError(
+            f"nothing that it does is recorded: set {kernel.function}.restype in the program, if it returns"
+        )
+    return sources_of(Path(kernel.library), kernel.function, given, place)
 
 
-def _written(path: Path, text: str) -> Iterator[str]:
+def _from(directory: Path, sources: Sources) -> Building:
+    """How it is built, as seen from the test."""
+    seen = (Path(os.path.relpath(path, directory)).as_posix() for path in sources.paths)
+    like = None if sources.like is None else Path(os.path.relpath(sources.like, directory)).as_posix()
+    return Building(tuple(seen), sources.every_flag, sources.compiler, like)
+
+
+def written_beside(path: Path, text: str) -> Iterator[str]:
+    """Write ``text`` to ``path``, or beside it where another text is there; gives lines to print."""
     if not path.exists():
         replace(path, text.encode())
         yield f"wrote {path}"

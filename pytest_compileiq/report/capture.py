@@ -9,11 +9,11 @@ from pytest_compileiq.capture.check import Compared
 from pytest_compileiq.capture.program import Watched
 from pytest_compileiq.capture.rank import RankedFunction, Shape
 from pytest_compileiq.report.artifact import table_lines
+from pytest_compileiq.report.times import time_text
 from pytest_compileiq.store.captures import Bundle, Kernel, data_bytes
 
 _COLUMNS = ("share", "time", "calls", "a call", "function", "of")
 _KERNEL_COLUMNS = ("kernel", "shapes", "calls kept", "memory", "values")
-_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"))
 _NEGLIGIBLE = 0.05  # watching beyond this share is told as more than a side remark
 
 
@@ -125,10 +125,11 @@ def _headline(watched: Watched, functions: Sequence[RankedFunction]) -> str:
     count, libraries = len(functions), len({function.library for function in functions})
     calls = sum(function.calls for function in functions)
     net_ns = watched.elapsed_ns - watched.watching_ns
+    took = sum(function.share for function in functions)
     return (
         f"{count} function{'' if count == 1 else 's'} of {libraries} librar{'y' if libraries == 1 else 'ies'} took "
-        f"{sum(function.share for function in functions):.1%} of {_time(net_ns)}; watching took {_added(watched):.1%} "
-        f"more ({_time(watched.watching_ns / calls)} a call), which is subtracted"
+        f"{took:.1%} of {time_text(net_ns)}; watching took {_added(watched):.1%} more "
+        f"({time_text(watched.watching_ns / calls)} a call), which is subtracted"
     )
 
 
@@ -147,7 +148,7 @@ def _rows(function: RankedFunction) -> Iterator[tuple[str, ...]]:
 
 
 def _row(share: float, own_ns: int, calls: int, name: str, library: str) -> tuple[str, ...]:
-    return f"{share:.1%}", _time(own_ns), str(calls), _time(own_ns / calls), name, library
+    return f"{share:.1%}", time_text(own_ns), str(calls), time_text(own_ns / calls), name, library
 
 
 def _place(library: str) -> str:
@@ -158,10 +159,3 @@ def _place(library: str) -> str:
 
 def _memory(size_bytes: int) -> str:
     return f"{size_bytes / 1024:.1f} KiB" if size_bytes < 1 << 20 else f"{size_bytes / (1 << 20):.1f} MiB"
-
-
-def _time(nanoseconds: float) -> str:
-    for size, unit in _UNITS:
-        if nanoseconds >= size:
-            return f"{nanoseconds / size:.3g} {unit}"
-    return f"{nanoseconds:.0f} ns"

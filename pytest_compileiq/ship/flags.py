@@ -21,6 +21,7 @@ from pytest_compileiq.errors import EnvironmentFault, StoreError, UserError
 from pytest_compileiq.model import Target, sha256_hex
 from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.rules.blast_radius import recorded_neighbours
+from pytest_compileiq.rules.in_place import contradicted
 from pytest_compileiq.spelling import MOST_NAMED
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import Unfit, exists, inside, read_regular
@@ -194,12 +195,14 @@ def _holds(root: Path, path: str) -> bool:
 
 
 def why_unproven(name: str, artifact: Artifact) -> str | None:
-    """Why controls may not be applied: they were retired, or promoted and not proven yet. None for any others."""
+    """Why controls may not be applied: retired, promoted and not proven yet, or contradicted; None for any others."""
     here = f"{name} ({artifact.target})"
     if artifact.outcome == "retired":
         return f"{here} was retired: {artifact.reason}; find another: pytest --tune {artifact.benchmark}"
     if artifact.outcome == "promoted":
         return f"{here} holds {artifact.reason}: run pytest --tune --tune-budget=0 {artifact.benchmark}"
+    for _, said in contradicted(artifact):
+        return f"{here} is not proven: {said}; say why: acf explain {name} --reason '…'"
     return None
 
 

@@ -23,7 +23,6 @@ from pytest_compileiq.errors import StoreError, UserError
 from pytest_compileiq.store.recorded_calls import MOST_BYTES, Call, Content, fault_in
 from pytest_compileiq.system.files import Unfit, read_regular, replace
 
-DIRECTORY = "acf-capture"
 SCHEMA = 1
 KERNEL_FILE = "kernel.json"
 DATA = "data"
@@ -34,7 +33,10 @@ _Count = Annotated[int, Meta(ge=0, le=1 << 62)]
 
 
 class KernelShape(Struct, frozen=True):
-    """The calls with arguments of one shape, of which ``kept`` are recorded."""
+    """The calls with arguments of one shape, of which ``kept`` are recorded.
+
+    Where a part says ``int`` or ``float64[…]``, it varies.
+    """
 
     shape: tuple[int | str, ...]
     calls: _Count
@@ -52,7 +54,8 @@ class UnrecordedShape(Struct, frozen=True):
 class Kernel(Struct, frozen=True):
     """A function as a program called it; ``share`` is of the program's time.
 
-    ``unrecorded`` are the shapes that ``shapes`` lacks; None where an earlier version did not keep them.
+    ``unrecorded`` are the shapes that ``shapes`` lacks; None where an earlier version did not keep them. ``extents`` is
+    what the user said of memory whose size no object tells, in bytes: ``blur(in, out, n): in=8*n, out=8*n``.
     """
 
     schema: int
@@ -62,6 +65,7 @@ class Kernel(Struct, frozen=True):
     share: float
     shapes: tuple[KernelShape, ...]
     unrecorded: tuple[UnrecordedShape, ...] | None = None
+    extents: str | None = None
 
     @property
     def calls(self) -> int:
@@ -84,6 +88,28 @@ class Kernel(Struct, frozen=True):
         """A digest of all that a replay does with it: the calls in their order, and not how long they took."""
         calls = [self.function, [(shape.shape, shape.kept) for shape in self.shapes]]
         return hashlib.sha256(msgspec.json.encode(calls)).hexdigest()
+
+
+class _Held:
+    """The contents that were read last, by their digest: a search asks for the same ones with every candidate."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._contents: dict[str, bytes] = {}
+
+    def get(self, digest: str, size: int) -> bytes | None:
+        data = self._contents.get(digest)
+        return data if data is not None and len(data) == size else None
+
+    def add(self, digest: str, data: bytes) -> None:
+        self._contents[digest] = data
+        self._bytes += len(data)
+        while self._bytes > self._most_bytes:
+            self._bytes -= len(self._contents.pop(next(iter(self._contents))))
+
+
+_held = _Held(LARGEST_CONTENT)
 
 
 class Bundle:
@@ -149,7 +175,14 @@ class Bundle:
             StoreError: it is missing or damaged.
         """
         assert content.sha256 is not None
-        path = self._path(content.sha256)
+        held = _held.get(content.sha256, size)
+        if held is None:
+            held = self._read(content.sha256, size)
+            _held.add(content.sha256, held)
+        return held
+
+    def _read(self, digest: str, size: int) -> bytes:
+        path = self._path(digest)
         if size > LARGEST_CONTENT:
             raise StoreError(f"{path} would have {size} bytes, and at most {LARGEST_CONTENT} are captured; {_AGAIN}")
         try:
@@ -159,7 +192,7 @@ class Bundle:
             data = zlib.decompressobj().decompress(packed, size + 1)
         except (Unfit, zlib.error) as why:
             raise StoreError(f"{path} {why}; {_AGAIN}") from why
-        if len(data) != size or hashlib.sha256(data).hexdigest() != content.sha256:
+        if len(data) != size or hashlib.sha256(data).hexdigest() != digest:
             raise StoreError(f"{path} does not hold what its name says; {_AGAIN}")
         return data
 
@@ -170,7 +203,7 @@ class Bundle:
             StoreError: something is missing or damaged.
         """
         for content, size in set(_exact(kernel)):
-            self.content(content, size)
+            self._read(str(content.sha256), size)
 
     def size_bytes(self) -> int:
         """What it takes on disk."""

@@ -57,7 +57,7 @@ class Region(Struct, frozen=True):
 
 
 class Call(Struct, frozen=True):
-    """One call; ``number`` counts the calls of its function and shape from 1."""
+    """One call; ``number`` counts the calls of its function from 1."""
 
     number: Annotated[int, Meta(ge=1, le=1 << 62)]
     arguments: Annotated[tuple[Argument, ...], Meta(max_length=1 << 10)]

@@ -97,18 +97,21 @@ def run(
     return Finished(process.returncode, tail.text(), timed_out, time.monotonic() - started)
 
 
-def run_in_foreground(argv: Sequence[str]) -> int:
+def run_in_foreground(argv: Sequence[str], output: Path | None = None) -> int:
     """Run a program of the user's in this process's place: its input, its output, its Ctrl-C, as long as it takes.
 
-    Returns its status, negative for a signal, as in ``subprocess``.
+    With ``output``, what it writes to standard output goes to that file. Returns its status, negative for a signal, as
+    in ``subprocess``.
 
     Raises:
         EnvironmentFault: there is no such program, or it cannot be executed.
     """
-    try:
-        process = subprocess.Popen(argv)
-    except OSError as error:
-        raise EnvironmentFault(_cannot_start(argv[0], None, error)) from error
+    with contextlib.ExitStack() as opened:
+        stdout = opened.enter_context(output.open("wb")) if output else None
+        try:
+            process = subprocess.Popen(argv, stdout=stdout)
+        except OSError as error:
+            raise EnvironmentFault(_cannot_start(argv[0], None, error)) from error
     while True:
         try:
             return process.wait()

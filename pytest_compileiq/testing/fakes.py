@@ -311,7 +311,8 @@ def fake_settings(rootdir: Path, **changes: Any) -> Settings:
     """The default settings of a run in ``rootdir``, with ``changes``."""
     values: dict[str, Any] = {
         **dict.fromkeys(("tune", "new_only", "stale_only", "fresh", "headroom"), False),
-        **dict.fromkeys(("budget", "total", "engine", "start_from", "calibrate", "seed", "draw", "report", "html")),
+        **dict.fromkeys(("budget", "total", "engine", "start_from", "calibrate", "seed", "draw")),
+        **dict.fromkeys(("report", "html", "arms")),
         "ini_budget": Budget(evaluations=200), "trackers": (), "ini_engine": "random", "jobs": 1, "check": "auto",
         "stale": "fail", "missing": "fail", "orphans": "warn", "no_device": "replay", "inconclusive": "warn",
         "reduce": False, "lock_clocks": None, "where": None, "acf_dir": rootdir / "acf", "options": (),

@@ -240,6 +240,7 @@ def _store_claims(tuning: Tuning, artifact: Artifact, proof: Proof, result: Sear
             "code": code,
             "reduction": artifact.reduction or (result and result.reduced(attribution)),
             "attribution": attribution,
+            "in_place": artifact.in_place if code == artifact.code else (),
             "provenance": provenance_of(benchmark, fingerprint, proof.winner),
         }
     )

@@ -1,4 +1,5 @@
-/* A driver without a GPU: what of libcuda cuda-core and cuda-bindings ask for under this package, in virtual time.
+/* A driver without a GPU: what of libcuda cuda-core and cuda-bindings ask for under this package, and Triton's JIT for
+   its launches, in virtual time.
 
    Memory is the host's. Code is never executed: a kernel is its name, the length of its code and the layout of its
    parameters, read from the cubin or from PTX. CUDA_VISIBLE_DEVICES shows some of the GPUS. What the GPU is asked to do
@@ -41,6 +42,8 @@
 #define L2_BYTES 4096
 #define SHARED_BYTES (48 << 10) /* of a block, unless the kernel's attribute allows more */
 #define MOST_SHARED_BYTES (227 << 10)
+#define MOST_THREADS 1024 /* of a block */
+#define MULTIPROCESSORS 132
 #define ON_THE_GPU (1ULL << 47) /* in an address: the host's own are no device addresses */
 #define EIATTR_KPARAM_INFO 0x17 /* a record of .nv.info.KERNEL: where one parameter lies, and its size */
 #define EIFMT_SVAL 0x04         /* such a record's value is the length of what follows it */
@@ -89,7 +92,7 @@ static CUresult called(const char *format, ...) {
 }
 
 static const char *kind(CUstream stream) {
-    if (stream == CU_STREAM_LEGACY) return "legacy";
+    if (!stream || stream == CU_STREAM_LEGACY) return "legacy"; /* Triton's JIT names it by 0 */
     return stream->flags & CU_STREAM_NON_BLOCKING ? "non-blocking" : "blocking";
 }
 
@@ -140,6 +143,7 @@ static void execute(const struct CUgraphNode_st *node, CUstream stream) {
 
 static CUresult enqueue(CUresult state, CUstream stream, struct CUgraphNode_st node) {
     if (state) return state;
+    if (!stream) stream = CU_STREAM_LEGACY;
     if (waits_for_capture(stream)) return invalidated = 1, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     if (!capturing || stream != capturing) return execute(&node, stream), CUDA_SUCCESS;
     if (captured->count == MOST_NODES) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -218,6 +222,14 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: return *value = 0, CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: return *value = L2_BYTES, CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED: return *value = 1, CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: return *value = MOST_SHARED_BYTES, CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: return *value = MOST_SHARED_BYTES + 1024, CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK: return *value = 65536, CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: return *value = MULTIPROCESSORS, CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_WARP_SIZE: return *value = 32, CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE: return *value = CYCLES_A_US * 1000, CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: return *value = CYCLES_A_US * 1000, CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: return *value = 5120, CUDA_SUCCESS;
     }
     return CUDA_ERROR_INVALID_VALUE;
 }
@@ -439,9 +451,49 @@ CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkerne
     return kernel->most_shared_bytes = value, state;
 }
 
+/* ── what Triton's JIT takes for the same: modules and functions ── */
+
+CUresult cuModuleLoadData(CUmodule *module, const void *code) {
+    return cuLibraryLoadData((CUlibrary *)module, code, NULL, NULL, 0, NULL, NULL, 0);
+}
+
+CUresult cuModuleUnload(CUmodule module) { return cuLibraryUnload((CUlibrary)module); }
+
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
+    return cuLibraryGetKernel((CUkernel *)function, (CUlibrary)module, name);
+}
+
+/* Of registers and stack it knows nothing, since it executes nothing. */
+CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function) {
+    return *value = attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? MOST_THREADS : 0, CUDA_SUCCESS;
+}
+
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
+    return cuKernelSetAttribute(attribute, value, (CUkernel)function, current ? current->device : 0);
+}
+
+CUresult cuFuncSetCacheConfig(CUfunction function, CUfunc_cache config) { return poison; }
+
+CUresult cuCtxGetLimit(size_t *value, CUlimit limit) { return *value = 0, CUDA_SUCCESS; }
+
+CUresult cuCtxSetLimit(CUlimit limit, size_t value) { return poison; }
+
+CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdeviceptr address) {
+    if (attribute != CU_POINTER_ATTRIBUTE_DEVICE_POINTER || !memory(address)) return CUDA_ERROR_INVALID_VALUE;
+    return *(CUdeviceptr *)value = address, CUDA_SUCCESS;
+}
+
+/* A tensor map's content is the hardware's own, and nothing here reads it. */
+CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+                                const cuuint64_t *extents, const cuuint64_t *strides, const cuuint32_t *box,
+                                const cuuint32_t *steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                                CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
+    return memset(map, 0, sizeof *map), poison;
+}
+
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **arguments, void **extra) {
     CUkernel kernel = (CUkernel)function;
-    char parameters[512] = "";
+    char parameters[MOST_PARAMETERS * (2 * sizeof(CUtensorMap) + 1) + 1] = "";
     for (int i = 0, at = 0; i < kernel->parameters; i++) {
         at += sprintf(parameters + at, " ");
         for (size_t byte = 0; byte < kernel->bytes[i]; byte++)

@@ -23,6 +23,7 @@ VALUES = (
     "artifact",
     "config",
     "errors",
+    "in_place",
     "kept_controls",
     "model",
     "named_options",
@@ -168,5 +169,5 @@ def test_every_exception_stands_in_the_one_tree():
         ("errors.py", "CompileIQError"),
         ("block.py", "_FailedWithin"),
         ("timed_call.py", "_Leave"),
-        ("ctypes_arguments.py", "Refused"),
+        ("values.py", "Refused"),
     }

@@ -14,6 +14,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from . import cffi_memory
+
 if TYPE_CHECKING:
     from .ctypes_door import Functions
     from .tally import Function, Tally
@@ -28,15 +30,16 @@ def install(tally: Tally, functions: Functions) -> None:
 
     def watch(api: Any) -> None:
         try:
+            cffi_memory.watch(api.FFI)
             _watch_ffi(api, _making_stand_ins(tally, functions), unwatched, tally)
         except Exception as error:
             tally.fail(error)
 
-    sys.meta_path.insert(0, _AfterImport("cffi.api", watch))
+    sys.meta_path.insert(0, AfterImport("cffi.api", watch))
     tally.refusing(lambda: [*unwatched, *_compiled_libraries()])
 
 
-class _AfterImport:
+class AfterImport:
     """A finder that has a module found by the others, and hands it on when it has been executed."""
 
     def __init__(self, name: str, then: Callable[[Any], None]) -> None:
@@ -76,7 +79,7 @@ def _making_stand_ins(tally: Tally, functions: Functions) -> Any:
 class _StandIn:
     """A function of a cffi library, in all but its type."""
 
-    __slots__ = ("_acf_function", "_acf_raw")
+    __slots__ = ("_acf_cell", "_acf_function", "_acf_raw")
 
     def __init__(self, raw: Any, function: Function | None) -> None:
         self._acf_raw = raw

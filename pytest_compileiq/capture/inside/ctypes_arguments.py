@@ -5,49 +5,20 @@ from __future__ import annotations
 import ctypes
 import gc
 import re
-import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from .values import Memory, Number, Refused, Unsized, contiguous, spelt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _POINTERS = "PzZOX"  # the codes of void *, char *, wchar_t *, PyObject * and BSTR
+_READ_BY_CTYPES = "zZOX"  # of these, what a call returns is an object with the data
 _FLOATS, _SIGNED, _UNSIGNED = "fd", "bhilq", "BHILQ?c"
 _ADDRESS = re.compile(r"\((0x[0-9a-f]+)\)")
 
 
-class Refused(Exception):
-    """What cannot be recorded, and why, as a part of a sentence: ``argument 2 is a callback``."""
-
-
-class Number(NamedTuple):
-    """A number, by its type's code in ctypes and the bytes of its value."""
-
-    code: str
-    value: bytes
-
-
-class Memory(NamedTuple):
-    """What a pointer argument may reach.
-
-    Attributes:
-        pointer: the address that is handed over.
-        start: the first byte; lower than ``pointer`` where a stride is negative.
-        size: in bytes.
-        dtype: of its elements, as numpy spells it: ``<f8``, or ``|V24`` for what has no simpler type.
-        extents: elements along each axis.
-        strides: bytes along each axis.
-    """
-
-    pointer: int
-    start: int
-    size: int
-    dtype: str
-    extents: tuple[int, ...]
-    strides: tuple[int, ...]
-
-
-def taken(called: Any, arguments: tuple[Any, ...]) -> list[Number | Memory | None]:
+def taken(called: Any, arguments: tuple[Any, ...]) -> list[Number | Memory | Unsized | None]:
     """The arguments of a call; None for NULL.
 
     Raises:
@@ -60,7 +31,9 @@ def taken(called: Any, arguments: tuple[Any, ...]) -> list[Number | Memory | Non
 
 
 def returned(called: Any, result: Any) -> Number | None:
-    """The number that a call returned; None for nothing, or where the program never said what it returns.
+    """The number that a call returned; None for nothing, an address, or where the program never said what it returns.
+
+    An address is another one in each process. It is often what a program declares of a function that returns nothing.
 
     Raises:
         Refused: it is no number, or what C returned is not known.
@@ -70,8 +43,10 @@ def returned(called: Any, result: Any) -> Number | None:
         return None
     if called.errcheck is not None:
         raise Refused("its errcheck may return something else than the function")
-    if not _is_simple(kind) or kind._type_ in _POINTERS:
+    if not _is_simple(kind) or kind._type_ in _READ_BY_CTYPES:
         raise Refused("what it returns is no number")
+    if kind._type_ == "P":
+        return None
     return Number(kind._type_, bytes(kind(getattr(result, "value", result))))
 
 
@@ -85,14 +60,16 @@ def _is_default(called: Any) -> bool:
     return called.restype is ctypes.c_int and not is_prototype and ctypes.c_int not in gc.get_referents(called)
 
 
-def _named(place: int, argument: Any, kind: Any) -> Number | Memory | None:
+def _named(place: int, argument: Any, kind: Any) -> Number | Memory | Unsized | None:
     try:
         return _taken(argument, kind)
     except Refused as why:
         raise Refused(f"argument {place + 1} is {why}") from None
+    except (TypeError, ValueError, OverflowError):  # as the call itself will say
+        raise Refused(f"argument {place + 1} is no {getattr(kind, '__name__', 'c_int')}") from None
 
 
-def _taken(argument: Any, declared: Any) -> Number | Memory | None:
+def _taken(argument: Any, declared: Any) -> Number | Memory | Unsized | None:
     array = argument if _is_array(argument) else getattr(argument, "_arr", None)
     if array is not None:
         return _of_array(array)
@@ -117,7 +94,7 @@ def _taken(argument: Any, declared: Any) -> Number | Memory | None:
     raise Refused(f"of type {type(argument).__name__}")
 
 
-def _of_simple(given: Any) -> Number | Memory | None:
+def _of_simple(given: Any) -> Number | Memory | Unsized | None:
     """What an object of ctypes for one value hands over; ``value`` of a string reads from anywhere until a zero."""
     if given._type_ not in _POINTERS:
         return _number(given.value, type(given))
@@ -128,21 +105,27 @@ def _of_simple(given: Any) -> Number | Memory | None:
     if given._type_ == "z" and isinstance(made_of, bytes) and _address(made_of) == address:
         return _of_bytes(made_of)
     if given._type_ == "z":
-        raise Refused("a c_char_p that was not made of bytes: pass the bytes or the array itself")
-    raise Refused("a Python object" if given._type_ == "O" else "a bare address")
+        return Unsized(address, "a c_char_p that was not made of bytes: pass the bytes or the array itself")
+    return _bare(address, given._type_)
 
 
 def _of_bytes(data: bytes) -> Memory:
     size = len(data) + 1  # and the zero behind them
-    return _plain(_address(data), size, "|u1", size)
+    return contiguous(_address(data), size, "|u1", size)
 
 
-def _number(value: Any, kind: Any) -> Number:
+def _bare(address: int, code: str) -> Unsized:
+    if code == "O":
+        raise Refused("a Python object")
+    return Unsized(address, "a bare address")
+
+
+def _number(value: Any, kind: Any) -> Number | Unsized:
     if kind is not None and not _is_simple(kind):
         raise Refused("a bare address" if isinstance(value, int) else f"of type {type(value).__name__}")
     simple: Any = kind or ctypes.c_int  # what ctypes makes of an integer without argtypes
     if simple._type_ in _POINTERS:
-        raise Refused("a Python object" if simple._type_ == "O" else "a bare address")
+        return _bare(value, simple._type_)
     return Number(simple._type_, bytes(simple(value)))
 
 
@@ -174,7 +157,7 @@ def _of_reference(reference: Any) -> Memory:
     return memory
 
 
-def _of_pointer(pointer: Any) -> Memory | None:
+def _of_pointer(pointer: Any) -> Memory | Unsized | None:
     if not pointer:
         return None
     address = ctypes.addressof(pointer.contents)
@@ -182,7 +165,8 @@ def _of_pointer(pointer: Any) -> Memory | None:
     for made_of in (pointer._objects or {}).values():
         if isinstance(made_of, _DATA) and ctypes.addressof(made_of) == address:
             return _of_object(made_of)
-    raise Refused("a pointer whose extent no object tells: pass the array, or array.ctypes.data_as(…)")
+    why = "a pointer whose extent no object tells: pass the array, or array.ctypes.data_as(…)"
+    return Unsized(address, why, _elements(type(pointer)._type_)[0])
 
 
 def _of_object(held: Any) -> Memory:
@@ -193,7 +177,7 @@ def _of_object(held: Any) -> Memory:
     dtype, extents = _elements(type(held))
     if dtype != _elements(type(whole))[0]:
         dtype, extents = f"|V{ctypes.sizeof(held)}", (1,)
-    part = _plain(ctypes.addressof(held), ctypes.sizeof(held), dtype, *extents)
+    part = contiguous(ctypes.addressof(held), ctypes.sizeof(held), dtype, *extents)
     return part._replace(start=ctypes.addressof(whole), size=ctypes.sizeof(whole))
 
 
@@ -226,7 +210,7 @@ def _elements(kind: Any) -> tuple[str, tuple[int, ...]]:
     dtype = f"|V{size}"
     if _is_simple(kind) and kind._type_ in _FLOATS + _SIGNED + _UNSIGNED:
         letter = "f" if kind._type_ in _FLOATS else "i" if kind._type_ in _SIGNED else "u"
-        dtype = f"{'|' if size == 1 else _ORDER}{letter}{size}"
+        dtype = spelt(letter, size)
     return dtype, tuple(extents or (1,))
 
 
@@ -243,20 +227,10 @@ def _is_pointer(kind: Any) -> bool:
     return issubclass(kind, (ctypes._Pointer, _FUNCTION)) or (_is_simple(kind) and kind._type_ in _POINTERS)
 
 
-def _plain(address: int, size: int, dtype: str, *extents: int) -> Memory:
-    strides: list[int] = []
-    step = int(dtype.lstrip("<>|fiuV"))
-    for extent in reversed(extents):
-        strides.insert(0, step)
-        step *= extent
-    return Memory(address, address, size, dtype, extents, tuple(strides))
-
-
 def _address(data: Any) -> int:
     return ctypes.cast(data, ctypes.c_void_p).value or 0
 
 
-_ORDER = "<" if sys.byteorder == "little" else ">"
 _BY_REFERENCE = type(ctypes.byref(ctypes.c_int()))
 _ANCESTORS: tuple[Any, ...] = type(ctypes.pythonapi.Py_IsInitialized).__mro__
 _FUNCTION, _DATA = _ANCESTORS[-3:-1]  # CFuncPtr and _CData of _ctypes

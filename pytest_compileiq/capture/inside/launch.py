@@ -24,7 +24,9 @@ _NAME = "_acf_inside"  # a name of its own: the program may have another version
 def watch(settings: dict[str, Any]) -> None:
     """Watch this process, and write what it called to ``settings["tally"]`` when it ends.
 
-    With ``settings["record"]``, the arguments of a ``Recorder``, calls are recorded too.
+    With ``settings["record"]``, the arguments of a ``Recorder``, calls are recorded too; with ``settings["arms"]``,
+    those of ``Arms``, they are made by other builds. With ``settings["launches"]``, the arguments of
+    ``triton_door.install``, launches of Triton's JIT are watched.
     """
     spec = importlib.util.spec_from_file_location(
         _NAME, os.path.join(_HERE, "__init__.py"), submodule_search_locations=[_HERE]
@@ -32,11 +34,14 @@ def watch(settings: dict[str, Any]) -> None:
     assert spec is not None
     sys.modules[_NAME] = importlib.util.module_from_spec(spec)
     own = {
-        name: importlib.import_module(f"{_NAME}.{name}") for name in ("recorder", "tally", "ctypes_door", "cffi_door")
+        name: importlib.import_module(f"{_NAME}.{name}")
+        for name in ("arms", "recorder", "tally", "ctypes_door", "cffi_door")
     }
-    record = settings["record"]
-    tally = own["tally"].Tally(settings["tally"], own["recorder"].Recorder(**record) if record else None)
+    record, arms = settings["record"], settings["arms"]
+    recorder = own["recorder"].Recorder(**record) if record else None
+    tally = own["tally"].Tally(settings["tally"], recorder, own["arms"].Arms(**arms) if arms else None)
     own["cffi_door"].install(tally, own["ctypes_door"].install(tally))
+    importlib.import_module(f"{_NAME}.triton_door").install(**settings["launches"])
     tally.write_at_exit()
 
 

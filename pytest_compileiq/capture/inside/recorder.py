@@ -1,8 +1,7 @@
 """Keeps some calls whole: the arguments, and the memory that they reach, before the call and after it.
 
-Of each function and shape the first call and a random few, by reservoir sampling (Vitter, ACM Trans. Math. Softw. 11,
-1985, algorithm R). Contents are written to a directory under their digests, so that a table that every call is given
-lies there once, and is gone with the last call that is kept of it.
+Contents are written to a directory under their digests, so that a table that every call is given lies there once, and
+is gone with the last call that is kept of it.
 """
 
 from __future__ import annotations
@@ -15,14 +14,19 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from .ctypes_arguments import Memory, Number, Refused, returned, taken
+from . import cffi_memory
+from .extents import parsed
+from .foreign_call import RAISED, given_to
+from .samples import MOST_SAMPLES, Drawn, FunctionCalls
+from .values import Memory, Number, Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .foreign_call import ForeignCall
     from .shapes import Shape
     from .tally import Function
 
-RAISED = object()  # in a result's place
-MOST_SHAPES = 16  # of a function; the calls of later ones are not recorded
 SAMPLED_ELEMENTS = 1024  # of an array of floats beyond the quota
 _PAGE = 4096
 _SEED = 20  # of our own source: the program's random numbers stay as they are
@@ -67,19 +71,25 @@ class Region:
         return len(self.dtypes) == 1 and min(self.dtypes)[1] in "fc"
 
 
-class Recording:
+def regions_of(arguments: list[Number | Memory | None]) -> list[Region]:
+    """The memory that a call's arguments reach, in the order of its addresses."""
+    regions: list[Region] = []
+    reached = (Region(each) for each in arguments if isinstance(each, Memory))
+    for region in sorted(reached, key=lambda region: region.start):
+        if not (regions and regions[-1].takes_in(region)):
+            regions.append(region)
+    return regions
+
+
+class Recording(Drawn):
     """One call: its arguments, and the regions that they reach."""
 
-    def __init__(self, number: int, arguments: list[Number | Memory | None]) -> None:
-        self.number = number
+    def __init__(self, drawn: Drawn, arguments: list[Number | Memory | None]) -> None:
+        super().__init__(drawn.number, drawn.draw, drawn.shape)
         self.arguments = arguments
         self.result: Number | None = None
         self.after: list[dict[str, Any]] = []
-        self.regions: list[Region] = []
-        reached = (Region(each) for each in arguments if isinstance(each, Memory))
-        for region in sorted(reached, key=lambda region: region.start):
-            if not (self.regions and self.regions[-1].takes_in(region)):
-                self.regions.append(region)
+        self.regions = regions_of(arguments)
 
     def contents(self) -> list[dict[str, Any]]:
         """All that is kept of its memory."""
@@ -124,96 +134,81 @@ def _told_number(number: Number | None) -> dict[str, str] | None:
     return number and {"code": number.code, "value": number.value.hex()}
 
 
-class _Reservoir:
-    """The calls that are kept of one function and shape."""
-
-    def __init__(self) -> None:
-        self.seen = 0
-        self.kept: dict[int, Recording] = {}  # by place; 0 is the first call's
-
-
 class Recorder:
     """Records calls into ``folder``; never raises into the program.
 
     Args:
         folder: where contents go.
-        sampled: calls kept beside the first, of each function and shape.
+        sampled: calls kept beside the first, of each function and each of its few shapes.
         quota_bytes: of all contents that are kept at one time: ``{"integers": …, "floats": …}``.
+        extents: what ``extents.parsed`` takes.
     """
 
-    def __init__(self, folder: str, sampled: int, quota_bytes: dict[str, int]) -> None:
+    def __init__(self, folder: str, sampled: int, quota_bytes: dict[str, int], extents: Sequence[str] = ()) -> None:
         self._folder = folder
         self._sampled = sampled
         self._quota = quota_bytes
         self._left = dict(quota_bytes)
-        self._reservoirs: dict[tuple[Function, Shape], _Reservoir] = {}
+        self._extents = {each.function: each for each in map(parsed, extents)}
+        self._functions: dict[tuple[str, str], FunctionCalls] = {}  # by library and name, whatever it is called through
         self._refused: dict[Function, Counter[str]] = {}
-        self._shapes: Counter[Function] = Counter()
         self._uses: Counter[str | None] = Counter()
         self._lock = threading.RLock()  # a finaliser may make a watched call while this thread is in here
         self._random = random.Random(_SEED)
         self._is_closed = False
+        cffi_memory.is_recording = True
 
     def begin(
         self, called: Any, function: Function, shape: Shape, arguments: tuple[Any, ...], named: dict[str, Any]
     ) -> Recording | None:
         """The call that is about to be made, if it is one to keep; its memory is read now."""
         with self._lock:
-            reservoir = self._reservoirs.get((function, shape))
-            if reservoir is None:
-                self._shapes[function] += 1
-                reservoir = self._reservoirs[function, shape] = _Reservoir()
-            is_wanted = self._is_wanted(reservoir.seen)
-            reservoir.seen += 1
-            if not is_wanted:
+            calls = self._calls(function)
+            calls.seen += 1
+            draw = self._random.random()
+            sample = calls.sample(shape)
+            if sample is None:
+                self._refuse(function, f"it is called with more than {MOST_SAMPLES} kinds of arguments")
+            if sample is None or not sample.wants(draw):
                 return None
-            recording = None
+            drawn, recording = Drawn(calls.seen, draw, shape), None
             try:
-                if self._shapes[function] > MOST_SHAPES:
-                    raise Refused(
-                        f"it is called with more than {MOST_SHAPES} shapes of arguments; each value of an integer, "
-                        "as of a seed, is a shape here, and of the first ones alone calls are kept"
-                    )
-                if function.door != "ctypes" or named:
-                    raise Refused("it is called with named arguments" if named else "it is called through cffi")
-                recording = Recording(reservoir.seen, taken(called, arguments))
+                given = given_to(function, called, arguments, named, self._extents.get(function.name))
+                recording = Recording(drawn, given)
                 for region in recording.regions:
                     region.before = self._keep(region)
             except Refused as why:
-                self._refuse(function, str(why))
-                self._release(recording)
+                self._give_up(function, drawn, recording, why)
                 return None
             return recording
 
-    def finish(self, called: Any, function: Function, shape: Shape, recording: Recording, result: Any) -> None:
+    def finish(self, recording: Recording, made: ForeignCall) -> None:
         """The call has ended: read its memory again, and keep it, unless it ``RAISED``."""
         with self._lock:
             if self._is_closed:
                 return
             try:
-                if result is RAISED:
+                if made.result is RAISED:
                     raise Refused("it raised an exception")
-                recording.result = returned(called, result)
+                recording.result = made.returned
                 for region in recording.regions:
                     recording.after.append(self._keep(region))
             except Refused as why:
-                self._refuse(function, str(why))
-                self._release(recording)
+                self._give_up(made.function, Drawn(recording.number, recording.draw, made.shape), recording, why)
                 return
-            kept = self._reservoirs[function, shape].kept
-            place = len(kept) if len(kept) <= self._sampled else 1 + self._random.randrange(self._sampled)
-            self._release(kept.get(place))
-            kept[place] = recording
+            self._calls(made.function).add(recording)
 
     def close(self) -> None:
-        """Keep what is kept: calls that are still being made are no longer recorded."""
+        """Keep what is kept, of few shapes: calls that are still being made are no longer recorded."""
         with self._lock:
             self._is_closed = True
+            for calls in self._functions.values():
+                calls.merge()
 
     def kept(self, function: Function, shape: Shape) -> list[dict[str, Any]]:
         """The recorded calls of a function with this shape, in JSON's types."""
-        reservoir = self._reservoirs.get((function, shape))
-        return [each.told() for each in reservoir.kept.values()] if reservoir else []
+        kept = self._calls(function).kept(shape)
+        return [each.told() for each in kept if isinstance(each, Recording)]
 
     def refused(self) -> list[dict[str, Any]]:
         """Why calls were not recorded, and how many, by function and reason, in JSON's types."""
@@ -223,9 +218,18 @@ class Recorder:
             for why, calls in reasons.items()
         ]
 
-    def _is_wanted(self, seen: int) -> bool:
-        """Whether call ``seen``, counted from 0, is kept: all until the reservoir is full, then fewer and fewer."""
-        return seen <= self._sampled or self._random.randrange(seen) < self._sampled
+    def _calls(self, function: Function) -> FunctionCalls:
+        key = function.library, function.name
+        if key not in self._functions:
+            self._functions[key] = FunctionCalls(self._sampled, self._release)
+        return self._functions[key]
+
+    def _give_up(self, function: Function, drawn: Drawn, recording: Recording | None, why: Refused) -> None:
+        """Say why, and keep the call's place in its sample: that costs as little as where calls are recorded."""
+        self._refuse(function, str(why))
+        if recording is not None:
+            self._release(recording)
+        self._calls(function).add(drawn)
 
     def _refuse(self, function: Function, why: str) -> None:
         self._refused.setdefault(function, Counter())[why] += 1
@@ -250,8 +254,8 @@ class Recorder:
                 stream.write(data)
         return digest
 
-    def _release(self, recording: Recording | None) -> None:
-        for content in recording.contents() if recording else ():
+    def _release(self, call: Drawn) -> None:
+        for content in call.contents() if isinstance(call, Recording) else ():
             digest = content["sha256"]
             if digest is None:
                 continue

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from .recorder import RAISED
+from .foreign_call import RAISED, ForeignCall
 from .shapes import DESCRIBE, told_of_shape
 
 if TYPE_CHECKING:
-    from .recorder import Recorder, Recording
+    from .arms import Arms
+    from .recorder import Recorder
     from .shapes import Shape
 
 SCHEMA = 1
@@ -60,13 +61,20 @@ class Tally:
     """Counts what the doors hand in, and writes it when the interpreter ends.
 
     Nothing here raises into the program: the first failure is kept, and told at the end.
+
+    Args:
+        path: where it is written.
+        recorder: records calls.
+        arms: makes calls by other builds; there is none where there is a recorder.
     """
 
-    def __init__(self, path: str, recorder: Recorder | None = None) -> None:
+    def __init__(self, path: str, recorder: Recorder | None = None, arms: Arms | None = None) -> None:
         self.failure: str | None = None
         self.is_open = True
         self._path = path
         self._recorder = recorder
+        self._arms = arms
+        self._observer = recorder or arms
         self._process = os.getpid()
         self._forks = 0
         self._refused: list[Callable[[], list[str]]] = []
@@ -95,7 +103,7 @@ class Tally:
             function_of: which function an object calls, None where that is none of a library. Asked once of an object.
         """
         current, thread, describe = self._current, self._thread, DESCRIBE
-        begin = self._begin if self._recorder else None
+        begin = self._begin if self._observer else None
 
         def watched(self: Any, /, *arguments: Any, **named: Any) -> Any:
             entered = perf_counter_ns()
@@ -114,7 +122,7 @@ class Tally:
             except Exception as error:  # of an object of the program's
                 tally.fail(error)
                 shape = ()
-            recording = begin(self, function, shape, arguments, named) if begin else None
+            begun = begin(self, function, shape, arguments, named) if begin else None
             outer_ns, mine.inner_ns = mine.inner_ns, 0
             result = RAISED
             began = perf_counter_ns()
@@ -127,10 +135,11 @@ class Tally:
                     counted = mine.calls[function, shape]
                 except KeyError:
                     counted = mine.first(function, shape)
+                own_ns = ended - began - mine.inner_ns
                 counted[0] += 1
-                counted[1] += ended - began - mine.inner_ns
-                if recording is not None:
-                    tally._finish(self, function, shape, recording, result)
+                counted[1] += own_ns
+                if begun is not None:
+                    tally._finish(begun, ForeignCall(self, function, shape, arguments, result, own_ns, call))
                 left = perf_counter_ns()
                 mine.spent_ns += left - ended + began - entered
                 mine.inner_ns = outer_ns + left - entered
@@ -161,18 +170,19 @@ class Tally:
 
     def _begin(
         self, called: Any, function: Function, shape: Shape, arguments: tuple[Any, ...], named: dict[str, Any]
-    ) -> Recording | None:
-        assert self._recorder is not None
+    ) -> Any:
+        """What ``_finish`` is given of a call that is about to be made; None where nothing is done about it."""
+        assert self._observer is not None
         try:
-            return self._recorder.begin(called, function, shape, arguments, named)
+            return self._observer.begin(called, function, shape, arguments, named)
         except Exception as error:
             self.fail(error)
             return None
 
-    def _finish(self, called: Any, function: Function, shape: Shape, recording: Recording, result: Any) -> None:
-        assert self._recorder is not None
+    def _finish(self, begun: Any, made: ForeignCall) -> None:
+        assert self._observer is not None
         try:
-            self._recorder.finish(called, function, shape, recording, result)
+            self._observer.finish(begun, made)
         except Exception as error:
             self.fail(error)
 
@@ -234,4 +244,5 @@ class Tally:
                 for (function, shape), (count, own_ns) in calls.items()
             ],
             "unrecorded": self._recorder.refused() if self._recorder else [],
+            "routed": self._arms.told() if self._arms else [],
         }

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.store.captures import Bundle, Kernel
+from pytest_compileiq.store.captures import Bundle, Kernel, KernelShape
 from pytest_compileiq.store.recorded_calls import Argument, Call, Number
 from pytest_compileiq.toolchains.captured.difference import difference
 from pytest_compileiq.toolchains.captured.floor import FLOOR_CALLS, Floor, own_difference
@@ -52,45 +52,45 @@ class RecordedKernel:
         Raises:
             StoreError: there is no such shape, or no call of it is exact.
         """
-        try:
-            kept = self._kernel.shapes[shape].kept
-        except IndexError:
-            raise StoreError(
-                f"{self._kernel.function} was captured with {len(self._kernel.shapes)} shapes, and there is no {shape}"
-            ) from None
-        for call in kept:
+        for call in self._shape(shape).kept:
             if call.is_exact:
                 return self._ready(call)
         name = self._kernel.function
         raise StoreError(f"{name}: no call on shape {shape} is recorded exactly: the floats of each are samples")
 
-    def check(self, *, rtol: float = 0.0, atol: float = 0.0) -> None:
+    def check(self, shape: int | None = None, *, rtol: float = 0.0, atol: float = 0.0) -> None:
         """Make every call twice that was recorded exactly, and check that it repeats itself and the record.
 
-        Floats may differ within the tolerances, and always within the floor: four times what the baseline, called ten
-        times on the same data, differs from itself.
-
+        With ``shape``, those of one shape: for a body that runs once for each. Floats may differ within the tolerances,
+        and always within the floor: four times what the baseline, called ten times on the same data, differs from
+        itself.
         Raises:
             AssertionError: one leaves or returns something else than was recorded, or differs from itself beyond the
                 floor, or the baseline does beyond its type's precision, which is no floor but nondeterminism.
-            StoreError: no call was recorded exactly, or none shows what the function does.
+            StoreError: there is no such shape, no call was recorded exactly, or none shows what the function does.
         """
         name = self._kernel.function
-        if not self._exact:
+        kept = self._kernel.kept if shape is None else self._shape(shape).kept
+        exact = [call for call in kept if call.is_exact]
+        if not exact:
             raise StoreError(f"no call of {name} was recorded exactly: nothing can be compared")
         if not self._kernel.shows_its_work:
             raise StoreError(
                 f"no recorded call of {name} changes memory or has a result, so nothing can be compared: set restype "
                 "in the program, and capture again"
             )
-        for call in self._exact:
+        for call in exact:
             again = self._ready(call)
             again.check_repeats(rtol=rtol, atol=atol)
             again.check(rtol=rtol, atol=atol)
 
-    @property
-    def _exact(self) -> list[Call]:
-        return [call for call in self._kernel.kept if call.is_exact]
+    def _shape(self, shape: int) -> KernelShape:
+        try:
+            return self._kernel.shapes[shape]
+        except IndexError:
+            raise StoreError(
+                f"{self._kernel.function} was captured with {len(self._kernel.shapes)} shapes, and there is no {shape}"
+            ) from None
 
     def _ready(self, call: Call) -> RecordedCall:
         return RecordedCall(self._bundle, self._kernel, call, self._function, self._floor)
@@ -98,7 +98,7 @@ class RecordedKernel:
     def _own_differences(self, baseline: Callable[[], Any]) -> dict[str, float]:
         """How far the baseline differs from itself in each place, over all recorded calls."""
         function, largest = baseline(), dict[str, float]()
-        for call in self._exact:
+        for call in (call for call in self._kernel.kept if call.is_exact):
             again = RecordedCall(self._bundle, self._kernel, call, function)
             for place, own in again.own_differences(FLOOR_CALLS).items():
                 largest[place] = max(own, largest.get(place, 0.0))

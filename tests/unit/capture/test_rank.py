@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_compileiq.capture.inside.shapes import MOST_SHAPES
 from pytest_compileiq.capture.program import Calls, Watched
-from pytest_compileiq.capture.rank import MOST_SHAPES, few_shapes, ranked, that_count
+from pytest_compileiq.capture.rank import few_shapes, ranked, that_count
 
 
 def calls(name: str, own_ns: int, *shape: int | str, count: int = 1) -> Calls:

@@ -9,7 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_compileiq.capture.inside.recorder import MOST_SHAPES, RAISED, SAMPLED_ELEMENTS, Recorder
+from pytest_compileiq.capture.inside.foreign_call import RAISED, ForeignCall
+from pytest_compileiq.capture.inside.recorder import SAMPLED_ELEMENTS, Recorder
+from pytest_compileiq.capture.inside.samples import MOST_SAMPLES
 from pytest_compileiq.capture.inside.tally import Function
 
 QUOTA = {"integers": 1 << 20, "floats": 1 << 20}
@@ -25,7 +27,7 @@ def recorder(tmp_path):
 def call(recorder: Recorder, *arguments, result=None, shape=(), called=FOREIGN) -> None:
     recording = recorder.begin(called, FUNCTION, shape, arguments, {})
     if recording is not None:
-        recorder.finish(called, FUNCTION, shape, recording, result)
+        recorder.finish(recording, ForeignCall(called, FUNCTION, shape, arguments, result, 1, print))
 
 
 def numbers(recorder: Recorder) -> list[int]:
@@ -85,7 +87,7 @@ def test_a_call_that_outlives_the_account_changes_nothing_that_is_told(recorder)
     call(made, (ctypes.c_int * 3)(1))
     late = made.begin(FOREIGN, FUNCTION, ("other",), ((ctypes.c_int * 3)(2),), {})
     made.close()
-    made.finish(FOREIGN, FUNCTION, ("other",), late, None)
+    made.finish(late, ForeignCall(FOREIGN, FUNCTION, ("other",), (), None, 1, print))
     assert made.kept(FUNCTION, ("other",)) == []
     assert numbers(made) == [1]
 
@@ -101,7 +103,8 @@ def test_a_call_that_raised_is_not_kept(recorder, tmp_path):
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"restype": ctypes.c_void_p}, "what it returns is no number"),
+        ({"restype": ctypes.c_char_p}, "what it returns is no number"),
+        ({"restype": ctypes.POINTER(ctypes.c_int)}, "what it returns is no number"),
         ({"restype": ctypes.c_long, "errcheck": print}, "its errcheck may return something else than the function"),
         ({"argtypes": [ctypes.c_int]}, "it is called with 0 arguments, and 1 are declared"),
     ],
@@ -120,14 +123,40 @@ def test_a_result_is_recorded_where_the_program_said_what_it_is(recorder):
     call(made, called=library.abs, result=4)
     call(made, called=ctypes.CFUNCTYPE(ctypes.c_int)(("abs", library)), result=5)
     results = [each["result"] for each in made.kept(FUNCTION, ())]
+    library.abs.restype = ctypes.c_void_p
+    call(made, called=library.abs, result=6)
+    assert made.kept(FUNCTION, ())[-1]["result"] is None  # an address is another one in each process
     assert results == [None, {"code": "i", "value": "04000000"}, {"code": "i", "value": "05000000"}]
 
 
-def test_shapes_beyond_some_are_not_recorded(recorder):
+def test_an_argument_of_many_values_takes_no_more_room_than_one(recorder, tmp_path):
     made = recorder()
-    for n in range(MOST_SHAPES + 2):
-        call(made, n, shape=(n,))
-    assert made.refused()[0]["calls"] == 2
+    for n in range(1000):
+        call(made, n, (ctypes.c_int * 4)(n), shape=(n, ("int", 4)))
+    made.close()
+    kept = [each["number"] for n in range(1000) for each in made.kept(FUNCTION, (n, ("int", 4)))]
+    assert (len(kept), kept[0]) == (4, 1)
+    assert len(list(tmp_path.iterdir())) == 4
+    assert made.refused() == []
+
+
+def test_arguments_of_too_many_kinds_are_not_recorded(recorder):
+    made = recorder()
+    for n in range(MOST_SAMPLES + 2):
+        call(made, n, shape=(f"type{n}",))
+    assert (made.refused()[0]["calls"], made.refused()[0]["why"]) == (
+        2,
+        "it is called with more than 32 kinds of arguments",
+    )
+    made.close()
+    assert [len(made.kept(FUNCTION, (f"type{n}",))) for n in (0, MOST_SAMPLES - 1, MOST_SAMPLES)] == [1, 1, 0]
+
+
+def test_calls_that_cannot_be_recorded_are_not_looked_at_for_ever(recorder):
+    made = recorder()
+    for _ in range(1000):
+        call(made, print)
+    assert made.refused()[0]["calls"] < 100
 
 
 def test_a_c_char_p_made_of_bytes_is_all_of_them(recorder, tmp_path):

@@ -1,0 +1,185 @@
+"""The kernels that a program launched by Triton's JIT: read from its account, and ranked by launches.
+
+Nothing here knows how long a kernel takes: launches are asynchronous, and what the host sees of one is the launching.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from pytest_compileiq.capture.inside.triton_door import SCHEMA as ACCOUNT_SCHEMA
+from pytest_compileiq.capture.program import NotWatched, contents, launches_file
+from pytest_compileiq.store.captured_launches import (
+    LARGEST_PTX,
+    SCHEMA,
+    Launch,
+    LaunchedKernel,
+    Ptx,
+    Specialisation,
+    fault_in,
+)
+from pytest_compileiq.store.captures import DATA
+from pytest_compileiq.system.files import Unfit, read_regular
+
+_LARGEST_ACCOUNT = 64 << 20
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]|^[.-]")
+_Count = Annotated[int, Meta(ge=0, le=1 << 62)]
+
+
+class Compiled(Struct, frozen=True):
+    """A compiled kernel that was launched; one without PTX cannot be recorded, and ``why`` says the reason."""
+
+    file: str
+    function: str
+    module: str
+    why: str | None
+    ptx: Ptx | None
+    others: _Count
+    calls: tuple[Launch, ...]
+    signature: dict[str, object] = {}
+    constexprs: dict[str, object] = {}
+    options: dict[str, object] = {}
+    capability: int = 0
+    ptx_options: str | None = None
+
+    @property
+    def launches(self) -> int:
+        """How often it was launched."""
+        return self.others + sum(each.calls for each in self.calls)
+
+
+class Account(Struct, frozen=True):
+    """What Triton's JIT launched.
+
+    Attributes:
+        timed: launches by which ``@triton.autotune`` chose a config; they are counted nowhere else.
+        unseen: kernels that were loaded, and that something else than the JIT launches.
+    """
+
+    schema: int
+    triton: str
+    failure: str | None
+    timed: _Count
+    unseen: tuple[str, ...]
+    compiled: tuple[Compiled, ...]
+
+    @property
+    def refused(self) -> list[Compiled]:
+        """What cannot be recorded."""
+        return [each for each in self.compiled if each.ptx is None]
+
+
+NOTHING = Account(ACCOUNT_SCHEMA, "", None, 0, (), ())
+
+
+def read_account(folder: Path) -> Account:
+    """The account of a program that ``program.watch`` ran in ``folder``.
+
+    Raises:
+        NotWatched: it cannot be read.
+    """
+    path = launches_file(folder)
+    if not path.exists():
+        return NOTHING
+    try:
+        account = msgspec.json.decode(read_regular(path, _LARGEST_ACCOUNT), type=Account)
+    except (Unfit, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise NotWatched(f"the account of the program's Triton kernels cannot be read: {error}") from error
+    if account.schema != ACCOUNT_SCHEMA:
+        raise NotWatched(
+            f"the account of the program's Triton kernels has schema {account.schema}, and {ACCOUNT_SCHEMA} is read"
+        )
+    return msgspec.structs.replace(account, compiled=tuple(map(_sayable, account.compiled)))
+
+
+def _sayable(compiled: Compiled) -> Compiled:
+    """``compiled``; its PTX alone, where a capture could not hold what it is specialised for."""
+    fault = None if compiled.ptx is None else fault_in(_specialisation([compiled]))
+    if fault is None:
+        return compiled
+    return msgspec.structs.replace(
+        compiled, signature={}, constexprs={}, options={}, why=f"cannot be written down: {fault}"
+    )
+
+
+def ranked(account: Account) -> list[LaunchedKernel]:
+    """All kernels that can be recorded by their launches, the most first; so are each one's specialisations."""
+    total = max(sum(each.launches for each in account.compiled), 1)
+    kernels: defaultdict[tuple[str, str, str], list[Compiled]] = defaultdict(list)
+    for each in account.compiled:
+        if each.ptx is not None:
+            kernels[each.function, each.file, each.module].append(each)
+    found = [_kernel(*key, compiled, account.triton, total) for key, compiled in kernels.items()]
+    return sorted(found, key=lambda kernel: (-kernel.launches, kernel.file, kernel.function))
+
+
+def _kernel(
+    function: str, file: str, module: str, compiled: Sequence[Compiled], triton: str, total: int
+) -> LaunchedKernel:
+    alike: defaultdict[bytes, list[Compiled]] = defaultdict(list)
+    for each in compiled:
+        one = _specialisation([each])
+        alike[one.identity(one.ptx.sha256)].append(each)
+    specialisations = sorted(map(_specialisation, alike.values()), key=lambda each: -each.launches)
+    share = sum(each.launches for each in specialisations) / total
+    return LaunchedKernel(SCHEMA, function, file, module, triton, share, tuple(specialisations))
+
+
+def _specialisation(compiled: Sequence[Compiled]) -> Specialisation:
+    """One of several that differ in nothing but what ptxas was given; the PTX is that of the first."""
+    first = compiled[0]
+    assert first.ptx is not None
+    return Specialisation(
+        first.signature, first.constexprs, first.options, first.capability, first.ptx_options, first.ptx,
+        sum(each.others for each in compiled), tuple(_merged(compiled)), first.why,
+    )  # fmt: skip
+
+
+def _merged(compiled: Sequence[Compiled]) -> Iterator[Launch]:
+    calls: defaultdict[tuple[tuple[int, ...], tuple[int | str, ...]], int] = defaultdict(int)
+    for each in compiled:
+        for launch in each.calls:
+            calls[launch.grid, launch.arguments] += launch.calls
+    yield from (Launch(grid, arguments, count) for (grid, arguments), count in calls.items())
+
+
+def that_lead(kernels: Sequence[LaunchedKernel], top: int, share: float) -> list[LaunchedKernel]:
+    """The first ``top``, or fewer if these already have ``share`` of the launches of all."""
+    wanted = share * sum(kernel.launches for kernel in kernels)
+    kept: list[LaunchedKernel] = []
+    for kernel in kernels[:top]:
+        if kept and sum(each.launches for each in kept) >= wanted:
+            break
+        kept.append(kernel)
+    return kept
+
+
+def named(kernels: Sequence[LaunchedKernel], taken: Collection[str]) -> dict[str, LaunchedKernel]:
+    """Name in a capture → kernel: its function's name, with a digest of its file where that is ``taken``."""
+    found: dict[str, LaunchedKernel] = {}
+    for kernel in kernels:
+        name = _UNSAFE.sub("_", kernel.function)[:100]
+        if name in (*taken, *found, DATA):
+            name = f"{name}-{hashlib.sha256(f'triton {kernel.file}'.encode()).hexdigest()[:8]}"
+        found[name] = kernel
+    return found
+
+
+def text_of(folder: Path, ptx: Ptx) -> str:
+    """The PTX of a program that ``program.watch`` ran in ``folder``.
+
+    Raises:
+        NotWatched: the program did not leave it.
+    """
+    try:
+        return read_regular(contents(folder) / ptx.sha256, LARGEST_PTX).decode(errors="replace")
+    except Unfit as why:
+        raise NotWatched(f"the PTX {ptx.sha256} of the program {why}") from why

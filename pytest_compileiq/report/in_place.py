@@ -1,0 +1,69 @@
+"""What a program said of controls that were tuned on a capture of it, in words. Texts of artifacts are untrusted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytest_compileiq.artifact import Artifact
+from pytest_compileiq.in_place import InPlace, WorkloadInPlace
+from pytest_compileiq.report.times import time_text
+from pytest_compileiq.rules.in_place import is_against, open_in, wrong_in
+
+
+def in_place_lines(artifact: Artifact) -> Iterator[str]:
+    """The lines of ``acf show``."""
+    for record in artifact.in_place:
+        yield f"  in place   {standing_text(record)}"
+        yield from (f"    {line}" for line in record_lines(record))
+
+
+def standing_text(record: InPlace) -> str:
+    """What one validation came to."""
+    if is_against(record):
+        return f"{record.program} contradicts it on {record.device}"
+    is_open = any(open_in(record))
+    return f"{record.program} {'left it open' if is_open else 'confirms it'} on {record.device}"
+
+
+def record_lines(record: InPlace) -> Iterator[str]:
+    """What it stands on."""
+    for each in record.workloads:
+        yield f"{each.workload}: {gain_text(each)}"
+    yield f"values: {values_text(record)}"
+    yield from (f"contradicts: {said}" for said in wrong_in(record))
+    if record.explanation:
+        yield f"explained: {record.explanation}"
+
+
+def gain_text(workload: WorkloadInPlace) -> str:
+    """A workload's gain within the program."""
+    if workload.speedup is None:
+        return f"{workload.pairs} pairs of calls are too few for a time"
+    interval = f"{workload.speedup_low:.3f} to {workload.speedup_high:.3f}"
+    asked = f"has to show {workload.least:.3f}x: {workload.standing}"
+    return (
+        f"{workload.speedup:.3f}x in place, {interval}, by {workload.pairs} pairs of calls; {asked}{_times(workload)}"
+    )
+
+
+def _times(workload: WorkloadInPlace) -> str:
+    """How long the baseline took there and here: far more there says that the capture is warmer than the program."""
+    if workload.baseline_s is None or workload.captured_s is None:
+        return ""
+    there, here = (time_text(1e9 * seconds) for seconds in (workload.baseline_s, workload.captured_s))
+    return f"; a call of the baseline takes {there} there, and {here} in the capture"
+
+
+def values_text(record: InPlace) -> str:
+    """What was compared."""
+    count = record.compared
+    calls = f"{count} call{'' if count == 1 else 's'} made by both arms"
+    beyond = f" by more than {record.rtol:g} of the largest value" if record.rtol else ""
+    came_out = "some differ" if record.differing else f"none differs{beyond}" if count else "so nothing was compared"
+    output = {"same": "the same output", "differs": "another output", "not compared": "its output was not compared"}
+    return f"{calls}, {came_out}; {output[record.output]}"
+
+
+def lost_text(record: InPlace) -> str:
+    """What was known and is no more."""
+    return f"validated in {record.program} before, and no more"

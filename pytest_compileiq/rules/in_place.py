@@ -1,0 +1,114 @@
+"""What a validation shows: the gain of the tuned arm within the program, and whether it is what capture promised."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_compileiq.in_place import InPlace
+
+if TYPE_CHECKING:
+    from pytest_compileiq.artifact import Artifact, Claim
+
+FEWEST_PAIRS = 6
+LEVEL = 0.99
+_MOST_BLOCKS = 40
+_FLOOR_CALLS_FACTOR = 4  # as of a captured kernel's floor: some calls show little of how far calls differ
+
+
+@dataclass(frozen=True)
+class Gain:
+    """The tuned arm's speed-up, its bounds at ``LEVEL``, and the median time of a call of the baseline."""
+
+    speedup: float
+    low: float
+    high: float
+    baseline_ns: float
+
+
+def gain_of(pairs: Sequence[tuple[int, int]]) -> Gain | None:
+    """The speed-up that pairs of neighbouring calls show, baseline and tuned; None if there are too few.
+
+    Their times are correlated over a program's run (its phases, the processor's clock), so the pairs are cut into
+    blocks by time, each with the medians of both arms, and the interval is Student's over the blocks' log-ratios:
+    batch means (Law and Kelton, Simulation Modeling and Analysis, section 9.5.3).
+    """
+    import numpy as np
+    from scipy import stats
+
+    if len(pairs) < FEWEST_PAIRS:
+        return None
+    count = min(_MOST_BLOCKS, len(pairs))
+    blocks = np.array_split(np.asarray(pairs, float), count)
+    ratios = np.array([math.log(np.median(block[:, 0]) / np.median(block[:, 1])) for block in blocks])
+    half = stats.t.ppf((1 + LEVEL) / 2, count - 1) * ratios.std(ddof=1) / math.sqrt(count)
+    mean = ratios.mean()
+    baseline_ns = float(np.median([baseline for baseline, _ in pairs]))
+    return Gain(math.exp(mean), math.exp(mean - half), math.exp(mean + half), baseline_ns)
+
+
+def least_in_place(claim: Claim, captured_low: float) -> float:
+    """What a program has to show for ``claim`` to hold in it, if the capture shows ``captured_low``.
+
+    Of a gain half, in logarithms: caches and neighbours take a part of it in every program, and a program that shows
+    less than half runs another kernel than the capture does. What is claimed to be no worse may not be worse.
+    """
+    if claim.kind == "gain":
+        return math.exp(math.log(captured_low) / 2)
+    allowed = claim.test.max_regression if claim.test and claim.test.max_regression is not None else 0.0
+    return 1 - allowed
+
+
+def is_allowed(tuned: float | None, own: float | None, rtol: float) -> bool:
+    """Whether a difference from the baseline is within ``rtol``, or what the baseline's own calls differ by."""
+    return tuned is not None and tuned <= max(rtol, _FLOOR_CALLS_FACTOR * (own or 0.0))
+
+
+def wrong_in(record: InPlace) -> Iterator[str]:
+    """What the program's values say against the controls, a part of a sentence each."""
+    for each in record.differing:
+        by = "" if each.relative is None else f", by up to {each.relative:.2g} of its largest value"
+        yield f"{each.place} differs on {each.calls} of {record.compared} calls that both arms made{by}"
+    if record.output == "differs":
+        yield "the program's output differs"
+
+
+def slower_in(record: InPlace) -> Iterator[str]:
+    """Which workloads the program contradicts, a part of a sentence each."""
+    for each in record.workloads:
+        if each.standing == "differs":
+            yield (
+                f"{each.workload} is {each.speedup_low:.3f} to {each.speedup_high:.3f} times as fast in it, and would "
+                f"have to be {each.least:.3f}"
+            )
+
+
+def is_against(record: InPlace) -> bool:
+    """Whether the program contradicts the artifact, explained or not."""
+    return any(wrong_in(record)) or any(slower_in(record))
+
+
+def contradicted(artifact: Artifact) -> Iterator[tuple[InPlace, str]]:
+    """The validations that contradict the artifact and that nobody explained, with what each says."""
+    for record in artifact.in_place:
+        if is_against(record) and not record.explanation:
+            said = "; ".join((*wrong_in(record), *slower_in(record)))
+            yield record, f"{record.program} contradicts it on {record.device}: {said}"
+
+
+def lost_validations(before: Artifact, after: Artifact) -> tuple[InPlace, ...]:
+    """What programs said of ``before`` and, on the same device, nobody asked of ``after``."""
+    asked = {(record.program, record.device) for record in after.in_place}
+    return tuple(record for record in before.in_place if (record.program, record.device) not in asked)
+
+
+def open_in(record: InPlace) -> Iterator[str]:
+    """What the program left open, a part of a sentence each."""
+    if not record.compared:
+        yield "no call was made by both arms"
+    for each in record.workloads:
+        if each.standing == "undecided":
+            told = "" if each.speedup is None else f", {each.speedup_low:.3f} to {each.speedup_high:.3f} times as fast"
+            yield f"{each.workload} is undecided by {each.pairs} pairs of calls{told}"

@@ -1,0 +1,273 @@
+"""Which sources a captured function is built from, and how: found before its test is written, by building it.
+
+Debug information tells the source of a function and its options. What it does not tell, the user may: sources, and a
+compilation database. The source is built as the test will build it, and what it calls of the library's other sources
+is added until nothing of the library is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pytest_compileiq.errors import CompileIQError, UserError
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc.builder import resolve
+from pytest_compileiq.toolchains.cc.compilation_database import read_database
+from pytest_compileiq.toolchains.cc.marker import Cc
+from pytest_compileiq.toolchains.commands import ask
+from pytest_compileiq.toolchains.machine_code.debug_information import BuiltFrom, built_from
+from pytest_compileiq.toolchains.machine_code.symbols import defined_symbols, needed_libraries, undefined_symbols
+
+_MOST_SOURCES = 100
+_MOST_HEADERS = 64
+_LEAST_PARTS = 3  # of the path of a project: what lies right below / is none
+_BUILD_S = 120.0
+_ALWAYS_THERE = ("libc.", "libm.", "libpthread.", "libdl.", "librt.", "libgcc_s.", "libgomp.", "libstdc++.", "ld-linux")
+_NO_HEADER = re.compile(r"fatal error: '?([^\s':]+)'?(?:: No such file| file not found)")
+_UNDEFINED = re.compile(r"undefined symbol: (\w+)")
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the user names, where a library does not tell: its sources, and a compilation database of its build."""
+
+    sources: tuple[Path, ...] = ()
+    like: Path | None = None
+
+
+@dataclass(frozen=True)
+class Sources:
+    """How a function is built.
+
+    Attributes:
+        paths: its source, then those of what it calls.
+        flags: the options of all, where there is no ``like``; None where they are not known.
+        like: the compilation database that has their commands.
+        libraries: options of the linker for those of the library's own libraries that it calls.
+        remark: a sentence on what its test still lacks.
+    """
+
+    paths: tuple[Path, ...]
+    flags: str | None
+    compiler: str | None = None
+    like: Path | None = None
+    libraries: tuple[str, ...] = ()
+    remark: str | None = None
+
+    @property
+    def every_flag(self) -> str | None:
+        """All options; None where none are known."""
+        known = self.flags if self.flags or self.like or not self.libraries else "-O2"
+        return " ".join([*(known or "").split(), *self.libraries]) if known or self.libraries else known
+
+
+class NoSource(UserError):
+    """It cannot be told what a function is built from; the message says why, as a part of a sentence."""
+
+
+def sources_of(library: Path, function: str, given: Given, place: Place) -> Sources:
+    """The sources and options of a function of ``library``.
+
+    Raises:
+        NoSource: they are not known.
+    """
+    built = built_from(library, function)
+    with TemporaryDirectory(prefix="acf-sources-") as folder:
+        search = _Search(library, given, place, Path(folder))
+        source = search.source(function, built)
+        if given.like is None and built is not None and built.compiler is None:
+            raise NoSource(
+                f"{library.name} does not tell how {source.name} was compiled, as gcc's does: write Captured(…), or "
+                "give --like compile_commands.json"
+            )
+        first = Sources((source,), None if built is None or given.like else built.flags, like=given.like)
+        if built is not None and given.like is None:
+            first = replace(first, compiler=built.compiler)
+        return search.completed(first, built)
+
+
+@dataclass(frozen=True)
+class _Built:
+    """What came of a build: the library, or why there is none, and the objects as far as it came."""
+
+    output: Path | None
+    why_not: str | None
+    objects: tuple[Path, ...]
+
+    @property
+    def defined(self) -> set[str]:
+        return set[str]().union(*map(defined_symbols, self.objects))
+
+    @property
+    def undefined(self) -> set[str]:
+        return set[str]().union(*map(undefined_symbols, self.objects)) - self.defined
+
+
+class _Search:
+    """Finds the sources of one library's function, which it builds in ``folder``."""
+
+    def __init__(self, library: Path, given: Given, place: Place, folder: Path) -> None:
+        self._library = library
+        self._given = given
+        self._place = place
+        self._folder = folder
+
+    def source(self, function: str, built: BuiltFrom | None) -> Path:
+        """The source of a function.
+
+        Raises:
+            NoSource: none is known.
+        """
+        if built is not None and built.source.is_file():
+            return built.source
+        candidates = self._candidates
+        if built is not None:
+            alike = _most_alike(built.source, candidates)
+            if alike is None:
+                raise NoSource(f"its source {built.source} is not here: name it with --source FILE")
+            return alike
+        if not candidates:
+            raise NoSource(
+                f"{self._library.name} does not tell its source: compile it with -g, or name it with --source FILE"
+            )
+        defining = self._defining(function)
+        if defining is None:
+            raise NoSource(f"none of the {len(candidates)} sources that were named defines it")
+        return defining
+
+    def completed(self, sources: Sources, by: BuiltFrom | None) -> Sources:
+        """``sources`` with those of what they call, and the directories of headers that they do not build without.
+
+        Raises:
+            NoSource: they are too many.
+        """
+        new, defined, undefined = sources.paths, set[str](), set[str]()
+        missing, of_the_library = set[str](), defined_symbols(self._library)
+        while new:
+            for path in new:
+                sources, built = self._with_headers(sources, path, by)
+                defined, undefined = defined | built.defined, undefined | built.undefined
+            missing = (undefined - defined) & of_the_library
+            found = {self._source_of(symbol) for symbol in missing} - {*sources.paths, None}
+            new = tuple(sorted(filter(None, found)))
+            sources = replace(sources, paths=(*sources.paths, *new))
+            if len(sources.paths) > _MOST_SOURCES:
+                raise NoSource(f"what it calls is in more than {_MOST_SOURCES} sources: {_named(sources.paths)}")
+        whole = self._built(sources)
+        lacking = _lacking(whole.output) if whole.output else None
+        if missing and (whole.output is None or lacking in missing):  # the compiler's own library may define some
+            return replace(sources, remark=f"it calls {lacking or _some(missing)}, whose source is not known")
+        if whole.output is None:
+            return replace(sources, remark=f"it cannot be built as far as is known: {whole.why_not}")
+        return sources if lacking is None else self._linked(sources, lacking)
+
+    def _with_headers(self, sources: Sources, path: Path, by: BuiltFrom | None) -> tuple[Sources, _Built]:
+        """The same with the directories of the headers that ``path`` lacks, one after the other; and this one built."""
+        built = self._built(replace(sources, paths=(path,)))
+        for _ in range(_MOST_HEADERS):
+            lacking = _NO_HEADER.search(built.why_not or "")
+            directory = _directory_of(lacking[1], by) if by and lacking and sources.like is None else None
+            flag = directory and f"-I{Path(os.path.relpath(directory, self._place.test_dir)).as_posix()}"
+            if not flag or flag in (sources.flags or "").split():
+                break
+            sources = replace(sources, flags=f"{sources.flags} {flag}")
+            built = self._built(replace(sources, paths=(path,)))
+        return sources, built
+
+    def _linked(self, sources: Sources, lacking: str) -> Sources:
+        """``sources`` with the libraries that they need to be loaded, which are among those of the library."""
+        libraries = [f"-l:{name}" for name in needed_libraries(self._library) if not name.startswith(_ALWAYS_THERE)]
+        with_them = replace(sources, libraries=tuple(libraries))
+        linked = self._built(with_them).output if libraries else None  # None: they are not where the linker looks
+        if linked is not None and _lacking(linked) is None:
+            return with_them
+        of = f" of {', '.join(name.removeprefix('-l:') for name in libraries)}" if libraries else ""
+        return replace(sources, remark=f"it calls {lacking} of another library{of}: add -l… to its flags")
+
+    def _built(self, sources: Sources) -> _Built:
+        """What the test will build."""
+        test_dir = self._place.test_dir
+        paths = (Path(os.path.relpath(path, test_dir)).as_posix() for path in sources.paths)
+        like = None if sources.like is None else os.path.relpath(sources.like, test_dir)
+        cc = Cc(*paths, flags=sources.every_flag, compiler=sources.compiler, like=like)
+        folder = self._folder / str(len(list(self._folder.iterdir())))
+        output, why_not = None, None
+        try:
+            output = resolve(cc, self._place).build(None, folder, timeout_s=_BUILD_S).path
+        except CompileIQError as why:
+            why_not = str(why)
+        return _Built(output, why_not, tuple(folder.glob("*.o")))
+
+    def _source_of(self, symbol: str) -> Path | None:
+        try:
+            return self.source(symbol, built_from(self._library, symbol))
+        except NoSource:
+            return None
+
+    @property
+    def _candidates(self) -> list[Path]:
+        """What the user names, or all that the compilation database has."""
+        if self._given.sources or self._given.like is None:
+            return list(self._given.sources)
+        entries = read_database(str(self._given.like.absolute()), self._place).entries
+        return [path for path in dict.fromkeys(Path(entry.file) for entry in entries) if path.is_file()]
+
+    def _defining(self, symbol: str) -> Path | None:
+        """The candidate whose object defines a symbol; the only one that names it, where that does not compile yet."""
+        word = re.compile(rf"\b{re.escape(symbol)}\b".encode())
+        naming = [path for path in self._candidates if word.search(path.read_bytes())]
+        built = [self._built(Sources((path,), None, like=self._given.like)) for path in naming]
+        defining = [path for path, each in zip(naming, built, strict=True) if symbol in each.defined]
+        is_only_one = len(naming) == 1 and not built[0].objects
+        return next(iter(defining), naming[0] if is_only_one else None)
+
+
+def _directory_of(header: str, by: BuiltFrom) -> Path | None:
+    """Where a header lies: in a directory of other headers of the unit, or else the nearest one of its project."""
+    for directory in by.include_directories:
+        if (directory / header).is_file():
+            return directory
+    root = Path(os.path.commonpath([by.directory, by.source.parent]))
+    if len(root.parts) < _LEAST_PARTS or ".." in Path(header).parts:
+        return None
+    named = islice(root.rglob(Path(header).name), _MOST_HEADERS)
+    found = [path for path in named if path.as_posix().endswith(f"/{header}")]
+    near = sorted((len(Path(os.path.commonpath([path, by.source])).parts), path) for path in found)
+    is_clear = len(near) == 1 or (len(near) > 1 and near[-1][0] > near[-2][0])
+    return near[-1][1].parents[len(Path(header).parts) - 1] if is_clear else None
+
+
+def _most_alike(recorded: Path, candidates: Iterable[Path]) -> Path | None:
+    """The candidate whose path ends as ``recorded`` does, in as many parts as no other."""
+    alike = sorted((_parts_in_common(recorded, path), path) for path in candidates)
+    if not alike or not alike[-1][0] or (len(alike) > 1 and alike[-2][0] == alike[-1][0]):
+        return None
+    return alike[-1][1]
+
+
+def _parts_in_common(one: Path, other: Path) -> int:
+    pairs = zip(reversed(one.parts), reversed(other.absolute().parts), strict=False)
+    return next((count for count, (a, b) in enumerate(pairs) if a != b), 1)
+
+
+def _lacking(output: Path) -> str | None:
+    """A function that a process of Python lacks to load it."""
+    loading = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
+    lacking = _UNDEFINED.search(ask([sys.executable, "-c", loading, str(output)]).output)
+    return lacking[1] if lacking else None
+
+
+def _some(names: Iterable[str]) -> str:
+    first, *rest = sorted(names)
+    return f"{first} and {len(rest)} more" if rest else first
+
+
+def _named(paths: Iterable[Path]) -> str:
+    return ", ".join(path.name for path in paths)

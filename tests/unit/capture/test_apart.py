@@ -1,0 +1,40 @@
+"""How far two contents of one memory are apart, held against numpy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from pytest_compileiq.capture.inside.apart import relative_difference
+
+VALUES = st.floats(-(2.0**90), 2.0**90, width=32)
+
+
+@given(st.data(), st.sampled_from(["<f4", "<f8"]), st.integers(1, 20))
+def test_it_is_the_largest_difference_over_the_largest_value(data, dtype, count):
+    got, wanted = (data.draw(arrays(dtype, count, elements=VALUES)) for _ in range(2))
+    largest = float(np.abs(wanted).max())
+    apart = float(np.abs(got.astype(float) - wanted.astype(float)).max())
+    told = relative_difference(got.tobytes(), wanted.tobytes(), dtype)
+    assert told == pytest.approx(apart / largest if largest else math.inf if apart else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("got", "wanted", "dtype", "apart"),
+    [
+        (np.array([1, 2]), np.array([1, 3]), "<i8", math.inf),
+        (np.array([1.0, np.nan]), np.array([1.0, 2.0]), "<f8", math.inf),
+        (np.array([1.5, np.nan]), np.array([1.0, np.nan]), "<f8", 0.5),
+        (np.array([np.inf]), np.array([np.inf]), "<f8", 0.0),
+        (np.array([-0.0]), np.array([0.0]), "<f8", 0.0),
+        (np.array([1j]), np.array([2j]), "<c16", 0.5),
+        (np.array([1.0]), np.array([1.5]), "", math.inf),
+    ],
+)
+def test_what_is_no_float_differs_in_any_bit_and_nan_equals_nan(got, wanted, dtype, apart):
+    assert relative_difference(got.tobytes(), wanted.tobytes(), dtype) == apart

@@ -1,0 +1,92 @@
+"""Launches read from an account, ranked, and held against a capture."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pytest_compileiq.capture.launch_check import compared
+from pytest_compileiq.capture.launches import NOTHING, Account, Compiled, named, ranked, read_account, that_lead
+from pytest_compileiq.capture.program import NotWatched, contents, launches_file
+from pytest_compileiq.store.captured_launches import Launch, Ptx
+
+DIGESTS = {letter: letter * 64 for letter in "abc"}
+
+
+def compiled(function: str = "f", launches: int = 1, ptx: str = "a", **changed) -> Compiled:
+    calls = (Launch((1,), (), launches),)
+    given = {"file": "/p/k.py", "module": "k", "why": None, "others": 0, "capability": 90, "calls": calls}
+    return Compiled(**{"function": function, "ptx": Ptx(DIGESTS[ptx], 1)} | given | changed)
+
+
+def account(*each: Compiled) -> Account:
+    return Account(1, "3.9.0", None, 0, (), each)
+
+
+def test_the_most_launched_kernel_leads_and_its_specialisations_are_in_their_order():
+    kernels = ranked(
+        account(
+            compiled("rare", 2), compiled("often", 3), compiled("often", 5, constexprs={"BLOCK": 64}),
+            compiled("often", 1, ptx_options="--apply-controls=x"), compiled("other"),
+        )
+    )  # fmt: skip
+    assert [(kernel.function, kernel.launches) for kernel in kernels] == [("often", 9), ("rare", 2), ("other", 1)]
+    assert [each.launches for each in kernels[0].specialisations] == [5, 4]  # put back controls are no other kernel
+    assert kernels[0].share == 9 / 12
+    assert [kernel.function for kernel in that_lead(kernels, 10, 0.75)] == ["often"]
+    assert len(that_lead(kernels, 2, 1.0)) == 2
+
+
+def test_two_kernels_of_one_name_have_names_of_their_own_in_a_capture():
+    kernels = ranked(account(compiled(), compiled(file="/p/other.py"), compiled("a<b>.c")))
+    first, second, third = named(kernels, taken=["f"])
+    assert first.startswith("a_b_.c") or "f-" in first
+    assert len({first, second, third}) == 3
+    assert "f" not in (first, second, third)
+
+
+def test_a_kernel_without_a_signature_is_told_by_its_ptx(tmp_path):
+    contents(tmp_path).mkdir()
+    for letter, digest in DIGESTS.items():
+        (contents(tmp_path) / digest).write_text(f"// {letter}\n")
+    then = named(ranked(account(compiled(why="is nameless"), compiled(ptx="b", why="is nameless"))), ())
+    texts = {DIGESTS["a"]: "// a\n", DIGESTS["b"]: "// b\n"}
+    now = account(compiled(why="is nameless"), compiled(ptx="c", why="is nameless"))
+    (kernel,) = compared(then, texts, now, tmp_path, lambda text: text)
+    assert [each.ptx.sha256[0] for each in kernel.gone] == ["b"]
+    assert [each.ptx.sha256[0] for each in kernel.new] == ["c"]
+    (kernel,) = compared(then, texts, now, tmp_path, lambda text: "the same")
+    assert kernel.is_as_captured
+
+
+def test_a_kernel_of_another_checkout_is_found_by_its_files_name(tmp_path):
+    contents(tmp_path).mkdir()
+    (contents(tmp_path) / DIGESTS["a"]).write_text("x")
+    then = named(ranked(account(compiled(file="/there/k.py"))), ())
+    texts = {DIGESTS["a"]: "x"}
+    (kernel,) = compared(then, texts, account(compiled(file="/here/k.py")), tmp_path, str)
+    assert kernel.is_as_captured
+    (kernel,) = compared(then, texts, account(compiled(file="/here/other.py")), tmp_path, str)
+    assert not kernel.launches
+    (contents(tmp_path) / DIGESTS["a"]).unlink()
+    with pytest.raises(NotWatched, match="of the program is missing"):
+        compared(then, texts, account(compiled()), tmp_path, str)
+
+
+def test_an_account_that_is_none_is_refused(tmp_path):
+    assert read_account(tmp_path) is NOTHING
+    good = {"schema": 1, "triton": "", "failure": None, "timed": 0, "unseen": [], "compiled": []}
+    each = {"file": "", "function": "f", "module": "", "why": None, "others": 0, "calls": [], "capability": 90}
+    each["ptx"] = {"sha256": DIGESTS["a"], "size": 1}
+    for wrong in ({"schema": 2}, {"timed": -1}, {"compiled": [each | {"file": 1}]}):
+        launches_file(tmp_path).write_text(json.dumps(good | wrong))
+        with pytest.raises(NotWatched, match="the account of the program's Triton kernels"):
+            read_account(tmp_path)
+    launches_file(tmp_path).write_text(json.dumps(good | {"compiled": [each | {"signature": {"not a name": "i32"}}]}))
+    (unsayable,) = read_account(tmp_path).compiled  # one of them costs no other
+    assert (unsayable.signature, unsayable.why) == ({}, "cannot be written down: 'not a name' is no name")
+    for begun in ("", "{"):
+        launches_file(tmp_path).write_text(begun)
+        with pytest.raises(NotWatched, match="cannot be read"):
+            read_account(tmp_path)

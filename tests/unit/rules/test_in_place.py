@@ -1,0 +1,113 @@
+"""What pairs of neighbouring calls show, and what of it contradicts an artifact."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pytest_compileiq.artifact import DecisionRecord
+from pytest_compileiq.in_place import DiffersInPlace, InPlace, WorkloadInPlace
+from pytest_compileiq.rules.in_place import (
+    FEWEST_PAIRS,
+    contradicted,
+    gain_of,
+    is_allowed,
+    least_in_place,
+    lost_validations,
+    open_in,
+)
+from tests.unit.artifacts import make_artifact, measured_claim
+
+RECORD = InPlace(program="python serve.py", device="cpu", compared=9, output="same")
+
+
+def drawn(speedup: float, count: int, seed: int) -> list[tuple[int, int]]:
+    """Pairs of a program whose clock drifts by a half, with a call in twenty that takes ten times as long."""
+    random = np.random.default_rng(seed)
+    drift = 1 + 0.5 * np.sin(np.arange(count) / count * 7)
+    times = 50_000 * drift[:, None] * np.exp(0.02 * random.standard_normal((count, 2)))
+    times *= np.where(random.random((count, 2)) < 0.05, 10, 1)
+    return [(int(baseline), int(tuned / speedup)) for baseline, tuned in times]
+
+
+def timed(low: float | None, high: float | None, least: float = 1.1) -> InPlace:
+    middle = None if low is None or high is None else math.sqrt(low * high)
+    workload = WorkloadInPlace(
+        workload="big", pairs=40, least=least, speedup=middle, speedup_low=low, speedup_high=high
+    )
+    return RECORD.model_copy(update={"workloads": (workload,)})
+
+
+def test_the_interval_holds_the_true_gain_as_often_as_it_says():
+    held = [gain.low <= 1.2 <= gain.high for seed in range(600) if (gain := gain_of(drawn(1.2, 400, seed)))]
+    assert len(held) == 600
+    assert sum(held) >= stats.binom.ppf(1e-4, 600, 0.985)
+
+
+def test_a_few_pairs_are_a_paired_t_interval_and_fewer_say_nothing():
+    pairs = drawn(1.2, 12, 3)
+    gain = gain_of(pairs)
+    ratios = [math.log(baseline / tuned) for baseline, tuned in pairs]
+    oracle = stats.ttest_1samp(ratios, 0).confidence_interval(0.99)
+    assert gain is not None
+    assert (math.log(gain.low), math.log(gain.high)) == pytest.approx((oracle.low, oracle.high))
+    assert gain_of(pairs[: FEWEST_PAIRS - 1]) is None
+
+
+def test_a_program_has_to_show_half_of_a_gain_and_no_loss():
+    gain = measured_claim("cpu")
+    assert least_in_place(gain, 1.44) == pytest.approx(1.2)
+    test = DecisionRecord(
+        alpha=0.01, level=0.95, look=1, processes=8, flips=1, seed=1, finalists=1, max_regression=0.02
+    )
+    assert least_in_place(gain.model_copy(update={"kind": "non-inferior", "test": test}), 0.999) == pytest.approx(0.98)
+
+
+@pytest.mark.parametrize(
+    ("tuned", "own", "rtol", "allowed"),
+    [
+        (1e-9, 0.0, 0.0, False),
+        (1e-9, 0.0, 1e-9, True),
+        (1e-9, 3e-10, 0.0, True),
+        (1e-9, 2e-10, 0.0, False),
+        (None, None, 1.0, False),
+    ],
+)
+def test_floats_differ_within_what_is_asked_for_and_what_the_baseline_does(tuned, own, rtol, allowed):
+    assert is_allowed(tuned, own, rtol) is allowed
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        (timed(1.2, 1.3), None),
+        (timed(1.05, 1.15), None),
+        (timed(0.99, 1.01), "big is 0.990 to 1.010 times as fast in it, and would have to be 1.100"),
+        (
+            RECORD.model_copy(update={"differing": (DiffersInPlace(place="argument 2", calls=3, relative=0.1),)}),
+            "argument 2 differs on 3 of 9 calls that both arms made, by up to 0.1 of its largest value",
+        ),
+        (RECORD.model_copy(update={"output": "differs"}), "the program's output differs"),
+    ],
+)
+def test_what_a_program_contradicts_is_named_until_it_is_explained(record, said):
+    against = list(contradicted(make_artifact(in_place=(record,))))
+    assert [text for _, text in against] == ([f"python serve.py contradicts it on cpu: {said}"] if said else [])
+    explained = record.model_copy(update={"explanation": "cold caches"})
+    assert not list(contradicted(make_artifact(in_place=(explained,))))
+
+
+def test_what_was_not_seen_is_open():
+    assert list(open_in(timed(1.05, 1.15))) == ["big is undecided by 40 pairs of calls, 1.050 to 1.150 times as fast"]
+    assert list(open_in(timed(None, None))) == ["big is undecided by 40 pairs of calls"]
+    assert list(open_in(RECORD.model_copy(update={"compared": 0}))) == ["no call was made by both arms"]
+    assert not list(open_in(timed(1.2, 1.3)))
+
+
+def test_a_validation_that_is_gone_is_lost_and_one_anew_is_not():
+    before = make_artifact(in_place=(RECORD,))
+    assert lost_validations(before, make_artifact()) == (RECORD,)
+    assert lost_validations(before, make_artifact(in_place=(timed(1.2, 1.3),))) == ()

@@ -1,0 +1,42 @@
+"""What real objects and libraries define and need."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+from pytest_compileiq.errors import BuildError
+from pytest_compileiq.toolchains.machine_code.symbols import defined_symbols, needed_libraries, undefined_symbols
+from tests.files import write_files
+
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc: apt-get install gcc")
+SOURCE = """\
+double cos(double);
+extern int elsewhere;
+int here = 1;
+__attribute__((visibility("hidden"))) int hidden(void) { return here + elsewhere; }
+static int own(int n) { return n; }
+__attribute__((weak)) int perhaps(void);
+double shown(int n) { return cos(n) + hidden() + own(n) + (perhaps ? perhaps() : 0); }
+"""
+
+
+def test_an_object_needs_what_it_does_not_define_and_a_library_names_others(tmp_path):
+    write_files(tmp_path, {"a.c": SOURCE})
+    subprocess.run(["gcc", "-O0", "-fPIC", "-c", "a.c"], cwd=tmp_path, check=True)
+    assert undefined_symbols(tmp_path / "a.o") == {"cos", "elsewhere"}
+    assert {"here", "hidden", "shown", "own"} <= defined_symbols(tmp_path / "a.o")
+    subprocess.run(["gcc", "-shared", "a.o", "-Wl,--no-as-needed", "-lm", "-o", "a.so"], cwd=tmp_path, check=True)
+    assert {"hidden", "shown"} <= defined_symbols(tmp_path / "a.so")
+    assert "cos" not in defined_symbols(tmp_path / "a.so")
+    assert "libm.so.6" in needed_libraries(tmp_path / "a.so")
+    assert needed_libraries(tmp_path / "a.o") == []
+
+
+def test_what_is_no_elf_file_is_named(tmp_path):
+    write_files(tmp_path, {"a.so": "text"})
+    for asked in (defined_symbols, undefined_symbols, needed_libraries):
+        with pytest.raises(BuildError, match=r"a\.so: not an ELF file that can be read"):
+            asked(tmp_path / "a.so")
