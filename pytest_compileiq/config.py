@@ -43,7 +43,11 @@ class Budget:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command line and the ini file say, checked."""
+    """What the command line and the ini file say, checked.
+
+    Attributes:
+        where: the Ray cluster that workers live on, as ``--tune-on`` says it; None for this machine alone.
+    """
 
     tune: bool
     new_only: bool
@@ -69,6 +73,7 @@ class Settings:
     no_device: str
     inconclusive: str
     lock_clocks: LockClocks
+    where: str | None
     acf_dir: Path
     options: tuple[str, ...]
     ini_file: Path | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -23,7 +24,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "acf_no_device": ("replay", "skip", "fail"),
     "acf_inconclusive": ("warn", "fail"),
 }
-
+_OF_A_RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # the variable is named so
 
 _HELP: dict[str, str] = {
     "tune_reduce": "default of --tune-reduce",
@@ -82,6 +83,11 @@ def add_options(parser: pytest.Parser) -> None:
         "--tune-draw",
         metavar="SEED",
         help="run both arms' bodies with this seed for acf.rng, of the committed controls or of --tune-from's",
+    )
+    group.addoption(
+        "--tune-on",
+        metavar="ray|HOST:PORT",
+        help="with --tune: workers are actors of a Ray cluster, of one of its own or of the one at HOST:PORT",
     )
     group.addoption("--tune-jobs", metavar="N", help="parallel builds")
     group.addoption(
@@ -163,6 +169,7 @@ def read_settings(config: pytest.Config) -> Settings:
         no_device=chosen["acf_no_device"],
         inconclusive=chosen["acf_inconclusive"],
         lock_clocks=_lock_clocks(config),
+        where=_where(option.tune_on, searches=searches),
         acf_dir=_store_dir(config),
         options=_options(config),
         ini_file=config.inipath,
@@ -192,6 +199,26 @@ def _total(text: str | None) -> Budget | None:
     if total.evaluations is not None and total.evaluations < BATCH:
         raise wrong_usage(f"--tune-total={total.evaluations} is less than one batch of a search: give {BATCH} or more")
     return total
+
+
+def _where(text: str | None, *, searches: bool) -> str | None:
+    if text is None:
+        return None
+    if not searches:
+        raise wrong_usage("--tune-on says where --tune has its workers: add --tune")
+    if text.startswith("ray://"):
+        raise wrong_usage(
+            f"--tune-on={text!r} is Ray's client, whose driver runs where your acf/ is not: give the HOST:PORT that "
+            "ray start --head printed, from a machine that holds the repository"
+        )
+    if _OF_A_RAY_JOB in os.environ:
+        raise wrong_usage(
+            "--tune-on within a Ray job: its working directory is a copy, and acf/ would be lost with it: run the same "
+            "command on a machine that holds the repository"
+        )
+    if text != "ray" and not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^\s/:]+):[0-9]{1,5}", text):
+        raise wrong_usage(f"--tune-on={text!r}: expected ray, or the HOST:PORT of a Ray cluster")
+    return text
 
 
 def _choice(config: pytest.Config, key: str) -> str:
@@ -244,8 +271,6 @@ def _is_xdist(config: pytest.Config) -> bool:
 
 
 def _cores() -> int:
-    import os
-
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

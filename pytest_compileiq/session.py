@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -34,9 +35,13 @@ from pytest_compileiq.system.printing import Terminal, failure, skipped
 from pytest_compileiq.system.process import Guard
 from pytest_compileiq.system.project_settings import named_options
 from pytest_compileiq.system.vcs import revision
+from pytest_compileiq.workers.carrier import Carrier
 from pytest_compileiq.workers.local import LocalCarrier
 from pytest_compileiq.workers.pool import Pool
 from pytest_compileiq.workers.start import start_of
+
+if TYPE_CHECKING:
+    from pytest_compileiq.workers.cluster import RayCarrier
 
 UNHEALTHY = 11
 
@@ -57,6 +62,7 @@ class Session:
         self._owners: dict[str, list[str]] = {}
         self._guard: Guard | None = None
         self._pool: Pool | None = None
+        self._ray: RayCarrier | None = None
         self._cached: CachedBuilds | None = None
         self._night: Mapping[str, ItemReport | Exception] | None = None
         self._interrupted = False
@@ -272,19 +278,29 @@ class Session:
     def _get_pool(self) -> Pool:
         if self._pool is None:
             start = start_of(self.config, [item.nodeid for item in self._items])
-            carrier = LocalCarrier(self.config.rootpath, self._get_guard())
-            self._pool = Pool(start, carrier, self.settings.lock_clocks)
+            self._pool = Pool(start, self._get_carrier(), self.settings.lock_clocks)
         return self._pool
+
+    def _get_carrier(self) -> Carrier:
+        root, guard, where = self.config.rootpath, self._get_guard(), self.settings.where
+        if where is None:
+            return LocalCarrier(root, guard, guard.folder)
+        from pytest_compileiq.workers.cluster import RayCarrier
+
+        self._ray = RayCarrier(root, guard, where, Terminal(self.config).say)
+        return self._ray
 
     def close(self) -> None:
         """End every worker, remove the run's builds, and trim what was kept of them."""
         if self._pool is not None:
             self._pool.close()
+        if self._ray is not None:
+            self._ray.close()
         if self._guard is not None:
             self._guard.close()
         if self._cached is not None:
             self._cached.close()
-        self._pool = self._guard = self._cached = None
+        self._pool = self._ray = self._guard = self._cached = None
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -39,4 +39,5 @@ search_spaces = pytest.mark.skipif(
     not os.environ.get("CIQ_SEARCH_SPACES_DIR"),
     reason="no search spaces: set CIQ_SEARCH_SPACES_DIR to the files of a CompileIQ release",
 )
+ray = pytest.mark.skipif(not has("ray"), reason="no Ray: pip install 'pytest-compileiq[ray]'")
 gxx = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")

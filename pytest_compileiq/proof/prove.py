@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 
 from pytest_compileiq.artifact import Claim, StoredConditions
@@ -36,7 +37,7 @@ from pytest_compileiq.rules.words import words_for
 from pytest_compileiq.timing.checked import CHECKED_CALLS
 from pytest_compileiq.timing.conditions import cpu_conditions
 from pytest_compileiq.timing.sampler import BlockPlan, plan_block
-from pytest_compileiq.workers.pool import EvaluationFailed, Pool
+from pytest_compileiq.workers.pool import EvaluationFailed, Pool, asked_again
 
 Say = Callable[[str], None]
 
@@ -221,7 +222,8 @@ def _sample_finalist(
             return
         try:
             arms: Mapping[Arm, ControlsFile | None] = {"baseline": against, "tuned": finalist.controls}
-            finalist.take(workload, pool.block(number, benchmark, arms, workload, plan(number)))
+            planned = partial(pool.block, number, benchmark, arms, workload, plan(number))
+            finalist.take(workload, asked_again(planned))
         except EvaluationFailed as failure:
             if failure.arm == "baseline":
                 raise Unprovable(
@@ -326,7 +328,8 @@ def prove_again(pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile, c
         for number in range(done, processes):
             arms: Mapping[Arm, ControlsFile | None] = {"baseline": None, "tuned": controls}
             plan = _plan(benchmark, random, number, claim.conditions)
-            rows += pool.block(number, benchmark, arms, workload, plan).of(claim.objective)
+            block = asked_again(partial(pool.block, number, benchmark, arms, workload, plan))
+            rows += block.of(claim.objective)
         done = processes
         if claim.scale is None and not all_positive(rows):
             least = f"{min(row.value for row in rows):g}"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from pytest_compileiq.search.scoring import Scored, Scorer
 from pytest_compileiq.tally import Progress, Tally
-from pytest_compileiq.workers.pool import EvaluationFailed
+from pytest_compileiq.workers.pool import EvaluationFailed, asked_again
 
 PLAYOFF = 8
 
@@ -38,7 +39,7 @@ def choose_finalists(scored: Collection[Scored], scorer: Scorer, tally: Tally, p
     settled, failures = [], []
     for candidate in better[:PLAYOFF]:
         try:
-            settled.append(scorer.settled(candidate))
+            settled.append(asked_again(partial(scorer.settled, candidate)))
         except EvaluationFailed as failure:
             if failure.kind == "disturbed":  # says nothing about this candidate, which may be the best
                 raise

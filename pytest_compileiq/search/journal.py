@@ -22,6 +22,7 @@ from pytest_compileiq.store.local import local_directory
 from pytest_compileiq.system.files import locked
 
 _BUSY_S = 30.0
+_VERSION = 1  # of the tables; files of before it had a number hold the same, without attempts
 _CLOCKS = [field.name for field in fields(SampleRow)].index("clocks")
 _TABLES = """
 CREATE TABLE IF NOT EXISTS search (
@@ -32,6 +33,9 @@ CREATE TABLE IF NOT EXISTS batch (
 CREATE TABLE IF NOT EXISTS evaluation (
     benchmark TEXT, target TEXT, number INTEGER, batch INTEGER, place INTEGER, scores TEXT, failure TEXT, reason TEXT,
     duplicate INTEGER, digest TEXT, samples TEXT, seconds REAL, PRIMARY KEY (benchmark, target, number));
+CREATE TABLE IF NOT EXISTS attempt (
+    benchmark TEXT, target TEXT, batch INTEGER, place INTEGER, attempt INTEGER, loss TEXT,
+    PRIMARY KEY (benchmark, target, batch, place, attempt));
 """
 
 
@@ -63,16 +67,17 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one ask gave and what became of it; ``done`` is shorter than ``candidates`` when the search was killed.
+    """What one ask gave and what became of it.
 
     Attributes:
         wanted: how many were asked for.
+        done: place among ``candidates`` → its evaluation, in the order of finishing; some lack when it was killed.
         state: the engine's checkpoint from before the ask, or None where the engine is replayed.
     """
 
     wanted: int
     candidates: tuple[Candidate, ...]
-    done: tuple[Evaluated, ...]
+    done: Mapping[int, Evaluated]
     state: bytes | None
 
 
@@ -126,8 +131,48 @@ class Journal:
             )
         return self._batch
 
-    def finished(self, batch: int, place: int, evaluated: Evaluated) -> None:
-        """Record one evaluation, of the candidate at ``place`` of a batch."""
+    def begun(self, batch: int, place: int) -> int:
+        """Record that a worker is asked for the candidate at ``place`` of a batch; returns the attempt's number."""
+        (before,) = self._of_place("SELECT MAX(attempt) FROM attempt", batch, place)
+        attempt = int(before or 0) + 1
+        with self._connection:
+            self._connection.execute(
+                "INSERT INTO attempt VALUES (?, ?, ?, ?, ?, NULL)", (*self._key, batch, place, attempt)
+            )
+        return attempt
+
+    def lost(self, batch: int, place: int, attempt: int, reason: str) -> None:
+        """Record that the worker of an attempt was lost, and why."""
+        with self._connection:
+            self._connection.execute(
+                "UPDATE attempt SET loss = ? "
+                "WHERE benchmark = ? AND target = ? AND batch = ? AND place = ? AND attempt = ?",
+                (reason, *self._key, batch, place, attempt),
+            )
+
+    def losses(self, batch: int, place: int) -> tuple[str, ...]:
+        """Why the workers were lost that were asked for a candidate, in earlier runs too, in the order of attempts."""
+        rows = self._connection.execute(
+            "SELECT loss FROM attempt WHERE benchmark = ? AND target = ? AND batch = ? AND place = ? "
+            "AND loss IS NOT NULL ORDER BY attempt", (*self._key, batch, place),
+        )  # fmt: skip
+        return tuple(loss for (loss,) in rows)
+
+    def finished(self, batch: int, place: int, evaluated: Evaluated, attempt: int | None = None) -> bool:
+        """Record one evaluation, of the candidate at ``place`` of a batch, unless its answer comes too late.
+
+        It does where that candidate is finished already, or another attempt has begun since.
+
+        Args:
+            attempt: which it is the answer of; None where no worker was asked.
+
+        Returns:
+            Whether it was recorded: only then does it count.
+        """
+        (done,) = self._of_place("SELECT COUNT(*) FROM evaluation", batch, place)
+        (newest,) = self._of_place("SELECT MAX(attempt) FROM attempt", batch, place)
+        if done or attempt not in (None, newest):
+            return False
         with self._connection:
             self._connection.execute(
                 "INSERT INTO evaluation VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -138,6 +183,7 @@ class Journal:
                 ),
             )  # fmt: skip
         self._number += 1
+        return True
 
     def taken_up(self, batch: Batch) -> int:
         """Count a batch of the earlier run as this run's, so that later ones come after it; returns its number."""
@@ -148,27 +194,33 @@ class Journal:
     def clear(self) -> None:
         """Forget the search: it ended, or cannot go on."""
         with self._connection:
-            for table in ("search", "batch", "evaluation"):
+            for table in ("search", "batch", "evaluation", "attempt"):
                 self._connection.execute(f"DELETE FROM {table} WHERE benchmark = ? AND target = ?", self._key)
         self._batch, self._number = -1, 0
 
+    def _of_place(self, selection: str, batch: int, place: int) -> tuple[Any, ...]:
+        """The one row of ``selection`` for a candidate."""
+        row: tuple[Any, ...] = self._connection.execute(
+            f"{selection} WHERE benchmark = ? AND target = ? AND batch = ? AND place = ?", (*self._key, batch, place)
+        ).fetchone()
+        return row
+
     def _batches(self) -> list[Batch]:
-        done: dict[int, list[Evaluated]] = {}
+        done: dict[int, dict[int, Evaluated]] = {}
         rows = self._connection.execute(
-            "SELECT batch, scores, failure, reason, duplicate, digest, samples, seconds FROM evaluation "
+            "SELECT batch, place, scores, failure, reason, duplicate, digest, samples, seconds FROM evaluation "
             "WHERE benchmark = ? AND target = ? ORDER BY number", self._key,
         )  # fmt: skip
-        for batch, scores, failure, reason, duplicate, digest, samples, seconds in rows:
-            evaluated = Evaluated(
+        for batch, place, scores, failure, reason, duplicate, digest, samples, seconds in rows:
+            done.setdefault(batch, {})[place] = Evaluated(
                 tuple(json.loads(scores)), failure, reason, bool(duplicate), digest, json.loads(samples), seconds
             )
-            done.setdefault(batch, []).append(evaluated)
         rows = self._connection.execute(
             "SELECT number, wanted, candidates, state FROM batch WHERE benchmark = ? AND target = ? ORDER BY number",
             self._key,
         )
         return [
-            Batch(wanted, tuple(map(_unpacked, json.loads(candidates))), tuple(done.get(number, ())), state)
+            Batch(wanted, tuple(map(_unpacked, json.loads(candidates))), done.get(number, {}), state)
             for number, wanted, candidates, state in rows
         ]
 
@@ -178,7 +230,7 @@ def open_journal(rootdir: Path, benchmark: str, target: str) -> Iterator[Journal
     """The journal of one benchmark's search, locked against a second search of the same benchmark.
 
     Raises:
-        StoreError: another process searches it, or the journal cannot be read or written.
+        StoreError: another process searches it, the journal cannot be read or written, or a later version wrote it.
     """
     home = local_directory(rootdir)
     with contextlib.ExitStack() as held:
@@ -192,14 +244,24 @@ def open_journal(rootdir: Path, benchmark: str, target: str) -> Iterator[Journal
         try:
             connection = sqlite3.connect(path, timeout=_BUSY_S)
             with contextlib.closing(connection):
+                _expect_known(connection, path)
                 connection.execute("PRAGMA journal_mode = WAL")
                 # A killed process loses nothing; a power cut may lose the last evaluations, and corrupts nothing.
                 connection.execute("PRAGMA synchronous = NORMAL")
-                connection.executescript(_TABLES)
+                connection.executescript(f"{_TABLES}PRAGMA user_version = {_VERSION};")
                 yield Journal(connection, (benchmark, target))
         except sqlite3.Error as error:
             remedy = "remove it, and the search starts anew" if os.access(path, os.W_OK) else "make it writable"
             raise StoreError(f"{path} cannot be used ({error}): {remedy}") from error
+
+
+def _expect_known(connection: sqlite3.Connection, path: Path) -> None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > _VERSION:
+        raise StoreError(
+            f"{path} was written by a later pytest-compileiq (version {version} of the file, {_VERSION} here): "
+            "pip install --upgrade pytest-compileiq goes on with its searches; removed, they start anew"
+        )
 
 
 def _packed(candidate: Candidate) -> list[Any]:

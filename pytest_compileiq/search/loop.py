@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import re
 import signal
-import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
 from types import FrameType
-
-from threadpoolctl import ThreadpoolController
 
 from pytest_compileiq.artifact import Withdrawn
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
@@ -25,8 +21,10 @@ from pytest_compileiq.engines.base import Checkpointed, Engine, Told
 from pytest_compileiq.errors import BuildError, Signal, TuneFailed
 from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, FailureKind, Knobs
 from pytest_compileiq.rules.judged import READ_BY_NOBODY, unread_knobs, unread_text, why_unjudged
+from pytest_compileiq.search.attempts import Work
 from pytest_compileiq.search.duplicates import Key, key_of
 from pytest_compileiq.search.journal import Batch, Evaluated, Journal
+from pytest_compileiq.search.one_thread import one_thread
 from pytest_compileiq.search.scoring import Scored, Scorer
 from pytest_compileiq.search.trackers import Trackers
 from pytest_compileiq.tally import Progress, Tally
@@ -54,13 +52,23 @@ class CannotResume(Signal):
 
 @dataclass(frozen=True)
 class _Asked:
-    """A batch under way: ``done`` is what an earlier run finished of it, ``rendered`` are the controls of the rest."""
+    """A batch under way.
+
+    Attributes:
+        done: place → what an earlier run finished of it.
+        rendered, builds: of the candidates that are left, in their order.
+    """
 
     number: int
     candidates: Sequence[Candidate]
-    done: Sequence[Evaluated]
+    done: Mapping[int, Evaluated]
     rendered: Sequence[ControlsFile]
     builds: Sequence[Future[BuildResult | BuildError]]
+
+    @property
+    def left(self) -> dict[int, Candidate]:
+        """Place → candidate of what is still to be evaluated."""
+        return _left(self.candidates, self.done)
 
 
 @dataclass(frozen=True)
@@ -155,7 +163,7 @@ class Search:
                 told = self._evaluate(self._waiting.popleft())
                 if reason := self.why_unjudged(at_the_end=False):
                     raise NothingJudged(reason)
-                with _one_thread():
+                with one_thread():
                     self.engine.tell(told)
             wait([build for asked in self._waiting for build in asked.builds])
         finally:
@@ -196,7 +204,7 @@ class Search:
         """The next batch with its builds begun, the earlier run's first; None when there is nothing left to ask."""
         if self._again:
             batch = self._again.popleft()
-            with _one_thread():
+            with one_thread():
                 asked = self.engine.ask(batch.wanted)
             if tuple(asked) != batch.candidates:
                 raise CannotResume
@@ -204,13 +212,13 @@ class Search:
         else:
             wanted = 0 if self._spent() else self._wanted()
             state = self.engine.checkpoint() if isinstance(self.engine, Checkpointed) else None
-            with _one_thread():
+            with one_thread():
                 asked = self.engine.ask(wanted) if wanted else []
             if not asked:
                 return None
-            number, done = self.brief.journal.asked(wanted, asked, state), ()
+            number, done = self.brief.journal.asked(wanted, asked, state), {}
         self._begun += len(asked)
-        rendered = [self.brief.benchmark.builder.render(candidate) for candidate in asked[len(done) :]]
+        rendered = [self.brief.benchmark.builder.render(candidate) for candidate in _left(asked, done).values()]
         return _Asked(number, asked, done, rendered, [builds.begin(controls) for controls in rendered])
 
     def _spent(self) -> bool:
@@ -249,9 +257,9 @@ class Search:
             self.brief.journal.taken_up(batch)
         return deque(earlier[-1:])
 
-    def _remember(self, asked: Sequence[Candidate], done: Sequence[Evaluated]) -> list[Told]:
-        """Count finished evaluations as if they had been made now."""
-        return [self._count(candidate, evaluated) for candidate, evaluated in zip(asked, done, strict=False)]
+    def _remember(self, asked: Sequence[Candidate], done: Mapping[int, Evaluated]) -> dict[int, Told]:
+        """Count finished evaluations as if they had been made now, in the same order; returns place → what to tell."""
+        return {place: self._count(asked[place], evaluated) for place, evaluated in done.items()}
 
     def _count(self, candidate: Candidate, evaluated: Evaluated) -> Told:
         told = Told(candidate, evaluated.scores, evaluated.failure, evaluated.duplicate)
@@ -276,19 +284,19 @@ class Search:
 
     def _evaluate(self, asked: _Asked) -> list[Told]:
         told = self._remember(asked.candidates, asked.done)
-        rest = asked.candidates[len(asked.done) :]
         built = [build.result() for build in asked.builds]
-        self._expect_injection(rest, built)
-        for place, (candidate, controls, build) in enumerate(zip(rest, asked.rendered, built, strict=True), len(told)):
-            evaluated = self._judge(candidate, controls, build)
+        self._expect_injection(list(asked.left.values()), built)
+        for (place, candidate), controls, build in zip(asked.left.items(), asked.rendered, built, strict=True):
+            work = Work(self.brief.journal, asked.number, place, controls)
+            evaluated = self._judge(candidate, controls, build, work)
             self.tally.valid += bool(evaluated.scores)
-            self.brief.journal.finished(asked.number, place, evaluated)
+            work.finish(evaluated)
             self.brief.trackers.evaluated(self.tally.evaluations, candidate, evaluated)
-            told.append(Told(candidate, evaluated.scores, evaluated.failure, evaluated.duplicate))
+            told[place] = Told(candidate, evaluated.scores, evaluated.failure, evaluated.duplicate)
             self.tally.evaluations += 1
             shift = self.brief.scorer.shift(self.brief.benchmark.objectives[0], self.tally.best)
             self.brief.progress.evaluated(self.tally, self.brief.budget, shift)
-        return told
+        return [told[place] for place in sorted(told)]
 
     def _expect_injection(self, asked: Sequence[Candidate], built: Sequence[BuildResult | BuildError]) -> None:
         """The canary: an ACF hardly ever changes nothing, so several in a row that do nothing were never read."""
@@ -308,7 +316,9 @@ class Search:
                 f"the command is the one that compiles the kernel: {command}"
             )
 
-    def _judge(self, candidate: Candidate, controls: ControlsFile, build: BuildResult | BuildError) -> Evaluated:
+    def _judge(
+        self, candidate: Candidate, controls: ControlsFile, build: BuildResult | BuildError, work: Work
+    ) -> Evaluated:
         if isinstance(build, BuildError):
             self._fail(build.kind, str(build))
             return self._evaluated(Told(candidate, failure=build.kind), str(build))
@@ -323,7 +333,7 @@ class Search:
             self._fail(kind, reason)
             return self._evaluated(Told(candidate, failure=kind), reason, build.digest)
         try:
-            scored = self.brief.scorer.score(controls, build)
+            scored = work.ask(lambda: self.brief.scorer.score(controls, build))
         except EvaluationFailed as failure:
             self._fail(failure.kind, failure.reason)
             told = Told(candidate, failure=failure.kind)
@@ -360,19 +370,8 @@ class Search:
         return Evaluated(told.scores, told.failure, reason, told.duplicate, digest, samples, self.tally.seconds)
 
 
-def _one_thread() -> AbstractContextManager[object]:
-    """Keep an engine's linear algebra on one thread: small matrices gain little from more, which spin while they wait.
-
-    Beside compilers on every core, that took as long as the compilers did.
-    """
-    limited: AbstractContextManager[object] = _libraries(len(sys.modules)).limit(limits=1, user_api="blas")
-    return limited
-
-
-@lru_cache(maxsize=1)
-def _libraries(_modules: int) -> ThreadpoolController:
-    """The libraries with threads of their own: slow to look for, and only an import brings another."""
-    return ThreadpoolController()
+def _left(candidates: Sequence[Candidate], done: Mapping[int, Evaluated]) -> dict[int, Candidate]:
+    return {place: candidate for place, candidate in enumerate(candidates) if place not in done}
 
 
 @contextmanager

@@ -189,8 +189,8 @@ class Guard:
     """While open, processes started for a run carry a random token, and die at the latest with this process.
 
     These are all processes started by ``run`` or with a ``marked`` environment, and their descendants; a server that a
-    user's fixture starts from this process is not one of them. A small watchdog in its own session holds the other end
-    of a pipe. When the pipe closes, because the guard was closed or this process died, the watchdog kills every carrier
+    user's fixture starts from this process is not one of them. A small watchdog in its own session, no child of this
+    process, holds the other end of a pipe. When that closes, or this process is gone, the watchdog kills every carrier
     of the token and removes ``folder``. It starts before ``folder`` is created, so no death leaves one behind. Double
     forks and ``setsid`` do not escape it; a program started with an emptied environment does.
 
@@ -200,15 +200,18 @@ class Guard:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.token = secrets.token_hex(16)
-        # An empty environment: a guard around this process must not kill the watchdog as one of its carriers.
-        self._watchdog = subprocess.Popen(
-            [sys.executable, "-I", "-S", watchdog.__file__, self.token, str(os.getpid()), str(folder)],
-            env={},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        with watchdog.pidfd_of(os.getpid()) as pidfd:
+            # An empty environment: a guard around this process must not kill the watchdog as one of its carriers.
+            self._watchdog = subprocess.Popen(
+                [sys.executable, "-I", "-S", watchdog.__file__, self.token, str(os.getpid()), str(pidfd), str(folder)],
+                env={},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,  # its end tells that of the watchdog, which is no child of this process
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=[] if pidfd < 0 else [pidfd],
+            )
+        self._watchdog.wait()  # until it has left: from here on, whoever kills this process's children spares it
         _open_tokens.append(self.token)
         try:
             folder.mkdir(mode=0o700, exist_ok=True)

@@ -1,7 +1,8 @@
 """Kills every process of one run, found by a token in its environment, and removes the run's folder.
 
 Imports only the standard library, because ``pytest_compileiq.system.process.Guard`` also runs this file as a script
-(``python -I -S watchdog.py TOKEN PARENT_PID FOLDER``) that outlives the pytest process it watches.
+(``python -I -S watchdog.py TOKEN WATCHED_PID PIDFD FOLDER``) that outlives the process it watches. It is no child of
+that, since Ray kills the children of a worker of its own that ends, before they could clean up after it.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import signal
 import sys
 import time
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 RUN_TOKEN_VARIABLE = "PYTEST_COMPILEIQ_RUN"
 
-_PARENT_CHECK_S = 5.0
+_CHECK_S = 5.0
 _ROUND_PAUSE_S = 0.02
 _GIVE_UP_S = 30.0
 
@@ -86,18 +88,52 @@ def kill_carriers(token: str, spare: Collection[int] = (), sessions: Collection[
     return sorted(killed)
 
 
-def wait_for_the_end_of(parent_pid: int) -> None:
-    """Return when standard input closes or brings anything, or when the parent is gone.
+@contextmanager
+def pidfd_of(pid: int) -> Iterator[int]:
+    """A descriptor that is readable once the process has ended; -1 where there is none."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except (AttributeError, OSError):  # not Linux, or an old one; a container that forbids it; it has ended
+        yield -1
+        return
+    try:
+        yield pidfd
+    finally:
+        os.close(pidfd)
 
-    The parent may be gone and the pipe open, since a fork of it holds it too.
+
+def wait_for_the_end_of(watched_pid: int, pidfd: int) -> None:
+    """Return when standard input closes or brings anything, or when the watched process is gone.
+
+    It may be gone and the pipe open, since a fork of it holds it too.
+
+    Args:
+        pidfd: of the watched process, readable once it has ended; -1 where the system has none.
     """
-    while os.getppid() == parent_pid:
-        readable, _, _ = select.select([0], [], [], _PARENT_CHECK_S)
-        if readable:
-            return
+    watched = [0] if pidfd < 0 else [0, pidfd]
+    while not select.select(watched, [], [], _CHECK_S)[0] and _is_alive(watched_pid):
+        pass
+
+
+def _is_alive(pid: int) -> bool:
+    """Whether there is such a process; a zombie, or another one with its number, counts."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def leave_the_parent() -> None:
+    """Go on as a child of nobody who is watched."""
+    if os.fork():
+        os._exit(0)
 
 
 if __name__ == "__main__":
-    wait_for_the_end_of(int(sys.argv[2]))
+    leave_the_parent()
+    wait_for_the_end_of(int(sys.argv[2]), int(sys.argv[3]))
     kill_carriers(sys.argv[1])
-    shutil.rmtree(sys.argv[3], ignore_errors=True)
+    shutil.rmtree(sys.argv[4], ignore_errors=True)

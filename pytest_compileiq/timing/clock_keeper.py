@@ -11,7 +11,7 @@ from __future__ import annotations
 import signal
 import sys
 
-from pytest_compileiq.system.watchdog import wait_for_the_end_of
+from pytest_compileiq.system.watchdog import pidfd_of, wait_for_the_end_of
 from pytest_compileiq.timing.nvml import whole_gpu
 
 LOCKED = "locked"
@@ -28,7 +28,8 @@ def _keep(device: str, mhz: int, parent_pid: int) -> None:
         return
     try:
         print(LOCKED, flush=True)
-        wait_for_the_end_of(parent_pid)
+        with pidfd_of(parent_pid) as pidfd:
+            wait_for_the_end_of(parent_pid, pidfd)
     finally:
         gpu.nvml.nvmlDeviceResetGpuLockedClocks(gpu.handle)
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.blast_radius import stood_for, why_unnamed
 from pytest_compileiq.benchmark.marker import METRICS
 from pytest_compileiq.errors import BuildError, TuneFailed
-from pytest_compileiq.model import TIMED_OBJECTIVES, BuildResult
+from pytest_compileiq.model import TIMED_OBJECTIVES, Arm, BuildResult, ControlsFile
 from pytest_compileiq.timing.checked import CHECKED_CALLS
 from pytest_compileiq.timing.sampler import BlockPlan
 from pytest_compileiq.toolchains.functions import functions_of
 from pytest_compileiq.tuning.reproduce import NotReproducible, check_reproducible
-from pytest_compileiq.workers.pool import EvaluationFailed, Pool
+from pytest_compileiq.workers.pool import EvaluationFailed, Pool, asked_again
 
 _NO_SPEED = "its speed cannot be measured on this machine"
 
@@ -54,10 +56,11 @@ def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> Baseline:
     for workload in benchmark.spec.workloads:
         try:
             if workload.weight == 0 or not benchmark.timed_objectives:
-                touched = pool.check(0, benchmark, None, workload)
+                touched = asked_again(partial(pool.check, 0, benchmark, None, workload))
             else:
                 plan = BlockPlan("baseline", ("ABBA",), 1, checks={0: CHECKED_CALLS})  # does it repeat itself?
-                touched = pool.block(0, benchmark, {"baseline": None, "tuned": None}, workload, plan).touched
+                arms: Mapping[Arm, ControlsFile | None] = {"baseline": None, "tuned": None}
+                touched = asked_again(partial(pool.block, 0, benchmark, arms, workload, plan)).touched
         except EvaluationFailed as failure:
             raise TuneFailed(
                 f"{benchmark.nodeid}: the baseline is not usable on workload {workload.name!r} "

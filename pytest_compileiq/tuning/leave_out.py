@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from random import Random
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
@@ -26,7 +26,7 @@ from pytest_compileiq.search.duplicates import Key
 from pytest_compileiq.space import Gene
 from pytest_compileiq.tally import Progress
 from pytest_compileiq.timing.sampler import plan_block
-from pytest_compileiq.workers.pool import Pool
+from pytest_compileiq.workers.pool import Pool, asked_again
 
 WORKERS = LOOKS[0]  # that the proof begins with, in any case
 _QUADS, _SAMPLES = 1, 3  # of a block, as in the search
@@ -174,7 +174,7 @@ class Bench:
             EvaluationFailed: it failed, or the worker did not survive it.
         """
         for workload in self.benchmark.spec.workloads:
-            self.pool.check(0, self.benchmark, controls, workload)
+            asked_again(partial(self.pool.check, 0, self.benchmark, controls, workload))
 
     def sample(self, rows: Rows, number: int, random: Random, full: ControlsFile, other: ControlsFile | None) -> None:
         """Add a block of each timed workload to ``rows``: process ``number``, ``other`` in the tuned arm.
@@ -186,7 +186,8 @@ class Bench:
         samples = _SAMPLES if self.varies else 1
         for workload in self.benchmark.timed_workloads:
             plan = plan_block(random, quads=_QUADS, samples=samples, discard=self.varies)
-            block = self.pool.block(number % WORKERS if self.varies else 0, self.benchmark, arms, workload, plan)
+            worker = number % WORKERS if self.varies else 0
+            block = asked_again(partial(self.pool.block, worker, self.benchmark, arms, workload, plan))
             for objective in self.benchmark.timed_objectives:
                 own = [replace(row, process=number) for row in block.of(objective.metric)]
                 rows.setdefault((objective, workload.name), []).extend(own)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from pytest_compileiq.artifact import Artifact, StoredCompiler, StoredFingerprint
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
@@ -35,7 +35,7 @@ from pytest_compileiq.tuning.result import (
     stored_code,
 )
 from pytest_compileiq.tuning.stress import LEAST_S, Stressing, Wrong, repeat_command, with_stress
-from pytest_compileiq.workers.pool import EvaluationFailed, Pool
+from pytest_compileiq.workers.pool import EvaluationFailed, Pool, asked_again
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def _check_alone(tuning: Tuning, controls: ControlsFile) -> None:
     benchmark = tuning.benchmark
     for workload in benchmark.spec.workloads:
         try:
-            tuning.pool.check(0, benchmark, controls, workload)
+            asked_again(partial(tuning.pool.check, 0, benchmark, controls, workload))
         except EvaluationFailed as failure:
             raise TuneFailed(
                 f"{benchmark.nodeid}: the committed controls fail on workload {workload.name!r} "

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from pytest_compileiq.artifact import SearchRecord
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
@@ -18,7 +19,7 @@ from pytest_compileiq.store.local import local_directory
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.stressed import Stress
 from pytest_compileiq.tuning.result import SearchResult, controls_table, make_artifact
-from pytest_compileiq.workers.pool import EvaluationFailed, Pool
+from pytest_compileiq.workers.pool import EvaluationFailed, Pool, asked_again
 
 SHARE = 0.1  # of the search's time, that one finalist's draws may take
 LEAST_S = 20.0
@@ -156,7 +157,8 @@ class Stressing:
             return None
         pool.discard(_AGAIN)
         try:
-            pool.draw(_AGAIN, benchmark, controls, workload, seed, bits_promised=bits_promised)
+            again = partial(pool.draw, _AGAIN, benchmark, controls, workload, seed, bits_promised=bits_promised)
+            asked_again(again)
         except EvaluationFailed as failure:
             return Wrong(controls, seed, f"workload {workload.name!r} ({failure.kind}): {failure.reason}")
         return None  # it failed once, and held when it was repeated

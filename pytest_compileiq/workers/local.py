@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -36,11 +37,13 @@ class LocalCarrier:
 
     Attributes:
         root: the project's root, which the paths of the messages are relative to.
-        guard: ends every process of the run with the run, and holds its builds.
+        guard: ends every process of the run with the run.
+        builds: where the run's builds are.
     """
 
     root: Path
     guard: Guard
+    builds: Path
     shares_files: ClassVar[bool] = True
 
     def launch(self, start: Start) -> LocalLine:
@@ -50,23 +53,28 @@ class LocalCarrier:
             WorkerDied: it ended at once.
             OSError: this machine starts no more processes.
         """
-        return LocalLine(start, self.root, self.guard)
+        return LocalLine(start, self.root, self.builds, self.guard)
 
-    @contextlib.contextmanager
-    def alone(self, kinds: Sequence[str]) -> Iterator[None]:
-        """Hold the processor's lock, which all users of this machine share; a GPU's is its worker's to hold."""
-        with locked(machine_lock(f"device {cpu_device().name}")) if "cpu" in kinds else contextlib.nullcontext():
-            yield
+    def alone(self, kinds: Sequence[str]) -> AbstractContextManager[None]:
+        """Hold the processor's lock."""
+        return alone_here(kinds)
 
     def sweep(self, spared: Collection[Line] = ()) -> None:
         """Kill what was started under the guard, except the workers ``spared``."""
         self.guard.sweep(frozenset(line.pid for line in spared if isinstance(line, LocalLine)))
 
 
+@contextlib.contextmanager
+def alone_here(kinds: Sequence[str]) -> Iterator[None]:
+    """Hold the processor's lock, which all users of this machine share; a GPU's is its worker's to hold."""
+    with locked(machine_lock(f"device {cpu_device().name}")) if "cpu" in kinds else contextlib.nullcontext():
+        yield
+
+
 class LocalLine:
     """One worker process. Not thread-safe: one conversation at a time."""
 
-    def __init__(self, start: Start, root: Path, guard: Guard) -> None:
+    def __init__(self, start: Start, root: Path, builds: Path, guard: Guard) -> None:
         self._drain = _Drain()
         with tempfile.TemporaryFile() as progress:
             progress.write(bytes(8))  # on a full disk, writing to a hole in the file would end the process
@@ -76,7 +84,7 @@ class LocalLine:
             passed = (down_read, up_write, progress.fileno())
             self._channel = Channel[Answer](decode_answer, up_read, down_write, progress.fileno())
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "pytest_compileiq.workers.inside", root, guard.folder, *map(str, passed)],
+                [sys.executable, "-m", "pytest_compileiq.workers.inside", root, builds, *map(str, passed)],
                 stdin=subprocess.DEVNULL, stdout=self._drain.write_fd, stderr=subprocess.STDOUT,
                 env=guard.marked(start.environment), pass_fds=passed, start_new_session=True,
             )  # fmt: skip

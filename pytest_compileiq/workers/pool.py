@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -41,6 +42,9 @@ from pytest_compileiq.workers.messages import (
 from pytest_compileiq.workers.tasks import pack_builder
 from pytest_compileiq.workers.worker import Worker
 
+MOST_LOSSES = 2  # of one piece of work: it might be what ends the machines
+_FAILURES: Mapping[str, FailureKind] = {"timeout": "timeout", "wrong": "wrong", "lost": "lost"}  # the rest: a crash
+_Given = TypeVar("_Given")
 _Answer = TypeVar("_Answer", CheckAnswer, BlockAnswer, LookAnswer, DrawAnswer)
 
 
@@ -52,6 +56,17 @@ class EvaluationFailed(CompileIQError):
         self.arm: Arm | None = arm
         self.kind: FailureKind = kind
         self.reason = reason
+
+
+def asked_again(ask: Callable[[], _Given]) -> _Given:
+    """What ``ask`` gives, asked for again where its worker was lost; raises as ``ask`` once it was lost twice."""
+    for losses_left in reversed(range(MOST_LOSSES)):
+        try:
+            return ask()
+        except EvaluationFailed as failure:
+            if failure.kind != "lost" or not losses_left:
+                raise
+    raise AssertionError("the last try returns or raises")
 
 
 def _expect_device(used: str, wanted: str) -> None:
@@ -103,7 +118,8 @@ class Pool:
             NoWorker: one did not get ready.
         """
         for number in numbers:
-            self._started(number)
+            with suppress(WorkerDied):  # told below, where it does not get ready either
+                self._started(number)
         for number in numbers:
             self._entered(number, benchmark)
 
@@ -210,8 +226,7 @@ class Pool:
             answer = worker.ask(task, benchmark.spec.timeout_s)
         except WorkerDied as death:
             self.discard(number)
-            kind: FailureKind = "timeout" if death.kind == "timeout" else "wrong" if death.kind == "wrong" else "crash"
-            raise EvaluationFailed(None, kind, death.reason) from death
+            raise EvaluationFailed(None, _FAILURES.get(death.kind, "crash"), death.reason) from death
         if isinstance(answer, FailureAnswer):
             if answer.poisoned:
                 self.discard(number)
@@ -224,6 +239,17 @@ class Pool:
 
     def _entered(self, number: int, benchmark: TunedBenchmark) -> Worker:
         """Worker ``number`` with the fixtures up. No controls have been applied yet, so none can be to blame."""
+        for losses_left in reversed(range(MOST_LOSSES)):
+            try:
+                return self._tried(number, benchmark)
+            except WorkerDied as death:
+                self.discard(number)
+                if death.kind != "lost" or not losses_left:
+                    raise NoWorker(death.reason) from death
+        raise AssertionError("the last try returns or raises")
+
+    def _tried(self, number: int, benchmark: TunedBenchmark) -> Worker:
+        """As ``_entered``; raises what ended the worker."""
         worker = self._started(number)
         if worker.inside == benchmark.nodeid:
             return worker
@@ -232,19 +258,15 @@ class Pool:
         except WorkerDied:  # because of what it ran before, which has been judged
             self.discard(number)
             worker = self._started(number)
-        try:
-            worker.enter(benchmark.nodeid, pack_builder(benchmark.builder) if self.carrier.shares_files else None)
-        except WorkerDied as death:
-            self.discard(number)
-            raise NoWorker(death.reason) from death
+        worker.enter(benchmark.nodeid, pack_builder(benchmark.builder) if self.carrier.shares_files else None)
         return worker
 
     def _started(self, number: int) -> Worker:
         if number not in self._workers:
             try:
                 self._workers[number] = Worker(self.carrier, self.start)
-            except (WorkerDied, OSError) as error:
-                raise NoWorker(fault_of(error) if isinstance(error, OSError) else str(error)) from error
+            except OSError as error:
+                raise NoWorker(fault_of(error)) from error
         return self._workers[number]
 
     def discard(self, number: int) -> None:

@@ -55,7 +55,7 @@ def test_the_watchdog_runs_as_a_file_by_the_standard_library_alone(tmp_path):
 
     folder = tmp_path / "builds"
     folder.mkdir()
-    done = run("-I", "-S", watchdog.__file__, "no-such-token", "1", str(folder))
+    done = run("-I", "-S", watchdog.__file__, "no-such-token", "1", "-1", str(folder))
     assert (done.returncode, done.stderr, folder.exists()) == (0, "", False)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from dataclasses import replace
@@ -46,8 +47,8 @@ def test_what_was_asked_and_finished_is_there_for_whoever_goes_on(opened):
     assert earlier == Earlier(
         SEEDS,
         (
-            Batch(4, ASKED, (GOOD, BAD), b"\x00checkpoint"),
-            Batch(4, ASKED, (replace(GOOD, duplicate=True),), None),
+            Batch(4, ASKED, {0: GOOD, 1: BAD}, b"\x00checkpoint"),
+            Batch(4, ASKED, {0: replace(GOOD, duplicate=True)}, None),
         ),
     )
 
@@ -62,7 +63,7 @@ def test_a_search_that_goes_on_writes_behind_what_is_there(opened):
         journal.finished(0, 1, BAD)
         write(journal, GOOD)
     with opened() as journal:
-        assert [batch.done for batch in journal.begin(IDENTITY, ()).batches] == [(GOOD, BAD), (GOOD,)]
+        assert [batch.done for batch in journal.begin(IDENTITY, ()).batches] == [{0: GOOD, 1: BAD}, {0: GOOD}]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_another_search_begins_anew_and_says_what_changed(opened, identity, chan
         other = (Candidate({"-O": 1}),)
         assert journal.begin(identity, other) == Earlier(other, (), changed)
         write(journal, BAD)  # counts from nothing
-        assert journal.begin(identity, ()).batches == (Batch(4, ASKED, (BAD,), None),)
+        assert journal.begin(identity, ()).batches == (Batch(4, ASKED, {0: BAD}, None),)
 
 
 def test_a_search_that_ended_is_forgotten_and_no_other_is(opened):
@@ -91,7 +92,7 @@ def test_a_search_that_ended_is_forgotten_and_no_other_is(opened):
             write(each, GOOD)
         journal.clear()
         assert journal.begin(IDENTITY, ()) == Earlier((), (), None)
-        assert of_another.begin(IDENTITY, ()).batches[0].done == (GOOD,)
+        assert of_another.begin(IDENTITY, ()).batches[0].done == {0: GOOD}
 
 
 def test_what_is_finished_survives_without_a_proper_end(opened, tmp_path):
@@ -131,3 +132,39 @@ def test_a_journal_that_cannot_be_written_is_named(opened, tmp_path):
     path.chmod(0o400)
     with pytest.raises(StoreError, match="make it writable"), opened() as journal:
         journal.begin(IDENTITY, SEEDS)
+
+
+def test_a_journal_of_before_it_had_a_version_is_gone_on_with(opened, tmp_path):
+    with opened() as journal:
+        journal.begin(IDENTITY, SEEDS)
+        write(journal, GOOD)
+    with contextlib.closing(sqlite3.connect(next(tmp_path.rglob("journal.sqlite3")))) as before:
+        before.executescript("DROP TABLE attempt; PRAGMA user_version = 0;")
+    with opened() as journal:
+        (batch,) = journal.begin(IDENTITY, ()).batches
+        assert batch.done == {0: GOOD}
+        assert journal.finished(journal.taken_up(batch), 1, BAD, journal.begun(0, 1))
+
+
+def test_a_journal_of_a_later_version_is_refused_and_kept(opened, tmp_path):
+    with opened() as journal:
+        journal.begin(IDENTITY, SEEDS)
+    path = next(tmp_path.rglob("journal.sqlite3"))
+    with contextlib.closing(sqlite3.connect(path)) as later:
+        later.execute("PRAGMA user_version = 9")
+    content = path.read_bytes()
+    with pytest.raises(StoreError, match=r"journal\.sqlite3 was written by a later pytest-compileiq .*9.*--upgrade"):
+        opened().__enter__()
+    assert path.read_bytes() == content
+
+
+def test_losses_outlive_a_kill_and_go_with_their_search(opened):
+    with opened() as journal:
+        journal.begin(IDENTITY, SEEDS)
+        write(journal, GOOD)
+        journal.lost(0, 1, journal.begun(0, 1), "node 7 went down")
+    with opened() as journal:
+        journal.begin(IDENTITY, ())
+        assert journal.losses(0, 1) == ("node 7 went down",)
+        journal.clear()
+        assert journal.losses(0, 1) == ()

@@ -369,6 +369,55 @@ def test_an_engine_that_asks_for_something_else_than_it_did_cannot_go_on(searchi
         searching(Scripted(options("-O3", "-fast")), fresh=False)
 
 
+# ── lost workers ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Losing(FakePool):
+    """Workers that are lost with ``-O3``, the first ``times``."""
+
+    def __init__(self, times):
+        super().__init__(seconds=RUNTIME)
+        self.times = times
+
+    def _ask(self, what, number, controls):
+        if controls is not None and controls.data == b"-O3\n" and self.times:
+            self.times -= 1
+            raise EvaluationFailed(None, "lost", f"node {self.times} went down")
+        super()._ask(what, number, controls)
+
+
+def test_what_was_lost_with_its_worker_is_asked_for_again(searching):
+    engine = Scripted(options("-O3", "-fast"))
+    search = searching(engine, Losing(1))
+    assert [round(told.scores[0], 2) for told in engine.told] == [-0.22, -0.69]
+    assert (search.tally.evaluations, search.tally.invalid) == (2, {})
+    assert [len(knobs) for knobs in search.twins.values()] == [1, 1]
+
+
+def test_a_candidate_that_two_workers_were_lost_with_is_named_and_never_asked_for_again(searching):
+    engine, pool = Scripted([*options("-O3", "-fast", "-O3", "-O3 -fast"), *options("-O2")]), Losing(9)
+    builder = FakeBuilder(code=lambda knobs: {"kernel": "same" if knobs.get("-O") == 3 else str(knobs)})
+    search = searching(engine, pool, builder)
+    assert [told.failure for told in engine.told] == ["lost", None, "lost", "lost", None]
+    assert pool.times == 7  # equal machine code is not asked for either
+    reason = "2 workers were lost with -O3: node 8 went down; node 7 went down"
+    assert search.tally.first_reason == {"lost": reason}
+
+
+def test_losses_of_a_run_that_was_killed_count(searching):
+    class Killed(Losing):
+        def _ask(self, what, number, controls):
+            if self.times == 8:  # lost once, and asked for again
+                raise KeyboardInterrupt
+            super()._ask(what, number, controls)
+
+    searching(Scripted(options("-O3")), Killed(9))
+    engine, pool = Scripted(options("-O3")), Losing(9)
+    searching(engine, pool, fresh=False)
+    assert [told.failure for told in engine.told] == ["lost"]
+    assert pool.times == 8
+
+
 # ── turns ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -239,3 +239,45 @@ def test_killing_the_parent_outright_leaves_neither_processes_nor_files(tmp_path
         parent.kill()
         parent.communicate()
     assert wait_until(lambda: carriers(token) == [] and not (tmp_path / "run").exists())
+
+
+FORKED = f"""
+import os, sys, time
+from pathlib import Path
+from pytest_compileiq.system.process import Guard, run
+guard = Guard(Path(sys.argv[1]))
+print(guard.token, flush=True)
+if os.fork() == 0:  # it holds the pipe to the watchdog
+    time.sleep(60)
+    os._exit(0)
+run([sys.executable, "-c", {DOUBLE_FORK!r}], timeout_s=60)
+time.sleep(600)
+"""
+
+
+@linux_only
+def test_the_watchdog_is_nobodys_child_and_sees_the_end_though_a_fork_holds_the_pipe(tmp_path: Path) -> None:
+    """Ray kills every child of a worker that ends, and its forks may live on."""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", FORKED, tmp_path / "run"], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    fork = None
+    try:
+        assert parent.stdout is not None
+        token = parent.stdout.readline().strip()
+        assert wait_until(lambda: len(carriers(token)) == 1)  # the forked-away one
+        children = {
+            pid: (Path("/proc") / str(pid) / "cmdline").read_bytes()
+            for pid, stat in of_each_process("stat")
+            if int(stat.rpartition(b")")[2].split()[1]) == parent.pid
+        }
+        assert not [argv for argv in children.values() if b"watchdog.py" in argv]
+        (fork,) = [pid for pid, argv in children.items() if b"guard = Guard" in argv]
+        parent.kill()
+        assert wait_until(lambda: carriers(token) == [] and not (tmp_path / "run").exists())
+        assert (Path("/proc") / str(fork)).exists()
+    finally:
+        if fork is not None:
+            os.kill(fork, signal.SIGKILL)
+        parent.kill()
+        parent.communicate()

@@ -18,6 +18,7 @@ from pytest_compileiq.workers.messages import (
     BlockAnswer,
     BlockTask,
     CheckAnswer,
+    CheckTask,
     Enter,
     Entered,
     Failed,
@@ -26,7 +27,7 @@ from pytest_compileiq.workers.messages import (
     Ready,
     Start,
 )
-from pytest_compileiq.workers.pool import EvaluationFailed, Pool
+from pytest_compileiq.workers.pool import EvaluationFailed, Pool, asked_again
 from pytest_compileiq.workers.tasks import pack_builder
 
 TOUCHED = Touched(frozenset(), frozenset())
@@ -251,3 +252,34 @@ def test_a_worker_is_told_whether_its_parent_computes_on_the_gpu_too(benchmark, 
     monkeypatch.setattr(pool_module, "holds_context", lambda kind: on_gpu)
     pool_of(FakeCarrier(answer)).block(0, benchmark, {"baseline": None, "tuned": None}, WORKLOAD, PLAN)
     assert told == [on_gpu]
+
+
+LOST = WorkerDied("lost", "node 7 went down")
+
+
+def test_what_was_lost_with_its_machine_is_told_apart_from_a_crash(benchmark):
+    pool = pool_of(answering(CheckTask=LOST))
+    with pytest.raises(EvaluationFailed) as failed:
+        pool.check(0, benchmark, None, WORKLOAD)
+    assert (failed.value.arm, failed.value.kind, failed.value.reason) == (None, "lost", "node 7 went down")
+
+
+def test_a_lost_worker_is_asked_again_in_another_and_twice_at_most(benchmark):
+    carrier = answering(CheckTask=LOST)
+    pool = pool_of(carrier)
+    assert asked_again(lambda: pool.check(0, benchmark, None, WORKLOAD))
+    assert [what for what, _ in carrier.said].count("CheckTask") == 2
+    always = pool_of(FakeCarrier(lambda number, order: LOST if isinstance(order, CheckTask) else obedient(order)))
+    with pytest.raises(EvaluationFailed, match="node 7 went down"):
+        asked_again(lambda: always.check(0, benchmark, None, WORKLOAD))
+    assert [what for what, _ in always.carrier.said].count("CheckTask") == 2
+
+
+def test_a_worker_that_is_lost_before_it_is_ready_is_replaced_once(benchmark):
+    carrier = answering(Enter=LOST)
+    assert pool_of(carrier).check(0, benchmark, None, WORKLOAD)
+    assert ("Start", 1) in carrier.said
+    always = pool_of(FakeCarrier(lambda number, order: LOST if isinstance(order, Enter) else obedient(order)))
+    with pytest.raises(NoWorker, match="node 7 went down"):
+        always.prepare(range(2), benchmark)
+    assert [what for what, _ in always.carrier.said].count("Enter") == 2

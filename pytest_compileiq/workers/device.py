@@ -1,0 +1,114 @@
+"""What runs as a Ray actor: it owns the workers of one device, on the device's machine, as a run without Ray would.
+
+Its driver calls it from several threads at once, so that a hung candidate keeps no one from being heard.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from pytest_compileiq.errors import fault_of
+from pytest_compileiq.system.process import Guard
+from pytest_compileiq.workers.carrier import WorkerDied
+from pytest_compileiq.workers.local import LocalCarrier, LocalLine
+from pytest_compileiq.workers.messages import Start, decode_order, encode
+
+UNHEARD_S = 60.0
+CALLS_AT_ONCE = 8
+_CHECK_S = 1.0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """In place of an answer: the worker died. An exception would reach the driver as Ray's own."""
+
+    kind: str
+    reason: str
+
+
+class Device:
+    """The workers of one device.
+
+    Attributes:
+        probe: a file of the driver's; a machine that does not have it sees other files.
+    """
+
+    def __init__(self, root: str, builds: str, probe: str) -> None:
+        self._guard = Guard(Path(tempfile.gettempdir()) / f"compileiq-{secrets.token_hex(8)}")
+        self._carrier = LocalCarrier(Path(root), self._guard, Path(builds))
+        self._probe = Path(probe)
+        self._lines: dict[int, LocalLine] = {}
+        self._numbers = count()
+        self._heard = time.monotonic()
+        threading.Thread(target=self._end_unheard, daemon=True, name="compileiq-unheard").start()
+
+    def hear(self) -> None:
+        """The driver is there."""
+        self._heard = time.monotonic()
+
+    def shares_files(self) -> bool:
+        """Whether the driver's files are here."""
+        return self._probe.exists()
+
+    def launch(self, start: bytes) -> int | Ended:
+        """Start one worker; returns its number."""
+        order = decode_order(start)
+        assert isinstance(order, Start)
+        try:
+            line = self._carrier.launch(order)
+        except WorkerDied as death:
+            return Ended(death.kind, death.reason)
+        except OSError as error:
+            return Ended("crash", fault_of(error))
+        number = next(self._numbers)
+        self._lines[number] = line
+        return number
+
+    def send(self, number: int, order: bytes) -> Ended | None:
+        """Hand one order on."""
+        try:
+            self._lines[number].send(decode_order(order))
+        except WorkerDied as death:
+            return Ended(death.kind, death.reason)
+        return None
+
+    def receive(self, number: int, timeout_s: float) -> bytes | Ended:
+        """The worker's next answer; its deadline begins here."""
+        try:
+            return encode(self._lines[number].receive(timeout_s))
+        except WorkerDied as death:
+            return Ended(death.kind, death.reason)
+
+    def close(self, number: int, wait_s: float) -> None:
+        """Wait for a worker's end, and kill it if it does not end within ``wait_s``."""
+        self._lines.pop(number).close(wait_s)
+
+    def kill(self, number: int) -> None:
+        """End a worker now."""
+        self._lines.pop(number).kill()
+
+    def sweep(self, spared: list[int]) -> None:
+        """Kill whatever workers have left behind, but not the workers ``spared``."""
+        self._carrier.sweep([line for number, line in self._lines.items() if number in spared])
+
+    def stop(self) -> None:
+        """End all work."""
+        self._guard.close()
+
+    def _end_unheard(self) -> None:
+        """End all work and this process if the driver has gone without a word, as with its machine or its network.
+
+        So it does where the node's raylet has gone, which started this process: Ray may take long to notice.
+        """
+        raylet = os.getppid()
+        while time.monotonic() - self._heard < UNHEARD_S and os.getppid() == raylet:
+            time.sleep(_CHECK_S)
+        self._guard.close()
+        os._exit(1)

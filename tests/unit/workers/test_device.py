@@ -1,0 +1,58 @@
+"""An actor's own side, without Ray: its workers end with it, and it ends when nobody speaks to it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_compileiq.workers.device import Device, Ended
+from pytest_compileiq.workers.messages import Failed, Quit, Start, decode_answer, encode
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def short(tmp_path, monkeypatch):
+    """Where the actor has its folder."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    return tmp_path / "tmp"
+
+
+def test_orders_and_answers_pass_and_a_death_is_told_and_not_raised(tmp_path, short):
+    (tmp_path / "pytest.ini").touch()
+    device = Device(str(tmp_path), str(tmp_path), str(tmp_path / "probe"))
+    try:
+        assert not device.shares_files()
+        (tmp_path / "probe").touch()
+        assert device.shares_files()
+        start = Start(".", ("test_absent.py::test_k",), {}, (), (None,), {"PYTHONPATH": str(ROOT)})
+        number = device.launch(encode(start))
+        assert isinstance(decode_answer(device.receive(number, 60.0)), Failed)
+        ended = device.receive(number, 60.0)
+        assert isinstance(ended, Ended) and ended.kind == "crash"
+        assert isinstance(device.send(number, encode(Quit())), Ended)
+        device.close(number, 1.0)
+    finally:
+        device.stop()
+    assert list(short.iterdir()) == []
+
+
+UNHEARD = """
+import sys, time
+from pytest_compileiq.workers import device
+device.UNHEARD_S = 0.1
+device.Device(sys.argv[1], sys.argv[1], sys.argv[1])
+time.sleep(60)
+"""
+
+
+def test_an_actor_that_does_not_hear_of_its_driver_ends_its_work(tmp_path, short):
+    done = subprocess.run([sys.executable, "-c", UNHEARD, tmp_path], cwd=ROOT, timeout=30, check=False)
+    assert done.returncode == 1
+    assert wait_until(lambda: not list(short.iterdir()))
