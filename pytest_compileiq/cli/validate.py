@@ -82,7 +82,7 @@ def _holding(
     for (name, target), (kernel, artifact) in artifacts.items():
         item = items.get(name)
         if item is None or item["target"] != target:
-            complain(f"{name} ({target}) was not replayed here, so it is not tried")
+            complain(f"{name} ({target}) was not replayed, so it is not tried: pytest {artifact.benchmark} says why")
         elif not (folder / "arms" / name / "arms.json").is_file():
             complain(f"{name} does not hold, so it is not tried: {item['verdict']}: {item['message']}")
         else:
