@@ -20,7 +20,7 @@ from pytest_compileiq.errors import BuildError, CompileIQError, EnvironmentFault
 from pytest_compileiq.in_place import InPlace
 from pytest_compileiq.model import TIMED_OBJECTIVES, sha256_hex, tail_of
 from pytest_compileiq.report.in_place import record_lines, standing_text
-from pytest_compileiq.rules.in_place import is_against, is_of_calls, least_in_place, open_in
+from pytest_compileiq.rules.in_place import is_against, is_of_calls, least_in_place, left_out, open_in
 from pytest_compileiq.store.captures import KERNEL_FILE, Bundle, Kernel
 from pytest_compileiq.store.lifecycle import validated
 from pytest_compileiq.store.store import Store
@@ -82,7 +82,7 @@ def _holding(
     for (name, target), (kernel, artifact) in artifacts.items():
         item = items.get(name)
         if item is None or item["target"] != target:
-            complain(f"{name} ({target}) was not replayed here, so it is not tried")
+            complain(f"{name} ({target}) was not replayed, so it is not tried: pytest {artifact.benchmark} says why")
         elif not (folder / "arms" / name / "arms.json").is_file():
             complain(f"{name} does not hold, so it is not tried: {item['verdict']}: {item['message']}")
         else:
@@ -140,7 +140,7 @@ def _tuned_kernel(name: str, artifact: Artifact, kernel: Kernel, item: Mapping[s
         asked={
             claim.workload: Asked(least_in_place(claim, now["speedup_low"]), now["baseline"]) for claim, now in here
         },
-        remarks=tuple(_left_out(timed, shape_of)),
+        remarks=tuple(left_out([(claim, now is not None) for claim, now in timed], shape_of)),
     )
 
 
@@ -152,19 +152,6 @@ def _device_here(artifact: Artifact) -> str:
     """What a program whose times say nothing runs on: what exact claims are about, else this processor."""
     exact = [claim.device for claim in artifact.claims if claim not in _timed(artifact)]
     return exact[0] if exact else find_device("cpu").name
-
-
-def _left_out(timed: Sequence[tuple[Claim, float | None]], shape_of: Mapping[str, int | None]) -> Iterator[str]:
-    """Which claims on a time cannot be held against the program, and why, in a sentence each."""
-    for claim, low in timed:
-        claimed = f"{claim.objective} of {claim.workload}"
-        if not is_of_calls(claim):
-            yield f"{claimed} is no median of calls' times, so it was not compared with the program's"
-        elif low is None:
-            yield f"{claimed} is claimed on {claim.device} and was not measured here, so no time was compared"
-        elif shape_of.get(claim.workload) is None:
-            told = f"workloads={{{claim.workload!r}: dict(shape=0)}}"
-            yield f"{claimed}: its test does not say which captured shape that is, as {told} does"
 
 
 def _number(shape: object, kernel: Kernel) -> int | None:

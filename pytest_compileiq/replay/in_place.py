@@ -36,7 +36,8 @@ def in_place(benchmark: TunedBenchmark, artifact: Artifact, checks: list[Check])
         )
     for record in artifact.in_place:
         left_open = "; ".join(open_in(record))
-        told = f"{record.program}: {left_open}" if left_open else f"on record: validated in {record.program}"
+        passed = f"on record: validated in {record.program} on {record.device}"
+        told = f"{record.program}: {left_open}" if left_open else passed
         checks.append(Check("in place", "not run" if left_open else "passed", told))
     return [
         f"{record.program} contradicts it, explained: {record.explanation}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -65,6 +65,24 @@ def least_in_place(claim: Claim, captured_low: float) -> float:
         return math.exp(math.log(captured_low) / 2)
     allowed = claim.test.max_regression if claim.test and claim.test.max_regression is not None else 0.0
     return 1 - allowed
+
+
+def left_out(timed: Sequence[tuple[Claim, bool]], shape_of: Mapping[str, int | None]) -> Iterator[str]:
+    """Which claims on a time cannot be held against a program, and why, a sentence each.
+
+    Args:
+        timed: each, and whether it was measured now.
+        shape_of: workload → its captured shape by number; None where that is not known.
+    """
+    for claim, was_measured in timed:
+        claimed = f"{claim.objective} of {claim.workload}"
+        if not is_of_calls(claim):
+            yield f"{claimed} is no median of calls' times, so it was not compared with the program's"
+        elif not was_measured:
+            yield f"{claimed} is claimed on {claim.device} and was not measured here, so no time was compared"
+        elif shape_of.get(claim.workload) is None:
+            told = f"workloads={{{claim.workload!r}: dict(shape=0)}}"
+            yield f"{claimed}: its test does not say which captured shape that is, as {told} does"
 
 
 def is_allowed(tuned: float | None, own: float | None, rtol: float) -> bool:

@@ -55,4 +55,4 @@ def test_what_the_program_left_open_is_no_pass():
     ((check,), _) = checked(CAPTURED, record(workloads=(), compared=0))
     assert (check.status, check.detail) == ("not run", "python serve.py: no call was made by both arms")
     ((check,), _) = checked(CAPTURED, record(workloads=()))
-    assert (check.status, check.detail) == ("passed", "on record: validated in python serve.py")
+    assert (check.status, check.detail) == ("passed", "on record: validated in python serve.py on cpu")

@@ -16,6 +16,7 @@ from pytest_compileiq.rules.in_place import (
     gain_of,
     is_allowed,
     least_in_place,
+    left_out,
     lost_validations,
     open_in,
 )
@@ -100,6 +101,24 @@ def test_what_a_program_contradicts_is_named_until_it_is_explained(record, said)
     assert not list(contradicted(make_artifact(in_place=(explained,))))
     blank = record.model_copy(update={"explanation": " "})
     assert list(contradicted(make_artifact(in_place=(blank,)))) == [(blank, text) for _, text in against]
+
+
+def test_claims_that_a_program_s_times_say_nothing_of_are_named():
+    claim = measured_claim("cpu")
+    name = claim.workload
+    assert not list(left_out([(claim, True)], {name: 0}))
+    assert list(left_out([(claim, True)], {name: None})) == [
+        f"runtime of {name}: its test does not say which captured shape that is, "
+        f"as workloads={{{name!r}: dict(shape=0)}} does"
+    ]
+    assert list(left_out([(claim, False)], {name: 0})) == [
+        f"runtime of {name} is claimed on {claim.device} and was not measured here, so no time was compared"
+    ]
+    for objective in ("runtime@p99", "compile_time", "energy"):
+        other = claim.model_copy(update={"objective": objective})
+        assert list(left_out([(other, True)], {name: 0})) == [
+            f"{objective} of {name} is no median of calls' times, so it was not compared with the program's"
+        ]
 
 
 def test_what_was_not_seen_is_open():
