@@ -106,7 +106,9 @@ def test_each_bad_kernel_is_caught_or_named(project):
 
     for how in ("STALE", "NOTHING"):
         assert "1 × wrong: the call leaves outputs[0] as it finds it" in said_of(how)
-    assert "the call only enqueues its work" in said_of("ENQUEUES")
+    # On a busy machine what it enqueued is done before the look for that, and is missed or there from call to call.
+    caught = ("the call only enqueues its work", "outputs[0] is not the same after every call: 1024 of 1024 values")
+    assert any(each in said_of("ENQUEUES") for each in caught)
     sorts = output.split("test_bad.py::test_sort: the baseline is not usable")[1]
     assert "works in place" in sorts and "give measure(reset=…)" in sorts
 
