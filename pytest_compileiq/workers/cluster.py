@@ -133,8 +133,9 @@ class RayCarrier:
         """The node that fewest actors were begun on: the others have lost them."""
         import ray
 
+        nodes_of: Any = ray.nodes  # Ray does not say what it gives
         try:
-            known: list[Mapping[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+            known: list[Mapping[str, Any]] = nodes_of()
         except Exception as error:  # the head is gone
             raise ConnectionError(f"the Ray cluster is gone: {_first_line(error)}") from error
         nodes = [node for node in known if node["Alive"] and node["NodeID"] not in self._without_files]
