@@ -171,7 +171,7 @@ def python_program(command: Sequence[str]) -> Program:
         UserError: it is no call of Python, or names no program.
     """
     if not command:
-        raise UserError("expected a program: acf capture --rank-only -- python PROGRAM …")
+        raise UserError("expected a program behind the options: … -- python PROGRAM …")
     if not _PYTHON.match(Path(command[0]).name):
         raise UserError(
             f"{command[0]!r} is not called python, and the calls of Python programs alone are watched: put python "

@@ -200,7 +200,7 @@ def test_what_the_ranking_leaves_out_is_said(program):
         (("ls", "-l"), "'ls' is not called python, and the calls of Python programs alone are watched"),
         (("./python7", "x.py"), "there is no interpreter './python7'"),
         ((sys.executable, "-u"), "expected a script, -m MODULE or -c CODE behind python"),
-        ((), "expected a program: acf capture --rank-only -- python PROGRAM"),
+        ((), "expected a program behind the options: … -- python PROGRAM"),
     ],
 )
 def test_what_is_no_python_program_is_refused_with_what_to_do(program, command, said):
