@@ -19,7 +19,7 @@ export OPENBLAS_NUM_THREADS = 1
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test suite kernels lint types property fuzz mutants gpu gpu-evidence bench site docs
+.PHONY: help demo test suite kernels cluster lint types property fuzz mutants gpu gpu-evidence bench site docs
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -38,7 +38,7 @@ test: suite  ## the tests on the CPU, then this project's own tuned kernels; mak
 PAGES = tests/e2e/test_docs_site.py::test_a_page_shows_what_happens
 
 suite: $(WITH_EXTRAS)  ## the tests alone, in parallel and in random order
-	$(BIN)/pytest -n 2 --ignore=tests/kernels --ignore=tests/gpu --deselect $(PAGES) $(ARGS)
+	$(BIN)/pytest -n 2 --ignore=tests/kernels --ignore=tests/gpu --ignore=tests/cluster --deselect $(PAGES) $(ARGS)
 
 kernels: $(WITH_EXTRAS)  ## the tuned kernels alone, one at a time since they are measured
 	$(BIN)/pytest tests/kernels $(ARGS)
@@ -59,6 +59,9 @@ fuzz: $(WITH_EXTRAS)  ## hostile stores through every verb and pytest, e.g. ARGS
 
 mutants: $(READY)  ## every comparison and sign of rules/ changed, one at a time: does a test fail?
 	$(BIN)/python bench/mutants.py $(ARGS)
+
+cluster: $(WITH_EXTRAS)  ## real clusters of Ray, whose drivers, actors and nodes are killed
+	$(BIN)/pytest tests/cluster $(ARGS)
 
 gpu: $(WITH_EXTRAS)  ## the tests that need a GPU; no GPU is a failure here
 	$(BIN)/pytest tests/gpu -o acf_no_device=fail $(ARGS)

@@ -1,0 +1,150 @@
+"""Workers on a Ray cluster: a search whose actor or whose driver is killed loses nothing, and leaves nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from pytest_compileiq.system.watchdog import of_each_process
+from tests import needs
+from tests.examples import SUM_C
+from tests.projects import NOT_NEEDED, Project, make_project
+from tests.waiting import wait_until
+
+SIZE_PY = """\
+import os, time
+from pathlib import Path
+import pytest
+from pytest_compileiq import Cc, minimize
+
+@pytest.mark.tune(Cc("sum.c", flags="-O1 -fstrict-aliasing"), objectives=[minimize("code_bytes")])
+def test_total(acf):
+    acf.build()
+    assert not [name for name in os.environ if name.startswith("RAY_")]  # no candidate has the cluster's token
+    if not acf.is_baseline:
+        with Path("actors").open("a") as stream:
+            stream.write(f"{os.getppid()}\\n")
+        while Path("wait").exists():
+            time.sleep(0.02)
+"""
+MARK = "COMPILEIQ_CLUSTER_TEST"
+BUDGET = 16
+
+
+@pytest.fixture
+def made(tmp_path):
+    return make_project(tmp_path / "project", {"sum.c": SUM_C, "test_sum.py": SIZE_PY})
+
+
+def start(made: Project, *arguments: str) -> subprocess.Popen[bytes]:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    argv = [sys.executable, "-m", "pytest", *(f"-pno:{name}" for name in NOT_NEEDED), "--tune", *arguments]
+    return subprocess.Popen(
+        argv, cwd=made.root, env={**environment, MARK: str(made.root)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+
+
+def actors(made: Project) -> list[int]:
+    """The process that each evaluation's worker was started by."""
+    path = made.root / "actors"
+    return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+def left(made: Project) -> list[int]:
+    """Processes that the searches started, whoever has killed or adopted them meanwhile."""
+    mark = f"{MARK}={made.root}".encode()
+    return [pid for pid, environ in of_each_process("environ") if mark in environ.split(b"\0")]
+
+
+@pytest.fixture
+def temporary(monkeypatch):
+    """Where runs have their folders: of a short name, since Ray keeps sockets there."""
+    folder = Path(tempfile.mkdtemp(prefix="", dir="/tmp"))
+    monkeypatch.setenv("TMPDIR", str(folder))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@needs.ray
+def test_a_search_whose_driver_and_whose_actor_are_killed_ends_as_an_unkilled_one_and_leaves_nothing(
+    made, tmp_path, temporary
+):
+    here = make_project(tmp_path / "here", {"sum.c": SUM_C, "test_sum.py": SIZE_PY})
+    here.pytest("--tune", f"--tune-budget={BUDGET}", code=0)
+
+    def evaluating(process: subprocess.Popen[bytes], count: int) -> bool:
+        return wait_until(lambda: len(actors(made)) >= count or process.poll() is not None, 120)
+
+    (made.root / "wait").touch()
+    driver = start(made, f"--tune-budget={BUDGET}", "--tune-on=ray")
+    assert evaluating(driver, 1)
+    driver.kill()
+    driver.communicate()
+    assert wait_until(lambda: not left(made), 90)
+
+    (made.root / "wait").unlink()
+    evaluated = len(actors(made))
+    driver = start(made, f"--tune-budget={BUDGET}", "--tune-on=ray")
+    assert evaluating(driver, evaluated + 3)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(actors(made)[-1], signal.SIGKILL)
+    output = driver.communicate(timeout=200)[0].decode()
+    assert driver.returncode == 0, output
+    assert re.search(rf"{BUDGET} evaluations in", output), output
+    assert "invalid" not in output and "Traceback" not in output, output
+    assert output.count("the worker's actor on node") == output.count("; going on with another one on node") == 1
+    assert len(set(actors(made))) >= 3, output  # one of each run, and another for the killed one
+    assert made.one("acf/total/*.acf").read_bytes() == here.one("acf/total/*.acf").read_bytes()
+    assert wait_until(lambda: not left(made) and not list(temporary.iterdir()), 90)
+
+
+TWO_NODES = """\
+from ray.cluster_utils import Cluster
+
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+cluster.add_node(num_cpus=1)
+print(cluster.address, flush=True)
+input()
+cluster.shutdown()
+"""
+
+
+@pytest.fixture
+def two_nodes(monkeypatch):
+    """The address of a cluster of two nodes, which knows nothing of this package."""
+    for name, value in {"AUTH_MODE": "token", "AUTH_TOKEN": "t" * 32, "USAGE_STATS_ENABLED": "0"}.items():
+        monkeypatch.setenv(f"RAY_{name}", value)
+    cluster = subprocess.Popen(
+        [sys.executable, "-c", TWO_NODES], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    yield cluster.stdout.readline().decode().strip()
+    cluster.communicate(b"\n", timeout=60)
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+
+
+@needs.ray
+def test_a_node_that_goes_down_costs_no_evaluation_and_another_one_goes_on(made, two_nodes):
+    (made.root / "wait").touch()
+    driver = start(made, f"--tune-budget={BUDGET}", f"--tune-on={two_nodes}")
+    assert wait_until(lambda: actors(made) or driver.poll() is not None, 120)
+    first = actors(made)[0]
+    for pid in (parent_of(first), first):  # the node's raylet, and what it started
+        os.kill(pid, signal.SIGKILL)
+    (made.root / "wait").unlink()
+    output = driver.communicate(timeout=200)[0].decode()
+    assert driver.returncode == 0, output
+    assert f"{BUDGET} evaluations in" in output and "invalid" not in output, output
+    assert "asks for no token" not in output
+    assert len(set(actors(made))) == 2
