@@ -48,8 +48,8 @@ def validate(options: argparse.Namespace, program: Program, folder: Path) -> int
     artifacts = dict(_artifacts_of(store, bundle))
     if not artifacts:
         raise UserError(
-            f"no artifact in {store.root} is of a kernel of {bundle.root}: write its tests with acf capture --tests, "
-            "and tune them with pytest --tune"
+            f"no tuned artifact in {store.root} is of a kernel of {bundle.root}: write its tests with acf capture "
+            "--tests, and tune them with pytest --tune"
         )
     kernels = list(_holding(store, bundle, artifacts, folder))
     if not kernels:
@@ -70,7 +70,9 @@ def _artifacts_of(store: Store, bundle: Bundle) -> Iterator[tuple[tuple[str, str
         named = (path for path in artifact.fingerprint.sources if Path(path).name == KERNEL_FILE)
         paths = ((above / path).resolve() for path in named for above in store.root.absolute().parents)
         kernel = next((records[path] for path in paths if path in records), None)
-        if kernel is not None and artifact.outcome == "tuned":
+        if kernel is not None and artifact.outcome != "tuned":
+            complain(f"{name} ({target}) is {artifact.outcome!r}, so there are no controls to try in the program")
+        elif kernel is not None:
             yield (name, target), (kernel, artifact)
 
 

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.store.captures import DATA, Bundle
+from pytest_compileiq.store.captures import AGAIN, DATA, Bundle, read_kernel, write_kernel
 from pytest_compileiq.store.recorded_calls import Content
 from pytest_compileiq.system.files import Unfit, read_regular, replace
 
@@ -28,7 +28,6 @@ LARGEST_PTX = 64 << 20
 _LARGEST_KERNEL = 16 << 20
 _DEEPEST = 8  # of a tuple in a tuple
 _LONGEST = 1 << 12  # of a text
-_AGAIN = "capture again, to another directory: acf capture --to DIR -- python PROGRAM …"
 _Count = Annotated[int, Meta(ge=0, le=1 << 62)]
 _Text = Annotated[str, Meta(max_length=_LONGEST)]
 _Named = Annotated[dict[_Text, Any], Meta(max_length=1 << 10)]
@@ -122,9 +121,7 @@ def write(bundle: Bundle, kernels: Mapping[str, LaunchedKernel], contents: Path)
     for name, kernel in kernels.items():
         for each in kernel.specialisations:
             _write_ptx(bundle, each.ptx, contents)
-        (bundle.root / name).mkdir()
-        text = msgspec.json.format(msgspec.json.encode(kernel), indent=1)
-        replace(bundle.root / name / LAUNCHES_FILE, text, is_lasting=False)
+        write_kernel(bundle.root / name / LAUNCHES_FILE, kernel)
 
 
 def names(bundle: Bundle) -> list[str]:
@@ -139,16 +136,9 @@ def read(bundle: Bundle, name: str) -> LaunchedKernel:
         StoreError: it cannot be read, or is not what this version writes.
     """
     path = bundle.root / name / LAUNCHES_FILE
-    try:
-        kernel = msgspec.json.decode(read_regular(path, _LARGEST_KERNEL), type=LaunchedKernel)
-    except Unfit as why:
-        raise StoreError(f"{path} {why}; {_AGAIN}") from why
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise StoreError(f"{path} is no captured kernel: {error}; {_AGAIN}") from error
-    if kernel.schema != SCHEMA:
-        raise StoreError(f"{path} has schema {kernel.schema}, and this acf reads {SCHEMA}; {_AGAIN}")
+    kernel = read_kernel(path, LaunchedKernel, _LARGEST_KERNEL, SCHEMA)
     if fault := next((fault for each in kernel.specialisations if (fault := fault_in(each))), None):
-        raise StoreError(f"{path} is no captured kernel: {fault}; {_AGAIN}")
+        raise StoreError(f"{path} is no captured kernel: {fault}; {AGAIN}")
     return kernel
 
 

@@ -14,7 +14,7 @@ import hashlib
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -28,8 +28,16 @@ KERNEL_FILE = "kernel.json"
 DATA = "data"
 LARGEST_CONTENT = 256 << 20  # of a stretch of memory that is kept exactly
 LARGEST_KERNEL = 64 << 20
-_AGAIN = "capture again, to another directory: acf capture --to DIR -- python PROGRAM …"
+AGAIN = "capture again, to another directory: acf capture --to DIR -- python PROGRAM …"
 _Count = Annotated[int, Meta(ge=0, le=1 << 62)]
+
+
+class _OfSchema(Protocol):
+    @property
+    def schema(self) -> int: ...
+
+
+_Stored = TypeVar("_Stored", bound=_OfSchema)
 
 
 class KernelShape(Struct, frozen=True):
@@ -134,9 +142,7 @@ class Bundle:
             replace(self.root / ".gitignore", b"*\n", is_lasting=False)
         for name, kernel in kernels.items():
             self._write_contents(kernel, contents)
-            (self.root / name).mkdir()
-            text = msgspec.json.format(msgspec.json.encode(kernel), indent=1)
-            replace(self.root / name / KERNEL_FILE, text, is_lasting=False)
+            write_kernel(self.root / name / KERNEL_FILE, kernel)
 
     def names(self) -> list[str]:
         """The kernels.
@@ -155,17 +161,10 @@ class Bundle:
             StoreError: it cannot be read, or is not what this version writes.
         """
         path = self.root / name / KERNEL_FILE
-        try:
-            kernel = msgspec.json.decode(read_regular(path, LARGEST_KERNEL), type=Kernel)
-        except Unfit as why:
-            raise StoreError(f"{path} {why}; {_AGAIN}") from why
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise StoreError(f"{path} is no captured kernel: {error}; {_AGAIN}") from error
-        if kernel.schema != SCHEMA:
-            raise StoreError(f"{path} has schema {kernel.schema}, and this acf reads {SCHEMA}; {_AGAIN}")
+        kernel = read_kernel(path, Kernel, LARGEST_KERNEL, SCHEMA)
         for call in kernel.kept:
             if fault := fault_in(call):
-                raise StoreError(f"{path}: in call {call.number} {fault}; {_AGAIN}")
+                raise StoreError(f"{path}: in call {call.number} {fault}; {AGAIN}")
         return kernel
 
     def content(self, content: Content, size: int) -> bytes:
@@ -184,16 +183,16 @@ class Bundle:
     def _read(self, digest: str, size: int) -> bytes:
         path = self._path(digest)
         if size > LARGEST_CONTENT:
-            raise StoreError(f"{path} would have {size} bytes, and at most {LARGEST_CONTENT} are captured; {_AGAIN}")
+            raise StoreError(f"{path} would have {size} bytes, and at most {LARGEST_CONTENT} are captured; {AGAIN}")
         try:
             packed = read_regular(
                 path, size + size // 100 + 1024
             )  # deflate adds less where nothing can be made smaller
             data = zlib.decompressobj().decompress(packed, size + 1)
         except (Unfit, zlib.error) as why:
-            raise StoreError(f"{path} {why}; {_AGAIN}") from why
+            raise StoreError(f"{path} {why}; {AGAIN}") from why
         if len(data) != size or hashlib.sha256(data).hexdigest() != digest:
-            raise StoreError(f"{path} does not hold what its name says; {_AGAIN}")
+            raise StoreError(f"{path} does not hold what its name says; {AGAIN}")
         return data
 
     def verify(self, kernel: Kernel) -> None:
@@ -219,6 +218,29 @@ class Bundle:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 data = read_regular(contents / str(content.sha256), MOST_BYTES)
                 replace(path, zlib.compress(data, 3), is_lasting=False)
+
+
+def read_kernel(path: Path, kind: type[_Stored], largest: int, schema: int) -> _Stored:
+    """A kernel of whatever kind that a capture holds, of at most ``largest`` bytes.
+
+    Raises:
+        StoreError: it cannot be read, is of another form, or of another schema.
+    """
+    try:
+        kernel = msgspec.json.decode(read_regular(path, largest), type=kind)
+    except Unfit as why:
+        raise StoreError(f"{path} {why}; {AGAIN}") from why
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise StoreError(f"{path} is no captured kernel: {error}; {AGAIN}") from error
+    if kernel.schema != schema:
+        raise StoreError(f"{path} has schema {kernel.schema}, and this acf reads {schema}; {AGAIN}")
+    return kernel
+
+
+def write_kernel(path: Path, kernel: Struct) -> None:
+    """Write what ``read_kernel`` reads, into a directory of its own."""
+    path.parent.mkdir()
+    replace(path, msgspec.json.format(msgspec.json.encode(kernel), indent=1), is_lasting=False)
 
 
 def data_bytes(kernel: Kernel) -> int:

@@ -202,6 +202,9 @@ def test_what_cannot_be_tried_is_no_pass(tuned):
     output = validate(tuned, code=2)
     assert "reduction is not tried: reduction's source keeps sum.0 from call to call" in output
     assert "no artifact can be tried in the program" in output
+    tuned.acf("retire", "reduction", "--reason", "it keeps its sum")
+    output = validate(tuned, code=2)
+    assert "reduction (x86-64-gcc12) is 'retired', so there are no controls to try in the program" in output
 
 
 def words(output: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .cffi_memory import address_of, backend, block_of
-from .values import Memory, Number, Refused, Unsized, contiguous, spelt
+from .values import Memory, Number, Refused, Unsized, contiguous, named_argument, spelt
 
 _OF_BYTES = {
     "char",
@@ -53,12 +53,8 @@ def returned(called: Any, result: Any) -> Number | None:
 
 
 def _named(place: int, argument: Any, kind: Any) -> Number | Memory | Unsized | None:
-    try:
+    with named_argument(place, kind.cname):
         return _taken(argument, kind)
-    except Refused as why:
-        raise Refused(f"argument {place + 1} is {why}") from None
-    except (TypeError, ValueError, OverflowError):  # as the call itself will say
-        raise Refused(f"argument {place + 1} is no {kind.cname}") from None
 
 
 def _taken(argument: Any, kind: Any) -> Number | Memory | Unsized | None:

@@ -7,7 +7,7 @@ import gc
 import re
 from typing import TYPE_CHECKING, Any
 
-from .values import Memory, Number, Refused, Unsized, contiguous, spelt
+from .values import Memory, Number, Refused, Unsized, contiguous, named_argument, spelt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,12 +61,8 @@ def _is_default(called: Any) -> bool:
 
 
 def _named(place: int, argument: Any, kind: Any) -> Number | Memory | Unsized | None:
-    try:
+    with named_argument(place, getattr(kind, "__name__", "c_int")):
         return _taken(argument, kind)
-    except Refused as why:
-        raise Refused(f"argument {place + 1} is {why}") from None
-    except (TypeError, ValueError, OverflowError):  # as the call itself will say
-        raise Refused(f"argument {place + 1} is no {getattr(kind, '__name__', 'c_int')}") from None
 
 
 def _taken(argument: Any, declared: Any) -> Number | Memory | Unsized | None:

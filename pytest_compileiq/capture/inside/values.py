@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from typing import NamedTuple
 
 ORDER = "<" if sys.byteorder == "little" else ">"
@@ -50,6 +52,17 @@ class Unsized(NamedTuple):
     address: int
     why: str
     dtype: str | None = None
+
+
+@contextlib.contextmanager
+def named_argument(place: int, kind: str) -> Iterator[None]:
+    """Name an argument, counted from 0 and declared as ``kind``, in why it is refused."""
+    try:
+        yield
+    except Refused as why:
+        raise Refused(f"argument {place + 1} is {why}") from None
+    except (TypeError, ValueError, OverflowError):  # as the call itself will say
+        raise Refused(f"argument {place + 1} is no {kind}") from None
 
 
 def contiguous(address: int, size: int, dtype: str, *extents: int) -> Memory:
