@@ -10,23 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.captured_tests import captured_test
 from tests.files import write_files
 from tests.projects import UNREDUCED_INI, Project
 from tests.six_kernels import write_program
 
-TEST_PY = """\
-import pytest
-from pytest_compileiq import Captured, literal, minimize
-
-@pytest.mark.tune(
-    Captured("acf-capture/{name}", "kernels.c", flags="-O3 -march=x86-64", neighbours="allow"),
-    space={{"-fno-tree-loop-vectorize": literal("")}},
-    objectives=[minimize("code_bytes")],
-    workloads={{"first": dict(shape=0), "second": dict(shape=1)}},
-    budget=1,
-)
-def test_{name}(acf):
-    kernel = acf.build().load()
+BODY_PY = """\
     kernel.check(rtol=1e-12)
     call = kernel.call(acf.workload.shape)
     acf.measure(call, reset=call.reset, check=lambda: call.check(rtol=1e-12))
@@ -50,7 +39,7 @@ def captured(_captured, tmp_path) -> Project:
 
 
 def test_a_kernel_is_tuned_on_its_recorded_calls_and_replayed(captured):
-    write_files(captured.root, {"test_branchy.py": TEST_PY.format(name="branchy")})  # it works in place
+    write_files(captured.root, {"test_branchy.py": captured_test("branchy", BODY_PY)})  # it works in place
     assert "TUNED" in captured.pytest("--tune", code=0)
     assert "1 passed" in captured.pytest(code=0)
     record = captured.root / "acf-capture/branchy/kernel.json"
@@ -66,7 +55,7 @@ def test_a_kernel_is_tuned_on_its_recorded_calls_and_replayed(captured):
 
 def test_a_kernel_that_does_something_else_fails_on_the_record(captured):
     names = ("gather", "reduction", "ragged", "stencil")
-    write_files(captured.root, {f"test_{name}.py": TEST_PY.format(name=name) for name in names})
+    write_files(captured.root, {f"test_{name}.py": captured_test(name, BODY_PY) for name in names})
     assert "4 passed" in captured.pytest("--acf-check=off", code=0)
     captured.edit("kernels.c", "out[i] = table[index[i]]", "out[i] = table[index[i] / 2]")
     captured.edit("kernels.c", "sum += x[i];\n    return", "sum += x[i] + 1e-9;\n    return")
@@ -79,7 +68,7 @@ def test_a_kernel_that_does_something_else_fails_on_the_record(captured):
 
 
 def test_a_baseline_that_jitters_within_its_precision_passes_and_a_wrong_result_does_not(captured):
-    write_files(captured.root, {"test_reduction.py": TEST_PY.format(name="reduction")})
+    write_files(captured.root, {"test_reduction.py": captured_test("reduction", BODY_PY)})
     jitters = "static int calls;\n    return sum * (1 + 1e-10 * (calls++ % 2));"
     captured.edit("kernels.c", "sum += x[i];\n    return sum;", f"sum += x[i];\n    {jitters}")
     assert "1 passed" in captured.pytest("--acf-check=off", code=0)
@@ -90,7 +79,7 @@ def test_a_baseline_that_jitters_within_its_precision_passes_and_a_wrong_result_
 
 
 def test_a_capture_that_is_not_there_is_named_with_what_makes_it(captured):
-    write_files(captured.root, {"test_gather.py": TEST_PY.format(name="gather")})
+    write_files(captured.root, {"test_gather.py": captured_test("gather", BODY_PY)})
     (captured.root / "acf-capture/gather/kernel.json").unlink()
     output = captured.pytest("--acf-check=off", code=1)
     assert "acf-capture/gather/kernel.json is missing; make it with acf capture -- python PROGRAM" in output

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.captured_tests import captured_test
 from tests.files import write_files
 from tests.projects import UNREDUCED_INI, Project
 
@@ -43,19 +44,7 @@ for step in range(int(sys.argv[1])):
     total += kernels.reduction(x, n)
 print(f"total {total:.3f}")
 """
-TEST_PY = """\
-import pytest
-from pytest_compileiq import Captured, literal, minimize
-
-@pytest.mark.tune(
-    Captured("acf-capture/{name}", "kernels.c", flags="-O3 -march=x86-64 {flags}", neighbours="allow"),
-    space={{"-fno-tree-loop-vectorize": literal("")}},
-    objectives=[minimize("code_bytes")],
-    workloads={{"first": dict(shape=0), "second": dict(shape=1)}},
-    budget=1,
-)
-def test_{name}(acf):
-    kernel = acf.build().load()
+BODY_PY = """\
     kernel.check(rtol=1e-3)
     acf.measure(kernel.call(acf.workload.shape))
 """
@@ -66,7 +55,7 @@ PROGRAM = ("--", sys.executable, "program.py", "40")
 
 @pytest.fixture(scope="module")
 def _tuned(tmp_path_factory) -> Path:
-    tests = {f"test_{name}.py": TEST_PY.format(name=name, flags=flags) for name, flags in FLAGS.items()}
+    tests = {f"test_{name}.py": captured_test(name, BODY_PY, flags) for name, flags in FLAGS.items()}
     program = {"kernels.c": KERNELS_C, "program.py": PROGRAM_PY, "pytest.ini": UNREDUCED_INI}
     root = write_files(tmp_path_factory.mktemp("program"), program | tests)
     compiler = shutil.which("gcc")
