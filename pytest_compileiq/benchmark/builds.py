@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -13,6 +14,8 @@ from pytest_compileiq.benchmark.cached_builds import CACHED_METRICS, CachedBuild
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, CodeDigest, ControlsFile
 from pytest_compileiq.toolchains.base import Builder, Counts, TellsInputs
+
+_RECORD = "result.json"
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,8 @@ class Builds:
         Raises:
             BuildError: this build fails, now or when it was first tried.
         """
-        home = self.directory / _name(controls)
-        record = home / "result.json"
+        home = self._home(controls)
+        record = home / _RECORD
         if record.exists():
             return _read(record)
         try:
@@ -51,8 +54,16 @@ class Builds:
         except BuildError as error:
             _write(record, {"error": str(error), "kind": error.kind, "log": error.log})
             raise
-        _write(record, {"built": asdict(built)})
+        _write(record, {"built": {**asdict(built), "path": os.path.relpath(built.path, home)}})
         return built
+
+    def made(self, controls: ControlsFile | None) -> Path:
+        """The folder of this build, made now if it was not before; of a build that fails it says how.
+
+        It holds no absolute path, so a copy of it is the build on another machine.
+        """
+        self.attempt(controls)
+        return self._home(controls)
 
     def look(self, controls: ControlsFile | None) -> BuildResult:
         """As ``get``, but the built file of what the build cache has need not be there: most are not opened.
@@ -60,7 +71,7 @@ class Builds:
         Raises:
             BuildError: this build fails.
         """
-        found = self._find(controls, self.directory / _name(controls))
+        found = self._find(controls, self._home(controls))
         return found.built if found else self.get(controls)
 
     @property
@@ -78,6 +89,9 @@ class Builds:
         if known is not None:
             return known
         return self.builder.sources() if controls is None else sources_with(self.builder, controls)
+
+    def _home(self, controls: ControlsFile | None) -> Path:
+        return self.directory / _name(controls)
 
     def _find(self, controls: ControlsFile | None, home: Path) -> Found | None:
         """What the build cache has; it is asked once."""
@@ -160,4 +174,4 @@ def _read(record: Path) -> BuildResult:
         raise BuildError(content["error"], kind=content["kind"], log=content["log"])
     built = content["built"]
     code = {entry: CodeDigest(**digest) for entry, digest in built["code"].items()}
-    return BuildResult(**{**built, "path": Path(built["path"]), "code": code})
+    return BuildResult(**{**built, "path": record.parent / built["path"], "code": code})

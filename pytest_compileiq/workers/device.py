@@ -10,19 +10,26 @@ import secrets
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from pytest_compileiq.errors import fault_of
+from pytest_compileiq.system.files import Unfit, inside
 from pytest_compileiq.system.process import Guard
 from pytest_compileiq.workers.carrier import WorkerDied
 from pytest_compileiq.workers.local import LocalCarrier, LocalLine
 from pytest_compileiq.workers.messages import Start, decode_order, encode
+from pytest_compileiq.workers.parcel import Arrivals, Spoilt
+from pytest_compileiq.workers.start import environment_on
 
 UNHEARD_S = 60.0
 CALLS_AT_ONCE = 8
 _CHECK_S = 1.0
+_LENT = ("CUDA_VISIBLE_DEVICES",)
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,8 @@ class Device:
         self._guard = Guard(Path(tempfile.gettempdir()) / f"compileiq-{secrets.token_hex(8)}")
         self._carrier = LocalCarrier(Path(root), self._guard, Path(builds))
         self._probe = Path(probe)
+        self._arrivals = Arrivals(self._guard.folder / "arriving")
+        self._environment: Mapping[str, str] | None = None  # the driver's, where its files are here
         self._lines: dict[int, LocalLine] = {}
         self._numbers = count()
         self._heard = time.monotonic()
@@ -57,10 +66,26 @@ class Device:
         """Whether the driver's files are here."""
         return self._probe.exists()
 
+    def take(self, message: bytes) -> Ended | None:
+        """Keep contents of files that travel here."""
+        return _told(lambda: self._arrivals.take(message))
+
+    def settle(self, manifest: bytes) -> Ended | None:
+        """From now on work on a copy of the project that has arrived, and on builds that will."""
+        self._environment = environment_of_raylet()
+        self._carrier = LocalCarrier(self._guard.folder / "project", self._guard, self._guard.folder / "builds")
+        return self.unpack(manifest, "project")
+
+    def unpack(self, manifest: bytes, place: str) -> Ended | None:
+        """Put files that have arrived below ``place``, a path relative to this actor's folder."""
+        return _told(lambda: self._arrivals.unpack(manifest, inside(self._guard.folder, place)))
+
     def launch(self, start: bytes) -> int | Ended:
         """Start one worker; returns its number."""
         order = decode_order(start)
         assert isinstance(order, Start)
+        if self._environment is not None:
+            order = replace(order, environment=environment_on(self._environment, order.environment))
         try:
             line = self._carrier.launch(order)
         except WorkerDied as death:
@@ -112,3 +137,27 @@ class Device:
             time.sleep(_CHECK_S)
         self._guard.close()
         os._exit(1)
+
+
+def environment_of_raylet() -> dict[str, str]:
+    """What this machine's part of the cluster began with, and the devices that it lends to this actor.
+
+    Not this process's own: Ray has added to that, such as a bound on the threads of OpenMP.
+    """
+    try:
+        pairs = Path(f"/proc/{os.getppid()}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return dict(os.environ)
+    began = dict(os.fsdecode(pair).partition("=")[::2] for pair in pairs if b"=" in pair)
+    return began | {name: os.environ[name] for name in _LENT if name in os.environ}
+
+
+def _told(act: Callable[[], None]) -> Ended | None:
+    """Do it; what kept it from being done is returned, as the machine's fault."""
+    try:
+        act()
+    except (Spoilt, Unfit) as reason:
+        return Ended("lost", str(reason))
+    except OSError as error:
+        return Ended("lost", fault_of(error))
+    return None
