@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from queue import LifoQueue
+from typing import Any
 from weakref import WeakValueDictionary
 
 from pytest_compileiq.benchmark.cached_builds import CACHED_METRICS, CachedBuilds, Found, sources_with
+from pytest_compileiq.benchmark.elsewhere import Maker, MakerLost, put
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, CodeDigest, ControlsFile
 from pytest_compileiq.toolchains.base import Builder, Counts, TellsInputs
@@ -28,6 +31,7 @@ class Builds:
         timeout_s: bound on one build.
         metrics: the exact metrics that objectives take; what is slow to count is counted only for these.
         cached: the builds of other runs that may be taken instead; None where each is made.
+        makers: gives those who make builds elsewhere as they would be made here.
     """
 
     builder: Builder
@@ -35,6 +39,7 @@ class Builds:
     timeout_s: float
     metrics: frozenset[str]
     cached: CachedBuilds | None = None
+    makers: Callable[[], Sequence[Maker]] = tuple
     _sources: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _found: dict[str, Found | None] = field(default_factory=dict)
     _not_kept: dict[str, str] = field(default_factory=dict)
@@ -52,9 +57,9 @@ class Builds:
         try:
             built = found.put() if (found := self._find(controls, home)) else self._counted(self._made(controls, home))
         except BuildError as error:
-            _write(record, {"error": str(error), "kind": error.kind, "log": error.log})
+            _write(record, _failed(error))
             raise
-        _write(record, {"built": {**asdict(built), "path": os.path.relpath(built.path, home)}})
+        _write(record, _done(built, home))
         return built
 
     def made(self, controls: ControlsFile | None) -> Path:
@@ -136,19 +141,43 @@ class Builds:
         except BuildError as error:
             return error
 
+    def attempt_by(self, maker: Maker, controls: ControlsFile) -> BuildResult | BuildError:
+        """As ``attempt``, of a build that ``maker`` makes where it was not made before.
+
+        Raises:
+            MakerLost: it is not made.
+        """
+        home = self._home(controls)
+        if (home / _RECORD).exists():
+            return self.attempt(controls)
+        try:
+            built = put(maker.make(controls), home)
+        except BuildError as error:
+            _write(home / _RECORD, _failed(error))
+            return error
+        _write(home / _RECORD, _done(built, home))
+        return built
+
 
 class BuildQueue:
-    """Builds under way on ``jobs`` threads, in the order they were begun; equal controls are built once."""
+    """Builds under way, in the order they were begun; equal controls are built once.
+
+    They are made on ``jobs`` threads here, and by everybody who makes builds of this benchmark elsewhere.
+    """
 
     def __init__(self, builds: Builds, jobs: int) -> None:
         self._builds = builds
-        self._pool = ThreadPoolExecutor(jobs)
+        makers = builds.makers()
+        self._free: LifoQueue[Maker | None] = LifoQueue()
+        for maker in (*makers, *(None,) * jobs):
+            self._free.put(maker)
+        self._pool = ThreadPoolExecutor(jobs + len(makers))
         self._under_way: WeakValueDictionary[str, Future[BuildResult | BuildError]] = WeakValueDictionary()
 
     def begin(self, controls: ControlsFile) -> Future[BuildResult | BuildError]:
         """Build as soon as a thread is free."""
         if (future := self._under_way.get(controls.key)) is None:
-            future = self._pool.submit(self._builds.attempt, controls)
+            future = self._pool.submit(self._attempt, controls)
             self._under_way[controls.key] = future
         return future
 
@@ -156,9 +185,31 @@ class BuildQueue:
         """Forget what has not begun, wait for what has."""
         self._pool.shutdown(cancel_futures=True)
 
+    def _attempt(self, controls: ControlsFile) -> BuildResult | BuildError:
+        """Have it built by whoever is free; what is lost with its maker is made by another one."""
+        while True:
+            maker = self._free.get()
+            try:
+                built = self._builds.attempt(controls) if maker is None else self._builds.attempt_by(maker, controls)
+            except MakerLost:
+                continue  # and its place is not given to anyone again
+            except BaseException:
+                self._free.put(maker)
+                raise
+            self._free.put(maker)
+            return built
+
 
 def _name(controls: ControlsFile | None) -> str:
     return controls.key[:32] if controls else "baseline"
+
+
+def _failed(error: BuildError) -> dict[str, Any]:
+    return {"error": str(error), "kind": error.kind, "log": error.log}
+
+
+def _done(built: BuildResult, home: Path) -> dict[str, Any]:
+    return {"built": {**asdict(built), "path": os.path.relpath(built.path, home)}}
 
 
 def _write(record: Path, content: object) -> None:

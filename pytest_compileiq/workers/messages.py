@@ -7,12 +7,13 @@ project is, which may be on another machine.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from pytest_compileiq.benchmark.body import Touched
+from pytest_compileiq.benchmark.elsewhere import MadeElsewhere
 from pytest_compileiq.model import Arm, ChecksMade, Conditions, ControlsFile, FailureKind
 from pytest_compileiq.rules.calls import CallTimes
 from pytest_compileiq.rules.draws import Drawn
@@ -87,6 +88,19 @@ class DrawTask(Struct, frozen=True, tag=True):
     bits_promised: bool = False
 
 
+class Identify(Struct, frozen=True, tag=True):
+    """Say what builds of a test depend on there; no test is entered, and none of its fixtures is set up."""
+
+    nodeid: str
+
+
+class Make(Struct, frozen=True, tag=True):
+    """Build a test's kernel; as of ``Identify``, no test is entered."""
+
+    nodeid: str
+    controls: ControlsFile | None
+
+
 class Ready(Struct, frozen=True, tag=True):
     """The tests are collected."""
 
@@ -144,10 +158,32 @@ class FailureAnswer(Struct, frozen=True, tag=True):
     poisoned: bool
 
 
+class Identified(Struct, frozen=True, tag=True):
+    """What builds depend on (``benchmark.build_identity``), and why that machine cannot run them; None if it can."""
+
+    identity: dict[str, str]
+    native: str | None
+
+
+class Made(Struct, frozen=True, tag=True):
+    """A build."""
+
+    build: MadeElsewhere
+
+
+class NotMade(Struct, frozen=True, tag=True):
+    """The compiler refused to build, or was killed: as in ``BuildError``."""
+
+    reason: str
+    kind: Literal["compile", "timeout"]
+    log: str
+
+
 Task = CheckTask | BlockTask | LookTask | DrawTask
-Order = Start | Enter | Leave | Quit | Task
+Query = Identify | Make
+Order = Start | Enter | Leave | Quit | Query | Task
 TaskAnswer = CheckAnswer | BlockAnswer | LookAnswer | DrawAnswer | FailureAnswer
-Answer = Ready | Entered | Left | Failed | TaskAnswer
+Answer = Ready | Entered | Left | Failed | Identified | Made | NotMade | TaskAnswer
 
 encode = msgspec.msgpack.Encoder().encode
 decode_order = msgspec.msgpack.Decoder(Order).decode

@@ -18,9 +18,13 @@ from pytest_compileiq.workers.messages import (
     Entered,
     Failed,
     FailureAnswer,
+    Identified,
     Leave,
     Left,
     LookAnswer,
+    Made,
+    NotMade,
+    Query,
     Quit,
     Ready,
     Start,
@@ -91,6 +95,19 @@ class Worker:
             return answer
         self.inside = None  # the test is over, which no task ends by itself
         raise WorkerDied("crash", f"the test ended within its task: {_reason(answer) or 'no reason given'}")
+
+    def query(self, query: Query, timeout_s: float) -> Identified | Made | NotMade:
+        """Have it answer about a test that it has not entered; ``timeout_s`` bounds the time without progress.
+
+        Raises:
+            WorkerDied: it could not answer (kind ``wrong``, saying why), or ended.
+        """
+        self.wait_ready()
+        self.line.send(query)
+        answer = self.line.receive(timeout_s)
+        if not isinstance(answer, Identified | Made | NotMade):
+            raise WorkerDied("wrong", _reason(answer) or f"answered {type(answer).__name__}")
+        return answer
 
     def leave(self) -> None:
         """Tear the entered test's fixtures down.
