@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -21,7 +22,7 @@ from pytest_compileiq.errors import fault_of
 from pytest_compileiq.system.files import Unfit, inside
 from pytest_compileiq.system.process import Guard
 from pytest_compileiq.workers.carrier import WorkerDied
-from pytest_compileiq.workers.local import LocalCarrier, LocalLine
+from pytest_compileiq.workers.local import LocalCarrier, LocalLine, alone_here
 from pytest_compileiq.workers.messages import Start, decode_order, encode
 from pytest_compileiq.workers.parcel import Arrivals, Spoilt
 from pytest_compileiq.workers.start import environment_on
@@ -29,7 +30,7 @@ from pytest_compileiq.workers.start import environment_on
 UNHEARD_S = 60.0
 CALLS_AT_ONCE = 8
 _CHECK_S = 1.0
-_LENT = ("CUDA_VISIBLE_DEVICES",)
+_OWN_GPU = "CUDA_VISIBLE_DEVICES"  # Ray sets it where the actor has a GPU
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Device:
         self._environment: Mapping[str, str] | None = None  # the driver's, where its files are here
         self._lines: dict[int, LocalLine] = {}
         self._numbers = count()
+        self._alone = ExitStack()
         self._heard = time.monotonic()
         threading.Thread(target=self._end_unheard, daemon=True, name="compileiq-unheard").start()
 
@@ -84,10 +86,11 @@ class Device:
         """Start one worker; returns its number."""
         order = decode_order(start)
         assert isinstance(order, Start)
-        if self._environment is not None:
-            order = replace(order, environment=environment_on(self._environment, order.environment))
+        sent, own = order.environment, self._environment
+        environment = sent if own is None else environment_on(own, sent)
+        own_gpu = {name: value for name, value in os.environ.items() if name == _OWN_GPU and value}
         try:
-            line = self._carrier.launch(order)
+            line = self._carrier.launch(replace(order, environment={**environment, **own_gpu}), 0)
         except WorkerDied as death:
             return Ended(death.kind, death.reason)
         except OSError as error:
@@ -119,9 +122,17 @@ class Device:
         """End a worker now."""
         self._lines.pop(number).kill()
 
-    def sweep(self, spared: list[int]) -> None:
-        """Kill whatever workers have left behind, but not the workers ``spared``."""
-        self._carrier.sweep([line for number, line in self._lines.items() if number in spared])
+    def hold(self) -> None:
+        """Keep everybody else on this machine from measuring on its processor."""
+        self._alone.enter_context(alone_here(["cpu"]))
+
+    def release(self) -> None:
+        """The inverse of ``hold``."""
+        self._alone.close()
+
+    def sweep(self) -> None:
+        """Kill whatever workers have left behind, but not the workers."""
+        self._carrier.sweep(list(self._lines.values()))
 
     def stop(self) -> None:
         """End all work."""
@@ -140,16 +151,15 @@ class Device:
 
 
 def environment_of_raylet() -> dict[str, str]:
-    """What this machine's part of the cluster began with, and the devices that it lends to this actor.
+    """What this machine's part of the cluster began with.
 
-    Not this process's own: Ray has added to that, such as a bound on the threads of OpenMP.
+    Not this process's own environment: Ray has added to that, such as a bound on the threads of OpenMP.
     """
     try:
         pairs = Path(f"/proc/{os.getppid()}/environ").read_bytes().split(b"\0")
     except OSError:
         return dict(os.environ)
-    began = dict(os.fsdecode(pair).partition("=")[::2] for pair in pairs if b"=" in pair)
-    return began | {name: os.environ[name] for name in _LENT if name in os.environ}
+    return dict(os.fsdecode(pair).partition("=")[::2] for pair in pairs if b"=" in pair)
 
 
 def _told(act: Callable[[], None]) -> Ended | None:

@@ -58,10 +58,10 @@ def test_it_builds_what_it_is_asked_and_enters_no_test(worker, tmp_path):
     assert str(tmp_path) not in str(told.identity)
     baseline, other = (
         put(asked.query(Make(NODEID, controls), 60).build, tmp_path / name)
-        for name, controls in {"baseline": None, "other": ControlsFile("options", b"-O3\\n", {"-O": 3})}.items()
+        for name, controls in {"baseline": None, "other": ControlsFile("options", b"-O3\n", {"-O": 3})}.items()
     )
-    assert baseline.digest != other.digest and other.path.read_bytes()[:4] == b"\\x7fELF"
-    refused = asked.query(Make(NODEID, ControlsFile("options", b"-fno-such\\n", {})), 60)
+    assert baseline.digest != other.digest and other.path.read_bytes()[:4] == b"\x7fELF"
+    refused = asked.query(Make(NODEID, ControlsFile("options", b"-fno-such\n", {})), 60)
     assert isinstance(refused, NotMade) and "-fno-such" in refused.reason and refused.kind == "compile"
     assert asked.query(Make(NODEID, None), 60).build.code == baseline.code
     assert not (made.root / "entered").exists()
