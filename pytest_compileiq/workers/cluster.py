@@ -12,14 +12,22 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 import msgspec
 
 from pytest_compileiq.system.process import Guard
 from pytest_compileiq.workers.carrier import MOST_LOSSES, Line, WorkerDied
+from pytest_compileiq.workers.luggage import Luggage
 from pytest_compileiq.workers.messages import Start, encode
-from pytest_compileiq.workers.ray_cluster import Node, connect, leave, living_nodes, own_node
+from pytest_compileiq.workers.ray_cluster import (
+    Node,
+    connect,
+    leave,
+    living_nodes,
+    name_of,
+    own_node,
+    unlike_nodes,
+)
 from pytest_compileiq.workers.remote import RayLine, RemoteDevice
 
 _BEAT_S = 5.0
@@ -35,7 +43,8 @@ class Place:
         has_gpu: whether it is one of the node's GPUs.
         turn: whoever works there has it.
         losses: of actors, since something was done there.
-        is_usable: False once its node is gone, or actors are lost there again and again.
+        is_usable: False once its node is gone or refused, or actors are lost there again and again.
+        shares_files: whether its node sees this machine's files.
     """
 
     node: Node
@@ -44,23 +53,26 @@ class Place:
     turn: threading.RLock = field(default_factory=threading.RLock)
     losses: int = 0
     is_usable: bool = True
+    shares_files: bool = True
     device: RemoteDevice | None = None
 
     @property
     def name(self) -> str:
         """For messages."""
-        return f"node {self.node['NodeID'][:8]} ({self.node['NodeManagerHostname']})"
+        return name_of(self.node)
 
     def reached(self) -> RemoteDevice:
         """Its device; of an actor that begins now, where the last one was lost."""
         if self.device is None or self.device.is_lost:
-            self.device = RemoteDevice(self.node["NodeID"], self.name, self.told, has_gpu=self.has_gpu)
+            self.device = RemoteDevice(
+                self.node["NodeID"], self.name, self.told, has_gpu=self.has_gpu, shares_files=self.shares_files
+            )
         return self.device
 
 
 @dataclass
 class Cluster:
-    """The devices of a Ray cluster that this run uses: those of nodes that see this machine's files.
+    """The devices of a Ray cluster that this run uses: those of nodes that have what this machine has.
 
     Attributes:
         root: the project's root, which the paths of the messages are relative to.
@@ -68,6 +80,7 @@ class Cluster:
         where: ``ray`` for a cluster of its own on this machine, else its ``HOST:PORT``.
         say: tells the user one line.
         places: the devices, those that are gone too.
+        luggage: what nodes that do not see this machine's files are given.
     """
 
     root: Path
@@ -75,6 +88,7 @@ class Cluster:
     where: str
     say: Callable[[str], None]
     places: list[Place] = field(default_factory=list)
+    luggage: Luggage = field(init=False)
     _losing: threading.Lock = field(default_factory=threading.Lock)
     _told_lost: set[int] = field(default_factory=set)
     _own_node: str = ""
@@ -92,17 +106,20 @@ class Cluster:
         probe = self.guard.folder / "seen-by-nodes"
         probe.touch()
         told = str(self.root), str(self.guard.folder), str(probe)
+        self.luggage = Luggage(self.root, self.guard, self.say)
         self.places = [
             Place(node, has_gpu, told)
-            for node in living_nodes()
+            for node in self._alike(living_nodes())
             for has_gpu in ([True] * int(node["Resources"].get("GPU", 0)) or [False])
         ]
         threading.Thread(target=self._beat, daemon=True, name="compileiq-beat").start()
         asked = [(place, place.reached().begin("shares_files")) for place in self.places]
         for place, reference in asked:
-            self._expect_files(place, reference)
+            self._look_for_files(place, reference)
         if not self.usable:
-            raise ConnectionError("no node of the Ray cluster sees this machine's files")
+            raise ConnectionError("no node of the Ray cluster can be used")
+        if not all(place.shares_files for place in self.usable):
+            self.luggage.project()  # now, for what it is refused for to be said before anything begins
 
     @property
     def usable(self) -> list[Place]:
@@ -141,6 +158,15 @@ class Cluster:
             return f"{why}: {left}"
         return "another one takes its place"
 
+    def refuse(self, node: Node, reason: str) -> None:
+        """Use a node no more, and tell it once."""
+        with self._losing:
+            refused = [place for place in self.usable if place.node["NodeID"] == node["NodeID"]]
+            for place in refused:
+                place.is_usable = False
+            if refused:
+                self.say(f"{name_of(node)} is not used: {reason}")
+
     def close(self) -> None:
         """End the actors, and the cluster if it is this run's own; closing twice does nothing more."""
         if self._closed.is_set():
@@ -151,17 +177,21 @@ class Cluster:
                 place.device.stop()
         leave()
 
-    def _expect_files(self, place: Place, reference: object) -> None:
+    def _alike(self, nodes: list[Node]) -> list[Node]:
+        """The nodes that have what messages and workers depend on as this machine has it; others are told."""
+        unlike = unlike_nodes(nodes)
+        for node in nodes:
+            if why := unlike.get(node["NodeID"]):
+                self.say(f"{name_of(node)} is not used: {why}")
+        return [node for node in nodes if node["NodeID"] not in unlike]
+
+    def _look_for_files(self, place: Place, reference: object) -> None:
         device = place.reached()
         try:
-            place.is_usable = device.answer(reference)
+            place.shares_files = device.shares_files = device.answer(reference)
         except WorkerDied as death:
             place.is_usable = False
             self.say(f"{death.reason}: it is not used")
-            return
-        if not place.is_usable:
-            device.stop()
-            self.say(f"{place.name} does not see this machine's files and is not used")
 
     def _beat(self) -> None:
         while not self._closed.wait(_BEAT_S):
@@ -180,7 +210,6 @@ class RayCarrier:
 
     cluster: Cluster
     home: int
-    shares_files: ClassVar[bool] = True
     _avoided: dict[int, Place] = field(default_factory=dict)
 
     @property
@@ -200,11 +229,15 @@ class RayCarrier:
         # A candidate is not to have the cluster's token.
         environment = {name: value for name, value in start.environment.items() if not name.startswith("RAY_")}
         try:
+            device.settle(self.cluster.luggage)
             line = device.ask("launch", encode(msgspec.structs.replace(start, environment=environment)))
         except WorkerDied as death:
             self._lost(number, place, device, death)
             raise
-        return RayLine(device, line, lambda: self._place_of(number).device, partial(self._done, number, place, device))
+        return RayLine(
+            device, line, self.cluster.luggage, lambda: self._place_of(number).device,
+            partial(self._done, number, place, device),
+        )  # fmt: skip
 
     @contextmanager
     def alone(self, number: int, kinds: Sequence[str]) -> Iterator[None]:
@@ -238,6 +271,12 @@ class RayCarrier:
         finally:
             with suppress(WorkerDied):
                 device.ask("release")
+
+    def refuse(self, number: int, reason: str) -> WorkerDied:
+        """Use the node of worker ``number`` no more: what it was to do is asked for elsewhere."""
+        place = self._place_of(number)
+        self.cluster.refuse(place.node, reason)
+        return WorkerDied("lost", f"{place.name} is not used: {reason}")
 
     def sweep(self, spared: Collection[Line] = ()) -> None:
         """Kill what workers have left behind; those that live are spared, whosever they are."""

@@ -29,7 +29,9 @@ from pytest_compileiq.workers.start import environment_on
 
 UNHEARD_S = 60.0
 CALLS_AT_ONCE = 8
+BUILDS = "builds"  # where they are in the actor's own folder
 _CHECK_S = 1.0
+_PROJECT = "project"
 _OWN_GPU = "CUDA_VISIBLE_DEVICES"  # Ray sets it where the actor has a GPU
 
 
@@ -75,8 +77,8 @@ class Device:
     def settle(self, manifest: bytes) -> Ended | None:
         """From now on work on a copy of the project that has arrived, and on builds that will."""
         self._environment = environment_of_raylet()
-        self._carrier = LocalCarrier(self._guard.folder / "project", self._guard, self._guard.folder / "builds")
-        return self.unpack(manifest, "project")
+        self._carrier = LocalCarrier(self._guard.folder / _PROJECT, self._guard, self._guard.folder / BUILDS)
+        return self.unpack(manifest, _PROJECT)
 
     def unpack(self, manifest: bytes, place: str) -> Ended | None:
         """Put files that have arrived below ``place``, a path relative to this actor's folder."""

@@ -84,10 +84,10 @@ class Inside:
         with contextlib.suppress(OSError):
             self.channel.send(Failed(self._failure or said))
 
-    def converse(self, answer: Callable[[Task, Callable[[], object]], TaskAnswer]) -> None:
-        """Within a test whose fixtures are up: answer tasks until told to leave."""
+    def converse(self, entered: Entered, answer: Callable[[Task, Callable[[], object]], TaskAnswer]) -> None:
+        """Within a test whose fixtures are up: say so, and answer tasks until told to leave."""
         self._entered = True
-        self.channel.send(Entered())
+        self.channel.send(entered)
         while isinstance(order := self.channel.receive(), Task):
             self.channel.tick()
             self.channel.send(answer(order, self.channel.tick))

@@ -106,7 +106,16 @@ class Ready(Struct, frozen=True, tag=True):
 
 
 class Entered(Struct, frozen=True, tag=True):
-    """The fixtures are up."""
+    """The fixtures are up.
+
+    Attributes:
+        target, command: what the test's toolchain makes of its marker there.
+        native: why that machine cannot run what is built so; None if it can.
+    """
+
+    target: str = ""
+    command: tuple[str, ...] = ()
+    native: str | None = None
 
 
 class Left(Struct, frozen=True, tag=True):

@@ -24,7 +24,7 @@ from pytest_compileiq.rules.calls import CallTimes
 from pytest_compileiq.rules.draws import Drawn
 from pytest_compileiq.timing.registry import holds_context
 from pytest_compileiq.timing.sampler import BlockPlan
-from pytest_compileiq.workers.carrier import MOST_LOSSES, WorkerDied
+from pytest_compileiq.workers.carrier import MOST_LOSSES, Line, WorkerDied
 from pytest_compileiq.workers.crew import Crew
 from pytest_compileiq.workers.messages import (
     BlockAnswer,
@@ -212,6 +212,7 @@ class Pool:
     ) -> _Answer:
         with self.crew.entered(number, benchmark, kinds) as worker:
             try:
+                _bring_builds(worker.line, benchmark, task)
                 answer = worker.ask(task, benchmark.spec.timeout_s)
             except WorkerDied as death:
                 self.crew.discard(number)
@@ -224,3 +225,16 @@ class Pool:
                 self.crew.discard(number)
                 raise EvaluationFailed(None, "crash", f"answered {type(answer).__name__} to a {type(task).__name__}")
             return answer
+
+
+def _bring_builds(line: Line, benchmark: TunedBenchmark, task: Task) -> None:
+    """See that what the task's arms have built here is there, too: no other machine builds what it measures.
+
+    Raises:
+        WorkerDied: the worker is lost.
+    """
+    if line.shares_files:
+        return
+    tuned = (task.baseline, task.tuned) if isinstance(task, BlockTask) else (task.controls,)
+    for controls in (None, *tuned):
+        line.bring(benchmark.builds.made(controls))

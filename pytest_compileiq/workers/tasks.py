@@ -26,6 +26,7 @@ from pytest_compileiq.workers.messages import (
     CheckTask,
     DrawAnswer,
     DrawTask,
+    Entered,
     FailureAnswer,
     LookAnswer,
     Task,
@@ -37,7 +38,9 @@ def converse(inside: Inside, item: pytest.Function) -> None:
     """In a worker, within a test whose fixtures are up: do the parent's tasks until it leaves the test."""
     builder = unpack_builder(inside.builder)
     benchmark = make_benchmark(item, rootdir=item.config.rootpath, build_dir=inside.builds, builder=builder)
-    inside.converse(lambda task, tick: serve(benchmark, body_of(item), task, tick))
+    made = benchmark.builder
+    entered = Entered(str(made.target), tuple(made.compiler.command), made.native)
+    inside.converse(entered, lambda task, tick: serve(benchmark, body_of(item), task, tick))
 
 
 def serve(benchmark: TunedBenchmark, body: Body, task: Task, tick: Callable[[], object]) -> TaskAnswer:

@@ -56,7 +56,7 @@ class Worker:
         self.inside: str | None = None
         self._ready = False
 
-    def enter(self, nodeid: str, builder: bytes | None) -> None:
+    def enter(self, nodeid: str, builder: bytes | None) -> Entered:
         """Set up the test's fixtures, leaving the test that the worker was in.
 
         Args:
@@ -72,6 +72,7 @@ class Worker:
         if not isinstance(answer, Entered):
             raise WorkerDied("wrong", _reason(answer) or "the test could not be set up")
         self.inside = nodeid
+        return answer
 
     def wait_ready(self) -> None:
         """Wait until it has collected its tests.

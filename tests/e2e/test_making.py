@@ -42,7 +42,7 @@ def worker(tmp_path):
         made = make_project(tmp_path / "project", {"sum.c": SUM_C, "test_sum.py": TEST.replace("COMPILER", compiler)})
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         with_options = Start(".", (NODEID,), {"plugins": []}, (), (None,), environment)
-        workers.append(Worker(LocalCarrier(made.root, guard, guard.folder / "builds"), with_options))
+        workers.append(Worker(LocalCarrier(made.root, guard, guard.folder / "builds"), with_options, 0))
         return workers[0], made
 
     with Guard(tmp_path / "run") as guard:

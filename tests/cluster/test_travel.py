@@ -1,0 +1,94 @@
+"""Nodes that do not see this machine's files: the project and the builds travel, and the search is the same one."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests import needs
+from tests.cluster.nodes import SETTINGS, can_hide_files, head
+from tests.examples import SUM_C
+from tests.projects import make_project
+
+TEST = """\
+import os
+from pathlib import Path
+import pytest
+from pytest_compileiq import Cc, minimize
+from sizes import LENGTH  # of the project's own code
+
+HERE = Path(__file__).parent
+
+@pytest.mark.tune(Cc("sum.c", flags="-O1 -fstrict-aliasing"), objectives=[minimize("code_bytes")])
+def test_total(acf):
+    kernel = acf.build().load()
+    assert kernel.total and len((HERE / "data/input.bin").read_bytes()) == LENGTH
+    assert os.environ.get("SIZE") == "3"
+    assert not [name for name in os.environ if name.startswith("RAY_")]
+    if folder := os.environ.get("EVALUATED"):
+        with (Path(folder) / "rows").open("a") as stream:
+            stream.write(f"{HERE}\\t{acf.build().path}\\n")
+"""
+FILES = {
+    "sum.c": SUM_C, "tests/test_sum.py": TEST.replace('"sum.c"', '"../sum.c"'), "src/sizes.py": "LENGTH = 4\n",
+    "tests/data/input.bin": "1234", "pytest.ini": "[pytest]\npythonpath = src\n", "__pycache__/left.pyc": "stale",
+}  # fmt: skip
+BUDGET = 16
+
+
+@pytest.fixture
+def made(tmp_path):
+    return make_project(tmp_path / "project", FILES)
+
+
+@pytest.fixture
+def of_this_machine_alone(tmp_path, monkeypatch):
+    """The controls that a search finds without a cluster."""
+    monkeypatch.setenv("SIZE", "3")
+    here = make_project(tmp_path / "here", FILES)
+    here.pytest("--tune", f"--tune-budget={BUDGET}", code=0)
+    return here.one("acf/total/*.acf").read_bytes()
+
+
+@pytest.fixture
+def temporary(monkeypatch):
+    """Where runs have their folders: of a short name, since Ray keeps sockets there."""
+    folder = Path(tempfile.mkdtemp(prefix="", dir="/tmp"))
+    monkeypatch.setenv("TMPDIR", str(folder))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def rows(monkeypatch):
+    """Where every evaluation ran, and what it loaded: noted in a folder that all nodes see."""
+    folder = Path(tempfile.mkdtemp())
+    monkeypatch.setenv("EVALUATED", str(folder))
+    yield lambda: [line.split("\t") for line in (folder / "rows").read_text().splitlines()]
+    shutil.rmtree(folder)
+
+
+def on_a_cluster(monkeypatch):
+    for name, value in SETTINGS.items():
+        monkeypatch.setenv(name, value)
+
+
+@needs.ray
+@can_hide_files
+def test_a_search_on_a_node_that_sees_no_file_of_this_machine_ends_with_the_same_artifact(
+    of_this_machine_alone, made, rows, temporary, monkeypatch
+):
+    on_a_cluster(monkeypatch)
+    monkeypatch.setenv("SIZE", "4")
+    node = {"SIZE": "3", "PYTHONDONTWRITEBYTECODE": "1"}
+    with head(node, hidden=[made.root, temporary]) as address:
+        output = made.pytest("--tune", f"--tune-budget={BUDGET}", f"--tune-on={address}", code=0, forked=False)
+    assert "invalid" not in output, output
+    assert {Path(where).is_relative_to(made.root) for where, _ in rows()} == {False}
+    assert {where.rpartition("/project/")[2] for where, _ in rows()} == {"tests"}
+    assert {Path(built).is_relative_to(Path(where).parents[1] / "builds") for where, built in rows()} == {True}
+    assert made.one("acf/total/*.acf").read_bytes() == of_this_machine_alone
+    assert not list(temporary.iterdir())
