@@ -104,10 +104,19 @@ def test_editable_installs_are_those_whose_installer_says_so():
 def test_an_editable_install_lies_inside_or_the_run_is_refused(root, monkeypatch, tmp_path):
     installs = [editable("inner", root / "inner"), editable("pytest-compileiq", "/src/elsewhere")]
     monkeypatch.setattr(project_module.importlib.metadata, "distributions", lambda: installs)
-    monkeypatch.setattr(project_module.sys, "modules", {})
+    monkeypatch.setattr(project_module, "modules_astray", lambda *_: iter([]))
     expect_own_code(root, ())
     installs.append(editable("kernels", tmp_path / "kernels"))
     with pytest.raises(EnvironmentFault, match=r"kernels is installed editable from .*: install it as a copy, pip "):
+        expect_own_code(root, ())
+
+
+def test_a_run_whose_tests_import_what_would_not_travel_is_refused(root, monkeypatch):
+    monkeypatch.setattr(project_module.importlib.metadata, "distributions", list)
+    monkeypatch.setattr(project_module, "modules_astray", lambda *_: iter([("kernels", "/src/kernels.py")]))
+    with pytest.raises(
+        EnvironmentFault, match=r"import kernels from /src/kernels\.py, .*: install it, or move it into"
+    ):
         expect_own_code(root, ())
 
 
