@@ -176,8 +176,11 @@ def test_a_machine_that_makes_something_else_of_the_marker_is_refused(benchmark,
 
 def test_a_machine_that_cannot_set_the_test_up_is_refused_and_this_one_is_not(benchmark):
     for shares_files in (True, False):
-        carrier = answering(Enter=Failed("setup: no compiler 'gcc'"))
-        carrier.shares_files = shares_files
+        failed = Failed("setup: no compiler 'gcc'")
+        carrier = FakeCarrier(
+            lambda number, order: failed if isinstance(order, Enter) else obedient(order),  # noqa: B023
+            shares_files=shares_files,
+        )
         with pytest.raises(NoWorker, match="no compiler 'gcc'"):
             pool_of(carrier).check(0, benchmark, None, WORKLOAD)
         assert ("refuse" in [what for what, _ in carrier.said]) is not shares_files
