@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.benchmark.cached_builds import CachedBuilds
 from pytest_compileiq.benchmark.digest import digest_benchmark
+from pytest_compileiq.benchmark.elsewhere import Maker
 from pytest_compileiq.benchmark.marker import TuneSpec, read_marker
 from pytest_compileiq.benchmark.predicates import read_predicate
 from pytest_compileiq.benchmark.spaces import check_names as check_space_names
@@ -318,11 +319,13 @@ def make_benchmark(
     build_dir: Path,
     builder: Builder | None = None,
     cached: CachedBuilds | None = None,
+    makers: Callable[[str, Builds], Sequence[Maker]] | None = None,
 ) -> TunedBenchmark:
     """``item`` on this machine; its compiler is looked for here unless ``builder`` is given.
 
     Args:
         cached: the builds of other runs, where they may be taken instead of new ones.
+        makers: gives those who make a test's builds elsewhere, by its node id.
 
     Raises:
         MarkerError: the marker is not usable, or the test cannot be tuned.
@@ -337,7 +340,10 @@ def make_benchmark(
     if builder is None:
         builder = spec.toolchain.resolve(Place(item.path.parent, rootdir))
     exact = frozenset(objective.measured for objective in spec.objectives if objective.exact)
-    builds = Builds(builder, build_dir / sha256_hex(item.nodeid.encode())[:16], spec.timeout_s, exact, cached)
+    builds = Builds(
+        builder, build_dir / sha256_hex(item.nodeid.encode())[:16], spec.timeout_s, exact, cached,
+        partial(makers, item.nodeid) if makers else None,
+    )  # fmt: skip
     return TunedBenchmark(item.nodeid, spec, builder, builds, item.function, _fixtures(item), rootdir, item.path.parent)
 
 

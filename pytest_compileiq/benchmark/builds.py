@@ -31,7 +31,7 @@ class Builds:
         timeout_s: bound on one build.
         metrics: the exact metrics that objectives take; what is slow to count is counted only for these.
         cached: the builds of other runs that may be taken instead; None where each is made.
-        makers: gives those who make builds elsewhere as they would be made here.
+        makers: gives those who make these builds elsewhere, as they would be made here; None where nobody does.
     """
 
     builder: Builder
@@ -39,7 +39,7 @@ class Builds:
     timeout_s: float
     metrics: frozenset[str]
     cached: CachedBuilds | None = None
-    makers: Callable[[], Sequence[Maker]] = tuple
+    makers: Callable[[Builds], Sequence[Maker]] | None = None
     _sources: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _found: dict[str, Found | None] = field(default_factory=dict)
     _not_kept: dict[str, str] = field(default_factory=dict)
@@ -167,7 +167,7 @@ class BuildQueue:
 
     def __init__(self, builds: Builds, jobs: int) -> None:
         self._builds = builds
-        makers = builds.makers()
+        makers = builds.makers(builds) if builds.makers else ()
         self._free: LifoQueue[Maker | None] = LifoQueue()
         for maker in (*makers, *(None,) * jobs):
             self._free.put(maker)

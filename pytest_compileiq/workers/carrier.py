@@ -65,12 +65,8 @@ class Line(Protocol):
         """End it now, with all that it started in its process group."""
 
 
-class Carrier(Protocol):
-    """Starts workers somewhere."""
-
-    @property
-    def devices(self) -> int:
-        """How many devices the workers are spread over: worker ``number`` lives on device ``number % devices``."""
+class Launches(Protocol):
+    """Starts workers."""
 
     def launch(self, start: Start, number: int) -> Line:
         """Start worker ``number``, without waiting for it to be ready.
@@ -79,6 +75,14 @@ class Carrier(Protocol):
             WorkerDied: it ended at once.
             OSError: no process can be started there.
         """
+
+
+class Carrier(Launches, Protocol):
+    """Starts workers somewhere, and keeps others off their devices."""
+
+    @property
+    def devices(self) -> int:
+        """How many devices the workers are spread over: worker ``number`` lives on device ``number % devices``."""
 
     def alone(self, number: int, kinds: Sequence[str]) -> AbstractContextManager[None]:
         """Keep everybody else in this run off the device of worker ``number`` meanwhile.

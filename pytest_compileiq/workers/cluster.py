@@ -7,18 +7,22 @@ takes its place.
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
+from pytest_compileiq.benchmark.builds import Builds
+from pytest_compileiq.benchmark.elsewhere import Maker
 from pytest_compileiq.system.process import Guard
+from pytest_compileiq.workers.build_nodes import BuildNode, BuildNodes
 from pytest_compileiq.workers.carrier import MOST_LOSSES, Line, WorkerDied
+from pytest_compileiq.workers.device import CALLS_AT_ONCE
 from pytest_compileiq.workers.luggage import Luggage
-from pytest_compileiq.workers.messages import Start, encode
+from pytest_compileiq.workers.messages import Start
+from pytest_compileiq.workers.processor_turn import ProcessorTurn
 from pytest_compileiq.workers.ray_cluster import (
     Node,
     connect,
@@ -28,7 +32,7 @@ from pytest_compileiq.workers.ray_cluster import (
     own_node,
     unlike_nodes,
 )
-from pytest_compileiq.workers.remote import RayLine, RemoteDevice
+from pytest_compileiq.workers.remote import RayLine, RemoteDevice, launched
 
 _BEAT_S = 5.0
 _LOSSES_IN_A_ROW = 2  # of actors at one place, with nothing done between them
@@ -79,19 +83,26 @@ class Cluster:
         guard: of the run, which holds its builds.
         where: ``ray`` for a cluster of its own on this machine, else its ``HOST:PORT``.
         say: tells the user one line.
+        start: what every worker begins with.
         places: the devices, those that are gone too.
         luggage: what nodes that do not see this machine's files are given.
+        processors: node id → who uses its processor.
     """
 
     root: Path
     guard: Guard
     where: str
     say: Callable[[str], None]
+    start: Start
     places: list[Place] = field(default_factory=list)
     luggage: Luggage = field(init=False)
+    processors: defaultdict[str, ProcessorTurn] = field(default_factory=lambda: defaultdict(ProcessorTurn))
     _losing: threading.Lock = field(default_factory=threading.Lock)
     _told_lost: set[int] = field(default_factory=set)
     _own_node: str = ""
+    _told: tuple[str, ...] = ()
+    _build_nodes: BuildNodes | None = None
+    _looking: threading.Lock = field(default_factory=threading.Lock)
     _closed: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
@@ -105,7 +116,7 @@ class Cluster:
         self._own_node = own_node()
         probe = self.guard.folder / "seen-by-nodes"
         probe.touch()
-        told = str(self.root), str(self.guard.folder), str(probe)
+        told = self._told = str(self.root), str(self.guard.folder), str(probe)
         self.luggage = Luggage(self.root, self.guard, self.say)
         self.places = [
             Place(node, has_gpu, told)
@@ -158,6 +169,25 @@ class Cluster:
             return f"{why}: {left}"
         return "another one takes its place"
 
+    def makers(self, nodeid: str, builds: Builds) -> Sequence[Maker]:
+        """Who makes builds of a test on nodes of other machines; this one builds already, as many as it is to."""
+        with self._looking:
+            if self._build_nodes is None:
+                self._build_nodes = BuildNodes(self._builders(), self.start, self.luggage, self.say)
+        return self._build_nodes.makers(nodeid, builds)
+
+    def _builders(self) -> list[BuildNode]:
+        elsewhere = {place.node["NodeID"]: place.node for place in self.usable if not place.shares_files}
+        return [self._builder(node) for node in elsewhere.values()]
+
+    def _builder(self, node: Node) -> BuildNode:
+        slots = max(1, int(node["Resources"].get("CPU", 1)))
+        device = RemoteDevice(
+            node["NodeID"], name_of(node), self._told, has_gpu=False, shares_files=False,
+            calls_at_once=slots + CALLS_AT_ONCE,
+        )  # fmt: skip
+        return BuildNode(device, slots, self.processors[node["NodeID"]], self.luggage, self.say)
+
     def refuse(self, node: Node, reason: str) -> None:
         """Use a node no more, and tell it once."""
         with self._losing:
@@ -172,9 +202,8 @@ class Cluster:
         if self._closed.is_set():
             return
         self._closed.set()
-        for place in self.places:
-            if place.device is not None:
-                place.device.stop()
+        for device in self._devices():
+            device.stop()
         leave()
 
     def _alike(self, nodes: list[Node]) -> list[Node]:
@@ -195,9 +224,13 @@ class Cluster:
 
     def _beat(self) -> None:
         while not self._closed.wait(_BEAT_S):
-            for place in self.places:
-                if place.device is not None:
-                    place.device.beat()
+            for device in self._devices():
+                device.beat()
+
+    def _devices(self) -> list[RemoteDevice]:
+        """The actors, those that build included."""
+        of_builds = [node.device for node in self._build_nodes.nodes] if self._build_nodes else []
+        return [*(place.device for place in self.places if place.device is not None), *of_builds]
 
 
 @dataclass
@@ -226,11 +259,8 @@ class RayCarrier:
         """
         place = self._place_of(number)
         device = place.reached()
-        # A candidate is not to have the cluster's token.
-        environment = {name: value for name, value in start.environment.items() if not name.startswith("RAY_")}
         try:
-            device.settle(self.cluster.luggage)
-            line = device.ask("launch", encode(msgspec.structs.replace(start, environment=environment)))
+            line = launched(device, self.cluster.luggage, start)
         except WorkerDied as death:
             self._lost(number, place, device, death)
             raise
@@ -267,7 +297,8 @@ class RayCarrier:
             yield False
             return
         try:
-            yield True
+            with self.cluster.processors[place.node["NodeID"]].measuring():
+                yield True
         finally:
             with suppress(WorkerDied):
                 device.ask("release")

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from pytest_compileiq.workers.carrier import WorkerDied
 from pytest_compileiq.workers.device import BUILDS, CALLS_AT_ONCE, UNHEARD_S, Device, Ended
 from pytest_compileiq.workers.luggage import Luggage
-from pytest_compileiq.workers.messages import Answer, Order, TaskAnswer, decode_answer, encode
+from pytest_compileiq.workers.messages import Answer, Order, Start, TaskAnswer, decode_answer, encode
 from pytest_compileiq.workers.parcel import Parcel
 from pytest_compileiq.workers.ray_cluster import first_line
 
@@ -249,3 +251,16 @@ class RayLine:
             if death.kind == "lost":
                 self.done(death)
             raise
+
+
+def launched(device: RemoteDevice, luggage: Luggage, start: Start) -> int:
+    """Start a worker on ``device``, which is given the project first where it has none; returns its number.
+
+    Raises:
+        WorkerDied: it ended at once.
+    """
+    device.settle(luggage)
+    # A candidate is not to have the cluster's token.
+    environment = {name: value for name, value in start.environment.items() if not name.startswith("RAY_")}
+    number: int = device.ask("launch", encode(replace(start, environment=environment)))
+    return number

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 
-from pytest_compileiq.workers.carrier import Carrier, WorkerDied
+from pytest_compileiq.workers.carrier import Launches, WorkerDied
 from pytest_compileiq.workers.messages import (
     Answer,
     BlockAnswer,
@@ -45,7 +45,7 @@ class Worker:
         inside: the node id of the test that it has entered, or None.
     """
 
-    def __init__(self, carrier: Carrier, start: Start, number: int) -> None:
+    def __init__(self, carrier: Launches, start: Start, number: int) -> None:
         """Start it, without waiting.
 
         Raises:

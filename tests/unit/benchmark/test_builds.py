@@ -42,7 +42,7 @@ def several(builder):
 
 
 def builds_of(builder, folder, *makers):
-    return Builds(builder, folder, 1.0, frozenset(), makers=lambda: makers)
+    return Builds(builder, folder, 1.0, frozenset(), makers=lambda builds: makers)
 
 
 def built_by(queue, several):
