@@ -266,8 +266,12 @@ class Session:
 
     def _benchmark(self, item: pytest.Item) -> TunedBenchmark:
         folder, cached = self._get_guard().folder, self._get_cached_builds()
-        makers = self._cluster.makers if self._cluster is not None else None
-        benchmark = make_benchmark(item, rootdir=self.settings.rootdir, build_dir=folder, cached=cached, makers=makers)
+        makers, host_flags = None, None
+        if self._cluster is not None:
+            makers, host_flags = self._cluster.makers, self._cluster.host_flags(item.nodeid)
+        benchmark = make_benchmark(
+            item, rootdir=self.settings.rootdir, build_dir=folder, cached=cached, makers=makers, host_flags=host_flags
+        )
         benchmark.check_options(named_options(self.settings.options, self.settings.ini_file))
         benchmark.check_space()
         return benchmark

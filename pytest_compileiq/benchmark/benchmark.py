@@ -39,6 +39,7 @@ from pytest_compileiq.timing.registry import find_device, why_no_energy
 from pytest_compileiq.toolchains.base import (
     Builder,
     CallsWithData,
+    HostFlags,
     Place,
     ReadsByControls,
     Remarks,
@@ -66,6 +67,7 @@ class TunedBenchmark:
         function: the test function.
         fixtures: the fixture functions that it requests.
         test_dir: the test file's directory, which the toolchain's paths are relative to.
+        host_flags: what flags that name the host mean, as in ``Place``.
     """
 
     nodeid: str
@@ -76,11 +78,17 @@ class TunedBenchmark:
     fixtures: tuple[Callable[..., Any], ...]
     rootdir: Path
     test_dir: Path
+    host_flags: HostFlags | None = None
 
     @property
     def name(self) -> str:
         """The artifact's name."""
         return self.spec.name
+
+    @property
+    def place(self) -> Place:
+        """Of its marker."""
+        return Place(self.test_dir, self.rootdir, self.host_flags)
 
     @cached_property
     def objectives(self) -> tuple[Objective, ...]:
@@ -320,12 +328,14 @@ def make_benchmark(
     builder: Builder | None = None,
     cached: CachedBuilds | None = None,
     makers: Callable[[str, Builds], Sequence[Maker]] | None = None,
+    host_flags: HostFlags | None = None,
 ) -> TunedBenchmark:
     """``item`` on this machine; its compiler is looked for here unless ``builder`` is given.
 
     Args:
         cached: the builds of other runs, where they may be taken instead of new ones.
         makers: gives those who make a test's builds elsewhere, by its node id.
+        host_flags: what flags that name the host mean on the machine of the device; None where that is this one.
 
     Raises:
         MarkerError: the marker is not usable, or the test cannot be tuned.
@@ -338,13 +348,15 @@ def make_benchmark(
     if "acf" not in item.fixturenames:
         raise MarkerError(f"{item.nodeid}: a tuned test takes the acf fixture: def {item.originalname}(acf): …")
     if builder is None:
-        builder = spec.toolchain.resolve(Place(item.path.parent, rootdir))
+        builder = spec.toolchain.resolve(Place(item.path.parent, rootdir, host_flags))
     exact = frozenset(objective.measured for objective in spec.objectives if objective.exact)
     builds = Builds(
         builder, build_dir / sha256_hex(item.nodeid.encode())[:16], spec.timeout_s, exact, cached,
         partial(makers, item.nodeid) if makers else None,
     )  # fmt: skip
-    return TunedBenchmark(item.nodeid, spec, builder, builds, item.function, _fixtures(item), rootdir, item.path.parent)
+    return TunedBenchmark(
+        item.nodeid, spec, builder, builds, item.function, _fixtures(item), rootdir, item.path.parent, host_flags
+    )
 
 
 def _fixtures(item: pytest.Function) -> tuple[Callable[..., Any], ...]:

@@ -15,8 +15,9 @@ from queue import Empty, LifoQueue
 from pytest_compileiq.benchmark.build_identity import identity_of, why_other
 from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.benchmark.elsewhere import MadeElsewhere, Maker, MakerLost
-from pytest_compileiq.errors import BuildError
+from pytest_compileiq.errors import BuildError, EnvironmentFault
 from pytest_compileiq.model import CodeDigest, ControlsFile
+from pytest_compileiq.toolchains.base import HostFlags, NamesHost
 from pytest_compileiq.workers.carrier import WorkerDied
 from pytest_compileiq.workers.luggage import Luggage
 from pytest_compileiq.workers.messages import Identified, Identify, Made, Make, NotMade, Query, Start
@@ -112,6 +113,23 @@ class BuildNodes:
                 self._makers[nodeid] = self._found(nodeid, builds) if builds.builder.compiler.compiles else ()
             return self._makers[nodeid]
 
+    def host_flags(self, nodeid: str) -> HostFlags:
+        """What flags of a test that name the host mean on the first node that says it.
+
+        Raises:
+            EnvironmentFault: none does.
+        """
+        reason = "none is left"
+        for node in self.nodes:
+            try:
+                told = node.ask(self.start, Identify(nodeid, None), START_TIMEOUT_S)
+            except WorkerDied as death:
+                reason = f"{node.device.name}: {death.reason}"
+                continue
+            if isinstance(told, Identified):
+                return told.host_flags
+        raise EnvironmentFault(f"no node can say how it would build {nodeid}: {reason}")
+
     def _found(self, nodeid: str, builds: Builds) -> Sequence[Maker]:
         """Those of every node that gives the baseline's machine code by the same inputs.
 
@@ -121,10 +139,12 @@ class BuildNodes:
         nodes = [node for node in self.nodes if not node.device.is_lost]
         if not nodes:
             return ()
-        baseline, identity = builds.get(None), identity_of(builds.builder, self.luggage.root)
+        builder = builds.builder
+        baseline, identity = builds.get(None), identity_of(builder, self.luggage.root)
+        host_flags = dict(builder.host_flags) if isinstance(builder, NamesHost) else {}
 
         def of_node(node: BuildNode) -> Sequence[Maker]:
-            maker = NodeMaker(node, self.start, nodeid, builds.timeout_s)
+            maker = NodeMaker(node, self.start, nodeid, host_flags, builds.timeout_s)
             try:
                 why = maker.why_other(identity, baseline.code)
             except WorkerDied as death:
@@ -144,6 +164,7 @@ class NodeMaker:
     node: BuildNode
     start: Start
     nodeid: str
+    host_flags: dict[str, tuple[str, ...]]
     timeout_s: float
 
     def why_other(self, identity: Mapping[str, str], baseline: Mapping[str, CodeDigest]) -> str | None:
@@ -156,12 +177,12 @@ class NodeMaker:
         Raises:
             WorkerDied: the node does not answer.
         """
-        told = self._ask(Identify(self.nodeid))
+        told = self._ask(Identify(self.nodeid, self.host_flags))
         if not isinstance(told, Identified):
             return f"it answered {type(told).__name__}"
         if other := why_other(told.identity, identity):
             return other
-        made = self._ask(Make(self.nodeid, None))
+        made = self._ask(Make(self.nodeid, self.host_flags, None))
         if isinstance(made, NotMade):
             return f"its baseline does not build: {made.reason}"
         is_same = isinstance(made, Made) and _digests(made.build.code) == _digests(baseline)
@@ -175,7 +196,7 @@ class NodeMaker:
             MakerLost: there will be no answer.
         """
         try:
-            made = self._ask(Make(self.nodeid, controls))
+            made = self._ask(Make(self.nodeid, self.host_flags, controls))
         except WorkerDied as death:
             self.node.give_up(death.reason)
             raise MakerLost(death.reason) from death

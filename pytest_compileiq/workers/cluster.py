@@ -17,6 +17,7 @@ from pathlib import Path
 from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.benchmark.elsewhere import Maker
 from pytest_compileiq.system.process import Guard
+from pytest_compileiq.toolchains.base import HostFlags
 from pytest_compileiq.workers.build_nodes import BuildNode, BuildNodes
 from pytest_compileiq.workers.carrier import MOST_LOSSES, Line, WorkerDied
 from pytest_compileiq.workers.device import CALLS_AT_ONCE
@@ -171,10 +172,23 @@ class Cluster:
 
     def makers(self, nodeid: str, builds: Builds) -> Sequence[Maker]:
         """Who makes builds of a test on nodes of other machines; this one builds already, as many as it is to."""
+        return self._of_builds().makers(nodeid, builds)
+
+    def host_flags(self, nodeid: str) -> HostFlags | None:
+        """What flags of a test that name the host mean where it is measured; None where it is on this machine.
+
+        Nodes that are measured on and where they mean something else are refused when they enter the test.
+
+        Raises:
+            EnvironmentFault: no node says it.
+        """
+        return None if any(place.shares_files for place in self.usable) else self._of_builds().host_flags(nodeid)
+
+    def _of_builds(self) -> BuildNodes:
         with self._looking:
             if self._build_nodes is None:
                 self._build_nodes = BuildNodes(self._builders(), self.start, self.luggage, self.say)
-        return self._build_nodes.makers(nodeid, builds)
+            return self._build_nodes
 
     def _builders(self) -> list[BuildNode]:
         elsewhere = {place.node["NodeID"]: place.node for place in self.usable if not place.shares_files}

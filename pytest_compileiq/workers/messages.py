@@ -89,15 +89,21 @@ class DrawTask(Struct, frozen=True, tag=True):
 
 
 class Identify(Struct, frozen=True, tag=True):
-    """Say what builds of a test depend on there; no test is entered, and none of its fixtures is set up."""
+    """Say what builds of a test depend on there; no test is entered, and none of its fixtures is set up.
+
+    Attributes:
+        host_flags: what flags that name the host mean on the machine of the device; None: what they mean there.
+    """
 
     nodeid: str
+    host_flags: dict[str, tuple[str, ...]] | None
 
 
 class Make(Struct, frozen=True, tag=True):
     """Build a test's kernel; as of ``Identify``, no test is entered."""
 
     nodeid: str
+    host_flags: dict[str, tuple[str, ...]] | None
     controls: ControlsFile | None
 
 
@@ -111,11 +117,13 @@ class Entered(Struct, frozen=True, tag=True):
     Attributes:
         target, command: what the test's toolchain makes of its marker there.
         native: why that machine cannot run what is built so; None if it can.
+        processor: the model that it measures on.
     """
 
     target: str = ""
     command: tuple[str, ...] = ()
     native: str | None = None
+    processor: str = ""
 
 
 class Left(Struct, frozen=True, tag=True):
@@ -168,10 +176,10 @@ class FailureAnswer(Struct, frozen=True, tag=True):
 
 
 class Identified(Struct, frozen=True, tag=True):
-    """What builds depend on (``benchmark.build_identity``), and why that machine cannot run them; None if it can."""
+    """What builds depend on (``benchmark.build_identity``), and what flags that name the host mean."""
 
     identity: dict[str, str]
-    native: str | None
+    host_flags: dict[str, tuple[str, ...]]
 
 
 class Made(Struct, frozen=True, tag=True):

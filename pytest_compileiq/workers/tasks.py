@@ -16,6 +16,7 @@ from pytest_compileiq.benchmark.compared import Outputs
 from pytest_compileiq.benchmark.draw import run_draw
 from pytest_compileiq.benchmark.timed_call import look
 from pytest_compileiq.system.watchdog import of_each_process
+from pytest_compileiq.timing.cpu import cpu_device
 from pytest_compileiq.timing.registry import is_poisoned
 from pytest_compileiq.toolchains.base import Builder
 from pytest_compileiq.workers.inside import Inside
@@ -39,7 +40,7 @@ def converse(inside: Inside, item: pytest.Function) -> None:
     builder = unpack_builder(inside.builder)
     benchmark = make_benchmark(item, rootdir=item.config.rootpath, build_dir=inside.builds, builder=builder)
     made = benchmark.builder
-    entered = Entered(str(made.target), tuple(made.compiler.command), made.native)
+    entered = Entered(str(made.target), tuple(made.compiler.command), made.native, cpu_device().name)
     inside.converse(entered, lambda task, tick: serve(benchmark, body_of(item), task, tick))
 
 

@@ -53,27 +53,27 @@ def worker(tmp_path):
 
 def test_it_builds_what_it_is_asked_and_enters_no_test(worker, tmp_path):
     asked, made = worker("gcc")
-    told = asked.query(Identify(NODEID), 60)
-    assert told.native is None and told.identity["compiler"].startswith("gcc ")
+    told = asked.query(Identify(NODEID, None), 60)
+    assert told.identity["compiler"].startswith("gcc ")
     assert str(tmp_path) not in str(told.identity)
     baseline, other = (
-        put(asked.query(Make(NODEID, controls), 60).build, tmp_path / name)
+        put(asked.query(Make(NODEID, {}, controls), 60).build, tmp_path / name)
         for name, controls in {"baseline": None, "other": ControlsFile("options", b"-O3\n", {"-O": 3})}.items()
     )
     assert baseline.digest != other.digest and other.path.read_bytes()[:4] == b"\x7fELF"
-    refused = asked.query(Make(NODEID, ControlsFile("options", b"-fno-such\n", {})), 60)
+    refused = asked.query(Make(NODEID, {}, ControlsFile("options", b"-fno-such\n", {})), 60)
     assert isinstance(refused, NotMade) and "-fno-such" in refused.reason and refused.kind == "compile"
-    assert asked.query(Make(NODEID, None), 60).build.code == baseline.code
+    assert asked.query(Make(NODEID, {}, None), 60).build.code == baseline.code
     assert not (made.root / "entered").exists()
 
 
 def test_a_machine_without_the_compiler_says_so(worker):
     asked, _ = worker("no-such-gcc")
     with pytest.raises(WorkerDied, match="no compiler 'no-such-gcc' on PATH"):
-        asked.query(Identify(NODEID), 60)
+        asked.query(Identify(NODEID, None), 60)
 
 
 def test_a_test_that_is_not_there_is_not_built(worker):
     asked, _ = worker("gcc")
     with pytest.raises(WorkerDied, match="not collected"):
-        asked.query(Make("test_sum.py::test_other", None), 60)
+        asked.query(Make("test_sum.py::test_other", {}, None), 60)

@@ -11,6 +11,7 @@ from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.errors import NoWorker
 from pytest_compileiq.model import Candidate, Conditions, Workload
 from pytest_compileiq.testing import FakeBuilder, FakeCarrier, fake_benchmark, obedient
+from pytest_compileiq.timing.cpu import cpu_device
 from pytest_compileiq.timing.sampler import BlockPlan
 from pytest_compileiq.workers import pool as pool_module
 from pytest_compileiq.workers.carrier import WorkerDied
@@ -124,7 +125,9 @@ def test_all_blocks_of_a_workload_are_launched_as_its_first_one_was(benchmark):
 def afar(benchmark, **changes):
     """A carrier to another machine, which makes the same of the marker but for ``changes``."""
     here = benchmark.builder
-    entered = Entered(**{"target": here.target, "command": tuple(here.compiler.command)} | changes)
+    entered = Entered(
+        **{"target": here.target, "command": tuple(here.compiler.command), "processor": cpu_device().name} | changes
+    )
     orders = []
 
     def answer(worker, order):
@@ -162,6 +165,7 @@ def test_what_a_task_needs_is_built_here_and_brought_before_it_is_asked(benchmar
     [
         ({"target": "fake-fake2"}, "it builds for fake-fake2 (here fake-fake1)"),
         ({"command": ("fake", "-march=other")}, "it builds by 'fake -march=other' (here "),
+        ({"processor": "another one"}, "it measures on another one (here "),
         ({"native": "it needs AVX2, which this processor lacks"}, "it needs AVX2"),
     ],
 )
