@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
 from collections import Counter
 from dataclasses import dataclass
@@ -11,10 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from pytest_compileiq.system.watchdog import of_each_process
 from tests import needs
 from tests.cluster.nodes import SETTINGS, can_hide_files, head, joined
 from tests.examples import SUM_C
-from tests.projects import Project, make_project
+from tests.projects import NOT_NEEDED, Project, make_project
+from tests.waiting import wait_until
 
 TEST = """\
 import os
@@ -115,6 +122,13 @@ def test_a_search_on_a_node_that_sees_no_file_of_this_machine_ends_with_the_same
     assert not list(temporary.iterdir())
 
 
+def started(made: Project, *arguments: str) -> subprocess.Popen[bytes]:
+    """A search that goes on by itself."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    argv = [sys.executable, "-m", "pytest", *(f"-pno:{name}" for name in NOT_NEEDED), "--tune", *arguments]
+    return subprocess.Popen(argv, cwd=made.root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
 SLOW_GCC = """\
 #!/bin/sh
 case "$*" in *.so*) pwd >> "$EVALUATED/built"; sleep 0.3;; esac
@@ -154,3 +168,89 @@ def test_builds_are_made_here_and_on_a_node_that_builds_alike_and_the_artifact_i
     assert where[True] >= 3 and where[False] >= 3, (where, output)
     assert where.total() == built_alone + 1, (where, built_alone, output)  # the baseline, once more on the node
     assert made.one("acf/total/*.acf").read_bytes() == slow_alone
+
+
+def marks(mark: str) -> list[int]:
+    """Processes that were started with ``mark`` in their environment, whoever has adopted them."""
+    return [pid for pid, environ in of_each_process("environ") if mark.encode() in environ.split(b"\0")]
+
+
+@needs.ray
+@can_hide_files
+def test_builds_that_are_lost_with_their_node_are_made_here(slow_alone, tmp_path, rows, temporary, on_a_cluster):
+    made, alone = slow(tmp_path / "project"), len(rows.built())
+    mark = f"COMPILEIQ_NODE_TEST={made.root}"
+    with head() as address, joined(address, dict([mark.split("=")]), [made.root, temporary]):
+        driver = started(made, f"--tune-budget={BUDGET}", f"--tune-on={address}")
+        # Its baseline, and then one of the candidates.
+        assert wait_until(lambda: sum(place != str(made.root) for place in rows.built()[alone:]) >= 2, 120)
+        for pid in marks(mark):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        output = driver.communicate(timeout=200)[0].decode()
+    assert driver.returncode == 0, output
+    assert output.count("what it was building is built elsewhere") == 1, output
+    assert not re.search(r"[1-9]\d* invalid", output) and "Traceback" not in output, output
+    assert made.one("acf/total/*.acf").read_bytes() == slow_alone
+
+
+@pytest.fixture
+def clang_as_gcc(tmp_path):
+    """A PATH on which gcc is clang."""
+    clang = shutil.which("clang")
+    if clang is None:
+        pytest.skip("needs clang beside gcc")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/gcc").symlink_to(clang)
+    return f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+
+
+@needs.ray
+@can_hide_files
+def test_a_node_with_another_compiler_builds_nothing_and_is_told_with_both(
+    of_this_machine_alone, made, clang_as_gcc, temporary, on_a_cluster
+):
+    with head() as address, joined(address, {"PATH": clang_as_gcc}, [made.root, temporary]):
+        output = made.pytest("--tune", f"--tune-budget={BUDGET}", f"--tune-on={address}", code=0, forked=False)
+    told = r"node \w+ \(.*\) builds nothing of tests/test_sum.py::test_total: its compiler: clang .* \(here gcc "
+    assert len(re.findall(told, output)) == 1, output
+    assert made.one("acf/total/*.acf").read_bytes() == of_this_machine_alone
+
+
+@needs.ray
+@can_hide_files
+def test_a_cluster_whose_only_node_has_another_compiler_measures_nothing(
+    made, clang_as_gcc, temporary, on_a_cluster, monkeypatch
+):
+    monkeypatch.setenv("SIZE", "3")
+    with head({"PATH": clang_as_gcc}, hidden=[made.root, temporary]) as address:
+        output = made.pytest("--tune", f"--tune-budget={BUDGET}", f"--tune-on={address}", code=1, forked=False)
+    assert re.search(r"is not used: tests/test_sum.py::test_total: it builds for x86-64-clang\S+ \(here ", output), (
+        output
+    )
+    assert not list(made.root.glob("acf/total/*"))
+
+
+HOST_GCC = """\
+#!/bin/bash
+# gcc on a machine whose processor is HOST_MARCH
+exec gcc "${@/-march=native/-march=$HOST_MARCH}"
+"""
+
+
+@needs.ray
+@can_hide_files
+def test_native_is_the_processor_of_the_machine_that_measures(tmp_path, temporary, on_a_cluster, monkeypatch):
+    monkeypatch.setenv("HOST_MARCH", "x86-64")
+    monkeypatch.setenv("SIZE", "3")
+    test = FILES["tests/test_sum.py"].replace(
+        'flags="-O1 -fstrict-aliasing"', 'flags="-O1 -march=native", compiler="./host-gcc"'
+    )
+    made = make_project(tmp_path / "project", {**FILES, "tests/test_sum.py": test, "tests/host-gcc": HOST_GCC})
+    (made.root / "tests/host-gcc").chmod(0o755)
+    with head({"HOST_MARCH": "x86-64-v2"}, hidden=[made.root, temporary]) as address:
+        output = made.pytest("--tune", f"--tune-budget={BUDGET}", f"--tune-on={address}", code=0, forked=False)
+    assert made.one("acf/total/*.toml").name == "x86-64-v2-gcc12.toml".replace(
+        "gcc12", output.split("-v2-")[1].split()[0]
+    )
+    assert "is not used" not in output and "builds nothing" not in output, output
