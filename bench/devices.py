@@ -14,10 +14,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from local_cluster import TOKEN, local_cluster
 from machine import describe
 
 KERNEL = Path(__file__).parents[1] / "tests" / "kernels" / "wire.c"
@@ -35,17 +34,6 @@ def test_k{number}(acf):
         with Path("bodies").open("a") as stream:
             stream.write(f"{{time.time()}}\\n")
 """
-NODE = """\
-import sys
-from ray.cluster_utils import Cluster
-
-cluster = Cluster(initialize_head=True, head_node_args={
-    "num_cpus": 1, "num_gpus": int(sys.argv[1]), "include_dashboard": False, "object_store_memory": 100 * 2**20})
-print(cluster.address, flush=True)
-input()
-cluster.shutdown()
-"""
-CLUSTER = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "t" * 32, "RAY_USAGE_STATS_ENABLED": "0"}
 
 
 def main() -> None:
@@ -68,7 +56,7 @@ def main() -> None:
 def rate_with(devices: int, asked: argparse.Namespace) -> float:
     """Evaluations a second with so many devices."""
     budget = asked.evaluations * (asked.benchmarks if asked.total else 1)
-    with tempfile.TemporaryDirectory(prefix="", dir="/tmp") as home, cluster_of(devices, home) as address:
+    with tempfile.TemporaryDirectory() as home, local_cluster([{"num_gpus": devices}]) as address:
         project = Path(home) / "p"
         project.mkdir()
         (project / "pytest.ini").touch()
@@ -78,7 +66,7 @@ def rate_with(devices: int, asked: argparse.Namespace) -> float:
         begun = time.time()
         words = [f"--tune-on={address}", f"--tune-{'total' if asked.total else 'budget'}={budget}"]
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "--tune", *words], cwd=project, env={**os.environ, **CLUSTER},
+            [sys.executable, "-m", "pytest", "-q", "--tune", *words], cwd=project, env={**os.environ, **TOKEN},
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode:
@@ -87,18 +75,6 @@ def rate_with(devices: int, asked: argparse.Namespace) -> float:
     seconds = ends[-1] - (ends[0] - asked.wait)
     print(f"{devices} device(s): {len(ends)} bodies in {seconds:.1f} s, {time.time() - begun:.1f} s in all")
     return len(ends) / seconds
-
-
-@contextmanager
-def cluster_of(devices: int, home: str) -> Iterator[str]:
-    """The address of a cluster with so many simulated devices."""
-    cluster = subprocess.Popen(
-        [sys.executable, "-c", NODE, str(devices)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL, env={**os.environ, **CLUSTER, "TMPDIR": home}, text=True,
-    )  # fmt: skip
-    assert cluster.stdout is not None
-    yield cluster.stdout.readline().strip()
-    cluster.communicate("\n", timeout=60)
 
 
 if __name__ == "__main__":
