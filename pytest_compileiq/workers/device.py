@@ -32,7 +32,7 @@ CALLS_AT_ONCE = 8
 BUILDS = "builds"  # where they are in the actor's own folder
 _CHECK_S = 1.0
 _PROJECT = "project"
-_OWN_GPU = "CUDA_VISIBLE_DEVICES"  # Ray sets it where the actor has a GPU
+_OF_THE_DEVICE = "CUDA_VISIBLE_DEVICES", "ACF_MACHINE"  # Ray sets the first where the actor has a GPU
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,11 @@ class Device:
         """Start one worker; returns its number."""
         order = decode_order(start)
         assert isinstance(order, Start)
-        sent, own = order.environment, self._environment
-        environment = sent if own is None else environment_on(own, sent)
-        own_gpu = {name: value for name, value in os.environ.items() if name == _OWN_GPU and value}
+        sent = order.environment
+        environment = sent if self._environment is None else environment_on(self._environment, sent)
+        own = {name: os.environ[name] for name in _OF_THE_DEVICE if os.environ.get(name)}
         try:
-            line = self._carrier.launch(replace(order, environment={**environment, **own_gpu}), 0)
+            line = self._carrier.launch(replace(order, environment={**environment, **own}), 0)
         except WorkerDied as death:
             return Ended(death.kind, death.reason)
         except OSError as error:
