@@ -1,7 +1,8 @@
 """What decides what a machine builds of a benchmark, wherever the project lies there: equal identities, equal builds.
 
 These are the compiler, the resolved command, and for a toolchain that tells its inputs all that the key of the build
-cache holds, and the contents of what is installed, with the paths of the project relative.
+cache holds, and the contents of what is read, with the paths of the project relative. Where something was looked for in
+vain, on ``PATH`` too, tells builds apart that are made at different times; here what was found is compared instead.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pytest_compileiq.system.seen_files import SeenFiles
 from pytest_compileiq.toolchains.base import Builder, TellsInputs
 
 _SHOWN = ("compiler", "command", "target", "inputs", "environment")  # as they are; of the others a digest
+_FINDS = "PATH="
 _IN_WORDS = {"installed": "contents of what its compiler reads", "project": "contents of the project's files"}
 
 
@@ -37,7 +39,7 @@ def identity_of(builder: Builder, rootdir: Path) -> dict[str, str]:
         return told | {"inputs": _without(str(reason), rootdir)}
     told["inputs"] = "modelled"
     for name, words in question.items():
-        text = " ".join(_without(word, rootdir) for word in words)
+        text = " ".join(_without(word, rootdir) for word in words if not word.startswith(_FINDS))
         told[name] = text if name in _SHOWN else _digest([text])
     return told | {"installed": _content(installed, rootdir), "project": _content(own, rootdir)}
 
@@ -54,9 +56,7 @@ def why_other(there: Mapping[str, str], here: Mapping[str, str]) -> str | None:
 
 def _content(inputs: Inputs, rootdir: Path) -> str:
     seen = SeenFiles()
-    files = sorted(f"{_without(path, rootdir)} {seen.digest(path)}" for path in inputs.files)
-    absent = sorted(f"{_without(folder, rootdir)} {sorted(names)}" for folder, names in inputs.absent.items())
-    return _digest([*files, *absent])
+    return _digest(sorted(f"{_without(path, rootdir)} {seen.digest(path)}" for path in inputs.files))
 
 
 def _without(text: str, rootdir: Path) -> str:

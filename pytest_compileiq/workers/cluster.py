@@ -25,6 +25,7 @@ from pytest_compileiq.workers.luggage import Luggage
 from pytest_compileiq.workers.messages import Start
 from pytest_compileiq.workers.processor_turn import ProcessorTurn
 from pytest_compileiq.workers.ray_cluster import (
+    OWN,
     Node,
     connect,
     leave,
@@ -114,6 +115,14 @@ class Cluster:
             ConnectionError: the cluster has no device that can be used.
         """
         connect(self.where, self.guard, self.say)
+        try:
+            self._look_around()
+        except BaseException:
+            self.close()
+            raise
+
+    def _look_around(self) -> None:
+        """See what each node is good for; raises as the beginning of the cluster does."""
         self._own_node = own_node()
         probe = self.guard.folder / "seen-by-nodes"
         probe.touch()
@@ -121,7 +130,7 @@ class Cluster:
         self.luggage = Luggage(self.root, self.guard, self.say)
         self.places = [
             Place(node, has_gpu, told)
-            for node in self._alike(living_nodes())
+            for node in (living_nodes() if self.where == OWN else self._alike(living_nodes()))
             for has_gpu in ([True] * int(node["Resources"].get("GPU", 0)) or [False])
         ]
         threading.Thread(target=self._beat, daemon=True, name="compileiq-beat").start()

@@ -56,6 +56,7 @@ class RemoteDevice:
         self.name = name
         self.shares_files = shares_files
         self.why_lost = ""
+        self._bringing = threading.Lock()
         self._is_settled = False
         self._brought: set[Path] = set()
         self._losing = threading.Lock()
@@ -120,17 +121,19 @@ class RemoteDevice:
             WorkerDied: it is lost, or cannot keep what it was given.
             EnvironmentFault: the project cannot travel.
         """
-        if not self.shares_files and not self._is_settled:
-            self._carry(luggage.project(), "settle")
-            self._is_settled = True
+        with self._bringing:
+            if not self.shares_files and not self._is_settled:
+                self._carry(luggage.project(), "settle")
+                self._is_settled = True
 
     def bring(self, luggage: Luggage, build: Path) -> None:
         """Bring a build, once; raises as ``settle``, and OSError where it cannot be read."""
-        if self.shares_files or build in self._brought:
-            return
-        with luggage.build(build) as (parcel, place):
-            self._carry(parcel, "unpack", f"{BUILDS}/{place}")
-        self._brought.add(build)
+        with self._bringing:
+            if self.shares_files or build in self._brought:
+                return
+            with luggage.build(build) as (parcel, place):
+                self._carry(parcel, "unpack", f"{BUILDS}/{place}")
+            self._brought.add(build)
 
     def _carry(self, parcel: Parcel, method: str, *arguments: object) -> None:
         try:

@@ -19,6 +19,8 @@ class Telling(FakeBuilder):
     headers: str = ""
     option: str = "-O2"
     not_modelled: str = ""
+    path: str = "/usr/bin"
+    language: str = "C"
 
     def cacheable(self, controls):
         if self.not_modelled:
@@ -26,7 +28,8 @@ class Telling(FakeBuilder):
         return self
 
     def question(self):
-        return {"compile": [self.option, f"-I{self.root}/include"], "directory": [self.root]}
+        return {"compile": [self.option, f"-I{self.root}/include"], "directory": [self.root],
+                "environment": [f"LC_ALL={self.language}", f"PATH={self.path}"]}  # fmt: skip
 
     def inputs(self):
         own = Inputs(frozenset({f"{self.root}/k.c"}), {f"{self.root}/include": frozenset({"k.h"})})
@@ -47,7 +50,7 @@ def at(tmp_path):
 
 
 def test_a_project_that_lies_elsewhere_is_built_alike(at):
-    assert why_other(at("here"), at("there")) is None
+    assert why_other(at("here"), at("there", path="/opt/bin:/usr/bin")) is None
 
 
 def test_each_thing_that_a_build_depends_on_tells_machines_apart(at, tmp_path):
@@ -55,6 +58,7 @@ def test_each_thing_that_a_build_depends_on_tells_machines_apart(at, tmp_path):
     (tmp_path / "other.h").write_text("changed")
     for changes, said in {
         "text": "project's files", "headers": "what its compiler reads", "option": "another compile",
+        "language": "its environment: LC_ALL=other (here LC_ALL=C)",
         "not_modelled": "its inputs: other (here modelled)",
     }.items():  # fmt: skip
         value = str(tmp_path / "other.h") if changes == "headers" else "other"
