@@ -92,7 +92,7 @@ def bring(mib: int, root: Path, guard: Guard) -> None:
         device = afar(1, guard, luggage)[0]
         device.ask("hear")  # its process has begun
         ready = time.monotonic()
-        device.settle(luggage)
+        device.settle()
     print(f"{mib} MiB: read in {packed - begun:.2f} s, there in {time.monotonic() - ready:.2f} s")
     device.stop()
 
@@ -100,10 +100,10 @@ def bring(mib: int, root: Path, guard: Guard) -> None:
 def afar(nodes: int, guard: Guard, luggage: Luggage) -> list[RemoteDevice]:
     """An actor on each of so many nodes, which is told that it sees none of this machine's files."""
     told = str(luggage.root), str(guard.folder), str(guard.folder / "seen-by-nodes")
-    return [
-        RemoteDevice(node["NodeID"], name_of(node), told, has_gpu=False, shares_files=False)
-        for node in living_nodes()[:nodes]
-    ]
+    devices = [RemoteDevice(node["NodeID"], name_of(node), told, has_gpu=False) for node in living_nodes()[:nodes]]
+    for device in devices:
+        device.furnish(luggage)
+    return devices
 
 
 def builds_a_second(nodes: int, asked: argparse.Namespace, root: Path, guard: Guard) -> float:
@@ -117,9 +117,7 @@ def builds_a_second(nodes: int, asked: argparse.Namespace, root: Path, guard: Gu
     luggage = Luggage(root, guard, print)
     start = Start(".", (NODEID,), {}, (), (None,), dict(os.environ))
     devices = afar(nodes, guard, luggage)
-    found = BuildNodes(
-        [BuildNode(device, SLOTS, ProcessorTurn(), luggage, print) for device in devices], start, luggage, print
-    )
+    found = BuildNodes([BuildNode(device, SLOTS, ProcessorTurn(), print) for device in devices], start, root, print)
     builder = Cc("wire.c", flags="-O2", compiler="./slow-gcc").resolve(Place(root, root))
     builds = Builds(builder, root / ".builds", 60.0, frozenset(), makers=lambda builds: found.makers(NODEID, builds))
     every = [ControlsFile("options", f"-O3\n-falign-loops={n + 1}\n".encode(), {}) for n in range(asked.builds)]

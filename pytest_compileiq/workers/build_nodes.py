@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from queue import Empty, LifoQueue
 
 from pytest_compileiq.benchmark.build_identity import identity_of, why_other
@@ -19,7 +20,6 @@ from pytest_compileiq.errors import BuildError, EnvironmentFault
 from pytest_compileiq.model import CodeDigest, ControlsFile
 from pytest_compileiq.toolchains.base import HostFlags, NamesHost
 from pytest_compileiq.workers.carrier import WorkerDied
-from pytest_compileiq.workers.luggage import Luggage
 from pytest_compileiq.workers.messages import Identified, Identify, Made, Make, NotMade, Query, Start
 from pytest_compileiq.workers.processor_turn import ProcessorTurn
 from pytest_compileiq.workers.remote import RayLine, RemoteDevice, launched
@@ -34,14 +34,12 @@ class BuildNode:
         device: the actor that owns the workers that build there.
         slots: builds at once, of all benchmarks together.
         turn: of the node's processor.
-        luggage: what the actor is given of this machine's files.
         say: tells the user one line.
     """
 
     device: RemoteDevice
     slots: int
     turn: ProcessorTurn
-    luggage: Luggage
     say: Callable[[str], None]
     _idle: LifoQueue[Worker] = field(default_factory=LifoQueue)
     _free: threading.BoundedSemaphore = field(init=False)
@@ -57,8 +55,8 @@ class BuildNode:
         Raises:
             WorkerDied: it ended at once.
         """
-        line = launched(self.device, self.luggage, start)
-        return RayLine(self.device, line, self.luggage, lambda: self.device, lambda death: None)
+        line = launched(self.device, start)
+        return RayLine(self.device, line, lambda: self.device, lambda death: None)
 
     def ask(self, start: Start, query: Query, timeout_s: float) -> Identified | Made | NotMade:
         """Have a worker that is idle, or a new one, answer while nobody measures on the processor.
@@ -96,12 +94,13 @@ class BuildNodes:
 
     Attributes:
         start: what their workers begin with.
+        root: of the project.
         say: tells the user one line.
     """
 
     nodes: Sequence[BuildNode]
     start: Start
-    luggage: Luggage
+    root: Path
     say: Callable[[str], None]
     _makers: dict[str, Sequence[Maker]] = field(default_factory=dict)
     _looking: threading.Lock = field(default_factory=threading.Lock)
@@ -140,7 +139,7 @@ class BuildNodes:
         if not nodes:
             return ()
         builder = builds.builder
-        baseline, identity = builds.get(None), identity_of(builder, self.luggage.root)
+        baseline, identity = builds.get(None), identity_of(builder, self.root)
         host_flags = dict(builder.host_flags) if isinstance(builder, NamesHost) else {}
 
         def of_node(node: BuildNode) -> Sequence[Maker]:

@@ -50,7 +50,7 @@ class Place:
         turn: whoever works there has it.
         losses: of actors, since something was done there.
         is_usable: False once its node is gone or refused, or actors are lost there again and again.
-        shares_files: whether its node sees this machine's files.
+        luggage: what its actors are given of this machine's files; None where its node sees these.
     """
 
     node: Node
@@ -59,7 +59,7 @@ class Place:
     turn: threading.RLock = field(default_factory=threading.RLock)
     losses: int = 0
     is_usable: bool = True
-    shares_files: bool = True
+    luggage: Luggage | None = None
     device: RemoteDevice | None = None
 
     @property
@@ -70,9 +70,9 @@ class Place:
     def reached(self) -> RemoteDevice:
         """Its device; of an actor that begins now, where the last one was lost."""
         if self.device is None or self.device.is_lost:
-            self.device = RemoteDevice(
-                self.node["NodeID"], self.name, self.told, has_gpu=self.has_gpu, shares_files=self.shares_files
-            )
+            self.device = RemoteDevice(self.node["NodeID"], self.name, self.told, has_gpu=self.has_gpu)
+            if self.luggage is not None:
+                self.device.furnish(self.luggage)
         return self.device
 
 
@@ -139,7 +139,7 @@ class Cluster:
             self._look_for_files(place, reference)
         if not self.usable:
             raise ConnectionError("no node of the Ray cluster can be used")
-        if not all(place.shares_files for place in self.usable):
+        if any(place.luggage for place in self.usable):
             self.luggage.project()  # now, for what it is refused for to be said before anything begins
 
     @property
@@ -191,25 +191,25 @@ class Cluster:
         Raises:
             EnvironmentFault: no node says it.
         """
-        return None if any(place.shares_files for place in self.usable) else self._of_builds().host_flags(nodeid)
+        return None if any(place.luggage is None for place in self.usable) else self._of_builds().host_flags(nodeid)
 
     def _of_builds(self) -> BuildNodes:
         with self._looking:
             if self._build_nodes is None:
-                self._build_nodes = BuildNodes(self._builders(), self.start, self.luggage, self.say)
+                self._build_nodes = BuildNodes(self._builders(), self.start, self.root, self.say)
             return self._build_nodes
 
     def _builders(self) -> list[BuildNode]:
-        elsewhere = {place.node["NodeID"]: place.node for place in self.usable if not place.shares_files}
+        elsewhere = {place.node["NodeID"]: place.node for place in self.usable if place.luggage is not None}
         return [self._builder(node) for node in elsewhere.values()]
 
     def _builder(self, node: Node) -> BuildNode:
         slots = max(1, int(node["Resources"].get("CPU", 1)))
         device = RemoteDevice(
-            node["NodeID"], name_of(node), self._told, has_gpu=False, shares_files=False,
-            calls_at_once=slots + CALLS_AT_ONCE,
-        )  # fmt: skip
-        return BuildNode(device, slots, self.processors[node["NodeID"]], self.luggage, self.say)
+            node["NodeID"], name_of(node), self._told, has_gpu=False, calls_at_once=slots + CALLS_AT_ONCE
+        )
+        device.furnish(self.luggage)
+        return BuildNode(device, slots, self.processors[node["NodeID"]], self.say)
 
     def refuse(self, node: Node, reason: str) -> None:
         """Use a node no more, and tell it once."""
@@ -240,7 +240,9 @@ class Cluster:
     def _look_for_files(self, place: Place, reference: object) -> None:
         device = place.reached()
         try:
-            place.shares_files = device.shares_files = device.answer(reference)
+            if not device.answer(reference):
+                place.luggage = self.luggage
+                device.furnish(self.luggage)
         except WorkerDied as death:
             place.is_usable = False
             self.say(f"{death.reason}: it is not used")
@@ -283,12 +285,12 @@ class RayCarrier:
         place = self._place_of(number)
         device = place.reached()
         try:
-            line = launched(device, self.cluster.luggage, start)
+            line = launched(device, start)
         except WorkerDied as death:
             self._lost(number, place, device, death)
             raise
         return RayLine(
-            device, line, self.cluster.luggage, lambda: self._place_of(number).device,
+            device, line, lambda: self._place_of(number).device,
             partial(self._done, number, place, device),
         )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What nodes that do not see this machine's files are given of them: the project, and builds."""
+"""What actors on nodes that do not see this machine's files are given of them: the project, and builds."""
 
 from __future__ import annotations
 
@@ -9,11 +9,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from pytest_compileiq.system.process import Guard
+from pytest_compileiq.workers.device import BUILDS
 from pytest_compileiq.workers.parcel import Parcel, packed
 from pytest_compileiq.workers.project import expect_own_code, pack_project
 from pytest_compileiq.workers.start import LIBRARIES
+
+
+class Ask(Protocol):
+    """Calls a method of an actor."""
+
+    def __call__(self, method: str, *arguments: object) -> object: ...  # noqa: D102 - see above
 
 
 @dataclass
@@ -57,3 +65,46 @@ class Luggage:
             yield packed(folder, names, contents), folder.relative_to(self.guard.folder).as_posix()
         finally:
             shutil.rmtree(contents, ignore_errors=True)
+
+
+@dataclass
+class Deliveries:
+    """What one actor has been given of it, each thing once, however many threads ask for it.
+
+    Attributes:
+        ask: calls a method of the actor, a ``workers.device.Device``; what it raises is raised here.
+    """
+
+    luggage: Luggage
+    ask: Ask
+    _is_settled: bool = False
+    _brought: set[Path] = field(default_factory=set)
+    _delivering: threading.Lock = field(default_factory=threading.Lock)
+
+    def settle(self) -> None:
+        """Bring the project.
+
+        Raises:
+            EnvironmentFault: it cannot travel.
+        """
+        with self._delivering:
+            if not self._is_settled:
+                self._deliver(self.luggage.project(), "settle")
+                self._is_settled = True
+
+    def bring(self, build: Path) -> None:
+        """Bring a build, a folder of the run's.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        with self._delivering:
+            if build not in self._brought:
+                with self.luggage.build(build) as (parcel, place):
+                    self._deliver(parcel, "unpack", f"{BUILDS}/{place}")
+                self._brought.add(build)
+
+    def _deliver(self, parcel: Parcel, method: str, *arguments: object) -> None:
+        for message in parcel.messages():
+            self.ask("take", message)
+        self.ask(method, parcel.manifest(), *arguments)

@@ -10,16 +10,16 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
 from pytest_compileiq.workers.carrier import WorkerDied
-from pytest_compileiq.workers.device import BUILDS, CALLS_AT_ONCE, UNHEARD_S, Device, Ended
-from pytest_compileiq.workers.luggage import Luggage
+from pytest_compileiq.workers.device import CALLS_AT_ONCE, UNHEARD_S, Device, Ended
+from pytest_compileiq.workers.luggage import Deliveries, Luggage
 from pytest_compileiq.workers.messages import Answer, Order, Start, TaskAnswer, decode_answer, encode
-from pytest_compileiq.workers.parcel import Parcel
 from pytest_compileiq.workers.ray_cluster import first_line
 
 _POLL_S = 1.0
@@ -35,9 +35,6 @@ class RemoteDevice:
         name: of the device, for messages.
         told: what the actor begins with, as ``Device`` takes it.
         calls_at_once: that it can be in the midst of.
-
-    Attributes:
-        shares_files: whether it sees this machine's files at the same paths.
     """
 
     def __init__(
@@ -47,18 +44,14 @@ class RemoteDevice:
         told: tuple[str, ...],
         *,
         has_gpu: bool,
-        shares_files: bool = True,
         calls_at_once: int = CALLS_AT_ONCE,
     ) -> None:
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         self.name = name
-        self.shares_files = shares_files
         self.why_lost = ""
-        self._bringing = threading.Lock()
-        self._is_settled = False
-        self._brought: set[Path] = set()
+        self._deliveries: Deliveries | None = None
         self._losing = threading.Lock()
         self._heard = time.monotonic()
         self._beats: Any = None
@@ -114,32 +107,33 @@ class RemoteDevice:
             raise WorkerDied(answer.kind, answer.reason)
         return answer
 
-    def settle(self, luggage: Luggage) -> None:
-        """Bring the project, once, where it does not see this machine's files.
+    @property
+    def shares_files(self) -> bool:
+        """Whether it sees this machine's files at the same paths."""
+        return self._deliveries is None
+
+    def furnish(self, luggage: Luggage) -> None:
+        """It does not see this machine's files: it is to work on copies of them."""
+        self._deliveries = Deliveries(luggage, self.ask)
+
+    def settle(self) -> None:
+        """Bring the project, once, where it does not see it.
 
         Raises:
             WorkerDied: it is lost, or cannot keep what it was given.
             EnvironmentFault: the project cannot travel.
         """
-        with self._bringing:
-            if not self.shares_files and not self._is_settled:
-                self._carry(luggage.project(), "settle")
-                self._is_settled = True
+        if self._deliveries is not None:
+            self._given(self._deliveries.settle)
 
-    def bring(self, luggage: Luggage, build: Path) -> None:
-        """Bring a build, once; raises as ``settle``, and OSError where it cannot be read."""
-        with self._bringing:
-            if self.shares_files or build in self._brought:
-                return
-            with luggage.build(build) as (parcel, place):
-                self._carry(parcel, "unpack", f"{BUILDS}/{place}")
-            self._brought.add(build)
+    def bring(self, build: Path) -> None:
+        """Bring a build, once, where it does not see it; raises as ``settle``, and OSError if it cannot be read."""
+        if self._deliveries is not None:
+            self._given(partial(self._deliveries.bring, build))
 
-    def _carry(self, parcel: Parcel, method: str, *arguments: object) -> None:
+    def _given(self, deliver: Callable[[], None]) -> None:
         try:
-            for message in parcel.messages():
-                self.ask("take", message)
-            self.ask(method, parcel.manifest(), *arguments)
+            deliver()
         except WorkerDied as death:
             raise self._lost(death.reason) from death
 
@@ -181,14 +175,12 @@ class RayLine:
 
     Attributes:
         device: that it lives on.
-        luggage: what may be brought there.
         at_home: the device that a new worker of its number would live on.
         done: is told of every task that was answered, and of the loss of the device.
     """
 
     device: RemoteDevice
     number: int
-    luggage: Luggage
     at_home: Callable[[], RemoteDevice | None]
     done: Callable[[WorkerDied | None], None]
     _pending: Any = None
@@ -209,7 +201,7 @@ class RayLine:
         Raises:
             WorkerDied: the worker is lost with its machine, or that has no room for it.
         """
-        self._told(lambda: self.device.bring(self.luggage, build))
+        self._told(lambda: self.device.bring(build))
 
     def send(self, order: Order) -> None:
         """Send one order.
@@ -256,13 +248,13 @@ class RayLine:
             raise
 
 
-def launched(device: RemoteDevice, luggage: Luggage, start: Start) -> int:
+def launched(device: RemoteDevice, start: Start) -> int:
     """Start a worker on ``device``, which is given the project first where it has none; returns its number.
 
     Raises:
         WorkerDied: it ended at once.
     """
-    device.settle(luggage)
+    device.settle()
     # A candidate is not to have the cluster's token.
     environment = {name: value for name, value in start.environment.items() if not name.startswith("RAY_")}
     number: int = device.ask("launch", encode(replace(start, environment=environment)))

@@ -14,7 +14,6 @@ from pytest_compileiq.model import Candidate, CodeDigest, sha256_hex
 from pytest_compileiq.testing import FakeBuilder, FakeCarrier, fake_benchmark, obedient
 from pytest_compileiq.workers.build_nodes import BuildNode, BuildNodes
 from pytest_compileiq.workers.carrier import WorkerDied
-from pytest_compileiq.workers.luggage import Luggage
 from pytest_compileiq.workers.messages import Identified, Identify, Made, Make, NotMade, Start
 from pytest_compileiq.workers.processor_turn import ProcessorTurn
 
@@ -63,7 +62,7 @@ def node(benchmark, said):
                 return Made(made_of(here.code(order.controls.knobs if order.controls else {})))
             return obedient(order)
 
-        return Node(device or Device(), slots, ProcessorTurn(), None, said.append, carrier=FakeCarrier(answer))
+        return Node(device or Device(), slots, ProcessorTurn(), said.append, carrier=FakeCarrier(answer))
 
     return make
 
@@ -74,7 +73,7 @@ def made_of(entries):
 
 
 def makers_of(benchmark, said, *nodes):
-    found = BuildNodes(nodes, START, Luggage(benchmark.rootdir, None, said.append), said.append)
+    found = BuildNodes(nodes, START, benchmark.rootdir, said.append)
     return found.makers(benchmark.nodeid, benchmark.builds)
 
 
@@ -93,7 +92,7 @@ def test_a_node_that_builds_alike_makes_as_many_builds_at_once_as_it_has_process
 
 def test_a_benchmark_is_looked_at_once_and_what_compiles_nothing_never(benchmark, node, said):
     one = node()
-    found = BuildNodes([one], START, Luggage(benchmark.rootdir, None, said.append), said.append)
+    found = BuildNodes([one], START, benchmark.rootdir, said.append)
     assert found.makers("a", benchmark.builds) == found.makers("a", benchmark.builds)
     assert [what for what, _ in one.carrier.said].count("Identify") == 1
     nothing = replace(benchmark.builder, compiler=replace(benchmark.builder.compiler, name="params"))
