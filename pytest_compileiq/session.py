@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -70,6 +71,7 @@ class Session:
         self._cached: CachedBuilds | None = None
         self._night: Mapping[str, ItemReport | Exception] | None = None
         self._interrupted = False
+        self._slots = threading.BoundedSemaphore(settings.jobs)
 
     # ── collection ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -270,8 +272,9 @@ class Session:
         if self._cluster is not None:
             makers, host_flags = self._cluster.makers, self._cluster.host_flags(item.nodeid)
         benchmark = make_benchmark(
-            item, rootdir=self.settings.rootdir, build_dir=folder, cached=cached, makers=makers, host_flags=host_flags
-        )
+            item, rootdir=self.settings.rootdir, build_dir=folder, cached=cached, makers=makers, host_flags=host_flags,
+            slots=self._slots,
+        )  # fmt: skip
         benchmark.check_options(named_options(self.settings.options, self.settings.ini_file))
         benchmark.check_space()
         return benchmark

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -329,6 +330,7 @@ def make_benchmark(
     cached: CachedBuilds | None = None,
     makers: Callable[[str, Builds], Sequence[Maker]] | None = None,
     host_flags: HostFlags | None = None,
+    slots: AbstractContextManager[object] | None = None,
 ) -> TunedBenchmark:
     """``item`` on this machine; its compiler is looked for here unless ``builder`` is given.
 
@@ -336,6 +338,7 @@ def make_benchmark(
         cached: the builds of other runs, where they may be taken instead of new ones.
         makers: gives those who make a test's builds elsewhere, by its node id.
         host_flags: what flags that name the host mean on the machine of the device; None where that is this one.
+        slots: for builds of this machine, where several benchmarks are searched at once.
 
     Raises:
         MarkerError: the marker is not usable, or the test cannot be tuned.
@@ -352,7 +355,7 @@ def make_benchmark(
     exact = frozenset(objective.measured for objective in spec.objectives if objective.exact)
     builds = Builds(
         builder, build_dir / sha256_hex(item.nodeid.encode())[:16], spec.timeout_s, exact, cached,
-        partial(makers, item.nodeid) if makers else None,
+        partial(makers, item.nodeid) if makers else None, slots or nullcontext(),
     )  # fmt: skip
     return TunedBenchmark(
         item.nodeid, spec, builder, builds, item.function, _fixtures(item), rootdir, item.path.parent, host_flags

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from queue import LifoQueue
@@ -32,6 +33,7 @@ class Builds:
         metrics: the exact metrics that objectives take; what is slow to count is counted only for these.
         cached: the builds of other runs that may be taken instead; None where each is made.
         makers: gives those who make these builds elsewhere, as they would be made here; None where nobody does.
+        slots: of this machine, for the searches of all benchmarks that are under way.
     """
 
     builder: Builder
@@ -40,6 +42,7 @@ class Builds:
     metrics: frozenset[str]
     cached: CachedBuilds | None = None
     makers: Callable[[Builds], Sequence[Maker]] | None = None
+    slots: AbstractContextManager[object] = field(default_factory=nullcontext)
     _sources: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _found: dict[str, Found | None] = field(default_factory=dict)
     _not_kept: dict[str, str] = field(default_factory=dict)
@@ -190,7 +193,7 @@ class BuildQueue:
         while True:
             maker = self._free.get()
             try:
-                built = self._builds.attempt(controls) if maker is None else self._builds.attempt_by(maker, controls)
+                built = self._attempt_here(controls) if maker is None else self._builds.attempt_by(maker, controls)
             except MakerLost:
                 continue  # and its place is not given to anyone again
             except BaseException:
@@ -198,6 +201,10 @@ class BuildQueue:
                 raise
             self._free.put(maker)
             return built
+
+    def _attempt_here(self, controls: ControlsFile) -> BuildResult | BuildError:
+        with self._builds.slots:
+            return self._builds.attempt(controls)
 
 
 def _name(controls: ControlsFile | None) -> str:

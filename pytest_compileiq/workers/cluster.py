@@ -16,14 +16,14 @@ from pathlib import Path
 
 from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.benchmark.elsewhere import Maker
-from pytest_compileiq.system.process import Guard
+from pytest_compileiq.system.process import OWN_PROCESSOR, Guard
+from pytest_compileiq.system.processor_turn import ProcessorTurn
 from pytest_compileiq.toolchains.base import HostFlags
 from pytest_compileiq.workers.build_nodes import BuildNode, BuildNodes
 from pytest_compileiq.workers.carrier import MOST_LOSSES, Line, WorkerDied
 from pytest_compileiq.workers.device import CALLS_AT_ONCE
 from pytest_compileiq.workers.luggage import Luggage
 from pytest_compileiq.workers.messages import Start
-from pytest_compileiq.workers.processor_turn import ProcessorTurn
 from pytest_compileiq.workers.ray_cluster import (
     OWN,
     Node,
@@ -88,7 +88,7 @@ class Cluster:
         start: what every worker begins with.
         places: the devices, those that are gone too.
         luggage: what nodes that do not see this machine's files are given.
-        processors: node id → who uses its processor.
+        processors: node id → who uses its processor, of nodes of other machines.
     """
 
     root: Path
@@ -178,6 +178,10 @@ class Cluster:
             left = f"going on with the {len(others)} device(s) that are left" if others else "no device is left"
             return f"{why}: {left}"
         return "another one takes its place"
+
+    def processor_of(self, place: Place) -> ProcessorTurn:
+        """Who uses the processor of a device: nodes that see this machine's files are this machine."""
+        return OWN_PROCESSOR if place.shares_files else self.processors[place.node["NodeID"]]
 
     def makers(self, nodeid: str, builds: Builds) -> Sequence[Maker]:
         """Who makes builds of a test on nodes of other machines; this one builds already, as many as it is to."""
@@ -322,7 +326,7 @@ class RayCarrier:
             yield False
             return
         try:
-            with self.cluster.processors[place.node["NodeID"]].measuring():
+            with self.cluster.processor_of(place).measuring():
                 yield True
         finally:
             with suppress(WorkerDied):

@@ -15,6 +15,11 @@ class ProcessorTurn:
         self._building = 0
         self._measuring = 0  # or waiting to
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody measures, or waits to."""
+        return self._measuring > 0
+
     @contextmanager
     def building(self) -> Iterator[None]:
         """Build, beside others that do."""
