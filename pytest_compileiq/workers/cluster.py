@@ -181,7 +181,7 @@ class Cluster:
 
     def processor_of(self, place: Place) -> ProcessorTurn:
         """Who uses the processor of a device: nodes that see this machine's files are this machine."""
-        return OWN_PROCESSOR if place.shares_files else self.processors[place.node["NodeID"]]
+        return OWN_PROCESSOR if place.luggage is None else self.processors[place.node["NodeID"]]
 
     def makers(self, nodeid: str, builds: Builds) -> Sequence[Maker]:
         """Who makes builds of a test on nodes of other machines; this one builds already, as many as it is to."""

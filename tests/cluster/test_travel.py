@@ -24,7 +24,7 @@ from tests.projects import NOT_NEEDED, Project, make_project
 from tests.waiting import wait_until
 
 TEST = """\
-import os
+import os, time
 from pathlib import Path
 import pytest
 from pytest_compileiq import Cc, minimize
@@ -40,7 +40,9 @@ def test_total(acf):
     assert not [name for name in os.environ if name.startswith("RAY_")]
     if folder := os.environ.get("EVALUATED"):
         with (Path(folder) / "rows").open("a") as stream:
-            stream.write(f"{HERE}\\t{acf.build().path}\\n")
+            stream.write(f"{HERE}\\t{acf.build().path}\\t{os.getppid()}\\n")
+        while (Path(folder) / "wait").exists():
+            time.sleep(0.02)
 """
 FILES = {
     "sum.c": SUM_C, "tests/test_sum.py": TEST.replace('"sum.c"', '"../sum.c"'), "src/sizes.py": "LENGTH = 4\n",
@@ -79,8 +81,9 @@ class Rows:
     folder: Path
 
     def evaluated(self) -> list[list[str]]:
-        """The test file's directory and what was loaded, of every evaluation."""
-        return [line.split("\t") for line in (self.folder / "rows").read_text().splitlines()]
+        """The test file's directory, what was loaded, and who started the worker, of every evaluation."""
+        rows = self.folder / "rows"
+        return [line.split("\t") for line in rows.read_text().splitlines()] if rows.exists() else []
 
     def built(self, root: Path) -> Counter[str]:
         """How many builds ``slow-gcc`` has made ``here``, in ``root``, and ``there``, in a copy on a node."""
@@ -114,9 +117,9 @@ def test_a_search_on_a_node_that_sees_no_file_of_this_machine_ends_with_the_same
     with head(node, hidden=[made.root, temporary]) as address:
         output = made.pytest("--tune", f"--tune-budget={BUDGET}", f"--tune-on={address}", code=0, forked=False)
     assert not re.search(r"[1-9]\d* invalid", output), output
-    assert {Path(where).is_relative_to(made.root) for where, _ in rows.evaluated()} == {False}
-    assert {where.rpartition("/project/")[2] for where, _ in rows.evaluated()} == {"tests"}
-    assert {Path(built).is_relative_to(Path(where).parents[1] / "builds") for where, built in rows.evaluated()} == {
+    assert {Path(where).is_relative_to(made.root) for where, *_ in rows.evaluated()} == {False}
+    assert {where.rpartition("/project/")[2] for where, *_ in rows.evaluated()} == {"tests"}
+    assert {Path(built).is_relative_to(Path(where).parents[1] / "builds") for where, built, _ in rows.evaluated()} == {
         True
     }
     assert made.one("acf/total/*.acf").read_bytes() == of_this_machine_alone
@@ -128,6 +131,25 @@ def started(made: Project, *arguments: str) -> subprocess.Popen[bytes]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     argv = [sys.executable, "-m", "pytest", *(f"-pno:{name}" for name in NOT_NEEDED), "--tune", *arguments]
     return subprocess.Popen(argv, cwd=made.root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+@needs.ray
+@can_hide_files
+def test_an_actor_that_takes_the_place_of_a_killed_one_is_given_the_project_again(
+    of_this_machine_alone, made, rows, temporary, on_a_cluster
+):
+    waiting = rows.folder / "wait"
+    waiting.touch()
+    with head(hidden=[made.root, temporary]) as address:
+        driver = started(made, f"--tune-budget={BUDGET}", f"--tune-on={address}")
+        assert wait_until(lambda: rows.evaluated() or driver.poll() is not None, 120)
+        os.kill(int(rows.evaluated()[0][2]), signal.SIGKILL)
+        waiting.unlink()
+        output = driver.communicate(timeout=200)[0].decode()
+    assert driver.returncode == 0, output
+    assert output.count("another one takes its place") == 1 and "Traceback" not in output, output
+    assert len({where for where, *_ in rows.evaluated()}) == 2
+    assert made.one("acf/total/*.acf").read_bytes() == of_this_machine_alone
 
 
 SLOW_GCC = """\

@@ -34,12 +34,7 @@ from pytest_compileiq.toolchains.cc.arguments import check_arguments, functions_
 from pytest_compileiq.toolchains.cc.baseline import Baseline
 from pytest_compileiq.toolchains.cc.cacheable import GccBuild, why_not_modelled
 from pytest_compileiq.toolchains.cc.command_line import command_line, recorded_command
-from pytest_compileiq.toolchains.cc.compiler import (
-    CcCompiler,
-    expect_machine_flags,
-    first_error,
-    without_native,
-)
+from pytest_compileiq.toolchains.cc.compiler import CcCompiler, first_error, without_native
 from pytest_compileiq.toolchains.cc.cplusplus import is_cplusplus, naming_the_cplusplus_compiler
 from pytest_compileiq.toolchains.cc.flags import Flags, relative_to_rootdir, who_chooses
 from pytest_compileiq.toolchains.cc.floating_point_environment import named_by
@@ -72,9 +67,9 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
     program, flags = line.program, line.flags
     deciding = min(sources, key=lambda source: _RANK[who_chooses(line.flags_of(source))])
     architecture_from = who_chooses(line.flags_of(deciding))
-    is_here = place.host_flags is None
-    host_flags = line.host_flags() if place.host_flags is None else expect_machine_flags(place.host_flags)
-    flags = Flags(without_native(flags.compile, host_flags), without_native(flags.link, host_flags), flags.libraries)
+    host_flags = line.host_flags(place.host_flags)
+    link = without_native(flags.link, host_flags)
+    flags = Flags(without_native(flags.compile, host_flags), link, flags.libraries)
     every_flag = [*chain(*(command.flags for command in reversed([*line.own.values()]))), *flags.compile]
     defines, params = baseline_macros(cc.defines, every_flag, "Cc")
     flags = replace(flags, compile=(*flags.compile, *defines))
@@ -95,7 +90,9 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
         ),
         architecture=architecture,
         target=Target.of(architecture, program.line),
-        native=next(filter(None, map(program.unrunnable, everywhere.values())), None) if is_here else None,
+        native=next(filter(None, map(program.unrunnable, everywhere.values())), None)
+        if place.host_flags is None
+        else None,
         program=program,
         flags=flags,
         source_paths=sources,

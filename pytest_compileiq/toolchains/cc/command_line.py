@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pytest_compileiq.errors import EnvironmentFault, MarkerError
 from pytest_compileiq.toolchains.base import HostFlags, Place
-from pytest_compileiq.toolchains.cc.compiler import CcCompiler, find_compiler, without_native
+from pytest_compileiq.toolchains.cc.compiler import CcCompiler, expect_machine_flags, find_compiler, without_native
 from pytest_compileiq.toolchains.cc.flags import Flags, by_stage, split_flags
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.cc.production import NO_LTO, Production, production_commands
@@ -43,12 +43,15 @@ class CommandLine:
     own: Mapping[str, OwnCommand] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
 
-    def host_flags(self) -> HostFlags:
-        """What each flag that names the host means here.
+    def host_flags(self, told: HostFlags | None) -> HostFlags:
+        """What each flag that names the host means: here, or as another machine has ``told``.
 
         Raises:
+            EnvironmentFault: what it has told chooses no processor.
             MarkerError: a compiler has no ``native`` here.
         """
+        if told is not None:
+            return expect_machine_flags(told)
         meant = self.program.host_flags((*self.flags.compile, *self.flags.link))
         for command in self.own.values():
             meant |= command.program.host_flags(command.flags)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -11,11 +10,11 @@ from pytest_compileiq.benchmark.build_identity import identity_of
 from pytest_compileiq.benchmark.elsewhere import MadeElsewhere, MakerLost
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import Candidate, CodeDigest, sha256_hex
+from pytest_compileiq.system.processor_turn import ProcessorTurn
 from pytest_compileiq.testing import FakeBuilder, FakeCarrier, fake_benchmark, obedient
 from pytest_compileiq.workers.build_nodes import BuildNode, BuildNodes
 from pytest_compileiq.workers.carrier import WorkerDied
 from pytest_compileiq.workers.messages import Identified, Identify, Made, Make, NotMade, Start
-from pytest_compileiq.workers.processor_turn import ProcessorTurn
 
 START = Start(".", (), {}, (), (None,), {})
 WAIT_S = 20
@@ -136,29 +135,3 @@ def test_a_refusal_is_an_answer_and_a_loss_is_told_once(benchmark, node, said):
         with pytest.raises(MakerLost):
             maker.make(benchmark.builder.render(Candidate({"-O": 2})))
     assert said == ["node 7 went down; what it was building is built elsewhere"]
-
-
-def test_builds_share_a_processor_and_a_measurement_has_it_alone_and_goes_first():
-    turn, order = ProcessorTurn(), []
-    tick, ended = threading.Event(), threading.Event()
-
-    def measure():
-        with turn.measuring():
-            order.append("measured")
-
-    def build():
-        with turn.building():
-            order.append("built")
-        ended.set()
-
-    with turn.building(), turn.building():
-        measurer = threading.Thread(target=measure)
-        measurer.start()
-        while not turn._measuring:  # it waits
-            tick.wait(0.001)
-        builder = threading.Thread(target=build)
-        builder.start()
-        assert not ended.wait(0.05) and order == []
-    measurer.join(WAIT_S)
-    builder.join(WAIT_S)
-    assert order == ["measured", "built"]
