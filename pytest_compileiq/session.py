@@ -268,11 +268,11 @@ class Session:
 
     def _benchmark(self, item: pytest.Item) -> TunedBenchmark:
         folder, cached = self._get_guard().folder, self._get_cached_builds()
-        makers, host_flags = None, None
+        makers, host = None, None
         if self._cluster is not None:
-            makers, host_flags = self._cluster.makers, self._cluster.host_flags(item.nodeid)
+            makers, host = self._cluster.makers, self._cluster.host(item.nodeid)
         benchmark = make_benchmark(
-            item, rootdir=self.settings.rootdir, build_dir=folder, cached=cached, makers=makers, host_flags=host_flags,
+            item, rootdir=self.settings.rootdir, build_dir=folder, cached=cached, makers=makers, host=host,
             slots=self._slots,
         )  # fmt: skip
         benchmark.check_options(named_options(self.settings.options, self.settings.ini_file))

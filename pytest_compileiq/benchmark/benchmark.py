@@ -15,6 +15,7 @@ from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.benchmark.cached_builds import CachedBuilds
 from pytest_compileiq.benchmark.digest import digest_benchmark
 from pytest_compileiq.benchmark.elsewhere import Maker
+from pytest_compileiq.benchmark.host import Host
 from pytest_compileiq.benchmark.marker import TuneSpec, read_marker
 from pytest_compileiq.benchmark.predicates import read_predicate
 from pytest_compileiq.benchmark.spaces import check_names as check_space_names
@@ -40,7 +41,6 @@ from pytest_compileiq.timing.registry import find_device, why_no_energy
 from pytest_compileiq.toolchains.base import (
     Builder,
     CallsWithData,
-    HostFlags,
     Place,
     ReadsByControls,
     Remarks,
@@ -68,7 +68,7 @@ class TunedBenchmark:
         function: the test function.
         fixtures: the fixture functions that it requests.
         test_dir: the test file's directory, which the toolchain's paths are relative to.
-        host_flags: what flags that name the host mean, as in ``Place``.
+        host: the machine that runs what is built; None where that is this one.
     """
 
     nodeid: str
@@ -79,7 +79,7 @@ class TunedBenchmark:
     fixtures: tuple[Callable[..., Any], ...]
     rootdir: Path
     test_dir: Path
-    host_flags: HostFlags | None = None
+    host: Host | None = None
 
     @property
     def name(self) -> str:
@@ -89,7 +89,12 @@ class TunedBenchmark:
     @property
     def place(self) -> Place:
         """Of its marker."""
-        return Place(self.test_dir, self.rootdir, self.host_flags)
+        return Place(self.test_dir, self.rootdir, self.host.flags if self.host else None)
+
+    @property
+    def native(self) -> str | None:
+        """Why this machine cannot run what is built here; None if it can, or need not."""
+        return self.builder.native if self.host is None else None
 
     @cached_property
     def objectives(self) -> tuple[Objective, ...]:
@@ -148,12 +153,13 @@ class TunedBenchmark:
         return tuple(workload for workload in self.spec.workloads if workload.weight == 0)
 
     def device(self, metric: str) -> Device:
-        """The device that this machine would take ``metric`` on.
+        """The device that this machine, or the one that runs what is built, would take ``metric`` on.
 
         Raises:
             EnvironmentFault: it has none of the kind.
         """
-        return find_device(self.device_kind(metric))
+        kind = self.device_kind(metric)
+        return find_device(kind) if self.host is None else self.host.device(kind)
 
     def device_kind(self, metric: str) -> str:
         """Which kind of device is measured: a compilation runs on the processor, whatever it compiles for."""
@@ -329,7 +335,7 @@ def make_benchmark(
     builder: Builder | None = None,
     cached: CachedBuilds | None = None,
     makers: Callable[[str, Builds], Sequence[Maker]] | None = None,
-    host_flags: HostFlags | None = None,
+    host: Host | None = None,
     slots: AbstractContextManager[object] | None = None,
 ) -> TunedBenchmark:
     """``item`` on this machine; its compiler is looked for here unless ``builder`` is given.
@@ -337,7 +343,7 @@ def make_benchmark(
     Args:
         cached: the builds of other runs, where they may be taken instead of new ones.
         makers: gives those who make a test's builds elsewhere, by its node id.
-        host_flags: what flags that name the host mean on the machine of the device; None where that is this one.
+        host: the machine that runs what is built; None where that is this one.
         slots: for builds of this machine, where several benchmarks are searched at once.
 
     Raises:
@@ -351,14 +357,14 @@ def make_benchmark(
     if "acf" not in item.fixturenames:
         raise MarkerError(f"{item.nodeid}: a tuned test takes the acf fixture: def {item.originalname}(acf): …")
     if builder is None:
-        builder = spec.toolchain.resolve(Place(item.path.parent, rootdir, host_flags))
+        builder = spec.toolchain.resolve(Place(item.path.parent, rootdir, host.flags if host else None))
     exact = frozenset(objective.measured for objective in spec.objectives if objective.exact)
     builds = Builds(
         builder, build_dir / sha256_hex(item.nodeid.encode())[:16], spec.timeout_s, exact, cached,
         partial(makers, item.nodeid) if makers else None, slots or nullcontext(),
     )  # fmt: skip
     return TunedBenchmark(
-        item.nodeid, spec, builder, builds, item.function, _fixtures(item), rootdir, item.path.parent, host_flags
+        item.nodeid, spec, builder, builds, item.function, _fixtures(item), rootdir, item.path.parent, host
     )
 
 

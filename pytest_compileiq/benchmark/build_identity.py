@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from pytest_compileiq.model import Compiler
 from pytest_compileiq.rules.build_key import Inputs, NotModelled
 from pytest_compileiq.system.seen_files import SeenFiles
 from pytest_compileiq.toolchains.base import Builder, TellsInputs
@@ -24,10 +25,9 @@ _IN_WORDS = {"installed": "contents of what its compiler reads", "project": "con
 
 def identity_of(builder: Builder, rootdir: Path) -> dict[str, str]:
     """What decides the builds of ``builder``, by name: words, or the digest of what is too long for words."""
-    compiler = builder.compiler
     told = {
-        "compiler": f"{compiler.name} {compiler.version} ({compiler.build})",
-        "command": shlex.join(compiler.command),
+        "compiler": identity_of_compiler(builder.compiler),
+        "command": shlex.join(builder.compiler.command),
         "target": str(builder.target),
     }
     if not isinstance(builder, TellsInputs):
@@ -42,6 +42,11 @@ def identity_of(builder: Builder, rootdir: Path) -> dict[str, str]:
         text = " ".join(_without(word, rootdir) for word in words if not word.startswith(_FINDS))
         told[name] = text if name in _SHOWN else _digest([text])
     return told | {"installed": _content(installed, rootdir), "project": _content(own, rootdir)}
+
+
+def identity_of_compiler(compiler: Compiler) -> str:
+    """A compiler, so that another one is told by it."""
+    return f"{compiler.name} {compiler.version} ({compiler.build})"
 
 
 def why_other(there: Mapping[str, str], here: Mapping[str, str]) -> str | None:

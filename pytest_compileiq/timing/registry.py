@@ -109,6 +109,12 @@ def find_device_or_none(kind: str) -> Device | None:
         return None
 
 
+def devices_here(kind: str) -> dict[str, Device]:
+    """The processor, and the device that this machine would measure kernels of ``kind`` on, if it has one: by kind."""
+    found = {each: find_device_or_none(each) for each in ("cpu", kind)}
+    return {each: device for each, device in found.items() if device is not None}
+
+
 def is_poisoned(kind: str) -> bool:
     """Whether an error has made the device useless to this process; another process is not affected."""
     if kind == "cpu":

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.benchmark.elsewhere import Maker
+from pytest_compileiq.benchmark.host import Host
 from pytest_compileiq.system.process import OWN_PROCESSOR, Guard
 from pytest_compileiq.system.processor_turn import ProcessorTurn
-from pytest_compileiq.toolchains.base import HostFlags
 from pytest_compileiq.workers.build_nodes import BuildNode, BuildNodes
 from pytest_compileiq.workers.carrier import MOST_LOSSES, Line, WorkerDied
 from pytest_compileiq.workers.device import CALLS_AT_ONCE
@@ -187,15 +187,15 @@ class Cluster:
         """Who makes builds of a test on nodes of other machines; this one builds already, as many as it is to."""
         return self._of_builds().makers(nodeid, builds)
 
-    def host_flags(self, nodeid: str) -> HostFlags | None:
-        """What flags of a test that name the host mean where it is measured; None where it is on this machine.
+    def host(self, nodeid: str) -> Host | None:
+        """The machine that a test is measured on; None where that is this one.
 
-        Nodes that are measured on and where they mean something else are refused when they enter the test.
+        Nodes of another kind, by processor, device or flags that name the host, are refused when they enter the test.
 
         Raises:
             EnvironmentFault: no node says it.
         """
-        return None if any(place.luggage is None for place in self.usable) else self._of_builds().host_flags(nodeid)
+        return None if any(place.luggage is None for place in self.usable) else self._of_builds().host(nodeid)
 
     def _of_builds(self) -> BuildNodes:
         with self._looking:

@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.benchmark.build_identity import identity_of_compiler
 from pytest_compileiq.errors import NoWorker, fault_of
-from pytest_compileiq.timing.cpu import cpu_device
 from pytest_compileiq.workers.carrier import MOST_LOSSES, Carrier, WorkerDied
 from pytest_compileiq.workers.messages import Entered, Start
 from pytest_compileiq.workers.tasks import pack_builder
@@ -148,7 +148,10 @@ def why_unlike(entered: Entered, benchmark: TunedBenchmark) -> str | None:
         return f"it builds for {entered.target} (here {here.target})"
     if entered.command != tuple(here.compiler.command):
         return f"it builds by {shlex.join(entered.command)!r} (here {shlex.join(here.compiler.command)!r})"
-    kinds = {benchmark.device_kind(objective.metric) for objective in benchmark.timed_objectives}
-    if "cpu" in kinds and entered.processor != cpu_device().name:
-        return f"it measures on {entered.processor} (here {cpu_device().name})"
+    for metric in (objective.metric for objective in benchmark.timed_objectives):
+        there, claimed = entered.devices.get(benchmark.device_kind(metric)), benchmark.device(metric)
+        if there is None or there.name != claimed.name:
+            return f"it measures {metric} on {there.name if there else 'nothing'}, and claims are for {claimed.name}"
+        if metric == "compile_time" and entered.compiler != (compiler := identity_of_compiler(here.compiler)):
+            return f"it compiles by {entered.compiler} (here {compiler})"
     return entered.native if benchmark.needs_device else None

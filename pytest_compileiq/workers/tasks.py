@@ -12,12 +12,12 @@ import pytest
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark, make_benchmark
 from pytest_compileiq.benchmark.block import run_block
 from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, body_of, check_body, run_arm
+from pytest_compileiq.benchmark.build_identity import identity_of_compiler
 from pytest_compileiq.benchmark.compared import Outputs
 from pytest_compileiq.benchmark.draw import run_draw
 from pytest_compileiq.benchmark.timed_call import look
 from pytest_compileiq.system.watchdog import of_each_process
-from pytest_compileiq.timing.cpu import cpu_device
-from pytest_compileiq.timing.registry import is_poisoned
+from pytest_compileiq.timing.registry import devices_here, is_poisoned
 from pytest_compileiq.toolchains.base import Builder
 from pytest_compileiq.workers.inside import Inside
 from pytest_compileiq.workers.messages import (
@@ -40,7 +40,8 @@ def converse(inside: Inside, item: pytest.Function) -> None:
     builder = unpack_builder(inside.builder)
     benchmark = make_benchmark(item, rootdir=item.config.rootpath, build_dir=inside.builds, builder=builder)
     made = benchmark.builder
-    entered = Entered(str(made.target), tuple(made.compiler.command), made.native, cpu_device().name)
+    command, compiler = tuple(made.compiler.command), identity_of_compiler(made.compiler)
+    entered = Entered(str(made.target), command, made.native, compiler, devices_here(made.clock))
     inside.converse(entered, lambda task, tick: serve(benchmark, body_of(item), task, tick))
 
 

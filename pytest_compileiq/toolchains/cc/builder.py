@@ -90,9 +90,7 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
         ),
         architecture=architecture,
         target=Target.of(architecture, program.line),
-        native=next(filter(None, map(program.unrunnable, everywhere.values())), None)
-        if place.host_flags is None
-        else None,
+        native=next(filter(None, map(program.unrunnable, everywhere.values())), None),
         program=program,
         flags=flags,
         source_paths=sources,

@@ -7,10 +7,14 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from pytest_compileiq import minimize
 from pytest_compileiq.benchmark.body import Touched
-from pytest_compileiq.errors import NoWorker
+from pytest_compileiq.benchmark.build_identity import identity_of_compiler
+from pytest_compileiq.benchmark.host import Host
+from pytest_compileiq.errors import EnvironmentFault, NoWorker
 from pytest_compileiq.model import Candidate, Conditions, Workload
 from pytest_compileiq.testing import FakeBuilder, FakeCarrier, fake_benchmark, obedient
+from pytest_compileiq.timing.base import Device
 from pytest_compileiq.timing.cpu import cpu_device
 from pytest_compileiq.timing.sampler import BlockPlan
 from pytest_compileiq.workers import pool as pool_module
@@ -126,7 +130,7 @@ def afar(benchmark, **changes):
     """A carrier to another machine, which makes the same of the marker but for ``changes``."""
     here = benchmark.builder
     entered = Entered(
-        **{"target": here.target, "command": tuple(here.compiler.command), "processor": cpu_device().name} | changes
+        **{"target": here.target, "command": tuple(here.compiler.command), "devices": {"cpu": cpu_device()}} | changes
     )
     orders = []
 
@@ -165,7 +169,8 @@ def test_what_a_task_needs_is_built_here_and_brought_before_it_is_asked(benchmar
     [
         ({"target": "fake-fake2"}, "it builds for fake-fake2 (here fake-fake1)"),
         ({"command": ("fake", "-march=other")}, "it builds by 'fake -march=other' (here "),
-        ({"processor": "another one"}, "it measures on another one (here "),
+        ({"devices": {"cpu": Device("another one", "x")}}, "it measures runtime on another one, and claims are for "),
+        ({"devices": {}}, "it measures runtime on nothing"),
         ({"native": "it needs AVX2, which this processor lacks"}, "it needs AVX2"),
     ],
 )
@@ -176,6 +181,24 @@ def test_a_machine_that_makes_something_else_of_the_marker_is_refused(benchmark,
     refused = [said for what, said in carrier.said if what == "refuse"]
     assert refused and all(said.startswith(f"{benchmark.nodeid}: {reason}") for said in refused)
     assert "CheckTask" not in [what for what, _ in carrier.said]
+
+
+def test_the_time_of_a_compilation_is_taken_where_the_compiler_is_the_same_one(tmp_path):
+    compiled = fake_benchmark(tmp_path, FakeBuilder(), objectives=[minimize("compile_time")])
+    same, _ = afar(compiled, compiler=identity_of_compiler(compiled.builder.compiler))
+    assert pool_of(same).check(0, compiled, None, WORKLOAD)
+    other, _ = afar(compiled, compiler="fake 2.0 (other)")
+    with pytest.raises(NoWorker, match=r"it compiles by fake 2\.0 \(other\) \(here fake "):
+        pool_of(other).check(0, compiled, None, WORKLOAD)
+
+
+def test_a_claim_is_for_the_device_of_the_host_that_runs_it(benchmark):
+    host = Host({}, {"cpu": Device("far processor", "x")})
+    carrier, _ = afar(benchmark, devices=dict(host.devices))
+    block = pool_of(carrier).block(0, replace(benchmark, host=host), {"baseline": None, "tuned": None}, WORKLOAD, PLAN)
+    assert {row.device for row in block.rows} == {"far processor"}
+    with pytest.raises(EnvironmentFault, match=r"no node .* has a device of the kind 'cuda'"):
+        host.device("cuda")
 
 
 def test_a_machine_that_cannot_set_the_test_up_is_refused_and_this_one_is_not(benchmark):

@@ -18,11 +18,11 @@ def root(tmp_path):
     return tmp_path
 
 
-def test_it_means_what_the_other_machine_says_and_what_that_runs_is_not_asked_here(root):
+def test_it_means_what_the_other_machine_says(root):
     there = {"-march=native": ("-march=x86-64-v4", "-mno-avx512cd")}
     builder = NATIVE.resolve(Place(root, root, there))
     assert builder.compiler.command[2:4] == there["-march=native"]
-    assert builder.architecture == "x86-64-v4" and builder.native is None
+    assert builder.architecture == "x86-64-v4"
     assert builder.build(None, root / "out", timeout_s=60).code
 
 
