@@ -14,7 +14,8 @@ from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.exact import Exact, SteadyScore, score_loss
 from pytest_compileiq.rules.analysis import Analysis, steady_values
 from pytest_compileiq.rules.conditions import stored_conditions
-from pytest_compileiq.rules.gate import LOOKS, Decision, Evidence, judge_non_inferior, summarise
+from pytest_compileiq.rules.evidence import Evidence, summarise
+from pytest_compileiq.rules.gate import LOOKS, Decision, judge_non_inferior
 from pytest_compileiq.workers.pool import MeasuredBlock
 
 

@@ -16,14 +16,12 @@ from pytest_compileiq.proof.claims import Finalist, Judged, Look, claims_of, sco
 from pytest_compileiq.proof.exact import judge_exact, judge_scores
 from pytest_compileiq.proof.smaller import Choose, Proven, best
 from pytest_compileiq.rules.analysis import Analysis
+from pytest_compileiq.rules.evidence import Evidence, all_positive, gather
 from pytest_compileiq.rules.gate import (
     LOOKS,
     QUADS,
     SAMPLES,
     Decision,
-    Evidence,
-    all_positive,
-    gather,
     judge_gain,
     judge_non_inferior,
     judge_replay,

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from pytest_compileiq.rules.gate import Evidence
+from pytest_compileiq.rules.evidence import Evidence
 from pytest_compileiq.rules.stats import Floats
 
 SPREAD = 0.10

@@ -9,15 +9,8 @@ from pytest_compileiq.artifact import Claim
 from pytest_compileiq.errors import ClaimMismatch, contained
 from pytest_compileiq.model import Direction, SampleRow, Thresholds
 from pytest_compileiq.outcome import Verdict
-from pytest_compileiq.rules.gate import (
-    LOOKS,
-    Decision,
-    Evidence,
-    gather,
-    judge_gain,
-    judge_non_inferior,
-    summarise,
-)
+from pytest_compileiq.rules.evidence import Evidence, gather, summarise
+from pytest_compileiq.rules.gate import LOOKS, Decision, judge_gain, judge_non_inferior
 from pytest_compileiq.sample_table import SampleTable, measured
 
 RELATIVE_TOLERANCE = 1e-6
