@@ -47,6 +47,8 @@ TAILS = {"p95": 0.95, "p99": 0.99}
 HOST = "host"  # in the place of an entry function: all host code of a CUDA build, which is no function
 UNIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # what one specimen of a device is called
 MOST_DEVICES = 60  # of one claim
+FLEET = 5  # devices from which on a claim speaks for others: Student's quantile at the gate's level is 5; with 3, 12
+LEAST_PROCESSES = 4  # on each of several devices
 
 PARAMS = "params"  # the name, in the place of a compiler's, under which a toolchain is recorded that compiles nothing
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
+from pytest_compileiq.model import FLEET, LEAST_PROCESSES
 from pytest_compileiq.rules.stats import (
     Floats,
     Interval,
@@ -24,8 +25,6 @@ from pytest_compileiq.rules.stats import (
 )
 from pytest_compileiq.rules.words import unit_text
 
-FLEET = 5  # devices; Student's quantile at the gate's level is 12 with 3 of them, and 5 with 5
-LEAST_PROCESSES = 4  # of each
 WORSE_TAIL = 0.05
 OUTLIER_LEVEL = 0.05  # that any device is called one, where none is
 Devices = Mapping[str, Floats]

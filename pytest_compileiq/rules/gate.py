@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_compileiq.model import Thresholds
+from pytest_compileiq.model import LEAST_PROCESSES, Thresholds
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.rules import fleet
 from pytest_compileiq.rules.evidence import Evidence
@@ -56,6 +56,20 @@ class Decision:
 def looks_of(devices: int) -> tuple[int, ...]:
     """How many processes each look takes of all devices together: of several, of each half as many as of one alone."""
     return LOOKS if devices == 1 else tuple(devices * processes // 2 for processes in LOOKS)
+
+
+def lost_among(processes: Mapping[str, int]) -> tuple[str, ...]:
+    """The devices that gave too few processes to count, as those do that are lost on the way.
+
+    None where too little is left without them: then there is no verdict. One that is left alone has to have given as
+    many as one device does.
+
+    Args:
+        processes: device → how many it gave.
+    """
+    lost = tuple(unit for unit, count in processes.items() if count < LEAST_PROCESSES)
+    left = [count for unit, count in processes.items() if unit not in lost]
+    return lost if len(left) > 1 or (left and left[0] >= LOOKS[0]) else ()
 
 
 def overall_p(evidence: Evidence, thresholds: Thresholds, *, seed: int, level: float) -> float:
@@ -137,12 +151,21 @@ def judge_non_inferior(evidence: Evidence, thresholds: Thresholds, *, level: flo
 
 
 def judge_replay(
-    evidence: Evidence, *, committed_speedup: float, committed_low: float, committed_high: float, last_look: bool
+    evidence: Evidence,
+    *,
+    committed_speedup: float,
+    committed_low: float,
+    committed_high: float,
+    last_look: bool,
+    least: float | None = None,
 ) -> Decision:
     """Does a committed gain still stand, by its own analysis? The floor is half of it, at least 0.5 %.
 
     PROVEN when the lower 95 % bound is above the floor, REFUTED when the upper 99.5 % bound is below it, and else
     INCONCLUSIVE, at the last look too. A proven gain below the committed interval has a note that it decayed.
+
+    Args:
+        least: a gain that the claim leaves room for on this device: nothing above it refutes.
     """
     decision = _measured(evidence, REPLAY_PROVE_TAIL)
     if reason := why_lost(evidence):
@@ -158,8 +181,12 @@ def judge_replay(
         return replace(
             decision, verdict=Verdict.PROVEN, reason=shown, note=_drift(decision, committed_low, committed_high)
         )
-    if high < floor:
+    room = floor if least is None else min(floor, analysis.step(least))
+    if high < room:
         return replace(decision, verdict=Verdict.REFUTED, reason=f"the gain is gone: {shown}")
+    if high < floor:
+        left = gain_text(analysis.gain(room), analysis.scale)
+        return replace(decision, reason=f"less than the floor, as the claim leaves room for here ({left}): {shown}")
     more = _what_would_decide(evidence, floor, REPLAY_PROVE_TAIL) if last_look else "more processes follow"
     return replace(decision, reason=f"undecided: {shown}, sd between processes {decision.between_sd:.2%}; {more}")
 
