@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.special
 import scipy.stats
 
 from pytest_compileiq.rules import fleet, stats
@@ -116,6 +117,19 @@ def test_a_device_is_surely_worse_by_its_own_upper_95_percent_bound():
     assert fleet.surely_below(devices, bound - 1e-6) == ()
 
 
+def test_what_is_just_at_a_level_counts(monkeypatch):
+    own, floor = np.array([-0.03, -0.02, -0.025, -0.035]), -0.02
+    monkeypatch.setattr(fleet, "WORSE_TAIL", stats.paired_p(-own, -floor))
+    assert fleet.surely_below({"a": own, "b": own + 1}, floor) == ("a",)
+    noise = np.array([-0.1, 0.1, 0.0, 0.0])
+    three = {"a": 0 + noise, "b": 1 + noise, "c": 2.25 + noise}
+    monkeypatch.setattr(fleet, "OUTLIER_LEVEL", 0.0)
+    assert fleet.outliers(three) == ()
+    distance, error = 2.25 - 0.5, math.sqrt(three["a"].mean() * 0 + 0.5 * 3 / 2)
+    monkeypatch.setattr(fleet, "OUTLIER_LEVEL", 3 * (2 * float(scipy.special.stdtr(1, -distance / error))))
+    assert fleet.outliers(three) == ("c",)
+
+
 def test_what_each_device_showed_is_its_own_interval():
     devices = {"a": np.array([0.01, 0.02, 0.03, 0.02]), "b": np.array([0.0, 0.0, 0.01, 0.01, 0.02])}
     first, second = fleet.on_devices(devices, math.exp)
@@ -138,6 +152,14 @@ def test_an_outlier_is_held_against_the_mean_and_spread_of_all_others():
         inside = {**others, "d": 2 + sign * (least - 1e-6 - 2) + noise}
         assert fleet.outliers(at) == ("d",) and fleet.outliers(inside) == ()
         assert [device.unit for device in fleet.on_devices(at, math.exp) if device.outlier] == ["d"]
+
+
+def test_of_three_devices_the_third_is_held_against_two():
+    noise = np.array([-0.1, 0.1, 0.0, 0.0])
+    least = 0.5 + scipy.stats.t.ppf(1 - 0.05 / 6, 1) * math.sqrt(0.5 * 3 / 2)
+    pair = {"a": 0 + noise, "b": 1 + noise}
+    assert fleet.outliers({**pair, "c": least + 1e-6 + noise}) == ("c",)
+    assert fleet.outliers({**pair, "c": least - 1e-6 + noise}) == ()
 
 
 def test_the_noise_of_a_device_beyond_the_others_counts_for_it():
