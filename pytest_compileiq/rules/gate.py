@@ -300,6 +300,12 @@ def _gain_named(evidence: Evidence, floor: float) -> str:
 
 def _compared(decision: Decision) -> str:
     interval = limits_text(decision.speedup_low, decision.speedup_high, decision.scale)
-    compared = f"{gain_text(decision.speedup, decision.scale)} (95 % interval {interval})"
     another = (decision.fleet.another_low, decision.fleet.another_high) if decision.fleet else None
-    return f"{compared} {scope_text(len(decision.devices), another, decision.scale)}".rstrip()
+    scope = scope_text(len(decision.devices), another, decision.scale)
+    strange = [
+        f"an outlier among them: {unit_text(each.unit)}, {gain_text(each.speedup, decision.scale)}"
+        for each in decision.devices
+        if each.outlier
+    ]
+    compared = f"{gain_text(decision.speedup, decision.scale)} (95 % interval {interval})"
+    return "; ".join((f"{compared} {scope}".rstrip(), *strange))

@@ -107,6 +107,11 @@ def test_a_device_that_pays_for_the_others_is_named_in_why_nothing_was_proven(pr
     assert refused.reason.endswith("surely more than 1.0% worse on GPU-2")
 
 
+def test_an_outlier_that_keeps_a_fleet_from_being_claimed_is_named(proving):
+    lost = proving(Cluster(gains=(1.05, 1.05, 1.05, 1.05, 1.0)))
+    assert isinstance(lost, NoWinner) and "an outlier among them: GPU-4, 1.00" in lost.reason
+
+
 def test_a_score_is_claimed_over_devices_by_its_difference(proving):
     (claim,) = proving(Cluster(gains=(1.5, 1.6, 1.4), value=-1.0), objectives=[maximize("score")]).claims
     assert (claim.kind, len(claim.devices)) == ("gain", 3) and claim.scale == pytest.approx(1.0, rel=1e-2)

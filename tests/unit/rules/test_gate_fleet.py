@@ -98,6 +98,7 @@ def test_one_device_that_is_surely_worse_refuses_what_all_others_gain_and_is_nam
 def test_an_outlier_is_named_and_kept():
     decision = gain_of(evidence(0.03, 0.031, 0.029, 0.03, 0.2))
     assert [device.unit for device in decision.devices if device.outlier] == ["GPU-4"]
+    assert "; an outlier among them: GPU-4, 1.22" in decision.reason and decision.reason.count("outlier") == 1
     assert math.log(decision.speedup) == pytest.approx(0.064, abs=0.003)
 
 
