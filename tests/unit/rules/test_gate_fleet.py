@@ -120,6 +120,33 @@ def test_a_wider_spread_of_a_difference_is_refused_where_it_reaches_worse_on_any
     assert decision.verdict is Verdict.REFUTED and "the spread is wider" in decision.reason
 
 
+def test_arms_are_brought_to_one_level_by_what_compares_them():
+    one = evidence(0.05, 0.1, 0.2, speeds=[0.0, 0.4, 0.8])
+    of_ratio = [(values, arm, arm / values) for values, arm in zip((one.baseline, one.tuned), one.costs, strict=True)]
+    scaled = evidence(0.05, 0.1, 0.2, speeds=[0.0, 0.4, 0.8], scale=2.0)
+    of_scale = [(values, arm, arm - values) for values, arm in zip(scaled.compared, scaled.costs, strict=True)]
+    for values, arm, moved in (*of_ratio, *of_scale):
+        medians = [np.median(arm[one.on(unit)]) for unit in one.devices]
+        assert medians == pytest.approx([medians[0]] * 3)
+        for unit in one.devices:
+            assert np.ptp(moved[one.on(unit)]) < 1e-9  # the same for every value of a device
+        assert np.ptp(moved) > 0.1 and values.shape == arm.shape
+    assert np.median(of_scale[0][1]) == pytest.approx(1.0)
+    alone = replace(one, units=())
+    assert alone.costs[0] is alone.baseline and alone.costs[1] is alone.tuned
+
+
+@pytest.mark.parametrize("middle", [-1.2, 0.0, 1.2])
+def test_a_spread_of_a_difference_below_half_a_per_cent_of_its_scale_is_none(middle):
+    random = np.random.default_rng(5)
+    noise = random.normal(0, 1, (2, 8, 4, 2))
+
+    def reason(step: float) -> str:
+        return gain_of(Evidence(middle + step * noise[0], middle + 4 * step * noise[1], analysis=Analysis(1.2))).reason
+
+    assert "the spread is wider" in reason(0.1) and "the spread is wider" not in reason(1e-4)
+
+
 @pytest.mark.parametrize("count", [2, 5])
 def test_not_worse_on_several_devices_is_proven_and_refused_for_one_that_is(count):
     level = judge_non_inferior(evidence(*(0.0,) * count, processes=8), DEFAULT, level=LEVEL)
