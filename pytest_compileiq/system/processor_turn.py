@@ -24,7 +24,7 @@ class ProcessorTurn:
     def building(self) -> Iterator[None]:
         """Build, beside others that do."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._measuring)
+            self._changed.wait_for(lambda: not self.is_wanted)
             self._building += 1
         try:
             yield

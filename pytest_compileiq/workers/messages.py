@@ -148,13 +148,17 @@ class CheckAnswer(Struct, frozen=True, tag=True):
 
 
 class BlockAnswer(Struct, frozen=True, tag=True):
-    """The slots of each timed metric, how a GPU's were taken, what the tuned arm touched, remarks, the checks."""
+    """The slots of each timed metric, how a GPU's were taken, what the tuned arm touched, remarks, the checks.
+
+    ``units`` says for each metric which specimen of its device it was taken on, where that is known.
+    """
 
     slots: dict[str, tuple[Slot[float], ...]]
     conditions: dict[str, Conditions]
     touched: Touched
     remarks: tuple[str, ...] = ()
     checks: dict[str, ChecksMade] = {}
+    units: dict[str, str] = {}
 
 
 class LookAnswer(Struct, frozen=True, tag=True):

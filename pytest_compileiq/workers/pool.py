@@ -10,6 +10,7 @@ from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.errors import CompileIQError
 from pytest_compileiq.model import (
+    UNIT,
     Arm,
     ChecksMade,
     Conditions,
@@ -76,6 +77,18 @@ def _expect_device(used: str, wanted: str) -> None:
         raise EvaluationFailed("baseline", "wrong", reason)
 
 
+def _unit(answer: BlockAnswer, metric: str) -> str:
+    """Which specimen of its device ``metric`` was taken on; empty where the worker does not know.
+
+    Raises:
+        EvaluationFailed: what it says is no name.
+    """
+    unit = answer.units.get(metric, "")
+    if unit and not UNIT.fullmatch(unit):
+        raise EvaluationFailed(None, "crash", f"answered that its device is called {unit!r:.80}, which is no name")
+    return unit
+
+
 @dataclass(frozen=True)
 class MeasuredBlock:
     """What one block gave: its rows, how each metric was taken on a GPU, what the tuned arm touched, its checks."""
@@ -103,6 +116,11 @@ class Pool:
     lock_clocks: LockClocks = None
     _launches: dict[tuple[str, str], Launch] = field(default_factory=dict)
     _remarks: dict[str, dict[str, None]] = field(default_factory=dict)
+
+    @property
+    def devices(self) -> int:
+        """How many devices the workers are spread over: ``number`` lives on ``number % devices``."""
+        return self.crew.carrier.devices
 
     def prepare(self, numbers: range, benchmark: TunedBenchmark) -> None:
         """Start the workers of ``numbers`` side by side and wait for all, so that no start-up disturbs a sample.
@@ -149,10 +167,11 @@ class Pool:
             _expect_device(conditions.device, benchmark.device(metric).name)
             self._launches[of_all] = conditions.launch
         self._remarks.setdefault(benchmark.nodeid, {}).update(dict.fromkeys(answer.remarks))
+        units = {metric: _unit(answer, metric) for metric in answer.slots}
         rows = [
             SampleRow(
                 benchmark.device(metric).name, workload.name, metric, number, slot.quad, slot.slot, slot.arm, sample,
-                value, slot.dropped, slot.clocks,
+                value, slot.dropped, slot.clocks, units[metric],
             )
             for metric, slots in answer.slots.items()
             for slot in slots

@@ -18,6 +18,7 @@ from pytest_compileiq.benchmark.draw import run_draw
 from pytest_compileiq.benchmark.timed_call import look
 from pytest_compileiq.system.watchdog import of_each_process
 from pytest_compileiq.timing.registry import devices_here, is_poisoned
+from pytest_compileiq.timing.unit import unit_of
 from pytest_compileiq.toolchains.base import Builder
 from pytest_compileiq.workers.inside import Inside
 from pytest_compileiq.workers.messages import (
@@ -64,8 +65,9 @@ def _do(benchmark: TunedBenchmark, body: Body, task: Task, tick: Callable[[], ob
             benchmark, body, {"baseline": task.baseline, "tuned": task.tuned}, workload, task.plan, tick,
             parent_holds_context=task.parent_holds_context,
         )  # fmt: skip
+        units = {metric: unit_of(benchmark.device_kind(metric)) for metric in block.slots}
         return BlockAnswer(
-            dict(block.slots), dict(block.conditions), block.touched["tuned"], block.remarks, dict(block.checks)
+            dict(block.slots), dict(block.conditions), block.touched["tuned"], block.remarks, dict(block.checks), units
         )
     arms: Arms = {"baseline": None, "tuned": task.controls}
     if isinstance(task, CheckTask):

@@ -82,6 +82,29 @@ def test_a_worker_stays_in_its_test_from_task_to_task_and_leaves_it_for_another(
     ]  # fmt: skip
 
 
+def on_unit(unit: str) -> FakeCarrier:
+    def answer(worker, order):
+        given = obedient(order)
+        return msgspec.structs.replace(given, units={"runtime": unit}) if isinstance(given, BlockAnswer) else given
+
+    return FakeCarrier(answer, devices=3)
+
+
+def test_samples_say_which_device_their_worker_ran_on_and_a_pool_how_many_there_are(benchmark):
+    pool = pool_of(on_unit("GPU-1a2b3c4d-0000"))
+    rows = pool.block(0, benchmark, {"baseline": None, "tuned": None}, WORKLOAD, PLAN).rows
+    assert {row.unit for row in rows} == {"GPU-1a2b3c4d-0000"} and pool.devices == 3
+    silent = pool_of(FakeCarrier()).block(0, benchmark, {"baseline": None, "tuned": None}, WORKLOAD, PLAN).rows
+    assert {row.unit for row in silent} == {""}
+
+
+@pytest.mark.parametrize("unit", ["a b", "x" * 65, "../x", "x\n", "\x1b[2J"])
+def test_a_device_whose_name_is_none_is_no_device(benchmark, unit):
+    with pytest.raises(EvaluationFailed, match="which is no name") as caught:
+        pool_of(on_unit(unit)).block(0, benchmark, {"baseline": None, "tuned": None}, WORKLOAD, PLAN)
+    assert (caught.value.arm, caught.value.kind) == (None, "crash")
+
+
 def test_a_block_is_sampled_alone_on_the_device_and_a_check_is_not(benchmark):
     carrier = FakeCarrier()
     block = pool_of(carrier).block(2, benchmark, {"baseline": None, "tuned": None}, WORKLOAD, PLAN)
