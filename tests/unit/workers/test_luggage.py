@@ -14,6 +14,13 @@ from pytest_compileiq.workers.luggage import Deliveries, Luggage
 from tests.files import write_files
 
 
+class Patient(Device):
+    """An actor that would wait for its driver for ever: its end would be that of this process."""
+
+    def _end_unheard(self):
+        pass
+
+
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """A project and the folder of a run, which holds one build."""
@@ -29,7 +36,7 @@ def there(tmp_path, monkeypatch):
     """An actor's own end, and the calls of it."""
     (tmp_path / "node").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "node"))
-    device, calls = Device("/nowhere", "/nowhere", "/nowhere/probe"), []
+    device, calls = Patient("/nowhere", "/nowhere", "/nowhere/probe"), []
 
     def ask(method, *arguments):
         calls.append(method)
