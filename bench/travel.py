@@ -21,12 +21,12 @@ from machine import describe
 from pytest_compileiq.benchmark.builds import BuildQueue, Builds
 from pytest_compileiq.model import ControlsFile
 from pytest_compileiq.system.process import Guard
+from pytest_compileiq.system.processor_turn import ProcessorTurn
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.workers.build_nodes import BuildNode, BuildNodes
 from pytest_compileiq.workers.luggage import Luggage
 from pytest_compileiq.workers.messages import Start
-from pytest_compileiq.workers.processor_turn import ProcessorTurn
 from pytest_compileiq.workers.ray_cluster import connect, leave, living_nodes, name_of
 from pytest_compileiq.workers.remote import RemoteDevice
 
