@@ -420,7 +420,11 @@ class RayCarrier:
 
 def _named(devices: Sequence[Device]) -> str:
     """As models are told apart."""
-    return "; ".join(", ".join(filter(None, (each.name, each.architecture, each.driver))) for each in devices)
+    told = (
+        (each.name, each.architecture, each.driver, f"{each.power_limit_w:g} W" if each.power_limit_w else None)
+        for each in devices
+    )
+    return "; ".join(", ".join(filter(None, parts)) for parts in told)
 
 
 def _nodes_or_none() -> list[Node]:
