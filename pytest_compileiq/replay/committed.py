@@ -175,7 +175,7 @@ class Integrity:
         stored = {
             target: self._read(target).compiler.architecture_from for target in self.store.targets(benchmark.name)
         }
-        runs_here = benchmark.native is None
+        runs_here = benchmark.builder.native is None
         if runs_here and are_elsewhere(stored, benchmark.builder.target, compiler.architecture_from):
             remedy = f"run on that architecture, or tune for this one: pytest --tune {benchmark.nodeid}"
             return Stop(Verdict.NO_DEVICE, choice.message, remedy)

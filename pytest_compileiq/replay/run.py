@@ -187,8 +187,8 @@ class Replay:
     def _correct(self, controls: ControlsFile | None, draw: int = 0) -> set[str] | None:
         """Run the body on every workload: the functions it took from ``load()``, or None where it could not be run."""
         benchmark = self.benchmark
-        if benchmark.native is not None and benchmark.needs_device:
-            self._not_run(benchmark.native)
+        if benchmark.builder.native is not None and benchmark.needs_device:
+            self._not_run(benchmark.builder.native)
             return None
         used: set[str] = set()
         compared: dict[str, str] = {}
@@ -320,7 +320,7 @@ class Replay:
     def _why_not_measured(self, here: list[Claim], claims: list[Claim]) -> str | None:
         if self.settings.check in ("replay", "rebuild"):
             return f"--acf-check={self.settings.check}"
-        native = self.benchmark.native if self.benchmark.needs_device else None
+        native = self.benchmark.builder.native if self.benchmark.needs_device else None
         if native is not None or here:
             return native
         others = ", ".join(sorted({claim.device for claim in claims}))
@@ -371,7 +371,7 @@ class Replay:
         if not self._is_lenient(stop.verdict):
             return replace(told, failed=True), stop.cause
         body_had_its_turn = any(check.name == "correctness" for check in self.checks)
-        if body_had_its_turn or self.benchmark.native is not None:
+        if body_had_its_turn or self.benchmark.builder.native is not None:
             return told, None
         report, cause = self._baseline_only(stop.verdict, stop.message)
         return replace(report, remedy=report.remedy or stop.remedy, moved=stop.moved, ends=stop.ends), cause

@@ -16,11 +16,10 @@ from queue import Empty, LifoQueue
 from pytest_compileiq.benchmark.build_identity import identity_of, why_other
 from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.benchmark.elsewhere import MadeElsewhere, Maker, MakerLost
-from pytest_compileiq.benchmark.host import Host
 from pytest_compileiq.errors import BuildError, EnvironmentFault
 from pytest_compileiq.model import CodeDigest, ControlsFile
 from pytest_compileiq.system.processor_turn import ProcessorTurn
-from pytest_compileiq.toolchains.base import NamesHost
+from pytest_compileiq.toolchains.base import HostFlags, NamesHost
 from pytest_compileiq.workers.carrier import WorkerDied
 from pytest_compileiq.workers.messages import Identified, Identify, Made, Make, NotMade, Query, Start
 from pytest_compileiq.workers.remote import RayLine, RemoteDevice, launched
@@ -113,8 +112,8 @@ class BuildNodes:
                 self._makers[nodeid] = self._found(nodeid, builds) if builds.builder.compiler.compiles else ()
             return self._makers[nodeid]
 
-    def host(self, nodeid: str) -> Host:
-        """The machine of the first node that says what it would build a test for.
+    def host_flags(self, nodeid: str) -> HostFlags:
+        """What flags of a test that name the host mean on the first node that says it.
 
         Raises:
             EnvironmentFault: none does.
@@ -127,7 +126,7 @@ class BuildNodes:
                 reason = f"{node.device.name}: {death.reason}"
                 continue
             if isinstance(told, Identified):
-                return Host(told.host_flags, told.devices)
+                return told.host_flags
         raise EnvironmentFault(f"no node can say how it would build {nodeid}: {reason}")
 
     def _found(self, nodeid: str, builds: Builds) -> Sequence[Maker]:

@@ -21,6 +21,8 @@ from msgspec.structs import replace
 from pytest_compileiq.errors import fault_of
 from pytest_compileiq.system.files import Unfit, inside
 from pytest_compileiq.system.process import Guard
+from pytest_compileiq.timing.base import Measures
+from pytest_compileiq.timing.registry import measures
 from pytest_compileiq.workers.carrier import WorkerDied
 from pytest_compileiq.workers.local import LocalCarrier, LocalLine, alone_here
 from pytest_compileiq.workers.messages import Start, decode_order, encode
@@ -83,6 +85,10 @@ class Device:
     def unpack(self, manifest: bytes, place: str) -> Ended | None:
         """Put files that have arrived below ``place``, a path relative to this actor's folder."""
         return _told(lambda: self._arrivals.unpack(manifest, inside(self._guard.folder, place)))
+
+    def measures(self, kinds: list[str]) -> dict[str, Measures]:
+        """What is measured on here, of those kinds that there are."""
+        return {kind: of_kind for kind in kinds if (of_kind := measures(kind)) is not None}
 
     def launch(self, start: bytes) -> int | Ended:
         """Start one worker; returns its number."""

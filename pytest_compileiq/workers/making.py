@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from pytest_compileiq.benchmark.afar import Afar
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark, make_benchmark
 from pytest_compileiq.benchmark.build_identity import identity_of
 from pytest_compileiq.benchmark.elsewhere import collected
-from pytest_compileiq.benchmark.host import Host
 from pytest_compileiq.errors import BuildError, CompileIQError
-from pytest_compileiq.timing.registry import devices_here
 from pytest_compileiq.toolchains.base import NamesHost
 from pytest_compileiq.workers.messages import Failed, Identified, Identify, Made, NotMade, Query
 
@@ -28,8 +27,7 @@ def answer(item: pytest.Item, builds: Path, query: Query) -> Identified | Made |
         benchmark = _benchmark(item, builds / _FOLDER, flags)
         if isinstance(query, Identify):
             meant = benchmark.builder.host_flags if isinstance(benchmark.builder, NamesHost) else {}
-            devices = devices_here(benchmark.builder.clock)
-            return Identified(identity_of(benchmark.builder, benchmark.rootdir), dict(meant), devices)
+            return Identified(identity_of(benchmark.builder, benchmark.rootdir), dict(meant))
         built = benchmark.builds.get(query.controls)
         home = benchmark.builds.made(query.controls)
         made = Made(collected(built, home))
@@ -46,5 +44,5 @@ def answer(item: pytest.Item, builds: Path, query: Query) -> Identified | Made |
 def _benchmark(
     item: pytest.Item, folder: Path, host_flags: tuple[tuple[str, tuple[str, ...]], ...] | None
 ) -> TunedBenchmark:
-    host = None if host_flags is None else Host(dict(host_flags), {})
-    return make_benchmark(item, rootdir=item.config.rootpath, build_dir=folder, host=host)
+    flags = None if host_flags is None else dict(host_flags)
+    return make_benchmark(item, rootdir=item.config.rootpath, build_dir=folder, afar=Afar(host_flags=flags))

@@ -17,7 +17,6 @@ from pytest_compileiq.benchmark.elsewhere import MadeElsewhere
 from pytest_compileiq.model import Arm, ChecksMade, Conditions, ControlsFile, FailureKind
 from pytest_compileiq.rules.calls import CallTimes
 from pytest_compileiq.rules.draws import Drawn
-from pytest_compileiq.timing.base import Device
 from pytest_compileiq.timing.sampler import BlockPlan, Slot
 
 
@@ -118,15 +117,15 @@ class Entered(Struct, frozen=True, tag=True):
     Attributes:
         target, command: what the test's toolchain makes of its marker there.
         native: why that machine cannot run what is built so; None if it can.
-        compiler: by which a ``compile_time`` would be taken.
-        devices: kind → the model that it measures on.
+        processor: the model that it measures on.
+        compiler: by which the time of a compilation would be taken.
     """
 
     target: str = ""
     command: tuple[str, ...] = ()
     native: str | None = None
+    processor: str = ""
     compiler: str = ""
-    devices: dict[str, Device] = {}
 
 
 class Left(Struct, frozen=True, tag=True):
@@ -183,11 +182,10 @@ class FailureAnswer(Struct, frozen=True, tag=True):
 
 
 class Identified(Struct, frozen=True, tag=True):
-    """What builds depend on (``benchmark.build_identity``), and what kind of a host it is (``benchmark.host``)."""
+    """What builds depend on (``benchmark.build_identity``), and what flags that name the host mean."""
 
     identity: dict[str, str]
     host_flags: dict[str, tuple[str, ...]]
-    devices: dict[str, Device]
 
 
 class Made(Struct, frozen=True, tag=True):

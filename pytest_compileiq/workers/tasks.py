@@ -17,7 +17,8 @@ from pytest_compileiq.benchmark.compared import Outputs
 from pytest_compileiq.benchmark.draw import run_draw
 from pytest_compileiq.benchmark.timed_call import look
 from pytest_compileiq.system.watchdog import of_each_process
-from pytest_compileiq.timing.registry import devices_here, is_poisoned
+from pytest_compileiq.timing.cpu import cpu_device
+from pytest_compileiq.timing.registry import is_poisoned
 from pytest_compileiq.timing.unit import unit_of
 from pytest_compileiq.toolchains.base import Builder
 from pytest_compileiq.workers.inside import Inside
@@ -42,7 +43,7 @@ def converse(inside: Inside, item: pytest.Function) -> None:
     benchmark = make_benchmark(item, rootdir=item.config.rootpath, build_dir=inside.builds, builder=builder)
     made = benchmark.builder
     command, compiler = tuple(made.compiler.command), identity_of_compiler(made.compiler)
-    entered = Entered(str(made.target), command, made.native, compiler, devices_here(made.clock))
+    entered = Entered(str(made.target), command, made.native, cpu_device().name, compiler)
     inside.converse(entered, lambda task, tick: serve(benchmark, body_of(item), task, tick))
 
 

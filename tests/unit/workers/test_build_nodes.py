@@ -56,7 +56,7 @@ def node(benchmark, said):
             if (other := answers.get(type(order).__name__)) is not None:
                 return other(order) if callable(other) else other
             if isinstance(order, Identify):
-                return Identified(identity_of(here, benchmark.rootdir), {}, {})
+                return Identified(identity_of(here, benchmark.rootdir), {})
             if isinstance(order, Make):
                 return Made(made_of(here.code(order.controls.knobs if order.controls else {})))
             return obedient(order)
@@ -101,7 +101,7 @@ def test_a_benchmark_is_looked_at_once_and_what_compiles_nothing_never(benchmark
 @pytest.mark.parametrize(
     ("answers", "reason"),
     [
-        ({"Identify": Identified({"compiler": "fake 2.0"}, {}, {})}, "its compiler: fake 2.0 (here fake 1.0.0"),
+        ({"Identify": Identified({"compiler": "fake 2.0"}, {})}, "its compiler: fake 2.0 (here fake 1.0.0"),
         ({"Identify": WorkerDied("wrong", "no compiler 'fake' on PATH")}, "no compiler 'fake' on PATH"),
         ({"Make": NotMade("no header", "compile", "")}, "its baseline does not build: no header"),
         ({"Make": Made(made_of({"kernel": "other"}))}, "its baseline has other machine code"),
@@ -119,7 +119,7 @@ def test_a_node_that_is_lost_is_not_asked(benchmark, node, said):
 
 def test_a_refusal_is_an_answer_and_a_loss_is_told_once(benchmark, node, said):
     refuses = benchmark.builder.render(Candidate({"-O": 1}))
-    here = Identified(identity_of(benchmark.builder, benchmark.rootdir), {}, {})
+    here = Identified(identity_of(benchmark.builder, benchmark.rootdir), {})
     baseline = Made(made_of(benchmark.builder.code({})))
 
     def make(order):

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from pytest_compileiq import minimize
+from pytest_compileiq.benchmark.afar import Afar
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.benchmark.build_identity import identity_of_compiler
-from pytest_compileiq.benchmark.host import Host
-from pytest_compileiq.errors import EnvironmentFault, NoWorker
+from pytest_compileiq.errors import NoWorker
 from pytest_compileiq.model import Candidate, Conditions, Workload
 from pytest_compileiq.testing import FakeBuilder, FakeCarrier, fake_benchmark, obedient
-from pytest_compileiq.timing.base import Device
+from pytest_compileiq.timing.base import Device, Measures
 from pytest_compileiq.timing.cpu import cpu_device
 from pytest_compileiq.timing.sampler import BlockPlan
 from pytest_compileiq.workers import pool as pool_module
@@ -153,7 +153,7 @@ def afar(benchmark, **changes):
     """A carrier to another machine, which makes the same of the marker but for ``changes``."""
     here = benchmark.builder
     entered = Entered(
-        **{"target": here.target, "command": tuple(here.compiler.command), "devices": {"cpu": cpu_device()}} | changes
+        **{"target": here.target, "command": tuple(here.compiler.command), "processor": cpu_device().name} | changes
     )
     orders = []
 
@@ -192,8 +192,7 @@ def test_what_a_task_needs_is_built_here_and_brought_before_it_is_asked(benchmar
     [
         ({"target": "fake-fake2"}, "it builds for fake-fake2 (here fake-fake1)"),
         ({"command": ("fake", "-march=other")}, "it builds by 'fake -march=other' (here "),
-        ({"devices": {"cpu": Device("another one", "x")}}, "it measures runtime on another one, and claims are for "),
-        ({"devices": {}}, "it measures runtime on nothing"),
+        ({"processor": "another one"}, "it measures on another one, and this run on "),
         ({"native": "it needs AVX2, which this processor lacks"}, "it needs AVX2"),
     ],
 )
@@ -215,13 +214,12 @@ def test_the_time_of_a_compilation_is_taken_where_the_compiler_is_the_same_one(t
         pool_of(other).check(0, compiled, None, WORKLOAD)
 
 
-def test_a_claim_is_for_the_device_of_the_host_that_runs_it(benchmark):
-    host = Host({}, {"cpu": Device("far processor", "x")})
-    carrier, _ = afar(benchmark, devices=dict(host.devices))
-    block = pool_of(carrier).block(0, replace(benchmark, host=host), {"baseline": None, "tuned": None}, WORKLOAD, PLAN)
+def test_a_claim_is_for_the_device_that_is_measured_on_afar(benchmark):
+    device = Device("far processor", "x")
+    there = replace(benchmark, afar=Afar(measures={"cpu": Measures(device)}))
+    carrier, _ = afar(benchmark, processor=device.name)
+    block = pool_of(carrier).block(0, there, {"baseline": None, "tuned": None}, WORKLOAD, PLAN)
     assert {row.device for row in block.rows} == {"far processor"}
-    with pytest.raises(EnvironmentFault, match=r"no node .* has a device of the kind 'cuda'"):
-        host.device("cuda")
 
 
 def test_a_machine_that_cannot_set_the_test_up_is_refused_and_this_one_is_not(benchmark):
