@@ -46,7 +46,9 @@ def head(environment: Mapping[str, str] | None = None, hidden: Sequence[Path] = 
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        yield process.stdout.readline().decode().strip()
+        address = process.stdout.readline().decode().strip()
+        assert address, "Ray's own processes did not begin in time"
+        yield address
     finally:
         process.communicate(b"\n", timeout=60)
         shutil.rmtree(sockets, ignore_errors=True)
