@@ -35,7 +35,7 @@ LIMIT_S = 60  # for a mutant that does not end
 # The tests of each module, the quickest and most telling first: the run of a mutant ends with the first failure.
 TESTS = {
     "rules.calls": ("test_calls.py",),
-    "rules.claims": ("test_claims.py", "test_diff.py"),
+    "rules.claims": ("test_claims.py", "test_claimed_devices.py", "test_diff.py"),
     "rules.design": ("test_design.py", "test_tails.py"),
     "rules.diff": ("test_diff.py",),
     "rules.fingerprint": ("test_fingerprint.py",),
@@ -47,14 +47,14 @@ TESTS = {
         "test_gate_differences.py",
     ),
     "rules.fleet": ("test_fleet.py", "test_gate_fleet.py"),
-    "rules.gate": ("test_gate_limits.py", "test_gate.py", "test_tails.py"),
+    "rules.gate": ("test_gate_limits.py", "test_gate.py", "test_tails.py", "test_gate_fleet.py"),
     "rules.noise": ("test_noise.py",),
-    "rules.recompute": ("test_gate.py",),
+    "rules.recompute": ("test_gate.py", "test_gate_fleet.py"),
     "rules.renames": ("test_diff.py",),
     "rules.slots": ("test_design.py", "test_tails.py"),
     "rules.staleness": ("test_staleness.py",),
     "rules.stats": ("test_stats.py",),
-    "rules.words": ("test_words.py",),
+    "rules.words": ("test_words.py", "test_claimed_devices.py"),
     "search.journal": ("test_journal.py",),
     "search.loop": ("test_loop.py",),
     "proof.again": ("test_prove.py", "test_devices.py"),
@@ -70,6 +70,11 @@ RULES = [name for name in TESTS if name.startswith("rules.")]
 # What no test can notice, with the reason. A line that no longer meets a survivor is an error too.
 DEVIATIONS = "2 * math.sqrt(count * (count - 1) * (2 * count + 5) / 18)"
 EQUIVALENT = {
+    (
+        "rules.claims",
+        "claim.speedup is None or claim.speedup_low is None or claim.speedup_high is None",
+        "claim.speedup is None and claim.speedup_low is None and (claim.speedup_high is None)",
+    ): "a claim has all three of them or none",
     ("rules.evidence", "tuned - middle", "tuned + middle"): "a spread does not see where its arm lies",
     ("rules.noise", "drifted > 0", "drifted >= 0"): "a drift of 0 is not above DRIFT, and this line is not reached",
     ("rules.noise", f"abs(concordance) < {DEVIATIONS}", f"abs(concordance) <= {DEVIATIONS}"): (

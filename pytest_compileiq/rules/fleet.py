@@ -131,9 +131,9 @@ def another(devices: Devices) -> Interval:
 
     Student's, on D - 1 degrees of freedom: mean ± t · s · √(1 + 1/D), with s between the devices' means. It is exact
     for what is measured and wider than needed for the device's true gain. The interval of Higgins, Thompson and
-    Spiegelhalter (J. R. Stat. Soc. A 172, 2009, section 4.1), which takes the noise of processes out of s, holds the
-    true gain in 84 to 97 % of fleets instead of 95 (``bench/fleet.py``), least often where this noise is like the
-    difference between devices, as it is here.
+    Spiegelhalter (J. R. Stat. Soc. A 172, 2009), which takes the noise of processes out of s, holds the true gain in 88
+    to 97 % of fleets instead of 95 (``bench/fleet.py``), least often where this noise is like the difference between
+    devices, as it is here.
     """
     means = means_of(devices)
     reach = float(-scipy.special.stdtrit(means.size - 1, 0.025) * means.std(ddof=1) * math.sqrt(1 + 1 / means.size))

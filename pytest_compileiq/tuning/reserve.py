@@ -13,7 +13,7 @@ from pytest_compileiq.tuning import attribution, reduce, stress
 from pytest_compileiq.tuning.finals import FINALISTS
 from pytest_compileiq.tuning.under_way import UnderWay
 
-_PROCESSES = gate.LOOKS[1]  # what is real is decided at the first look or the second
+_LOOK = 1  # what is real is decided at the first look or at this one
 # Calls of one block of the gate's for one of the search's, each slot with its discarded call.
 _BLOCK = gate.QUADS * (gate.SAMPLES + 1) / (scoring.QUADS * (scoring.SAMPLES + 1))
 _PLAYED = PLAYOFF * (1 + scoring.ROUNDS)  # each is checked once more, which is at most a block
@@ -24,13 +24,14 @@ def closing_seconds(tuning: UnderWay, settings: Settings, start_s: float) -> flo
     """Seconds from the end of the search to the stored artifact; a worker starts in ``start_s``."""
     scorer, search_s = tuning.brief.scorer, tuning.search.tally.seconds
     is_timed = bool(tuning.tuning.benchmark.timed_objectives)
-    proofs = _PROCESSES * (FINALISTS + _PAIR * settings.reduce) * _BLOCK
+    processes = gate.looks_of(tuning.tuning.pool.devices)[_LOOK]
+    proofs = processes * (FINALISTS + _PAIR * settings.reduce) * _BLOCK
     stressed = FINALISTS * stress.SHARE if tuning.baseline.drew else 0.0
     reduced = reduce.SHARE_OF_SEARCH + attribution.SHARE_OF_SEARCH if settings.reduce else 0.0
     return closing_s(
         blocks=(_PLAYED + proofs) * len(tuning.tuning.benchmark.timed_workloads) if is_timed else 0.0,
         block_s=scorer.blocks_s / max(scorer.blocks, 1),
-        starts=(1 + settings.reduce) * math.ceil(_PROCESSES / settings.jobs) if is_timed else 0.0,
+        starts=(1 + settings.reduce) * math.ceil(processes / settings.jobs) if is_timed else 0.0,
         start_s=start_s,
         share=reduced + stressed,
         search_s=search_s,

@@ -120,6 +120,15 @@ def test_a_wider_spread_of_a_difference_is_refused_where_it_reaches_worse_on_any
     assert decision.verdict is Verdict.REFUTED and "the spread is wider" in decision.reason
 
 
+def test_what_varies_and_is_nowhere_worse_than_a_constant_is_no_wider_spread():
+    random = np.random.default_rng(6)
+    constant = np.ones((8, 4, 2))
+    tuned = np.where(random.random(constant.shape) < 0.5, 1.0, 0.5)
+    for units in ((), ("GPU-0", "GPU-1") * 4):
+        decision = gain_of(Evidence(constant, tuned, analysis=Analysis(1.0), units=units))
+        assert decision.verdict is Verdict.PROVEN, decision.reason
+
+
 def test_arms_are_brought_to_one_level_by_what_compares_them():
     one = evidence(0.05, 0.1, 0.2, speeds=[0.0, 0.4, 0.8])
     of_ratio = [(values, arm, arm / values) for values, arm in zip((one.baseline, one.tuned), one.costs, strict=True)]

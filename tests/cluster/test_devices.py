@@ -1,0 +1,63 @@
+"""A proof over the devices of a real cluster: its claim names them, and each of them can be asked again.
+
+The nodes are on one machine, and tell their names themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from tests import needs
+from tests.cluster.nodes import SETTINGS
+from tests.examples import KERNEL_C, KERNEL_H, TEST_PY
+from tests.projects import make_project
+
+MACHINES = ("machine-0", "machine-1", "machine-2")
+NODES = f"""\
+from ray.cluster_utils import Cluster
+
+first, *others = [dict(num_cpus=1, env_vars=dict(ACF_MACHINE=name)) for name in {MACHINES!r}]
+cluster = Cluster(initialize_head=True, head_node_args=dict(first, include_dashboard=False))
+for node in others:
+    cluster.add_node(**node)
+print(cluster.address, flush=True)
+input()
+cluster.shutdown()
+"""
+
+
+@pytest.fixture
+def three_nodes(monkeypatch):
+    """The address of a cluster of three nodes, each of which says that it is a machine of its own."""
+    for name, value in SETTINGS.items():
+        monkeypatch.setenv(name, value)
+    cluster = subprocess.Popen(
+        [sys.executable, "-c", NODES], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    yield cluster.stdout.readline().decode().strip()
+    cluster.communicate(b"\n", timeout=60)
+
+
+@needs.ray
+def test_a_gain_that_is_proven_on_three_machines_is_claimed_on_these_and_asked_again_on_each(
+    tmp_path, three_nodes, monkeypatch
+):
+    made = make_project(tmp_path / "project", {"kernel.c": KERNEL_C, "kernel.h": KERNEL_H, "test_kernel.py": TEST_PY})
+    output = made.pytest("--tune", "--tune-budget=6", f"--tune-on={three_nodes}", code=0)
+    assert ", on these 3 devices" in output, output
+    (claim,) = tomllib.loads(made.one("acf/kernel/*.toml").read_text())["claims"]
+    assert [device["unit"] for device in claim["devices"]] == list(MACHINES)
+    assert {device["processes"] for device in claim["devices"]} == {claim["test"]["processes"] // 3}
+    samples = made.one("acf/kernel/*.csv").read_text().splitlines()
+    assert samples[0].endswith(",unit") and {line.rpartition(",")[2] for line in samples[1:]} == set(MACHINES)
+    assert "1 claim recomputed, 0 problems" in made.acf("check")
+    for machine, of_device in (("machine-1", "this is machine-1 of them"), ("machine-7", "; this is another")):
+        monkeypatch.setenv("ACF_MACHINE", machine)
+        made.pytest("--acf-report=report.json", code=0)
+        (item,) = json.loads((made.root / "report.json").read_text())["items"]
+        assert item["verdict"] == "PROVEN" and of_device in item["message"]
