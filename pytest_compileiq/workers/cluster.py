@@ -35,7 +35,11 @@ _POLL_S = 1.0
 _STOP_S = 10.0
 _OBJECT_STORE_BYTES = 100 * 2**20  # of a cluster of its own: answers are small
 _AUTH_MODE = "RAY_AUTH_MODE"
-_QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
+_QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    # Of what is lost the user is told in a line: Ray would add a paragraph for each process, or the raylet's last log.
+    "RAY_DEDUP_LOGS": "1", "RAY_DEDUP_LOGS_SKIP_REGEX": "^",
+}  # fmt: skip
 
 
 @dataclass
@@ -292,7 +296,8 @@ def _connect(where: str, guard: Guard, say: Callable[[str], None]) -> None:
         EnvironmentFault: Ray is not installed, is in use, or there is no such cluster.
     """
     try:
-        import ray
+        with _with_environment(_QUIET):  # some of it is read as Ray is imported
+            import ray
     except ImportError as error:
         raise EnvironmentFault(f"--tune-on needs Ray: {install('ray')}") from error
     if ray.is_initialized():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_compileiq.workers import device as device_module
 from pytest_compileiq.workers.device import Device, Ended
 from pytest_compileiq.workers.messages import Failed, Quit, Start, decode_answer, encode
 from tests.waiting import wait_until
@@ -41,6 +42,26 @@ def test_orders_and_answers_pass_and_a_death_is_told_and_not_raised(tmp_path, sh
     finally:
         device.stop()
     assert list(short.iterdir()) == []
+
+
+@pytest.mark.parametrize(("parent", "kind"), [(None, "crash"), (1, "lost")])
+def test_a_worker_that_ends_with_its_node_is_lost_and_no_crash_of_what_it_ran(
+    tmp_path, short, monkeypatch, parent, kind
+):
+    monkeypatch.setattr(device_module, "_CHECK_S", 3600.0)  # else it would end this process with the node
+    (tmp_path / "pytest.ini").touch()
+    device = Device(str(tmp_path), str(tmp_path), str(tmp_path / "probe"))
+    try:
+        start = Start(".", ("test_absent.py::test_k",), {}, (), (None,), {"PYTHONPATH": str(ROOT)})
+        number = device.launch(encode(start))
+        if parent is not None:
+            monkeypatch.setattr("os.getppid", lambda: parent)
+        device.sweep([])
+        ended = device.receive(number, 60.0)
+        assert isinstance(ended, Ended) and ended.kind == kind
+        assert ("raylet" in ended.reason) == (kind == "lost")
+    finally:
+        device.stop()
 
 
 UNHEARD = """
