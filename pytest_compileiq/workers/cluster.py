@@ -39,6 +39,8 @@ _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     # Of what is lost the user is told in a line: Ray would add a paragraph for each process, or the raylet's last log.
     "RAY_DEDUP_LOGS": "1", "RAY_DEDUP_LOGS_SKIP_REGEX": "^",
+    # Ray ends a process, this one, that has not reached the cluster's head for a minute.
+    "RAY_gcs_rpc_server_reconnect_timeout_s": str(10**6),
 }  # fmt: skip
 
 

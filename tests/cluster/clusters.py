@@ -1,4 +1,4 @@
-"""Clusters of Ray that a test begins, hurts, and ends."""
+"""Clusters of Ray that a test begins, hurts, and ends, and searches on them."""
 
 from __future__ import annotations
 
@@ -11,80 +11,112 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from pytest_compileiq.system.watchdog import of_each_process
 
 _BEGUN_BY = "COMPILEIQ_TEST_CLUSTER"
-_OBJECT_STORE_BYTES = 80 * 2**20
-_BEGIN = """\
+_OBJECT_STORE_BYTES = 80 * 2**20  # about the least that Ray takes
+_NODES = """\
 import json, sys
 from ray.cluster_utils import Cluster
 
-settings, *others = json.loads(sys.argv[1])
-cluster = Cluster(initialize_head=True, head_node_args={"include_dashboard": False, **settings})
-nodes = [cluster.head_node, *(cluster.add_node(**other) for other in others)]
-pids = [{kind: all_of[0].process.pid for kind, all_of in node.all_processes.items()} for node in nodes]
-print(json.dumps([cluster.address, pids]), flush=True)
-sys.stdin.read()
+def tell(node):
+    pids = {kind: started[0].process.pid for kind, started in node.all_processes.items()}
+    print(json.dumps([pids["raylet"], pids.get("gcs_server"), cluster.address]), flush=True)
+
+cluster = Cluster(initialize_head=True, head_node_args={"include_dashboard": False, **json.loads(sys.stdin.readline())})
+tell(cluster.head_node)
+for line in sys.stdin:
+    tell(cluster.add_node(**json.loads(line)))
 """
 
 
-@dataclass(frozen=True)
+@dataclass
 class RealCluster:
     """Nodes of Ray on this machine, which know nothing of this package.
 
     Attributes:
+        environment: what a driver needs, its token.
         address: what ``--tune-on`` takes.
-        environment: what a driver needs besides, its token.
-        raylets: the process that is a node, of each; the head is the first.
         head: the head's own process (GCS).
+        raylets: the process of each node; the head's is the first.
     """
 
-    address: str
+    process: subprocess.Popen[str]
     environment: Mapping[str, str]
-    raylets: tuple[int, ...]
-    head: int
+    address: str = ""
+    head: int = 0
+    raylets: list[int] = field(default_factory=list)
+
+    def add_node(self, **settings: Any) -> int:
+        """Begin a node with one processor, and ``settings`` by Ray's own names; returns its raylet."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        told = {"num_cpus": 1, "object_store_memory": _OBJECT_STORE_BYTES, **settings}
+        self.process.stdin.write(json.dumps(told) + "\n")
+        self.process.stdin.flush()
+        raylet, head, self.address = json.loads(self.process.stdout.readline())
+        self.head = head or self.head
+        self.raylets.append(raylet)
+        return int(raylet)
 
     def lose_node(self, raylet: int) -> None:
         """SIGKILL a node with all that it has started, as a machine that goes down."""
-        below = [pid for pid, parent in parents().items() if parent == raylet]
-        for pid in (raylet, *below):
+        for pid in (raylet, *(pid for pid, parent in parents().items() if parent == raylet)):
             send(pid, signal.SIGKILL)
+        self.raylets.remove(raylet)
 
 
 @contextlib.contextmanager
-def real_cluster(nodes: int, *settings: Mapping[str, object], **environment: str) -> Iterator[RealCluster]:
-    """A cluster of ``nodes``, one processor each; ``settings`` are of Ray's own names, a mapping for each node."""
+def real_cluster(
+    nodes: int, of_last: Mapping[str, Any] | None = None, within: Sequence[str] = (), **environment: str
+) -> Iterator[RealCluster]:
+    """A cluster that takes orders only with a token.
+
+    Args:
+        of_last: settings of the last node.
+        within: a command that begins the nodes' process, such as ``unshare``.
+        environment: of the nodes.
+    """
     mark, folder = secrets.token_hex(8), tempfile.mkdtemp(prefix="c", dir="/tmp")  # short, since sockets are in it
-    own = {
-        "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0"
-    }  # fmt: skip
-    given = [*settings, *[{}] * (nodes - len(settings))]
-    told = [{"num_cpus": 1, "object_store_memory": _OBJECT_STORE_BYTES, **each} for each in given]
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    own = {**token, "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": folder, _BEGUN_BY: mark}
     process = subprocess.Popen(
-        [sys.executable, "-c", _BEGIN, json.dumps(told)], env={**os.environ, **own, "RAY_TMPDIR": folder, _BEGUN_BY: mark, **environment},
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
+        [*within, sys.executable, "-c", _NODES], env={**os.environ, **own, **environment},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
     )  # fmt: skip
     try:
-        assert process.stdout is not None
-        address, pids = json.loads(process.stdout.readline())
-        yield RealCluster(address, own, tuple(each["raylet"] for each in pids), pids[0]["gcs_server"])
+        cluster = RealCluster(process, token)
+        for number in range(nodes):
+            cluster.add_node(**(of_last or {} if number == nodes - 1 else {}))
+        yield cluster
     finally:
-        while carriers := [
-            pid for pid, environ in of_each_process("environ") if f"{_BEGUN_BY}={mark}".encode() in environ
-        ]:
-            for pid in carriers:
+        while left := with_variable(_BEGUN_BY, mark):
+            for pid in left:
                 send(pid, signal.SIGKILL)
             process.poll()
         process.communicate()
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def with_variable(name: str, value: str) -> list[int]:
+    """Processes that began with an environment variable, whoever has adopted them since."""
+    wanted = f"{name}={value}".encode()
+    return [pid for pid, environ in of_each_process("environ") if wanted in environ.split(b"\0")]
+
+
 def parents() -> dict[int, int]:
     """Process → its parent."""
     return {pid: int(stat.rpartition(b")")[2].split()[1]) for pid, stat in of_each_process("stat")}
+
+
+def actors_of(raylets: Sequence[int]) -> list[int]:
+    """The processes of actors that own a device, on the nodes of ``raylets``."""
+    parent = parents()
+    titled = [pid for pid, title in of_each_process("cmdline") if title.startswith(b"ray::Device")]
+    return [pid for pid in titled if parent.get(pid) in raylets]
 
 
 def send(pid: int, number: signal.Signals) -> None:
