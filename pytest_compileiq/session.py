@@ -36,12 +36,13 @@ from pytest_compileiq.system.process import Guard
 from pytest_compileiq.system.project_settings import named_options
 from pytest_compileiq.system.vcs import revision
 from pytest_compileiq.workers.carrier import Carrier
+from pytest_compileiq.workers.crew import Crew
 from pytest_compileiq.workers.local import LocalCarrier
 from pytest_compileiq.workers.pool import Pool
 from pytest_compileiq.workers.start import start_of
 
 if TYPE_CHECKING:
-    from pytest_compileiq.workers.cluster import RayCarrier
+    from pytest_compileiq.workers.cluster import Cluster
 
 UNHEALTHY = 11
 
@@ -62,7 +63,7 @@ class Session:
         self._owners: dict[str, list[str]] = {}
         self._guard: Guard | None = None
         self._pool: Pool | None = None
-        self._ray: RayCarrier | None = None
+        self._ray: Cluster | None = None
         self._cached: CachedBuilds | None = None
         self._night: Mapping[str, ItemReport | Exception] | None = None
         self._interrupted = False
@@ -278,17 +279,17 @@ class Session:
     def _get_pool(self) -> Pool:
         if self._pool is None:
             start = start_of(self.config, [item.nodeid for item in self._items])
-            self._pool = Pool(start, self._get_carrier(), self.settings.lock_clocks)
+            self._pool = Pool(Crew(start, self._get_carrier()), self.settings.lock_clocks)
         return self._pool
 
     def _get_carrier(self) -> Carrier:
         root, guard, where = self.config.rootpath, self._get_guard(), self.settings.where
         if where is None:
             return LocalCarrier(root, guard, guard.folder)
-        from pytest_compileiq.workers.cluster import RayCarrier
+        from pytest_compileiq.workers.cluster import Cluster
 
-        self._ray = RayCarrier(root, guard, where, Terminal(self.config).say)
-        return self._ray
+        self._ray = Cluster(root, guard, where, Terminal(self.config).say)
+        return self._ray.carrier(0)
 
     def close(self) -> None:
         """End every worker, remove the run's builds, and trim what was kept of them."""

@@ -9,7 +9,8 @@ from typing import TypeVar
 
 from pytest_compileiq.model import ControlsFile
 from pytest_compileiq.search.journal import Evaluated, Journal
-from pytest_compileiq.workers.pool import MOST_LOSSES, EvaluationFailed
+from pytest_compileiq.workers.carrier import MOST_LOSSES
+from pytest_compileiq.workers.pool import EvaluationFailed
 
 _LONGEST_NAME = 200
 _Given = TypeVar("_Given")

@@ -66,30 +66,33 @@ class FakeCarrier:
             ``close``, ``kill``; for ``alone`` and ``sweep`` the second item is the kinds or the spared workers.
         launches: how many workers may be started; the machine refuses the next one.
         shares_files: whether the workers see this machine's files.
+        devices: that the workers are spread over.
     """
 
     answer: Callable[[int, Order], Answer | Exception] = lambda worker, order: obedient(order)
     said: list[tuple[str, Any]] = field(default_factory=list)
     launches: int = 100
     shares_files: bool = True
+    devices: int = 1
 
-    def launch(self, start: Start) -> _FakeLine:
-        """Start a worker.
+    def launch(self, start: Start, number: int) -> _FakeLine:
+        """Start a worker, whatever its ``number``.
 
         Raises:
             OSError: ``launches`` workers were started before.
         """
-        number = sum(what == "Start" for what, _ in self.said)
-        if number == self.launches:
+        launched = sum(what == "Start" for what, _ in self.said)
+        if launched == self.launches:
             raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
-        line = _FakeLine(self, number)
+        line = _FakeLine(self, launched)
         line.send(start)
         return line
 
     @contextlib.contextmanager
-    def alone(self, kinds: Sequence[str]) -> Iterator[None]:
-        """Note the kinds."""
-        self.said.append(("alone", tuple(kinds)))
+    def alone(self, number: int, kinds: Sequence[str]) -> Iterator[None]:
+        """Note the kinds, if there are any: it has one conversation at a time."""
+        if kinds:
+            self.said.append(("alone", tuple(kinds)))
         yield
 
     def sweep(self, spared: Collection[Line] = ()) -> None:
@@ -101,6 +104,7 @@ class FakeCarrier:
 class _FakeLine:
     carrier: FakeCarrier
     number: int
+    is_outdated: bool = False
     _waiting: list[Order] = field(default_factory=list)
 
     def send(self, order: Order) -> None:

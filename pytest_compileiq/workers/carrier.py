@@ -13,6 +13,8 @@ from typing import Protocol
 from pytest_compileiq.errors import Signal
 from pytest_compileiq.workers.messages import Answer, Order, Start
 
+MOST_LOSSES = 2  # of workers, with one piece of work: it might be what ends the machines
+
 
 class WorkerDied(Signal):
     """The worker crashed, exited, hung or printed without end; ``kind`` is the evaluation's failure."""
@@ -25,6 +27,10 @@ class WorkerDied(Signal):
 
 class Line(Protocol):
     """One worker as its parent reaches it."""
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether a new worker of its number would live elsewhere: its device is lost, or has come back."""
 
     def send(self, order: Order) -> None:
         """Send one order.
@@ -54,18 +60,23 @@ class Carrier(Protocol):
     def shares_files(self) -> bool:
         """Whether workers see this machine's files at the same paths."""
 
-    def launch(self, start: Start) -> Line:
-        """Start one worker, without waiting for it to be ready.
+    @property
+    def devices(self) -> int:
+        """How many devices the workers are spread over: worker ``number`` lives on device ``number % devices``."""
+
+    def launch(self, start: Start, number: int) -> Line:
+        """Start worker ``number``, without waiting for it to be ready.
 
         Raises:
             WorkerDied: it ended at once.
             OSError: no process can be started there.
         """
 
-    def alone(self, kinds: Sequence[str]) -> AbstractContextManager[None]:
-        """Keep everybody else there from measuring on the devices of ``kinds`` meanwhile.
+    def alone(self, number: int, kinds: Sequence[str]) -> AbstractContextManager[None]:
+        """Keep everybody else in this run off the device of worker ``number`` meanwhile.
 
-        Not on GPUs: only the worker knows which one its body uses, and locks it.
+        And everybody else on its machine from measuring on the devices of ``kinds``. Not on GPUs: only the worker knows
+        which one its body uses, and locks it.
         """
 
     def sweep(self, spared: Collection[Line] = ()) -> None:

@@ -10,19 +10,23 @@ import secrets
 import tempfile
 import threading
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from pytest_compileiq.errors import fault_of
 from pytest_compileiq.system.process import Guard
 from pytest_compileiq.workers.carrier import WorkerDied
-from pytest_compileiq.workers.local import LocalCarrier, LocalLine
+from pytest_compileiq.workers.local import LocalCarrier, LocalLine, alone_here
 from pytest_compileiq.workers.messages import Start, decode_order, encode
 
 UNHEARD_S = 60.0
 CALLS_AT_ONCE = 8
 _CHECK_S = 1.0
+_OWN_GPU = "CUDA_VISIBLE_DEVICES"  # Ray sets it where the actor has a GPU
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class Device:
         self._probe = Path(probe)
         self._lines: dict[int, LocalLine] = {}
         self._numbers = count()
+        self._alone = ExitStack()
         self._heard = time.monotonic()
         self._raylet = os.getppid()
         self._over = ""
@@ -63,8 +68,9 @@ class Device:
         """Start one worker; returns its number."""
         order = decode_order(start)
         assert isinstance(order, Start)
+        own_gpu = {name: value for name, value in os.environ.items() if name == _OWN_GPU and value}
         try:
-            line = self._carrier.launch(order)
+            line = self._carrier.launch(replace(order, environment={**order.environment, **own_gpu}), 0)
         except WorkerDied as death:
             return self._ended(death)
         except OSError as error:
@@ -96,9 +102,17 @@ class Device:
         """End a worker now."""
         self._lines.pop(number).kill()
 
-    def sweep(self, spared: list[int]) -> None:
-        """Kill whatever workers have left behind, but not the workers ``spared``."""
-        self._carrier.sweep([line for number, line in self._lines.items() if number in spared])
+    def hold(self) -> None:
+        """Keep everybody else on this machine from measuring on its processor."""
+        self._alone.enter_context(alone_here(["cpu"]))
+
+    def release(self) -> None:
+        """The inverse of ``hold``."""
+        self._alone.close()
+
+    def sweep(self) -> None:
+        """Kill whatever workers have left behind, but not the workers."""
+        self._carrier.sweep(list(self._lines.values()))
 
     def stop(self) -> None:
         """End all work."""

@@ -45,8 +45,9 @@ class LocalCarrier:
     guard: Guard
     builds: Path
     shares_files: ClassVar[bool] = True
+    devices: ClassVar[int] = 1
 
-    def launch(self, start: Start) -> LocalLine:
+    def launch(self, start: Start, number: int) -> LocalLine:
         """Start one process.
 
         Raises:
@@ -55,8 +56,8 @@ class LocalCarrier:
         """
         return LocalLine(start, self.root, self.builds, self.guard)
 
-    def alone(self, kinds: Sequence[str]) -> AbstractContextManager[None]:
-        """Hold the processor's lock."""
+    def alone(self, number: int, kinds: Sequence[str]) -> AbstractContextManager[None]:
+        """Hold the processor's lock; a run without a cluster has one conversation at a time."""
         return alone_here(kinds)
 
     def sweep(self, spared: Collection[Line] = ()) -> None:
@@ -73,6 +74,8 @@ def alone_here(kinds: Sequence[str]) -> Iterator[None]:
 
 class LocalLine:
     """One worker process. Not thread-safe: one conversation at a time."""
+
+    is_outdated: ClassVar[bool] = False
 
     def __init__(self, start: Start, root: Path, builds: Path, guard: Guard) -> None:
         self._drain = _Drain()

@@ -1,15 +1,14 @@
-"""The workers of one run: started when first asked, replaced when a candidate ends or poisons them."""
+"""What the workers of a run are asked for, and whose fault it is when one does not answer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.body import Touched
-from pytest_compileiq.errors import CompileIQError, NoWorker, fault_of
+from pytest_compileiq.errors import CompileIQError
 from pytest_compileiq.model import (
     Arm,
     ChecksMade,
@@ -25,7 +24,8 @@ from pytest_compileiq.rules.calls import CallTimes
 from pytest_compileiq.rules.draws import Drawn
 from pytest_compileiq.timing.registry import holds_context
 from pytest_compileiq.timing.sampler import BlockPlan
-from pytest_compileiq.workers.carrier import Carrier, WorkerDied
+from pytest_compileiq.workers.carrier import MOST_LOSSES, WorkerDied
+from pytest_compileiq.workers.crew import Crew
 from pytest_compileiq.workers.messages import (
     BlockAnswer,
     BlockTask,
@@ -36,13 +36,9 @@ from pytest_compileiq.workers.messages import (
     FailureAnswer,
     LookAnswer,
     LookTask,
-    Start,
     Task,
 )
-from pytest_compileiq.workers.tasks import pack_builder
-from pytest_compileiq.workers.worker import Worker
 
-MOST_LOSSES = 2  # of one piece of work: it might be what ends the machines
 _FAILURES: Mapping[str, FailureKind] = {"timeout": "timeout", "wrong": "wrong", "lost": "lost"}  # the rest: a crash
 _Given = TypeVar("_Given")
 _Answer = TypeVar("_Answer", CheckAnswer, BlockAnswer, LookAnswer, DrawAnswer)
@@ -96,18 +92,15 @@ class MeasuredBlock:
 
 @dataclass
 class Pool:
-    """Workers by number; worker ``k`` takes the ``k``-th block of every benchmark: imports are paid once.
+    """What a crew of workers measures; worker ``k`` takes the ``k``-th block of every benchmark.
 
     Attributes:
-        start: what each worker begins with.
-        carrier: where the workers live.
+        crew: the workers, which another crew may take the place of between two evaluations.
         lock_clocks: where a GPU's clocks are held while it is measured.
     """
 
-    start: Start
-    carrier: Carrier
+    crew: Crew
     lock_clocks: LockClocks = None
-    _workers: dict[int, Worker] = field(default_factory=dict)
     _launches: dict[tuple[str, str], Launch] = field(default_factory=dict)
     _remarks: dict[str, dict[str, None]] = field(default_factory=dict)
 
@@ -117,11 +110,7 @@ class Pool:
         Raises:
             NoWorker: one did not get ready.
         """
-        for number in numbers:
-            with suppress(WorkerDied):  # told below, where it does not get ready either
-                self._started(number)
-        for number in numbers:
-            self._entered(number, benchmark)
+        self.crew.prepare(numbers, benchmark)
 
     def check(
         self, number: int, benchmark: TunedBenchmark, controls: ControlsFile | None, workload: Workload
@@ -205,72 +194,33 @@ class Pool:
         task = DrawTask(workload.name, controls, seed, bits_promised)
         return self._ask(number, benchmark, task, DrawAnswer).drawn
 
+    def discard(self, number: int) -> None:
+        """End worker ``number`` if there is one; the next of that number is a fresh process."""
+        self.crew.discard(number)
+
     def close(self) -> None:
-        """End every worker and whatever they left behind."""
-        for worker in self._workers.values():
-            worker.dismiss()
-        for worker in self._workers.values():
-            worker.close()
-        self._workers.clear()
-        self.carrier.sweep()
+        """End every worker: what is asked for from now on is done by fresh processes."""
+        self.crew.close()
 
     def _ask_alone(self, number: int, benchmark: TunedBenchmark, task: Task, expected: type[_Answer]) -> _Answer:
         """As ``_ask``, while nobody else measures on the devices of the objectives."""
         kinds = [benchmark.device_kind(objective.metric) for objective in benchmark.timed_objectives]
-        with self.carrier.alone(kinds):
-            return self._ask(number, benchmark, task, expected)
+        return self._ask(number, benchmark, task, expected, kinds)
 
-    def _ask(self, number: int, benchmark: TunedBenchmark, task: Task, expected: type[_Answer]) -> _Answer:
-        worker = self._entered(number, benchmark)
-        try:
-            answer = worker.ask(task, benchmark.spec.timeout_s)
-        except WorkerDied as death:
-            self.discard(number)
-            raise EvaluationFailed(None, _FAILURES.get(death.kind, "crash"), death.reason) from death
-        if isinstance(answer, FailureAnswer):
-            if answer.poisoned:
-                self.discard(number)
-                self.carrier.sweep([worker.line for worker in self._workers.values()])
-            raise EvaluationFailed(answer.arm, answer.kind, answer.reason)
-        if not isinstance(answer, expected):
-            self.discard(number)
-            raise EvaluationFailed(None, "crash", f"answered {type(answer).__name__} to a {type(task).__name__}")
-        return answer
-
-    def _entered(self, number: int, benchmark: TunedBenchmark) -> Worker:
-        """Worker ``number`` with the fixtures up. No controls have been applied yet, so none can be to blame."""
-        for losses_left in reversed(range(MOST_LOSSES)):
+    def _ask(
+        self, number: int, benchmark: TunedBenchmark, task: Task, expected: type[_Answer], kinds: Sequence[str] = ()
+    ) -> _Answer:
+        with self.crew.entered(number, benchmark, kinds) as worker:
             try:
-                return self._tried(number, benchmark)
+                answer = worker.ask(task, benchmark.spec.timeout_s)
             except WorkerDied as death:
-                self.discard(number)
-                if death.kind != "lost" or not losses_left:
-                    raise NoWorker(death.reason) from death
-        raise AssertionError("the last try returns or raises")
-
-    def _tried(self, number: int, benchmark: TunedBenchmark) -> Worker:
-        """As ``_entered``; raises what ended the worker."""
-        worker = self._started(number)
-        if worker.inside == benchmark.nodeid:
-            return worker
-        try:
-            worker.leave()
-        except WorkerDied:  # because of what it ran before, which has been judged
-            self.discard(number)
-            worker = self._started(number)
-        worker.enter(benchmark.nodeid, pack_builder(benchmark.builder) if self.carrier.shares_files else None)
-        return worker
-
-    def _started(self, number: int) -> Worker:
-        if number not in self._workers:
-            try:
-                self._workers[number] = Worker(self.carrier, self.start)
-            except OSError as error:
-                raise NoWorker(fault_of(error)) from error
-        return self._workers[number]
-
-    def discard(self, number: int) -> None:
-        """End worker ``number`` if there is one; the next of that number is a new process."""
-        worker = self._workers.pop(number, None)
-        if worker is not None:
-            worker.kill()
+                self.crew.discard(number)
+                raise EvaluationFailed(None, _FAILURES.get(death.kind, "crash"), death.reason) from death
+            if isinstance(answer, FailureAnswer):
+                if answer.poisoned:
+                    self.crew.replace(number)
+                raise EvaluationFailed(answer.arm, answer.kind, answer.reason)
+            if not isinstance(answer, expected):
+                self.crew.discard(number)
+                raise EvaluationFailed(None, "crash", f"answered {type(answer).__name__} to a {type(task).__name__}")
+            return answer

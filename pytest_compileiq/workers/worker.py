@@ -41,14 +41,14 @@ class Worker:
         inside: the node id of the test that it has entered, or None.
     """
 
-    def __init__(self, carrier: Carrier, start: Start) -> None:
+    def __init__(self, carrier: Carrier, start: Start, number: int) -> None:
         """Start it, without waiting.
 
         Raises:
             WorkerDied: it ended at once.
             OSError: no process can be started.
         """
-        self.line = carrier.launch(start)
+        self.line = carrier.launch(start, number)
         self.inside: str | None = None
         self._ready = False
 

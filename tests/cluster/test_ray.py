@@ -101,7 +101,7 @@ def test_a_search_whose_driver_and_whose_actor_are_killed_ends_as_an_unkilled_on
     assert driver.returncode == 0, output
     assert re.search(rf"{BUDGET} evaluations in", output), output
     assert "invalid" not in output and "Traceback" not in output, output
-    assert output.count("the worker's actor on node") == output.count("; going on with another one on node") == 1
+    assert output.count("the worker's actor on node") == output.count("; another one takes its place") == 1
     assert len(set(actors(made))) >= 3, output  # one of each run, and another for the killed one
     assert made.one("acf/total/*.acf").read_bytes() == here.one("acf/total/*.acf").read_bytes()
     assert wait_until(lambda: not left(made) and not list(temporary.iterdir()), 90)

@@ -30,7 +30,7 @@ def worker():
 
     def make(**answers):
         carrier = FakeCarrier(lambda number, order: answers.get(type(order).__name__) or obedient(order))
-        return Worker(carrier, START), carrier
+        return Worker(carrier, START, 0), carrier
 
     return make
 
@@ -127,7 +127,7 @@ def test_a_closed_worker_has_given_its_last_answer():
         waited.append(type(order).__name__)
         return obedient(order)
 
-    one = Worker(FakeCarrier(answer), START)
+    one = Worker(FakeCarrier(answer), START, 0)
     one.enter("a", None)
     one.dismiss()
     waited.clear()
@@ -140,7 +140,7 @@ def test_one_that_is_gone_is_dismissed_and_closed_in_peace(dies_at):
     carrier = FakeCarrier(
         lambda number, order: WorkerDied("crash", "gone") if isinstance(order, dies_at) else obedient(order)
     )
-    one = Worker(carrier, START)
+    one = Worker(carrier, START, 0)
     one.enter("a", None)
     one.dismiss()
     one.close()

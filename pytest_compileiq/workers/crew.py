@@ -1,0 +1,122 @@
+"""The workers of one home: started when first asked, replaced when a candidate ends or poisons them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.errors import NoWorker, fault_of
+from pytest_compileiq.workers.carrier import MOST_LOSSES, Carrier, WorkerDied
+from pytest_compileiq.workers.messages import Start
+from pytest_compileiq.workers.tasks import pack_builder
+from pytest_compileiq.workers.worker import Worker
+
+
+@dataclass
+class Crew:
+    """Workers by number; all benchmarks share them, so that imports are paid once.
+
+    Attributes:
+        start: what each worker begins with.
+        carrier: where the workers live.
+    """
+
+    start: Start
+    carrier: Carrier
+    _workers: dict[int, Worker] = field(default_factory=dict)
+
+    def prepare(self, numbers: range, benchmark: TunedBenchmark) -> None:
+        """Start the workers of ``numbers`` side by side and wait for all, so that no start-up disturbs a sample.
+
+        Those of one device, that is: one device after the other is kept from all others.
+
+        Raises:
+            NoWorker: one did not get ready.
+        """
+        devices = self.carrier.devices
+        for place, first in enumerate(numbers[:devices]):
+            with self.carrier.alone(first, ()):
+                self._start_up(numbers[place::devices])
+        for number in numbers:
+            with self.entered(number, benchmark):
+                pass
+
+    @contextmanager
+    def entered(self, number: int, benchmark: TunedBenchmark, kinds: Sequence[str] = ()) -> Iterator[Worker]:
+        """Worker ``number`` with the fixtures up, while nobody else works on its device, or measures on ``kinds``.
+
+        No controls have been applied yet, so none can be to blame for what goes wrong here.
+
+        Raises:
+            NoWorker: it did not get ready.
+        """
+        # Where the driver's own node goes down, the actors of all its devices do.
+        for losses_left in reversed(range(MOST_LOSSES + self.carrier.devices)):
+            with self.carrier.alone(number, kinds):
+                try:
+                    worker = self._tried(number, benchmark)
+                except WorkerDied as death:
+                    self.discard(number)
+                    if death.kind != "lost" or not losses_left:
+                        raise NoWorker(death.reason) from death
+                    continue
+                yield worker
+                return
+
+    def replace(self, number: int) -> None:
+        """End worker ``number`` and whatever workers have left behind; the next of that number is a new process."""
+        self.discard(number)
+        self.carrier.sweep([worker.line for worker in self._workers.values()])
+
+    def discard(self, number: int) -> None:
+        """End worker ``number`` if there is one; the next of that number is a new process."""
+        worker = self._workers.pop(number, None)
+        if worker is not None:
+            worker.kill()
+
+    def close(self) -> None:
+        """End every worker and whatever they left behind."""
+        for worker in self._workers.values():
+            worker.dismiss()
+        for worker in self._workers.values():
+            worker.close()
+        self._workers.clear()
+        self.carrier.sweep()
+
+    def _start_up(self, numbers: range) -> None:
+        """Start workers of one device, as far as it is not lost."""
+        for number in numbers:
+            with suppress(WorkerDied):  # told below, where it does not get ready either
+                self._started(number)
+        for number in numbers:
+            try:
+                self._started(number).wait_ready()
+            except WorkerDied as death:
+                self.discard(number)
+                if death.kind != "lost":
+                    raise NoWorker(death.reason) from death
+
+    def _tried(self, number: int, benchmark: TunedBenchmark) -> Worker:
+        """Worker ``number`` with the fixtures up; raises what ended it."""
+        worker = self._started(number)
+        if worker.inside == benchmark.nodeid:
+            return worker
+        try:
+            worker.leave()
+        except WorkerDied:  # because of what it ran before, which has been judged
+            self.discard(number)
+            worker = self._started(number)
+        worker.enter(benchmark.nodeid, pack_builder(benchmark.builder) if self.carrier.shares_files else None)
+        return worker
+
+    def _started(self, number: int) -> Worker:
+        if number in self._workers and self._workers[number].line.is_outdated:
+            self.discard(number)
+        if number not in self._workers:
+            try:
+                self._workers[number] = Worker(self.carrier, self.start, number)
+            except OSError as error:
+                raise NoWorker(fault_of(error)) from error
+        return self._workers[number]

@@ -1,0 +1,131 @@
+"""How a run gets to a Ray cluster: to one that is there, or to one of its own, which ends with it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from pytest_compileiq.errors import EnvironmentFault, install
+from pytest_compileiq.system.process import Guard
+
+OWN = "ray"
+_OBJECT_STORE_BYTES = 100 * 2**20  # of a cluster of its own: answers are small
+_AUTH_MODE = "RAY_AUTH_MODE"
+_QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    # Of what is lost the user is told in a line: Ray would add a paragraph for each process, or the raylet's last log.
+    "RAY_DEDUP_LOGS": "1", "RAY_DEDUP_LOGS_SKIP_REGEX": "^",
+    # Ray ends a process, this one, that has not reached the cluster's head for a minute.
+    "RAY_gcs_rpc_server_reconnect_timeout_s": str(10**6),
+}  # fmt: skip
+Node = Mapping[str, Any]
+
+
+def connect(where: str, guard: Guard, say: Callable[[str], None]) -> None:
+    """Begin a cluster of this run's own, or connect to one.
+
+    Never without an address: Ray would take whatever cluster ran here last.
+
+    Raises:
+        EnvironmentFault: Ray is not installed, is in use, or there is no such cluster.
+    """
+    try:
+        with _with_environment(_QUIET):  # some of it is read as Ray is imported
+            import ray
+    except ImportError as error:
+        raise EnvironmentFault(f"--tune-on needs Ray: {install('ray')}") from error
+    if ray.is_initialized():
+        raise EnvironmentFault(
+            "--tune-on: this process has begun Ray before, as a conftest.py may: leave one of them out"
+        )
+    quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "namespace": "compileiq"}
+    own = where == OWN
+    logging.getLogger("ray").setLevel(logging.ERROR)  # it warns of the token that it was given
+    with warnings.catch_warnings(action="ignore"), _with_environment(_own(guard) if own else _QUIET):
+        try:
+            if own:
+                ray.init(address="local", include_dashboard=False, _temp_dir=str(guard.folder / "r"),
+                         object_store_memory=_OBJECT_STORE_BYTES, **quiet)  # fmt: skip
+                if os.environ.get(_AUTH_MODE) != "token":
+                    ray.shutdown()
+                    raise RuntimeError(
+                        "it began without a token, and would take orders from anybody: needs 2.60 or later"
+                    )
+            else:
+                ray.init(address=where, **quiet)
+        except Exception as error:  # Ray raises what it likes: RuntimeError for another version, ConnectionError, …
+            remedy = "" if own else ": is it the HOST:PORT that ray start --head printed, of the same Ray and Python?"
+            raise EnvironmentFault(f"--tune-on={where}: Ray: {first_line(error)}{remedy}") from error
+    if not own and os.environ.get(_AUTH_MODE) != "token":
+        say(f"the Ray cluster {where} asks for no token, so that whoever reaches its ports runs code on it: "
+            "start its nodes, and this run, with RAY_AUTH_MODE=token")  # fmt: skip
+
+
+def living_nodes() -> list[Node]:
+    """The nodes of the cluster, as Ray describes them.
+
+    Raises:
+        ConnectionError: the cluster is gone.
+    """
+    import ray
+
+    nodes_of: Any = ray.nodes  # Ray does not say what it gives
+    try:
+        nodes: list[Node] = nodes_of()
+    except Exception as error:  # the head is gone
+        raise ConnectionError(f"the Ray cluster is gone: {first_line(error)}") from error
+    return [node for node in nodes if node["Alive"]]
+
+
+def own_node() -> str:
+    """The id of the node that this process is a driver of."""
+    import ray
+
+    node_id: str = ray.get_runtime_context().get_node_id()
+    return node_id
+
+
+def leave() -> None:
+    """Leave the cluster; one of this run's own ends."""
+    import ray
+
+    with warnings.catch_warnings(action="ignore"):
+        ray.shutdown()
+
+
+def _own(guard: Guard) -> Mapping[str, str | None]:
+    """The environment that a cluster of this run's own begins with: only this run knows its token.
+
+    Where the mode is unset, Ray turns tokens on, even if it was imported long before.
+    """
+    return {**_QUIET, **guard.marked({}), "RAY_AUTH_TOKEN": secrets.token_hex(32), _AUTH_MODE: None}
+
+
+@contextlib.contextmanager
+def _with_environment(changes: Mapping[str, str | None]) -> Iterator[None]:
+    """Ray reads its settings from the environment as it begins; no worker is to inherit them."""
+    before = {name: os.environ.get(name) for name in changes}
+    _set(changes)
+    try:
+        yield
+    finally:
+        _set(before)
+
+
+def _set(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def first_line(error: BaseException) -> str:
+    """What Ray says, without its pages of advice."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__

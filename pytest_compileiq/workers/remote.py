@@ -1,0 +1,190 @@
+"""The actor of one device, and the workers that it owns, as their driver knows them.
+
+What an answer says is decoded here, and nothing that a candidate's process said is unpickled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_compileiq.workers.carrier import WorkerDied
+from pytest_compileiq.workers.device import CALLS_AT_ONCE, UNHEARD_S, Device, Ended
+from pytest_compileiq.workers.messages import Answer, Order, TaskAnswer, decode_answer, encode
+from pytest_compileiq.workers.ray_cluster import first_line
+
+_POLL_S = 1.0
+_STOP_S = 10.0
+
+
+class RemoteDevice:
+    """The actor of one device.
+
+    Args:
+        node_id: of the node that it lives on.
+        has_gpu: whether one of the node's GPUs is its own.
+        name: of the device, for messages.
+        told: what the actor begins with, as ``Device`` takes it.
+    """
+
+    def __init__(self, node_id: str, name: str, told: tuple[str, ...], *, has_gpu: bool) -> None:
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        self.name = name
+        self.why_lost = ""
+        self._losing = threading.Lock()
+        self._heard = time.monotonic()
+        self._beats: Any = None
+        self._actor: Any = (
+            ray.remote(Device)
+            .options(
+                num_cpus=0, num_gpus=int(has_gpu), max_restarts=0, max_task_retries=0, max_concurrency=CALLS_AT_ONCE,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
+            )
+            .remote(*told)
+        )  # fmt: skip
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is gone, or was given up."""
+        return bool(self.why_lost)
+
+    def begin(self, method: str, *arguments: object) -> Any:
+        """Call a method of the actor; returns the reference of its answer.
+
+        Raises:
+            WorkerDied: the actor is known to be lost.
+        """
+        import ray
+
+        if self.is_lost:
+            raise WorkerDied("lost", self.why_lost)
+        try:
+            return getattr(self._actor, method).remote(*arguments)
+        except ray.exceptions.RayError as error:
+            raise self._lost(first_line(error)) from error
+
+    def ask(self, method: str, *arguments: object) -> Any:
+        """Call a method of the actor and wait for its answer; raises as ``answer``."""
+        return self.answer(self.begin(method, *arguments))
+
+    def answer(self, reference: Any) -> Any:
+        """Wait for an answer, which the actor bounds; here only its silence is.
+
+        Raises:
+            WorkerDied: the worker died, or is lost with its actor.
+        """
+        import ray
+
+        try:
+            while not ray.wait([reference], timeout=_POLL_S)[0]:
+                if time.monotonic() - self._heard > UNHEARD_S:
+                    raise self._lost(f"not heard of for {UNHEARD_S:g} s")
+            answer = ray.get(reference)
+        except ray.exceptions.RayError as error:
+            raise self._lost(first_line(error)) from error
+        if isinstance(answer, Ended):
+            raise WorkerDied(answer.kind, answer.reason)
+        return answer
+
+    def beat(self) -> None:
+        """Tell the actor that its driver is there, and note its answer to the beat before."""
+        import ray
+
+        with contextlib.suppress(ray.exceptions.RayError, WorkerDied):
+            if self._beats is None:
+                self._beats = self.begin("hear")
+            elif ray.wait([self._beats], timeout=0)[0]:
+                ray.get(self._beats)
+                self._heard, self._beats = time.monotonic(), self.begin("hear")
+
+    def stop(self) -> None:
+        """End it and all its work."""
+        import ray
+
+        with contextlib.suppress(ray.exceptions.RayError, WorkerDied):
+            ray.wait([self.begin("stop")], timeout=_STOP_S)
+        self._end("it was ended")
+
+    def _lost(self, reason: str) -> WorkerDied:
+        self._end(f"the worker's actor on {self.name} was lost: {reason}")
+        return WorkerDied("lost", self.why_lost)
+
+    def _end(self, why: str) -> None:
+        import ray
+
+        with self._losing:
+            self.why_lost = self.why_lost or why
+        with contextlib.suppress(ray.exceptions.RayError):
+            ray.kill(self._actor)
+
+
+@dataclass
+class RayLine:
+    """One worker of a device. Not thread-safe: one conversation at a time.
+
+    Attributes:
+        device: that it lives on.
+        at_home: the device that a new worker of its number would live on.
+        done: is told of every task that was answered, and of the loss of the device.
+    """
+
+    device: RemoteDevice
+    number: int
+    at_home: Callable[[], RemoteDevice | None]
+    done: Callable[[WorkerDied | None], None]
+    _pending: Any = None
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether its device is lost, or was only a guest's."""
+        return self.device is not self.at_home()
+
+    def send(self, order: Order) -> None:
+        """Send one order.
+
+        Raises:
+            WorkerDied: the worker is gone.
+        """
+        self._told(lambda: self.device.ask("send", self.number, encode(order)))
+
+    def receive(self, timeout_s: float) -> Answer:
+        """The next answer.
+
+        Raises:
+            WorkerDied: the worker died, hung, or is lost with its machine.
+        """
+        if self._pending is None:  # else a Ctrl-C came while it was waited for
+            self._pending = self._told(lambda: self.device.begin("receive", self.number, timeout_s))
+        answer: bytes = self._told(lambda: self.device.answer(self._pending))
+        self._pending = None
+        try:
+            decoded: Answer = decode_answer(answer)
+        except ValueError as error:
+            raise WorkerDied("crash", "what it answered is no message") from error
+        if isinstance(decoded, TaskAnswer):
+            self.done(None)
+        return decoded
+
+    def close(self, wait_s: float) -> None:
+        """Wait for its end, and kill it if it does not end within ``wait_s``."""
+        with contextlib.suppress(WorkerDied):
+            self.device.ask("close", self.number, wait_s)
+
+    def kill(self) -> None:
+        """End it now."""
+        with contextlib.suppress(WorkerDied):
+            self.device.ask("kill", self.number)
+
+    def _told(self, ask: Callable[[], Any]) -> Any:
+        try:
+            return ask()
+        except WorkerDied as death:
+            if death.kind == "lost":
+                self.done(death)
+            raise
