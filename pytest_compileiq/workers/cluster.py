@@ -19,7 +19,7 @@ import msgspec
 from pytest_compileiq.system.process import Guard
 from pytest_compileiq.workers.carrier import MOST_LOSSES, Line, WorkerDied
 from pytest_compileiq.workers.messages import Start, encode
-from pytest_compileiq.workers.ray_cluster import Node, connect, leave, living_nodes, own_node
+from pytest_compileiq.workers.ray_cluster import OWN, Node, connect, leave, living_nodes, own_node
 from pytest_compileiq.workers.remote import RayLine, RemoteDevice
 
 _BEAT_S = 5.0
@@ -124,21 +124,27 @@ class Cluster:
 
     def _what_is_left(self, place: Place) -> str:
         """What becomes of a place whose actor was lost."""
-        living = {node["NodeID"] for node in _nodes_or_none()}
+        others = [other for other in self.usable if other is not place]
+        left = f"going on with the {len(others)} device(s) that are left" if others else "no device is left"
+        try:
+            living = {node["NodeID"] for node in living_nodes()}
+        except ConnectionError as error:  # so that no other actor can begin
+            place.is_usable = False
+            return f"{error}: {left}"
         if self._own_node not in living:  # then Ray takes this run's job for finished
             for each in self.places:
                 each.is_usable = False
+            mend = "" if self.where == OWN else "ray start it again, and "
             return (
                 "the node of this machine is gone, and with it this run's part in the cluster: nothing that was "
-                "finished is lost; ray start it again, and the same command goes on"
+                f"finished is lost; {mend}the same command goes on"
             )
-        others = [other for other in self.usable if other is not place]
-        is_gone = place.node["NodeID"] not in living
-        if is_gone or (place.losses >= _LOSSES_IN_A_ROW and others):
+        if place.node["NodeID"] not in living:
             place.is_usable = False
-            why = "its node is gone" if is_gone else f"{place.losses} in a row were lost there"
-            left = f"going on with the {len(others)} device(s) that are left" if others else "no device is left"
-            return f"{why}: {left}"
+            return f"its node is gone: {left}"
+        if place.losses >= _LOSSES_IN_A_ROW and others:
+            place.is_usable = False
+            return f"{place.losses} in a row were lost there: {left}"
         return "another one takes its place"
 
     def close(self) -> None:
@@ -256,7 +262,10 @@ class RayCarrier:
         in_turn = [places[(first + step) % len(places)] for step in range(len(places))]
         usable = [place for place in in_turn if place.is_usable]
         if not usable:
-            raise ConnectionError("no device of the Ray cluster is left")
+            raise ConnectionError(
+                "no device of the Ray cluster is left: nothing that was finished is lost, and the same command goes on "
+                "where there is one again"
+            )
         return next((place for place in usable if place is not self._avoided.get(number)), usable[0])
 
     def _done(self, number: int, place: Place, device: RemoteDevice, death: WorkerDied | None) -> None:
@@ -275,10 +284,3 @@ class RayCarrier:
             self._avoided[number] = place
         elif before is not place:
             before.losses = place.losses = 0
-
-
-def _nodes_or_none() -> list[Node]:
-    try:
-        return living_nodes()
-    except ConnectionError:
-        return []

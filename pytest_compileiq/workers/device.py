@@ -74,7 +74,7 @@ class Device:
         except WorkerDied as death:
             return self._ended(death)
         except OSError as error:
-            return Ended("crash", fault_of(error))
+            return Ended("lost", fault_of(error))  # what it was to run has not begun
         number = next(self._numbers)
         self._lines[number] = line
         return number

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
 import secrets
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
 
 from pytest_compileiq.errors import EnvironmentFault, install
 from pytest_compileiq.system.process import Guard
@@ -23,6 +26,8 @@ _QUIET = {
     # Ray ends a process, this one, that has not reached the cluster's head for a minute.
     "RAY_gcs_rpc_server_reconnect_timeout_s": str(10**6),
 }  # fmt: skip
+_PATIENCE_S = 20.0
+_Given = TypeVar("_Given")
 Node = Mapping[str, Any]
 
 
@@ -60,7 +65,7 @@ def connect(where: str, guard: Guard, say: Callable[[str], None]) -> None:
                 ray.init(address=where, **quiet)
         except Exception as error:  # Ray raises what it likes: RuntimeError for another version, ConnectionError, …
             remedy = "" if own else ": is it the HOST:PORT that ray start --head printed, of the same Ray and Python?"
-            raise EnvironmentFault(f"--tune-on={where}: Ray: {first_line(error)}{remedy}") from error
+            raise EnvironmentFault(f"--tune-on={where}: Ray: {what_ray_says(error)}{remedy}") from error
     if not own and os.environ.get(_AUTH_MODE) != "token":
         say(f"the Ray cluster {where} asks for no token, so that whoever reaches its ports runs code on it: "
             "start its nodes, and this run, with RAY_AUTH_MODE=token")  # fmt: skip
@@ -75,10 +80,7 @@ def living_nodes() -> list[Node]:
     import ray
 
     nodes_of: Any = ray.nodes  # Ray does not say what it gives
-    try:
-        nodes: list[Node] = nodes_of()
-    except Exception as error:  # the head is gone
-        raise ConnectionError(f"the Ray cluster is gone: {first_line(error)}") from error
+    nodes: list[Node] = _bounded(nodes_of)
     return [node for node in nodes if node["Alive"]]
 
 
@@ -91,11 +93,41 @@ def own_node() -> str:
 
 
 def leave() -> None:
-    """Leave the cluster; one of this run's own ends."""
+    """Leave the cluster; one of this run's own ends.
+
+    Where a part of it stands still, that is left to the run's guard, which ends a cluster of this run's own.
+    """
     import ray
 
     with warnings.catch_warnings(action="ignore"):
-        ray.shutdown()
+        try:
+            _bounded(ray.shutdown)
+        except ConnectionError:
+            atexit.unregister(ray.shutdown)  # it would wait again
+
+
+def _bounded(call: Callable[[], _Given]) -> _Given:
+    """What ``call`` gives, which may wait for ever for a part of the cluster that is gone or stands still.
+
+    Raises:
+        ConnectionError: it does, or it failed.
+    """
+    outcomes: SimpleQueue[_Given | Exception] = SimpleQueue()
+
+    def outcome() -> None:
+        try:
+            outcomes.put(call())
+        except Exception as error:  # Ray raises what it likes
+            outcomes.put(error)
+
+    threading.Thread(target=outcome, daemon=True, name="compileiq-ray").start()
+    try:
+        given = outcomes.get(timeout=_PATIENCE_S)
+    except Empty:
+        raise ConnectionError(f"the Ray cluster has not answered for {_PATIENCE_S:g} s") from None
+    if isinstance(given, Exception):
+        raise ConnectionError(f"the Ray cluster is gone: {what_ray_says(given)}") from given
+    return given
 
 
 def _own(guard: Guard) -> Mapping[str, str | None]:
@@ -125,7 +157,15 @@ def _set(variables: Mapping[str, str | None]) -> None:
             os.environ[name] = value
 
 
-def first_line(error: BaseException) -> str:
-    """What Ray says, without its pages of advice."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:300] if lines else type(error).__name__
+def what_ray_says(error: BaseException) -> str:
+    """Why something failed, without Ray's pages of advice and without its numbers of actors and tasks."""
+    import ray
+
+    if isinstance(error, ray.exceptions.ActorUnavailableError):
+        return "the connection to it broke"
+    lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.startswith("\t")]
+    if isinstance(error, ray.exceptions.RayTaskError) or getattr(error, "actor_init_failed", False):
+        lines = lines[-1:]  # of a traceback
+    elif isinstance(error, ray.exceptions.ActorDiedError):
+        lines = [line.partition(". ")[0] for line in lines[1:]] or lines  # the first is the same for all causes
+    return lines[0][:300].rstrip(".") if lines else type(error).__name__
