@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -42,6 +42,7 @@ from pytest_compileiq.workers.pool import Pool
 from pytest_compileiq.workers.start import start_of
 
 if TYPE_CHECKING:
+    from pytest_compileiq.tuning.side_by_side import Interruption, SideBySide
     from pytest_compileiq.workers.cluster import Cluster
 
 UNHEALTHY = 11
@@ -62,8 +63,9 @@ class Session:
         self._became: dict[str, ItemReport] = {}
         self._owners: dict[str, list[str]] = {}
         self._guard: Guard | None = None
-        self._pool: Pool | None = None
-        self._ray: Cluster | None = None
+        self._pools: Sequence[Pool] = ()
+        self._cluster: Cluster | None = None
+        self._side_by_side: SideBySide | None = None
         self._cached: CachedBuilds | None = None
         self._night: Mapping[str, ItemReport | Exception] | None = None
         self._interrupted = False
@@ -123,31 +125,52 @@ class Session:
 
     def tune(self, item: pytest.Item) -> ItemReport:
         """Search for one item's controls; raises pytest's outcomes."""
+        if self.settings.total is not None:
+            return self._of_the_night(item, self.settings.total)
+        with _told(item.nodeid):
+            pools = self._get_pools()
+            report = self._tuned(item, pools[0]) if len(pools) == 1 else self._of_those_side_by_side(item, pools)
+        self._keep(item, report)
+        if report.interrupted and self._side_by_side is None:
+            item.session.shouldstop = "interrupted: the same command goes on with the search"
+        return report
+
+    def _tuned(self, item: pytest.Item, pool: Pool, heard: Interruption | None = None) -> ItemReport:
+        """Search with one device's workers."""
         from pytest_compileiq.errors import TuneFailed
         from pytest_compileiq.tuning.tune import tune  # heavy: the engines and their linear algebra
 
-        if self.settings.total is not None:
-            return self._of_the_night(item, self.settings.total)
         self.set_up(item)
         with _told(item.nodeid):
             benchmark = self._benchmark(item)
             if self.settings.headroom:
-                return self._look(item, benchmark)
+                return self._look(benchmark, pool)
             if reason := self._why_left_alone(benchmark):
                 raise skipped(reason)
             progress = self._progress(benchmark.name)
+            told = heard.heard_by(progress) if heard else progress
             try:
-                report = tune(
-                    benchmark, settings=self.settings, store=self.store, pool=self._get_pool(), progress=progress
-                )
+                return tune(benchmark, settings=self.settings, store=self.store, pool=pool, progress=told)
             except TuneFailed as error:
                 raise failure(str(error)) from None
             finally:
                 progress.done()
-        self._keep(item, report)
-        if report.interrupted:
-            item.session.shouldstop = "interrupted: the same command goes on with the search"
-        return report
+
+    def _of_those_side_by_side(self, item: pytest.Item, pools: Sequence[Pool]) -> ItemReport:
+        """What became of one item: the first one that is asked about has all begun, on as many devices as there are."""
+        from pytest_compileiq.tuning.side_by_side import Interruption, NotBegun, SideBySide
+
+        if self._side_by_side is None:
+            items, heard = {each.nodeid: each for each in self._items}, Interruption()
+            self._side_by_side = SideBySide(lambda nodeid, pool: self._tuned(items[nodeid], pool, heard), pools, heard)
+            self._side_by_side.begin(list(items))
+        try:
+            return self._side_by_side.report_of(item.nodeid)
+        except NotBegun as reason:
+            raise skipped(str(reason)) from None
+        finally:
+            if self._side_by_side.interruption.times and item is self._items[-1]:
+                item.session.shouldstop = "interrupted: the same command goes on with the searches"
 
     def _why_left_alone(self, benchmark: TunedBenchmark) -> str | None:
         """Why ``--tune-new-only`` or ``--tune-stale-only`` skips the benchmark; None if neither does."""
@@ -186,7 +209,7 @@ class Session:
         watch = NightTable(terminal.say, terminal.redraw if terminal.is_live else None)
         entries = list(map(entry, self._items))
         night = Night(
-            self.settings, self.store, self._get_pool(), watch, total, entries, self.config.getoption("maxfail")
+            self.settings, self.store, self._get_pools(), watch, total, entries, self.config.getoption("maxfail")
         )
         try:
             self.report.night = night.spend()
@@ -219,19 +242,17 @@ class Session:
         self._keep(item, report)
         return report
 
-    def _look(self, item: pytest.Item, benchmark: TunedBenchmark) -> ItemReport:
+    def _look(self, benchmark: TunedBenchmark, pool: Pool) -> ItemReport:
         from pytest_compileiq.errors import TuneFailed
         from pytest_compileiq.tuning.headroom import look  # heavy: the engines
 
         progress = self._progress(benchmark.name)
         try:
-            report = look(benchmark, settings=self.settings, pool=self._get_pool(), progress=progress)
+            return look(benchmark, settings=self.settings, pool=pool, progress=progress)
         except TuneFailed as error:
             raise failure(str(error)) from None
         finally:
             progress.done()
-        self._keep(item, report)
-        return report
 
     def _why_current(self, benchmark: TunedBenchmark) -> str | None:
         """Why the benchmark's artifact needs no new search; None if it does."""
@@ -257,7 +278,8 @@ class Session:
     def _progress(self, name: str) -> LineProgress:
         terminal = Terminal(self.config)
         terminal.begin()
-        return LineProgress(name, terminal.say, terminal.rewrite if terminal.is_live else None)
+        is_live = terminal.is_live and self._side_by_side is None
+        return LineProgress(name, terminal.say, terminal.rewrite if is_live else None)
 
     # ── resources ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -277,31 +299,40 @@ class Session:
         return self._cached
 
     def _get_pool(self) -> Pool:
-        if self._pool is None:
-            start = start_of(self.config, [item.nodeid for item in self._items])
-            self._pool = Pool(Crew(start, self._get_carrier()), self.settings.lock_clocks)
-        return self._pool
+        """The pool of the run's first device."""
+        return self._get_pools()[0]
 
-    def _get_carrier(self) -> Carrier:
+    def _get_pools(self) -> Sequence[Pool]:
+        """A pool for each device of the run."""
+        if not self._pools:
+            start = start_of(self.config, [item.nodeid for item in self._items])
+            self._pools = [Pool(Crew(start, carrier), self.settings.lock_clocks) for carrier in self._get_carriers()]
+        return self._pools
+
+    def _get_carriers(self) -> Sequence[Carrier]:
         root, guard, where = self.config.rootpath, self._get_guard(), self.settings.where
         if where is None:
-            return LocalCarrier(root, guard, guard.folder)
+            return [LocalCarrier(root, guard, guard.folder)]
         from pytest_compileiq.workers.cluster import Cluster
 
-        self._ray = Cluster(root, guard, where, Terminal(self.config).say)
-        return self._ray.carrier(0)
+        self._cluster = Cluster(root, guard, where, Terminal(self.config).say)
+        return [self._cluster.carrier(home) for home in range(len(self._cluster.places))]
 
     def close(self) -> None:
         """End every worker, remove the run's builds, and trim what was kept of them."""
-        if self._pool is not None:
-            self._pool.close()
-        if self._ray is not None:
-            self._ray.close()
+        if self._side_by_side is not None:
+            if self._side_by_side.cancel() and self._cluster is not None:
+                self._cluster.close()  # nothing else ends what is under way
+            self._side_by_side.close()
+        for pool in self._pools:
+            pool.close()
+        if self._cluster is not None:
+            self._cluster.close()
         if self._guard is not None:
             self._guard.close()
         if self._cached is not None:
             self._cached.close()
-        self._pool = self._ray = self._guard = self._cached = None
+        self._pools, self._cluster, self._side_by_side, self._guard, self._cached = (), None, None, None, None
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────
 

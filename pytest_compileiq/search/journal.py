@@ -242,7 +242,8 @@ def open_journal(rootdir: Path, benchmark: str, target: str) -> Iterator[Journal
             ) from error
         path = home / "journal.sqlite3"
         try:
-            connection = sqlite3.connect(path, timeout=_BUSY_S)
+            # A night's search goes from one device's thread to another's.
+            connection = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
             with contextlib.closing(connection):
                 _expect_known(connection, path)
                 connection.execute("PRAGMA journal_mode = WAL")

@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from types import FrameType
 
@@ -147,8 +147,11 @@ class Search:
             CannotResume: the engine does not go on from what an earlier run left.
         """
         self.tally.go_on()
-        with suppress(KeyboardInterrupt), _noting_interrupts(self):
-            self._advance(goes_on)
+        try:
+            with _noting_interrupts(self):
+                self._advance(goes_on)
+        except KeyboardInterrupt:
+            self.interrupted = True
         self.tally.end()
 
     def _advance(self, goes_on: Callable[[], bool]) -> None:

@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import sys
+import threading
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -98,6 +99,9 @@ def wrong_usage(message: str) -> BaseException:
     return pytest.UsageError(harmless(message))
 
 
+_printing = threading.Lock()  # benchmarks that are tuned side by side print from threads
+
+
 class Terminal:
     """Pytest's terminal. Where pytest has none (``-p no:terminal``) only workflow commands are printed."""
 
@@ -123,7 +127,8 @@ class Terminal:
     def say(self, line: str, **markup: bool) -> None:
         """Print one line, with pytest's markup."""
         if self._reporter is not None:
-            self._reporter.write_line(harmless(line), **markup)
+            with _printing:
+                self._reporter.write_line(harmless(line), **markup)
 
     def rewrite(self, line: str) -> None:
         """Replace the live line."""

@@ -171,6 +171,7 @@ class FakePool:
         touched: what every body takes from ``load()`` and reads from ``acf.params``.
         conditions: metric → how a GPU's clock took every block.
         remarked: what its blocks say of their device.
+        crew: whose workers it has; several pools have one each.
     """
 
     seconds: Callable[[ControlsFile | None], float] = lambda controls: 1e-3
@@ -184,6 +185,7 @@ class FakePool:
     touched: Touched = _TOUCHED
     conditions: Mapping[str, Conditions] = field(default_factory=dict)
     remarked: tuple[str, ...] = ()
+    crew: Any = None
     _random: Random = field(default_factory=lambda: Random(0))
 
     def prepare(self, numbers: range, benchmark: TunedBenchmark) -> None:

@@ -1,11 +1,13 @@
 """``pytest --tune-total``: one budget over many benchmarks. All are opened, searched in turns, and proven once each.
 
-Builds are made for the search whose turn it is, and none is under way while another is measured.
+Each device of the run serves one benchmark at a time. Builds are made for the searches whose turn it is, and on a
+device of this machine none is under way while another is measured.
 """
 
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,6 +22,7 @@ from pytest_compileiq.store.store import Store
 from pytest_compileiq.tally import Tally
 from pytest_compileiq.tuning.night_state import NightBook, open_night
 from pytest_compileiq.tuning.night_task import Entry, LeftAlone, NightTask
+from pytest_compileiq.tuning.on_devices import on_devices
 from pytest_compileiq.tuning.reserve import closing_seconds
 from pytest_compileiq.tuning.under_way import under_way
 from pytest_compileiq.workers.pool import Pool
@@ -45,6 +48,7 @@ class Night:
     """One night.
 
     Attributes:
+        pools: one for each device.
         total: what it may spend, proofs included where it is a time.
         most_failures: it stops when so many benchmarks have failed (pytest's ``--maxfail``); 0 for never.
         endings: node id → the report, or why there is none.
@@ -52,7 +56,7 @@ class Night:
 
     settings: Settings
     store: Store
-    pool: Pool
+    pools: Sequence[Pool]
     watch: Watch
     total: Budget
     entries: Sequence[Entry]
@@ -60,12 +64,13 @@ class Night:
     endings: dict[str, ItemReport | Exception] = field(default_factory=dict)
     _tasks: list[NightTask] = field(default_factory=list)
     _started: float = field(default_factory=time.monotonic)
-    _since: float = 0.0
+    _turns: threading.Condition = field(default_factory=threading.Condition)
     _earlier_s: float = 0.0
     _earlier_evaluations: int = 0
     _is_proving: bool = False
     _start_s: float = 0.0
-    _doing: str = ""
+    _doing: dict[int, str] = field(default_factory=dict)
+    _over: str = ""
     _stopped: str = ""
 
     def spend(self) -> NightReport:
@@ -92,7 +97,7 @@ class Night:
                 self._search(book)
                 self._prove(book)
             except KeyboardInterrupt:
-                self._stopped = "interrupted"
+                self._interrupt()
                 self._prove(book)
             if not self._stopped:
                 book.end(keeps_closed=bool(self._of("not reached")))
@@ -114,26 +119,46 @@ class Night:
             for task in self._tasks
         )  # fmt: skip
         unit: Literal["s", "evaluations"] = "s" if by_time else "evaluations"
-        return NightReport(unit, self._whole, self._spent, self._reserved(), self._doing, rows)
+        doing = self._over or ", ".join(doing for _, doing in sorted(self._doing.items()))
+        return NightReport(unit, self._whole, self._spent, self._reserved(), doing, rows)
 
     def keep_spent(self, task: NightTask, book: NightBook) -> None:
         """Note what is spent by now, of late on ``task``; it is gone also where a kill comes next."""
         now = time.monotonic()
-        task.seconds += now - self._since
-        self._since = now
+        task.seconds += now - task.since
+        task.since = now
         book.state.seconds[task.entry.nodeid] = task.seconds
         book.state.spent_s, book.state.evaluations = self._spent_s, self._spent_evaluations
+
+    def evaluated(self, task: NightTask, book: NightBook) -> None:
+        """Note one evaluation, and show the night.
+
+        Raises:
+            KeyboardInterrupt: the night was interrupted, of which only the main thread hears.
+        """
+        with self._turns:
+            self.keep_spent(task, book)
+            book.save_now_and_then()
+            self.watch.show(self.report)
+        if self.interrupted and threading.current_thread() is not threading.main_thread():
+            raise KeyboardInterrupt
 
     # ── opening ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _open(self, book: NightBook) -> None:
         """Check every baseline, and give every search its first batch, as long as there is room for one more."""
-        for task in self._tasks:
-            if self._stopped:
-                return
-            self._doing = f"opening {task.entry.name}"
-            with self._on(task, book):
-                self._open_one(task, task.entry.make(), book)
+        waiting = iter(self._tasks)
+
+        def next_to_open() -> NightTask | None:
+            return None if self._stopped else next(waiting, None)
+
+        on_devices(len(self.pools), next_to_open, lambda task, place: self._open_at(task, place, book), self._interrupt)
+
+    def _open_at(self, task: NightTask, place: int, book: NightBook) -> None:
+        self._doing[place] = f"opening {task.entry.name}"
+        task.take_place(self.pools[place], self.pools)
+        with self._on(task, book):
+            self._open_one(task, task.entry.make(), book)
 
     def _open_one(self, task: NightTask, benchmark: TunedBenchmark, book: NightBook) -> None:
         begun, task.weight = time.monotonic(), benchmark.spec.weight
@@ -142,10 +167,10 @@ class Night:
         if not self._has_room(self._opening_s) and benchmark.nodeid not in book.state.opened:
             self._leave(task, "the budget has no room for it: the same command goes on with it")
             return
-        self._enter(benchmark)
+        self._enter(task, benchmark)
         progress = _TaskProgress(self, task, book)
         opened = under_way(
-            benchmark, settings=self.settings, store=self.store, pool=self.pool, progress=progress, budget=Budget()
+            benchmark, settings=self.settings, store=self.store, pool=task.pool, progress=progress, budget=Budget()
         )
         task.under_way = task.held.enter_context(opened)
         task.standing = "searching"
@@ -169,23 +194,47 @@ class Night:
 
     def _search(self, book: NightBook) -> None:
         """Turn by turn where the weighted log-time falls fastest; a search that is over is proven at once."""
-        longest = longest_turn(self._whole, len(self._tasks))
-        while not self._stopped and (open_ := [task for task in self._of("searching") if self._has_room(task.batch_s)]):
-            task = open_[next_course([task.course() for task in open_])]
-            self._doing = f"searching {task.entry.name}"
+        longest = longest_turn(self._whole * len(self.pools), len(self._tasks))
+        on_devices(len(self.pools), self._next_turn, lambda task, place: self._serve(task, place, longest, book),
+                   self._interrupt)  # fmt: skip
+
+    def _next_turn(self) -> NightTask | None:
+        """Whose turn is next, among those whom no device serves now; None once no more turn can come."""
+        with self._turns:
+            while not self._stopped:
+                served = [task for task in self._tasks if task.is_served]
+                open_ = [task for task in self._of("searching") if self._has_room(task.batch_s, len(served))]
+                if free := [task for task in open_ if not task.is_served]:
+                    task = free[next_course([task.course() for task in free])]
+                    task.is_served = True
+                    return task
+                if not served:
+                    return None
+                self._turns.wait()
+        return None
+
+    def _serve(self, task: NightTask, place: int, longest: float, book: NightBook) -> None:
+        try:
+            self._doing[place] = f"searching {task.entry.name}"
+            task.take_place(self.pools[place], self.pools)
             with self._on(task, book):
                 self._take_turn(task, longest)
             if task.standing == "searching" and task.tuning.search.is_over:
-                self._close(task, book, "its engine had nothing left to try")
+                self._close(task, place, book, "its engine had nothing left to try")
+        finally:
+            with self._turns:
+                task.is_served = False
+                self._turns.notify_all()
 
     def _take_turn(self, task: NightTask, longest: float) -> None:
         """At least one batch, and on until the switch to it weighs little."""
-        switch_s = self._enter(task.benchmark)
+        switch_s = self._enter(task, task.benchmark)
         begun_s, begun = time.monotonic(), task.spent
 
         def goes_on() -> bool:
             is_short = time.monotonic() - begun_s < SWITCHES * switch_s
-            return is_short and task.spent - begun < longest and self._has_room(task.batch_s)
+            others = sum(other.is_served for other in self._tasks if other is not task)
+            return is_short and task.spent - begun < longest and self._has_room(task.batch_s, others)
 
         self._turn(task, 1, goes_on)
 
@@ -204,12 +253,12 @@ class Night:
         tuning.advance(next_batch)
         task.note()
         if tuning.search.interrupted:
-            self._stopped = "interrupted"
+            self._interrupt()
 
-    def _enter(self, benchmark: TunedBenchmark) -> float:
+    def _enter(self, task: NightTask, benchmark: TunedBenchmark) -> float:
         """Have the worker that searches enter the test; how long that took, in seconds."""
         begun = time.monotonic()
-        self.pool.prepare(range(1), benchmark)
+        task.pool.prepare(range(1), benchmark)
         seconds = time.monotonic() - begun
         self._start_s = max(self._start_s, seconds)  # the first one started the worker
         return seconds
@@ -224,23 +273,30 @@ class Night:
         has_end = self.total.seconds is not None and not (self._stopped or book.state.is_proving)
         book.state.is_proving |= not self._stopped
         why = self._why_over()
-        for task in sorted(self._of("searching"), key=lambda task: task.best * task.weight):
-            if self._stopped and not (self.interrupted and task.is_promising):
-                self._leave(task, f"{self._stopped} before it was proven: the same command goes on with its search")
-            elif has_end and self._spent >= self._whole:
-                over = (
-                    "the time was over before its proof"
-                    if task.is_promising
-                    else "no gain worth a proof was seen in the time"
-                )
-                self._leave(task, f"{over}: the same command goes on with its search")
+        in_order = iter(sorted(self._of("searching"), key=lambda task: task.best * task.weight))
+
+        def settle(task: NightTask, place: int) -> None:
+            if reason := self._why_unproven(task, has_end=has_end):
+                self._leave(task, reason)
             else:
-                self._close(task, book, self._stopped or why)
+                self._close(task, place, book, self._stopped or why)
+
+        on_devices(len(self.pools), lambda: next(in_order, None), settle, self._interrupt)
         for task in self._of("waiting"):
             self._leave(task, f"{self._stopped} before it was opened: the same command goes on with it")
         left = len(self._of("not reached"))
-        self._doing = self._stopped or (f"unfinished: {left} not reached" if left else "done")
+        self._over = self._stopped or (f"unfinished: {left} not reached" if left else "done")
         self.watch.show(self.report)
+
+    def _why_unproven(self, task: NightTask, *, has_end: bool) -> str | None:
+        """Why one that is still open is not proven; None if it is."""
+        if self._stopped and not (self.interrupted and task.is_promising):
+            return f"{self._stopped} before it was proven: the same command goes on with its search"
+        if has_end and self._spent >= self._whole:
+            was_promising = "the time was over before its proof"
+            over = was_promising if task.is_promising else "no gain worth a proof was seen in the time"
+            return f"{over}: the same command goes on with its search"
+        return None
 
     def _why_over(self) -> str:
         """Why nothing more is searched, where nobody stopped it."""
@@ -248,11 +304,12 @@ class Night:
             return "the budget was spent"
         return "what is left was kept for proofs" if self._reserved() else "the budget has no room for another batch"
 
-    def _close(self, task: NightTask, book: NightBook, why: str) -> None:
+    def _close(self, task: NightTask, place: int, book: NightBook, why: str) -> None:
         """Prove and store it, once and for all."""
         tuning, benchmark = task.tuning, task.benchmark
         is_whole = self.settings.reduce and not self.interrupted and self._can_be_made_small(task)
-        self._doing, task.standing = f"proving {task.entry.name}", "proving"
+        self._doing[place], task.standing = f"proving {task.entry.name}", "proving"
+        task.take_place(self.pools[place], self.pools)
         self.watch.show(self.report)
         tuning.search.interrupted = False  # its journal goes with its proof
         tuning.settings = self.settings if is_whole else _proofs_alone(self.settings)
@@ -270,7 +327,7 @@ class Night:
     @contextmanager
     def _on(self, task: NightTask, book: NightBook) -> Iterator[None]:
         """What is done for one benchmark: its time is its own, and what fails in it ends nothing else."""
-        self._since = time.monotonic()
+        task.since = time.monotonic()
         try:
             yield
         except LeftAlone as reason:
@@ -284,9 +341,13 @@ class Night:
             if task.standing not in ("searching", "proving"):
                 task.held.close()
                 task.under_way = None  # its engine may hold a process
-            self.keep_spent(task, book)
-            book.save()
-            self.watch.show(self.report)
+            with self._turns:
+                self.keep_spent(task, book)
+                book.save()
+                self.watch.show(self.report)
+
+    def _interrupt(self) -> None:
+        self._stopped = "interrupted"
 
     def _end(self, task: NightTask, report: ItemReport, why: str) -> None:
         task.standing, task.why = "closed", f"{report.verdict}: {why}"
@@ -325,12 +386,17 @@ class Night:
     def _spent(self) -> float:
         return self._spent_s if self.total.evaluations is None else float(self._spent_evaluations)
 
-    def _has_room(self, next_s: float = 0.0) -> bool:
-        """Whether one more batch fits in, with the proofs to come; it is estimated to take ``next_s`` of a time."""
+    def _has_room(self, next_s: float = 0.0, beside: int = 0) -> bool:
+        """Whether one more batch fits in, with the proofs to come.
+
+        Args:
+            next_s: that it is estimated to take of a time.
+            beside: batches under way on other devices.
+        """
         if self._is_proving:
             return False
         if self.total.evaluations is not None:
-            return self._spent + BATCH <= self.total.evaluations
+            return self._spent + BATCH * (1 + beside) <= self.total.evaluations
         return self._spent + next_s + self._reserved() < self._whole
 
     @property
@@ -343,12 +409,13 @@ class Night:
         """Seconds that the proofs to come are estimated to need; a budget of evaluations is for searches alone."""
         if self.total.evaluations is not None:
             return 0.0
-        return min(self._needed(self._promising, self.settings), MOST_RESERVED * self._whole)
+        needed = self._needed(self._promising, self.settings) / len(self.pools)
+        return min(needed, MOST_RESERVED * self._whole)
 
     def _can_be_made_small(self, task: NightTask) -> bool:
         """Whether there is time for it, with the proofs alone of all others: they come before small winners."""
         others = self._needed([other for other in self._promising if other is not task], _proofs_alone(self.settings))
-        return self._needed([task], self.settings) + others <= self._left
+        return self._needed([task], self.settings) + others / len(self.pools) <= self._left
 
     def _needed(self, tasks: Iterable[NightTask], settings: Settings) -> float:
         """Seconds that it is estimated to take to prove ``tasks``."""
@@ -379,9 +446,7 @@ class _TaskProgress:
     def evaluated(self, tally: Tally, budget: Budget, shift: float | None) -> None:
         """Show the night, and keep what it has spent."""
         self.task.shift = shift
-        self.night.keep_spent(self.task, self.book)
-        self.book.save_now_and_then()
-        self.night.watch.show(self.night.report)
+        self.night.evaluated(self.task, self.book)
 
     def say(self, text: str) -> None:
         """Say it."""

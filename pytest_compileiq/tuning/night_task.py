@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from copy import copy
 from dataclasses import dataclass, field
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
@@ -14,6 +15,7 @@ from pytest_compileiq.errors import Signal
 from pytest_compileiq.outcome import NightStanding
 from pytest_compileiq.rules.task_scheduler import Course, Foreseen
 from pytest_compileiq.tuning.under_way import UnderWay
+from pytest_compileiq.workers.pool import Pool
 
 
 class LeftAlone(Signal):
@@ -36,6 +38,8 @@ class NightTask:
     Attributes:
         by_time: its spending is counted in seconds, else in evaluations.
         held: its journal's lock, while it is open.
+        is_served: a device has its turn.
+        since: when ``seconds`` were counted last.
         seconds: wall time that the night has spent on it, in all its runs.
         opening_s: that opening it took in this run.
         curve: as ``Course`` has it.
@@ -47,6 +51,8 @@ class NightTask:
     by_time: bool
     held: ExitStack
     standing: NightStanding = "waiting"
+    is_served: bool = False
+    since: float = 0.0
     weight: float = 1.0
     under_way: UnderWay | None = None
     seconds: float = 0.0
@@ -58,6 +64,22 @@ class NightTask:
     foreseen: tuple[float, float] = (0.0, 0.0)
     outlook: Outlook | None = None
     shift: float | None = None
+    _pool: Pool | None = None
+
+    @property
+    def pool(self) -> Pool:
+        """What it measures with, once it has a place."""
+        assert self._pool is not None
+        return self._pool
+
+    def take_place(self, pool: Pool, pools: Sequence[Pool]) -> None:
+        """Work on the device of ``pool``, one of ``pools``, from now on: its searches keep what they measure with."""
+        if len(pools) == 1:
+            self._pool = pool
+        elif self._pool is None:
+            self._pool = copy(pool)
+        else:
+            self._pool.crew = pool.crew
 
     @property
     def tuning(self) -> UnderWay:

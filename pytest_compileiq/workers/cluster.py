@@ -116,7 +116,7 @@ class Cluster:
     def lost(self, place: Place, device: RemoteDevice) -> None:
         """Note the loss of a device's actor, and tell it once."""
         with self._losing:
-            if id(device) in self._told_lost:
+            if id(device) in self._told_lost or self._closed.is_set():
                 return
             self._told_lost.add(id(device))
             place.losses += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 from contextlib import ExitStack
 from dataclasses import replace
 from types import SimpleNamespace
@@ -73,7 +74,7 @@ def failing(name: str) -> Entry:
 def spend(root, *entries: Entry, total=24, pool=None, **settings) -> Night:
     total = total if isinstance(total, Budget) else Budget(evaluations=total)
     night = Night(
-        fake_settings(root, **settings), Store(root / "acf"), pool or FakePool(seconds=GAIN), Watch(), total, entries,
+        fake_settings(root, **settings), Store(root / "acf"), [pool or FakePool(seconds=GAIN)], Watch(), total, entries,
         settings.pop("most_failures", 0),
     )  # fmt: skip
     night.spend()
@@ -97,6 +98,30 @@ def test_all_are_opened_searched_and_proven_once(project):
     assert sum(row.evaluations for row in rows) <= 24
     assert [row.standing for row in rows] == ["closed", "closed"]
     assert not (project / ".compileiq" / "night.json").exists()
+
+
+def test_several_devices_serve_a_benchmark_each_and_share_one_budget(project):
+    at_once = threading.Barrier(2, timeout=30)
+    crews: dict[str, set[str]] = {}
+
+    class Device(FakePool):
+        def block(self, number, benchmark, arms, workload, plan):
+            if benchmark.name not in crews and len(crews) < 2:
+                crews[benchmark.name] = set()
+                at_once.wait()  # nobody gets past it alone
+            crews.setdefault(benchmark.name, set()).add(self.crew)
+            return super().block(number, benchmark, arms, workload, plan)
+
+    pools = [Device(seconds=GAIN, crew=name) for name in ("first", "second")]
+    names = ["a", "b", "c"]
+    night = Night(
+        fake_settings(project), Store(project / "acf"), pools, Watch(), Budget(evaluations=40),
+        [entry(project, name) for name in names],
+    )  # fmt: skip
+    night.spend()
+    assert verdicts(night) == dict.fromkeys(names, Verdict.TUNED)
+    assert sum(row.evaluations for row in night.report().rows) <= 40
+    assert set.union(*crews.values()) == {"first", "second"}
 
 
 def test_a_benchmark_that_cannot_be_tuned_costs_a_sentence(project):
@@ -229,7 +254,7 @@ def test_a_broken_state_is_one_sentence(project, state):
 
 def test_failures_stop_a_night_where_pytest_was_told_so(project):
     night = Night(
-        fake_settings(project), Store(project / "acf"), FakePool(seconds=GAIN), Watch(), Budget(evaluations=40),
+        fake_settings(project), Store(project / "acf"), [FakePool(seconds=GAIN)], Watch(), Budget(evaluations=40),
         [failing("a"), entry(project, "b")], most_failures=1,
     )  # fmt: skip
     night.spend()

@@ -1,0 +1,113 @@
+"""Several benchmarks tuned at once, each on a device of its own.
+
+By threads of one process: they wait, for compilers and for workers. Only the main thread hears a Ctrl-C; the others are
+told between two evaluations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+
+from pytest_compileiq.config import Budget
+from pytest_compileiq.errors import Signal
+from pytest_compileiq.outcome import ItemReport
+from pytest_compileiq.tally import Progress, Tally
+from pytest_compileiq.workers.pool import Pool
+
+
+class NotBegun(Signal):
+    """A benchmark was not tuned, since the run was interrupted; the message says so."""
+
+
+@dataclass
+class Interruption:
+    """A Ctrl-C as the threads hear it: the first ends searches, the second ends everything."""
+
+    times: int = 0
+
+    def heard_by(self, progress: Progress) -> Progress:
+        """``progress``, in the course of which the interruption is heard."""
+        return _Hearing(progress, self)
+
+
+@dataclass
+class _Hearing:
+    progress: Progress
+    interruption: Interruption
+    _ended_search: bool = False
+
+    def evaluated(self, tally: Tally, budget: Budget, shift: float | None) -> None:
+        self.progress.evaluated(tally, budget, shift)
+        if self.interruption.times and not self._ended_search:
+            self._ended_search = True
+            raise KeyboardInterrupt
+
+    def say(self, text: str) -> None:
+        if self.interruption.times > 1:
+            raise KeyboardInterrupt
+        self.progress.say(text)
+
+
+@dataclass
+class SideBySide:
+    """The benchmarks of a run, each tuned on the first device that is free, in their order.
+
+    Attributes:
+        tune: tunes the benchmark of a node id with a pool; ``report_of`` raises what it raises.
+        pools: one for each device.
+        interruption: which ``tune`` listens to.
+    """
+
+    tune: Callable[[str, Pool], ItemReport]
+    pools: Sequence[Pool]
+    interruption: Interruption
+    _free: SimpleQueue[Pool] = field(default_factory=SimpleQueue)
+    _threads: ThreadPoolExecutor = field(init=False)
+    _tuned: dict[str, Future[ItemReport]] = field(default_factory=dict)
+
+    def begin(self, nodeids: Sequence[str]) -> None:
+        """Begin with as many as there are devices."""
+        self._threads = ThreadPoolExecutor(len(self.pools), thread_name_prefix="compileiq-device")
+        for pool in self.pools:
+            self._free.put(pool)
+        self._tuned = {nodeid: self._threads.submit(self._tune, nodeid) for nodeid in nodeids}
+
+    def report_of(self, nodeid: str) -> ItemReport:
+        """Wait for the report of a benchmark; raises what tuning it raised.
+
+        Raises:
+            NotBegun: the run was interrupted before it was begun.
+            KeyboardInterrupt: a second Ctrl-C.
+        """
+        while True:
+            try:
+                return self._tuned[nodeid].result()
+            except CancelledError as error:
+                raise NotBegun("interrupted before it was begun: the same command begins it") from error
+            except KeyboardInterrupt:
+                self.cancel()
+                if self.interruption.times > 1:
+                    raise
+
+    def cancel(self) -> bool:
+        """Begin nothing more, and end the searches under way; returns whether there are any."""
+        self.interruption.times += 1
+        for future in self._tuned.values():
+            future.cancel()
+        return not all(future.done() for future in self._tuned.values())
+
+    def close(self) -> None:
+        """Wait for what is under way."""
+        self._threads.shutdown()
+
+    def _tune(self, nodeid: str) -> ItemReport:
+        pool = self._free.get()
+        try:
+            return self.tune(nodeid, pool)
+        except KeyboardInterrupt as error:  # before there was anything to settle
+            raise NotBegun("interrupted before there was anything to settle: the same command goes on") from error
+        finally:
+            self._free.put(pool)
