@@ -3,7 +3,7 @@
 One search after the other of a C kernel's size, each killed again and again by SIGKILL until it gets through.
 
     python bench/kills.py [--kills 100] [--budget 60] [--seed 0]
-    PYTHONPATH=. python bench/kills.py --where ray|cluster
+    PYTHONPATH=$PWD python bench/kills.py --where ray|cluster
 
 With ``--where ray`` the searches are on clusters of their own, with ``cluster`` on one of three nodes that this script
 begins; then actors and nodes are killed as well, and the winner is compared with that of a search that nobody killed.

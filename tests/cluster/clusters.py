@@ -39,7 +39,7 @@ class RealCluster:
     """Nodes of Ray on this machine, which know nothing of this package.
 
     Attributes:
-        environment: what a driver needs, its token.
+        environment: what a driver needs, such as its token; one that has it ends with the cluster at the latest.
         address: what ``--tune-on`` takes.
         head: the head's own process (GCS).
         raylets: the process of each node; the head's is the first.
@@ -81,14 +81,14 @@ def real_cluster(
         environment: of the nodes.
     """
     mark, folder = secrets.token_hex(8), tempfile.mkdtemp(prefix="c", dir="/tmp")  # short, since sockets are in it
-    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    own = {**token, "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": folder, _BEGUN_BY: mark}
+    driver = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), _BEGUN_BY: mark}
+    own = {**driver, "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": folder}
     process = subprocess.Popen(
         [*within, sys.executable, "-c", _NODES], env={**os.environ, **own, **environment},
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
     )  # fmt: skip
     try:
-        cluster = RealCluster(process, token)
+        cluster = RealCluster(process, driver)
         for number in range(nodes):
             cluster.add_node(**(of_last or {} if number == nodes - 1 else {}))
         yield cluster
