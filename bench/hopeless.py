@@ -4,20 +4,26 @@ The space holds labels that the body reads and does nothing with, so that candid
 Inputs are drawn from acf.rng and outputs are checked, so that finalists are stressed; what is proven would be reduced,
 and proven again. Nothing should be.
 
-    python bench/hopeless.py [--searches 300] [--seed 0] [--results FILE]
+    python bench/hopeless.py [--searches 300] [--seed 0] [--results FILE] [--devices 1]
 
-With ``--results`` what is finished is appended to FILE, and the same command goes on behind it.
+With ``--results`` what is finished is appended to FILE, and the same command goes on behind it. With several devices
+the searches run on a Ray cluster of so many nodes of this machine, each of which takes itself for a machine of its own:
+a proof is on all of them.
 """
 
 import argparse
 import csv
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from local_cluster import TOKEN, local_cluster
 from machine import describe
 
 KERNELS = Path(__file__).parent / "kernels"
@@ -53,15 +59,17 @@ def main() -> None:
     parser.add_argument("--searches", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0, help="of the first search; the others count from there")
     parser.add_argument("--results", type=Path)
+    parser.add_argument("--devices", type=int, default=1)
     options = parser.parse_args()
     print(describe())
     results = options.results or Path(tempfile.mkdtemp()) / "hopeless.csv"
     done = dict(csv.reader(results.open())) if results.exists() else {}
-    for seed in range(options.seed, options.seed + options.searches):
-        if str(seed) not in done:
-            done[str(seed)] = outcome = search(seed)
-            with results.open("a", newline="") as file:
-                csv.writer(file).writerow((seed, outcome))
+    with on_devices(options.devices) as words:
+        for seed in range(options.seed, options.seed + options.searches):
+            if str(seed) not in done:
+                done[str(seed)] = outcome = search(seed, words)
+                with results.open("a", newline="") as file:
+                    csv.writer(file).writerow((seed, outcome))
     tuned = [seed for seed, outcome in done.items() if outcome.startswith("tuned")]
     stressed = sum("stressed" in outcome for outcome in done.values())
     print(
@@ -71,14 +79,26 @@ def main() -> None:
     sys.exit(bool(tuned))
 
 
-def search(seed: int) -> str:
+@contextmanager
+def on_devices(devices: int) -> Iterator[list[str]]:
+    """The options that have a search on so many devices."""
+    if devices == 1:
+        yield []
+        return
+    nodes = [{"env_vars": {"ACF_MACHINE": f"machine-{number}"}} for number in range(devices)]
+    with local_cluster(nodes) as address:
+        os.environ.update(TOKEN)
+        yield [f"--tune-on={address}"]
+
+
+def search(seed: int, words: Sequence[str]) -> str:
     """The outcome, and what the run did besides."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         shutil.copy(KERNELS / "nearest_centroid.c", home)
         (home / "test_kernel.py").write_text(TEST_PY)
         (home / "pytest.ini").write_text("[pytest]\n")
-        command = [sys.executable, "-m", "pytest", "-q", "--tune", "--tune-budget=12", f"--tune-seed={seed}"]
+        command = [sys.executable, "-m", "pytest", "-q", "--tune", "--tune-budget=12", f"--tune-seed={seed}", *words]
         ran = subprocess.run(command, cwd=home, check=False, capture_output=True, text=True)
         found = list(home.glob("acf/*/*.toml"))
         if ran.returncode or not found:

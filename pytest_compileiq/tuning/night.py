@@ -6,28 +6,26 @@ device of this machine none is under way while another is measured.
 
 from __future__ import annotations
 
-import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.config import BATCH, Budget, Settings
+from pytest_compileiq.config import Budget, Settings
 from pytest_compileiq.outcome import ItemReport, NightReport, NightRow, NightStanding, Verdict
 from pytest_compileiq.rules.task_scheduler import longest_turn, next_course
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.tally import Tally
+from pytest_compileiq.tuning.night_budget import NightBudget, proofs_alone
 from pytest_compileiq.tuning.night_state import NightBook, open_night
 from pytest_compileiq.tuning.night_task import Entry, LeftAlone, NightTask
 from pytest_compileiq.tuning.on_devices import on_devices
-from pytest_compileiq.tuning.reserve import closing_seconds
 from pytest_compileiq.tuning.under_way import under_way
 from pytest_compileiq.workers.pool import Pool
 
-MOST_RESERVED = 0.5  # of the whole: a night that is too short for its benchmarks still searches
 SWITCHES = 20  # a turn is at least so many times as long as it takes a worker to enter another test: 5 % is lost
 
 
@@ -63,15 +61,15 @@ class Night:
     most_failures: int = 0
     endings: dict[str, ItemReport | Exception] = field(default_factory=dict)
     _tasks: list[NightTask] = field(default_factory=list)
-    _started: float = field(default_factory=time.monotonic)
     _turns: threading.Condition = field(default_factory=threading.Condition)
-    _earlier_s: float = 0.0
-    _earlier_evaluations: int = 0
-    _is_proving: bool = False
-    _start_s: float = 0.0
     _doing: dict[int, str] = field(default_factory=dict)
     _over: str = ""
     _stopped: str = ""
+    _budget: NightBudget = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin to spend."""
+        self._budget = NightBudget(self.total, self.settings, len(self.pools))
 
     def spend(self) -> NightReport:
         """Open, search and prove all entries. Ctrl-C ends the searches, and proves what is promising.
@@ -81,14 +79,13 @@ class Night:
             KeyboardInterrupt: a second Ctrl-C; the same command goes on.
         """
         with open_night(self.settings.rootdir, self.store, fresh=self.settings.fresh) as book, ExitStack() as held:
-            self._earlier_s, self._earlier_evaluations = book.state.spent_s, book.state.evaluations
-            self._is_proving = book.state.is_proving
+            self._budget.earlier_s, self._budget.earlier_evaluations = book.state.spent_s, book.state.evaluations
+            self._budget.is_proving = book.state.is_proving
             if book.state.closed:
                 closed = f"{len(book.state.closed)} of its benchmarks are closed"
                 self.watch.say(f"going on with an earlier night: {closed}; --tune-fresh starts anew")
-            self._tasks = [
-                NightTask(entry, self.total.evaluations is None, held.enter_context(ExitStack()))
-                for entry in self.entries
+            self._tasks = self._budget.tasks = [
+                NightTask(entry, self._budget.by_time, held.enter_context(ExitStack())) for entry in self.entries
             ]
             for task in self._tasks:
                 task.seconds = book.state.seconds.get(task.entry.nodeid, 0.0)
@@ -110,17 +107,17 @@ class Night:
 
     def report(self) -> NightReport:
         """The night as it stands."""
-        by_time = self.total.evaluations is None
+        by_time = self._budget.by_time
         rows = tuple(
             NightRow(
                 task.entry.nodeid, task.entry.name, task.weight, task.standing, task.evaluations, task.best,
-                (task.seconds if by_time else task.evaluations) / self._whole, task.why, task.shift,
+                (task.seconds if by_time else task.evaluations) / self._budget.whole, task.why, task.shift,
             )
             for task in self._tasks
         )  # fmt: skip
         unit: Literal["s", "evaluations"] = "s" if by_time else "evaluations"
         doing = self._over or ", ".join(doing for _, doing in sorted(self._doing.items()))
-        return NightReport(unit, self._whole, self._spent, self._reserved(), doing, rows)
+        return NightReport(unit, self._budget.whole, self._budget.spent, self._budget.reserved(), doing, rows)
 
     def keep_spent(self, task: NightTask, book: NightBook) -> None:
         """Note what is spent by now, of late on ``task``; it is gone also where a kill comes next."""
@@ -128,7 +125,7 @@ class Night:
         task.seconds += now - task.since
         task.since = now
         book.state.seconds[task.entry.nodeid] = task.seconds
-        book.state.spent_s, book.state.evaluations = self._spent_s, self._spent_evaluations
+        book.state.spent_s, book.state.evaluations = self._budget.spent_s, self._budget.spent_evaluations
 
     def evaluated(self, task: NightTask, book: NightBook) -> None:
         """Note one evaluation, and show the night.
@@ -155,16 +152,16 @@ class Night:
         on_devices(len(self.pools), next_to_open, lambda task, place: self._open_at(task, place, book), self._interrupt)
 
     def _open_at(self, task: NightTask, place: int, book: NightBook) -> None:
-        self._doing[place] = f"opening {task.entry.name}"
-        task.take_place(self.pools[place], self.pools)
-        with self._on(task, book):
-            self._open_one(task, task.entry.make(), book)
+        with self._served(task, place):
+            self._doing[place] = f"opening {task.entry.name}"
+            with self._on(task, book):
+                self._open_one(task, task.entry.make(), book)
 
     def _open_one(self, task: NightTask, benchmark: TunedBenchmark, book: NightBook) -> None:
         begun, task.weight = time.monotonic(), benchmark.spec.weight
         if self._is_closed(task, benchmark, book):
             return
-        if not self._has_room(self._opening_s) and benchmark.nodeid not in book.state.opened:
+        if not self._budget.has_room(self._budget.opening_s, task) and benchmark.nodeid not in book.state.opened:
             self._leave(task, "the budget has no room for it: the same command goes on with it")
             return
         self._enter(task, benchmark)
@@ -175,7 +172,7 @@ class Night:
         task.under_way = task.held.enter_context(opened)
         task.standing = "searching"
         book.open(benchmark.nodeid)
-        self._turn(task, 1 if self._has_room() else 0)
+        self._turn(task, 1 if self._budget.has_room(0.0, task) else 0)
         task.opening_s = time.monotonic() - begun
 
     def _is_closed(self, task: NightTask, benchmark: TunedBenchmark, book: NightBook) -> bool:
@@ -194,7 +191,7 @@ class Night:
 
     def _search(self, book: NightBook) -> None:
         """Turn by turn where the weighted log-time falls fastest; a search that is over is proven at once."""
-        longest = longest_turn(self._whole * len(self.pools), len(self._tasks))
+        longest = longest_turn(self._budget.whole * len(self.pools), len(self._tasks))
         on_devices(len(self.pools), self._next_turn, lambda task, place: self._serve(task, place, longest, book),
                    self._interrupt)  # fmt: skip
 
@@ -202,25 +199,31 @@ class Night:
         """Whose turn is next, among those whom no device serves now; None once no more turn can come."""
         with self._turns:
             while not self._stopped:
-                served = [task for task in self._tasks if task.is_served]
-                open_ = [task for task in self._of("searching") if self._has_room(task.batch_s, len(served))]
+                open_ = [task for task in self._of("searching") if self._budget.has_room(task.batch_s)]
                 if free := [task for task in open_ if not task.is_served]:
                     task = free[next_course([task.course() for task in free])]
                     task.is_served = True
                     return task
-                if not served:
+                if not any(task.is_served for task in self._tasks):
                     return None
                 self._turns.wait()
         return None
 
     def _serve(self, task: NightTask, place: int, longest: float, book: NightBook) -> None:
-        try:
+        with self._served(task, place):
             self._doing[place] = f"searching {task.entry.name}"
-            task.take_place(self.pools[place], self.pools)
             with self._on(task, book):
                 self._take_turn(task, longest)
             if task.standing == "searching" and task.tuning.search.is_over:
                 self._close(task, place, book, "its engine had nothing left to try")
+
+    @contextmanager
+    def _served(self, task: NightTask, place: int) -> Iterator[None]:
+        """A device has the task's turn."""
+        task.take_place(self.pools[place], self.pools)
+        task.is_served = True
+        try:
+            yield
         finally:
             with self._turns:
                 task.is_served = False
@@ -233,8 +236,7 @@ class Night:
 
         def goes_on() -> bool:
             is_short = time.monotonic() - begun_s < SWITCHES * switch_s
-            others = sum(other.is_served for other in self._tasks if other is not task)
-            return is_short and task.spent - begun < longest and self._has_room(task.batch_s, others)
+            return is_short and task.spent - begun < longest and self._budget.has_room(task.batch_s, task)
 
         self._turn(task, 1, goes_on)
 
@@ -260,7 +262,7 @@ class Night:
         begun = time.monotonic()
         task.pool.prepare(range(1), benchmark)
         seconds = time.monotonic() - begun
-        self._start_s = max(self._start_s, seconds)  # the first one started the worker
+        self._budget.start_s = max(self._budget.start_s, seconds)  # the first one started the worker
         return seconds
 
     # ── proving ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -270,7 +272,7 @@ class Night:
 
         What an earlier run was killed in the middle of is gone on with, whatever the time.
         """
-        has_end = self.total.seconds is not None and not (self._stopped or book.state.is_proving)
+        has_end = self._budget.by_time and not (self._stopped or book.state.is_proving)
         book.state.is_proving |= not self._stopped
         why = self._why_over()
         in_order = iter(sorted(self._of("searching"), key=lambda task: task.best * task.weight))
@@ -278,7 +280,8 @@ class Night:
         def settle(task: NightTask, place: int) -> None:
             if reason := self._why_unproven(task, has_end=has_end):
                 self._leave(task, reason)
-            else:
+                return
+            with self._served(task, place):
                 self._close(task, place, book, self._stopped or why)
 
         on_devices(len(self.pools), lambda: next(in_order, None), settle, self._interrupt)
@@ -292,7 +295,7 @@ class Night:
         """Why one that is still open is not proven; None if it is."""
         if self._stopped and not (self.interrupted and task.is_promising):
             return f"{self._stopped} before it was proven: the same command goes on with its search"
-        if has_end and self._spent >= self._whole:
+        if has_end and self._budget.is_over:
             was_promising = "the time was over before its proof"
             over = was_promising if task.is_promising else "no gain worth a proof was seen in the time"
             return f"{over}: the same command goes on with its search"
@@ -300,19 +303,22 @@ class Night:
 
     def _why_over(self) -> str:
         """Why nothing more is searched, where nobody stopped it."""
-        if self._spent >= self._whole:
+        if self._budget.is_over:
             return "the budget was spent"
-        return "what is left was kept for proofs" if self._reserved() else "the budget has no room for another batch"
+        return (
+            "what is left was kept for proofs"
+            if self._budget.reserved()
+            else "the budget has no room for another batch"
+        )
 
     def _close(self, task: NightTask, place: int, book: NightBook, why: str) -> None:
         """Prove and store it, once and for all."""
         tuning, benchmark = task.tuning, task.benchmark
-        is_whole = self.settings.reduce and not self.interrupted and self._can_be_made_small(task)
+        is_whole = self.settings.reduce and not self.interrupted and self._budget.can_be_made_small(task)
         self._doing[place], task.standing = f"proving {task.entry.name}", "proving"
-        task.take_place(self.pools[place], self.pools)
         self.watch.show(self.report)
         tuning.search.interrupted = False  # its journal goes with its proof
-        tuning.settings = self.settings if is_whole else _proofs_alone(self.settings)
+        tuning.settings = self.settings if is_whole else proofs_alone(self.settings)
         with self._on(task, book):
             book.begin_closing(benchmark, self.settings)
             report = tuning.close()
@@ -367,72 +373,6 @@ class Night:
 
     def _of(self, standing: NightStanding) -> list[NightTask]:
         return [task for task in self._tasks if task.standing == standing]
-
-    # ── the budget ───────────────────────────────────────────────────────────────────────────────────────────────
-
-    @property
-    def _whole(self) -> float:
-        return float(self.total.seconds or self.total.evaluations or 0.0)
-
-    @property
-    def _spent_s(self) -> float:
-        return self._earlier_s + time.monotonic() - self._started
-
-    @property
-    def _spent_evaluations(self) -> int:
-        return max(self._earlier_evaluations, sum(task.evaluations for task in self._tasks))
-
-    @property
-    def _spent(self) -> float:
-        return self._spent_s if self.total.evaluations is None else float(self._spent_evaluations)
-
-    def _has_room(self, next_s: float = 0.0, beside: int = 0) -> bool:
-        """Whether one more batch fits in, with the proofs to come.
-
-        Args:
-            next_s: that it is estimated to take of a time.
-            beside: batches under way on other devices.
-        """
-        if self._is_proving:
-            return False
-        if self.total.evaluations is not None:
-            return self._spent + BATCH * (1 + beside) <= self.total.evaluations
-        return self._spent + next_s + self._reserved() < self._whole
-
-    @property
-    def _opening_s(self) -> float:
-        """Seconds that it takes to open one more benchmark: the mean of those that this run has opened."""
-        opened = self._of("searching")
-        return sum(task.opening_s for task in opened) / max(len(opened), 1)
-
-    def _reserved(self) -> float:
-        """Seconds that the proofs to come are estimated to need; a budget of evaluations is for searches alone."""
-        if self.total.evaluations is not None:
-            return 0.0
-        needed = self._needed(self._promising, self.settings) / len(self.pools)
-        return min(needed, MOST_RESERVED * self._whole)
-
-    def _can_be_made_small(self, task: NightTask) -> bool:
-        """Whether there is time for it, with the proofs alone of all others: they come before small winners."""
-        others = self._needed([other for other in self._promising if other is not task], _proofs_alone(self.settings))
-        return self._needed([task], self.settings) + others / len(self.pools) <= self._left
-
-    def _needed(self, tasks: Iterable[NightTask], settings: Settings) -> float:
-        """Seconds that it is estimated to take to prove ``tasks``."""
-        return sum(closing_seconds(task.tuning, settings, self._start_s) for task in tasks)
-
-    @property
-    def _promising(self) -> list[NightTask]:
-        return [task for task in self._of("searching") if task.is_promising]
-
-    @property
-    def _left(self) -> float:
-        """Seconds of the time that is left; no bound where the budget is no time."""
-        return math.inf if self.total.seconds is None else self.total.seconds - self._spent_s
-
-
-def _proofs_alone(settings: Settings) -> Settings:
-    return replace(settings, reduce=False)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from pytest_compileiq.workers.messages import Start, decode_order, encode
 UNHEARD_S = 60.0
 CALLS_AT_ONCE = 8
 _CHECK_S = 1.0
-_OWN_GPU = "CUDA_VISIBLE_DEVICES"  # Ray sets it where the actor has a GPU
+_OF_THE_DEVICE = "CUDA_VISIBLE_DEVICES", "ACF_MACHINE"  # Ray sets the first where the actor has a GPU
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ class Device:
         """Start one worker; returns its number."""
         order = decode_order(start)
         assert isinstance(order, Start)
-        own_gpu = {name: value for name, value in os.environ.items() if name == _OWN_GPU and value}
+        own = {name: os.environ[name] for name in _OF_THE_DEVICE if os.environ.get(name)}
         try:
-            line = self._carrier.launch(replace(order, environment={**order.environment, **own_gpu}), 0)
+            line = self._carrier.launch(replace(order, environment={**order.environment, **own}), 0)
         except WorkerDied as death:
             return self._ended(death)
         except OSError as error:

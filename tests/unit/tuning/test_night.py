@@ -19,6 +19,7 @@ from pytest_compileiq.store.store import Store
 from pytest_compileiq.tally import Tally
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, fake_benchmark, fake_settings
 from pytest_compileiq.tuning.night import Night
+from pytest_compileiq.tuning.night_budget import NightBudget
 from pytest_compileiq.tuning.night_task import Entry, LeftAlone, NightTask
 from pytest_compileiq.workers.pool import EvaluationFailed
 from tests.unit.project_on_fakes import GAIN, SPACE
@@ -272,7 +273,7 @@ def test_of_a_time_each_benchmark_has_its_share(project):
 @pytest.mark.parametrize("is_small", [True, False])
 def test_a_proof_comes_before_a_small_winner(project, monkeypatch, is_small):
     if not is_small:
-        monkeypatch.setattr("pytest_compileiq.tuning.night.closing_seconds", lambda *_arguments: 1e6)
+        monkeypatch.setattr("pytest_compileiq.tuning.night_budget.closing_seconds", lambda *_arguments: 1e6)
     night = spend(project, entry(project, "a"), total=Budget(seconds=600), reduce=True)
     report = night.endings["test_kernel.py::test_a"]
     assert report.verdict is Verdict.TUNED
@@ -283,9 +284,10 @@ def test_a_proof_comes_before_a_small_winner(project, monkeypatch, is_small):
 def test_a_winner_is_made_small_if_the_others_can_still_be_proven(project, monkeypatch, seconds, small):
     """A proof is estimated at 200 s, with a small winner at 300 s. The first of two leaves the other its 200 s."""
     monkeypatch.setattr(
-        "pytest_compileiq.tuning.night.closing_seconds", lambda _tuning, settings, _start: 200 + 100 * settings.reduce
+        "pytest_compileiq.tuning.night_budget.closing_seconds",
+        lambda _tuning, settings, _start: 200 + 100 * settings.reduce,
     )
-    monkeypatch.setattr("pytest_compileiq.tuning.night.MOST_RESERVED", 0.0)
+    monkeypatch.setattr("pytest_compileiq.tuning.night_budget.MOST_RESERVED", 0.0)
     monkeypatch.setattr("pytest_compileiq.tuning.night_task.NightTask.is_promising", True)
     total = Budget(seconds=seconds)
     night = spend(project, entry(project, "a"), entry(project, "b"), total=total, reduce=True)
@@ -295,7 +297,7 @@ def test_a_winner_is_made_small_if_the_others_can_still_be_proven(project, monke
 
 def test_what_proofs_need_is_kept_back_from_the_searches(project, monkeypatch):
     """At most half of the whole, and nothing where no gain was seen."""
-    monkeypatch.setattr("pytest_compileiq.tuning.night.closing_seconds", lambda *_arguments: 1e6)
+    monkeypatch.setattr("pytest_compileiq.tuning.night_budget.closing_seconds", lambda *_arguments: 1e6)
     kept = {}
     for name, pool in {"gain": FakePool(seconds=GAIN), "none": FakePool()}.items():
         monkeypatch.setattr(
@@ -324,7 +326,11 @@ def test_a_batch_is_estimated_by_those_before_it():
 
 def test_a_benchmark_whose_opening_does_not_fit_is_not_opened(project, monkeypatch):
     """Those before it took 700 s each."""
-    monkeypatch.setattr(Night, "_opening_s", property(lambda self: 700.0 * len(self._of("searching"))))
+    monkeypatch.setattr(
+        NightBudget,
+        "opening_s",
+        property(lambda self: 700.0 * any(task.standing == "searching" for task in self.tasks)),
+    )
     night = spend(project, entry(project, "a"), entry(project, "b"), total=Budget(seconds=600))
     assert verdicts(night) == {"a": Verdict.TUNED, "b": LeftAlone}
 
@@ -349,7 +355,7 @@ def test_shares_count_the_earlier_runs_of_a_night_as_what_is_spent_does(project)
 )
 def test_why_a_search_ended_is_what_holds(project, monkeypatch, total, why):
     monkeypatch.setattr("pytest_compileiq.tuning.night_task.NightTask.batch_s", 700.0)
-    monkeypatch.setattr("pytest_compileiq.tuning.night.closing_seconds", lambda *_arguments: 1.0)
+    monkeypatch.setattr("pytest_compileiq.tuning.night_budget.closing_seconds", lambda *_arguments: 1.0)
     (row,) = spend(project, entry(project, "a"), total=total).report().rows
     assert row.why == f"TUNED: {why}"
 
@@ -373,7 +379,7 @@ def test_a_search_that_the_time_ends_is_told_with_what_it_saw(project, monkeypat
 
     def until_the_end(night, book):
         search(night, book)
-        night._earlier_s += 600
+        night._budget.earlier_s += 600
 
     monkeypatch.setattr(Night, "_search", until_the_end)
     monkeypatch.setattr("pytest_compileiq.tuning.night_task.NightTask.batch_s", 700.0)
