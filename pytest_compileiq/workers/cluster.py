@@ -101,6 +101,7 @@ class Cluster:
         asked = [(place, place.reached().begin("shares_files")) for place in self.places]
         for place, reference in asked:
             self._expect_files(place, reference)
+        self._expect_one_model()
         if not self.usable:
             raise ConnectionError("no node of the Ray cluster sees this machine's files")
 
@@ -168,6 +169,32 @@ class Cluster:
         if not place.is_usable:
             device.stop()
             self.say(f"{place.name} does not see this machine's files and is not used")
+
+    def _expect_one_model(self) -> None:
+        """Leave out the devices of another model than this machine's, or than the first where that is not used.
+
+        What is fast on one model need not be on another, and a claim is about one.
+        """
+        models = [(place, model) for place in self.usable if (model := self._model_of(place)) is not None]
+        of_own = [model for place, model in models if place.node["NodeID"] == self._own_node]
+        kept = next(iter([*of_own, *(model for _, model in models)]), None)
+        for place, model in models:
+            if model != kept and place.device is not None:
+                place.is_usable = False
+                place.device.stop()
+                self.say(
+                    f"{place.name} has another device ({model}) than this search is about ({kept}), and is not used"
+                )
+
+    def _model_of(self, place: Place) -> str | None:
+        """What is measured on there; None where that is lost."""
+        try:
+            model: str = place.reached().ask("model")
+        except WorkerDied as death:
+            place.is_usable = False
+            self.say(f"{death.reason}: it is not used")
+            return None
+        return model
 
     def _beat(self) -> None:
         while not self._closed.wait(_BEAT_S):

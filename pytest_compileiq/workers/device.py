@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from pytest_compileiq.errors import fault_of
 from pytest_compileiq.system.process import Guard
+from pytest_compileiq.timing.registry import find_device_or_none
 from pytest_compileiq.workers.carrier import WorkerDied
 from pytest_compileiq.workers.local import LocalCarrier, LocalLine, alone_here
 from pytest_compileiq.workers.messages import Start, decode_order, encode
@@ -26,7 +27,8 @@ from pytest_compileiq.workers.messages import Start, decode_order, encode
 UNHEARD_S = 60.0
 CALLS_AT_ONCE = 8
 _CHECK_S = 1.0
-_OF_THE_DEVICE = "CUDA_VISIBLE_DEVICES", "ACF_MACHINE"  # Ray sets the first where the actor has a GPU
+_OWN_GPU = "CUDA_VISIBLE_DEVICES"  # Ray sets it where the actor has a GPU
+_OF_THE_DEVICE = _OWN_GPU, "ACF_MACHINE"
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,11 @@ class Device:
     def shares_files(self) -> bool:
         """Whether the driver's files are here."""
         return self._probe.exists()
+
+    def model(self) -> str:
+        """The model of the device."""
+        device = find_device_or_none("cuda" if os.environ.get(_OWN_GPU) else "cpu")
+        return device.name if device else "one that CUDA does not show"
 
     def launch(self, start: bytes) -> int | Ended:
         """Start one worker; returns its number."""

@@ -19,6 +19,7 @@ from pytest_compileiq.system.watchdog import of_each_process
 
 _BEGUN_BY = "COMPILEIQ_TEST_CLUSTER"
 _OBJECT_STORE_BYTES = 80 * 2**20  # about the least that Ray takes
+NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount", "bash", "-c")
 _NODES = """\
 import json, sys
 from ray.cluster_utils import Cluster
@@ -50,6 +51,7 @@ class RealCluster:
     address: str = ""
     head: int = 0
     raylets: list[int] = field(default_factory=list)
+    others: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def add_node(self, **settings: Any) -> int:
         """Begin a node with one processor, and ``settings`` by Ray's own names; returns its raylet."""
@@ -62,6 +64,19 @@ class RealCluster:
         self.raylets.append(raylet)
         return int(raylet)
 
+    def add_hidden_node(self, commands: str) -> None:
+        """Begin a node that sees other files than the others, by ``commands`` in namespaces of its own."""
+        begin = f"exec {sys.executable} -m ray.scripts.scripts start --block --address={self.address} --num-cpus=1"
+        node = subprocess.Popen(
+            [*NAMESPACE, f"{commands} && {begin} --object-store-memory={_OBJECT_STORE_BYTES}"],
+            env={**os.environ, **self.environment, "RAY_USAGE_STATS_ENABLED": "0"},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        )  # fmt: skip
+        assert node.stdout is not None
+        while "Ray runtime started" not in (line := node.stdout.readline()):
+            assert line, "ray start has ended"
+        self.others.append(node)
+
     def lose_node(self, raylet: int) -> None:
         """SIGKILL a node with all that it has started, as a machine that goes down."""
         for pid in (raylet, *(pid for pid, parent in parents().items() if parent == raylet)):
@@ -70,34 +85,27 @@ class RealCluster:
 
 
 @contextlib.contextmanager
-def real_cluster(
-    nodes: int, of_last: Mapping[str, Any] | None = None, within: Sequence[str] = (), **environment: str
-) -> Iterator[RealCluster]:
-    """A cluster that takes orders only with a token.
-
-    Args:
-        of_last: settings of the last node.
-        within: a command that begins the nodes' process, such as ``unshare``.
-        environment: of the nodes.
-    """
+def real_cluster(nodes: int, **environment: str) -> Iterator[RealCluster]:
+    """A cluster of ``nodes`` that takes orders only with a token; ``environment`` is of the nodes."""
     mark, folder = secrets.token_hex(8), tempfile.mkdtemp(prefix="c", dir="/tmp")  # short, since sockets are in it
     driver = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), _BEGUN_BY: mark}
     own = {**driver, "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": folder}
     process = subprocess.Popen(
-        [*within, sys.executable, "-c", _NODES], env={**os.environ, **own, **environment},
+        [sys.executable, "-c", _NODES], env={**os.environ, **own, **environment},
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
     )  # fmt: skip
+    cluster = RealCluster(process, driver)
     try:
-        cluster = RealCluster(process, driver)
-        for number in range(nodes):
-            cluster.add_node(**(of_last or {} if number == nodes - 1 else {}))
+        for _ in range(nodes):
+            cluster.add_node()
         yield cluster
     finally:
         while left := with_variable(_BEGUN_BY, mark):
             for pid in left:
                 send(pid, signal.SIGKILL)
             process.poll()
-        process.communicate()
+        for each in (process, *cluster.others):
+            each.communicate()
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -51,17 +51,14 @@ def test_a_worker_that_ends_with_its_node_is_lost_and_no_crash_of_what_it_ran(
     monkeypatch.setattr(device_module, "_CHECK_S", 3600.0)  # else it would end this process with the node
     (tmp_path / "pytest.ini").touch()
     device = Device(str(tmp_path), str(tmp_path), str(tmp_path / "probe"))
-    try:
-        start = Start(".", ("test_absent.py::test_k",), {}, (), (None,), {"PYTHONPATH": str(ROOT)})
-        number = device.launch(encode(start))
-        if parent is not None:
-            monkeypatch.setattr("os.getppid", lambda: parent)
-        device.sweep([])
-        ended = device.receive(number, 60.0)
-        assert isinstance(ended, Ended) and ended.kind == kind
-        assert ("raylet" in ended.reason) == (kind == "lost")
-    finally:
-        device.stop()
+    start = Start(".", ("test_absent.py::test_k",), {}, (), (None,), {"PYTHONPATH": str(ROOT)})
+    number = device.launch(encode(start))
+    device.stop()
+    if parent is not None:
+        monkeypatch.setattr("os.getppid", lambda: parent)
+    ended = device.receive(number, 60.0)
+    assert isinstance(ended, Ended) and ended.kind == kind
+    assert ("raylet" in ended.reason) == (kind == "lost")
 
 
 UNHEARD = """
