@@ -103,7 +103,8 @@ class Cluster:
             self._expect_files(place, reference)
         self._expect_one_model()
         if not self.usable:
-            raise ConnectionError("no node of the Ray cluster sees this machine's files")
+            self.close()  # another test may ask for it again
+            raise ConnectionError("no node of the Ray cluster can be used")
 
     @property
     def usable(self) -> list[Place]:

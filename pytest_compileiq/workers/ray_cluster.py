@@ -7,6 +7,8 @@ import contextlib
 import logging
 import os
 import secrets
+import signal
+import socket
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -25,8 +27,11 @@ _QUIET = {
     "RAY_DEDUP_LOGS": "1", "RAY_DEDUP_LOGS_SKIP_REGEX": "^",
     # Ray ends a process, this one, that has not reached the cluster's head for a minute.
     "RAY_gcs_rpc_server_reconnect_timeout_s": str(10**6),
+    # Ray would try for twelve minutes to connect to a head that does not answer.
+    "RAY_NUM_REDIS_GET_RETRIES": "1",
 }  # fmt: skip
 _PATIENCE_S = 20.0
+_LISTENS_WITHIN_S = 10.0
 _Given = TypeVar("_Given")
 Node = Mapping[str, Any]
 
@@ -51,7 +56,8 @@ def connect(where: str, guard: Guard, say: Callable[[str], None]) -> None:
     quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "namespace": "compileiq"}
     own = where == OWN
     logging.getLogger("ray").setLevel(logging.ERROR)  # it warns of the token that it was given
-    with warnings.catch_warnings(action="ignore"), _with_environment(_own(guard) if own else _QUIET):
+    settings = _own(guard) if own else _QUIET
+    with warnings.catch_warnings(action="ignore"), _with_environment(settings), _with_sigterm_as_it_was():
         try:
             if own:
                 ray.init(address="local", include_dashboard=False, _temp_dir=str(guard.folder / "r"),
@@ -62,6 +68,7 @@ def connect(where: str, guard: Guard, say: Callable[[str], None]) -> None:
                         "it began without a token, and would take orders from anybody: needs 2.60 or later"
                     )
             else:
+                _expect_listener(where)
                 ray.init(address=where, **quiet)
         except Exception as error:  # Ray raises what it likes: RuntimeError for another version, ConnectionError, …
             remedy = "" if own else ": is it the HOST:PORT that ray start --head printed, of the same Ray and Python?"
@@ -69,6 +76,16 @@ def connect(where: str, guard: Guard, say: Callable[[str], None]) -> None:
     if not own and os.environ.get(_AUTH_MODE) != "token":
         say(f"the Ray cluster {where} asks for no token, so that whoever reaches its ports runs code on it: "
             "start its nodes, and this run, with RAY_AUTH_MODE=token")  # fmt: skip
+
+
+def _expect_listener(where: str) -> None:
+    """Ray itself would take most of a minute to find that nobody listens there.
+
+    Raises:
+        OSError: nobody does.
+    """
+    host, _, port = where.rpartition(":")
+    socket.create_connection((host.strip("[]"), int(port)), timeout=_LISTENS_WITHIN_S).close()
 
 
 def living_nodes() -> list[Node]:
@@ -149,6 +166,17 @@ def _with_environment(changes: Mapping[str, str | None]) -> Iterator[None]:
         _set(before)
 
 
+@contextlib.contextmanager
+def _with_sigterm_as_it_was() -> Iterator[None]:
+    """Ray takes the signal for itself: a run that a batch system ends would end with a traceback."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # in another thread than the main one, which Ray leaves alone
+            signal.signal(signal.SIGTERM, before)
+
+
 def _set(variables: Mapping[str, str | None]) -> None:
     for name, value in variables.items():
         if value is None:
@@ -166,6 +194,7 @@ def what_ray_says(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.startswith("\t")]
     if isinstance(error, ray.exceptions.RayTaskError) or getattr(error, "actor_init_failed", False):
         lines = lines[-1:]  # of a traceback
-    elif isinstance(error, ray.exceptions.ActorDiedError):
-        lines = [line.partition(". ")[0] for line in lines[1:]] or lines  # the first is the same for all causes
+    elif isinstance(error, ray.exceptions.RayError):
+        lines = [line.partition(". ")[0] for line in lines]  # behind it is advice
+        lines = lines[isinstance(error, ray.exceptions.ActorDiedError) :] or lines  # the first is the same for all
     return lines[0][:300].rstrip(".") if lines else type(error).__name__

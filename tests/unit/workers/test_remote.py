@@ -158,6 +158,8 @@ SAID = {
     "a connection": (ActorUnavailableError("The actor 1f is unavailable: … rpc_code: 14. The task may or may not …"),
                      "the connection to it broke"),
     "an exception": (RayTaskError("ray::Device.close()\n  File …\nKeyError: 3"), "KeyError: 3"),
+    "memory": (RayError("1 worker(s) were killed due to the node running low on memory. Memory on the node (IP: …"),
+               "1 worker(s) were killed due to the node running low on memory"),
     "nothing": (RayError(""), "RayError"),
 }  # fmt: skip
 
