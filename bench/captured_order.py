@@ -39,7 +39,8 @@ import captured_replay
 from captured import BUNDLE, KERNELS, build, capture, copied, machine_and_load, run
 from pytest_compileiq.model import Thresholds
 from pytest_compileiq.outcome import Verdict
-from pytest_compileiq.rules.gate import Evidence, judge_gain
+from pytest_compileiq.rules.evidence import Evidence
+from pytest_compileiq.rules.gate import judge_gain
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.option_list import options_of

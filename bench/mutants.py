@@ -39,6 +39,14 @@ TESTS = {
     "rules.design": ("test_design.py", "test_tails.py"),
     "rules.diff": ("test_diff.py",),
     "rules.fingerprint": ("test_fingerprint.py",),
+    "rules.evidence": (
+        "test_gate_limits.py",
+        "test_gate.py",
+        "test_tails.py",
+        "test_gate_fleet.py",
+        "test_gate_differences.py",
+    ),
+    "rules.fleet": ("test_fleet.py", "test_gate_fleet.py"),
     "rules.gate": ("test_gate_limits.py", "test_gate.py", "test_tails.py"),
     "rules.noise": ("test_noise.py",),
     "rules.recompute": ("test_gate.py",),
@@ -49,7 +57,8 @@ TESTS = {
     "rules.words": ("test_words.py",),
     "search.journal": ("test_journal.py",),
     "search.loop": ("test_loop.py",),
-    "proof.prove": ("test_prove.py",),
+    "proof.again": ("test_prove.py", "test_devices.py"),
+    "proof.prove": ("test_prove.py", "test_devices.py"),
     "replay.run": ("test_run.py", "test_committed.py"),
     "replay.committed": ("test_committed.py", "test_run.py"),
     "store.store": ("test_store.py",),
@@ -61,6 +70,7 @@ RULES = [name for name in TESTS if name.startswith("rules.")]
 # What no test can notice, with the reason. A line that no longer meets a survivor is an error too.
 DEVIATIONS = "2 * math.sqrt(count * (count - 1) * (2 * count + 5) / 18)"
 EQUIVALENT = {
+    ("rules.evidence", "tuned - middle", "tuned + middle"): "a spread does not see where its arm lies",
     ("rules.noise", "drifted > 0", "drifted >= 0"): "a drift of 0 is not above DRIFT, and this line is not reached",
     ("rules.noise", f"abs(concordance) < {DEVIATIONS}", f"abs(concordance) <= {DEVIATIONS}"): (
         "a concordance is whole, and two standard deviations of it are not for any count from 6 to 2000"

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, Strict, model_validator
 
+from pytest_compileiq.claimed_devices import ClaimedDevice, StoredFleet, problem_of_devices
 from pytest_compileiq.in_place import InPlace
 from pytest_compileiq.kept_controls import Attribution, Reduction
 from pytest_compileiq.model import (
@@ -18,6 +19,7 @@ from pytest_compileiq.model import (
     EXACT_OBJECTIVES,
     HOST,
     L2,
+    MOST_DEVICES,
     PARAMS,
     TIMED_OBJECTIVES,
     ArchitectureFrom,
@@ -217,7 +219,8 @@ class Claim(Stored):
     plus the difference that is better, in units of ``scale``: ``rules.analysis``. Claims that were written before
     ``direction`` was recorded have none: ``rules.claims.direction_of`` reads them. ``conditions`` are those of a GPU's
     clock, which a replay takes its samples under, too. ``checks`` is absent where nothing was looked at between them.
-    ``stress`` is of all workloads together.
+    ``stress`` is of all workloads together. A claim on several specimens of ``device`` names them, in ``devices``; from
+    5 of them on it is one for the whole fleet, and has ``fleet``.
     """
 
     device: Text
@@ -243,6 +246,13 @@ class Claim(Stored):
     baseline_value: Integer | Finite | None = None
     tuned_value: Integer | Finite | None = None
     stress: Stress | None = None
+    fleet: StoredFleet | None = None
+    devices: Annotated[Array[ClaimedDevice], Field(max_length=MOST_DEVICES)] = ()
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """The names of its devices, where it is about several."""
+        return tuple(device.unit for device in self.devices)
 
     @property
     def of_the_build(self) -> bool:
@@ -252,16 +262,8 @@ class Claim(Stored):
     @model_validator(mode="after")
     def _complete(self) -> Claim:
         measured = (
-            "speedup",
-            "speedup_low",
-            "speedup_high",
-            "p_value",
-            "cohens_d",
-            "test",
-            "samples",
-            "baseline",
-            "tuned",
-        )
+            "speedup", "speedup_low", "speedup_high", "p_value", "cohens_d", "test", "samples", "baseline", "tuned",
+        )  # fmt: skip
         exact = ("baseline_value", "tuned_value")
         needed, foreign = (exact, measured) if self.kind == "exact" else (measured, exact)
         if missing := [key for key in needed if getattr(self, key) is None]:
@@ -272,6 +274,10 @@ class Claim(Stored):
             raise ValueError(f"{self.objective} is measured, and never claimed exactly")
         if self.scale is not None and (self.kind == "exact" or tail_of(self.objective)[0] in TIMED_OBJECTIVES):
             raise ValueError(f"a claim of kind {self.kind!r} on {self.objective} has no scale")
+        if self.kind == "exact" and self.devices:
+            raise ValueError("a claim of kind 'exact' names no devices: it has no samples of theirs")
+        if problem := problem_of_devices(self.devices, self.fleet, is_ratio=self.scale is None):
+            raise ValueError(problem)
         return self
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +45,11 @@ EXACT_OBJECTIVES = frozenset({"registers", "spill_bytes", "code_bytes", "instruc
 TAILS = {"p95": 0.95, "p99": 0.99}
 
 HOST = "host"  # in the place of an entry function: all host code of a CUDA build, which is no function
+UNIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # what one specimen of a device is called
+MOST_DEVICES = 60  # of one claim
+FLEET = 5  # devices from which on a claim speaks for others: Student's quantile at the gate's level is 5; with 3, 12
+LEAST_PROCESSES = 4  # on each of several devices
+
 PARAMS = "params"  # the name, in the place of a compiler's, under which a toolchain is recorded that compiles nothing
 
 # What an artifact can hold, and so what a knob may be.
@@ -365,7 +371,7 @@ class SampleRow:
     """One raw sample, a line of the samples file. ``value`` is in the metric's unit (seconds for ``runtime``).
 
     ``slot`` counts 0..3 within its quad (ABBA or BAAB), ``sample`` counts within its slot. ``clocks`` are a GPU's, read
-    when the slot's last sample had been taken.
+    when the slot's last sample had been taken. ``unit`` is which specimen of the device it was, where that is known.
     """
 
     device: str
@@ -379,3 +385,4 @@ class SampleRow:
     value: float
     dropped: bool = False
     clocks: ClockReading | None = None
+    unit: str = ""

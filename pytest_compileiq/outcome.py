@@ -76,6 +76,8 @@ class Result:
         evidence: what it stands on: ``measured now`` or the statistics on record; empty for an exact metric.
         speedup, speedup_low, speedup_high: above 1 is better; None for an exact metric, and for one that may be zero or
             negative, of which there are no ratios.
+        scope: the devices that it speaks for, in words, which ``words`` end with; empty where that is one.
+        devices: their names; none where it is one.
     """
 
     device: str
@@ -88,6 +90,8 @@ class Result:
     speedup: float | None = None
     speedup_low: float | None = None
     speedup_high: float | None = None
+    scope: str = ""
+    devices: tuple[str, ...] = ()
 
     def text(self, where: str = "") -> str:
         """The result in words, the metric first; a loss is called one."""
@@ -253,7 +257,9 @@ class ItemReport:
         content = json.loads(text)
         content["verdict"] = Verdict(content["verdict"])
         content["checks"] = tuple(Check(**check) for check in content["checks"])
-        content["results"] = tuple(Result(**result) for result in content["results"])
+        content["results"] = tuple(
+            Result(**{**result, "devices": tuple(result.get("devices", ()))}) for result in content["results"]
+        )
         content["moved"] = tuple(MovedCode(**{**code, "arms": tuple(code["arms"])}) for code in content["moved"])
         content["headroom"] = _headroom(content["headroom"])
         content["built"] = Built(**content["built"]) if content["built"] else None

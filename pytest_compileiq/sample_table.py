@@ -31,6 +31,7 @@ class Columns:
     value: array[float] = field(default_factory=lambda: array("d"))
     dropped: array[int] = field(default_factory=lambda: array("B"))
     clocks: list[ClockReading | None] = field(default_factory=list)
+    unit: list[str] = field(default_factory=list)
 
     def extend(self, more: Columns) -> None:
         """Add the samples of ``more`` behind these."""
@@ -66,6 +67,7 @@ class SampleTable:
             value=array("d", [row.value for row in rows]),
             dropped=array("B", [row.dropped for row in rows]),
             clocks=[row.clocks for row in rows],
+            unit=[row.unit for row in rows],
         )
         return cls(device, workload, objective, columns)
 
@@ -74,9 +76,9 @@ class SampleTable:
 
     def __iter__(self) -> Iterator[SampleRow]:
         fields: list[Any] = list(vars(self.columns).values())
-        for process, quad, slot, arm, sample, value, dropped, clocks in zip(*fields, strict=True):
+        for process, quad, slot, arm, sample, value, dropped, clocks, unit in zip(*fields, strict=True):
             key = self.device, self.workload, self.objective
-            yield SampleRow(*key, process, quad, slot, ARMS[arm], sample, value, bool(dropped), clocks)
+            yield SampleRow(*key, process, quad, slot, ARMS[arm], sample, value, bool(dropped), clocks, unit)
 
 
 def measured(rows: SampleTable | Sequence[SampleRow]) -> set[tuple[str, str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -38,6 +39,7 @@ from pytest_compileiq.system.vcs import revision
 from pytest_compileiq.workers.carrier import Carrier
 from pytest_compileiq.workers.crew import Crew
 from pytest_compileiq.workers.local import LocalCarrier
+from pytest_compileiq.workers.messages import Start
 from pytest_compileiq.workers.pool import Pool
 from pytest_compileiq.workers.start import start_of
 
@@ -69,6 +71,7 @@ class Session:
         self._cached: CachedBuilds | None = None
         self._night: Mapping[str, ItemReport | Exception] | None = None
         self._interrupted = False
+        self._slots = threading.BoundedSemaphore(settings.jobs)
 
     # ── collection ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -265,7 +268,13 @@ class Session:
 
     def _benchmark(self, item: pytest.Item) -> TunedBenchmark:
         folder, cached = self._get_guard().folder, self._get_cached_builds()
-        benchmark = make_benchmark(item, rootdir=self.settings.rootdir, build_dir=folder, cached=cached)
+        makers, host_flags = None, None
+        if self._cluster is not None:
+            makers, host_flags = self._cluster.makers, self._cluster.host_flags(item.nodeid)
+        benchmark = make_benchmark(
+            item, rootdir=self.settings.rootdir, build_dir=folder, cached=cached, makers=makers, host_flags=host_flags,
+            slots=self._slots,
+        )  # fmt: skip
         benchmark.check_options(named_options(self.settings.options, self.settings.ini_file))
         benchmark.check_space()
         return benchmark
@@ -306,16 +315,18 @@ class Session:
         """A pool for each device of the run."""
         if not self._pools:
             start = start_of(self.config, [item.nodeid for item in self._items])
-            self._pools = [Pool(Crew(start, carrier), self.settings.lock_clocks) for carrier in self._get_carriers()]
+            self._pools = [
+                Pool(Crew(start, carrier), self.settings.lock_clocks) for carrier in self._get_carriers(start)
+            ]
         return self._pools
 
-    def _get_carriers(self) -> Sequence[Carrier]:
+    def _get_carriers(self, start: Start) -> Sequence[Carrier]:
         root, guard, where = self.config.rootpath, self._get_guard(), self.settings.where
         if where is None:
             return [LocalCarrier(root, guard, guard.folder)]
         from pytest_compileiq.workers.cluster import Cluster
 
-        self._cluster = Cluster(root, guard, where, Terminal(self.config).say)
+        self._cluster = Cluster(root, guard, where, Terminal(self.config).say, start)
         return [self._cluster.carrier(home) for home in range(len(self._cluster.places))]
 
     def close(self) -> None:

@@ -7,13 +7,14 @@ from typing import Annotated, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints, ValidationError
 
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.model import INTEGERS, LARGEST_NUMBER, LONGEST_TEXT
+from pytest_compileiq.model import INTEGERS, LARGEST_NUMBER, LONGEST_TEXT, UNIT
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$")]
 FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,254}$")]
 Text = Annotated[str, StringConstraints(max_length=LONGEST_TEXT)]
 Symbol = Annotated[str, StringConstraints(max_length=20_000)]  # templates give long ones
+Unit = Annotated[str, StringConstraints(pattern=f"^{UNIT.pattern}$")]
 Integer = Annotated[int, Field(ge=INTEGERS.start, lt=INTEGERS.stop)]
 Count = Annotated[int, Field(ge=0, lt=INTEGERS.stop)]
 Finite = Annotated[float, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER, allow_inf_nan=False)]

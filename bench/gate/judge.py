@@ -13,7 +13,8 @@ from gate.rates import Rate, in_full, percent, pooled, select, table, write
 from gate.trials import GAINS, KERNELS, Trial, recorded
 from pytest_compileiq.model import Thresholds
 from pytest_compileiq.outcome import Verdict
-from pytest_compileiq.rules.gate import QUADS, SAMPLES, Evidence
+from pytest_compileiq.rules.evidence import Evidence
+from pytest_compileiq.rules.gate import QUADS, SAMPLES
 
 DEFAULT = Thresholds()
 A_PROCESS = QUADS * 2 * SAMPLES  # samples of one arm

@@ -12,7 +12,8 @@ from scipy import stats
 from gate.trials import Floats
 from pytest_compileiq.model import Thresholds
 from pytest_compileiq.outcome import Verdict
-from pytest_compileiq.rules.gate import LOOKS, Decision, Evidence, judge_gain, judge_replay
+from pytest_compileiq.rules.evidence import Evidence
+from pytest_compileiq.rules.gate import LOOKS, Decision, judge_gain, judge_replay
 
 Bools = NDArray[np.bool_]
 GATE = "this gate"

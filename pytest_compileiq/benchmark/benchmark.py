@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.benchmark.cached_builds import CachedBuilds
 from pytest_compileiq.benchmark.digest import digest_benchmark
+from pytest_compileiq.benchmark.elsewhere import Maker
 from pytest_compileiq.benchmark.marker import TuneSpec, read_marker
 from pytest_compileiq.benchmark.predicates import read_predicate
 from pytest_compileiq.benchmark.spaces import check_names as check_space_names
@@ -38,6 +40,7 @@ from pytest_compileiq.timing.registry import find_device, why_no_energy
 from pytest_compileiq.toolchains.base import (
     Builder,
     CallsWithData,
+    HostFlags,
     Place,
     ReadsByControls,
     Remarks,
@@ -65,6 +68,7 @@ class TunedBenchmark:
         function: the test function.
         fixtures: the fixture functions that it requests.
         test_dir: the test file's directory, which the toolchain's paths are relative to.
+        host_flags: what flags that name the host mean, as in ``Place``.
     """
 
     nodeid: str
@@ -75,11 +79,17 @@ class TunedBenchmark:
     fixtures: tuple[Callable[..., Any], ...]
     rootdir: Path
     test_dir: Path
+    host_flags: HostFlags | None = None
 
     @property
     def name(self) -> str:
         """The artifact's name."""
         return self.spec.name
+
+    @property
+    def place(self) -> Place:
+        """Of its marker."""
+        return Place(self.test_dir, self.rootdir, self.host_flags)
 
     @cached_property
     def objectives(self) -> tuple[Objective, ...]:
@@ -318,11 +328,17 @@ def make_benchmark(
     build_dir: Path,
     builder: Builder | None = None,
     cached: CachedBuilds | None = None,
+    makers: Callable[[str, Builds], Sequence[Maker]] | None = None,
+    host_flags: HostFlags | None = None,
+    slots: AbstractContextManager[object] | None = None,
 ) -> TunedBenchmark:
     """``item`` on this machine; its compiler is looked for here unless ``builder`` is given.
 
     Args:
         cached: the builds of other runs, where they may be taken instead of new ones.
+        makers: gives those who make a test's builds elsewhere, by its node id.
+        host_flags: what flags that name the host mean on the machine of the device; None where that is this one.
+        slots: for builds of this machine, where several benchmarks are searched at once.
 
     Raises:
         MarkerError: the marker is not usable, or the test cannot be tuned.
@@ -335,10 +351,15 @@ def make_benchmark(
     if "acf" not in item.fixturenames:
         raise MarkerError(f"{item.nodeid}: a tuned test takes the acf fixture: def {item.originalname}(acf): …")
     if builder is None:
-        builder = spec.toolchain.resolve(Place(item.path.parent, rootdir))
+        builder = spec.toolchain.resolve(Place(item.path.parent, rootdir, host_flags))
     exact = frozenset(objective.measured for objective in spec.objectives if objective.exact)
-    builds = Builds(builder, build_dir / sha256_hex(item.nodeid.encode())[:16], spec.timeout_s, exact, cached)
-    return TunedBenchmark(item.nodeid, spec, builder, builds, item.function, _fixtures(item), rootdir, item.path.parent)
+    builds = Builds(
+        builder, build_dir / sha256_hex(item.nodeid.encode())[:16], spec.timeout_s, exact, cached,
+        partial(makers, item.nodeid) if makers else None, slots or nullcontext(),
+    )  # fmt: skip
+    return TunedBenchmark(
+        item.nodeid, spec, builder, builds, item.function, _fixtures(item), rootdir, item.path.parent, host_flags
+    )
 
 
 def _fixtures(item: pytest.Function) -> tuple[Callable[..., Any], ...]:

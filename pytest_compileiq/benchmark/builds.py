@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from queue import LifoQueue
+from typing import Any
 from weakref import WeakValueDictionary
 
 from pytest_compileiq.benchmark.cached_builds import CACHED_METRICS, CachedBuilds, Found, sources_with
+from pytest_compileiq.benchmark.elsewhere import Maker, MakerLost, put
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, CodeDigest, ControlsFile
 from pytest_compileiq.toolchains.base import Builder, Counts, TellsInputs
+
+_RECORD = "result.json"
 
 
 @dataclass(frozen=True)
@@ -25,6 +32,8 @@ class Builds:
         timeout_s: bound on one build.
         metrics: the exact metrics that objectives take; what is slow to count is counted only for these.
         cached: the builds of other runs that may be taken instead; None where each is made.
+        makers: gives those who make these builds elsewhere, as they would be made here; None where nobody does.
+        slots: of this machine, for the searches of all benchmarks that are under way.
     """
 
     builder: Builder
@@ -32,6 +41,8 @@ class Builds:
     timeout_s: float
     metrics: frozenset[str]
     cached: CachedBuilds | None = None
+    makers: Callable[[Builds], Sequence[Maker]] | None = None
+    slots: AbstractContextManager[object] = field(default_factory=nullcontext)
     _sources: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _found: dict[str, Found | None] = field(default_factory=dict)
     _not_kept: dict[str, str] = field(default_factory=dict)
@@ -42,17 +53,25 @@ class Builds:
         Raises:
             BuildError: this build fails, now or when it was first tried.
         """
-        home = self.directory / _name(controls)
-        record = home / "result.json"
+        home = self._home(controls)
+        record = home / _RECORD
         if record.exists():
             return _read(record)
         try:
             built = found.put() if (found := self._find(controls, home)) else self._counted(self._made(controls, home))
         except BuildError as error:
-            _write(record, {"error": str(error), "kind": error.kind, "log": error.log})
+            _write(record, _failed(error))
             raise
-        _write(record, {"built": asdict(built)})
+        _write(record, _done(built, home))
         return built
+
+    def made(self, controls: ControlsFile | None) -> Path:
+        """The folder of this build, made now if it was not before; of a build that fails it says how.
+
+        It holds no absolute path, so a copy of it is the build on another machine.
+        """
+        self.attempt(controls)
+        return self._home(controls)
 
     def look(self, controls: ControlsFile | None) -> BuildResult:
         """As ``get``, but the built file of what the build cache has need not be there: most are not opened.
@@ -60,7 +79,7 @@ class Builds:
         Raises:
             BuildError: this build fails.
         """
-        found = self._find(controls, self.directory / _name(controls))
+        found = self._find(controls, self._home(controls))
         return found.built if found else self.get(controls)
 
     @property
@@ -78,6 +97,9 @@ class Builds:
         if known is not None:
             return known
         return self.builder.sources() if controls is None else sources_with(self.builder, controls)
+
+    def _home(self, controls: ControlsFile | None) -> Path:
+        return self.directory / _name(controls)
 
     def _find(self, controls: ControlsFile | None, home: Path) -> Found | None:
         """What the build cache has; it is asked once."""
@@ -122,19 +144,43 @@ class Builds:
         except BuildError as error:
             return error
 
+    def attempt_by(self, maker: Maker, controls: ControlsFile) -> BuildResult | BuildError:
+        """As ``attempt``, of a build that ``maker`` makes where it was not made before.
+
+        Raises:
+            MakerLost: it is not made.
+        """
+        home = self._home(controls)
+        if (home / _RECORD).exists():
+            return self.attempt(controls)
+        try:
+            built = put(maker.make(controls), home)
+        except BuildError as error:
+            _write(home / _RECORD, _failed(error))
+            return error
+        _write(home / _RECORD, _done(built, home))
+        return built
+
 
 class BuildQueue:
-    """Builds under way on ``jobs`` threads, in the order they were begun; equal controls are built once."""
+    """Builds under way, in the order they were begun; equal controls are built once.
+
+    They are made on ``jobs`` threads here, and by everybody who makes builds of this benchmark elsewhere.
+    """
 
     def __init__(self, builds: Builds, jobs: int) -> None:
         self._builds = builds
-        self._pool = ThreadPoolExecutor(jobs)
+        makers = builds.makers(builds) if builds.makers else ()
+        self._free: LifoQueue[Maker | None] = LifoQueue()
+        for maker in (*makers, *(None,) * jobs):
+            self._free.put(maker)
+        self._pool = ThreadPoolExecutor(jobs + len(makers))
         self._under_way: WeakValueDictionary[str, Future[BuildResult | BuildError]] = WeakValueDictionary()
 
     def begin(self, controls: ControlsFile) -> Future[BuildResult | BuildError]:
         """Build as soon as a thread is free."""
         if (future := self._under_way.get(controls.key)) is None:
-            future = self._pool.submit(self._builds.attempt, controls)
+            future = self._pool.submit(self._attempt, controls)
             self._under_way[controls.key] = future
         return future
 
@@ -142,9 +188,35 @@ class BuildQueue:
         """Forget what has not begun, wait for what has."""
         self._pool.shutdown(cancel_futures=True)
 
+    def _attempt(self, controls: ControlsFile) -> BuildResult | BuildError:
+        """Have it built by whoever is free; what is lost with its maker is made by another one."""
+        while True:
+            maker = self._free.get()
+            try:
+                built = self._attempt_here(controls) if maker is None else self._builds.attempt_by(maker, controls)
+            except MakerLost:
+                continue  # and its place is not given to anyone again
+            except BaseException:
+                self._free.put(maker)
+                raise
+            self._free.put(maker)
+            return built
+
+    def _attempt_here(self, controls: ControlsFile) -> BuildResult | BuildError:
+        with self._builds.slots:
+            return self._builds.attempt(controls)
+
 
 def _name(controls: ControlsFile | None) -> str:
     return controls.key[:32] if controls else "baseline"
+
+
+def _failed(error: BuildError) -> dict[str, Any]:
+    return {"error": str(error), "kind": error.kind, "log": error.log}
+
+
+def _done(built: BuildResult, home: Path) -> dict[str, Any]:
+    return {"built": {**asdict(built), "path": os.path.relpath(built.path, home)}}
 
 
 def _write(record: Path, content: object) -> None:
@@ -160,4 +232,4 @@ def _read(record: Path) -> BuildResult:
         raise BuildError(content["error"], kind=content["kind"], log=content["log"])
     built = content["built"]
     code = {entry: CodeDigest(**digest) for entry, digest in built["code"].items()}
-    return BuildResult(**{**built, "path": Path(built["path"]), "code": code})
+    return BuildResult(**{**built, "path": record.parent / built["path"], "code": code})

@@ -14,7 +14,7 @@ from pytest_compileiq.model import ControlsFile, Workload
 from pytest_compileiq.rules.calls import FRESH_RATIO, RATIO, CallTimes, of_first_calls, of_the_way
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 
-_FRESH = 100  # from here on workers are numbered that take no samples: the state of a test's fixtures is new to them
+_FRESH = 1000  # from here on workers are numbered that take no samples: the state of a test's fixtures is new to them
 _LOOKS = 3  # how many have to agree
 
 

@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from pytest_compileiq.artifact import Claim, DecisionRecord, StoredChecks
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.claimed_devices import ClaimedDevice, StoredFleet
 from pytest_compileiq.model import ChecksMade, Conditions, ControlsFile, Objective, SampleRow, Workload
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.exact import Exact, SteadyScore, score_loss
 from pytest_compileiq.rules.analysis import Analysis, steady_values
 from pytest_compileiq.rules.conditions import stored_conditions
-from pytest_compileiq.rules.gate import LOOKS, Decision, Evidence, judge_non_inferior, summarise
+from pytest_compileiq.rules.evidence import Evidence, summarise
+from pytest_compileiq.rules.gate import LOOKS, Decision, judge_non_inferior, lost_among
 from pytest_compileiq.workers.pool import MeasuredBlock
 
 
 @dataclass
 class Finalist:
-    """One set of controls under proof: its rows, how they were taken and checked, and why it is out, if it is."""
+    """One set of controls under proof: its rows, how they were taken and checked, and why it is out, if it is.
+
+    Attributes:
+        left_out: workload, objective and device whose rows do not count.
+    """
 
     controls: ControlsFile | None
     rows: list[SampleRow] = field(default_factory=list)
     conditions: dict[tuple[str, str], list[Conditions]] = field(default_factory=dict)
     checks: dict[tuple[str, str], ChecksMade] = field(default_factory=dict)
     out: str | None = None
+    left_out: frozenset[tuple[str, str, str]] = frozenset()
 
     def take(self, workload: Workload, block: MeasuredBlock) -> None:
         """Add what one block on ``workload`` gave."""
@@ -37,9 +45,23 @@ class Finalist:
             key = metric, workload.name
             self.checks[key] = made.and_also(self.checks[key]) if key in self.checks else made
 
+    def leave_out_lost(self) -> None:
+        """Leave out devices that were lost before they gave enough processes, where enough are left without them."""
+        processes: dict[tuple[str, str], Counter[str]] = {}
+        for workload, objective, unit, _ in {(row.workload, row.objective, row.unit, row.process) for row in self.rows}:
+            processes.setdefault((workload, objective), Counter())[unit] += 1
+        self.left_out = frozenset((*key, unit) for key, by_unit in processes.items() for unit in lost_among(by_unit))
+
+    @property
+    def counted(self) -> list[SampleRow]:
+        """The rows that count."""
+        if not self.left_out:
+            return self.rows
+        return [row for row in self.rows if (row.workload, row.objective, row.unit) not in self.left_out]
+
     def of(self, metric: str, workload: Workload) -> list[SampleRow]:
-        """The rows of one metric on one workload."""
-        return [row for row in self.rows if (row.objective, row.workload) == (metric, workload.name)]
+        """The rows of one metric on one workload that count."""
+        return [row for row in self.counted if (row.objective, row.workload) == (metric, workload.name)]
 
     def steady(self, benchmark: TunedBenchmark) -> list[SteadyScore]:
         """Its scores that never varied so far: in every sample one number for each arm."""
@@ -138,6 +160,8 @@ def _claim(
         samples="unnamed.csv",
         baseline=baseline,
         tuned=tuned,
+        fleet=StoredFleet.of(decision.fleet) if decision.fleet else None,
+        devices=tuple(map(ClaimedDevice.of, decision.devices)),
     )
 
 

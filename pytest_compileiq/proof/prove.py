@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
@@ -10,26 +10,19 @@ from random import Random
 from pytest_compileiq.artifact import Claim, StoredConditions
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import TuneFailed
-from pytest_compileiq.model import Arm, ControlsFile, SampleRow
-from pytest_compileiq.outcome import Verdict
+from pytest_compileiq.model import MOST_DEVICES, Arm, ControlsFile, SampleRow
 from pytest_compileiq.proof.claims import Finalist, Judged, Look, claims_of, score_of
 from pytest_compileiq.proof.exact import judge_exact, judge_scores
 from pytest_compileiq.proof.smaller import Choose, Proven, best
-from pytest_compileiq.rules.analysis import Analysis
+from pytest_compileiq.rules.evidence import Evidence, gather
 from pytest_compileiq.rules.gate import (
     LOOKS,
     QUADS,
     SAMPLES,
-    Decision,
-    Evidence,
-    all_positive,
-    gather,
     judge_gain,
-    judge_non_inferior,
-    judge_replay,
     levels_by_holm,
+    looks_of,
     overall_p,
-    undecided,
     why_lost,
 )
 from pytest_compileiq.rules.noise import advice
@@ -90,7 +83,9 @@ class Unprovable(TuneFailed):
     """The baseline itself failed while it was measured, or others disturb every measurement."""
 
 
-def _plan(benchmark: TunedBenchmark, random: Random, number: int, claimed: StoredConditions | None = None) -> BlockPlan:
+def plan_of(
+    benchmark: TunedBenchmark, random: Random, number: int, claimed: StoredConditions | None = None
+) -> BlockPlan:
     """The gate's plan for one block, in process ``number``; on a GPU as ``claimed``, where it is."""
     # A compilation is long and steady: a median of several is not worth several times the wait.
     samples = 1 if {objective.metric for objective in benchmark.timed_objectives} == {"compile_time"} else SAMPLES
@@ -129,25 +124,28 @@ def prove(
         return _prove_exact(benchmark, finalists[0], against)
     random = Random(seed)
 
-    def plan_of(number: int) -> BlockPlan:
-        return _plan(benchmark, random, number)
+    def plan(number: int) -> BlockPlan:
+        return plan_of(benchmark, random, number)
 
     if benchmark.scores_only and (
         decided := _prove_steady(pool, benchmark, finalists, against, seed=seed, say=say, choose=choose)
     ):
         return decided
     contenders = [Finalist(controls) for controls in finalists]
+    looks = _looks(pool)
     done = 0
-    for look, processes in enumerate(LOOKS, start=1):
+    for look, processes in enumerate(looks, start=1):
         say(f"proving {len(contenders)} finalist(s): look {look}, {processes} processes")
         pool.prepare(range(done, processes), benchmark)
         for number in range(done, processes):
             for finalist in random.sample(contenders, len(contenders)):
-                _sample_finalist(pool, number, benchmark, finalist, against, plan_of)
+                _sample_finalist(pool, number, benchmark, finalist, against, plan)
         done = processes
+        for finalist in contenders:
+            finalist.leave_out_lost()
         if _all_was_dropped(contenders):  # and so would more be
             break
-        is_last = look == len(LOOKS)
+        is_last = look == len(looks)
         verdict = _judge(benchmark, contenders, against, look=look, seed=seed, choose=choose, is_last=is_last)
         if verdict is not None:
             return verdict
@@ -156,7 +154,27 @@ def prove(
     first = benchmark.timed_objectives[0]
     better, _ = words_for(first.metric, first.direction)
     reason = _why_none(contenders, f"no finalist was proven {better} by the last look")
+    if pool.devices > 1:
+        reason = "; ".join((reason, *_what_devices_showed(benchmark, contenders, seed)))
     return NoWinner(reason, advice=_disturbances(benchmark, contenders[0]))
+
+
+def _looks(pool: Pool) -> tuple[int, ...]:
+    """How many processes each look takes.
+
+    Raises:
+        Unprovable: there are more devices than a claim holds.
+    """
+    if pool.devices > MOST_DEVICES:
+        raise Unprovable(f"{pool.devices} devices are more than the {MOST_DEVICES} that a claim holds: give it fewer")
+    return looks_of(pool.devices)
+
+
+def _what_devices_showed(benchmark: TunedBenchmark, contenders: Sequence[Finalist], seed: int) -> Iterator[str]:
+    """Why each finalist that was judged is not proven: of several devices it may be the doing of one."""
+    thresholds = benchmark.spec.thresholds
+    for entry in _evidence(benchmark, [finalist for finalist in contenders if not finalist.out]):
+        yield judge_gain(entry.evidence, thresholds, level=thresholds.alpha / len(LOOKS), seed=seed).reason
 
 
 def _prove_steady(
@@ -172,12 +190,13 @@ def _prove_steady(
     """Decide on scores that are one number in every process of a look, by one quad of each; None once one varies."""
     random = Random(seed)
     contenders = [Finalist(controls) for controls in finalists]
-    say(f"comparing {len(contenders)} finalist(s) exactly: {LOOKS[0]} processes")
+    processes = _looks(pool)[0]
+    say(f"comparing {len(contenders)} finalist(s) exactly: {processes} processes")
 
     def short(_number: int) -> BlockPlan:
         return plan_block(random, quads=1, samples=1, discard=False)
 
-    for numbers in (range(1), range(1, LOOKS[0])):  # the first process tells most scores that vary
+    for numbers in (range(1), range(1, processes)):  # the first process tells most scores that vary
         pool.prepare(numbers, benchmark)
         for number in numbers:
             for finalist in contenders:
@@ -188,7 +207,7 @@ def _prove_steady(
 
 
 def _all_was_dropped(contenders: Sequence[Finalist]) -> bool:
-    rows = [row for finalist in contenders for row in finalist.rows]
+    rows = [row for finalist in contenders for row in finalist.counted]
     return bool(rows) and all(row.dropped for row in rows)
 
 
@@ -265,7 +284,7 @@ def _judge(
         own = [(entry, gain) for entry, gain in zip(judged, gains, strict=True) if entry.finalist is finalist]
         claims = claims_of(benchmark, own, exact, Look(look, seed, len(contenders)))
         if claims is not None:
-            proven.append(Proven(finalist, claims, tuple(finalist.rows), score_of(benchmark, claims), look))
+            proven.append(Proven(finalist, claims, tuple(finalist.counted), score_of(benchmark, claims), look))
     if chosen := choose(proven, alive, is_last):
         return _proof(chosen)
     if proven:
@@ -302,7 +321,7 @@ def _disturbances(benchmark: TunedBenchmark, finalist: Finalist) -> tuple[str, .
     objective, workload = benchmark.timed_objectives[0], benchmark.timed_workloads[0]
     if not (rows := finalist.of(objective.metric, workload)):
         return ()
-    return _noise(benchmark, objective.metric, gather(rows, objective.direction))
+    return noise_of(benchmark, objective.metric, gather(rows, objective.direction))
 
 
 def _why_none(contenders: Sequence[Finalist], otherwise: str) -> str:
@@ -310,49 +329,7 @@ def _why_none(contenders: Sequence[Finalist], otherwise: str) -> str:
     return f"{otherwise}; {failed[0]}" if failed else otherwise
 
 
-def prove_again(pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile, claim: Claim, *, seed: int) -> Decision:
-    """Replay one claim: does its gain still stand on this device?
-
-    Raises:
-        EvaluationFailed: an arm failed.
-        NoWorker: a worker process did not get ready.
-    """
-    random = Random(seed)
-    workload = next(workload for workload in benchmark.spec.workloads if workload.name == claim.workload)
-    if claim.speedup is None or claim.speedup_low is None or claim.speedup_high is None:
-        raise ValueError("an exact claim is compared exactly, not measured")
-    rows: list[SampleRow] = []
-    done = 0
-    for processes in LOOKS:
-        pool.prepare(range(done, processes), benchmark)
-        for number in range(done, processes):
-            arms: Mapping[Arm, ControlsFile | None] = {"baseline": None, "tuned": controls}
-            plan = _plan(benchmark, random, number, claim.conditions)
-            block = asked_again(partial(pool.block, number, benchmark, arms, workload, plan))
-            rows += block.of(claim.objective)
-        done = processes
-        if claim.scale is None and not all_positive(rows):
-            least = f"{min(row.value for row in rows):g}"
-            return undecided(f"{claim.objective} is now {least}, and what is claimed is a ratio of positive values")
-        evidence = gather(rows, benchmark.direction(claim.objective), Analysis(claim.scale))
-        decision = (
-            judge_replay(
-                evidence,
-                committed_speedup=claim.speedup,
-                committed_low=claim.speedup_low,
-                committed_high=claim.speedup_high,
-                last_look=processes == LOOKS[-1],
-            )
-            if claim.kind == "gain"
-            else judge_non_inferior(
-                evidence, benchmark.spec.thresholds, level=benchmark.spec.thresholds.alpha / len(LOOKS)
-            )
-        )
-        if decision.verdict is not Verdict.INCONCLUSIVE:
-            return decision
-    return replace(decision, note="; ".join(_noise(benchmark, claim.objective, evidence)))
-
-
-def _noise(benchmark: TunedBenchmark, metric: str, evidence: Evidence) -> tuple[str, ...]:
+def noise_of(benchmark: TunedBenchmark, metric: str, evidence: Evidence) -> tuple[str, ...]:
+    """What disturbed these samples, as far as they and the machine show it now, in sentences."""
     conditions = cpu_conditions() if benchmark.device_kind(metric) == "cpu" else []
     return (*advice(evidence), *conditions)

@@ -50,7 +50,7 @@ def measure_again(pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile,
     Raises:
         Stop: they could not be taken.
     """
-    from pytest_compileiq.proof.prove import prove_again  # heavy: numpy
+    from pytest_compileiq.proof.again import prove_again  # heavy: numpy
 
     try:
         return prove_again(pool, benchmark, controls, claim, seed=claim.test.seed + 1 if claim.test else 1)

@@ -15,6 +15,7 @@ from pytest_compileiq.report.kept_controls import kept_lines
 from pytest_compileiq.report.results import (
     also_changes,
     claim_text,
+    device_texts,
     estimate_texts,
     evidence_text,
     got_worse,
@@ -116,6 +117,7 @@ def _claim_lines(claim: Claim, of: str | None) -> Iterator[str]:
     yield f"  claim      {claim.kind} on {where}: {claim_text(claim)}"
     driver = f"driver {claim.driver}" if claim.driver else ""
     yield f"    {', '.join(filter(None, (claim.device, driver, evidence_text(claim))))}"
+    yield from (f"    {text}" for text in device_texts(claim))
     yield from (f"    {sentence}" for sentence in (*told_of(claim), *told_of_checks(claim)))
 
 

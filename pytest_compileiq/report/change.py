@@ -26,8 +26,8 @@ from pytest_compileiq.rules.claims import ClaimStep, standing
 from pytest_compileiq.rules.diff import Change, Kind, Step
 from pytest_compileiq.rules.entries import WorseEntry
 from pytest_compileiq.rules.in_place import is_against
-from pytest_compileiq.rules.words import pair_texts
-from pytest_compileiq.spelling import MOST_NAMED
+from pytest_compileiq.rules.words import pair_texts, unit_text
+from pytest_compileiq.spelling import MOST_NAMED, first_of
 from pytest_compileiq.system.printing import json_text
 from pytest_compileiq.toolchains.machine_code.names import listed, readable
 
@@ -109,6 +109,7 @@ def facts(change: Change) -> Iterator[Fact]:
         Fact("meaning", (change.judgement,) if change.judgement else ()),
         Fact("claims", tuple(map(_claim_step, change.claims)) if len(change.claims) > 1 else ()),
         Fact("devices", tuple(f"now also proven on {device}" for device in change.devices_added)),
+        Fact("devices", tuple(_other_devices(change))),
         Fact("metrics", tuple(map(_step, change.metrics))),
         Fact("compiler", tuple(map(_step, change.environment))),
         Fact("stale by", change.inputs),
@@ -139,6 +140,15 @@ def _reduced(change: Change) -> Iterator[str]:
         yield unreduced_text(change.unreduced)
     if change.reduction is not None and change.reduction.before > 1:
         yield reduction_text(change.reduction)
+
+
+def _other_devices(change: Change) -> Iterator[str]:
+    """The specimens of a device that came to its claims or left them."""
+    steps = [(step.old.units, step.new.units) for step in change.claims if step.old and step.new]
+    for old, new in dict.fromkeys(steps):
+        for way, names in (("now also on", set(new) - set(old)), ("no longer on", set(old) - set(new))):
+            if names:
+                yield f"{way} {', '.join(map(unit_text, first_of(sorted(names))))}"
 
 
 def _in_place(change: Change, *, against: bool) -> Iterator[str]:

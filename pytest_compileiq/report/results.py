@@ -13,10 +13,18 @@ from pytest_compileiq.model import EXACT_OBJECTIVES, Direction, tail_of
 from pytest_compileiq.outcome import ItemReport, Result, Verdict
 from pytest_compileiq.report.checks import count_text, unchecked
 from pytest_compileiq.rules.blast_radius import recorded_neighbours
-from pytest_compileiq.rules.claims import direction_of, in_order, standing, words_of
+from pytest_compileiq.rules.claims import direction_of, in_order, scope_of, standing, words_of
 from pytest_compileiq.rules.conditions import told_of
 from pytest_compileiq.rules.entries import WorseEntry, worse_entries
-from pytest_compileiq.rules.words import change_text, gain_text, limits_text, number_text, ratio_text, words_for
+from pytest_compileiq.rules.words import (
+    change_text,
+    gain_text,
+    limits_text,
+    number_text,
+    ratio_text,
+    unit_text,
+    words_for,
+)
 from pytest_compileiq.spelling import MOST_NAMED, first_of
 from pytest_compileiq.toolchains.machine_code.names import listed, readable
 
@@ -32,7 +40,12 @@ def report_on(
         return item
     beyond, lost = also_changes(artifact, MOST_NAMED), got_worse(artifact, MOST_NAMED)
     reach = (f"also changes: {beyond}" if beyond else "", f"worse: {'; '.join(lost)}" if lost else "")
-    notes = (*filter(None, reach), *notes_of(artifact.claims), *unchecked(artifact.claims))
+    notes = (
+        *filter(None, reach),
+        *notes_of(artifact.claims),
+        *outlier_texts(artifact.claims),
+        *unchecked(artifact.claims),
+    )
     return replace(item, notes=notes).with_results(results_of(artifact.claims))
 
 
@@ -77,6 +90,26 @@ def results_of(claims: Iterable[Claim], measured: Sequence[Claim] = ()) -> tuple
     first = in_order([*measured, *exact]) if measured else in_order(recorded)
     rest = in_order(elsewhere) if measured else ()
     return tuple(_result(claim, NOW if claim in measured else "") for claim in (*first, *rest))
+
+
+def device_texts(claim: Claim) -> tuple[str, ...]:
+    """What each of a claim's several devices showed, a line each."""
+    words = words_of(claim)
+    return tuple(
+        f"{unit_text(each.unit)} {gain_text(each.speedup, claim.scale, words)}, "
+        f"{limits_text(each.speedup_low, each.speedup_high, claim.scale, words)}, {each.processes} processes"
+        + (", an outlier among them" if each.outlier else "")
+        for each in claim.devices
+    )
+
+
+def outlier_texts(claims: Sequence[Claim]) -> tuple[str, ...]:
+    """The devices whose gain is not of a kind with that of the others, a sentence a claim."""
+    return tuple(
+        f"{', '.join(strange)}: not of a kind with the other devices on {claim.workload} ({claim.objective})"
+        for claim in claims
+        if (strange := [text for text, each in zip(device_texts(claim), claim.devices, strict=True) if each.outlier])
+    )
 
 
 def claim_text(claim: Claim) -> str:
@@ -155,7 +188,8 @@ def headline(results: Sequence[Result], *, interval: bool = True) -> str:
         return located(lead, results)
     least = ratio_text(lead.speedup_low, words_for(lead.objective, lead.direction))
     limits = f" ({lead.speedup:.3f}x, 95 % interval {lead.speedup_low:.3f} to {lead.speedup_high:.3f})"
-    return f"{lead.objective}{_where(lead, results)} at least {least}{limits if interval else ''}"
+    scope = f", {lead.scope}" if lead.scope else ""
+    return f"{lead.objective}{_where(lead, results)} at least {least}{limits if interval else ''}{scope}"
 
 
 def located(result: Result, among: Sequence[Result]) -> str:
@@ -185,7 +219,7 @@ def _result(claim: Claim, evidence: str = "") -> Result:
     ratios = (claim.speedup, claim.speedup_low, claim.speedup_high) if claim.scale is None else (None, None, None)
     return Result(
         claim.device, claim.workload, claim.objective, direction_of(claim), standing(claim), _words(claim),
-        evidence or evidence_text(claim), *ratios,
+        evidence or evidence_text(claim), *ratios, scope_of(claim), claim.units,
     )  # fmt: skip
 
 
@@ -198,9 +232,9 @@ def _words(claim: Claim) -> str:
 
 
 def measured_text(claim: Claim) -> str:
-    """A measured claim's estimate with its interval."""
+    """A measured claim's estimate with its interval, and the devices that it speaks for, where they are several."""
     interval = limits_text(claim.speedup_low or 0.0, claim.speedup_high or 0.0, claim.scale, words_of(claim))
-    return f"{estimate_of(claim)}, {interval}"
+    return ", ".join(filter(None, (estimate_of(claim), interval, scope_of(claim))))
 
 
 def means_of(claim: Claim) -> tuple[str, str] | None:

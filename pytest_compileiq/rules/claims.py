@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_compileiq.artifact import Artifact, Claim
 from pytest_compileiq.model import EXACT_OBJECTIVES, TIMED_OBJECTIVES, Direction, tail_of
 from pytest_compileiq.outcome import Standing
-from pytest_compileiq.rules.words import Words, words_for
+from pytest_compileiq.rules.words import Words, limits_text, scope_text, unit_text, words_for
+from pytest_compileiq.spelling import first_of
 
 if TYPE_CHECKING:  # it needs numpy
     from pytest_compileiq.rules.gate import Decision
@@ -43,6 +44,72 @@ def direction_of(claim: Claim) -> Direction:
 def words_of(claim: Claim) -> Words:
     """What the claim's gain and its loss are called."""
     return words_for(claim.objective, direction_of(claim))
+
+
+def scope_of(claim: Claim) -> str:
+    """Which devices it speaks for, in words; empty where that is one."""
+    another = (claim.fleet.another_low, claim.fleet.another_high) if claim.fleet else None
+    return scope_text(len(claim.devices), another, claim.scale, words_of(claim))
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a claim says of a device that it is measured on again, as gains.
+
+    Attributes:
+        low, high: where the gain was, or was predicted.
+        least: the least gain that the claim leaves room for here; None where it knows only of the gain as a whole.
+        of_device: how the device stands to the claim, in words; empty for a claim of one device.
+    """
+
+    speedup: float
+    low: float
+    high: float
+    least: float | None = None
+    of_device: str = ""
+
+
+def expected_of(claim: Claim, units: Collection[str]) -> Expected:
+    """What ``claim`` says of the devices ``units``, on which it is measured again.
+
+    On one of its own devices it is the gain of that one, and on another device of its fleet what is predicted of such.
+
+    Raises:
+        ValueError: the claim is an exact one.
+    """
+    if claim.speedup is None or claim.speedup_low is None or claim.speedup_high is None:
+        raise ValueError("an exact claim is compared exactly, not measured")
+    whole = Expected(claim.speedup, claim.speedup_low, claim.speedup_high)
+    if not claim.devices or len(units) != 1:
+        return whole
+    (unit,) = units
+    claimed = f"claimed on {len(claim.devices)} devices"
+    for own in claim.devices:
+        if own.unit == unit:
+            of_device = f"{claimed}, this is {unit_text(unit)} of them"
+            return Expected(own.speedup, own.speedup_low, own.speedup_high, own.speedup_low, of_device)
+    of_device = f"{claimed}; {'this is another' if unit else 'whether this is one of them is not known'}"
+    if claim.fleet is None:
+        return replace(whole, of_device=of_device)
+    low, high = claim.fleet.another_low, claim.fleet.another_high
+    predicted = limits_text(low, high, claim.scale, words_of(claim))
+    return Expected(claim.speedup, low, high, low, f"{of_device}, for which {predicted} was predicted")
+
+
+def devices_lost(old: Claim, new: Claim) -> str:
+    """How much less of the devices ``new`` speaks for than ``old``, in words; empty where it is no less.
+
+    A claim for a fleet speaks for devices that it was not measured on, so that others may stand in for some of them.
+    """
+    if old.fleet is not None and new.fleet is not None:
+        return ""
+    if old.fleet is not None:
+        return f"was for a fleet, now only {scope_of(new) or 'on one device'}"
+    if new.fleet is not None or not (lost := [unit for unit in old.units if unit not in new.units]):
+        return ""
+    if not new.units:
+        return f"was {scope_of(old)}, now on one"
+    return f"no longer on {', '.join(map(unit_text, first_of(lost)))}"
 
 
 def _known_to_be_minimised(metric: str) -> bool:
@@ -153,6 +220,8 @@ def _worse(old: Claim | None, new: Claim) -> str:
         return f"{words_of(new)[1]} than the defaults"
     if old is None or old.kind == "exact" or new.kind == "exact":
         return ""
+    if lost := devices_lost(old, new):
+        return lost
     if (old.scale is None) == (new.scale is None) and _limits(new)[1] < _limits(old)[0]:
         return "a smaller gain than before: the 95 % intervals are apart"
     if old.kind == "gain" and new.kind == "non-inferior":
@@ -173,7 +242,7 @@ def _exact_gain(old: Claim, new: Claim) -> float:
 
 
 def as_measured(claim: Claim, decision: Decision) -> Claim:
-    """The claim with the numbers of a replay; a difference, without the means that were on record."""
+    """The claim with the numbers of a replay on this device; a difference, without the means that were on record."""
     means = {} if claim.scale is None else {"baseline": None, "tuned": None}
     numbers = {name: getattr(decision, name) for name in ("speedup", "speedup_low", "speedup_high")}
-    return claim.model_copy(update={**numbers, **means})
+    return claim.model_copy(update={**numbers, **means, "devices": (), "fleet": None})

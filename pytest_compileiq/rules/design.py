@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from array import array
 from collections.abc import Sequence
 
@@ -55,6 +56,22 @@ def slot_values(rows: SampleTable | Sequence[SampleRow]) -> tuple[Floats, Floats
     lost = np.asarray(columns.dropped)[order].reshape(design).any(axis=(2, 3, 4))
     taken[lost] = np.nan
     return taken[:, :, 0], taken[:, :, 1]
+
+
+def units_of(rows: SampleTable | Sequence[SampleRow]) -> tuple[str, ...]:
+    """The specimen of the device that each process ran on, in the order of ``slot_values``; empty where all are one.
+
+    Raises:
+        StoreError: one process ran on two.
+    """
+    columns = SampleTable.of(rows).columns
+    if len(set(columns.unit)) < 2:
+        return ()
+    pairs = sorted(set(zip(columns.process, columns.unit, strict=True)))
+    for (process, unit), (following, other) in itertools.pairwise(pairs):
+        if process == following:
+            raise StoreError(f"process {process} ran on two devices: {unit or 'one unnamed'} and {other}")
+    return tuple(unit for _, unit in pairs)
 
 
 def _ranked(numbers: array[int]) -> tuple[np.ndarray, np.ndarray]:

@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
-from pytest_compileiq.artifact import Summary
-from pytest_compileiq.errors import StoreError
-from pytest_compileiq.model import Direction, SampleRow, Thresholds
+from pytest_compileiq.model import LEAST_PROCESSES, Thresholds
 from pytest_compileiq.outcome import Verdict
-from pytest_compileiq.rules.analysis import BY_RATIO, Analysis, magnitude
-from pytest_compileiq.rules.design import slot_values
-from pytest_compileiq.rules.stats import (
-    Floats,
-    cohens_d,
-    holm_levels,
-    log_spread_ratio,
-    paired_interval,
-    paired_p,
-    processes_for,
-    sign_flip,
-    welch_centred,
-)
-from pytest_compileiq.rules.words import floor_text, gain_text, limits_text, number_text
-from pytest_compileiq.sample_table import SampleTable
+from pytest_compileiq.rules import fleet
+from pytest_compileiq.rules.evidence import Evidence
+from pytest_compileiq.rules.fleet import Fleet, OnDevice
+from pytest_compileiq.rules.stats import cohens_d, holm_levels, log_spread_ratio, sign_flip, welch_centred
+from pytest_compileiq.rules.words import floor_text, gain_text, limits_text, number_text, scope_text, unit_text
 
 LOOKS = (8, 16, 32)  # processes; alpha is split evenly over the looks
 QUADS = 4  # per block; quads of one process are not independent, so more of them buy little
@@ -41,64 +28,12 @@ REPLAY_PROVE_TAIL = 0.05
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """Slot values in the metric's unit, shape (processes, quads, 2); a dropped quad is NaN in both arms."""
-
-    baseline: Floats
-    tuned: Floats
-    direction: Direction = "minimize"
-    analysis: Analysis = BY_RATIO
-
-    @property
-    def processes(self) -> int:
-        """How many processes gave a block."""
-        return int(self.baseline.shape[0])
-
-    @cached_property
-    def dropped(self) -> float:
-        """The fraction of quads that were dropped."""
-        return float((~np.isfinite(self.by_quad)).mean()) if self.by_quad.size else 1.0
-
-    @cached_property
-    def compared(self) -> tuple[Floats, Floats]:
-        """Both arms on the analysis' axis, lower is better: logs, or values in units of the scale."""
-        return self.analysis.axis(self.baseline, self.direction), self.analysis.axis(self.tuned, self.direction)
-
-    @property
-    def costs(self) -> tuple[Floats, Floats]:
-        """Both arms, lower is better: a maximised metric's reciprocal, whose spread a gain does not widen.
-
-        Differences are moved so that the baseline's median is 1, the scale's unit: a spread does not see where it lies.
-        """
-        if self.analysis.scale is not None:
-            baseline, tuned = self.compared
-            middle = np.nanmedian(baseline) - 1
-            return baseline - middle, tuned - middle
-        if self.direction == "minimize":
-            return self.baseline, self.tuned
-        return 1.0 / self.baseline, 1.0 / self.tuned
-
-    @cached_property
-    def by_quad(self) -> Floats:
-        """Baseline − tuned of each quad's mean on the axis, shape (processes, quads)."""
-        baseline, tuned = self.compared
-        quads: Floats = baseline.mean(axis=2) - tuned.mean(axis=2)
-        return quads
-
-    @cached_property
-    def by_process(self) -> Floats:
-        """Baseline − tuned of each process's mean, shape (processes,), without those that lost every quad."""
-        kept = self.by_quad[np.isfinite(self.by_quad).any(axis=1)]
-        means: Floats = np.nanmean(kept, axis=1)
-        return means
-
-
-@dataclass(frozen=True)
 class Decision:
     """A verdict with its reason and the numbers behind it; speed-ups are gains, above 1 when tuned is better.
 
     Where ``scale`` is given they are not ratios: 1.02 is better by 2 % of it. ``means`` are
-    the geometric ones of the baseline's and the tuned arm's slots, in the metric's unit, for a ratio.
+    the geometric ones of the baseline's and the tuned arm's slots, in the metric's unit, for a ratio. Of several
+    devices, ``devices`` says what each of them showed, and ``fleet`` how they differ, where they speak for others.
     """
 
     verdict: Verdict
@@ -114,30 +49,27 @@ class Decision:
     note: str = ""
     scale: float | None = None
     means: tuple[float, float] | None = None
+    devices: tuple[OnDevice, ...] = ()
+    fleet: Fleet | None = None
 
 
-def gather(rows: SampleTable | Sequence[SampleRow], direction: Direction, analysis: Analysis | None = None) -> Evidence:
-    """Arrange raw samples of one objective as evidence; a slot's value is the median of its samples, or a tail of them.
+def looks_of(devices: int) -> tuple[int, ...]:
+    """How many processes each look takes of all devices together: of several, of each half as many as of one alone."""
+    return LOOKS if devices == 1 else tuple(devices * processes // 2 for processes in LOOKS)
 
-    A tail's interval is as valid as the median's: the unit is the process, whose quantiles are one observation
-    (Kalibera and Jones, Rigorous Benchmarking in Reasonable Time, ISMM 2013, section 5), not the single sample.
+
+def lost_among(processes: Mapping[str, int]) -> tuple[str, ...]:
+    """The devices that gave too few processes to count, as those do that are lost on the way.
+
+    None where too little is left without them: then there is no verdict. One that is left alone has to have given as
+    many as one device does.
 
     Args:
-        analysis: that of an earlier claim; by default all values of both arms decide: ratios where all are positive.
-
-    Raises:
-        StoreError: the rows are not a complete design, as ``slot_values`` says.
+        processes: device → how many it gave.
     """
-    baseline, tuned = slot_values(rows)
-    if analysis is None:
-        analysis = BY_RATIO if all_positive(rows) else Analysis(magnitude(baseline, tuned))
-    return Evidence(baseline, tuned, direction, analysis)
-
-
-def all_positive(rows: SampleTable | Sequence[SampleRow]) -> bool:
-    """Whether a ratio of these values means something."""
-    values = rows.columns.value if isinstance(rows, SampleTable) else (row.value for row in rows)
-    return all(value > 0 for value in values)
+    lost = tuple(unit for unit, count in processes.items() if count < LEAST_PROCESSES)
+    left = [count for unit, count in processes.items() if unit not in lost]
+    return lost if len(left) > 1 or (left and left[0] >= LOOKS[0]) else ()
 
 
 def overall_p(evidence: Evidence, thresholds: Thresholds, *, seed: int, level: float) -> float:
@@ -146,7 +78,7 @@ def overall_p(evidence: Evidence, thresholds: Thresholds, *, seed: int, level: f
         return 1.0
     flipped, _ = sign_flip(evidence.by_quad, flips=_flips(level), seed=seed)
     welch = welch_centred(*evidence.compared).p_value
-    return max(welch, flipped, paired_p(evidence.by_process, evidence.analysis.step(thresholds.min_speedup)))
+    return max(welch, flipped, fleet.p_above(evidence.devices, evidence.analysis.step(thresholds.min_speedup)))
 
 
 def levels_by_holm(p_values: Sequence[float], level: float) -> list[float]:
@@ -169,9 +101,9 @@ def judge_gain(
     p_flip, used = sign_flip(evidence.by_quad, flips=flips or _flips(level), seed=seed)
     p_welch = welch_centred(*evidence.compared).p_value
     floor = evidence.analysis.step(thresholds.min_speedup)
-    p_floor = paired_p(evidence.by_process, floor)
+    p_floor = fleet.p_above(evidence.devices, floor)
     decision = replace(decision, p_value=max(p_welch, p_flip, p_floor), flips=used)
-    if pattern := _false_pattern(evidence, decision):
+    if pattern := _false_pattern(evidence, decision) or _worse_somewhere(evidence, decision, thresholds):
         return pattern
     failing = [
         text
@@ -205,9 +137,11 @@ def judge_non_inferior(evidence: Evidence, thresholds: Thresholds, *, level: flo
     if reason := why_lost(evidence):
         return replace(decision, reason=reason)
     floor = evidence.analysis.step_of_share(-thresholds.max_regression)
-    p_value = paired_p(evidence.by_process, floor)
-    worse = paired_p(-evidence.by_process, -floor)
+    p_value = fleet.p_above(evidence.devices, floor)
+    worse = fleet.p_above(fleet.negated(evidence.devices), -floor)
     decision = replace(decision, p_value=p_value)
+    if refused := _worse_somewhere(evidence, decision, thresholds):
+        return refused
     margin = f"{thresholds.max_regression:.1%} worse"
     if p_value <= level:
         return replace(decision, verdict=Verdict.PROVEN, reason=f"{_compared(decision)}: surely less than {margin}")
@@ -217,29 +151,42 @@ def judge_non_inferior(evidence: Evidence, thresholds: Thresholds, *, level: flo
 
 
 def judge_replay(
-    evidence: Evidence, *, committed_speedup: float, committed_low: float, committed_high: float, last_look: bool
+    evidence: Evidence,
+    *,
+    committed_speedup: float,
+    committed_low: float,
+    committed_high: float,
+    last_look: bool,
+    least: float | None = None,
 ) -> Decision:
     """Does a committed gain still stand, by its own analysis? The floor is half of it, at least 0.5 %.
 
     PROVEN when the lower 95 % bound is above the floor, REFUTED when the upper 99.5 % bound is below it, and else
     INCONCLUSIVE, at the last look too. A proven gain below the committed interval has a note that it decayed.
+
+    Args:
+        least: a gain that the claim leaves room for on this device: nothing above it refutes.
     """
     decision = _measured(evidence, REPLAY_PROVE_TAIL)
     if reason := why_lost(evidence):
         return replace(decision, reason=reason)
     analysis = evidence.analysis
     floor = max(analysis.step(committed_speedup) / 2, analysis.step_of_share(REPLAY_FLOOR))
-    low = paired_interval(evidence.by_process, REPLAY_PROVE_TAIL).low
-    high = paired_interval(evidence.by_process, REPLAY_REFUTE_TAIL).high
-    decision = replace(decision, p_value=paired_p(evidence.by_process, floor))
+    low = fleet.gain_interval(evidence.devices, REPLAY_PROVE_TAIL).low
+    high = fleet.gain_interval(evidence.devices, REPLAY_REFUTE_TAIL).high
+    decision = replace(decision, p_value=fleet.p_above(evidence.devices, floor))
     at_least = floor_text(analysis.gain(floor), analysis.scale)
     shown = f"{_compared(decision)}; committed {gain_text(committed_speedup, analysis.scale)}, floor {at_least}"
     if low > floor:
         return replace(
             decision, verdict=Verdict.PROVEN, reason=shown, note=_drift(decision, committed_low, committed_high)
         )
-    if high < floor:
+    room = floor if least is None else min(floor, analysis.step(least))
+    if high < room:
         return replace(decision, verdict=Verdict.REFUTED, reason=f"the gain is gone: {shown}")
+    if high < floor:
+        left = gain_text(analysis.gain(room), analysis.scale)
+        return replace(decision, reason=f"less than the floor, as the claim leaves room for here ({left}): {shown}")
     more = _what_would_decide(evidence, floor, REPLAY_PROVE_TAIL) if last_look else "more processes follow"
     return replace(decision, reason=f"undecided: {shown}, sd between processes {decision.between_sd:.2%}; {more}")
 
@@ -259,24 +206,14 @@ def _drift(decision: Decision, committed_low: float, committed_high: float) -> s
     return ""
 
 
-def summarise(values: Floats) -> Summary:
-    """The distribution of slot values, in their unit; ``values`` of any shape, NaN left out."""
-    flat = values.ravel()[np.isfinite(values.ravel())]
-    if flat.size == 0:
-        raise StoreError("there is no sample to summarise")
-    p5, p50, p95, p99 = (float(value) for value in np.percentile(flat, [5, 50, 95, 99]))
-    std = float(flat.std(ddof=1)) if flat.size > 1 else 0.0
-    return Summary(n=int(flat.size), mean=float(flat.mean()), std=std, p5=p5, p50=p50, p95=p95, p99=p99)
-
-
 def _measured(evidence: Evidence, level: float) -> Decision:
     """An undecided decision with the numbers that every decision shows."""
     scale, gain = evidence.analysis.scale, evidence.analysis.gain
     empty = replace(undecided(""), level=level, scale=scale)
     if why_lost(evidence):
         return empty
-    differences = evidence.by_process
-    interval = paired_interval(differences, 0.025)
+    devices = evidence.devices
+    interval = fleet.gain_interval(devices, 0.025)
     effect = cohens_d(*evidence.compared)
     return replace(
         empty,
@@ -284,8 +221,10 @@ def _measured(evidence: Evidence, level: float) -> Decision:
         speedup_low=gain(interval.low),
         speedup_high=gain(interval.high),
         cohens_d=effect.estimate,
-        between_sd=float(differences.std(ddof=1)),
+        between_sd=fleet.within_sd(devices),
         means=_geometric_means(evidence) if scale is None else None,
+        devices=fleet.on_devices(devices, gain),
+        fleet=fleet.fleet_of(devices, gain),
     )
 
 
@@ -300,7 +239,7 @@ def why_lost(evidence: Evidence) -> str | None:
         return f"{evidence.processes} process(es) gave samples, and a verdict needs 2"
     if evidence.dropped > MAX_DROPPED:
         return f"{evidence.dropped:.0%} of the quads were dropped, and at most {MAX_DROPPED:.0%} may be"
-    return None
+    return fleet.why_too_few(evidence.devices)
 
 
 def _false_pattern(evidence: Evidence, decision: Decision) -> Decision | None:
@@ -313,8 +252,8 @@ def _false_pattern(evidence: Evidence, decision: Decision) -> Decision | None:
         verdict = Verdict.REFUTED if decision.speedup_high < 1 else Verdict.INCONCLUSIVE
         reason = f"only the minimum is better, the mean is not: {_compared(decision)}"
         return replace(decision, verdict=verdict, reason=reason)
-    if evidence.analysis.scale is not None and np.nanpercentile(tuned, 95) <= np.nanpercentile(baseline, 95):
-        return None  # however wide, it reaches no worse
+    if evidence.analysis.scale is not None and _reaches_no_worse(evidence):
+        return None  # however wide it is
     ratio, error = log_spread_ratio(*evidence.costs, LEAST_SPREAD)
     if ratio - 1.96 * error > math.log(MAX_SPREAD_RATIO):
         reason = f"the spread is wider: p5 to p95 is {math.exp(ratio):.2f} times the baseline's"
@@ -322,15 +261,30 @@ def _false_pattern(evidence: Evidence, decision: Decision) -> Decision | None:
     return None
 
 
+def _reaches_no_worse(evidence: Evidence) -> bool:
+    """Whether the worst 5 % of the tuned arm begin no worse than the baseline's, on every device."""
+    baseline, tuned = evidence.compared
+    of_devices = [evidence.on(unit) for unit in evidence.devices] if evidence.units else [np.full(len(tuned), True)]
+    return all(np.nanpercentile(tuned[own], 95) <= np.nanpercentile(baseline[own], 95) for own in of_devices)
+
+
+def _worse_somewhere(evidence: Evidence, decision: Decision, thresholds: Thresholds) -> Decision | None:
+    """The refusal of what one of several devices surely pays for; None where none does."""
+    floor = evidence.analysis.step_of_share(-thresholds.max_regression)
+    if not (losing := fleet.surely_below(evidence.devices, floor)):
+        return None
+    margin, where = f"{thresholds.max_regression:.1%}", ", ".join(map(unit_text, losing))
+    reason = f"{_compared(decision)}: surely more than {margin} worse on {where}"
+    return replace(decision, verdict=Verdict.REFUTED, reason=reason)
+
+
 def _what_would_decide(evidence: Evidence, floor: float, level: float) -> str:
     """How much more evidence of this kind would prove what is claimed, in words."""
     if not level > 0:
         return "Holm's procedure stops at the first finalist that is not proven, and this one comes after it"
-    means = evidence.by_process
-    needed = processes_for(float(means.mean()), floor, float(means.std(ddof=1)), level)
-    if needed is None:
+    if (needed := fleet.what_would_decide(evidence.devices, floor, level)) is None:
         return f"no number of processes proves more than {evidence.analysis.gain(floor) - 1:.1%} from such a mean"
-    return f"at this noise about {max(needed, means.size + 1)} processes would prove it"
+    return f"at this noise about {needed} would prove it"
 
 
 def _flips(level: float) -> int:
@@ -346,4 +300,12 @@ def _gain_named(evidence: Evidence, floor: float) -> str:
 
 def _compared(decision: Decision) -> str:
     interval = limits_text(decision.speedup_low, decision.speedup_high, decision.scale)
-    return f"{gain_text(decision.speedup, decision.scale)} (95 % interval {interval})"
+    another = (decision.fleet.another_low, decision.fleet.another_high) if decision.fleet else None
+    scope = scope_text(len(decision.devices), another, decision.scale)
+    strange = [
+        f"an outlier among them: {unit_text(each.unit)}, {gain_text(each.speedup, decision.scale)}"
+        for each in decision.devices
+        if each.outlier
+    ]
+    compared = f"{gain_text(decision.speedup, decision.scale)} (95 % interval {interval})"
+    return "; ".join((f"{compared} {scope}".rstrip(), *strange))

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from pytest_compileiq.rules.gate import Evidence
+from pytest_compileiq.rules.evidence import Evidence
+from pytest_compileiq.rules.fleet import within_sd
 from pytest_compileiq.rules.stats import Floats
 
 SPREAD = 0.10
@@ -33,7 +34,7 @@ def advice(evidence: Evidence) -> list[str]:
     if abs(drifted) > DRIFT:
         way = "slower" if drifted > 0 else "faster"
         sentences.append(f"the baseline got {abs(drifted):.1%} {way} over the run: heat or a changing clock frequency")
-    between = float(np.std(evidence.by_process, ddof=1)) if evidence.by_process.size > 1 else 0.0
+    between = within_sd(evidence.devices) if evidence.by_process.size > len(evidence.devices) else 0.0
     if between > BETWEEN:
         sentences.append(
             f"the gain varies by {between:.1%} between processes: buffers from fixtures, shared by both arms, vary less"

@@ -9,16 +9,10 @@ from pytest_compileiq.artifact import Claim
 from pytest_compileiq.errors import ClaimMismatch, contained
 from pytest_compileiq.model import Direction, SampleRow, Thresholds
 from pytest_compileiq.outcome import Verdict
-from pytest_compileiq.rules.gate import (
-    LOOKS,
-    Decision,
-    Evidence,
-    gather,
-    judge_gain,
-    judge_non_inferior,
-    summarise,
-)
+from pytest_compileiq.rules.evidence import Evidence, gather, summarise
+from pytest_compileiq.rules.gate import LOOKS, Decision, judge_gain, judge_non_inferior
 from pytest_compileiq.sample_table import SampleTable, measured
+from pytest_compileiq.spelling import first_of
 
 RELATIVE_TOLERANCE = 1e-6
 
@@ -54,6 +48,7 @@ def _recompute(
         raise ClaimMismatch(f"{where}: its samples hold rows of {objective} for {workload!r} on {device}")
     evidence = gather(rows, direction)
     _expect_analysis(where, claim, evidence)
+    _expect_devices(where, claim, evidence)
     level = claim.test.level
     if not 0 < level <= thresholds.alpha / len(LOOKS) * (1 + RELATIVE_TOLERANCE):
         raise ClaimMismatch(
@@ -68,6 +63,8 @@ def _recompute(
         decision = judge_gain(evidence, thresholds, level=level, seed=claim.test.seed, flips=claim.test.flips)
     else:
         decision = judge_non_inferior(evidence, thresholds, level=level)
+    if decision.devices and [each.outlier for each in claim.devices] != [each.outlier for each in decision.devices]:
+        raise ClaimMismatch(f"{where}: its samples give other outliers among its devices")
     for name, computed in _numbers(decision, evidence):
         recorded = _recorded(claim, name)
         if not math.isclose(recorded, computed, rel_tol=RELATIVE_TOLERANCE, abs_tol=1e-15):
@@ -86,6 +83,14 @@ def _expect_analysis(where: str, claim: Claim, evidence: Evidence) -> None:
         raise ClaimMismatch(f"{where}: scale = {recorded!r}, and its samples are compared {said}")
 
 
+def _expect_devices(where: str, claim: Claim, evidence: Evidence) -> None:
+    """The samples decide which devices a claim is about, and so how they are compared; the claim only names them."""
+    measured_on = tuple(evidence.devices) if evidence.units else ()
+    if claim.units != measured_on:
+        named, given = (", ".join(first_of(units)) or "one device" for units in (claim.units, measured_on))
+        raise ClaimMismatch(f"{where}: it is about {named}, and its samples are of {given}")
+
+
 def _numbers(decision: Decision, evidence: Evidence) -> list[tuple[str, float]]:
     """What a claim records and its samples determine."""
     numbers: list[tuple[str, float]] = [
@@ -93,11 +98,16 @@ def _numbers(decision: Decision, evidence: Evidence) -> list[tuple[str, float]]:
     ]
     for arm, values in (("baseline", evidence.baseline), ("tuned", evidence.tuned)):
         numbers += [(f"{arm}.{key}", value) for key, value in summarise(values).model_dump().items()]
+    for place, device in enumerate(decision.devices):
+        of_device = ("processes", "speedup", "speedup_low", "speedup_high")
+        numbers += [(f"devices.{place}.{key}", getattr(device, key)) for key in of_device]
+    if decision.fleet:
+        numbers += [(f"fleet.{key}", value) for key, value in vars(decision.fleet).items()]
     return numbers
 
 
 def _recorded(claim: Claim, name: str) -> float:
     value: object = claim
     for part in name.split("."):
-        value = getattr(value, part)
+        value = value[int(part)] if isinstance(value, tuple) else getattr(value, part)
     return float(value) if isinstance(value, int | float) else math.nan

@@ -7,10 +7,13 @@ is shown: the difference is, in the metric's unit, as in lower by 0.32.
 
 from __future__ import annotations
 
+import re
+
 from pytest_compileiq.model import Direction, tail_of
 
 _LEAST = 1e-9  # the smallest speed-up that is shown; a committed one is untrusted, and may be 0
 _TIMES = frozenset({"runtime", "compile_time"})
+_UUID = re.compile(r"((?:GPU|MIG|CPU)-[0-9a-f]{8})[0-9a-f-]+")
 Words = tuple[str, str]  # what a gain is called, and what a loss is
 BETTER_WORSE: Words = ("better", "worse")
 
@@ -53,6 +56,30 @@ def limits_text(low: float, high: float, scale: float | None, words: Words = BET
         nearer, farther = sorted((abs(low - 1) * scale, abs(high - 1) * scale))
         return f"{number_text(nearer)} to {number_text(farther)}"
     return f"{gain_text(low, scale, words)} to {gain_text(high, scale, words)}"
+
+
+def scope_text(
+    devices: int, another: tuple[float, float] | None, scale: float | None = None, words: Words = BETTER_WORSE
+) -> str:
+    """Which devices a gain speaks for: ``on these 3 devices``, or for a fleet and what another one would show.
+
+    Empty for one device.
+
+    Args:
+        devices: how many it was measured on.
+        another: the prediction interval of another one, as gains; None where they are too few for one.
+    """
+    if devices < 2:
+        return ""
+    if another is None:
+        return f"on these {devices} devices"
+    return f"for the fleet ({devices} devices; another one: {limits_text(*another, scale, words)})"
+
+
+def unit_text(unit: str) -> str:
+    """What one specimen of a device is called, for people: ``GPU-1a2b3c4d`` of a UUID."""
+    known = _UUID.fullmatch(unit)
+    return known[1] if known else unit
 
 
 def floor_text(gain: float, scale: float | None) -> str:

@@ -40,7 +40,11 @@ def _trimmed(content: dict[str, Any]) -> dict[str, Any]:
         del content["compiler"]["architecture_from"]
     content["fingerprint"] = _without_empty(content["fingerprint"], "parts")
     content["search"] = _without_empty(content["search"], "objectives", "failures", "improvements")
+    content["claims"] = [_without_empty(claim, "devices") for claim in content["claims"]]
     for claim in content["claims"]:
+        for device in claim.get("devices", ()):
+            if not device["outlier"]:
+                del device["outlier"]
         if conditions := claim.get("conditions"):
             claim["conditions"] = _without_empty(conditions, "held_by")
         if stress := claim.get("stress"):

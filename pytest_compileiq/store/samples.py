@@ -12,15 +12,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 
 from pytest_compileiq.errors import StoreError, contained
-from pytest_compileiq.model import ClockReading, SampleRow
+from pytest_compileiq.model import UNIT, ClockReading, SampleRow
 from pytest_compileiq.sample_table import ARMS, Columns, SampleTable
 
 HEADER = ["device", "workload", "objective", "process", "quad", "slot", "arm", "sample", "value", "dropped"]
 # More of a file with samples of a GPU.
 CLOCKS_HEADER = ["sm_mhz", "memory_mhz", "held_by"]
-# A claim takes at most 32 processes of 4 quads of 4 slots, of 5 samples or, for a tail, of 100: 51,200 rows.
-MOST_ROWS_OF_A_CLAIM = 200_000
+# More of a file with samples of several specimens of a device.
+UNIT_HEADER = ["unit"]
+# A claim takes at most 960 processes, 16 of each of 60 devices, of 4 quads of 4 slots, of 5 samples or, for the tail of
+# a metric, of 100; the file's own bound ends the largest of them.
+MOST_ROWS_OF_A_CLAIM = 1_000_000
 MOST_CLAIMS = 1000
+MOST_UNITS = 1000  # of one file, in all its claims
 _MOST_PROCESSES, _MOST_QUADS, _SLOTS, _MOST_SAMPLES = 1000, 4, 4, 10_000
 _LARGEST_VALUE = 1e30
 _NUMERIC_FIELDS = 7
@@ -37,11 +41,14 @@ class Samples:
     """The rows of one file by what they measure: device, workload and objective.
 
     Args:
-        with_clocks: whether each line ends with a GPU's clocks.
+        with_clocks: whether each line has a GPU's clocks behind the numbers.
+        with_unit: whether each line ends with the specimen of the device.
     """
 
-    def __init__(self, *, with_clocks: bool = False) -> None:
-        self._numeric_fields = _NUMERIC_FIELDS + len(CLOCKS_HEADER) * with_clocks
+    def __init__(self, *, with_clocks: bool = False, with_unit: bool = False) -> None:
+        self._with_unit = with_unit
+        self._numeric_fields = _NUMERIC_FIELDS + len(CLOCKS_HEADER) * with_clocks + len(UNIT_HEADER) * with_unit
+        self._units = {b"": ""}
         self._readings: dict[tuple[bytes, ...], ClockReading | None] = {(): None, (b"", b"", b""): None}
         self._columns: dict[Key, Columns] = {}
         self._by_text: dict[bytes, Columns] = {}  # the same, by the text that all lines of a claim begin with
@@ -75,6 +82,7 @@ class Samples:
 
     def _parsed(self, lines: Iterable[Sequence[bytes]]) -> Columns:
         _, process, quad, slot, arm, sample, value, dropped, *clocks = zip(*lines, strict=True)
+        units = map(self._unit, clocks.pop()) if self._with_unit else itertools.repeat("", len(value))
         values = array("d", map(float, value))
         # The sum is not finite if one of them is not, and neither min nor max says so of what is no number.
         if not (isfinite(sum(values)) and min(values) >= -_LARGEST_VALUE and max(values) <= _LARGEST_VALUE):
@@ -88,7 +96,17 @@ class Samples:
             value=values,
             dropped=array("B", map(_DROPPED.__getitem__, dropped)),
             clocks=list(map(self._reading, zip(*clocks, strict=True))) if clocks else [None] * len(values),
+            unit=list(units),
         )
+
+    def _unit(self, text: bytes) -> str:
+        if text not in self._units:
+            if len(self._units) > MOST_UNITS:
+                raise ValueError(f"more than {MOST_UNITS} different devices")
+            if not UNIT.fullmatch(unit := text.decode("utf-8")):
+                raise ValueError(f"{unit!r:.80} is no name of a device")
+            self._units[text] = unit
+        return self._units[text]
 
     def _reading(self, fields: tuple[bytes, ...]) -> ClockReading | None:
         if fields not in self._readings:
@@ -121,17 +139,34 @@ def _megahertz(text: bytes) -> int | None:
 
 
 def encode_samples(rows: Sequence[SampleRow]) -> bytes:
-    """CSV with a header; floats by ``repr``, which is exact. Names hold no control characters."""
+    """CSV with a header; floats by ``repr``, which is exact. Names hold no control characters.
+
+    Where all samples are of one specimen of the device it is not named: nobody else needs to know which one it was.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     with_clocks = any(row.clocks for row in rows)
-    writer.writerow([*HEADER, *CLOCKS_HEADER] if with_clocks else HEADER)
+    with_unit = len({row.unit for row in rows}) > 1
+    writer.writerow(_header(with_clocks=with_clocks, with_unit=with_unit))
     for row in rows:
         writer.writerow([
             row.device, row.workload, row.objective, row.process, row.quad, row.slot, row.arm, row.sample,
             repr(float(row.value)), int(row.dropped), *(_clock_fields(row.clocks) if with_clocks else ()),
+            *([row.unit] if with_unit else ()),
         ])  # fmt: skip
     return text.getvalue().encode()
+
+
+def _header(*, with_clocks: bool, with_unit: bool) -> list[str]:
+    return [*HEADER, *(CLOCKS_HEADER if with_clocks else ()), *(UNIT_HEADER if with_unit else ())]
+
+
+# What a file holds beside the numbers, by its first line.
+_COLUMNS = {
+    f"{','.join(_header(with_clocks=clocks, with_unit=unit))}\n".encode(): {"with_clocks": clocks, "with_unit": unit}
+    for clocks in (False, True)
+    for unit in (False, True)
+}
 
 
 def _clock_fields(clocks: ClockReading | None) -> tuple[int | str, int | str, str]:
@@ -152,20 +187,18 @@ def decode_samples(data: bytes, where: str) -> Samples:
     """
     mend = f"restore it with git checkout -- {where}"
     lines = io.BytesIO(data)
-    with_clocks = {f"{','.join(HEADER)}\n": False, f"{','.join((*HEADER, *CLOCKS_HEADER))}\n": True}.get(
-        lines.readline().decode("utf-8", "replace")
-    )
-    if with_clocks is None:
+    more = _COLUMNS.get(lines.readline())
+    if more is None:
         raise StoreError(f"{where} does not begin with {','.join(HEADER)}; {mend}")
     begin = lines.tell()
     with contained(f"{where}, a samples file,", mend):
         try:
-            samples = Samples(with_clocks=with_clocks)
+            samples = Samples(**more)
             while some := list(itertools.islice(lines, _LINES_AT_ONCE)):
                 samples.take_in(some)
         except _NO_SAMPLE:
             lines.seek(begin)
-            samples = _line_by_line(Samples(with_clocks=with_clocks), lines, where, mend)
+            samples = _line_by_line(Samples(**more), lines, where, mend)
     return samples
 
 

@@ -24,6 +24,7 @@ from types import TracebackType
 
 from pytest_compileiq.errors import EnvironmentFault, fault_of
 from pytest_compileiq.system import watchdog
+from pytest_compileiq.system.processor_turn import ProcessorTurn
 from pytest_compileiq.system.watchdog import RUN_TOKEN_VARIABLE
 
 __all__ = ["RUN_TOKEN_VARIABLE", "TAIL_BYTES", "Finished", "Guard", "run", "run_in_foreground"]
@@ -65,10 +66,22 @@ def run(
 
     Standard input is empty. Output beyond the last ``tail_bytes`` is read and dropped, so a program that never stops
     printing costs no memory. Without ``env`` it has this process's environment; an open guard's token is always added.
+    It waits while a thread of this process has something measured on this machine's processor.
 
     Raises:
         EnvironmentFault: there is no such program, or it cannot be executed.
     """
+    with OWN_PROCESSOR.building():
+        return _run(argv, timeout_s, cwd, env, tail_bytes)
+
+
+def _run(
+    argv: Sequence[str | os.PathLike[str]],
+    timeout_s: float,
+    cwd: Path | None,
+    env: Mapping[str, str] | None,
+    tail_bytes: int,
+) -> Finished:
     started = time.monotonic()
     try:
         with _starting:
@@ -176,6 +189,9 @@ def _drain(process: subprocess.Popen[bytes], tail: _Tail, *, deadline: float) ->
 def _has_ended(pid: int) -> bool:
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
+
+# Several benchmarks may be tuned at once, on devices of a cluster; then one is measured here while another one builds.
+OWN_PROCESSOR = ProcessorTurn()
 
 # Sessions that run() has started: a sweep spares other threads' builds, and the lock lets none start during it.
 _running: set[int] = set()

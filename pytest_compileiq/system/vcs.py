@@ -80,6 +80,35 @@ def commits_touching(rootdir: Path, files: Sequence[str], since: str | None, lim
     return [line[:200] for line in str(text).splitlines() if line]
 
 
+def listed_files(rootdir: Path) -> list[str] | None:
+    """What git tracks or does not ignore below ``rootdir``, submodules included; None where there is no repository.
+
+    Paths are relative to ``rootdir``. A tracked file that was deleted is listed as well.
+    """
+    repository = open_repository(rootdir)
+    if repository is None:
+        return None
+    with repository:
+        try:
+            text = repository.git.execute(
+                ["git", "-C", str(rootdir), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                kill_after_timeout=_TIMEOUT_S, strip_newline_in_stdout=False,
+            )  # fmt: skip
+        except Exception:  # as above
+            return None
+    names = dict.fromkeys(filter(None, str(text).split("\0")))
+    return [inner for name in names for inner in _with_submodule(rootdir, name)]
+
+
+def _with_submodule(rootdir: Path, name: str) -> list[str]:
+    """``name`` itself, or the files of the repository that it is."""
+    folder = rootdir / name
+    if folder.is_symlink() or not folder.is_dir():
+        return [name]
+    is_repository = (folder / ".git").exists()  # else git would list the files around it again
+    return [f"{name.rstrip('/')}/{inner}" for inner in (listed_files(folder) or [] if is_repository else [])]
+
+
 def open_repository(rootdir: Path) -> Repo | None:
     """The repository around ``rootdir``; None without git, without a repository, or if another user owns it."""
     os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")

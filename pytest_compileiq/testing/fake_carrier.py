@@ -6,12 +6,13 @@ import contextlib
 import errno
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.rules.draws import Drawn
 from pytest_compileiq.timing.sampler import ARMS, Slot
-from pytest_compileiq.workers.carrier import Line
+from pytest_compileiq.workers.carrier import Line, WorkerDied
 from pytest_compileiq.workers.messages import (
     Answer,
     BlockAnswer,
@@ -63,7 +64,8 @@ class FakeCarrier:
     Attributes:
         answer: the worker's number in launch order, and the order → the worker's answer; an exception is raised.
         said: ``(what, worker)`` in call order: the names of orders (``Start``, ``Enter``, ``CheckTask`` and so on),
-            ``close``, ``kill``; for ``alone`` and ``sweep`` the second item is the kinds or the spared workers.
+            ``close``, ``kill``; for ``alone``, ``bring``, ``refuse`` and ``sweep`` the second item is the kinds, the
+            name of the build's folder, the reason or the spared workers.
         launches: how many workers may be started; the machine refuses the next one.
         shares_files: whether the workers see this machine's files.
         devices: that the workers are spread over.
@@ -95,6 +97,11 @@ class FakeCarrier:
             self.said.append(("alone", tuple(kinds)))
         yield
 
+    def refuse(self, number: int, reason: str) -> WorkerDied:
+        """Note the reason."""
+        self.said.append(("refuse", reason))
+        return WorkerDied("lost", reason)
+
     def sweep(self, spared: Collection[Line] = ()) -> None:
         """Note the numbers of the workers spared."""
         self.said.append(("sweep", tuple(line.number for line in spared if isinstance(line, _FakeLine))))
@@ -106,6 +113,13 @@ class _FakeLine:
     number: int
     is_outdated: bool = False
     _waiting: list[Order] = field(default_factory=list)
+
+    @property
+    def shares_files(self) -> bool:
+        return self.carrier.shares_files
+
+    def bring(self, build: Path) -> None:
+        self.carrier.said.append(("bring", build.name))
 
     def send(self, order: Order) -> None:
         self.carrier.said.append((type(order).__name__, self.number))

@@ -172,6 +172,8 @@ class FakePool:
         conditions: metric → how a GPU's clock took every block.
         remarked: what its blocks say of their device.
         crew: whose workers it has; several pools have one each.
+        devices: how many devices there are.
+        units: worker → which of them it lives on; empty where it does not know.
     """
 
     seconds: Callable[[ControlsFile | None], float] = lambda controls: 1e-3
@@ -186,6 +188,8 @@ class FakePool:
     conditions: Mapping[str, Conditions] = field(default_factory=dict)
     remarked: tuple[str, ...] = ()
     crew: Any = None
+    devices: int = 1
+    units: Callable[[int], str] = lambda number: ""
     _random: Random = field(default_factory=lambda: Random(0))
 
     def prepare(self, numbers: range, benchmark: TunedBenchmark) -> None:
@@ -214,7 +218,7 @@ class FakePool:
         rows = [
             SampleRow(
                 device[objective.metric], workload.name, objective.metric, number, quad, slot, ARMS[letter], sample,
-                self._seconds_of(arms[ARMS[letter]]), self.drops(quad),
+                self._seconds_of(arms[ARMS[letter]]), self.drops(quad), unit=self.units(number),
             )
             for objective in benchmark.timed_objectives
             for quad, order in enumerate(plan.quads)

@@ -24,15 +24,22 @@ from pytest_compileiq.model import (
 from pytest_compileiq.rules.build_key import Inputs
 from pytest_compileiq.space import Space
 
+HostFlags = Mapping[str, tuple[str, ...]]
 BaseSpace = Literal["default", "options"]  # the names of the spaces that every toolchain may have
 
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a marker: toolchain paths are relative to ``test_dir``, recorded paths to ``rootdir``."""
+    """The place of a marker: toolchain paths are relative to ``test_dir``, recorded paths to ``rootdir``.
+
+    Attributes:
+        host_flags: what each flag that names the host, such as ``-march=native``, means on the machine that runs what
+            is built; None where that is this one.
+    """
 
     test_dir: Path
     rootdir: Path
+    host_flags: HostFlags | None = None
 
 
 @runtime_checkable
@@ -180,6 +187,16 @@ class TellsLicences(Protocol):
             EnvironmentFault: the compiler does not answer.
             StoreError: a source cannot be read.
         """
+        ...
+
+
+@runtime_checkable
+class NamesHost(Protocol):
+    """A ``Builder`` some of whose flags may name the host."""
+
+    @property
+    def host_flags(self) -> HostFlags:
+        """What each of them means on the machine that runs what is built; empty where no flag does."""
         ...
 
 

@@ -20,7 +20,7 @@ from pytest_compileiq.model import LONGEST_TEXT, BuildResult, ControlsFile, Obje
 from pytest_compileiq.proof.claims import score_of
 from pytest_compileiq.proof.prove import Proof
 from pytest_compileiq.rules.attribution import effect
-from pytest_compileiq.rules.gate import all_positive, gather
+from pytest_compileiq.rules.evidence import all_positive, gather
 from pytest_compileiq.rules.stats import Floats
 from pytest_compileiq.search.duplicates import built_key
 from pytest_compileiq.tuning.leave_out import WORKERS, Bench, Part, Parts, Rows

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
@@ -74,7 +75,7 @@ def _of_this_checkout(benchmark: TunedBenchmark) -> Iterator[str]:
 
 
 def _build_elsewhere(benchmark: TunedBenchmark) -> BuildResult:
-    here, sources = Place(benchmark.test_dir, benchmark.rootdir), benchmark.fingerprint.sources
+    here, sources = benchmark.place, benchmark.fingerprint.sources
     try:
         there = lay_out(here, sources, benchmark.builder.compiler.command, _home(benchmark, "elsewhere"))
         moved = benchmark.spec.toolchain.resolve(there)
@@ -116,7 +117,7 @@ def lay_out(place: Place, files: Iterable[str], words: Iterable[str], home: Path
                 (home / path).symlink_to(entry)
     for file in copies:
         shutil.copy2(top / file, home / file)
-    return Place(home / inside(place.test_dir), home / inside(place.rootdir))
+    return replace(place, test_dir=home / inside(place.test_dir), rootdir=home / inside(place.rootdir))
 
 
 def _top(place: Place, paths: Iterable[str]) -> Path:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Protocol
 
 from pytest_compileiq.errors import Signal
@@ -32,6 +33,17 @@ class Line(Protocol):
     def is_outdated(self) -> bool:
         """Whether a new worker of its number would live elsewhere: its device is lost, or has come back."""
 
+    @property
+    def shares_files(self) -> bool:
+        """Whether it sees this machine's files at the same paths."""
+
+    def bring(self, build: Path) -> None:
+        """Copy a build, a folder of the run's builds, to where the worker looks for it, if it does not see this one.
+
+        Raises:
+            WorkerDied: it is lost.
+        """
+
     def send(self, order: Order) -> None:
         """Send one order.
 
@@ -53,16 +65,8 @@ class Line(Protocol):
         """End it now, with all that it started in its process group."""
 
 
-class Carrier(Protocol):
-    """Starts workers somewhere."""
-
-    @property
-    def shares_files(self) -> bool:
-        """Whether workers see this machine's files at the same paths."""
-
-    @property
-    def devices(self) -> int:
-        """How many devices the workers are spread over: worker ``number`` lives on device ``number % devices``."""
+class Launches(Protocol):
+    """Starts workers."""
 
     def launch(self, start: Start, number: int) -> Line:
         """Start worker ``number``, without waiting for it to be ready.
@@ -72,11 +76,25 @@ class Carrier(Protocol):
             OSError: no process can be started there.
         """
 
+
+class Carrier(Launches, Protocol):
+    """Starts workers somewhere, and keeps others off their devices."""
+
+    @property
+    def devices(self) -> int:
+        """How many devices the workers are spread over: worker ``number`` lives on device ``number % devices``."""
+
     def alone(self, number: int, kinds: Sequence[str]) -> AbstractContextManager[None]:
         """Keep everybody else in this run off the device of worker ``number`` meanwhile.
 
         And everybody else on its machine from measuring on the devices of ``kinds``. Not on GPUs: only the worker knows
         which one its body uses, and locks it.
+        """
+
+    def refuse(self, number: int, reason: str) -> WorkerDied:
+        """Use the machine of worker ``number`` no more, since it is unlike this one; returns what that worker dies of.
+
+        What it was to do is asked for again, on another machine.
         """
 
     def sweep(self, spared: Collection[Line] = ()) -> None:

@@ -7,77 +7,69 @@ takes its place.
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
-import msgspec
-
-from pytest_compileiq.system.process import Guard
+from pytest_compileiq.benchmark.builds import Builds
+from pytest_compileiq.benchmark.elsewhere import Maker
+from pytest_compileiq.system.process import OWN_PROCESSOR, Guard
+from pytest_compileiq.system.processor_turn import ProcessorTurn
+from pytest_compileiq.toolchains.base import HostFlags
+from pytest_compileiq.workers.build_nodes import BuildNode, BuildNodes
 from pytest_compileiq.workers.carrier import MOST_LOSSES, Line, WorkerDied
-from pytest_compileiq.workers.messages import Start, encode
-from pytest_compileiq.workers.ray_cluster import OWN, Node, connect, leave, living_nodes, own_node
-from pytest_compileiq.workers.remote import RayLine, RemoteDevice
+from pytest_compileiq.workers.device import CALLS_AT_ONCE
+from pytest_compileiq.workers.luggage import Luggage
+from pytest_compileiq.workers.messages import Start
+from pytest_compileiq.workers.place import Place, left_out
+from pytest_compileiq.workers.ray_cluster import (
+    OWN,
+    Node,
+    connect,
+    leave,
+    living_nodes,
+    name_of,
+    own_node,
+    unlike_nodes,
+)
+from pytest_compileiq.workers.remote import RayLine, RemoteDevice, launched
 
 _BEAT_S = 5.0
 _LOSSES_IN_A_ROW = 2  # of actors at one place, with nothing done between them
 
 
 @dataclass
-class Place:
-    """One device of the cluster, whichever actor owns it now.
-
-    Attributes:
-        node: that it is of.
-        has_gpu: whether it is one of the node's GPUs.
-        turn: whoever works there has it.
-        losses: of actors, since something was done there.
-        is_usable: False once its node is gone, or actors are lost there again and again.
-    """
-
-    node: Node
-    has_gpu: bool
-    told: tuple[str, ...]
-    turn: threading.RLock = field(default_factory=threading.RLock)
-    losses: int = 0
-    is_usable: bool = True
-    device: RemoteDevice | None = None
-
-    @property
-    def name(self) -> str:
-        """For messages."""
-        return f"node {self.node['NodeID'][:8]} ({self.node['NodeManagerHostname']})"
-
-    def reached(self) -> RemoteDevice:
-        """Its device; of an actor that begins now, where the last one was lost."""
-        if self.device is None or self.device.is_lost:
-            self.device = RemoteDevice(self.node["NodeID"], self.name, self.told, has_gpu=self.has_gpu)
-        return self.device
-
-
-@dataclass
 class Cluster:
-    """The devices of a Ray cluster that this run uses: those of nodes that see this machine's files.
+    """The devices of a Ray cluster that this run uses: those of nodes that have what this machine has.
 
     Attributes:
         root: the project's root, which the paths of the messages are relative to.
         guard: of the run, which holds its builds.
         where: ``ray`` for a cluster of its own on this machine, else its ``HOST:PORT``.
         say: tells the user one line.
+        start: what every worker begins with.
         places: the devices, those that are gone too.
+        luggage: what nodes that do not see this machine's files are given.
+        processors: node id → who uses its processor, of nodes of other machines.
     """
 
     root: Path
     guard: Guard
     where: str
     say: Callable[[str], None]
+    start: Start
     places: list[Place] = field(default_factory=list)
+    luggage: Luggage = field(init=False)
+    processors: defaultdict[str, ProcessorTurn] = field(default_factory=lambda: defaultdict(ProcessorTurn))
     _losing: threading.Lock = field(default_factory=threading.Lock)
     _told_lost: set[int] = field(default_factory=set)
     _own_node: str = ""
+    _told: tuple[str, ...] = ()
+    _build_nodes: BuildNodes | None = None
+    _looking: threading.Lock = field(default_factory=threading.Lock)
     _closed: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
@@ -88,23 +80,34 @@ class Cluster:
             ConnectionError: the cluster has no device that can be used.
         """
         connect(self.where, self.guard, self.say)
+        try:
+            self._look_around()
+        except BaseException:
+            self.close()
+            raise
+
+    def _look_around(self) -> None:
+        """See what each node is good for; raises as the beginning of the cluster does."""
         self._own_node = own_node()
         probe = self.guard.folder / "seen-by-nodes"
         probe.touch()
-        told = str(self.root), str(self.guard.folder), str(probe)
+        told = self._told = str(self.root), str(self.guard.folder), str(probe)
+        self.luggage = Luggage(self.root, self.guard, self.say)
         self.places = [
             Place(node, has_gpu, told)
-            for node in living_nodes()
+            for node in (living_nodes() if self.where == OWN else self._alike(living_nodes()))
             for has_gpu in ([True] * int(node["Resources"].get("GPU", 0)) or [False])
         ]
         threading.Thread(target=self._beat, daemon=True, name="compileiq-beat").start()
         asked = [(place, place.reached().begin("shares_files")) for place in self.places]
         for place, reference in asked:
-            self._expect_files(place, reference)
+            self._look_for_files(place, reference)
         self._expect_one_model()
         if not self.usable:
             self.close()  # another test may ask for it again
             raise ConnectionError("no node of the Ray cluster can be used")
+        if not all(place.shares_files for place in self.usable):
+            self.luggage.project()  # now, for what it is refused for to be said before anything begins
 
     @property
     def usable(self) -> list[Place]:
@@ -149,59 +152,92 @@ class Cluster:
             return f"{place.losses} in a row were lost there: {left}"
         return "another one takes its place"
 
+    def processor_of(self, place: Place) -> ProcessorTurn:
+        """Who uses the processor of a device: nodes that see this machine's files are this machine."""
+        return OWN_PROCESSOR if place.shares_files else self.processors[place.node["NodeID"]]
+
+    def makers(self, nodeid: str, builds: Builds) -> Sequence[Maker]:
+        """Who makes builds of a test on nodes of other machines; this one builds already, as many as it is to."""
+        return self._of_builds().makers(nodeid, builds)
+
+    def host_flags(self, nodeid: str) -> HostFlags | None:
+        """What flags of a test that name the host mean where it is measured; None where it is on this machine.
+
+        Nodes that are measured on and where they mean something else are refused when they enter the test.
+
+        Raises:
+            EnvironmentFault: no node says it.
+        """
+        return None if any(place.shares_files for place in self.usable) else self._of_builds().host_flags(nodeid)
+
+    def _of_builds(self) -> BuildNodes:
+        with self._looking:
+            if self._build_nodes is None:
+                self._build_nodes = BuildNodes(self._builders(), self.start, self.luggage, self.say)
+            return self._build_nodes
+
+    def _builders(self) -> list[BuildNode]:
+        elsewhere = {place.node["NodeID"]: place.node for place in self.usable if not place.shares_files}
+        return [self._builder(node) for node in elsewhere.values()]
+
+    def _builder(self, node: Node) -> BuildNode:
+        slots = max(1, int(node["Resources"].get("CPU", 1)))
+        device = RemoteDevice(
+            node["NodeID"], name_of(node), self._told, has_gpu=False, shares_files=False,
+            calls_at_once=slots + CALLS_AT_ONCE,
+        )  # fmt: skip
+        return BuildNode(device, slots, self.processors[node["NodeID"]], self.luggage, self.say)
+
+    def refuse(self, node: Node, reason: str) -> None:
+        """Use a node no more, and tell it once."""
+        with self._losing:
+            refused = [place for place in self.usable if place.node["NodeID"] == node["NodeID"]]
+            for place in refused:
+                place.is_usable = False
+            if refused:
+                self.say(f"{name_of(node)} is not used: {reason}")
+
     def close(self) -> None:
         """End the actors, and the cluster if it is this run's own; closing twice does nothing more."""
         if self._closed.is_set():
             return
         self._closed.set()
-        for place in self.places:
-            if place.device is not None:
-                place.device.stop()
+        for device in self._devices():
+            device.stop()
         leave()
 
-    def _expect_files(self, place: Place, reference: object) -> None:
+    def _alike(self, nodes: list[Node]) -> list[Node]:
+        """The nodes that have what messages and workers depend on as this machine has it; others are told."""
+        unlike = unlike_nodes(nodes)
+        for node in nodes:
+            if why := unlike.get(node["NodeID"]):
+                self.say(f"{name_of(node)} is not used: {why}")
+        return [node for node in nodes if node["NodeID"] not in unlike]
+
+    def _look_for_files(self, place: Place, reference: object) -> None:
         device = place.reached()
         try:
-            place.is_usable = device.answer(reference)
+            place.shares_files = device.shares_files = device.answer(reference)
         except WorkerDied as death:
             place.is_usable = False
             self.say(f"{death.reason}: it is not used")
-            return
-        if not place.is_usable:
-            device.stop()
-            self.say(f"{place.name} does not see this machine's files and is not used")
 
     def _expect_one_model(self) -> None:
-        """Leave out the devices of another model than this machine's, or than the first where that is not used.
-
-        What is fast on one model need not be on another, and a claim is about one.
-        """
-        models = [(place, model) for place in self.usable if (model := self._model_of(place)) is not None]
-        of_own = [model for place, model in models if place.node["NodeID"] == self._own_node]
-        kept = next(iter([*of_own, *(model for _, model in models)]), None)
-        for place, model in models:
-            if model != kept and place.device is not None:
-                place.is_usable = False
-                place.device.stop()
-                self.say(
-                    f"{place.name} has another device ({model}) than this search is about ({kept}), and is not used"
-                )
-
-    def _model_of(self, place: Place) -> str | None:
-        """What is measured on there; None where that is lost."""
-        try:
-            model: str = place.reached().ask("model")
-        except WorkerDied as death:
+        for place, reason in left_out(self.usable, self._own_node):
             place.is_usable = False
-            self.say(f"{death.reason}: it is not used")
-            return None
-        return model
+            if place.device is not None:
+                place.device.stop()
+            self.say(reason)
 
     def _beat(self) -> None:
         while not self._closed.wait(_BEAT_S):
-            for place in self.places:
-                if place.device is not None:
-                    place.device.beat()
+            for device in self._devices():
+                device.beat()
+
+    def _devices(self) -> list[RemoteDevice]:
+        """The actors, those that build included."""
+        of_builds = [node.device for node in self._build_nodes.nodes] if self._build_nodes else []
+        return [*(place.device for place in self.places if place.device is not None), *of_builds]
 
 
 @dataclass
@@ -214,7 +250,6 @@ class RayCarrier:
 
     cluster: Cluster
     home: int
-    shares_files: ClassVar[bool] = True
     _avoided: dict[int, Place] = field(default_factory=dict)
 
     @property
@@ -231,14 +266,15 @@ class RayCarrier:
         """
         place = self._place_of(number)
         device = place.reached()
-        # A candidate is not to have the cluster's token.
-        environment = {name: value for name, value in start.environment.items() if not name.startswith("RAY_")}
         try:
-            line = device.ask("launch", encode(msgspec.structs.replace(start, environment=environment)))
+            line = launched(device, self.cluster.luggage, start)
         except WorkerDied as death:
             self._lost(number, place, device, death)
             raise
-        return RayLine(device, line, lambda: self._place_of(number).device, partial(self._done, number, place, device))
+        return RayLine(
+            device, line, self.cluster.luggage, lambda: self._place_of(number).device,
+            partial(self._done, number, place, device),
+        )  # fmt: skip
 
     @contextmanager
     def alone(self, number: int, kinds: Sequence[str]) -> Iterator[None]:
@@ -268,10 +304,17 @@ class RayCarrier:
             yield False
             return
         try:
-            yield True
+            with self.cluster.processor_of(place).measuring():
+                yield True
         finally:
             with suppress(WorkerDied):
                 device.ask("release")
+
+    def refuse(self, number: int, reason: str) -> WorkerDied:
+        """Use the node of worker ``number`` no more: what it was to do is asked for elsewhere."""
+        place = self._place_of(number)
+        self.cluster.refuse(place.node, reason)
+        return WorkerDied("lost", f"{place.name} is not used: {reason}")
 
     def sweep(self, spared: Collection[Line] = ()) -> None:
         """Kill what workers have left behind; those that live are spared, whosever they are."""

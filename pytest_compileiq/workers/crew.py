@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import NoWorker, fault_of
+from pytest_compileiq.timing.cpu import cpu_device
 from pytest_compileiq.workers.carrier import MOST_LOSSES, Carrier, WorkerDied
-from pytest_compileiq.workers.messages import Start
+from pytest_compileiq.workers.messages import Entered, Start
 from pytest_compileiq.workers.tasks import pack_builder
 from pytest_compileiq.workers.worker import Worker
 
@@ -108,8 +110,22 @@ class Crew:
         except WorkerDied:  # because of what it ran before, which has been judged
             self.discard(number)
             worker = self._started(number)
-        worker.enter(benchmark.nodeid, pack_builder(benchmark.builder) if self.carrier.shares_files else None)
+        if worker.line.shares_files:
+            worker.enter(benchmark.nodeid, pack_builder(benchmark.builder))
+        else:
+            self._enter_afar(worker, number, benchmark)
         return worker
+
+    def _enter_afar(self, worker: Worker, number: int, benchmark: TunedBenchmark) -> None:
+        """Enter a test on another machine, unless that makes something else of the marker than this one."""
+        try:
+            reason = why_unlike(worker.enter(benchmark.nodeid, None), benchmark)
+        except WorkerDied as death:
+            if death.kind != "wrong":
+                raise
+            reason = death.reason
+        if reason is not None:
+            raise self.carrier.refuse(number, f"{benchmark.nodeid}: {reason}")
 
     def _started(self, number: int) -> Worker:
         if number in self._workers and self._workers[number].line.is_outdated:
@@ -120,3 +136,19 @@ class Crew:
             except OSError as error:
                 raise NoWorker(fault_of(error)) from error
         return self._workers[number]
+
+
+def why_unlike(entered: Entered, benchmark: TunedBenchmark) -> str | None:
+    """Why a machine that has ``entered`` the test cannot judge what is built here; None if it can.
+
+    Such as a processor that ``native`` names otherwise: its artifact would be another one.
+    """
+    here = benchmark.builder
+    if entered.target != here.target:
+        return f"it builds for {entered.target} (here {here.target})"
+    if entered.command != tuple(here.compiler.command):
+        return f"it builds by {shlex.join(entered.command)!r} (here {shlex.join(here.compiler.command)!r})"
+    kinds = {benchmark.device_kind(objective.metric) for objective in benchmark.timed_objectives}
+    if "cpu" in kinds and entered.processor != cpu_device().name:
+        return f"it measures on {entered.processor} (here {cpu_device().name})"
+    return entered.native if benchmark.needs_device else None

@@ -10,6 +10,7 @@ import secrets
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count
@@ -18,15 +19,20 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from pytest_compileiq.errors import fault_of
+from pytest_compileiq.system.files import Unfit, inside
 from pytest_compileiq.system.process import Guard
 from pytest_compileiq.timing.registry import find_device_or_none
 from pytest_compileiq.workers.carrier import WorkerDied
 from pytest_compileiq.workers.local import LocalCarrier, LocalLine, alone_here
 from pytest_compileiq.workers.messages import Start, decode_order, encode
+from pytest_compileiq.workers.parcel import Arrivals, Spoilt
+from pytest_compileiq.workers.start import environment_on
 
 UNHEARD_S = 60.0
 CALLS_AT_ONCE = 8
+BUILDS = "builds"  # where they are in the actor's own folder
 _CHECK_S = 1.0
+_PROJECT = "project"
 _OWN_GPU = "CUDA_VISIBLE_DEVICES"  # Ray sets it where the actor has a GPU
 _OF_THE_DEVICE = _OWN_GPU, "ACF_MACHINE"
 
@@ -50,6 +56,8 @@ class Device:
         self._guard = Guard(Path(tempfile.gettempdir()) / f"compileiq-{secrets.token_hex(8)}")
         self._carrier = LocalCarrier(Path(root), self._guard, Path(builds))
         self._probe = Path(probe)
+        self._arrivals = Arrivals(self._guard.folder / "arriving")
+        self._environment: Mapping[str, str] | None = None  # the driver's, where its files are here
         self._lines: dict[int, LocalLine] = {}
         self._numbers = count()
         self._alone = ExitStack()
@@ -71,13 +79,29 @@ class Device:
         device = find_device_or_none("cuda" if os.environ.get(_OWN_GPU) else "cpu")
         return device.name if device else "one that CUDA does not show"
 
+    def take(self, message: bytes) -> Ended | None:
+        """Keep contents of files that travel here."""
+        return _told(lambda: self._arrivals.take(message))
+
+    def settle(self, manifest: bytes) -> Ended | None:
+        """From now on work on a copy of the project that has arrived, and on builds that will."""
+        self._environment = environment_of_raylet()
+        self._carrier = LocalCarrier(self._guard.folder / _PROJECT, self._guard, self._guard.folder / BUILDS)
+        return self.unpack(manifest, _PROJECT)
+
+    def unpack(self, manifest: bytes, place: str) -> Ended | None:
+        """Put files that have arrived below ``place``, a path relative to this actor's folder."""
+        return _told(lambda: self._arrivals.unpack(manifest, inside(self._guard.folder, place)))
+
     def launch(self, start: bytes) -> int | Ended:
         """Start one worker; returns its number."""
         order = decode_order(start)
         assert isinstance(order, Start)
+        sent = order.environment
+        environment = sent if self._environment is None else environment_on(self._environment, sent)
         own = {name: os.environ[name] for name in _OF_THE_DEVICE if os.environ.get(name)}
         try:
-            line = self._carrier.launch(replace(order, environment={**order.environment, **own}), 0)
+            line = self._carrier.launch(replace(order, environment={**environment, **own}), 0)
         except WorkerDied as death:
             return self._ended(death)
         except OSError as error:
@@ -143,3 +167,26 @@ class Device:
                 time.sleep(_CHECK_S)
         self._guard.close()
         os._exit(1)
+
+
+def environment_of_raylet() -> dict[str, str]:
+    """What this machine's part of the cluster began with.
+
+    Not this process's own environment: Ray has added to that, such as a bound on the threads of OpenMP.
+    """
+    try:
+        pairs = Path(f"/proc/{os.getppid()}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return dict(os.environ)
+    return dict(os.fsdecode(pair).partition("=")[::2] for pair in pairs if b"=" in pair)
+
+
+def _told(act: Callable[[], None]) -> Ended | None:
+    """Do it; what kept it from being done is returned, as the machine's fault."""
+    try:
+        act()
+    except (Spoilt, Unfit) as reason:
+        return Ended("lost", str(reason))
+    except OSError as error:
+        return Ended("lost", fault_of(error))
+    return None

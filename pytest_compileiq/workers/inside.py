@@ -16,11 +16,13 @@ import pytest
 
 from pytest_compileiq.workers.channel import Channel
 from pytest_compileiq.workers.messages import (
+    Answer,
     Enter,
     Entered,
     Failed,
     Left,
     Order,
+    Query,
     Ready,
     Start,
     Task,
@@ -29,6 +31,7 @@ from pytest_compileiq.workers.messages import (
 )
 from pytest_compileiq.workers.start import enter_project, worker_config
 
+_NOT_COLLECTED = "it was not collected in the worker"
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 
@@ -51,9 +54,12 @@ class Inside:
         gc.freeze()  # it all stays to the end: the collections before samples and at the exit need not go through it
         self.channel.send(Ready())
         with contextlib.suppress(EOFError, OSError):
-            while isinstance(order := self.channel.receive(), Enter):
-                self._entered, self._failure = False, None
-                self.builder = order.builder
+            while isinstance(order := self.channel.receive(), Enter | Query):
+                self._failure = None
+                if isinstance(order, Query):
+                    self.channel.send(self._answered(items.get(order.nodeid), order))
+                    continue
+                self._entered, self.builder = False, order.builder
                 self._run(items.get(order.nodeid))
         return True
 
@@ -78,17 +84,26 @@ class Inside:
         with contextlib.suppress(OSError):
             self.channel.send(Failed(self._failure or said))
 
-    def converse(self, answer: Callable[[Task, Callable[[], object]], TaskAnswer]) -> None:
-        """Within a test whose fixtures are up: answer tasks until told to leave."""
+    def converse(self, entered: Entered, answer: Callable[[Task, Callable[[], object]], TaskAnswer]) -> None:
+        """Within a test whose fixtures are up: say so, and answer tasks until told to leave."""
         self._entered = True
-        self.channel.send(Entered())
+        self.channel.send(entered)
         while isinstance(order := self.channel.receive(), Task):
             self.channel.tick()
             self.channel.send(answer(order, self.channel.tick))
 
+    def _answered(self, item: pytest.Item | None, query: Query) -> Answer:
+        """The answer of a test that is not entered."""
+        from pytest_compileiq.workers.making import answer  # heavy, and most workers build nothing
+
+        if item is None:
+            return Failed(_NOT_COLLECTED)
+        self.channel.tick()
+        return answer(item, self.builds, query)
+
     def _run(self, item: pytest.Item | None) -> None:
         if item is None:
-            self.channel.send(Failed("it was not collected in the worker"))
+            self.channel.send(Failed(_NOT_COLLECTED))
             return
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
         self.channel.send(Left(self._failure) if self._entered else Failed(self._failure))

@@ -44,7 +44,6 @@ class LocalCarrier:
     root: Path
     guard: Guard
     builds: Path
-    shares_files: ClassVar[bool] = True
     devices: ClassVar[int] = 1
 
     def launch(self, start: Start, number: int) -> LocalLine:
@@ -59,6 +58,10 @@ class LocalCarrier:
     def alone(self, number: int, kinds: Sequence[str]) -> AbstractContextManager[None]:
         """Hold the processor's lock; a run without a cluster has one conversation at a time."""
         return alone_here(kinds)
+
+    def refuse(self, number: int, reason: str) -> WorkerDied:
+        """Never asked for: this machine is like itself."""
+        return WorkerDied("wrong", reason)
 
     def sweep(self, spared: Collection[Line] = ()) -> None:
         """Kill what was started under the guard, except the workers ``spared``."""
@@ -76,6 +79,7 @@ class LocalLine:
     """One worker process. Not thread-safe: one conversation at a time."""
 
     is_outdated: ClassVar[bool] = False
+    shares_files: ClassVar[bool] = True
 
     def __init__(self, start: Start, root: Path, builds: Path, guard: Guard) -> None:
         self._drain = _Drain()
@@ -134,6 +138,9 @@ class LocalLine:
             raise self._death() from error
         self._expect_little_printed()
         return answer
+
+    def bring(self, build: Path) -> None:
+        """Nothing: it is there."""
 
     def close(self, wait_s: float) -> None:
         """Wait for its end, and kill it if it does not end within ``wait_s``."""

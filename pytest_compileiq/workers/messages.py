@@ -7,12 +7,13 @@ project is, which may be on another machine.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from pytest_compileiq.benchmark.body import Touched
+from pytest_compileiq.benchmark.elsewhere import MadeElsewhere
 from pytest_compileiq.model import Arm, ChecksMade, Conditions, ControlsFile, FailureKind
 from pytest_compileiq.rules.calls import CallTimes
 from pytest_compileiq.rules.draws import Drawn
@@ -87,12 +88,42 @@ class DrawTask(Struct, frozen=True, tag=True):
     bits_promised: bool = False
 
 
+class Identify(Struct, frozen=True, tag=True):
+    """Say what builds of a test depend on there; no test is entered, and none of its fixtures is set up.
+
+    Attributes:
+        host_flags: what flags that name the host mean on the machine of the device; None: what they mean there.
+    """
+
+    nodeid: str
+    host_flags: dict[str, tuple[str, ...]] | None
+
+
+class Make(Struct, frozen=True, tag=True):
+    """Build a test's kernel; as of ``Identify``, no test is entered."""
+
+    nodeid: str
+    host_flags: dict[str, tuple[str, ...]] | None
+    controls: ControlsFile | None
+
+
 class Ready(Struct, frozen=True, tag=True):
     """The tests are collected."""
 
 
 class Entered(Struct, frozen=True, tag=True):
-    """The fixtures are up."""
+    """The fixtures are up.
+
+    Attributes:
+        target, command: what the test's toolchain makes of its marker there.
+        native: why that machine cannot run what is built so; None if it can.
+        processor: the model that it measures on.
+    """
+
+    target: str = ""
+    command: tuple[str, ...] = ()
+    native: str | None = None
+    processor: str = ""
 
 
 class Left(Struct, frozen=True, tag=True):
@@ -114,13 +145,17 @@ class CheckAnswer(Struct, frozen=True, tag=True):
 
 
 class BlockAnswer(Struct, frozen=True, tag=True):
-    """The slots of each timed metric, how a GPU's were taken, what the tuned arm touched, remarks, the checks."""
+    """The slots of each timed metric, how a GPU's were taken, what the tuned arm touched, remarks, the checks.
+
+    ``units`` says for each metric which specimen of its device it was taken on, where that is known.
+    """
 
     slots: dict[str, tuple[Slot[float], ...]]
     conditions: dict[str, Conditions]
     touched: Touched
     remarks: tuple[str, ...] = ()
     checks: dict[str, ChecksMade] = {}
+    units: dict[str, str] = {}
 
 
 class LookAnswer(Struct, frozen=True, tag=True):
@@ -144,10 +179,32 @@ class FailureAnswer(Struct, frozen=True, tag=True):
     poisoned: bool
 
 
+class Identified(Struct, frozen=True, tag=True):
+    """What builds depend on (``benchmark.build_identity``), and what flags that name the host mean."""
+
+    identity: dict[str, str]
+    host_flags: dict[str, tuple[str, ...]]
+
+
+class Made(Struct, frozen=True, tag=True):
+    """A build."""
+
+    build: MadeElsewhere
+
+
+class NotMade(Struct, frozen=True, tag=True):
+    """The compiler refused to build, or was killed: as in ``BuildError``."""
+
+    reason: str
+    kind: Literal["compile", "timeout"]
+    log: str
+
+
 Task = CheckTask | BlockTask | LookTask | DrawTask
-Order = Start | Enter | Leave | Quit | Task
+Query = Identify | Make
+Order = Start | Enter | Leave | Quit | Query | Task
 TaskAnswer = CheckAnswer | BlockAnswer | LookAnswer | DrawAnswer | FailureAnswer
-Answer = Ready | Entered | Left | Failed | TaskAnswer
+Answer = Ready | Entered | Left | Failed | Identified | Made | NotMade | TaskAnswer
 
 encode = msgspec.msgpack.Encoder().encode
 decode_order = msgspec.msgpack.Decoder(Order).decode

@@ -10,6 +10,7 @@ from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.errors import CompileIQError
 from pytest_compileiq.model import (
+    UNIT,
     Arm,
     ChecksMade,
     Conditions,
@@ -24,7 +25,7 @@ from pytest_compileiq.rules.calls import CallTimes
 from pytest_compileiq.rules.draws import Drawn
 from pytest_compileiq.timing.registry import holds_context
 from pytest_compileiq.timing.sampler import BlockPlan
-from pytest_compileiq.workers.carrier import MOST_LOSSES, WorkerDied
+from pytest_compileiq.workers.carrier import MOST_LOSSES, Line, WorkerDied
 from pytest_compileiq.workers.crew import Crew
 from pytest_compileiq.workers.messages import (
     BlockAnswer,
@@ -76,6 +77,18 @@ def _expect_device(used: str, wanted: str) -> None:
         raise EvaluationFailed("baseline", "wrong", reason)
 
 
+def _unit(answer: BlockAnswer, metric: str) -> str:
+    """Which specimen of its device ``metric`` was taken on; empty where the worker does not know.
+
+    Raises:
+        EvaluationFailed: what it says is no name.
+    """
+    unit = answer.units.get(metric, "")
+    if unit and not UNIT.fullmatch(unit):
+        raise EvaluationFailed(None, "crash", f"answered that its device is called {unit!r:.80}, which is no name")
+    return unit
+
+
 @dataclass(frozen=True)
 class MeasuredBlock:
     """What one block gave: its rows, how each metric was taken on a GPU, what the tuned arm touched, its checks."""
@@ -103,6 +116,11 @@ class Pool:
     lock_clocks: LockClocks = None
     _launches: dict[tuple[str, str], Launch] = field(default_factory=dict)
     _remarks: dict[str, dict[str, None]] = field(default_factory=dict)
+
+    @property
+    def devices(self) -> int:
+        """How many devices the workers are spread over: ``number`` lives on ``number % devices``."""
+        return self.crew.carrier.devices
 
     def prepare(self, numbers: range, benchmark: TunedBenchmark) -> None:
         """Start the workers of ``numbers`` side by side and wait for all, so that no start-up disturbs a sample.
@@ -149,10 +167,11 @@ class Pool:
             _expect_device(conditions.device, benchmark.device(metric).name)
             self._launches[of_all] = conditions.launch
         self._remarks.setdefault(benchmark.nodeid, {}).update(dict.fromkeys(answer.remarks))
+        units = {metric: _unit(answer, metric) for metric in answer.slots}
         rows = [
             SampleRow(
                 benchmark.device(metric).name, workload.name, metric, number, slot.quad, slot.slot, slot.arm, sample,
-                value, slot.dropped, slot.clocks,
+                value, slot.dropped, slot.clocks, units[metric],
             )
             for metric, slots in answer.slots.items()
             for slot in slots
@@ -212,6 +231,7 @@ class Pool:
     ) -> _Answer:
         with self.crew.entered(number, benchmark, kinds) as worker:
             try:
+                _bring_builds(worker.line, benchmark, task)
                 answer = worker.ask(task, benchmark.spec.timeout_s)
             except WorkerDied as death:
                 self.crew.discard(number)
@@ -224,3 +244,16 @@ class Pool:
                 self.crew.discard(number)
                 raise EvaluationFailed(None, "crash", f"answered {type(answer).__name__} to a {type(task).__name__}")
             return answer
+
+
+def _bring_builds(line: Line, benchmark: TunedBenchmark, task: Task) -> None:
+    """See that what the task's arms have built here is there, too: no other machine builds what it measures.
+
+    Raises:
+        WorkerDied: the worker is lost.
+    """
+    if line.shares_files:
+        return
+    tuned = (task.baseline, task.tuned) if isinstance(task, BlockTask) else (task.controls,)
+    for controls in (None, *tuned):
+        line.bring(benchmark.builds.made(controls))

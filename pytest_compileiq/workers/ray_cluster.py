@@ -11,15 +11,17 @@ import signal
 import socket
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from pytest_compileiq.errors import EnvironmentFault, install
 from pytest_compileiq.system.process import Guard
+from pytest_compileiq.workers import likeness
 
 OWN = "ray"
 _OBJECT_STORE_BYTES = 100 * 2**20  # of a cluster of its own: answers are small
+_ANSWER_S = 60.0
 _AUTH_MODE = "RAY_AUTH_MODE"
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
@@ -101,12 +103,50 @@ def living_nodes() -> list[Node]:
     return [node for node in nodes if node["Alive"]]
 
 
+def name_of(node: Node) -> str:
+    """A node, for messages."""
+    return f"node {node['NodeID'][:8]} ({node['NodeManagerHostname']})"
+
+
 def own_node() -> str:
     """The id of the node that this process is a driver of."""
     import ray
 
     node_id: str = ray.get_runtime_context().get_node_id()
     return node_id
+
+
+def unlike_nodes(nodes: Sequence[Node]) -> dict[str, str]:
+    """Node id → what it has otherwise than this machine, in words: another Python, or another version of a package."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    pickle: Any = ray.cloudpickle
+    pickle.register_pickle_by_value(likeness)  # a node may have no such module
+    try:
+        asking = ray.remote(likeness.here)
+        asked = {
+            node["NodeID"]: asking.options(
+                num_cpus=0,
+                max_retries=0,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
+            ).remote()
+            for node in nodes
+        }
+    finally:
+        pickle.unregister_pickle_by_value(likeness)
+    here = likeness.here()
+    told = {node_id: _why_unlike(reference, here) for node_id, reference in asked.items()}
+    return {node_id: why for node_id, why in told.items() if why is not None}
+
+
+def _why_unlike(reference: Any, here: Mapping[str, str]) -> str | None:
+    import ray
+
+    try:
+        return likeness.why_unlike(ray.get(reference, timeout=_ANSWER_S), here)
+    except ray.exceptions.RayError as error:
+        return f"it does not say what it has: {what_ray_says(error)}"
 
 
 def leave() -> None:

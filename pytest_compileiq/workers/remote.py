@@ -10,11 +10,16 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from pytest_compileiq.workers.carrier import WorkerDied
-from pytest_compileiq.workers.device import CALLS_AT_ONCE, UNHEARD_S, Device, Ended
-from pytest_compileiq.workers.messages import Answer, Order, TaskAnswer, decode_answer, encode
+from pytest_compileiq.workers.device import BUILDS, CALLS_AT_ONCE, UNHEARD_S, Device, Ended
+from pytest_compileiq.workers.luggage import Luggage
+from pytest_compileiq.workers.messages import Answer, Order, Start, TaskAnswer, decode_answer, encode
+from pytest_compileiq.workers.parcel import Parcel
 from pytest_compileiq.workers.ray_cluster import what_ray_says
 
 _POLL_S = 1.0
@@ -29,21 +34,38 @@ class RemoteDevice:
         has_gpu: whether one of the node's GPUs is its own.
         name: of the device, for messages.
         told: what the actor begins with, as ``Device`` takes it.
+        calls_at_once: that it can be in the midst of.
+
+    Attributes:
+        shares_files: whether it sees this machine's files at the same paths.
     """
 
-    def __init__(self, node_id: str, name: str, told: tuple[str, ...], *, has_gpu: bool) -> None:
+    def __init__(
+        self,
+        node_id: str,
+        name: str,
+        told: tuple[str, ...],
+        *,
+        has_gpu: bool,
+        shares_files: bool = True,
+        calls_at_once: int = CALLS_AT_ONCE,
+    ) -> None:
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         self.name = name
+        self.shares_files = shares_files
         self.why_lost = ""
+        self._bringing = threading.Lock()
+        self._is_settled = False
+        self._brought: set[Path] = set()
         self._losing = threading.Lock()
         self._heard = time.monotonic()
         self._beats: Any = None
         self._actor: Any = (
             ray.remote(Device)
             .options(
-                num_cpus=0, num_gpus=int(has_gpu), max_restarts=0, max_task_retries=0, max_concurrency=CALLS_AT_ONCE,
+                num_cpus=0, num_gpus=int(has_gpu), max_restarts=0, max_task_retries=0, max_concurrency=calls_at_once,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
             )
             .remote(*told)
@@ -96,6 +118,35 @@ class RemoteDevice:
             self.ask("hear")
         raise WorkerDied(answer.kind, answer.reason)
 
+    def settle(self, luggage: Luggage) -> None:
+        """Bring the project, once, where it does not see this machine's files.
+
+        Raises:
+            WorkerDied: it is lost, or cannot keep what it was given.
+            EnvironmentFault: the project cannot travel.
+        """
+        with self._bringing:
+            if not self.shares_files and not self._is_settled:
+                self._carry(luggage.project(), "settle")
+                self._is_settled = True
+
+    def bring(self, luggage: Luggage, build: Path) -> None:
+        """Bring a build, once; raises as ``settle``, and OSError where it cannot be read."""
+        with self._bringing:
+            if self.shares_files or build in self._brought:
+                return
+            with luggage.build(build) as (parcel, place):
+                self._carry(parcel, "unpack", f"{BUILDS}/{place}")
+            self._brought.add(build)
+
+    def _carry(self, parcel: Parcel, method: str, *arguments: object) -> None:
+        try:
+            for message in parcel.messages():
+                self.ask("take", message)
+            self.ask(method, parcel.manifest(), *arguments)
+        except WorkerDied as death:
+            raise self._lost(death.reason) from death
+
     def beat(self) -> None:
         """Tell the actor that its driver is there, and note its answer to the beat before."""
         import ray
@@ -134,12 +185,14 @@ class RayLine:
 
     Attributes:
         device: that it lives on.
+        luggage: what may be brought there.
         at_home: the device that a new worker of its number would live on.
         done: is told of every task that was answered, and of the loss of the device.
     """
 
     device: RemoteDevice
     number: int
+    luggage: Luggage
     at_home: Callable[[], RemoteDevice | None]
     done: Callable[[WorkerDied | None], None]
     _pending: Any = None
@@ -148,6 +201,19 @@ class RayLine:
     def is_outdated(self) -> bool:
         """Whether its device is lost, or was only a guest's."""
         return self.device is not self.at_home()
+
+    @property
+    def shares_files(self) -> bool:
+        """Whether it sees this machine's files at the same paths."""
+        return self.device.shares_files
+
+    def bring(self, build: Path) -> None:
+        """Copy a build to where the worker looks for it.
+
+        Raises:
+            WorkerDied: the worker is lost with its machine, or that has no room for it.
+        """
+        self._told(lambda: self.device.bring(self.luggage, build))
 
     def send(self, order: Order) -> None:
         """Send one order.
@@ -192,3 +258,16 @@ class RayLine:
             if death.kind == "lost":
                 self.done(death)
             raise
+
+
+def launched(device: RemoteDevice, luggage: Luggage, start: Start) -> int:
+    """Start a worker on ``device``, which is given the project first where it has none; returns its number.
+
+    Raises:
+        WorkerDied: it ended at once.
+    """
+    device.settle(luggage)
+    # A candidate is not to have the cluster's token.
+    environment = {name: value for name, value in start.environment.items() if not name.startswith("RAY_")}
+    number: int = device.ask("launch", encode(replace(start, environment=environment)))
+    return number

@@ -11,7 +11,7 @@ import os
 import site
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -35,7 +35,7 @@ OUT_OF_WORKERS = (
 _PATHS = ("rootdir", "confcutdir", "inifilename")
 # Variables that make a process another tool's worker, or that add options to a run.
 _FOREIGN = ("PYTEST_XDIST_", "COV_", "PYTEST_ADDOPTS")
-_LIBRARIES = (
+LIBRARIES = (
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
     *site.getsitepackages(), site.getusersitepackages(),
 )  # fmt: skip
@@ -64,7 +64,7 @@ def start_of(config: pytest.Config, nodeids: Sequence[str]) -> Start:
 def enter_project(start: Start, root: Path) -> None:
     """Give this process the directory and the import path of the parent."""
     os.chdir(root / start.directory)
-    own = [entry for entry in sys.path if _is_own(entry)]
+    own = [entry for entry in sys.path if _is_own(entry, root)]
     path: list[str] = []
     for entry in start.import_path:
         path += own if entry is None else [os.path.normpath(root / entry)]
@@ -91,6 +91,25 @@ def worker_config(start: Start, root: Path) -> pytest.Config:
     return config
 
 
+def environment_on(node: Mapping[str, str], sent: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a worker on a machine of its own.
+
+    What that machine was set up with wins, since it says where its compilers, libraries and caches are, and which of
+    its devices it lends. What the driver has besides may decide what a test does, and fills in, unless it names places
+    of the driver's machine. No candidate has the cluster's token, which lets whoever holds it run code on every node.
+
+    Args:
+        node: the environment that the machine's part of the cluster began with.
+        sent: the driver's, as in ``Start``.
+    """
+    filling = {key: value for key, value in sent.items() if not _names_a_place(value)}
+    return {key: value for key, value in {**filling, **node}.items() if not key.startswith((*_FOREIGN, "RAY_"))}
+
+
+def _names_a_place(value: str) -> bool:
+    return any(Path(part).is_absolute() for part in value.split(os.pathsep))
+
+
 def _environment() -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)}
     return kept | {"PYTHONUNBUFFERED": "1"}
@@ -98,11 +117,16 @@ def _environment() -> dict[str, str]:
 
 def _import_path(root: Path) -> tuple[str | None, ...]:
     """``sys.path`` with what every process of this interpreter has as one entry, and the rest relative to ``root``."""
-    entries = [None if _is_own(entry) else os.path.relpath(entry or os.curdir, root) for entry in sys.path]
+    entries = [None if _is_own(entry, root) else os.path.relpath(entry or os.curdir, root) for entry in sys.path]
     return tuple(dict.fromkeys(entries))
 
 
-def _is_own(entry: str) -> bool:
-    """Whether every process of this interpreter and environment has ``entry``."""
+def _is_own(entry: str, root: Path) -> bool:
+    """Whether every process of this interpreter and environment has ``entry``, on whatever machine it is.
+
+    What lies in the project is not at the same path everywhere, whatever the environment says.
+    """
+    if entry.startswith(LIBRARIES) or Path(entry).name == _ZIPPED:
+        return True
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    return (entry in given and entry != "") or entry.startswith(_LIBRARIES) or Path(entry).name == _ZIPPED
+    return entry != "" and entry in given and not Path(entry).is_relative_to(root)

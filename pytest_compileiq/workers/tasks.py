@@ -16,7 +16,9 @@ from pytest_compileiq.benchmark.compared import Outputs
 from pytest_compileiq.benchmark.draw import run_draw
 from pytest_compileiq.benchmark.timed_call import look
 from pytest_compileiq.system.watchdog import of_each_process
+from pytest_compileiq.timing.cpu import cpu_device
 from pytest_compileiq.timing.registry import is_poisoned
+from pytest_compileiq.timing.unit import unit_of
 from pytest_compileiq.toolchains.base import Builder
 from pytest_compileiq.workers.inside import Inside
 from pytest_compileiq.workers.messages import (
@@ -26,6 +28,7 @@ from pytest_compileiq.workers.messages import (
     CheckTask,
     DrawAnswer,
     DrawTask,
+    Entered,
     FailureAnswer,
     LookAnswer,
     Task,
@@ -37,7 +40,9 @@ def converse(inside: Inside, item: pytest.Function) -> None:
     """In a worker, within a test whose fixtures are up: do the parent's tasks until it leaves the test."""
     builder = unpack_builder(inside.builder)
     benchmark = make_benchmark(item, rootdir=item.config.rootpath, build_dir=inside.builds, builder=builder)
-    inside.converse(lambda task, tick: serve(benchmark, body_of(item), task, tick))
+    made = benchmark.builder
+    entered = Entered(str(made.target), tuple(made.compiler.command), made.native, cpu_device().name)
+    inside.converse(entered, lambda task, tick: serve(benchmark, body_of(item), task, tick))
 
 
 def serve(benchmark: TunedBenchmark, body: Body, task: Task, tick: Callable[[], object]) -> TaskAnswer:
@@ -59,8 +64,9 @@ def _do(benchmark: TunedBenchmark, body: Body, task: Task, tick: Callable[[], ob
             benchmark, body, {"baseline": task.baseline, "tuned": task.tuned}, workload, task.plan, tick,
             parent_holds_context=task.parent_holds_context,
         )  # fmt: skip
+        units = {metric: unit_of(benchmark.device_kind(metric)) for metric in block.slots}
         return BlockAnswer(
-            dict(block.slots), dict(block.conditions), block.touched["tuned"], block.remarks, dict(block.checks)
+            dict(block.slots), dict(block.conditions), block.touched["tuned"], block.remarks, dict(block.checks), units
         )
     arms: Arms = {"baseline": None, "tuned": task.controls}
     if isinstance(task, CheckTask):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 
-from pytest_compileiq.workers.carrier import Carrier, WorkerDied
+from pytest_compileiq.workers.carrier import Launches, WorkerDied
 from pytest_compileiq.workers.messages import (
     Answer,
     BlockAnswer,
@@ -18,9 +18,13 @@ from pytest_compileiq.workers.messages import (
     Entered,
     Failed,
     FailureAnswer,
+    Identified,
     Leave,
     Left,
     LookAnswer,
+    Made,
+    NotMade,
+    Query,
     Quit,
     Ready,
     Start,
@@ -41,7 +45,7 @@ class Worker:
         inside: the node id of the test that it has entered, or None.
     """
 
-    def __init__(self, carrier: Carrier, start: Start, number: int) -> None:
+    def __init__(self, carrier: Launches, start: Start, number: int) -> None:
         """Start it, without waiting.
 
         Raises:
@@ -52,7 +56,7 @@ class Worker:
         self.inside: str | None = None
         self._ready = False
 
-    def enter(self, nodeid: str, builder: bytes | None) -> None:
+    def enter(self, nodeid: str, builder: bytes | None) -> Entered:
         """Set up the test's fixtures, leaving the test that the worker was in.
 
         Args:
@@ -68,6 +72,7 @@ class Worker:
         if not isinstance(answer, Entered):
             raise WorkerDied("wrong", _reason(answer) or "the test could not be set up")
         self.inside = nodeid
+        return answer
 
     def wait_ready(self) -> None:
         """Wait until it has collected its tests.
@@ -91,6 +96,19 @@ class Worker:
             return answer
         self.inside = None  # the test is over, which no task ends by itself
         raise WorkerDied("crash", f"the test ended within its task: {_reason(answer) or 'no reason given'}")
+
+    def query(self, query: Query, timeout_s: float) -> Identified | Made | NotMade:
+        """Have it answer about a test that it has not entered; ``timeout_s`` bounds the time without progress.
+
+        Raises:
+            WorkerDied: it could not answer (kind ``wrong``, saying why), or ended.
+        """
+        self.wait_ready()
+        self.line.send(query)
+        answer = self.line.receive(timeout_s)
+        if not isinstance(answer, Identified | Made | NotMade):
+            raise WorkerDied("wrong", _reason(answer) or f"answered {type(answer).__name__}")
+        return answer
 
     def leave(self) -> None:
         """Tear the entered test's fixtures down.

@@ -296,7 +296,7 @@ def test_a_search_is_about_one_model_of_device(made, unkilled, temporary, tmp_pa
         search.go_on()
         output = search.output()
         expect_whole(search, output, unkilled)
-        assert re.search(r"has another device than this search is about, .*, and is not used: Another\n", output)
+        assert re.search(r"node .* is not used: it measures on Another, and this run on ", output), output
 
 
 def test_ten_kills_cost_nothing(temporary):

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pytest_compileiq.artifact import Claim
+from pytest_compileiq.claimed_devices import ClaimedDevice, StoredFleet
 from pytest_compileiq.errors import StoreError
-from pytest_compileiq.model import ClockReading, SampleRow
+from pytest_compileiq.model import FLEET, UNIT, ClockReading, SampleRow
 from pytest_compileiq.space import OFF, Space, choice, literal, log_sampling
 from pytest_compileiq.space import range as steps
-from pytest_compileiq.store.metadata import render
+from pytest_compileiq.store.metadata import parse, render
 from pytest_compileiq.store.samples import decode_samples, encode_samples
 from pytest_compileiq.store.store import Store
-from tests.unit.artifacts import CONTROLS, TARGET, make_artifact
+from tests.unit.artifacts import CONTROLS, GPUS, TARGET, make_artifact, make_rows, measured_claim, over_devices
 
 QUICK = settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], database=None, derandomize=True
@@ -31,6 +34,7 @@ clocks = st.builds(
 rows = st.builds(
     SampleRow, texts, texts, texts, st.integers(0, 999), st.integers(0, 3), st.integers(0, 3),
     st.sampled_from(["baseline", "tuned"]), st.integers(0, 9999), st.floats(-1e30, 1e30), st.booleans(), st.none() | clocks,
+    st.sampled_from(["", "GPU-1a2b3c4d-0000", "node-7.rack2"]),
 )  # fmt: skip
 
 
@@ -40,6 +44,8 @@ def test_samples_come_back_bit_for_bit(several):
     several.sort(key=lambda row: (row.device, row.workload, row.objective))  # what is read back is so grouped
     samples = decode_samples(encode_samples(several), "x.csv")
     back = [row for key in samples.measured() for row in samples.rows(key)]
+    if len({row.unit for row in several}) == 1:  # one device alone is not named
+        several = [replace(row, unit="") for row in several]
     assert back == several
     assert [row.value.hex() for row in back] == [float(row.value).hex() for row in several]
 
@@ -65,6 +71,41 @@ def test_metadata_comes_back_equal_and_renders_to_the_same_bytes(text, some):
         back = store.read("k", TARGET)
         assert back == artifact
         assert render(back) == render(artifact)
+
+
+gains = st.floats(0.001, 1000)
+claimed = st.builds(
+    lambda unit, processes, gain, low, high, outlier: ClaimedDevice(
+        unit=unit, processes=processes, speedup=gain, speedup_low=low, speedup_high=high, outlier=outlier
+    ),
+    st.from_regex(UNIT, fullmatch=True), st.integers(4, 1000), gains, gains, gains, st.booleans(),
+)  # fmt: skip
+over_several = st.lists(claimed, min_size=2, max_size=8, unique_by=lambda device: device.unit)
+
+
+@QUICK
+@given(over_several)
+def test_a_claim_over_devices_comes_back_equal_and_renders_to_the_same_bytes(devices):
+    fleet = StoredFleet(between_sd=0.0, another_low=0.9, another_high=1.2) if len(devices) >= FLEET else None
+    named = tuple(sorted(devices, key=lambda device: device.unit))
+    claim = Claim(**{**dict(measured_claim("H200")), "devices": named, "fleet": fleet})
+    with tempfile.TemporaryDirectory() as home:
+        store = Store(Path(home) / "acf")
+        written = store.write("k", make_artifact(claims=(claim,)), controls=[CONTROLS], samples=make_rows("H200"))
+        back = store.read("k", TARGET)
+        assert back == written.artifact and back.claims[0].devices == named and back.claims[0].fleet == fleet
+        assert render(back) == render(written.artifact)
+
+
+@QUICK
+@given(st.data())
+def test_corrupt_metadata_of_several_devices_is_an_artifact_or_is_refused(data):
+    artifact = make_artifact(claims=(over_devices(measured_claim("H200"), *GPUS[:6]),))
+    whole = render(artifact)
+    position = data.draw(st.integers(whole.index(b"[claims.fleet]"), len(whole) - 1))
+    piece = data.draw(st.binary(max_size=4))
+    with contextlib.suppress(StoreError):
+        parse(whole[:position] + piece + whole[position + 2 :], "x.toml", "restore it")
 
 
 @QUICK

@@ -15,7 +15,8 @@ from pytest_compileiq.artifact import (
     StoredFingerprint,
     Summary,
 )
-from pytest_compileiq.model import SampleRow, sha256_hex
+from pytest_compileiq.claimed_devices import ClaimedDevice, StoredFleet
+from pytest_compileiq.model import FLEET, SampleRow, sha256_hex
 from pytest_compileiq.store.metadata import controls_file_name
 
 TARGET = "x86-64-v3-gcc12"
@@ -83,3 +84,18 @@ def measured_claim(device: str) -> Claim:
         device=device, workload="w", objective="runtime", kind="gain", speedup=1.1, speedup_low=1.05, speedup_high=1.2, p_value=0.001,
         cohens_d=2.0, samples="unnamed.csv", test=test, baseline=numbers, tuned=numbers,
     )  # fmt: skip
+
+
+def over_devices(claim: Claim, *units: str, speedups: tuple[float, ...] = (), outliers: tuple[str, ...] = ()) -> Claim:
+    """``claim`` as it would be on several devices; from 5 of them on it is one for their fleet."""
+    gains = speedups or (1.1,) * len(units)
+    devices = tuple(
+        ClaimedDevice(unit=unit, processes=4, speedup=gain, speedup_low=gain - 0.02, speedup_high=gain + 0.02,
+                      outlier=unit in outliers)
+        for unit, gain in sorted(zip(units, gains, strict=True))
+    )  # fmt: skip
+    fleet = StoredFleet(between_sd=0.01, another_low=1.02, another_high=1.09) if len(units) >= FLEET else None
+    return Claim(**{**dict(claim), "devices": devices, "fleet": fleet})
+
+
+GPUS = tuple(f"GPU-{number}a2b3c4d-0000-1111-2222-333344445555" for number in range(8))

@@ -21,6 +21,7 @@ PACKAGE = Path(pytest_compileiq.__file__).parent
 FACES = ("plugin", "options", "session", "expect", "testing", "frameworks", "draws")
 VALUES = (
     "artifact",
+    "claimed_devices",
     "config",
     "errors",
     "in_place",

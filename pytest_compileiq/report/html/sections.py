@@ -29,8 +29,8 @@ from pytest_compileiq.report.kept_controls import (
 )
 from pytest_compileiq.report.results import estimate_of, estimate_texts, gain_of, headline, located
 from pytest_compileiq.report.stress import stress_lines
-from pytest_compileiq.rules.claims import directions, standing, words_of
-from pytest_compileiq.rules.words import limits_text, pair_texts
+from pytest_compileiq.rules.claims import directions, scope_of, standing, words_of
+from pytest_compileiq.rules.words import gain_text, limits_text, pair_texts, unit_text
 
 MAX_ROWS = 60  # per table; an artifact may hold a megabyte of them
 _DIGEST = 12
@@ -107,6 +107,7 @@ def _of_artifact(committed: Committed, ident: str, domain: Domain) -> Iterator[H
     if artifact.claims:
         columns = ("Workload", "Objective", "Claim", "Result", "Interval", "Device", "Baseline", "Tuned", "Evidence")
         yield table("Claims, as committed", columns, [_claim_row(claim, domain) for claim in artifact.claims])
+        yield from _devices(artifact)
         yield tag("p", f"Stress: {'; '.join(stress_lines(artifact.claims)[:MAX_ROWS])}")
     for place, slots in committed.slots.items():
         claim = artifact.claims[place]
@@ -134,6 +135,20 @@ def _of_artifact(committed: Committed, ident: str, domain: Domain) -> Iterator[H
     yield _folded("Controls and search", facts(_controls(artifact)), *_knobs(artifact))
     yield _folded("Environment", facts(_environment(artifact)))
     yield _folded("Fingerprint", facts(_fingerprint(artifact)))
+
+
+def _devices(artifact: Artifact) -> Iterator[Html]:
+    """What each device showed of every claim that is about several."""
+    rows = [
+        [claim.workload, claim.objective, unit_text(each.unit), gain_text(each.speedup, claim.scale, words_of(claim)),
+         limits_text(each.speedup_low, each.speedup_high, claim.scale, words_of(claim)), str(each.processes),
+         "an outlier" if each.outlier else ""]
+        for claim in artifact.claims
+        for each in claim.devices
+    ]  # fmt: skip
+    if rows:
+        columns = ("Workload", "Objective", "Device", "Result", "95 % interval", "Processes", "")
+        yield table("What each device showed", columns, rows)
 
 
 def _kept(artifact: Artifact) -> Iterator[Html]:
@@ -174,7 +189,8 @@ def _claim_row(claim: Claim, domain: Domain) -> list[str]:
         if arm
     ]
     evidence = f"p = {claim.p_value:.1g}, d = {claim.cohens_d:.3g}, {claim.test.processes} processes{count_text(claim)}"
-    return [*what, f"{worse}{estimate_of(claim)}", join([limits, drawn]), claim.device, *arms, evidence]
+    device = ", ".join(filter(None, (claim.device, scope_of(claim))))
+    return [*what, f"{worse}{estimate_of(claim)}", join([limits, drawn]), device, *arms, evidence]
 
 
 def _titles(claim: Claim) -> tuple[str, str]:

@@ -29,12 +29,17 @@ from pytest_compileiq.rules.classes import SAFE
 from pytest_compileiq.space import Space
 from pytest_compileiq.system.files import exists
 from pytest_compileiq.system.process import TAIL_BYTES
-from pytest_compileiq.toolchains.base import BaseSpace, Place
+from pytest_compileiq.toolchains.base import BaseSpace, HostFlags, Place
 from pytest_compileiq.toolchains.cc.arguments import check_arguments, functions_named
 from pytest_compileiq.toolchains.cc.baseline import Baseline
 from pytest_compileiq.toolchains.cc.cacheable import GccBuild, why_not_modelled
 from pytest_compileiq.toolchains.cc.command_line import command_line, recorded_command
-from pytest_compileiq.toolchains.cc.compiler import CcCompiler, first_error
+from pytest_compileiq.toolchains.cc.compiler import (
+    CcCompiler,
+    expect_machine_flags,
+    first_error,
+    without_native,
+)
 from pytest_compileiq.toolchains.cc.cplusplus import is_cplusplus, naming_the_cplusplus_compiler
 from pytest_compileiq.toolchains.cc.flags import Flags, relative_to_rootdir, who_chooses
 from pytest_compileiq.toolchains.cc.floating_point_environment import named_by
@@ -67,7 +72,9 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
     program, flags = line.program, line.flags
     deciding = min(sources, key=lambda source: _RANK[who_chooses(line.flags_of(source))])
     architecture_from = who_chooses(line.flags_of(deciding))
-    flags = Flags(program.without_native(flags.compile), program.without_native(flags.link), flags.libraries)
+    is_here = place.host_flags is None
+    host_flags = line.host_flags() if place.host_flags is None else expect_machine_flags(place.host_flags)
+    flags = Flags(without_native(flags.compile, host_flags), without_native(flags.link, host_flags), flags.libraries)
     every_flag = [*chain(*(command.flags for command in reversed([*line.own.values()]))), *flags.compile]
     defines, params = baseline_macros(cc.defines, every_flag, "Cc")
     flags = replace(flags, compile=(*flags.compile, *defines))
@@ -75,7 +82,7 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
         # A process has one copy of a unique symbol, so the two arms would share the static data of inline functions.
         separate = ("-fno-gnu-unique",) if program.name == "gcc" else ()
         flags = Flags((*flags.compile, "-fPIC", *separate), ("-shared", *flags.link), flags.libraries)
-    own = {source: command.resolved() for source, command in line.own.items()}
+    own = {source: command.resolved(host_flags) for source, command in line.own.items()}
     everywhere = {source: (*own.get(source, ())[1:], *flags.compile) for source in sources}
     architecture = program.architecture(everywhere[deciding])
     return CcBuilder(
@@ -88,7 +95,7 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
         ),
         architecture=architecture,
         target=Target.of(architecture, program.line),
-        native=next(filter(None, map(program.unrunnable, everywhere.values())), None),
+        native=next(filter(None, map(program.unrunnable, everywhere.values())), None) if is_here else None,
         program=program,
         flags=flags,
         source_paths=sources,
@@ -98,6 +105,7 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
         baseline_params=params,
         own=own,
         left_out=line.remarks,
+        host_flags=host_flags,
     )
 
 
@@ -125,6 +133,7 @@ class CcBuilder:
     baseline_params: Mapping[str, KnobValue]
     own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+    host_flags: HostFlags = field(default_factory=dict)
     clock: str = "cpu"
     acf_line: str | None = None
     knobs_taken: frozenset[str] = frozenset()

@@ -8,8 +8,8 @@ from itertools import chain
 from pathlib import Path
 
 from pytest_compileiq.errors import EnvironmentFault, MarkerError
-from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.cc.compiler import CcCompiler, find_compiler
+from pytest_compileiq.toolchains.base import HostFlags, Place
+from pytest_compileiq.toolchains.cc.compiler import CcCompiler, find_compiler, without_native
 from pytest_compileiq.toolchains.cc.flags import Flags, by_stage, split_flags
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.cc.production import NO_LTO, Production, production_commands
@@ -22,9 +22,9 @@ class OwnCommand:
     program: CcCompiler
     flags: tuple[str, ...]
 
-    def resolved(self) -> tuple[str, ...]:
-        """The beginning of its command, with ``native`` replaced by what it means here."""
-        return (self.program.program, *self.program.without_native(self.flags))
+    def resolved(self, host_flags: HostFlags) -> tuple[str, ...]:
+        """The beginning of its command, with ``native`` replaced by what it means."""
+        return (self.program.program, *without_native(self.flags, host_flags))
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,17 @@ class CommandLine:
     flags: Flags
     own: Mapping[str, OwnCommand] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+
+    def host_flags(self) -> HostFlags:
+        """What each flag that names the host means here.
+
+        Raises:
+            MarkerError: a compiler has no ``native`` here.
+        """
+        meant = self.program.host_flags((*self.flags.compile, *self.flags.link))
+        for command in self.own.values():
+            meant |= command.program.host_flags(command.flags)
+        return meant
 
     def flags_of(self, source: str) -> tuple[str, ...]:
         """All that ``source`` is compiled with."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pytest_compileiq.errors import EnvironmentFault, MarkerError
 from pytest_compileiq.system.machine import this_architecture
-from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.base import HostFlags, Place
 from pytest_compileiq.toolchains.cc.flags import CHOOSE_THE_ARCHITECTURE
 from pytest_compileiq.toolchains.commands import ask
 
@@ -27,6 +27,7 @@ _INSTRUCTION_SET = re.compile(
 _NAMES_IN_CPUINFO = {"SSE3": "pni", "LZCNT": "abm", "BMI": "bmi1", "PCLMUL": "pclmulqdq", "SHA": "shani"}
 _X86_LEVELS = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
 _NATIVE = re.compile(r"-m(arch|tune|cpu)=native")
+_OF_A_MACHINE = re.compile(r"-m[a-z0-9][A-Za-z0-9._+=-]*")
 
 
 @dataclass(frozen=True)
@@ -62,19 +63,16 @@ class CcCompiler:
         chosen = [flag.partition("=")[2] for flag in flags if flag.startswith(CHOOSE_THE_ARCHITECTURE)]
         return re.sub(r"[^A-Za-z0-9._-]", "_", chosen[-1]) if chosen else self.machine
 
-    def without_native(self, flags: Sequence[str]) -> tuple[str, ...]:
-        """``flags`` with every ``native`` replaced by the processor's name and the instruction sets it adds or lacks.
+    def host_flags(self, flags: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """What each ``native`` of ``flags`` means here: the processor's name and instruction sets it adds or lacks.
 
         The cache sizes that ``native`` would also set are left out, since they differ between virtual machines.
 
         Raises:
             MarkerError: the compiler has no ``native`` here.
         """
-        resolved: list[str] = []
-        for flag in flags:
-            native = _NATIVE.fullmatch(flag)
-            resolved += self._resolve_native(native[1]) if native else [flag]
-        return tuple(resolved)
+        named = ((flag, _NATIVE.fullmatch(flag)) for flag in flags)
+        return {flag: tuple(self._resolve_native(native[1])) for flag, native in named if native}
 
     def unrunnable(self, flags: Sequence[str]) -> str | None:
         """Why this machine cannot run what ``flags`` compile for; None if it can."""
@@ -117,6 +115,30 @@ class CcCompiler:
         surplus = [f"-m{_as_option(feature)}" for feature in sorted(native - named)]
         lacking = [f"-mno-{_as_option(feature)}" for feature in sorted(named - native)]
         return [f"-march={name}", *surplus, *lacking]
+
+
+def without_native(flags: Sequence[str], host_flags: HostFlags) -> tuple[str, ...]:
+    """``flags`` with every ``native`` replaced by what it means.
+
+    Raises:
+        EnvironmentFault: that is not known, and it would mean this machine's processor.
+    """
+    if unknown := next((flag for flag in flags if _NATIVE.fullmatch(flag) and flag not in host_flags), None):
+        raise EnvironmentFault(f"the machine that runs what is built does not say what {unknown} means there")
+    return tuple(meant for flag in flags for meant in host_flags.get(flag, (flag,)))
+
+
+def expect_machine_flags(host_flags: HostFlags) -> HostFlags:
+    """``host_flags`` as another machine has told them, each of which chooses a processor and does nothing else.
+
+    Raises:
+        EnvironmentFault: one is something else.
+    """
+    for flag, meant in host_flags.items():
+        odd = [flag] if not _NATIVE.fullmatch(flag) else [word for word in meant if not _OF_A_MACHINE.fullmatch(word)]
+        if odd:
+            raise EnvironmentFault(f"another machine says that {flag!r} means {odd[0]!r}, which chooses no processor")
+    return host_flags
 
 
 def find_compiler(compiler: str, place: Place) -> CcCompiler:

@@ -15,7 +15,7 @@ from pytest_compileiq.workers.pool import EvaluationFailed
 
 STEADY = CallTimes(first_s=1e-3, later_s=1e-3, cold_s=1e-3, faults=0, call_s=1e-3, empty_s=None)
 LONGER = replace(STEADY, first_s=1.0)
-ONE, TWO, THREE = 100, 101, 102  # numbers of workers that take no samples
+ONE, TWO, THREE = 1000, 1001, 1002  # numbers of workers that take no samples
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from pytest_compileiq import minimize
 from pytest_compileiq.artifact import StoredConditions
 from pytest_compileiq.model import Candidate, Conditions
 from pytest_compileiq.outcome import Verdict
-from pytest_compileiq.proof.prove import NoWinner, Proof, Unprovable, prove, prove_again
+from pytest_compileiq.proof.again import prove_again
+from pytest_compileiq.proof.prove import NoWinner, Proof, Unprovable, prove
 from pytest_compileiq.rules.gate import LOOKS
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, by_options, fake_benchmark
 from pytest_compileiq.workers.pool import EvaluationFailed

@@ -11,16 +11,8 @@ from pytest_compileiq.artifact import Claim, DecisionRecord
 from pytest_compileiq.errors import ClaimMismatch, StoreError
 from pytest_compileiq.model import SampleRow, Thresholds
 from pytest_compileiq.outcome import Verdict
-from pytest_compileiq.rules.gate import (
-    LOOKS,
-    Evidence,
-    gather,
-    judge_gain,
-    judge_non_inferior,
-    judge_replay,
-    overall_p,
-    summarise,
-)
+from pytest_compileiq.rules.evidence import Evidence, gather, summarise
+from pytest_compileiq.rules.gate import LOOKS, judge_gain, judge_non_inferior, judge_replay, overall_p
 from pytest_compileiq.rules.recompute import RELATIVE_TOLERANCE, recompute
 
 LEVEL = 0.01 / len(LOOKS)

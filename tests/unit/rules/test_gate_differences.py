@@ -14,16 +14,8 @@ from pytest_compileiq.errors import ClaimMismatch, StoreError
 from pytest_compileiq.model import SampleRow, Thresholds
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.rules.analysis import Analysis, SearchAxis, magnitude, steady_values
-from pytest_compileiq.rules.gate import (
-    LOOKS,
-    Decision,
-    Evidence,
-    gather,
-    judge_gain,
-    judge_non_inferior,
-    judge_replay,
-    summarise,
-)
+from pytest_compileiq.rules.evidence import Evidence, gather, summarise
+from pytest_compileiq.rules.gate import LOOKS, Decision, judge_gain, judge_non_inferior, judge_replay
 from pytest_compileiq.rules.recompute import recompute
 from pytest_compileiq.rules.stats import binomial_interval
 

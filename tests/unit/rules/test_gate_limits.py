@@ -11,15 +11,8 @@ import pytest
 from pytest_compileiq.model import Thresholds
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.rules import gate
-from pytest_compileiq.rules.gate import (
-    MAX_SPREAD_RATIO,
-    Evidence,
-    judge_gain,
-    judge_non_inferior,
-    judge_replay,
-    overall_p,
-    summarise,
-)
+from pytest_compileiq.rules.evidence import Evidence, summarise
+from pytest_compileiq.rules.gate import MAX_SPREAD_RATIO, judge_gain, judge_non_inferior, judge_replay, overall_p
 from pytest_compileiq.rules.stats import paired_p, processes_for, sign_flip, welch_centred
 
 DEFAULT = Thresholds()

@@ -10,7 +10,8 @@ from scipy import stats
 
 from pytest_compileiq.model import Thresholds
 from pytest_compileiq.outcome import Verdict
-from pytest_compileiq.rules.gate import LOOKS, Evidence, judge_gain, levels_by_holm, overall_p
+from pytest_compileiq.rules.evidence import Evidence
+from pytest_compileiq.rules.gate import LOOKS, judge_gain, levels_by_holm, overall_p
 
 DEFAULT = Thresholds()
 NO_FLOOR = replace(DEFAULT, min_speedup=1.0, min_effect=0.0)  # leaves the tests alone to hold the level

@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 
 from pytest_compileiq.rules import noise
-from pytest_compileiq.rules.gate import Evidence
+from pytest_compileiq.rules.evidence import Evidence
 from pytest_compileiq.rules.noise import advice, drift
 
 

@@ -18,6 +18,7 @@ from pytest_compileiq.cli.main import main
 from pytest_compileiq.errors import SchemaTooNew, StoreError, UserError
 from pytest_compileiq.report.artifact import artifact_lines
 from pytest_compileiq.report.committed import report_of_store
+from pytest_compileiq.store import samples as samples_module
 from pytest_compileiq.store import store as store_module
 from pytest_compileiq.store.lifecycle import retire
 from pytest_compileiq.store.samples import HEADER, decode_samples, encode_samples
@@ -479,12 +480,45 @@ def test_a_sample_out_of_all_bounds_names_its_line(old, new):
         decode_samples(text.encode("utf-8", "surrogateescape"), "x.csv")
 
 
-def test_more_samples_or_claims_than_there_can_be_are_refused():
+def test_more_samples_or_claims_than_there_can_be_are_refused(monkeypatch):
     header = ",".join(HEADER) + "\n"
-    with pytest.raises(StoreError, match="more than 200000 samples"):
-        decode_samples((header + SAMPLE * 200_001).encode(), "x.csv")
+    monkeypatch.setattr(samples_module, "MOST_ROWS_OF_A_CLAIM", 3000)
+    decode_samples((header + SAMPLE * 3000).encode(), "x.csv")
+    with pytest.raises(StoreError, match="more than 3000 samples"):
+        decode_samples((header + SAMPLE * 3001).encode(), "x.csv")
     with pytest.raises(StoreError, match="line 1002 is not a sample: more than 1000 devices"):
         decode_samples((header + "".join(f"cpu{n}{SAMPLE[3:]}" for n in range(1001))).encode(), "x.csv")
+
+
+def test_samples_of_one_device_do_not_name_it_and_those_of_several_do():
+    rows = make_rows()
+    named = [replace(row, unit="GPU-1") for row in rows]
+    assert encode_samples(named) == encode_samples(rows)
+    several = [replace(row, unit=f"GPU-{row.process}") for row in rows]
+    data = encode_samples(several)
+    assert data.startswith(f"{','.join(HEADER)},unit\n".encode()) and b",GPU-1\n" in data
+    samples = decode_samples(data, "x.csv")
+    assert list(samples.rows(("cpu", "w", "runtime"))) == several
+
+
+UNIT_HEADER = f"{','.join(HEADER)},unit\n"
+OF_ONE = SAMPLE.replace("\n", ",GPU-1\n")
+
+
+@pytest.mark.parametrize(
+    "unit", [",GPU 1", ",-1", f",{'x' * 65}", ",GPU-1,", ',"GPU-1"', ",\0", ",\udcff", ",\u00fc", ""]
+)
+def test_what_is_no_name_of_a_device_names_its_line(unit):
+    text = UNIT_HEADER + OF_ONE + SAMPLE.replace("\n", f"{unit}\n")
+    with pytest.raises(StoreError, match=r"x\.csv line 3 is not a sample"):
+        decode_samples(text.encode("utf-8", "surrogateescape"), "x.csv")
+
+
+def test_more_devices_than_there_can_be_are_refused():
+    lines = [OF_ONE.replace("GPU-1", f"GPU-{number}") for number in range(1001)]
+    decode_samples((UNIT_HEADER + "".join(lines[:1000])).encode(), "x.csv")
+    with pytest.raises(StoreError, match="line 1002 is not a sample: more than 1000 different devices"):
+        decode_samples((UNIT_HEADER + "".join(lines)).encode(), "x.csv")
 
 
 @pytest.mark.parametrize(

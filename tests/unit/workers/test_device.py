@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,9 @@ import pytest
 
 from pytest_compileiq.workers import device as device_module
 from pytest_compileiq.workers.device import Device, Ended
-from pytest_compileiq.workers.messages import Failed, Quit, Start, decode_answer, encode
+from pytest_compileiq.workers.messages import Failed, Quit, Ready, Start, decode_answer, encode
+from pytest_compileiq.workers.parcel import packed
+from tests.files import write_files
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -59,6 +62,39 @@ def test_a_worker_that_ends_with_its_node_is_lost_and_no_crash_of_what_it_ran(
     ended = device.receive(number, 60.0)
     assert isinstance(ended, Ended) and ended.kind == kind
     assert ("raylet" in ended.reason) == (kind == "lost")
+
+
+def test_a_project_that_arrives_is_what_its_workers_collect_and_goes_with_it(tmp_path, short, monkeypatch):
+    here = write_files(tmp_path / "here", {"pytest.ini": "", "tests/test_k.py": "def test_k(): pass"})
+    project = packed(here, ["pytest.ini", "tests/test_k.py"], tmp_path / "contents")
+    build = packed(write_files(tmp_path / "build", {"k.so": "code"}), ["k.so"], tmp_path / "contents")
+    device = Device(str(tmp_path / "nowhere"), str(tmp_path / "nowhere"), str(tmp_path / "nowhere/probe"))
+    monkeypatch.setattr(device_module, "environment_of_raylet", lambda: {**os.environ, "PYTHONPATH": str(ROOT)})
+    try:
+        for message in project.messages():
+            assert device.take(message) is None
+        assert device.settle(project.manifest()) is None
+        number = device.launch(encode(Start("tests", ("tests/test_k.py::test_k",), {}, (), (None,), {})))
+        assert isinstance(decode_answer(device.receive(number, 60.0)), Ready)
+        for message in build.messages():
+            device.take(message)
+        assert device.unpack(build.manifest(), "builds/k/baseline") is None
+        assert [path.read_text() for path in short.glob("*/builds/k/baseline/k.so")] == ["code"]
+        device.kill(number)
+        assert device.unpack(project.manifest(), "elsewhere").kind == "lost"  # its contents are not there
+        assert "outside" in device.unpack(build.manifest(), "../elsewhere").reason
+    finally:
+        device.stop()
+    assert list(short.iterdir()) == []
+
+
+def test_what_a_machine_was_set_up_with_is_that_of_its_raylet_and_not_what_ray_added(monkeypatch):
+    own_parent = Path(f"/proc/{os.getppid()}/environ").read_bytes()
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    environment = device_module.environment_of_raylet()
+    assert {f"{name}={value}" for name, value in environment.items()} == {
+        os.fsdecode(pair) for pair in own_parent.split(b"\0") if b"=" in pair
+    }
 
 
 UNHEARD = """

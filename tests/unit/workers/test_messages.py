@@ -50,6 +50,7 @@ ANSWERS = [
     BlockAnswer({"runtime": (Slot(0, 1, "tuned", (1e-3, 2.0)),)}, {}, TOUCHED),
     BlockAnswer({}, {"runtime": Conditions("H200", "graph", "warm", True, 1.5e-6, None)}, TOUCHED),
     BlockAnswer({}, {}, TOUCHED, ("short",), {"runtime": ChecksMade("check", 288, 32)}),
+    BlockAnswer({}, {}, TOUCHED, units={"runtime": "GPU-1a2b3c4d-0000"}),
     DrawAnswer(Drawn(("out",), (Difference("out", 3, "1.0", "nan", 2**63 - 1, math.inf),), (), {"out": (1.0, 2.5)})),
     LookAnswer(None), LookAnswer(CallTimes(1.0, 0.5, 0.7, 3, 0.5, None)),
     FailureAnswer("tuned", "wrong", "AssertionError", True), FailureAnswer(None, "disturbed", "a neighbour", False),

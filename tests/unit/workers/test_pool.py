@@ -9,8 +9,9 @@ import pytest
 
 from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.errors import NoWorker
-from pytest_compileiq.model import Conditions, Workload
+from pytest_compileiq.model import Candidate, Conditions, Workload
 from pytest_compileiq.testing import FakeBuilder, FakeCarrier, fake_benchmark, obedient
+from pytest_compileiq.timing.cpu import cpu_device
 from pytest_compileiq.timing.sampler import BlockPlan
 from pytest_compileiq.workers import pool as pool_module
 from pytest_compileiq.workers.carrier import WorkerDied
@@ -77,6 +78,29 @@ def test_a_worker_stays_in_its_test_from_task_to_task_and_leaves_it_for_another(
     ]  # fmt: skip
 
 
+def on_unit(unit: str) -> FakeCarrier:
+    def answer(worker, order):
+        given = obedient(order)
+        return msgspec.structs.replace(given, units={"runtime": unit}) if isinstance(given, BlockAnswer) else given
+
+    return FakeCarrier(answer, devices=3)
+
+
+def test_samples_say_which_device_their_worker_ran_on_and_a_pool_how_many_there_are(benchmark):
+    pool = pool_of(on_unit("GPU-1a2b3c4d-0000"))
+    rows = pool.block(0, benchmark, {"baseline": None, "tuned": None}, WORKLOAD, PLAN).rows
+    assert {row.unit for row in rows} == {"GPU-1a2b3c4d-0000"} and pool.devices == 3
+    silent = pool_of(FakeCarrier()).block(0, benchmark, {"baseline": None, "tuned": None}, WORKLOAD, PLAN).rows
+    assert {row.unit for row in silent} == {""}
+
+
+@pytest.mark.parametrize("unit", ["a b", "x" * 65, "../x", "x\n", "\x1b[2J"])
+def test_a_device_whose_name_is_none_is_no_device(benchmark, unit):
+    with pytest.raises(EvaluationFailed, match="which is no name") as caught:
+        pool_of(on_unit(unit)).block(0, benchmark, {"baseline": None, "tuned": None}, WORKLOAD, PLAN)
+    assert (caught.value.arm, caught.value.kind) == (None, "crash")
+
+
 def test_a_block_is_sampled_alone_on_the_device_and_a_check_is_not(benchmark):
     carrier = FakeCarrier()
     block = pool_of(carrier).block(2, benchmark, {"baseline": None, "tuned": None}, WORKLOAD, PLAN)
@@ -121,16 +145,72 @@ def test_all_blocks_of_a_workload_are_launched_as_its_first_one_was(benchmark):
     assert launches == [None, "graph", "eager"]
 
 
-@pytest.mark.parametrize("shares_files", [True, False])
-def test_a_builder_travels_only_where_the_worker_sees_the_same_files(benchmark, shares_files):
-    builders = []
+def afar(benchmark, **changes):
+    """A carrier to another machine, which makes the same of the marker but for ``changes``."""
+    here = benchmark.builder
+    entered = Entered(
+        **{"target": here.target, "command": tuple(here.compiler.command), "processor": cpu_device().name} | changes
+    )
+    orders = []
 
     def answer(worker, order):
-        builders.extend([order.builder] if isinstance(order, Enter) else [])
-        return obedient(order)
+        orders.append(order)
+        return entered if isinstance(order, Enter) else obedient(order)
 
-    pool_of(FakeCarrier(answer, shares_files=shares_files)).check(0, benchmark, None, WORKLOAD)
-    assert builders == [pack_builder(benchmark.builder) if shares_files else None]
+    return FakeCarrier(answer, shares_files=False), orders
+
+
+def test_a_builder_travels_only_where_the_worker_sees_the_same_files(benchmark):
+    for shares_files in (True, False):
+        carrier, orders = afar(benchmark)
+        carrier.shares_files = shares_files
+        pool_of(carrier).check(0, benchmark, None, WORKLOAD)
+        builders = [order.builder for order in orders if isinstance(order, Enter)]
+        assert builders == [pack_builder(benchmark.builder) if shares_files else None]
+
+
+def test_what_a_task_needs_is_built_here_and_brought_before_it_is_asked(benchmark):
+    carrier, _ = afar(benchmark)
+    arms = [benchmark.builder.render(Candidate({"-O": level})) for level in (1, 2)]
+    pool_of(carrier).check(0, benchmark, arms[0], WORKLOAD)
+    pool_of(carrier).block(0, benchmark, {"baseline": arms[0], "tuned": arms[1]}, WORKLOAD, PLAN)
+    names = [benchmark.builds.made(controls).name for controls in (None, *arms)]
+    said = [(what, which) for what, which in carrier.said if what in ("bring", "CheckTask", "BlockTask")]
+    assert said == [
+        ("bring", names[0]), ("bring", names[1]), ("CheckTask", 0), *(("bring", name) for name in names),
+        ("BlockTask", 1),
+    ]  # fmt: skip
+    assert len(benchmark.builder.built) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"target": "fake-fake2"}, "it builds for fake-fake2 (here fake-fake1)"),
+        ({"command": ("fake", "-march=other")}, "it builds by 'fake -march=other' (here "),
+        ({"processor": "another one"}, "it measures on another one (here "),
+        ({"native": "it needs AVX2, which this processor lacks"}, "it needs AVX2"),
+    ],
+)
+def test_a_machine_that_makes_something_else_of_the_marker_is_refused(benchmark, changes, reason):
+    carrier, _ = afar(benchmark, **changes)
+    with pytest.raises(NoWorker):
+        pool_of(carrier).check(0, benchmark, None, WORKLOAD)
+    refused = [said for what, said in carrier.said if what == "refuse"]
+    assert refused and all(said.startswith(f"{benchmark.nodeid}: {reason}") for said in refused)
+    assert "CheckTask" not in [what for what, _ in carrier.said]
+
+
+def test_a_machine_that_cannot_set_the_test_up_is_refused_and_this_one_is_not(benchmark):
+    for shares_files in (True, False):
+        failed = Failed("setup: no compiler 'gcc'")
+        carrier = FakeCarrier(
+            lambda number, order: failed if isinstance(order, Enter) else obedient(order),  # noqa: B023
+            shares_files=shares_files,
+        )
+        with pytest.raises(NoWorker, match="no compiler 'gcc'"):
+            pool_of(carrier).check(0, benchmark, None, WORKLOAD)
+        assert ("refuse" in [what for what, _ in carrier.said]) is not shares_files
 
 
 def test_a_machine_that_starts_no_more_processes_is_a_fault_of_the_environment(benchmark):

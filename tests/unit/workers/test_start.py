@@ -56,12 +56,23 @@ def test_the_working_directory_stays_importable(import_path, roots, monkeypatch,
     assert import_path(["", STDLIB], [STDLIB], root, there) == [str(there), STDLIB]
 
 
-def test_what_the_environment_gives_every_process_is_not_sent(import_path, roots, monkeypatch):
+def test_what_the_environment_gives_every_process_is_not_sent_unless_it_is_the_projects(
+    import_path, roots, monkeypatch
+):
     root, there = roots
     monkeypatch.setenv("PYTHONPATH", f"{root}/vendored{os.pathsep}/usr/share/tool")
     parent = [f"{root}/vendored", "/usr/share/tool", STDLIB]
-    worker = [f"{root}/vendored", "/usr/share/tool", STDLIB]
-    assert import_path(parent, list(worker), root, there) == worker
+    of_another_machine = ["/usr/share/tool", STDLIB]
+    assert import_path(list(parent), of_another_machine, root, there) == [f"{there}/vendored", *parent[1:]]
+    assert import_path(list(parent), list(parent), root, root) == parent
+
+
+def test_a_machine_of_its_own_has_its_own_environment_and_what_the_drivers_adds_that_names_no_place():
+    node = {"PATH": "/usr/bin", "CUDA_VISIBLE_DEVICES": "1", "RAY_AUTH_TOKEN": "t" * 32, "PYTEST_ADDOPTS": "-x"}
+    sent = {"PATH": "/home/me/bin", "SIZE": "3", "LIBS": "a:/home/me/lib", "RAY_AUTH_MODE": "token", "RATIO": "1/2"}
+    assert start.environment_on(node, sent) == {
+        "PATH": "/usr/bin", "CUDA_VISIBLE_DEVICES": "1", "SIZE": "3", "RATIO": "1/2"
+    }  # fmt: skip
 
 
 def test_an_entry_that_stands_twice_is_sent_once(import_path, roots, monkeypatch):

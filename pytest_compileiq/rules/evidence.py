@@ -1,0 +1,137 @@
+"""What a verdict stands on: raw samples of one objective, arranged as the design that they were taken in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytest_compileiq.artifact import Summary
+from pytest_compileiq.errors import StoreError
+from pytest_compileiq.model import Direction, SampleRow
+from pytest_compileiq.rules.analysis import BY_RATIO, Analysis, magnitude
+from pytest_compileiq.rules.design import slot_values, units_of
+from pytest_compileiq.rules.stats import Floats
+from pytest_compileiq.sample_table import SampleTable
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Slot values in the metric's unit, shape (processes, quads, 2); a dropped quad is NaN in both arms.
+
+    Attributes:
+        units: the specimen of the device that each process ran on; empty where all ran on one.
+    """
+
+    baseline: Floats
+    tuned: Floats
+    direction: Direction = "minimize"
+    analysis: Analysis = BY_RATIO
+    units: tuple[str, ...] = ()
+
+    @property
+    def processes(self) -> int:
+        """How many processes gave a block."""
+        return int(self.baseline.shape[0])
+
+    @cached_property
+    def dropped(self) -> float:
+        """The fraction of quads that were dropped."""
+        return float((~np.isfinite(self.by_quad)).mean()) if self.by_quad.size else 1.0
+
+    @cached_property
+    def compared(self) -> tuple[Floats, Floats]:
+        """Both arms on the analysis' axis, lower is better: logs, or values in units of the scale."""
+        return self.analysis.axis(self.baseline, self.direction), self.analysis.axis(self.tuned, self.direction)
+
+    @property
+    def costs(self) -> tuple[Floats, Floats]:
+        """Both arms, lower is better: a maximised metric's reciprocal, whose spread a gain does not widen.
+
+        Differences are moved so that the baseline's median is 1, the scale's unit: a spread does not see where it lies.
+        Nor does it see that devices differ, in either arm: each arm is brought to one level over them.
+        """
+        if self.analysis.scale is not None:
+            baseline, tuned = self.compared
+            middle = np.nanmedian(baseline) - 1
+            arms = baseline - middle, tuned - middle
+        elif self.direction == "minimize":
+            arms = self.baseline, self.tuned
+        else:
+            arms = 1.0 / self.baseline, 1.0 / self.tuned
+        return (self._levelled(arms[0]), self._levelled(arms[1])) if self.units else arms
+
+    @cached_property
+    def by_quad(self) -> Floats:
+        """Baseline − tuned of each quad's mean on the axis, shape (processes, quads)."""
+        baseline, tuned = self.compared
+        quads: Floats = baseline.mean(axis=2) - tuned.mean(axis=2)
+        return quads
+
+    @cached_property
+    def by_process(self) -> Floats:
+        """Baseline − tuned of each process's mean, shape (processes,), without those that lost every quad."""
+        kept = self.by_quad[np.isfinite(self.by_quad).any(axis=1)]
+        means: Floats = np.nanmean(kept, axis=1)
+        return means
+
+    @cached_property
+    def devices(self) -> dict[str, Floats]:
+        """``by_process`` device by device, in the order of their names; one device is called by none."""
+        if not self.units:
+            return {"": self.by_process}
+        kept = np.isfinite(self.by_quad).any(axis=1)
+        units = np.array(self.units)
+        return {unit: self.by_process[units[kept] == unit] for unit in sorted(set(self.units))}
+
+    def on(self, unit: str) -> NDArray[np.bool_]:
+        """Which processes ran on ``unit``."""
+        ran: NDArray[np.bool_] = np.array(self.units) == unit
+        return ran
+
+    def _levelled(self, arm: Floats) -> Floats:
+        """``arm`` with the median of every device moved to that of all."""
+        by_ratio = self.analysis.scale is None
+        levelled, middle = arm.copy(), np.nanmedian(arm)
+        for unit in self.devices:
+            of_unit = np.nanmedian(arm[self.on(unit)])
+            levelled[self.on(unit)] *= middle / of_unit if by_ratio else 1.0
+            levelled[self.on(unit)] += 0.0 if by_ratio else middle - of_unit
+        return levelled
+
+
+def gather(rows: SampleTable | Sequence[SampleRow], direction: Direction, analysis: Analysis | None = None) -> Evidence:
+    """Arrange raw samples of one objective as evidence; a slot's value is the median of its samples, or a tail of them.
+
+    A tail's interval is as valid as the median's: the unit is the process, whose quantiles are one observation
+    (Kalibera and Jones, Rigorous Benchmarking in Reasonable Time, ISMM 2013, section 5), not the single sample.
+
+    Args:
+        analysis: that of an earlier claim; by default all values of both arms decide: ratios where all are positive.
+
+    Raises:
+        StoreError: the rows are not a complete design, as ``slot_values`` says, or one process ran on two devices.
+    """
+    baseline, tuned = slot_values(rows)
+    if analysis is None:
+        analysis = BY_RATIO if all_positive(rows) else Analysis(magnitude(baseline, tuned))
+    return Evidence(baseline, tuned, direction, analysis, units_of(rows))
+
+
+def all_positive(rows: SampleTable | Sequence[SampleRow]) -> bool:
+    """Whether a ratio of these values means something."""
+    values = rows.columns.value if isinstance(rows, SampleTable) else (row.value for row in rows)
+    return all(value > 0 for value in values)
+
+
+def summarise(values: Floats) -> Summary:
+    """The distribution of slot values, in their unit; ``values`` of any shape, NaN left out."""
+    flat = values.ravel()[np.isfinite(values.ravel())]
+    if flat.size == 0:
+        raise StoreError("there is no sample to summarise")
+    p5, p50, p95, p99 = (float(value) for value in np.percentile(flat, [5, 50, 95, 99]))
+    std = float(flat.std(ddof=1)) if flat.size > 1 else 0.0
+    return Summary(n=int(flat.size), mean=float(flat.mean()), std=std, p5=p5, p50=p50, p95=p95, p99=p99)

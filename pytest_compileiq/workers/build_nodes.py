@@ -1,0 +1,214 @@
+"""Nodes of a cluster that build: those that make of a baseline what this machine makes of it, by the same inputs.
+
+Each has an actor of its own for it, beside those of its devices, so that no candidate that brings a device down costs a
+build. Its workers collect the tests and enter none.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from queue import Empty, LifoQueue
+
+from pytest_compileiq.benchmark.build_identity import identity_of, why_other
+from pytest_compileiq.benchmark.builds import Builds
+from pytest_compileiq.benchmark.elsewhere import MadeElsewhere, Maker, MakerLost
+from pytest_compileiq.errors import BuildError, EnvironmentFault
+from pytest_compileiq.model import CodeDigest, ControlsFile
+from pytest_compileiq.system.processor_turn import ProcessorTurn
+from pytest_compileiq.toolchains.base import HostFlags, NamesHost
+from pytest_compileiq.workers.carrier import WorkerDied
+from pytest_compileiq.workers.luggage import Luggage
+from pytest_compileiq.workers.messages import Identified, Identify, Made, Make, NotMade, Query, Start
+from pytest_compileiq.workers.remote import RayLine, RemoteDevice, launched
+from pytest_compileiq.workers.worker import START_TIMEOUT_S, Worker
+
+
+@dataclass
+class BuildNode:
+    """One node.
+
+    Attributes:
+        device: the actor that owns the workers that build there.
+        slots: builds at once, of all benchmarks together.
+        turn: of the node's processor.
+        luggage: what the actor is given of this machine's files.
+        say: tells the user one line.
+    """
+
+    device: RemoteDevice
+    slots: int
+    turn: ProcessorTurn
+    luggage: Luggage
+    say: Callable[[str], None]
+    _idle: LifoQueue[Worker] = field(default_factory=LifoQueue)
+    _free: threading.BoundedSemaphore = field(init=False)
+    _giving_up: threading.Lock = field(default_factory=threading.Lock)
+    _is_given_up: bool = False
+
+    def __post_init__(self) -> None:
+        self._free = threading.BoundedSemaphore(self.slots)
+
+    def launch(self, start: Start, number: int) -> RayLine:
+        """Start one worker.
+
+        Raises:
+            WorkerDied: it ended at once.
+        """
+        line = launched(self.device, self.luggage, start)
+        return RayLine(self.device, line, self.luggage, lambda: self.device, lambda death: None)
+
+    def ask(self, start: Start, query: Query, timeout_s: float) -> Identified | Made | NotMade:
+        """Have a worker that is idle, or a new one, answer while nobody measures on the processor.
+
+        Raises:
+            WorkerDied: it could not answer, or is lost.
+        """
+        with self._free, self.turn.building():
+            worker = self._worker(start)
+            try:
+                answer = worker.query(query, timeout_s)
+            except WorkerDied:
+                worker.kill()
+                raise
+            self._idle.put(worker)
+            return answer
+
+    def give_up(self, reason: str) -> None:
+        """Tell, once, that it builds no more."""
+        with self._giving_up:
+            if not self._is_given_up:
+                self._is_given_up = True
+                self.say(f"{reason}; what it was building is built elsewhere")
+
+    def _worker(self, start: Start) -> Worker:
+        try:
+            return self._idle.get_nowait()
+        except Empty:
+            return Worker(self, start, 0)
+
+
+@dataclass
+class BuildNodes:
+    """The nodes of one run that may build.
+
+    Attributes:
+        start: what their workers begin with.
+        say: tells the user one line.
+    """
+
+    nodes: Sequence[BuildNode]
+    start: Start
+    luggage: Luggage
+    say: Callable[[str], None]
+    _makers: dict[str, Sequence[Maker]] = field(default_factory=dict)
+    _looking: threading.Lock = field(default_factory=threading.Lock)
+
+    def makers(self, nodeid: str, builds: Builds) -> Sequence[Maker]:
+        """Who makes builds of one benchmark elsewhere; nodes that do not build it alike are told, once."""
+        with self._looking:
+            if nodeid not in self._makers:
+                self._makers[nodeid] = self._found(nodeid, builds) if builds.builder.compiler.compiles else ()
+            return self._makers[nodeid]
+
+    def host_flags(self, nodeid: str) -> HostFlags:
+        """What flags of a test that name the host mean on the first node that says it.
+
+        Raises:
+            EnvironmentFault: none does.
+        """
+        reason = "none is left"
+        for node in self.nodes:
+            try:
+                told = node.ask(self.start, Identify(nodeid, None), START_TIMEOUT_S)
+            except WorkerDied as death:
+                reason = f"{node.device.name}: {death.reason}"
+                continue
+            if isinstance(told, Identified):
+                return told.host_flags
+        raise EnvironmentFault(f"no node can say how it would build {nodeid}: {reason}")
+
+    def _found(self, nodeid: str, builds: Builds) -> Sequence[Maker]:
+        """Those of every node that gives the baseline's machine code by the same inputs.
+
+        Raises:
+            BuildError: the baseline does not build here.
+        """
+        nodes = [node for node in self.nodes if not node.device.is_lost]
+        if not nodes:
+            return ()
+        builder = builds.builder
+        baseline, identity = builds.get(None), identity_of(builder, self.luggage.root)
+        host_flags = dict(builder.host_flags) if isinstance(builder, NamesHost) else {}
+
+        def of_node(node: BuildNode) -> Sequence[Maker]:
+            maker = NodeMaker(node, self.start, nodeid, host_flags, builds.timeout_s)
+            try:
+                why = maker.why_other(identity, baseline.code)
+            except WorkerDied as death:
+                why = death.reason
+            if why is not None:
+                self.say(f"{node.device.name} builds nothing of {nodeid}: {why}")
+            return (maker,) * node.slots if why is None else ()
+
+        with ThreadPoolExecutor(len(nodes)) as threads:
+            return [maker for makers in threads.map(of_node, nodes) for maker in makers]
+
+
+@dataclass(frozen=True)
+class NodeMaker:
+    """Makes builds of one benchmark on one node."""
+
+    node: BuildNode
+    start: Start
+    nodeid: str
+    host_flags: dict[str, tuple[str, ...]]
+    timeout_s: float
+
+    def why_other(self, identity: Mapping[str, str], baseline: Mapping[str, CodeDigest]) -> str | None:
+        """What the node builds otherwise, or with; None where nothing is.
+
+        Args:
+            identity: what decides the builds here (``benchmark.build_identity``).
+            baseline: its machine code here.
+
+        Raises:
+            WorkerDied: the node does not answer.
+        """
+        told = self._ask(Identify(self.nodeid, self.host_flags))
+        if not isinstance(told, Identified):
+            return f"it answered {type(told).__name__}"
+        if other := why_other(told.identity, identity):
+            return other
+        made = self._ask(Make(self.nodeid, self.host_flags, None))
+        if isinstance(made, NotMade):
+            return f"its baseline does not build: {made.reason}"
+        is_same = isinstance(made, Made) and _digests(made.build.code) == _digests(baseline)
+        return None if is_same else "its baseline has other machine code"
+
+    def make(self, controls: ControlsFile) -> MadeElsewhere:
+        """The build with ``controls``.
+
+        Raises:
+            BuildError: the compiler refuses it.
+            MakerLost: there will be no answer.
+        """
+        try:
+            made = self._ask(Make(self.nodeid, self.host_flags, controls))
+        except WorkerDied as death:
+            self.node.give_up(death.reason)
+            raise MakerLost(death.reason) from death
+        if isinstance(made, NotMade):
+            raise BuildError(made.reason, kind=made.kind, log=made.log)
+        if not isinstance(made, Made):
+            raise MakerLost(f"it answered {type(made).__name__}")
+        return made.build
+
+    def _ask(self, query: Query) -> Identified | Made | NotMade:
+        return self.node.ask(self.start, query, START_TIMEOUT_S + self.timeout_s)
+
+
+def _digests(code: Mapping[str, CodeDigest]) -> dict[str, str]:
+    return {entry: digest.sha256 for entry, digest in code.items()}
