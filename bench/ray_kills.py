@@ -84,6 +84,10 @@ class Cluster:
         """What ``--tune-on`` takes."""
         return self._nodes.address if self._nodes else "ray"
 
+    def moment(self, coins: random.Random) -> float:
+        """Seconds to the next kill: of a search's life, most of which begins after its own cluster has."""
+        return 0.5 + (18 if self.is_own else 6) * coins.random()
+
     @property
     def environment(self) -> Mapping[str, str]:
         """What a driver needs."""
@@ -131,7 +135,7 @@ class Search:
         while self._left:
             self.toll.runs += 1
             driver = self._start()
-            while self.toll.kills.total() < most_kills and not _ends(driver, 0.5 + 6 * self.coins.random()):
+            while self.toll.kills.total() < most_kills and not _ends(driver, self.cluster.moment(self.coins)):
                 self._kill(driver)
                 self._look()
             driver.wait()

@@ -23,11 +23,12 @@ OWN = "ray"
 _OBJECT_STORE_BYTES = 100 * 2**20  # of a cluster of its own: answers are small
 _ANSWER_S = 60.0
 _AUTH_MODE = "RAY_AUTH_MODE"
-_QUIET = {
-    "RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+_QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
+# Read as Ray is imported: for this process alone, not for those of a cluster of its own.
+_OF_THIS_PROCESS = {
     # Of what is lost the user is told in a line: Ray would add a paragraph for each process, or the raylet's last log.
     "RAY_DEDUP_LOGS": "1", "RAY_DEDUP_LOGS_SKIP_REGEX": "^",
-    # Ray ends a process, this one, that has not reached the cluster's head for a minute.
+    # Ray ends a process that has not reached the cluster's head for a minute.
     "RAY_gcs_rpc_server_reconnect_timeout_s": str(10**6),
     # Ray would try for twelve minutes to connect to a head that does not answer.
     "RAY_NUM_REDIS_GET_RETRIES": "1",
@@ -47,7 +48,7 @@ def connect(where: str, guard: Guard, say: Callable[[str], None]) -> None:
         EnvironmentFault: Ray is not installed, is in use, or there is no such cluster.
     """
     try:
-        with _with_environment(_QUIET):  # some of it is read as Ray is imported
+        with _with_environment(_OF_THIS_PROCESS):
             import ray
     except ImportError as error:
         raise EnvironmentFault(f"--tune-on needs Ray: {install('ray')}") from error
@@ -190,9 +191,10 @@ def _bounded(call: Callable[[], _Given]) -> _Given:
 def _own(guard: Guard) -> Mapping[str, str | None]:
     """The environment that a cluster of this run's own begins with: only this run knows its token.
 
-    Where the mode is unset, Ray turns tokens on, even if it was imported long before.
+    Where the mode is unset, Ray turns tokens on, even if it was imported long before. With SPT_NOENV its processes keep
+    the environment that they began with where the guard looks for them, though they give themselves other names.
     """
-    return {**_QUIET, **guard.marked({}), "RAY_AUTH_TOKEN": secrets.token_hex(32), _AUTH_MODE: None}
+    return {**_QUIET, **guard.marked({}), "SPT_NOENV": "1", "RAY_AUTH_TOKEN": secrets.token_hex(32), _AUTH_MODE: None}
 
 
 @contextlib.contextmanager
