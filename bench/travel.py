@@ -16,13 +16,12 @@ import time
 from pathlib import Path
 from unittest.mock import patch
 
-from pytest_compileiq.workers.processor_turn import ProcessorTurn
-
 from local_cluster import TOKEN, local_cluster
 from machine import describe
 from pytest_compileiq.benchmark.builds import BuildQueue, Builds
 from pytest_compileiq.model import ControlsFile
 from pytest_compileiq.system.process import Guard
+from pytest_compileiq.system.processor_turn import ProcessorTurn
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.workers.build_nodes import BuildNode, BuildNodes

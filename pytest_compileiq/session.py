@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_compileiq.benchmark.afar import HERE
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark, find_marker, make_benchmark
 from pytest_compileiq.benchmark.body import Body, body_of
 from pytest_compileiq.benchmark.cached_builds import CachedBuilds
@@ -268,13 +269,10 @@ class Session:
 
     def _benchmark(self, item: pytest.Item) -> TunedBenchmark:
         folder, cached = self._get_guard().folder, self._get_cached_builds()
-        makers, host_flags = None, None
-        if self._cluster is not None:
-            makers, host_flags = self._cluster.makers, self._cluster.host_flags(item.nodeid)
+        afar = self._cluster.afar(item.nodeid) if self._cluster is not None else HERE
         benchmark = make_benchmark(
-            item, rootdir=self.settings.rootdir, build_dir=folder, cached=cached, makers=makers, host_flags=host_flags,
-            slots=self._slots,
-        )  # fmt: skip
+            item, rootdir=self.settings.rootdir, build_dir=folder, cached=cached, slots=self._slots, afar=afar
+        )
         benchmark.check_options(named_options(self.settings.options, self.settings.ini_file))
         benchmark.check_space()
         return benchmark
@@ -326,8 +324,18 @@ class Session:
             return [LocalCarrier(root, guard, guard.folder)]
         from pytest_compileiq.workers.cluster import Cluster
 
-        self._cluster = Cluster(root, guard, where, Terminal(self.config).say, start)
+        self._cluster = Cluster(root, guard, where, Terminal(self.config).say, start, self._kinds())
         return [self._cluster.carrier(home) for home in range(len(self._cluster.places))]
+
+    def _kinds(self) -> frozenset[str]:
+        """The kinds of devices that the run measures on, as far as its tests can be read."""
+        kinds = set[str]()
+        for item in self._items:
+            with suppress(CompileIQError):
+                benchmark = make_benchmark(item, rootdir=self.settings.rootdir, build_dir=self._get_guard().folder)
+                timed = (objective for objective in benchmark.spec.objectives if not objective.exact)
+                kinds |= {benchmark.device_kind(objective.metric) for objective in timed}
+        return frozenset(kinds)
 
     def close(self) -> None:
         """End every worker, remove the run's builds, and trim what was kept of them."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_compileiq.benchmark.afar import HERE, Afar
 from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.benchmark.cached_builds import CachedBuilds
 from pytest_compileiq.benchmark.digest import digest_benchmark
-from pytest_compileiq.benchmark.elsewhere import Maker
 from pytest_compileiq.benchmark.marker import TuneSpec, read_marker
 from pytest_compileiq.benchmark.predicates import read_predicate
 from pytest_compileiq.benchmark.spaces import check_names as check_space_names
@@ -40,7 +40,6 @@ from pytest_compileiq.timing.registry import find_device, why_no_energy
 from pytest_compileiq.toolchains.base import (
     Builder,
     CallsWithData,
-    HostFlags,
     Place,
     ReadsByControls,
     Remarks,
@@ -68,7 +67,7 @@ class TunedBenchmark:
         function: the test function.
         fixtures: the fixture functions that it requests.
         test_dir: the test file's directory, which the toolchain's paths are relative to.
-        host_flags: what flags that name the host mean, as in ``Place``.
+        afar: what other machines do for it.
     """
 
     nodeid: str
@@ -79,7 +78,7 @@ class TunedBenchmark:
     fixtures: tuple[Callable[..., Any], ...]
     rootdir: Path
     test_dir: Path
-    host_flags: HostFlags | None = None
+    afar: Afar = HERE
 
     @property
     def name(self) -> str:
@@ -89,7 +88,7 @@ class TunedBenchmark:
     @property
     def place(self) -> Place:
         """Of its marker."""
-        return Place(self.test_dir, self.rootdir, self.host_flags)
+        return Place(self.test_dir, self.rootdir, self.afar.host_flags)
 
     @cached_property
     def objectives(self) -> tuple[Objective, ...]:
@@ -99,9 +98,11 @@ class TunedBenchmark:
 
     @cached_property
     def absent(self) -> str | None:
-        """Why the energy that the marker asks for is not measured here, or None."""
-        is_asked = any(objective.measured == "energy" for objective in self.spec.objectives)
-        return why_no_energy(self.builder.clock) if is_asked else None
+        """Why the energy that the marker asks for is not measured, or None."""
+        if not any(objective.measured == "energy" for objective in self.spec.objectives):
+            return None
+        afar = self.afar.measures.get(self.builder.clock)
+        return afar.no_energy if afar else why_no_energy(self.builder.clock)
 
     @property
     def timed_objectives(self) -> tuple[Objective, ...]:
@@ -148,12 +149,19 @@ class TunedBenchmark:
         return tuple(workload for workload in self.spec.workloads if workload.weight == 0)
 
     def device(self, metric: str) -> Device:
-        """The device that this machine would take ``metric`` on.
+        """The device that ``metric`` is taken on: this machine's, unless it is measured afar.
 
         Raises:
-            EnvironmentFault: it has none of the kind.
+            EnvironmentFault: this machine has none of the kind.
         """
-        return find_device(self.device_kind(metric))
+        kind = self.device_kind(metric)
+        afar = self.afar.measures.get(kind)
+        return afar.device if afar else find_device(kind)
+
+    @property
+    def native(self) -> str | None:
+        """Why what is built cannot run where it is measured; None if it can, or if only another machine can tell."""
+        return None if self.afar.measures else self.builder.native
 
     def device_kind(self, metric: str) -> str:
         """Which kind of device is measured: a compilation runs on the processor, whatever it compiles for."""
@@ -328,17 +336,15 @@ def make_benchmark(
     build_dir: Path,
     builder: Builder | None = None,
     cached: CachedBuilds | None = None,
-    makers: Callable[[str, Builds], Sequence[Maker]] | None = None,
-    host_flags: HostFlags | None = None,
     slots: AbstractContextManager[object] | None = None,
+    afar: Afar = HERE,
 ) -> TunedBenchmark:
     """``item`` on this machine; its compiler is looked for here unless ``builder`` is given.
 
     Args:
         cached: the builds of other runs, where they may be taken instead of new ones.
-        makers: gives those who make a test's builds elsewhere, by its node id.
-        host_flags: what flags that name the host mean on the machine of the device; None where that is this one.
         slots: for builds of this machine, where several benchmarks are searched at once.
+        afar: what other machines do for it.
 
     Raises:
         MarkerError: the marker is not usable, or the test cannot be tuned.
@@ -351,14 +357,14 @@ def make_benchmark(
     if "acf" not in item.fixturenames:
         raise MarkerError(f"{item.nodeid}: a tuned test takes the acf fixture: def {item.originalname}(acf): …")
     if builder is None:
-        builder = spec.toolchain.resolve(Place(item.path.parent, rootdir, host_flags))
+        builder = spec.toolchain.resolve(Place(item.path.parent, rootdir, afar.host_flags))
     exact = frozenset(objective.measured for objective in spec.objectives if objective.exact)
     builds = Builds(
         builder, build_dir / sha256_hex(item.nodeid.encode())[:16], spec.timeout_s, exact, cached,
-        partial(makers, item.nodeid) if makers else None, slots or nullcontext(),
+        afar.makers, slots or nullcontext(),
     )  # fmt: skip
     return TunedBenchmark(
-        item.nodeid, spec, builder, builds, item.function, _fixtures(item), rootdir, item.path.parent, host_flags
+        item.nodeid, spec, builder, builds, item.function, _fixtures(item), rootdir, item.path.parent, afar
     )
 
 

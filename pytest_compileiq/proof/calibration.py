@@ -58,8 +58,8 @@ def calibrate(
 
     if not benchmark.timed_objectives:
         return report(Verdict.UNCHECKED, "nothing to calibrate: its objectives are exact")
-    if benchmark.builder.native is not None and benchmark.needs_device:
-        return report(Verdict.NO_DEVICE, benchmark.builder.native)
+    if benchmark.native is not None and benchmark.needs_device:
+        return report(Verdict.NO_DEVICE, benchmark.native)
     device = benchmark.device(benchmark.timed_objectives[0].metric).name
     before = _read(benchmark.rootdir).get(device)
     first = before.trials if before else 0  # other coins than those of earlier runs

@@ -19,6 +19,14 @@ class Device:
     power_limit_w: float | None = None
 
 
+@dataclass(frozen=True)
+class Measures:
+    """What a machine measures kernels of one kind on; ``no_energy`` says why it measures no energy, if it does not."""
+
+    device: Device
+    no_energy: str | None = None
+
+
 def capability(arch: str) -> tuple[int, int]:
     """``sm_90a`` → (9, 0), ``sm_103`` → (10, 3)."""
     return divmod(int(arch.removeprefix("sm_").rstrip("af")), 10)

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.model import L2, Arm, Launch, LockClocks
-from pytest_compileiq.timing.base import Clock, Device, capability
+from pytest_compileiq.timing.base import Clock, Device, Measures, capability
 from pytest_compileiq.timing.cpu import CpuClock, cpu_device
 from pytest_compileiq.timing.sampler import blame
 from pytest_compileiq.timing.watch import Watch
@@ -107,6 +107,12 @@ def find_device_or_none(kind: str) -> Device | None:
         return find_device(kind)
     except EnvironmentFault:
         return None
+
+
+def measures(kind: str) -> Measures | None:
+    """What this machine measures kernels of ``kind`` on; None where it has none."""
+    device = find_device_or_none(kind)
+    return None if device is None else Measures(device, why_no_energy(kind))
 
 
 def is_poisoned(kind: str) -> bool:

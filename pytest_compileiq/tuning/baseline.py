@@ -43,11 +43,11 @@ def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> Baseline:
     Raises:
         TuneFailed: it does not build, differs from place to place, does not run here, or is not correct.
     """
-    if benchmark.needs_device and benchmark.builder.native is not None:
+    if benchmark.needs_device and benchmark.native is not None:
         timed = benchmark.timed_objectives
         recorded = [objective.metric for objective in timed if objective.measured not in TIMED_OBJECTIVES]
         what = f"nothing can record {recorded[0]!r} ({METRICS})" if recorded else _NO_SPEED
-        raise TuneFailed(f"{benchmark.nodeid}: {benchmark.builder.native}, so {what}")
+        raise TuneFailed(f"{benchmark.nodeid}: {benchmark.native}, so {what}")
     built, unchecked = _build(benchmark)
     if idle := benchmark.idle_macro():
         raise TuneFailed(f"{benchmark.nodeid}: {idle}")

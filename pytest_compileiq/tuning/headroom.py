@@ -105,8 +105,8 @@ def _evaluate(
     benchmark: TunedBenchmark, pool: Pool, seed: int, distinct: Sequence[tuple[ControlsFile, BuildResult]]
 ) -> tuple[list[float], str]:
     """Seconds that the search's own evaluation takes for each of a few candidates; why there are none, or ""."""
-    if benchmark.needs_device and benchmark.builder.native is not None:
-        return [], benchmark.builder.native
+    if benchmark.needs_device and benchmark.native is not None:
+        return [], benchmark.native
     scorer = Scorer(pool, benchmark, Random(seed))
     seconds, why = [], ""
     for controls, result in distinct[: 1 + EVALUATED]:

@@ -118,7 +118,7 @@ class Stressing:
             StoreError: a worker gave what no artifact can hold.
         """
         benchmark = self.benchmark
-        if benchmark.spec.stress == 0 or benchmark.builder.native is not None:
+        if benchmark.spec.stress == 0 or benchmark.native is not None:
             return None
         if not self.drew:
             return Stress(draws=0)

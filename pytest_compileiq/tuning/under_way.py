@@ -203,7 +203,7 @@ def identity_of(
 
 def _unchecked(benchmark: TunedBenchmark) -> tuple[str, ...]:
     """What the search could not check or measure on this machine."""
-    native, absent = benchmark.builder.native, benchmark.absent
+    native, absent = benchmark.native, benchmark.absent
     return (
         *((f"correctness was not checked beyond the build: {native}",) if native is not None else ()),
         *((f"energy was left out: {absent}",) if absent is not None else ()),

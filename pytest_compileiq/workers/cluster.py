@@ -7,24 +7,25 @@ takes its place.
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from pytest_compileiq.benchmark.afar import Afar
 from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.benchmark.elsewhere import Maker
 from pytest_compileiq.system.process import OWN_PROCESSOR, Guard
 from pytest_compileiq.system.processor_turn import ProcessorTurn
-from pytest_compileiq.toolchains.base import HostFlags
+from pytest_compileiq.timing.base import Measures
 from pytest_compileiq.workers.build_nodes import BuildNode, BuildNodes
 from pytest_compileiq.workers.carrier import MOST_LOSSES, Line, WorkerDied
 from pytest_compileiq.workers.device import CALLS_AT_ONCE
 from pytest_compileiq.workers.luggage import Luggage
 from pytest_compileiq.workers.messages import Start
-from pytest_compileiq.workers.place import Place, left_out
+from pytest_compileiq.workers.place import Place, named
 from pytest_compileiq.workers.ray_cluster import (
     OWN,
     Node,
@@ -51,8 +52,10 @@ class Cluster:
         where: ``ray`` for a cluster of its own on this machine, else its ``HOST:PORT``.
         say: tells the user one line.
         start: what every worker begins with.
+        kinds: of devices that the run measures on.
         places: the devices, those that are gone too.
         luggage: what nodes that do not see this machine's files are given.
+        measures: kind → what all devices in use measure on.
         processors: node id → who uses its processor, of nodes of other machines.
     """
 
@@ -61,8 +64,10 @@ class Cluster:
     where: str
     say: Callable[[str], None]
     start: Start
+    kinds: frozenset[str]
     places: list[Place] = field(default_factory=list)
     luggage: Luggage = field(init=False)
+    measures: Mapping[str, Measures] = field(default_factory=dict)
     processors: defaultdict[str, ProcessorTurn] = field(default_factory=lambda: defaultdict(ProcessorTurn))
     _losing: threading.Lock = field(default_factory=threading.Lock)
     _told_lost: set[int] = field(default_factory=set)
@@ -156,19 +161,22 @@ class Cluster:
         """Who uses the processor of a device: nodes that see this machine's files are this machine."""
         return OWN_PROCESSOR if place.shares_files else self.processors[place.node["NodeID"]]
 
-    def makers(self, nodeid: str, builds: Builds) -> Sequence[Maker]:
-        """Who makes builds of a test on nodes of other machines; this one builds already, as many as it is to."""
-        return self._of_builds().makers(nodeid, builds)
+    def afar(self, nodeid: str) -> Afar:
+        """What other machines do for a test; this one builds too, as much as it is to.
 
-    def host_flags(self, nodeid: str) -> HostFlags | None:
-        """What flags of a test that name the host mean where it is measured; None where it is on this machine.
-
-        Nodes that are measured on and where they mean something else are refused when they enter the test.
+        Nodes that are measured on, and where flags that name the host mean something else, are refused when they enter
+        the test.
 
         Raises:
-            EnvironmentFault: no node says it.
+            EnvironmentFault: all devices are elsewhere, and no node says what such flags mean there.
         """
-        return None if any(place.shares_files for place in self.usable) else self._of_builds().host_flags(nodeid)
+        is_here = any(place.shares_files for place in self.usable)
+        host_flags = None if is_here else self._of_builds().host_flags(nodeid)
+
+        def makers(builds: Builds) -> Sequence[Maker]:
+            return self._of_builds().makers(nodeid, builds)
+
+        return Afar(makers, host_flags, {} if is_here else self.measures)
 
     def _of_builds(self) -> BuildNodes:
         with self._looking:
@@ -177,7 +185,7 @@ class Cluster:
             return self._build_nodes
 
     def _builders(self) -> list[BuildNode]:
-        elsewhere = {place.node["NodeID"]: place.node for place in self.usable if not place.shares_files}
+        elsewhere = {place.node["NodeID"]: place.node for place in self.places if not place.shares_files}
         return [self._builder(node) for node in elsewhere.values()]
 
     def _builder(self, node: Node) -> BuildNode:
@@ -223,11 +231,39 @@ class Cluster:
             self.say(f"{death.reason}: it is not used")
 
     def _expect_one_model(self) -> None:
-        for place, reason in left_out(self.usable, self._own_node):
+        """Measure on devices of one model alone: on this machine's if it is one of them, else on those that are most.
+
+        What is fast on one model need not be on another, and a claim is about one.
+        """
+        measures = {id(place): self._measures_of(place) for place in self.usable}
+        able = [place for place in self.usable if self.kinds <= measures[id(place)].keys()]
+        models = {id(place): tuple(measures[id(place)][kind].device for kind in sorted(self.kinds)) for place in able}
+        own = [models[id(place)] for place in able if place.node["NodeID"] == self._own_node]
+        kept = own[0] if own else next((model for model, _ in Counter(models.values()).most_common(1)), ())
+        for place in self.usable:
+            if place not in able:
+                lacking = " and ".join(sorted(self.kinds - measures[id(place)].keys()))
+                self._leave_out(place, f"has no device of kind {lacking}")
+            elif models[id(place)] != kept:
+                self._leave_out(place, f"measures on {named(models[id(place)])}, and this run on {named(kept)}")
+            else:
+                self.measures = measures[id(place)]
+
+    def _measures_of(self, place: Place) -> Mapping[str, Measures]:
+        """What is measured on at a place, of the kinds of this run; nothing where its actor is lost."""
+        try:
+            measures: Mapping[str, Measures] = place.reached().ask("measures", sorted(self.kinds))
+        except WorkerDied as death:
             place.is_usable = False
-            if place.device is not None:
-                place.device.stop()
-            self.say(reason)
+            self.say(f"{death.reason}: it is not used")
+            return {}
+        return measures
+
+    def _leave_out(self, place: Place, why: str) -> None:
+        place.is_usable = False
+        if place.device is not None:
+            place.device.stop()
+        self.say(f"{place.name} {why}: it is not measured on")
 
     def _beat(self) -> None:
         while not self._closed.wait(_BEAT_S):

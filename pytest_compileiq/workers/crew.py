@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import NoWorker, fault_of
-from pytest_compileiq.timing.cpu import cpu_device
 from pytest_compileiq.workers.carrier import MOST_LOSSES, Carrier, WorkerDied
 from pytest_compileiq.workers.messages import Entered, Start
 from pytest_compileiq.workers.tasks import pack_builder
@@ -148,7 +147,8 @@ def why_unlike(entered: Entered, benchmark: TunedBenchmark) -> str | None:
         return f"it builds for {entered.target} (here {here.target})"
     if entered.command != tuple(here.compiler.command):
         return f"it builds by {shlex.join(entered.command)!r} (here {shlex.join(here.compiler.command)!r})"
-    kinds = {benchmark.device_kind(objective.metric) for objective in benchmark.timed_objectives}
-    if "cpu" in kinds and entered.processor != cpu_device().name:
-        return f"it measures on {entered.processor} (here {cpu_device().name})"
+    for objective in benchmark.timed_objectives:
+        device = benchmark.device(objective.metric).name
+        if benchmark.device_kind(objective.metric) == "cpu" and entered.processor != device:
+            return f"it measures on {entered.processor}, and this run on {device}"
     return entered.native if benchmark.needs_device else None

@@ -21,7 +21,8 @@ from msgspec.structs import replace
 from pytest_compileiq.errors import fault_of
 from pytest_compileiq.system.files import Unfit, inside
 from pytest_compileiq.system.process import Guard
-from pytest_compileiq.timing.registry import find_device_or_none
+from pytest_compileiq.timing.base import Measures
+from pytest_compileiq.timing.registry import measures
 from pytest_compileiq.workers.carrier import WorkerDied
 from pytest_compileiq.workers.local import LocalCarrier, LocalLine, alone_here
 from pytest_compileiq.workers.messages import Start, decode_order, encode
@@ -33,8 +34,8 @@ CALLS_AT_ONCE = 8
 BUILDS = "builds"  # where they are in the actor's own folder
 _CHECK_S = 1.0
 _PROJECT = "project"
-_OWN_GPU = "CUDA_VISIBLE_DEVICES"  # Ray sets it where the actor has a GPU
-_OF_THE_DEVICE = _OWN_GPU, "ACF_MACHINE"
+
+_OF_THE_DEVICE = "CUDA_VISIBLE_DEVICES", "ACF_MACHINE"  # Ray sets the first where the actor has a GPU
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,6 @@ class Device:
         """Whether the driver's files are here."""
         return self._probe.exists()
 
-    def model(self) -> str:
-        """The model of the device."""
-        device = find_device_or_none("cuda" if os.environ.get(_OWN_GPU) else "cpu")
-        return device.name if device else "one that CUDA does not show"
-
     def take(self, message: bytes) -> Ended | None:
         """Keep contents of files that travel here."""
         return _told(lambda: self._arrivals.take(message))
@@ -92,6 +88,10 @@ class Device:
     def unpack(self, manifest: bytes, place: str) -> Ended | None:
         """Put files that have arrived below ``place``, a path relative to this actor's folder."""
         return _told(lambda: self._arrivals.unpack(manifest, inside(self._guard.folder, place)))
+
+    def measures(self, kinds: list[str]) -> dict[str, Measures]:
+        """What is measured on here, of those kinds that there are."""
+        return {kind: of_kind for kind in kinds if (of_kind := measures(kind)) is not None}
 
     def launch(self, start: bytes) -> int | Ended:
         """Start one worker; returns its number."""

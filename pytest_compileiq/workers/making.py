@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_compileiq.benchmark.afar import Afar
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark, make_benchmark
 from pytest_compileiq.benchmark.build_identity import identity_of
 from pytest_compileiq.benchmark.elsewhere import collected
@@ -44,4 +45,4 @@ def _benchmark(
     item: pytest.Item, folder: Path, host_flags: tuple[tuple[str, tuple[str, ...]], ...] | None
 ) -> TunedBenchmark:
     flags = None if host_flags is None else dict(host_flags)
-    return make_benchmark(item, rootdir=item.config.rootpath, build_dir=folder, host_flags=flags)
+    return make_benchmark(item, rootdir=item.config.rootpath, build_dir=folder, afar=Afar(host_flags=flags))

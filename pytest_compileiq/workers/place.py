@@ -1,4 +1,4 @@
-"""One device of a cluster, whichever actor owns it now, and which devices one search may be on."""
+"""One device of a cluster, whichever actor owns it now."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytest_compileiq.workers.carrier import WorkerDied
+from pytest_compileiq.timing.base import Device
 from pytest_compileiq.workers.ray_cluster import Node, name_of
 from pytest_compileiq.workers.remote import RemoteDevice
 
@@ -47,23 +47,10 @@ class Place:
         return self.device
 
 
-def left_out(places: Sequence[Place], own_node: str) -> list[tuple[Place, str]]:
-    """The devices that a search cannot be on with the others, and why: those of another model than this machine's.
-
-    Where none of this machine's is used, it is the first one's model that counts. What is fast on one model need not be
-    on another, and a claim is about one. A machine that sees other files is asked for its processor test by test.
-    """
-    models: list[tuple[Place, str]] = []
-    out: list[tuple[Place, str]] = []
-    for place in places:
-        if place.has_gpu or place.shares_files:
-            try:
-                models.append((place, place.reached().ask("model")))
-            except WorkerDied as death:
-                out.append((place, f"{death.reason}: it is not used"))
-    kept: dict[bool, str] = {}
-    for place, model in sorted(models, key=lambda each: each[0].node["NodeID"] != own_node):
-        if model != kept.setdefault(place.has_gpu, model):
-            wanted = kept[place.has_gpu]
-            out.append((place, f"{place.name} is not used: it measures on {model}, and this run on {wanted}"))
-    return out
+def named(devices: Sequence[Device]) -> str:
+    """As models are told apart."""
+    told = (
+        (each.name, each.architecture, each.driver, f"{each.power_limit_w:g} W" if each.power_limit_w else None)
+        for each in devices
+    )
+    return "; ".join(", ".join(filter(None, parts)) for parts in told)

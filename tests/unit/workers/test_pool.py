@@ -188,7 +188,7 @@ def test_what_a_task_needs_is_built_here_and_brought_before_it_is_asked(benchmar
     [
         ({"target": "fake-fake2"}, "it builds for fake-fake2 (here fake-fake1)"),
         ({"command": ("fake", "-march=other")}, "it builds by 'fake -march=other' (here "),
-        ({"processor": "another one"}, "it measures on another one (here "),
+        ({"processor": "another one"}, "it measures on another one, and this run on "),
         ({"native": "it needs AVX2, which this processor lacks"}, "it needs AVX2"),
     ],
 )
