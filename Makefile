@@ -60,7 +60,7 @@ fuzz: $(WITH_EXTRAS)  ## hostile stores through every verb and pytest, e.g. ARGS
 mutants: $(READY)  ## every comparison and sign of rules/ changed, one at a time: does a test fail?
 	$(BIN)/python bench/mutants.py $(ARGS)
 
-cluster: $(WITH_EXTRAS)  ## real clusters of Ray, whose drivers, actors and nodes are killed
+cluster: $(WITH_EXTRAS)  ## real clusters of Ray, whose drivers, actors and nodes are killed: a quarter of an hour
 	$(BIN)/pytest tests/cluster $(ARGS)
 
 gpu: $(WITH_EXTRAS)  ## the tests that need a GPU; no GPU is a failure here

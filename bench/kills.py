@@ -2,7 +2,11 @@
 
 One search after the other of a C kernel's size, each killed again and again by SIGKILL until it gets through.
 
-    python bench/kills.py [--kills 100] [--budget 120] [--seed 0]
+    python bench/kills.py [--kills 100] [--budget 60] [--seed 0]
+    PYTHONPATH=$PWD python bench/kills.py --where ray|cluster
+
+With ``--where ray`` the searches are on clusters of their own, with ``cluster`` on one of three nodes that this script
+begins; then actors and nodes are killed as well, and the winner is compared with that of a search that nobody killed.
 """
 
 import argparse
@@ -38,8 +42,14 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--budget", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--where", choices=("here", "ray", "cluster"), default="here")
     options = parser.parse_args()
     print(describe())
+    if options.where != "here":
+        import ray_kills  # it needs Ray, and the tests' clusters
+
+        print(ray_kills.kill(options.where, options.kills, options.budget, options.seed))
+        return
     coins = random.Random(options.seed)
     kills = searches = lost = repeated = torn = 0
     with tempfile.TemporaryDirectory() as home:
@@ -68,11 +78,11 @@ def main() -> None:
     )
 
 
-def make_project(root: Path) -> Path:
+def make_project(root: Path, test: str = TEST) -> Path:
     root.mkdir()
     (root / "pytest.ini").touch()
     (root / "wire.c").write_bytes(KERNEL.read_bytes())
-    (root / "test_wire.py").write_text(TEST)
+    (root / "test_wire.py").write_text(test)
     return root
 
 

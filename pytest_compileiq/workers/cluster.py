@@ -19,12 +19,13 @@ from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.benchmark.elsewhere import Maker
 from pytest_compileiq.system.process import OWN_PROCESSOR, Guard
 from pytest_compileiq.system.processor_turn import ProcessorTurn
-from pytest_compileiq.timing.base import Device, Measures
+from pytest_compileiq.timing.base import Measures
 from pytest_compileiq.workers.build_nodes import BuildNode, BuildNodes
 from pytest_compileiq.workers.carrier import MOST_LOSSES, Line, WorkerDied
 from pytest_compileiq.workers.device import CALLS_AT_ONCE
 from pytest_compileiq.workers.luggage import Luggage
 from pytest_compileiq.workers.messages import Start
+from pytest_compileiq.workers.place import Place, named
 from pytest_compileiq.workers.ray_cluster import (
     OWN,
     Node,
@@ -39,42 +40,6 @@ from pytest_compileiq.workers.remote import RayLine, RemoteDevice, launched
 
 _BEAT_S = 5.0
 _LOSSES_IN_A_ROW = 2  # of actors at one place, with nothing done between them
-
-
-@dataclass
-class Place:
-    """One device of the cluster, whichever actor owns it now.
-
-    Attributes:
-        node: that it is of.
-        has_gpu: whether it is one of the node's GPUs.
-        turn: whoever works there has it.
-        losses: of actors, since something was done there.
-        is_usable: False once its node is gone or refused, or actors are lost there again and again.
-        luggage: what its actors are given of this machine's files; None where its node sees these.
-    """
-
-    node: Node
-    has_gpu: bool
-    told: tuple[str, ...]
-    turn: threading.RLock = field(default_factory=threading.RLock)
-    losses: int = 0
-    is_usable: bool = True
-    luggage: Luggage | None = None
-    device: RemoteDevice | None = None
-
-    @property
-    def name(self) -> str:
-        """For messages."""
-        return name_of(self.node)
-
-    def reached(self) -> RemoteDevice:
-        """Its device; of an actor that begins now, where the last one was lost."""
-        if self.device is None or self.device.is_lost:
-            self.device = RemoteDevice(self.node["NodeID"], self.name, self.told, has_gpu=self.has_gpu)
-            if self.luggage is not None:
-                self.device.furnish(self.luggage)
-        return self.device
 
 
 @dataclass
@@ -123,7 +88,7 @@ class Cluster:
         try:
             self._look_around()
         except BaseException:
-            self.close()
+            self.close()  # another test may ask for it again
             raise
 
     def _look_around(self) -> None:
@@ -168,21 +133,27 @@ class Cluster:
 
     def _what_is_left(self, place: Place) -> str:
         """What becomes of a place whose actor was lost."""
-        living = {node["NodeID"] for node in _nodes_or_none()}
+        others = [other for other in self.usable if other is not place]
+        left = f"going on with the {len(others)} device(s) that are left" if others else "no device is left"
+        try:
+            living = {node["NodeID"] for node in living_nodes()}
+        except ConnectionError as error:  # so that no other actor can begin
+            place.is_usable = False
+            return f"{error}: {left}"
         if self._own_node not in living:  # then Ray takes this run's job for finished
             for each in self.places:
                 each.is_usable = False
+            mend = "" if self.where == OWN else "ray start it again, and "
             return (
                 "the node of this machine is gone, and with it this run's part in the cluster: nothing that was "
-                "finished is lost; ray start it again, and the same command goes on"
+                f"finished is lost; {mend}the same command goes on"
             )
-        others = [other for other in self.usable if other is not place]
-        is_gone = place.node["NodeID"] not in living
-        if is_gone or (place.losses >= _LOSSES_IN_A_ROW and others):
+        if place.node["NodeID"] not in living:
             place.is_usable = False
-            why = "its node is gone" if is_gone else f"{place.losses} in a row were lost there"
-            left = f"going on with the {len(others)} device(s) that are left" if others else "no device is left"
-            return f"{why}: {left}"
+            return f"its node is gone: {left}"
+        if place.losses >= _LOSSES_IN_A_ROW and others:
+            place.is_usable = False
+            return f"{place.losses} in a row were lost there: {left}"
         return "another one takes its place"
 
     def processor_of(self, place: Place) -> ProcessorTurn:
@@ -275,7 +246,7 @@ class Cluster:
                 lacking = " and ".join(sorted(self.kinds - measures[id(place)].keys()))
                 self._leave_out(place, f"has no device of kind {lacking}")
             elif models[id(place)] != kept:
-                self._leave_out(place, f"measures on {_named(models[id(place)])}, and this run on {_named(kept)}")
+                self._leave_out(place, f"measures on {named(models[id(place)])}, and this run on {named(kept)}")
             else:
                 self.measures = measures[id(place)]
 
@@ -399,7 +370,10 @@ class RayCarrier:
         in_turn = [places[(first + step) % len(places)] for step in range(len(places))]
         usable = [place for place in in_turn if place.is_usable]
         if not usable:
-            raise ConnectionError("no device of the Ray cluster is left")
+            raise ConnectionError(
+                "no device of the Ray cluster is left: nothing that was finished is lost, and the same command goes on "
+                "where there is one again"
+            )
         return next((place for place in usable if place is not self._avoided.get(number)), usable[0])
 
     def _done(self, number: int, place: Place, device: RemoteDevice, death: WorkerDied | None) -> None:
@@ -418,19 +392,3 @@ class RayCarrier:
             self._avoided[number] = place
         elif before is not place:
             before.losses = place.losses = 0
-
-
-def _named(devices: Sequence[Device]) -> str:
-    """As models are told apart."""
-    told = (
-        (each.name, each.architecture, each.driver, f"{each.power_limit_w:g} W" if each.power_limit_w else None)
-        for each in devices
-    )
-    return "; ".join(", ".join(filter(None, parts)) for parts in told)
-
-
-def _nodes_or_none() -> list[Node]:
-    try:
-        return living_nodes()
-    except ConnectionError:
-        return []

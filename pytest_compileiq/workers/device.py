@@ -34,6 +34,7 @@ CALLS_AT_ONCE = 8
 BUILDS = "builds"  # where they are in the actor's own folder
 _CHECK_S = 1.0
 _PROJECT = "project"
+
 _OF_THE_DEVICE = "CUDA_VISIBLE_DEVICES", "ACF_MACHINE"  # Ray sets the first where the actor has a GPU
 
 
@@ -62,6 +63,8 @@ class Device:
         self._numbers = count()
         self._alone = ExitStack()
         self._heard = time.monotonic()
+        self._raylet = os.getppid()
+        self._over = ""
         threading.Thread(target=self._end_unheard, daemon=True, name="compileiq-unheard").start()
 
     def hear(self) -> None:
@@ -100,9 +103,9 @@ class Device:
         try:
             line = self._carrier.launch(replace(order, environment={**environment, **own}), 0)
         except WorkerDied as death:
-            return Ended(death.kind, death.reason)
+            return self._ended(death)
         except OSError as error:
-            return Ended("crash", fault_of(error))
+            return Ended("lost", fault_of(error))  # what it was to run has not begun
         number = next(self._numbers)
         self._lines[number] = line
         return number
@@ -112,7 +115,7 @@ class Device:
         try:
             self._lines[number].send(decode_order(order))
         except WorkerDied as death:
-            return Ended(death.kind, death.reason)
+            return self._ended(death)
         return None
 
     def receive(self, number: int, timeout_s: float) -> bytes | Ended:
@@ -120,7 +123,7 @@ class Device:
         try:
             return encode(self._lines[number].receive(timeout_s))
         except WorkerDied as death:
-            return Ended(death.kind, death.reason)
+            return self._ended(death)
 
     def close(self, number: int, wait_s: float) -> None:
         """Wait for a worker's end, and kill it if it does not end within ``wait_s``."""
@@ -146,14 +149,22 @@ class Device:
         """End all work."""
         self._guard.close()
 
-    def _end_unheard(self) -> None:
-        """End all work and this process if the driver has gone without a word, as with its machine or its network.
+    def _ended(self, death: WorkerDied) -> Ended:
+        """Its candidate's doing, unless all of this is ending, and the worker with it."""
+        why = self._why_over()
+        return Ended("lost", why) if why else Ended(death.kind, death.reason)
 
-        So it does where the node's raylet has gone, which started this process: Ray may take long to notice.
-        """
-        raylet = os.getppid()
-        while time.monotonic() - self._heard < UNHEARD_S and os.getppid() == raylet:
-            time.sleep(_CHECK_S)
+    def _why_over(self) -> str:
+        """Why this process ends: its raylet has gone, which started it, and which Ray may take long to notice."""
+        return self._over or ("the raylet of its node is gone" if os.getppid() != self._raylet else "")
+
+    def _end_unheard(self) -> None:
+        """End all work and this process if the driver has gone without a word, as with its machine or its network."""
+        while not self._why_over():
+            if time.monotonic() - self._heard > UNHEARD_S:
+                self._over = f"it had heard nothing of this run for {UNHEARD_S:g} s"
+            else:
+                time.sleep(_CHECK_S)
         self._guard.close()
         os._exit(1)
 

@@ -20,7 +20,7 @@ from pytest_compileiq.workers.carrier import WorkerDied
 from pytest_compileiq.workers.device import CALLS_AT_ONCE, UNHEARD_S, Device, Ended
 from pytest_compileiq.workers.luggage import Deliveries, Luggage
 from pytest_compileiq.workers.messages import Answer, Order, Start, TaskAnswer, decode_answer, encode
-from pytest_compileiq.workers.ray_cluster import first_line
+from pytest_compileiq.workers.ray_cluster import what_ray_says
 
 _POLL_S = 1.0
 _STOP_S = 10.0
@@ -82,7 +82,7 @@ class RemoteDevice:
         try:
             return getattr(self._actor, method).remote(*arguments)
         except ray.exceptions.RayError as error:
-            raise self._lost(first_line(error)) from error
+            raise self._lost(what_ray_says(error)) from error
 
     def ask(self, method: str, *arguments: object) -> Any:
         """Call a method of the actor and wait for its answer; raises as ``answer``."""
@@ -100,12 +100,16 @@ class RemoteDevice:
             while not ray.wait([reference], timeout=_POLL_S)[0]:
                 if time.monotonic() - self._heard > UNHEARD_S:
                     raise self._lost(f"not heard of for {UNHEARD_S:g} s")
-            answer = ray.get(reference)
+            answer = ray.get(reference, timeout=UNHEARD_S)
         except ray.exceptions.RayError as error:
-            raise self._lost(first_line(error)) from error
-        if isinstance(answer, Ended):
-            raise WorkerDied(answer.kind, answer.reason)
-        return answer
+            raise self._lost(what_ray_says(error)) from error
+        if not isinstance(answer, Ended):
+            return answer
+        if answer.kind == "lost":
+            raise self._lost(answer.reason)
+        if answer.kind == "crash":  # no doing of what it ran where the actor ends, and its workers with it
+            self.ask("hear")
+        raise WorkerDied(answer.kind, answer.reason)
 
     @property
     def shares_files(self) -> bool:

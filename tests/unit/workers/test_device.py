@@ -54,6 +54,23 @@ def test_orders_and_answers_pass_and_a_death_is_told_and_not_raised(tmp_path, sh
     assert list(short.iterdir()) == []
 
 
+@pytest.mark.parametrize(("parent", "kind"), [(None, "crash"), (1, "lost")])
+def test_a_worker_that_ends_with_its_node_is_lost_and_no_crash_of_what_it_ran(
+    tmp_path, short, monkeypatch, parent, kind
+):
+    monkeypatch.setattr(device_module, "_CHECK_S", 3600.0)  # else it would end this process with the node
+    (tmp_path / "pytest.ini").touch()
+    device = Device(str(tmp_path), str(tmp_path), str(tmp_path / "probe"))
+    start = Start(".", ("test_absent.py::test_k",), {}, (), (None,), {"PYTHONPATH": str(ROOT)})
+    number = device.launch(encode(start))
+    device.stop()
+    if parent is not None:
+        monkeypatch.setattr("os.getppid", lambda: parent)
+    ended = device.receive(number, 60.0)
+    assert isinstance(ended, Ended) and ended.kind == kind
+    assert ("raylet" in ended.reason) == (kind == "lost")
+
+
 def test_a_project_that_arrives_is_what_its_workers_collect_and_goes_with_it(tmp_path, short, monkeypatch):
     here = write_files(tmp_path / "here", {"pytest.ini": "", "tests/test_k.py": "def test_k(): pass"})
     project = packed(here, ["pytest.ini", "tests/test_k.py"], tmp_path / "contents")
