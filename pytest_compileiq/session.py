@@ -323,9 +323,10 @@ class Session:
         if where is None:
             return [LocalCarrier(root, guard, guard.folder)]
         from pytest_compileiq.workers.cluster import Cluster
+        from pytest_compileiq.workers.ray_carrier import RayCarrier
 
         self._cluster = Cluster(root, guard, where, Terminal(self.config).say, start, self._kinds())
-        return [self._cluster.carrier(home) for home in range(len(self._cluster.places))]
+        return [RayCarrier(self._cluster, home) for home in range(len(self._cluster.places))]
 
     def _kinds(self) -> frozenset[str]:
         """The kinds of devices that the run measures on, as far as its tests can be read."""
