@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
-import tempfile
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -15,10 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_compileiq.benchmark.afar import HERE
-from pytest_compileiq.benchmark.benchmark import TunedBenchmark, find_marker, make_benchmark
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark, find_marker
 from pytest_compileiq.benchmark.body import Body, body_of
-from pytest_compileiq.benchmark.cached_builds import CachedBuilds
 from pytest_compileiq.benchmark.marker import read_marker
 from pytest_compileiq.config import Budget, Settings, chosen
 from pytest_compileiq.errors import CompileIQError, MarkerError, StoreError, fault_of
@@ -30,23 +25,16 @@ from pytest_compileiq.report import github, junit
 from pytest_compileiq.report.json import write_json
 from pytest_compileiq.report.night import NightTable
 from pytest_compileiq.report.progress import LineProgress
-from pytest_compileiq.store.build_cache import BuildCache
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.machine import what_it_runs
 from pytest_compileiq.system.printing import Terminal, failure, skipped
-from pytest_compileiq.system.process import Guard
 from pytest_compileiq.system.project_settings import named_options
 from pytest_compileiq.system.vcs import revision
-from pytest_compileiq.workers.carrier import Carrier
-from pytest_compileiq.workers.crew import Crew
-from pytest_compileiq.workers.local import LocalCarrier
-from pytest_compileiq.workers.messages import Start
 from pytest_compileiq.workers.pool import Pool
-from pytest_compileiq.workers.start import start_of
+from pytest_compileiq.workers.resources import Resources
 
 if TYPE_CHECKING:
     from pytest_compileiq.tuning.side_by_side import Interruption, SideBySide
-    from pytest_compileiq.workers.cluster import Cluster
 
 UNHEALTHY = 11
 
@@ -65,20 +53,16 @@ class Session:
         self._items: list[pytest.Item] = []
         self._became: dict[str, ItemReport] = {}
         self._owners: dict[str, list[str]] = {}
-        self._guard: Guard | None = None
-        self._pools: Sequence[Pool] = ()
-        self._cluster: Cluster | None = None
         self._side_by_side: SideBySide | None = None
-        self._cached: CachedBuilds | None = None
         self._night: Mapping[str, ItemReport | Exception] | None = None
         self._interrupted = False
-        self._slots = threading.BoundedSemaphore(settings.jobs)
+        self._held = Resources(config, settings)
 
     # ── collection ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def collected(self, items: list[pytest.Item]) -> None:
         """Note the tuned items and who claims which name."""
-        self._items = [item for item in items if find_marker(item)]
+        self._items = self._held.items = [item for item in items if find_marker(item)]
         for item in self._items:
             name = self.name_of(item)
             if name is not None:
@@ -132,7 +116,7 @@ class Session:
         if self.settings.total is not None:
             return self._of_the_night(item, self.settings.total)
         with _told(item.nodeid):
-            pools = self._get_pools()
+            pools = self._held.pools
             report = self._tuned(item, pools[0]) if len(pools) == 1 else self._of_those_side_by_side(item, pools)
         self._keep(item, report)
         if report.interrupted and self._side_by_side is None:
@@ -213,7 +197,7 @@ class Session:
         watch = NightTable(terminal.say, terminal.redraw if terminal.is_live else None)
         entries = list(map(entry, self._items))
         night = Night(
-            self.settings, self.store, self._get_pools(), watch, total, entries, self.config.getoption("maxfail")
+            self.settings, self.store, self._held.pools, watch, total, entries, self.config.getoption("maxfail")
         )
         try:
             self.report.night = night.spend()
@@ -240,7 +224,7 @@ class Session:
         progress = self._progress(benchmark.name)
         seed = chosen(self.settings.seed, benchmark.spec.seed, 0)
         try:
-            report = calibrate(benchmark, self._get_pool(), trials, seed=seed, say=progress.say)
+            report = calibrate(benchmark, self._held.first_pool(), trials, seed=seed, say=progress.say)
         finally:
             progress.done()
         self._keep(item, report)
@@ -265,14 +249,10 @@ class Session:
         return self._replay_of(benchmark, lambda acf: None).why_current()
 
     def _replay_of(self, benchmark: TunedBenchmark, body: Body) -> Replay:
-        return Replay(benchmark, self.settings, Integrity(benchmark, self.store), body, self._get_pool)
+        return Replay(benchmark, self.settings, Integrity(benchmark, self.store), body, self._held.first_pool)
 
     def _benchmark(self, item: pytest.Item) -> TunedBenchmark:
-        folder, cached = self._get_guard().folder, self._get_cached_builds()
-        afar = self._cluster.afar(item.nodeid) if self._cluster is not None else HERE
-        benchmark = make_benchmark(
-            item, rootdir=self.settings.rootdir, build_dir=folder, cached=cached, slots=self._slots, afar=afar
-        )
+        benchmark = self._held.benchmark(item)
         benchmark.check_options(named_options(self.settings.options, self.settings.ini_file))
         benchmark.check_space()
         return benchmark
@@ -288,71 +268,14 @@ class Session:
         is_live = terminal.is_live and self._side_by_side is None
         return LineProgress(name, terminal.say, terminal.rewrite if is_live else None)
 
-    # ── resources ────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _get_guard(self) -> Guard:
-        """The guard that removes the run's own directory, however the run ends."""
-        if self._guard is None:
-            self._guard = Guard(Path(tempfile.gettempdir()) / f"compileiq-{secrets.token_hex(8)}")
-        return self._guard
-
-    def _get_cached_builds(self) -> CachedBuilds | None:
-        """The build cache for a normal run; a search builds what no other run will ask for."""
-        settings = self.settings
-        if settings.tune or settings.calibrate or settings.check == "off":
-            return None
-        if self._cached is None:
-            self._cached = CachedBuilds(BuildCache(settings.rootdir), rebuilds=settings.check == "rebuild")
-        return self._cached
-
-    def _get_pool(self) -> Pool:
-        """The pool of the run's first device."""
-        return self._get_pools()[0]
-
-    def _get_pools(self) -> Sequence[Pool]:
-        """A pool for each device of the run."""
-        if not self._pools:
-            start = start_of(self.config, [item.nodeid for item in self._items])
-            self._pools = [
-                Pool(Crew(start, carrier), self.settings.lock_clocks) for carrier in self._get_carriers(start)
-            ]
-        return self._pools
-
-    def _get_carriers(self, start: Start) -> Sequence[Carrier]:
-        root, guard, where = self.config.rootpath, self._get_guard(), self.settings.where
-        if where is None:
-            return [LocalCarrier(root, guard, guard.folder)]
-        from pytest_compileiq.workers.cluster import Cluster
-        from pytest_compileiq.workers.ray_carrier import RayCarrier
-
-        self._cluster = Cluster(root, guard, where, Terminal(self.config).say, start, self._kinds())
-        return [RayCarrier(self._cluster, home) for home in range(len(self._cluster.places))]
-
-    def _kinds(self) -> frozenset[str]:
-        """The kinds of devices that the run measures on, as far as its tests can be read."""
-        kinds = set[str]()
-        for item in self._items:
-            with suppress(CompileIQError):
-                benchmark = make_benchmark(item, rootdir=self.settings.rootdir, build_dir=self._get_guard().folder)
-                timed = (objective for objective in benchmark.spec.objectives if not objective.exact)
-                kinds |= {benchmark.device_kind(objective.metric) for objective in timed}
-        return frozenset(kinds)
-
     def close(self) -> None:
-        """End every worker, remove the run's builds, and trim what was kept of them."""
+        """End what is under way, and all that the run holds."""
         if self._side_by_side is not None:
-            if self._side_by_side.cancel() and self._cluster is not None:
-                self._cluster.close()  # nothing else ends what is under way
+            if self._side_by_side.cancel():
+                self._held.close_cluster()  # nothing else ends what is under way
             self._side_by_side.close()
-        for pool in self._pools:
-            pool.close()
-        if self._cluster is not None:
-            self._cluster.close()
-        if self._guard is not None:
-            self._guard.close()
-        if self._cached is not None:
-            self._cached.close()
-        self._pools, self._cluster, self._side_by_side, self._guard, self._cached = (), None, None, None, None
+        self._side_by_side = None
+        self._held.close()
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -51,7 +51,7 @@ class Cluster:
         say: tells the user one line.
         start: what every worker begins with.
         kinds: of devices that the run measures on.
-        places: the devices, those that are gone too.
+        places: the devices that the run began with, those that are gone too.
         luggage: what nodes that do not see this machine's files are given.
         measures: kind → what all devices in use measure on.
         processors: node id → who uses its processor, of nodes of other machines.
@@ -71,6 +71,7 @@ class Cluster:
     _told_lost: set[int] = field(default_factory=set)
     _own_node: str = ""
     _told: tuple[str, ...] = ()
+    _elsewhere: Mapping[str, Node] = field(default_factory=dict)
     _build_nodes: BuildNodes | None = None
     _looking: threading.Lock = field(default_factory=threading.Lock)
     _closed: threading.Event = field(default_factory=threading.Event)
@@ -106,9 +107,11 @@ class Cluster:
         for place, reference in asked:
             self._look_for_files(place, reference)
         self._expect_one_model()
-        if not self.usable:
+        self._elsewhere = {place.node["NodeID"]: place.node for place in self.places if place.luggage}
+        self.places = self.usable
+        if not self.places:
             raise ConnectionError("no node of the Ray cluster can be used")
-        if any(place.luggage for place in self.places):
+        if self._elsewhere:
             self.luggage.project()  # now, for what it is refused for to be said before anything begins
 
     @property
@@ -178,8 +181,7 @@ class Cluster:
             return self._build_nodes
 
     def _builders(self) -> list[BuildNode]:
-        elsewhere = {place.node["NodeID"]: place.node for place in self.places if place.luggage is not None}
-        return [self._builder(node) for node in elsewhere.values()]
+        return [self._builder(node) for node in self._elsewhere.values()]
 
     def _builder(self, node: Node) -> BuildNode:
         slots = max(1, int(node["Resources"].get("CPU", 1)))

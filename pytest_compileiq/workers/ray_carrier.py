@@ -91,11 +91,14 @@ class RayCarrier:
         return WorkerDied("lost", f"{place.name} is not used: {reason}")
 
     def sweep(self, spared: Collection[Line] = ()) -> None:
-        """Kill what workers have left behind; those that live are spared, whosever they are."""
+        """Kill what workers have left behind, unless somebody works there; those that live are spared, all of them."""
         for place in self.cluster.usable:
-            with place.turn, suppress(WorkerDied):
-                if place.device is not None:
-                    place.device.ask("sweep")
+            if place.turn.acquire(blocking=False):  # who waits for a turn that has one waits for ever
+                try:
+                    with suppress(WorkerDied):
+                        place.reached().ask("sweep")
+                finally:
+                    place.turn.release()
 
     def _place_of(self, number: int) -> Place:
         """Where worker ``number`` lives.
