@@ -39,7 +39,7 @@ def test_second(acf):
     evaluate(acf, "second")
 """
 BOTH = ("first", "second")
-_PATIENCE_S = 120.0
+_PATIENCE_S = 240.0
 _BEGUN_BY = "COMPILEIQ_TEST_SEARCH"
 
 

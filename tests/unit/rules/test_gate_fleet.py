@@ -206,7 +206,7 @@ def test_a_null_over_simulated_devices_is_hardly_ever_called_a_gain():
     for count, between_devices in ((2, 0.02), (3, 0.005), (5, 0.02), (8, 0.005)):
         random = np.random.default_rng([count, 7])
         false = true = 0
-        for trial in range(150):
+        for trial in range(60):
             effects = random.normal(0, between_devices, count)
             effects -= effects.mean() if count < 5 else 0.0
             for gain in (0.0, 0.1):
@@ -214,7 +214,7 @@ def test_a_null_over_simulated_devices_is_hardly_ever_called_a_gain():
                 p_value = overall_p(whole, replace(DEFAULT, min_speedup=1.0), seed=trial, level=0.01)
                 false += gain == 0 and p_value <= 0.01
                 true += gain > 0 and p_value <= 0.01
-        assert false <= scipy.stats.binom.ppf(0.999, 150, 0.01) and true >= 145, (count, false, true)
+        assert false <= scipy.stats.binom.ppf(0.999, 60, 0.01) and true >= 57, (count, false, true)
 
 
 # ── replay ───────────────────────────────────────────────────────────────────────────────────────────────────────
