@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_compileiq.timing.unit import MACHINE
 from pytest_compileiq.workers.messages import Start, can_be_sent
 
 _DROPPED_OPTIONS = (
@@ -96,13 +97,14 @@ def environment_on(node: Mapping[str, str], sent: Mapping[str, str]) -> dict[str
 
     What that machine was set up with wins, since it says where its compilers, libraries and caches are, and which of
     its devices it lends. What the driver has besides may decide what a test does, and fills in, unless it names places
-    of the driver's machine. No candidate has the cluster's token, which lets whoever holds it run code on every node.
+    of the driver's machine, or that machine itself. No candidate has the cluster's token, which lets whoever holds it
+    run code on every node.
 
     Args:
         node: the environment that the machine's part of the cluster began with.
         sent: the driver's, as in ``Start``.
     """
-    filling = {key: value for key, value in sent.items() if not _names_a_place(value)}
+    filling = {key: value for key, value in sent.items() if key != MACHINE and not _names_a_place(value)}
     return {key: value for key, value in {**filling, **node}.items() if not key.startswith((*_FOREIGN, "RAY_"))}
 
 
