@@ -204,39 +204,6 @@ def test_where_nobody_listens_is_told_at_once(made):
     assert "Connection refused: is it the HOST:PORT that ray start --head printed" in output
 
 
-FULL_PY = """\
-import sys, threading, time
-import numpy as np, ray
-
-ray.init(address=sys.argv[1], log_to_driver=False)
-held = []
-
-def fill():
-    while True:
-        held.append(ray.put(np.zeros(2**21, dtype=np.uint8)))
-
-threading.Thread(target=fill, daemon=True).start()
-before = -1
-while before < len(held):  # then it waits for room
-    before = len(held)
-    time.sleep(3)
-print("full", flush=True)
-time.sleep(600)
-"""
-
-
-def test_a_full_object_store_is_in_nobodys_way(made, unkilled, temporary):
-    with real_cluster(1, RAY_automatic_object_spilling_enabled="0") as cluster, subprocess.Popen(
-        [sys.executable, "-c", FULL_PY, cluster.address], env={**os.environ, **cluster.environment},
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    ) as full:  # fmt: skip
-        assert full.stdout.readline() == "full\n"
-        search = Search(made, cluster, [f"--tune-budget={BUDGET}"])
-        search.go_on()
-        expect_whole(search, search.output(), unkilled)
-        full.kill()
-
-
 DEADLY_PY = """\
 import os, signal, time
 from pathlib import Path
