@@ -69,7 +69,14 @@ def test_what_the_environment_gives_every_process_is_not_sent_unless_it_is_the_p
 
 def test_a_machine_of_its_own_has_its_own_environment_and_what_the_drivers_adds_that_names_no_place():
     node = {"PATH": "/usr/bin", "CUDA_VISIBLE_DEVICES": "1", "RAY_AUTH_TOKEN": "t" * 32, "PYTEST_ADDOPTS": "-x"}
-    sent = {"PATH": "/home/me/bin", "SIZE": "3", "LIBS": "a:/home/me/lib", "RAY_AUTH_MODE": "token", "RATIO": "1/2"}
+    sent = {
+        "ACF_MACHINE": "the-drivers",
+        "PATH": "/home/me/bin",
+        "SIZE": "3",
+        "LIBS": "a:/home/me/lib",
+        "RAY_AUTH_MODE": "token",
+        "RATIO": "1/2",
+    }
     assert start.environment_on(node, sent) == {
         "PATH": "/usr/bin", "CUDA_VISIBLE_DEVICES": "1", "SIZE": "3", "RATIO": "1/2"
     }  # fmt: skip
