@@ -188,3 +188,37 @@ def test_two_benchmarks_are_tuned_at_once_and_a_node_that_goes_down_costs_neithe
     assert len(re.findall(rf"{BUDGET} evaluations in \d+ s, \d+ duplicates", output)) == 2, output  # none is invalid
     assert "its node is gone: going on with the 1 device(s) that are left" in output
     assert "asks for no token" not in output
+
+
+@needs.ray
+def test_a_night_serves_two_benchmarks_at_once_and_spends_one_budget(two_benchmarks, two_nodes):
+    driver = start(two_benchmarks, "--tune-total=24", f"--tune-on={two_nodes}")
+    output = driver.communicate(timeout=200)[0].decode()
+    assert driver.returncode == 0, output
+    assert re.search(r"night: (\d+) of 24 evaluations; 2 closed; done", output), output
+    assert output.count("TUNED") >= 2, output
+
+
+HANGS_PY = """\
+import time
+import pytest
+from pytest_compileiq import Cc, literal, minimize
+
+@pytest.mark.tune(
+    Cc("sum.c", flags="-O1"), space={"-O2": literal("")}, objectives=[minimize("code_bytes")], timeout_s=4, budget=1,
+    engine="grid",
+)
+def test_total(acf):
+    acf.build()
+    while not acf.is_baseline:
+        time.sleep(60)
+"""
+
+
+@needs.ray
+def test_a_candidate_that_hangs_is_ended_where_it_runs_and_is_no_loss_of_its_device(tmp_path, two_nodes):
+    made = make_project(tmp_path / "project", {"sum.c": SUM_C, "test_sum.py": HANGS_PY})
+    driver = start(made, f"--tune-on={two_nodes}")
+    output = driver.communicate(timeout=200)[0].decode()
+    assert "no progress for 4 s; see timeout_s" in output, output
+    assert "was lost" not in output and "Traceback" not in output, output
