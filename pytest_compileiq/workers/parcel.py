@@ -172,12 +172,16 @@ def _placed(place: Path, name: str) -> Path:
     """Where ``name`` goes; its directories are made.
 
     Raises:
-        Spoilt: it leads out of ``place``, or something is there.
+        Spoilt: it leads out of ``place``, or something is there, or on the way there.
     """
     path = _expect_inside(place, name)
-    if path.exists():
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        is_there = os.path.lexists(path)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise Spoilt(f"{name} lies in what is a file") from error
+    if is_there:
         raise Spoilt(f"{name} arrived twice")
-    path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
 

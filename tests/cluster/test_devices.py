@@ -6,41 +6,27 @@ The nodes are on one machine, and tell their names themselves.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tomllib
 
 import pytest
 
 from tests import needs
-from tests.cluster.nodes import SETTINGS
+from tests.cluster.clusters import real_cluster
 from tests.examples import KERNEL_C, KERNEL_H, TEST_PY
 from tests.projects import make_project
 
 MACHINES = ("machine-0", "machine-1", "machine-2")
-NODES = f"""\
-from ray.cluster_utils import Cluster
-
-first, *others = [dict(num_cpus=1, env_vars=dict(ACF_MACHINE=name)) for name in {MACHINES!r}]
-cluster = Cluster(initialize_head=True, head_node_args=dict(first, include_dashboard=False))
-for node in others:
-    cluster.add_node(**node)
-print(cluster.address, flush=True)
-input()
-cluster.shutdown()
-"""
 
 
 @pytest.fixture
 def three_nodes(monkeypatch):
     """The address of a cluster of three nodes, each of which says that it is a machine of its own."""
-    for name, value in SETTINGS.items():
-        monkeypatch.setenv(name, value)
-    cluster = subprocess.Popen(
-        [sys.executable, "-c", NODES], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    yield cluster.stdout.readline().decode().strip()
-    cluster.communicate(b"\n", timeout=60)
+    with real_cluster(0) as cluster:
+        for machine in MACHINES:
+            cluster.add_node(env_vars={"ACF_MACHINE": machine})
+        for name, value in cluster.environment.items():
+            monkeypatch.setenv(name, value)
+        yield cluster.address
 
 
 @needs.ray

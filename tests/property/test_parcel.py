@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from unittest.mock import patch
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.msgpack import encode
 
@@ -38,6 +38,9 @@ def test_what_is_packed_is_what_is_unpacked(tree, piece_bytes):
         assert {path.name: (path.read_bytes(), path.stat().st_mode & 0o100 > 0) for path in there.iterdir()} == tree
 
 
+@example([("a", ""), ("a/a", "")])
+@example([("a", ""), ("a/a/a", "")])
+@example([("a", "b"), ("a", "b")])
 @given(st.lists(st.tuples(PATHS, st.one_of(st.just(""), PATHS)), max_size=6))
 def test_no_manifest_writes_outside_of_its_place(entries):
     data = b"data"
