@@ -124,8 +124,9 @@ class Night:
         now = time.monotonic()
         task.seconds += now - task.since
         task.since = now
-        book.state.seconds[task.entry.nodeid] = task.seconds
-        book.state.spent_s, book.state.evaluations = self._budget.spent_s, self._budget.spent_evaluations
+        book.spend(
+            task.entry.nodeid, task.seconds, spent_s=self._budget.spent_s, evaluations=self._budget.spent_evaluations
+        )
 
     def evaluated(self, task: NightTask, book: NightBook) -> None:
         """Note one evaluation, and show the night.

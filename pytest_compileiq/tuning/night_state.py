@@ -6,6 +6,7 @@ A JSON file in ``.compileiq/`` of the project, replaced as a whole. What searche
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,12 +82,20 @@ class NightBook:
         self._path, self._store = path, store
         self.state = state
         self._saved = time.monotonic()
+        self._changing = threading.RLock()  # several devices have something to note
 
     def save(self) -> None:
         """Replace the file; the state as it was is lost by nothing but a power cut."""
-        encoded = msgspec.json.encode(self.state, enc_hook=str)  # a target is a str of its own class
-        replace_file(self._path, encoded, is_lasting=False)
-        self._saved = time.monotonic()
+        with self._changing:
+            encoded = msgspec.json.encode(self.state, enc_hook=str)  # a target is a str of its own class
+            replace_file(self._path, encoded, is_lasting=False)
+            self._saved = time.monotonic()
+
+    def spend(self, nodeid: str, seconds: float, *, spent_s: float, evaluations: int) -> None:
+        """Note that a benchmark has taken ``seconds`` by now, and what the whole night has taken."""
+        with self._changing:
+            self.state.seconds[nodeid] = seconds
+            self.state.spent_s, self.state.evaluations = spent_s, evaluations
 
     def save_now_and_then(self) -> None:
         """Replace the file if it is a second old, so that no more than that is forgotten by a kill."""
@@ -106,9 +115,10 @@ class NightBook:
 
     def begin_closing(self, benchmark: TunedBenchmark, settings: Settings) -> None:
         """Note what is stored of a benchmark before its proof, so that a kill tells whether that stored anything."""
-        stored = self._stored(benchmark)
-        self.state.closing[benchmark.nodeid] = Closing(identity_of(benchmark, settings), stored)
-        self.save()
+        closing = Closing(identity_of(benchmark, settings), self._stored(benchmark))
+        with self._changing:
+            self.state.closing[benchmark.nodeid] = closing
+            self.save()
 
     def close(
         self,
@@ -119,10 +129,11 @@ class NightBook:
         best: float,
     ) -> None:
         """Note that a benchmark is done with."""
-        identity, stored = identity_of(benchmark, settings), self._stored(benchmark)
-        self.state.closed[benchmark.nodeid] = Closed(identity, stored, report, evaluations, best)
-        self.state.closing.pop(benchmark.nodeid, None)
-        self.save()
+        closed = Closed(identity_of(benchmark, settings), self._stored(benchmark), report, evaluations, best)
+        with self._changing:
+            self.state.closed[benchmark.nodeid] = closed
+            self.state.closing.pop(benchmark.nodeid, None)
+            self.save()
 
     def closed(self, benchmark: TunedBenchmark, settings: Settings) -> Closed | None:
         """How an earlier run of this night closed the benchmark; None if it has not, or if something has changed."""
@@ -133,8 +144,9 @@ class NightBook:
 
     def open(self, nodeid: str) -> None:
         """Note that a benchmark is searched in this night."""
-        if nodeid not in self.state.opened:
-            self.state.opened.append(nodeid)
+        with self._changing:
+            if nodeid not in self.state.opened:
+                self.state.opened.append(nodeid)
 
     def stored_by_a_killed_run(self, benchmark: TunedBenchmark, settings: Settings) -> ItemReport | None:
         """What a run stored that was killed before it could note that; None if none did.
