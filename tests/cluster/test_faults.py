@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -30,15 +29,6 @@ IMPATIENT = {
     "RAY_health_check_initial_delay_ms": "1000", "RAY_health_check_period_ms": "2000",
     "RAY_health_check_timeout_ms": "4000", "RAY_health_check_failure_threshold": "3",
 }  # fmt: skip
-
-
-@pytest.fixture
-def temporary(monkeypatch):
-    """Where drivers and actors have their folders."""
-    folder = Path(tempfile.mkdtemp(prefix="", dir="/tmp"))
-    monkeypatch.setenv("TMPDIR", str(folder))
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")

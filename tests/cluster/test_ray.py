@@ -5,12 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
 import pytest
 
@@ -64,15 +61,6 @@ def left(made: Project) -> list[int]:
     """Processes that the searches started, whoever has killed or adopted them meanwhile."""
     mark = f"{MARK}={made.root}".encode()
     return [pid for pid, environ in of_each_process("environ") if mark in environ.split(b"\0")]
-
-
-@pytest.fixture
-def temporary(monkeypatch):
-    """Where runs have their folders: of a short name, since Ray keeps sockets there."""
-    folder = Path(tempfile.mkdtemp(prefix="", dir="/tmp"))
-    monkeypatch.setenv("TMPDIR", str(folder))
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @needs.ray

@@ -65,15 +65,6 @@ def of_this_machine_alone(tmp_path, monkeypatch):
     return here.one("acf/total/*.acf").read_bytes()
 
 
-@pytest.fixture
-def temporary(monkeypatch):
-    """Where runs have their folders: of a short name, since Ray keeps sockets there."""
-    folder = Path(tempfile.mkdtemp(prefix="", dir="/tmp"))
-    monkeypatch.setenv("TMPDIR", str(folder))
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 @dataclass(frozen=True)
 class Rows:
     """What was noted."""
