@@ -100,6 +100,7 @@ class Search:
         twins: what makes a measurement one → the knobs of all candidates that it is of.
         offered: knobs of the candidates whose bodies have run.
         read: parameters that these bodies asked for.
+        told: the results of all evaluations, in their order.
         interrupted: Ctrl-C ended it early.
         is_over: the budget is spent, or the engine has nothing left to ask.
     """
@@ -111,6 +112,7 @@ class Search:
     twins: dict[Key, list[Knobs]] = field(default_factory=dict)
     offered: set[str] = field(default_factory=set)
     read: set[str] = field(default_factory=set)
+    told: list[Told] = field(default_factory=list)
     interrupted: bool = False
     is_over: bool = False
     _again: deque[Batch] = field(default_factory=deque)
@@ -280,6 +282,7 @@ class Search:
                 self._keep(key, told, Scored(evaluated.scores, controls))
         changed = candidate.blob is not None and evaluated.digest not in ("", self._baseline)
         self._injected = self._injected or changed
+        self.told.append(told)
         self.tally.evaluations += 1
         return told
 
@@ -296,6 +299,7 @@ class Search:
             work.finish(evaluated)
             self.brief.trackers.evaluated(self.tally.evaluations, candidate, evaluated)
             told[place] = Told(candidate, evaluated.scores, evaluated.failure, evaluated.duplicate)
+            self.told.append(told[place])
             self.tally.evaluations += 1
             shift = self.brief.scorer.shift(self.brief.benchmark.objectives[0], self.tally.best)
             self.brief.progress.evaluated(self.tally, self.brief.budget, shift)

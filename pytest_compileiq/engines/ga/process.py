@@ -80,6 +80,22 @@ class GaussianProcess:
         variance = np.maximum(1 - np.einsum("ij,ij->i", cross @ self._inverse, cross), 1e-10)
         return cross @ self._alpha, np.sqrt(variance * self._variance)
 
+    @property
+    def noise(self) -> float:
+        """The standard deviation of what a score has besides: the noise of measuring it."""
+        return math.sqrt(self._variance * math.exp(self.hyper.log_noise))
+
+    def difference(self, left: Floats, right: Floats) -> tuple[Floats, Floats]:
+        """How far the noise-free score of each ``left`` point lies above that of its ``right`` one: (m, F), (m, F).
+
+        Returns:
+            Mean and standard deviation of the joint posterior, (m,) each: what both points share cancels out.
+        """
+        cross = self._correlation(left, self._features) - self._correlation(right, self._features)
+        apart = np.abs(left - right) @ self.weights
+        variance = 2 * (1 - np.exp(-apart)) - np.einsum("ij,ij->i", cross @ self._inverse, cross)
+        return cross @ self._alpha, np.sqrt(np.maximum(variance, 1e-10) * self._variance)
+
     def told(self, scores: Floats) -> GaussianProcess:
         """The process with other scores (n,) of its points."""
         informed = copy.copy(self)
