@@ -26,15 +26,17 @@ def effect_lines(explained: Explained) -> Iterator[str]:
     if not explained.effects:
         yield f"no knob is explained: {explained.why_none}"
         return
-    about = f"{BY_THE_MODEL}: {_objective_text(explained)}"
-    apart = sorted(explained.told_apart, key=lambda effect: -abs(effect.loss))
-    if not apart:
-        likeliest = _told(max(explained.effects, key=lambda effect: abs(effect.loss)), explained)
-        yield f"{about}: no knob of {explained.knobs} is told apart from no effect; likeliest {likeliest}"
-        return
-    yield f"{about} {', '.join(_told(effect, explained) for effect in apart[:MOST_NAMED])}"
-    more = f"{len(apart) - MOST_NAMED} more knobs matter, " if len(apart) > MOST_NAMED else ""
-    yield f"by the model {more}{explained.knobs - len(apart)} of {explained.knobs} are not told apart from no effect"
+    by_size = sorted(explained.effects, key=lambda effect: -abs(effect.loss))
+    apart = [effect for effect in by_size if effect.is_told_apart]
+    if apart:
+        told = ", ".join(_told(effect, explained) for effect in apart[:MOST_NAMED])
+        more = f", and {len(apart) - MOST_NAMED} more knobs matter" if len(apart) > MOST_NAMED else ""
+        yield f"{BY_THE_MODEL}: {_objective_text(explained)} {told}{more}"
+    unsure = f"{explained.knobs - len(apart)} of {explained.knobs} knobs are not told apart from no effect"
+    if len(apart) < min(MOST_NAMED, len(by_size)):
+        likeliest = max((effect for effect in by_size if not effect.is_told_apart), key=resolution)
+        unsure += f"; likeliest {_objective_text(explained)} {_told(likeliest, explained)}"
+    yield f"{BY_THE_MODEL}: {unsure}"
 
 
 def band_text(explained: Explained) -> str:
@@ -42,10 +44,13 @@ def band_text(explained: Explained) -> str:
     foreseen, within = explained.curve.foreseen, explained.curve.within
     if not foreseen:
         return ""
-    return (
-        f"{within} of {foreseen} scores ({within / foreseen:.0%}) lay within the band that the model, "
-        f"before they were measured, expected of {BAND:.0%}"
-    )
+    held = f"{within} of {foreseen} scores ({100 * within / foreseen:.0f} %)"
+    return f"the model's {100 * BAND:.0f} % band, made before each was measured, held {held}"
+
+
+def resolution(effect: KnobEffect) -> float:
+    """How nearly an effect is told apart from none: its size in widths of its interval."""
+    return abs(effect.loss) / max(effect.high - effect.low, 1e-12)
 
 
 def effect_texts(effect: KnobEffect, explained: Explained) -> tuple[str, str, str]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from pytest_compileiq.explained import BAND, Explained, Series
-from pytest_compileiq.report.explained import band_text, effect_texts
+from pytest_compileiq.report.explained import band_text, effect_texts, resolution
 from pytest_compileiq.report.html.charts import MAX_POINTS
 from pytest_compileiq.report.html.drawing import (
     LEFT,
@@ -28,8 +28,8 @@ _FARTHEST = 60.0  # a log-ratio; its exponential is 1e26
 
 
 def effect_rows(explained: Explained) -> list[tuple[str, str, str]]:
-    """What the best candidate has of each knob that the model compares, its effect and interval; the largest first."""
-    effects = sorted(explained.effects, key=lambda effect: (not effect.is_told_apart, -abs(effect.loss)))
+    """What the best candidate has of each knob, the effect by the model, and its interval; the likeliest first."""
+    effects = sorted(explained.effects, key=resolution, reverse=True)
     return [effect_texts(effect, explained) for effect in effects]
 
 
@@ -87,9 +87,9 @@ def _in_words(explained: Explained, gains: Sequence[float], best: float, unit: U
 def _left_out(explained: Explained, beyond: int, stride: int) -> str:
     failed = sum(score is None for score in explained.curve.scores)
     parts = [
-        f"shaded where {BAND:.0%} were expected" if explained.curve.foreseen else "",
+        f"bars: where {100 * BAND:.0f} % of scores were expected" if explained.curve.foreseen else "",
         f"{beyond} beyond the axis, drawn at its edge" if beyond else "",
         f"{failed} failed" if failed else "",
-        f"every {stride}. evaluation drawn" if stride > 1 else "",
+        f"one evaluation in {stride} drawn" if stride > 1 else "",
     ]
     return "; ".join(filter(None, parts))

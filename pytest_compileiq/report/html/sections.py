@@ -151,8 +151,9 @@ def _of_search(explained: Explained, ident: str) -> Iterator[Html]:
     )
     if rows := effect_rows(explained):
         columns = ("The best candidate", explained.objective, "95 % interval, of all at once")
-        caption = f"Knobs of the search, {BY_THE_MODEL}"
-        yield _folded(f"Knobs, {BY_THE_MODEL}", table(caption, columns, rows))
+        more = f"; the {MAX_ROWS} likeliest of {len(rows)}" if len(rows) > MAX_ROWS else ""
+        caption = f"Knobs of the search, {BY_THE_MODEL}{more}"
+        yield _folded(f"Knobs, {BY_THE_MODEL}", table(caption, columns, rows[:MAX_ROWS]))
 
 
 def _devices(artifact: Artifact) -> Iterator[Html]:
