@@ -33,7 +33,7 @@ def summary_lines(report: RunReport, *, failures_shown: bool) -> Iterator[Line]:
         yield from _other_results(item)
         if item.verdict == Verdict.KEPT and item.results:
             yield f"    {item.message}", {}
-        explained = explained_lines(item.explained) if item.explained else ()
+        explained = explained_lines(item.explained) if item.explained and item.explained.effects else ()
         yield from ((f"    {note}", {"light": True}) for note in (*item.notes, *explained))
         yield from ((f"    wrote {path}", {}) for path in item.wrote)
     if report.night is not None:
