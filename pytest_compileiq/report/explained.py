@@ -32,7 +32,8 @@ def effect_lines(explained: Explained) -> Iterator[str]:
         told = ", ".join(_told(effect, explained) for effect in apart[:MOST_NAMED])
         more = f", and {len(apart) - MOST_NAMED} more knobs matter" if len(apart) > MOST_NAMED else ""
         yield f"{BY_THE_MODEL}: {_objective_text(explained)} {told}{more}"
-    unsure = f"{explained.knobs - len(apart)} of {explained.knobs} knobs are not told apart from no effect"
+    left = explained.knobs - len(apart)
+    unsure = f"{left} of {explained.knobs} knobs {'is' if left == 1 else 'are'} not told apart from no effect"
     if len(apart) < min(MOST_NAMED, len(by_size)):
         likeliest = max((effect for effect in by_size if not effect.is_told_apart), key=resolution)
         unsure += f"; likeliest {_objective_text(explained)} {_told(likeliest, explained)}"

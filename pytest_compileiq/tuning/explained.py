@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from statistics import NormalDist
 
 import numpy as np
+from scipy.stats import t as student_t
 
 from pytest_compileiq.engines.base import Told
 from pytest_compileiq.engines.ga.encoding import Floats
@@ -56,7 +57,7 @@ def _is_open(space: Space, told: Sequence[Told]) -> bool:
 
 def _nothing(evaluations: int) -> Explanation:
     unknown = np.full(evaluations, np.nan)
-    return Explanation(unknown, unknown, ())
+    return Explanation(unknown, unknown)
 
 
 def _explanation(space: Space, told: Sequence[Told], scores: Floats) -> Explanation:
@@ -74,8 +75,8 @@ def _placed(objective: Objective, shift: Shift) -> Callable[[float], float]:
 def _knob_effects(
     genes: Sequence[Gene], explanation: Explanation, best: float, place: Callable[[float], float]
 ) -> tuple[KnobEffect, ...]:
-    """The largest loss first; the intervals by Bonferroni's correction, as those of what is measured."""
-    reach = NormalDist().inv_cdf(1 - LEVEL / 2 / len(explanation.effects))
+    """The largest loss first."""
+    reach = simultaneous_reach(explanation)
 
     def told(effect: Effect) -> KnobEffect:
         gene = genes[effect.gene]
@@ -84,6 +85,15 @@ def _knob_effects(
         return KnobEffect(gene.name, _value(gene, effect.option), _value(gene, effect.instead), loss, low, high)
 
     return tuple(sorted(map(told, explanation.effects), key=lambda effect: (-effect.loss, effect.knob)))
+
+
+def simultaneous_reach(explanation: Explanation) -> float:
+    """How many deviations the interval of each effect reaches, so that all hold together.
+
+    Student's t, since the variance of the process is told by its scores too (Santner, Williams & Notz, The Design and
+    Analysis of Computer Experiments, 2003, section 4.1); Bonferroni's correction, as for what is measured.
+    """
+    return float(student_t.ppf(1 - LEVEL / 2 / len(explanation.effects), explanation.scores))
 
 
 def _value(gene: Gene, option: int) -> KnobValue | None:

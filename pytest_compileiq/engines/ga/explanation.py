@@ -54,11 +54,13 @@ class Explanation:
         expected: of each score before it was told, shape (n,); NaN where too little had been told.
         deviation: of each score as measured, noise included, shape (n,).
         effects: one a knob that is in play in the best point and was tried otherwise, in the space's order.
+        scores: how many the model of the effects is of: their degrees of freedom, since they tell its variance too.
     """
 
     expected: Floats
     deviation: Floats
-    effects: tuple[Effect, ...]
+    effects: tuple[Effect, ...] = ()
+    scores: int = 0
 
 
 def explain(space: Space, points: Points, scores: Floats) -> Explanation:
@@ -82,7 +84,9 @@ def explain(space: Space, points: Points, scores: Floats) -> Explanation:
             expected[now], deviation[now] = model.foreseen(encoding.features(points[now]))
         history.add(points[now], scores[now, None], [False] * len(points[now]))
     last = _Model.of(history, encoding, hyper)
-    return Explanation(expected, deviation, tuple(_effects(space, history, last.improved(_LAST_STEPS))) if last else ())
+    if last is None:
+        return Explanation(expected, deviation)
+    return Explanation(expected, deviation, tuple(_effects(space, history, last.improved(_LAST_STEPS))), last.count)
 
 
 @dataclass(frozen=True)

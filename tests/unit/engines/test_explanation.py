@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from statistics import NormalDist
-
 import numpy as np
 import pytest
+from scipy.stats import t as student_t
 
 from pytest_compileiq.engines.base import Brief, Told
 from pytest_compileiq.engines.ga import explanation
@@ -51,7 +50,7 @@ def truths(told: Explanation, points, scores) -> np.ndarray:
 
 @pytest.mark.parametrize(("engine", "noise"), [("random", 0.0), ("random", 0.02), ("ga", 0.0), ("ga", 0.02)])
 def test_known_effects_lie_in_their_simultaneous_intervals_and_in_their_order(engine, noise):
-    reach = NormalDist().inv_cdf(1 - 0.05 / 2 / (FLAGS + 1))
+    reach = student_t.ppf(1 - 0.05 / 2 / (FLAGS + 1), 120)
     held, named = 0, 0
     for seed in range(3):
         points, scores = searched(engine, 120, seed=seed, noise=noise)
@@ -73,7 +72,7 @@ def test_known_effects_lie_in_their_simultaneous_intervals_and_in_their_order(en
 def test_of_noise_alone_no_knob_is_told_apart():
     told = [explain(SPACE, *searched("ga", 100, seed=seed, noise=0.1, score=lambda _: 0.0)) for seed in range(3)]
     for effect in (effect for each in told for effect in each.effects):
-        assert abs(effect.loss) < NormalDist().inv_cdf(1 - 0.025 / 21) * effect.deviation
+        assert abs(effect.loss) < student_t.ppf(1 - 0.025 / 21, 100) * effect.deviation
 
 
 @pytest.mark.parametrize("engine", ["random", "ga"])
