@@ -26,6 +26,7 @@ _SHORTEST_STRETCH = 4
 _STEPS, _STEPS_POINTS = 4, 400  # of the hyperparameters at a checkpoint, and steps times points
 _LAST_STEPS = 20
 _FENCE = 3.0  # interquartile ranges above the third quartile: Tukey's far fence (Exploratory Data Analysis, 1977, 2D)
+_LARGEST = 1e100  # of a score that a body recorded: the square of a larger one may overflow
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,8 @@ class _Model:
         if len(scores) < FEWEST_SCORED or np.ptp(scores) <= 0:
             return None
         first, third = np.quantile(scores, (0.25, 0.75))
-        fenced = np.minimum(scores, third + _FENCE * (third - first)) if third > first else scores
+        fence = third + _FENCE * (third - first) if third > first else _LARGEST
+        fenced = np.clip(scores, -_LARGEST, min(fence, _LARGEST))
         centre, scale = float(fenced.mean()), max(float(fenced.std()), 1e-12)
         features, standard = history.features[chosen], np.asarray((fenced - centre) / scale)
         return cls(encoding, features, standard, centre, scale, GaussianProcess(encoding, features, standard, hyper))

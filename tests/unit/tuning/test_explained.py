@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -85,6 +88,18 @@ def test_where_no_space_holds_the_candidates_the_curve_stands_alone(space, candi
     explained = explained_by(space, RUNTIME, told, by_ratio)
     assert explained.effects == () and "no model" in explained.why_none
     assert explained.curve.foreseen == 0 and explained.curve.best[-1] < -0.6
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("extreme", [1e300, -1e300, 1e160, -1e160, 1e-300])
+@pytest.mark.parametrize("shift", [by_ratio, lambda _objective, score: score])
+def test_whatever_a_body_recorded_the_account_is_one_of_numbers(extreme, shift):
+    told = [
+        replace(each, scores=(extreme,)) if each.scores and at % 5 == 3 else each for at, each in enumerate(history())
+    ]
+    explained = explained_by(SPACE, RUNTIME, told, shift)
+    assert len(explained.effects) == 7 and explained.curve.foreseen > 20
+    assert all(math.isfinite(number) for each in explained.effects for number in (each.loss, each.low, each.high))
 
 
 def test_of_few_or_failed_candidates_no_knob_is_explained():
