@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from types import FrameType
 
 from pytest_compileiq.artifact import Withdrawn
@@ -267,8 +267,8 @@ class Search:
         return {place: self._count(asked[place], evaluated) for place, evaluated in done.items()}
 
     def _count(self, candidate: Candidate, evaluated: Evaluated) -> Told:
-        told = Told(candidate, evaluated.scores, evaluated.failure, evaluated.duplicate)
-        self.brief.scorer.recall(evaluated.rows)
+        errors = self.brief.scorer.recall(evaluated.rows)
+        told = Told(candidate, evaluated.scores, evaluated.failure, errors=errors)
         self.tally.earlier_s = max(self.tally.earlier_s, evaluated.seconds)
         self.tally.valid += bool(evaluated.scores)
         if evaluated.failure is not None and not evaluated.duplicate:
@@ -278,7 +278,9 @@ class Search:
             controls = self.brief.benchmark.builder.render(candidate)
             key = key_of(self.brief.benchmark, controls, evaluated.digest)
             self.twins.setdefault(key, []).append(controls.knobs)
-            if not evaluated.duplicate:
+            if evaluated.duplicate:
+                told = replace(self._seen[key], candidate=candidate, duplicate=True)
+            else:
                 self._keep(key, told, Scored(evaluated.scores, controls))
         changed = candidate.blob is not None and evaluated.digest not in ("", self._baseline)
         self._injected = self._injected or changed
@@ -298,7 +300,7 @@ class Search:
             self.tally.valid += bool(evaluated.scores)
             work.finish(evaluated)
             self.brief.trackers.evaluated(self.tally.evaluations, candidate, evaluated)
-            told[place] = Told(candidate, evaluated.scores, evaluated.failure, evaluated.duplicate)
+            told[place] = Told(candidate, evaluated.scores, evaluated.failure, evaluated.duplicate, evaluated.errors)
             self.told.append(told[place])
             self.tally.evaluations += 1
             shift = self.brief.scorer.shift(self.brief.benchmark.objectives[0], self.tally.best)
@@ -333,8 +335,8 @@ class Search:
         self.twins.setdefault(key, []).append(controls.knobs)
         if key in self._seen:
             self.tally.duplicates += 1
-            before = self._seen[key]
-            return self._evaluated(Told(candidate, before.scores, before.failure, duplicate=True), "", build.digest)
+            before = replace(self._seen[key], candidate=candidate, duplicate=True)
+            return self._evaluated(before, "", build.digest)
         if never := self.why_never(build):
             kind, reason = never
             self._fail(kind, reason)
@@ -349,7 +351,7 @@ class Search:
         self._bodies += 1
         self.offered |= candidate.knobs.keys()
         self.read |= scored.read
-        told = Told(candidate, scored.scores)
+        told = Told(candidate, scored.scores, errors=scored.errors)
         self._keep(key, told, scored)
         return self._evaluated(told, "", build.digest, scored)
 
@@ -374,7 +376,9 @@ class Search:
 
     def _evaluated(self, told: Told, reason: str, digest: str = "", scored: Scored | None = None) -> Evaluated:
         samples = [list(asdict(row).values()) for row in scored.samples] if scored else []
-        return Evaluated(told.scores, told.failure, reason, told.duplicate, digest, samples, self.tally.seconds)
+        return Evaluated(
+            told.scores, told.failure, reason, told.duplicate, digest, samples, self.tally.seconds, told.errors
+        )
 
 
 def _left(candidates: Sequence[Candidate], done: Mapping[int, Evaluated]) -> dict[int, Candidate]:
