@@ -8,8 +8,8 @@ from pytest_compileiq.engines.ga.encoding import Encoding, Floats
 from pytest_compileiq.engines.ga.history import History
 from pytest_compileiq.engines.ga.process import GaussianProcess, Hyper
 
-_STEPS = 4
-_STEPS_POINTS = 160  # steps times points of a round: a step costs the cube of the points, and more points move less
+_STEPS = 10
+_STEPS_POINTS = 500  # steps times points of a round: a step costs the cube of the points, and more points move less
 
 
 class Surrogate:
