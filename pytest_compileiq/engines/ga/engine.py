@@ -172,6 +172,7 @@ class Ga:
         return any(self._enqueue(tuple(points[index].tolist()), slot) for index in best_first)
 
     def _novelty(self, points: Points) -> Floats:
+        """Probability that points (m, genes) give machine code that nothing told or asked has, shape (m,)."""
         history = self._history
         told = history.points[-KEPT:][~history.failed[-KEPT:]]
         return self._sameness.novelty(points, np.vstack([told, self._waiting()]))
@@ -196,17 +197,19 @@ class Ga:
                 self._points.draw(rng, 20),
             ])
         )  # fmt: skip
-        features = self._encoding.features(pool)
-        feasibility, new = self._feasibility(), self._novelty(pool)
-        worth = expected_improvement(*process.predict(features), best) * feasibility.success(features) * new
+        feasibility = self._feasibility()
+
+        def judged(points: Points) -> tuple[Points, Floats, Floats, Floats]:
+            features, new = self._encoding.features(points), self._novelty(points)
+            worth = expected_improvement(*process.predict(features), best) * feasibility.success(features) * new
+            return points, features, worth, new
+
+        pool, features, worth, new = judged(pool)
         for _ in range(_LOCAL_ROUNDS):
             starts = np.argsort(-worth, kind="stable")[:_LOCAL_STARTS]
             around = self._canonical(neighbours(pool[starts], counts, rng, _LOCAL_SIZE))
-            described = self._encoding.features(around)
-            nearby = self._novelty(around)
-            pool, features, new = np.vstack([pool, around]), np.vstack([features, described]), np.append(new, nearby)
-            better = expected_improvement(*process.predict(described), best)
-            worth = np.append(worth, better * feasibility.success(described) * nearby)
+            both = zip((pool, features, worth, new), judged(around), strict=True)
+            pool, features, worth, new = (np.concatenate(each) for each in both)
         best_first = _best_first(worth, new)
         unasked = (index for index in best_first if tuple(pool[index].tolist()) not in self._asked)
         chosen = list(islice(unasked, _CHOICE))
