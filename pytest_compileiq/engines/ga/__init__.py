@@ -9,6 +9,7 @@
     marginals.py   the marginals of the best, and their ratio to those of the rest (TPE)
     variation.py   crossover, mutation, neighbours
     feasibility.py the probability that a candidate does not fail
+    sameness.py    the probability that a candidate's machine code is new
     ranking.py     one objective's order, or NSGA-II's
     explanation.py which knobs mattered, and what was expected: of any engine's search, at its end
 """

@@ -20,9 +20,9 @@ from pytest_compileiq.engines.ga.encoding import Encoding, Floats, Points
 from pytest_compileiq.engines.ga.feasibility import Feasibility
 from pytest_compileiq.engines.ga.history import KEPT, History
 from pytest_compileiq.engines.ga.marginals import Marginals
-from pytest_compileiq.engines.ga.novelty import novelty
 from pytest_compileiq.engines.ga.points import PointSpace
 from pytest_compileiq.engines.ga.process import expected_improvement
+from pytest_compileiq.engines.ga.sameness import Sameness
 from pytest_compileiq.engines.ga.surrogate import Surrogate
 from pytest_compileiq.engines.ga.variation import crossover, mutate, neighbours
 from pytest_compileiq.errors import MarkerError
@@ -61,6 +61,7 @@ class Ga:
         self._asked: set[Point] = set()
         self._pending: dict[Point, None] = {}
         self._surrogate = Surrogate(self._encoding, self._history, self._rng)
+        self._sameness = Sameness(self._points.counts)
         self._slots: list[str] = []
         self._queue: deque[tuple[Point, str]] = deque()
         self._outlook: Outlook | None = None
@@ -140,6 +141,7 @@ class Ga:
     def _enqueue_modelled(self, fitted: Points) -> bool:
         """Enqueue the next slot's choice; ``fitted`` are indices of the history's points to learn from, best first."""
         if not self._slots:
+            self._sameness.learn(self._history.points[fitted], self._history.codes[fitted])
             self._surrogate.improve()
             self._pool = self._make_pool(self._history.points[fitted])
             self._slots = list(_SLOTS)
@@ -150,7 +152,7 @@ class Ga:
         marginals = Marginals(self._history.points[fitted], self._points.counts)
         points = self._canonical(marginals.sample(self._rng, _MARGINAL_DRAWS))
         features = self._encoding.features(points)
-        new = self._novelty(features)
+        new = self._novelty(points)
         worth = marginals.log_ratio(points) + np.log(self._pool.feasibility.success(features) * new)
         return self._enqueue_best(points, _best_first(worth, new), "marginals")
 
@@ -158,7 +160,7 @@ class Ga:
         process, best = self._surrogate.informed()
         process = process.believing(self._encoding.features(self._waiting()))
         features = self._pool.features
-        new = self._novelty(features)
+        new = self._novelty(self._pool.points)
         mean, deviation = process.predict(features)
         worth = expected_improvement(mean, deviation, best) * self._pool.feasibility.success(features) * new
         if self._history.scores.shape[1] == 1 and worth.size:
@@ -169,10 +171,11 @@ class Ga:
     def _enqueue_best(self, points: Points, best_first: Points, slot: str) -> bool:
         return any(self._enqueue(tuple(points[index].tolist()), slot) for index in best_first)
 
-    def _novelty(self, features: Floats) -> Floats:
-        built = ~self._history.failed[-KEPT:]
-        told, duplicate = self._history.features[-KEPT:][built], self._history.duplicate[-KEPT:][built]
-        return novelty(told, duplicate, self._surrogate.weights, features)
+    def _novelty(self, points: Points) -> Floats:
+        """Probability that points (m, genes) give machine code that nothing told or asked has, shape (m,)."""
+        history = self._history
+        told = history.points[-KEPT:][~history.failed[-KEPT:]]
+        return self._sameness.novelty(points, np.vstack([told, self._waiting()]))
 
     def _waiting(self) -> Points:
         """The points that have been asked, or are about to be, and not yet told, shape (k, genes)."""
@@ -194,17 +197,20 @@ class Ga:
                 self._points.draw(rng, 20),
             ])
         )  # fmt: skip
-        features = self._encoding.features(pool)
-        improvement = expected_improvement(*process.predict(features), best)
+        feasibility = self._feasibility()
+
+        def judged(points: Points) -> tuple[Points, Floats, Floats, Floats]:
+            features, new = self._encoding.features(points), self._novelty(points)
+            worth = expected_improvement(*process.predict(features), best) * feasibility.success(features) * new
+            return points, features, worth, new
+
+        pool, features, worth, new = judged(pool)
         for _ in range(_LOCAL_ROUNDS):
-            starts = np.argsort(-improvement, kind="stable")[:_LOCAL_STARTS]
+            starts = np.argsort(-worth, kind="stable")[:_LOCAL_STARTS]
             around = self._canonical(neighbours(pool[starts], counts, rng, _LOCAL_SIZE))
-            described = self._encoding.features(around)
-            pool, features = np.vstack([pool, around]), np.vstack([features, described])
-            nearby = expected_improvement(*process.predict(described), best)
-            improvement = np.concatenate([improvement, nearby])
-        feasibility, new = self._feasibility(), self._novelty(features)
-        best_first = _best_first(improvement * feasibility.success(features) * new, new)
+            both = zip((pool, features, worth, new), judged(around), strict=True)
+            pool, features, worth, new = (np.concatenate(each) for each in both)
+        best_first = _best_first(worth, new)
         unasked = (index for index in best_first if tuple(pool[index].tolist()) not in self._asked)
         chosen = list(islice(unasked, _CHOICE))
         return _Pool(pool[chosen], features[chosen], feasibility)

@@ -20,7 +20,7 @@ class History:
         points: shape (n, genes).
         features: of the points, shape (n, F).
         scores: shape (n, objectives), NaN where a candidate failed.
-        duplicate: whether a candidate's machine code had been seen before, shape (n,).
+        codes: the machine code of each point: equal numbers are equal code, as far as that is known, shape (n,).
         told: how many points have been told in all, forgotten ones included.
     """
 
@@ -29,18 +29,29 @@ class History:
         self.points: Points = np.empty((0, len(encoding.space.genes)), dtype=np.int64)
         self.features = encoding.features(self.points)
         self.scores: Floats = np.empty((0, objectives))
-        self.duplicate = np.empty(0, dtype=np.bool_)
+        self.codes = np.empty(0, dtype=np.int64)
         self.told = 0
 
     def add(self, points: Points, scores: Floats, duplicate: Sequence[bool]) -> None:
         """Take in ``points`` (k, genes) with their ``scores`` (k, objectives)."""
-        self.told += len(points)
-        self.points = np.vstack([self.points, points])
-        self.features = np.vstack([self.features, self._encoding.features(points)])
-        self.scores = np.vstack([self.scores, scores])
-        self.duplicate = np.append(self.duplicate, np.array(duplicate, dtype=np.bool_))
+        for point, score, known in zip(points, scores, duplicate, strict=True):
+            self._add(point, score, known=known)
         if len(self.points) > 2 * KEPT:
             self._forget()
+
+    def _add(self, point: Points, score: Floats, *, known: bool) -> None:
+        code = self._code_of(point, score) if known else self.told
+        self.codes = np.append(self.codes, code)
+        self.points = np.vstack([self.points, point])
+        self.features = np.vstack([self.features, self._encoding.features(point[None])])
+        self.scores = np.vstack([self.scores, score])
+        self.told += 1
+
+    def _code_of(self, point: Points, score: Floats) -> int:
+        """The code that a duplicate most likely has: the nearest point's of those with its score."""
+        equal = np.flatnonzero((self.scores == score).all(axis=1))
+        differing = (self.points[equal] != point).sum(axis=1)
+        return int(self.codes[equal[np.argmin(differing)]]) if equal.size else self.told
 
     @property
     def failed(self) -> NDArray[np.bool_]:
@@ -67,4 +78,4 @@ class History:
         count = len(self.points)
         kept = np.union1d(self.best_and_newest(), np.arange(count - KEPT, count))
         self.points, self.features = self.points[kept], self.features[kept]
-        self.scores, self.duplicate = self.scores[kept], self.duplicate[kept]
+        self.scores, self.codes = self.scores[kept], self.codes[kept]

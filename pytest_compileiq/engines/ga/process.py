@@ -28,8 +28,8 @@ class Hyper:
 
     @classmethod
     def prior(cls, genes: int) -> Hyper:
-        """A total weight of four over all genes: points that differ everywhere are independent."""
-        return cls(np.full(genes, np.log(4.0 / max(genes, 1))), float(_NOISE_PRIOR[0]))
+        """A total weight of two over all genes: points that differ everywhere are correlated by an eighth."""
+        return cls(np.full(genes, np.log(2.0 / max(genes, 1))), float(_NOISE_PRIOR[0]))
 
 
 class GaussianProcess:

@@ -8,8 +8,8 @@ from pytest_compileiq.engines.ga.encoding import Encoding, Floats
 from pytest_compileiq.engines.ga.history import History
 from pytest_compileiq.engines.ga.process import GaussianProcess, Hyper
 
-_STEPS = 4
-_STEPS_POINTS = 160  # steps times points of a round: a step costs the cube of the points, and more points move less
+_STEPS = 10
+_STEPS_POINTS = 500  # steps times points of a round: a step costs the cube of the points, and more points move less
 
 
 class Surrogate:
@@ -27,11 +27,6 @@ class Surrogate:
         self.scale = 1.0
         self._scores: Floats = history.scores
         self._process = GaussianProcess(encoding, history.features, np.empty(0), Hyper.prior(len(encoding.space.genes)))
-
-    @property
-    def weights(self) -> Floats:
-        """The weights of the features in its kernel, shape (F,)."""
-        return self._process.weights
 
     def improve(self) -> None:
         """A few steps up the posterior of the hyperparameters, on the best and the newest of what has been told."""

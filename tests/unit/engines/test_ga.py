@@ -11,9 +11,9 @@ from pytest_compileiq.engines.base import Brief, Told
 from pytest_compileiq.engines.ga.encoding import Encoding, distances
 from pytest_compileiq.engines.ga.history import KEPT, History
 from pytest_compileiq.engines.ga.marginals import Marginals
-from pytest_compileiq.engines.ga.novelty import novelty
 from pytest_compileiq.engines.ga.points import PointSpace
 from pytest_compileiq.engines.ga.process import GaussianProcess, Hyper, expected_improvement
+from pytest_compileiq.engines.ga.sameness import Sameness
 from pytest_compileiq.engines.ga.variation import mutate, neighbours
 from pytest_compileiq.engines.registry import make
 from pytest_compileiq.space import Space, choice, literal
@@ -101,13 +101,45 @@ def test_marginal_draws_follow_the_best_and_close_no_option():
     assert shares[1] == pytest.approx([0.6 / 7, 0.6 / 7, 0.6 / 7, 0.6 / 7, 4.6 / 7], abs=0.02)
 
 
-def test_a_candidate_is_the_less_novel_the_more_duplicates_lie_around_it_in_what_matters():
-    features = np.array([[0.0, 0], [0, 1], [0, 0], [0, 1], [1, 0]])
-    duplicate = np.array([False, True, True, True, False])
-    weights = np.array([4.0, 0.01])  # the second feature changes nothing
-    among, beside = novelty(features, duplicate, weights, np.array([[0.0, 1], [1, 1]]))
-    assert among < 0.5 < beside
-    assert novelty(features[:0], duplicate[:0], weights, features) == pytest.approx(np.ones(5))
+def test_genes_that_decide_the_machine_code_are_told_from_idle_ones():
+    rng, counts = np.random.default_rng(8), np.array([3, 2, 4, *[3] * 7])
+    points = (rng.random((80, 10)) * counts).astype(np.int64) - 1
+    points[40:, :3] = points[0, :3]  # as a search does near its best
+    _, codes = np.unique(points[:, :3], axis=0, return_inverse=True)  # seven genes are idle
+    sameness = Sameness(counts)
+    for _ in range(5):
+        sameness.learn(points, codes)
+    assert sameness.rates[:3].min() > 0.8
+    assert sameness.rates[3:].max() < 0.1
+
+
+def test_a_noisy_or_is_fitted_by_its_share_of_pairs_that_changed():
+    """Pairs that differ in one gene alone: its rate is how many of them changed, drawn to what is believed beforehand."""
+    points, codes = np.array([[0], [0], [1], [1]]), np.array([0, 0, 0, 1])
+    sameness = Sameness(np.array([3]))
+    sameness.learn(points, codes)
+    assert sameness.rates == pytest.approx([(2 + 0.5) / (4 + 0.5 + 2)])  # of four pairs that differ two changed
+
+
+def test_novelty_is_the_chance_that_any_differing_gene_changes_the_code():
+    sameness = Sameness(np.array([2, 4, 3]))
+    sameness.rates = np.array([0.5, 0.2, 0.9])
+    told = np.array([[0, 0, 0], [-1, 2, 1]])
+    asked = np.array([[0, 0, 0], [-1, 0, 0], [-1, 1, 0], [0, 0, 1]])
+    assert sameness.novelty(asked, told) == pytest.approx(
+        [0, 0.5, 0.6, 0.6], abs=1e-5
+    )  # the last: 1 − (1 − 0.5)(1 − 0.2)
+    assert sameness.novelty(asked, told[:0]) == pytest.approx(np.ones(4))
+
+
+def test_a_duplicate_has_the_code_of_the_nearest_point_with_its_score():
+    history = History(Encoding.of(LARGE_SPACE), 1)
+    points = PointSpace(LARGE_SPACE).draw(np.random.default_rng(3), 4)
+    twin = points[1].copy()
+    twin[0] = 0 if twin[0] else 1
+    scores = np.array([[0.5], [0.5], [0.7], [np.nan], [0.5], [0.9]])
+    history.add(np.vstack([points, twin, points[2]]), scores, [False, False, False, False, True, True])
+    assert history.codes.tolist() == [0, 1, 2, 3, 1, 5]  # what the last repeats has been forgotten
 
 
 def test_the_history_keeps_the_best_and_the_newest_and_no_more():
@@ -117,7 +149,7 @@ def test_the_history_keeps_the_best_and_the_newest_and_no_more():
     points = PointSpace(LARGE_SPACE).draw(rng, 3000)
     for start in range(0, 3000, 4):
         history.add(points[start : start + 4], scores[start : start + 4, None], [False] * 4)
-    assert len(history.points) == len(history.features) == len(history.duplicate) <= 2 * KEPT
+    assert len(history.points) == len(history.features) == len(history.codes) <= 2 * KEPT
     assert (history.points[-KEPT:] == points[-KEPT:]).all()
     best = history.scores[history.best_and_newest()[: KEPT // 2], 0]
     assert best == pytest.approx(np.sort(scores)[: KEPT // 2])
