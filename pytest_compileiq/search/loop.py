@@ -21,6 +21,7 @@ from pytest_compileiq.engines.base import Checkpointed, Engine, Told
 from pytest_compileiq.errors import BuildError, Signal, TuneFailed
 from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, FailureKind, Knobs
 from pytest_compileiq.rules.judged import READ_BY_NOBODY, unread_knobs, unread_text, why_unjudged
+from pytest_compileiq.search.asking import Offer, asker_of
 from pytest_compileiq.search.attempts import Work
 from pytest_compileiq.search.duplicates import Key, key_of
 from pytest_compileiq.search.journal import Batch, Evaluated, Journal
@@ -60,7 +61,7 @@ class _Asked:
     """
 
     number: int
-    candidates: Sequence[Candidate]
+    offer: Offer
     done: Mapping[int, Evaluated]
     rendered: Sequence[ControlsFile]
     builds: Sequence[Future[BuildResult | BuildError]]
@@ -68,7 +69,7 @@ class _Asked:
     @property
     def left(self) -> dict[int, Candidate]:
         """Place → candidate of what is still to be evaluated."""
-        return _left(self.candidates, self.done)
+        return _left(self.offer.candidates, self.done)
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,9 @@ class Search:
     _inert: int = 0
     _bodies: int = 0
     _injected: bool = False
+
+    def __post_init__(self) -> None:
+        self._asker = asker_of(self.engine, self.brief.benchmark, self._seen, self.brief.jobs)
 
     def run(self, baseline: BuildResult, earlier: Sequence[Batch]) -> None:
         """Take up what an earlier run left, then spend the rest of the budget; raises as ``advance``."""
@@ -207,22 +211,22 @@ class Search:
         """The next batch with its builds begun, the earlier run's first; None when there is nothing left to ask."""
         if self._again:
             batch = self._again.popleft()
-            with one_thread():
-                asked = self.engine.ask(batch.wanted)
-            if tuple(asked) != batch.candidates:
+            offer = self._asker.ask_again(batch.wanted, batch.proposed)
+            if tuple(offer.candidates) != batch.candidates:
                 raise CannotResume
             number, done = self.brief.journal.taken_up(batch), batch.done
         else:
             wanted = 0 if self._spent() else self._wanted()
             state = self.engine.checkpoint() if isinstance(self.engine, Checkpointed) else None
-            with one_thread():
-                asked = self.engine.ask(wanted) if wanted else []
-            if not asked:
+            offer = self._asker.ask(wanted, builds) if wanted else Offer(())
+            if not offer.candidates:
                 return None
-            number, done = self.brief.journal.asked(wanted, asked, state), {}
-        self._begun += len(asked)
-        rendered = [self.brief.benchmark.builder.render(candidate) for candidate in _left(asked, done).values()]
-        return _Asked(number, asked, done, rendered, [builds.begin(controls) for controls in rendered])
+            number, done = self.brief.journal.asked(wanted, offer.candidates, state, offer.proposed), {}
+        self._begun += len(offer.candidates)
+        self.tally.built += len(offer.proposed)
+        left = _left(offer.candidates, done).values()
+        rendered = [self.brief.benchmark.builder.render(candidate) for candidate in left]
+        return _Asked(number, offer, done, rendered, [builds.begin(controls) for controls in rendered])
 
     def _spent(self) -> bool:
         if self.interrupted:
@@ -286,7 +290,7 @@ class Search:
     # ── one batch ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _evaluate(self, asked: _Asked) -> list[Told]:
-        told = self._remember(asked.candidates, asked.done)
+        told = self._remember(asked.offer.candidates, asked.done)
         built = [build.result() for build in asked.builds]
         self._expect_injection(list(asked.left.values()), built)
         for (place, candidate), controls, build in zip(asked.left.items(), asked.rendered, built, strict=True):
@@ -299,7 +303,7 @@ class Search:
             self.tally.evaluations += 1
             shift = self.brief.scorer.shift(self.brief.benchmark.objectives[0], self.tally.best)
             self.brief.progress.evaluated(self.tally, self.brief.budget, shift)
-        return [told[place] for place in sorted(told)]
+        return asked.offer.with_features(told)
 
     def _expect_injection(self, asked: Sequence[Candidate], built: Sequence[BuildResult | BuildError]) -> None:
         """The canary: an ACF hardly ever changes nothing, so several in a row that do nothing were never read."""
