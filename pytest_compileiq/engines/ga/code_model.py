@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -22,24 +23,6 @@ _NOISES = np.array([1e-3, 1e-2, 5e-2, 2e-1])  # shares of the signal's variance
 _NOISE_PRIOR = (np.log(0.02), 2.0)
 _KNOB_WEIGHT = 4.0  # points that differ in every knob are independent, as in ``process.Hyper.prior``
 _FURTHEST = 30.0  # standard deviations: a feature that hardly varied so far must not decide by itself
-_HYPER_POINTS = 100
-
-
-@dataclass(frozen=True)
-class Described:
-    """Candidates as this model sees them.
-
-    Attributes:
-        code: standardised features of machine code, shape (n, C).
-        knobs: features of the points times the root of their share of a gene, shape (n, F).
-    """
-
-    code: Floats
-    knobs: Floats
-
-    def at(self, places: slice) -> Described:
-        """Those at ``places``."""
-        return Described(self.code[places], self.knobs[places])
 
 
 @dataclass(frozen=True)
@@ -66,46 +49,103 @@ class Expected:
         return chosen
 
 
-@dataclass
+@dataclass(frozen=True)
+class _Scale:
+    """Features by name → columns, in standard deviations of those it was made of; what did not vary there is left out.
+
+    Attributes:
+        names: of the columns.
+        middle, spread: of each column, shape (C,).
+    """
+
+    names: Sequence[str]
+    middle: Floats
+    spread: Floats
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, float]]) -> _Scale:
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        values = _values(rows, names)
+        spread = values.std(axis=0)
+        varied = np.flatnonzero(spread > 1e-6)
+        return cls([names[column] for column in varied], values.mean(axis=0)[varied], spread[varied])
+
+    def columns(self, rows: Sequence[Mapping[str, float]]) -> Floats:
+        """Shape (n, C)."""
+        return np.clip((_values(rows, self.names) - self.middle) / self.spread, -_FURTHEST, _FURTHEST)
+
+
+@dataclass(frozen=True)
+class _Described:
+    """Candidates as the process sees them: columns of their code, shape (n, C), and of their knobs, shape (n, F)."""
+
+    code: Floats
+    knobs: Floats
+
+    def correlation(self, other: _Described, setting: tuple[int, int]) -> Floats:
+        precision, share = _PRECISIONS[setting[0]], _KNOB_SHARES[setting[1]]
+        code = np.exp(-precision * _mean_squares(self.code, other.code))
+        knobs = np.exp(-_KNOB_WEIGHT * _mean_squares(self.knobs, other.knobs))
+        return np.asarray((1 - share) * code + share * knobs)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The process, fitted to what was measured."""
+
+    scale: _Scale
+    told: _Described
+    scores: Floats
+    setting: tuple[int, int]
+    noise: float
+
+    @cached_property
+    def _inverse(self) -> Floats:
+        signal = self.told.correlation(self.told, self.setting)
+        return np.asarray(np.linalg.inv(signal + self.noise * np.eye(len(self.scores))))
+
+    def expected(self, features: Sequence[Mapping[str, float]], knobs: Floats) -> Expected:
+        """What it expects of others; the arguments are as those of ``CodeModel.fit``."""
+        asked = _Described(self.scale.columns(features), knobs)
+        cross = asked.correlation(self.told, self.setting)
+        weights = self._inverse @ self.scores
+        variance = float(self.scores @ weights) / len(self.scores)
+        covariance = asked.correlation(asked, self.setting) - cross @ self._inverse @ cross.T
+        return Expected(cross @ weights, covariance * variance, self.noise * variance)
+
+    def best_batch(self, features: Sequence[Mapping[str, float]], knobs: Floats, count: int) -> list[int]:
+        """Places of up to ``count``, as ``Expected.best_batch``."""
+        return self.expected(features, knobs).best_batch(float(self.scores.min()), count)
+
+
 class CodeModel:
-    """The process, whose scale and share of the knobs climb the evidence by a step with each fit."""
+    """What the process has learned: its scale and the share of knobs, which climb the evidence step by step."""
 
-    precision: int = 3
-    knob_share: int = 1
+    def __init__(self) -> None:
+        self._setting = (3, 1)
+        self._noise = float(_NOISES[1])
 
-    def expected(self, told: Described, scores: Floats, asked: Described) -> Expected:
-        """Fit to standardised scores (n,), newest last, and say what is to be expected of others."""
-        noise = self._climb(told.at(slice(-_HYPER_POINTS, None)), scores[-_HYPER_POINTS:])
-        setting = self.precision, self.knob_share
-        inverse = np.linalg.inv(_correlation(told, told, setting) + noise * np.eye(len(scores)))
-        cross = _correlation(asked, told, setting)
-        variance = float(scores @ inverse @ scores) / len(scores)
-        covariance = _correlation(asked, asked, setting) - cross @ inverse @ cross.T
-        return Expected(cross @ (inverse @ scores), covariance * variance, noise * variance)
+    def fit(self, features: Sequence[Mapping[str, float]], knobs: Floats, scores: Floats, *, learn: bool) -> Fitted:
+        """Fit the process to what was measured.
 
-    def _climb(self, told: Described, scores: Floats) -> float:
-        """Go to the neighbouring setting of most evidence; returns its share of noise."""
-        _, noise, setting = max((*_evidence(told, scores, setting), setting) for setting in self._around())
-        self.precision, self.knob_share = setting
-        return noise
+        Args:
+            features: of the machine code of each, by name.
+            knobs: features of their points times the root of each one's share of its gene, shape (n, F).
+            scores: standardised, shape (n,).
+            learn: take a step up the evidence, which costs some five inversions.
+        """
+        scale = _Scale.of(features)
+        told = _Described(scale.columns(features), knobs)
+        if learn:
+            climbed = ((*_evidence(told, scores, setting), setting) for setting in self._around())
+            _, self._noise, self._setting = max(climbed)
+        return Fitted(scale, told, scores, self._setting, self._noise)
 
     def _around(self) -> Iterator[tuple[int, int]]:
-        yield self.precision, self.knob_share
-        for precision in (self.precision - 1, self.precision + 1):
-            if 0 <= precision < len(_PRECISIONS):
-                yield precision, self.knob_share
-        for share in (self.knob_share - 1, self.knob_share + 1):
-            if 0 <= share < len(_KNOB_SHARES):
-                yield self.precision, share
-
-
-def standardised(rows: Sequence[Mapping[str, float]], told: int) -> Floats:
-    """Features by name as an array (n, C), in standard deviations of the first ``told``; what never varied is out."""
-    names = dict.fromkeys(name for row in rows[:told] for name in row)
-    values = np.array([[row.get(name, 0.0) for name in names] for row in rows]).reshape(len(rows), len(names))
-    middle, spread = values[:told].mean(axis=0), values[:told].std(axis=0)
-    varied = spread > 1e-6
-    return np.asarray(np.clip((values[:, varied] - middle[varied]) / spread[varied], -_FURTHEST, _FURTHEST))
+        precision, share = self._setting
+        yield precision, share
+        yield from ((other, share) for other in (precision - 1, precision + 1) if 0 <= other < len(_PRECISIONS))
+        yield from ((precision, other) for other in (share - 1, share + 1) if 0 <= other < len(_KNOB_SHARES))
 
 
 def squashed(scores: Floats) -> Floats:
@@ -116,21 +156,19 @@ def squashed(scores: Floats) -> Floats:
     return np.asarray((near - near.mean()) / max(float(near.std()), 1e-9))
 
 
-def _evidence(told: Described, scores: Floats, setting: tuple[int, int]) -> tuple[float, float]:
+def _values(rows: Sequence[Mapping[str, float]], names: Sequence[str]) -> Floats:
+    return np.array([[row.get(name, 0.0) for name in names] for row in rows]).reshape(len(rows), len(names))
+
+
+def _evidence(told: _Described, scores: Floats, setting: tuple[int, int]) -> tuple[float, float]:
     """Log evidence plus log prior at the best share of noise, and that share (Rasmussen & Williams, eq. 5.8)."""
-    values, vectors = np.linalg.eigh(_correlation(told, told, setting))
+    values, vectors = np.linalg.eigh(told.correlation(told, setting))
     spectrum = np.maximum(values, 0) + _NOISES[:, None]
     variance = ((vectors.T @ scores) ** 2 / spectrum).mean(axis=1)
     prior = ((np.log(_NOISES) - _NOISE_PRIOR[0]) / _NOISE_PRIOR[1]) ** 2
     evidence = -0.5 * (len(scores) * np.log(variance) + np.log(spectrum).sum(axis=1) + prior)
     best = int(np.argmax(evidence))
     return float(evidence[best]), float(_NOISES[best])
-
-
-def _correlation(left: Described, right: Described, setting: tuple[int, int]) -> Floats:
-    precision, share = _PRECISIONS[setting[0]], _KNOB_SHARES[setting[1]]
-    code = np.exp(-precision * _mean_squares(left.code, right.code))
-    return np.asarray((1 - share) * code + share * np.exp(-_KNOB_WEIGHT * _mean_squares(left.knobs, right.knobs)))
 
 
 def _mean_squares(left: Floats, right: Floats) -> Floats:
