@@ -75,7 +75,7 @@ class Built:
 
 
 @runtime_checkable
-class Picking(Protocol):
+class Picking(Engine, Protocol):
     """An engine that has more built than measured, which pays where a measurement costs more than a build.
 
     Where something is timed it is asked for proposals in place of ``ask``. It is told of those that it picked and that

@@ -94,7 +94,9 @@ class ForeignPicking(Foreign):
         Raises:
             EnvironmentFault: it failed, or gave anything but at most ``n`` places, each once, of what is not known.
         """
-        picks = _guarded(self._point, "pick()", lambda: [operator.index(pick) for pick in self._engine.pick(built, n)])
+        picks: list[int] = _guarded(
+            self._point, "pick()", lambda: [operator.index(pick) for pick in self._engine.pick(built, n)]
+        )
         new = {place for place, each in enumerate(built) if not each.known}
         if len(picks) > n or len(set(picks)) < len(picks) or not new.issuperset(picks):
             expected = f"at most {n} places of what is not known, each once"

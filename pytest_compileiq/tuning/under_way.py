@@ -223,7 +223,7 @@ def _to_be_named(benchmark: TunedBenchmark, settings: Settings, winner: Controls
 def _search_notes(search: Search) -> tuple[str, ...]:
     tally = search.tally
     by = " by machine code" if search.brief.benchmark.builder.compiler.compiles else ""
-    built = f", of {tally.built} built" if tally.built else ""
+    built = f", {tally.built} built" if tally.built else ""
     spent = f"{tally.evaluations} evaluations in {tally.seconds:.0f} s, {tally.duplicates} duplicates{by}{built}"
     invalid = [f"{count} invalid ({kind}): {tally.first_reason[kind]}" for kind, count in sorted(tally.invalid.items())]
     space = search.brief.benchmark.space

@@ -58,8 +58,7 @@ class PickingGa(Ga):
         """The new ones that the model of machine code expects most of, or, before it knows enough, the first ones."""
         new = [place for place, each in enumerate(built) if not each.known]
         described = [self._described(built[place].candidate, built[place].features) for place in new]
-        is_learned = len(self._scored) >= _FEWEST_SCORED and new
-        best = self._best(described, n) if is_learned else list(range(len(new)))[:n]
+        best = self._best(described, n)
         passed_over = [each for place, each in enumerate(described) if place not in best]
         self._reserve = [*self._reserve, *passed_over][-_RESERVE:]
         self._pending = dict.fromkeys(described[place].point for place in best)
@@ -81,8 +80,6 @@ class PickingGa(Ga):
 
     def _recalled(self, count: int) -> list[Candidate]:
         """Up to ``count`` of those that were built and passed over, which by now seem worth another look."""
-        if not self._reserve or len(self._scored) < _FEWEST_SCORED:
-            return []
         best = self._best(self._reserve, count)
         again = [self._reserve[place].candidate for place in best]
         self._reserve = [each for place, each in enumerate(self._reserve) if place not in best]
@@ -109,7 +106,9 @@ class PickingGa(Ga):
         return [Candidate(self._space.knobs(point), origin="variation") for point in chosen]
 
     def _best(self, built: Sequence[_Described], count: int) -> list[int]:
-        """Places of at most ``count``, best first."""
+        """Places of at most ``count``, best first; in their order while too little is known to fit a model."""
+        if len(self._scored) < _FEWEST_SCORED or not built:
+            return list(range(len(built)))[:count]
         if self._fitted is None:
             learn = self._history.told >= self._learned + _LEARNS_EVERY
             self._learned = self._history.told if learn else self._learned
