@@ -63,16 +63,21 @@ class _Scale:
     spread: Floats
 
     @classmethod
-    def of(cls, rows: Sequence[Mapping[str, float]]) -> _Scale:
+    def of(cls, rows: Sequence[Mapping[str, float]]) -> tuple[_Scale, Floats]:
+        """The scale of ``rows``, and their columns on it, shape (n, C)."""
         names = list(dict.fromkeys(name for row in rows for name in row))
         values = _values(rows, names)
         spread = values.std(axis=0)
         varied = np.flatnonzero(spread > 1e-6)
-        return cls([names[column] for column in varied], values.mean(axis=0)[varied], spread[varied])
+        scale = cls([names[column] for column in varied], values.mean(axis=0)[varied], spread[varied])
+        return scale, scale.standardised(values[:, varied])
 
     def columns(self, rows: Sequence[Mapping[str, float]]) -> Floats:
         """Shape (n, C)."""
-        return np.clip((_values(rows, self.names) - self.middle) / self.spread, -_FURTHEST, _FURTHEST)
+        return self.standardised(_values(rows, self.names))
+
+    def standardised(self, values: Floats) -> Floats:
+        return np.asarray(np.clip((values - self.middle) / self.spread, -_FURTHEST, _FURTHEST))
 
 
 @dataclass(frozen=True)
@@ -134,8 +139,8 @@ class CodeModel:
             scores: standardised, shape (n,).
             learn: take a step up the evidence, which costs some five inversions.
         """
-        scale = _Scale.of(features)
-        told = _Described(scale.columns(features), knobs)
+        scale, columns = _Scale.of(features)
+        told = _Described(columns, knobs)
         if learn:
             climbed = ((*_evidence(told, scores, setting), setting) for setting in self._around())
             _, self._noise, self._setting = max(climbed)
