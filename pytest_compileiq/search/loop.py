@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import re
-import signal
-import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from types import FrameType
 
 from pytest_compileiq.artifact import Withdrawn
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
@@ -24,6 +20,7 @@ from pytest_compileiq.rules.judged import READ_BY_NOBODY, unread_knobs, unread_t
 from pytest_compileiq.search.asking import Offer, asker_of
 from pytest_compileiq.search.attempts import Work
 from pytest_compileiq.search.duplicates import Key, key_of
+from pytest_compileiq.search.interrupts import noting_interrupts
 from pytest_compileiq.search.journal import Batch, Evaluated, Journal
 from pytest_compileiq.search.one_thread import one_thread
 from pytest_compileiq.search.scoring import Scored, Scorer
@@ -152,11 +149,14 @@ class Search:
         """
         self.tally.go_on()
         try:
-            with _noting_interrupts(self):
+            with noting_interrupts(self._interrupt):
                 self._advance(goes_on)
         except KeyboardInterrupt:
             self.interrupted = True
         self.tally.end()
+
+    def _interrupt(self) -> None:
+        self.interrupted = True
 
     def _advance(self, goes_on: Callable[[], bool]) -> None:
         builds = BuildQueue(self.brief.benchmark.builds, self.brief.jobs)
@@ -379,21 +379,3 @@ class Search:
 
 def _left(candidates: Sequence[Candidate], done: Mapping[int, Evaluated]) -> dict[int, Candidate]:
     return {place: candidate for place, candidate in enumerate(candidates) if place not in done}
-
-
-@contextmanager
-def _noting_interrupts(search: Search) -> Iterator[None]:
-    """Note a Ctrl-C as well as raising it: an exception that is raised within a destructor is lost."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        search.interrupted = True
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():  # no other thread may set a handler
-        yield
-        return
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

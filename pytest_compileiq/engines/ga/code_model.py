@@ -22,6 +22,7 @@ _KNOB_SHARES = (0.0, 0.25, 0.5)
 _NOISES = np.array([1e-3, 1e-2, 5e-2, 2e-1])  # shares of the signal's variance
 _NOISE_PRIOR = (np.log(0.02), 2.0)
 _KNOB_WEIGHT = 4.0  # points that differ in every knob are independent, as in ``process.Hyper.prior``
+_NOTHING = 1e-9  # an improvement below it says nothing: then the lowest mean decides
 _FURTHEST = 30.0  # standard deviations: a feature that hardly varied so far must not decide by itself
 
 
@@ -41,7 +42,8 @@ class Expected:
         covariance, free, chosen = self.covariance, np.ones(len(self.mean), dtype=np.bool_), list[int]()
         while len(chosen) < count and free.any():
             deviation = np.sqrt(np.maximum(covariance.diagonal(), 1e-12))
-            place = int(np.argmax(np.where(free, expected_improvement(self.mean, deviation, best), -1.0)))
+            worth = np.maximum(expected_improvement(self.mean, deviation, best), _NOTHING)
+            place = int(np.lexsort((self.mean, -np.where(free, worth, -1.0)))[0])
             free[place] = False
             chosen.append(place)
             row = covariance[place]
