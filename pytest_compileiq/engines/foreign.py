@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint
 from typing import Any
 
-from pytest_compileiq.engines.base import Brief, Checkpointed, Engine, Foreseeing, Outlook, Told
+from pytest_compileiq.engines.base import Brief, Built, Checkpointed, Engine, Foreseeing, Outlook, Picking, Told
 from pytest_compileiq.errors import CompileIQError, EnvironmentFault
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import Space
@@ -21,7 +22,7 @@ def foreign(point: EntryPoint, brief: Brief) -> Engine:
     """
     engine = _guarded(point, "loading it", lambda: point.load()(brief))
     kind = ForeignCheckpointed if isinstance(engine, Checkpointed) else Foreign
-    return kind(engine, point, brief.space)
+    return (ForeignPicking if isinstance(engine, Picking) else kind)(engine, point, brief.space)
 
 
 class Foreign:
@@ -37,16 +38,9 @@ class Foreign:
             EnvironmentFault: it failed, or gave anything but at most ``n`` candidates of the space.
         """
         asked = _guarded(self._point, "ask()", lambda: self._engine.ask(n))
-        if (
-            not isinstance(asked, list)
-            or not all(isinstance(candidate, Candidate) for candidate in asked)
-            or len(asked) > n
-        ):
+        if not isinstance(asked, list) or len(asked) > n:
             raise _fault(self._point, f"ask({n}) gave {asked!r:.80}: expected a list of at most {n} candidates")
-        for candidate in asked:
-            if (reason := self._space.why_not(candidate.knobs)) is not None:
-                raise _fault(self._point, f"ask() gave a candidate outside the space: {reason}")
-        return asked
+        return self._within("ask()", asked)
 
     def tell(self, results: Sequence[Told]) -> None:
         """Tell it.
@@ -70,6 +64,44 @@ class Foreign:
         ):
             raise _fault(self._point, f"outlook() gave {told!r:.80}: expected an Outlook of numbers of at least 0")
         return told
+
+    def _within(self, what: str, asked: list[Any]) -> list[Candidate]:
+        for candidate in asked:
+            if not isinstance(candidate, Candidate):
+                raise _fault(self._point, f"{what} gave {candidate!r:.80}: expected candidates")
+            if (reason := self._space.why_not(candidate.knobs)) is not None:
+                raise _fault(self._point, f"{what} gave a candidate outside the space: {reason}")
+        return asked
+
+
+class ForeignPicking(Foreign):
+    """The same, for an engine that has more built than measured."""
+
+    def propose(self, n: int) -> list[Candidate]:
+        """What it wants to be built.
+
+        Raises:
+            EnvironmentFault: it failed, or gave anything but candidates of the space.
+        """
+        proposed = _guarded(self._point, "propose()", lambda: self._engine.propose(n))
+        if not isinstance(proposed, list):
+            raise _fault(self._point, f"propose({n}) gave {proposed!r:.80}: expected a list of candidates")
+        return self._within("propose()", proposed)
+
+    def pick(self, built: Sequence[Built], n: int) -> list[int]:
+        """What it wants to be measured of that.
+
+        Raises:
+            EnvironmentFault: it failed, or gave anything but at most ``n`` places, each once, of what is not known.
+        """
+        picks: list[int] = _guarded(
+            self._point, "pick()", lambda: [operator.index(pick) for pick in self._engine.pick(built, n)]
+        )
+        new = {place for place, each in enumerate(built) if not each.known}
+        if len(picks) > n or len(set(picks)) < len(picks) or not new.issuperset(picks):
+            expected = f"at most {n} places of what is not known, each once"
+            raise _fault(self._point, f"pick(…, {n}) gave {picks!r:.80}: expected {expected}")
+        return picks
 
 
 class ForeignCheckpointed(Foreign):

@@ -62,7 +62,8 @@ def tally_text(tally: Tally, budget: Budget, shift: float | None) -> str:
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(tally.invalid.items()))
     invalid = f"{sum(tally.invalid.values())} invalid" + (f" ({kinds})" if kinds else "")
     best = f"best {best_text(tally.best, shift)} (unproven)"
-    return f"{done} evaluated, {invalid}, {tally.duplicates} duplicates, {best}, {left_s:.0f} s left"
+    built = f" of {tally.built} built" if tally.built else ""
+    return f"{done} evaluated{built}, {invalid}, {tally.duplicates} duplicates, {best}, {left_s:.0f} s left"
 
 
 def best_text(best: float, shift: float | None) -> str:

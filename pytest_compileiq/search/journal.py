@@ -30,6 +30,8 @@ CREATE TABLE IF NOT EXISTS search (
 CREATE TABLE IF NOT EXISTS batch (
     benchmark TEXT, target TEXT, number INTEGER, wanted INTEGER, candidates TEXT, state BLOB,
     PRIMARY KEY (benchmark, target, number));
+CREATE TABLE IF NOT EXISTS proposal (
+    benchmark TEXT, target TEXT, number INTEGER, proposed TEXT, PRIMARY KEY (benchmark, target, number));
 CREATE TABLE IF NOT EXISTS evaluation (
     benchmark TEXT, target TEXT, number INTEGER, batch INTEGER, place INTEGER, scores TEXT, failure TEXT, reason TEXT,
     duplicate INTEGER, digest TEXT, samples TEXT, seconds REAL, PRIMARY KEY (benchmark, target, number));
@@ -69,6 +71,19 @@ class Evaluated:
 
 
 @dataclass(frozen=True)
+class Proposed:
+    """One candidate that was built for an engine to pick from.
+
+    Attributes:
+        features, known: as in ``engines.base.Built``; ``features`` is None where the build failed.
+    """
+
+    candidate: Candidate
+    features: Mapping[str, float] | None
+    known: bool = False
+
+
+@dataclass(frozen=True)
 class Batch:
     """What one ask gave and what became of it.
 
@@ -76,12 +91,14 @@ class Batch:
         wanted: how many were asked for.
         done: place among ``candidates`` → its evaluation, in the order of finishing; some lack when it was killed.
         state: the engine's checkpoint from before the ask, or None where the engine is replayed.
+        proposed: what was built for the candidates to be picked from; empty where nothing was picked.
     """
 
     wanted: int
     candidates: tuple[Candidate, ...]
     done: Mapping[int, Evaluated]
     state: bytes | None
+    proposed: tuple[Proposed, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -124,7 +141,9 @@ class Journal:
         changed = sorted(name for name in {*identity, *before} if before.get(name) != identity.get(name))
         return Earlier(tuple(seeds), changed=", ".join(changed) if row else None)
 
-    def asked(self, wanted: int, candidates: Sequence[Candidate], state: bytes | None) -> int:
+    def asked(
+        self, wanted: int, candidates: Sequence[Candidate], state: bytes | None, proposed: Sequence[Proposed] = ()
+    ) -> int:
         """Record a batch before it is evaluated; returns its number."""
         self._batch += 1
         packed = json.dumps([_packed(candidate) for candidate in candidates])
@@ -132,6 +151,9 @@ class Journal:
             self._connection.execute(
                 "INSERT INTO batch VALUES (?, ?, ?, ?, ?, ?)", (*self._key, self._batch, wanted, packed, state)
             )
+            if proposed:
+                built = json.dumps([[_packed(each.candidate), each.features, each.known] for each in proposed])
+                self._connection.execute("INSERT INTO proposal VALUES (?, ?, ?, ?)", (*self._key, self._batch, built))
         return self._batch
 
     def begun(self, batch: int, place: int) -> int:
@@ -197,7 +219,7 @@ class Journal:
     def clear(self) -> None:
         """Forget the search: it ended, or cannot go on."""
         with self._connection:
-            for table in ("search", "batch", "evaluation", "attempt"):
+            for table in ("search", "batch", "proposal", "evaluation", "attempt"):
                 self._connection.execute(f"DELETE FROM {table} WHERE benchmark = ? AND target = ?", self._key)
         self._batch, self._number = -1, 0
 
@@ -219,12 +241,13 @@ class Journal:
                 tuple(json.loads(scores)), failure, reason, bool(duplicate), digest, json.loads(samples), seconds
             )
         rows = self._connection.execute(
-            "SELECT number, wanted, candidates, state FROM batch WHERE benchmark = ? AND target = ? ORDER BY number",
-            self._key,
-        )
+            "SELECT number, wanted, candidates, state, proposed FROM batch "
+            "LEFT JOIN proposal USING (benchmark, target, number) "
+            "WHERE benchmark = ? AND target = ? ORDER BY number", self._key,
+        )  # fmt: skip
         return [
-            Batch(wanted, tuple(map(_unpacked, json.loads(candidates))), done.get(number, {}), state)
-            for number, wanted, candidates, state in rows
+            Batch(wanted, tuple(map(_unpacked, json.loads(candidates))), done.get(number, {}), state, _built(proposed))
+            for number, wanted, candidates, state, proposed in rows
         ]
 
 
@@ -276,3 +299,9 @@ def _packed(candidate: Candidate) -> list[Any]:
 def _unpacked(packed: Sequence[Any]) -> Candidate:
     knobs, blob, origin = packed
     return Candidate(knobs, None if blob is None else base64.b64decode(blob), origin)
+
+
+def _built(proposed: str | None) -> tuple[Proposed, ...]:
+    return tuple(
+        Proposed(_unpacked(candidate), features, known) for candidate, features, known in json.loads(proposed or "[]")
+    )

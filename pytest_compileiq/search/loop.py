@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import re
-import signal
-import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from types import FrameType
 
 from pytest_compileiq.artifact import Withdrawn
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
@@ -21,8 +17,10 @@ from pytest_compileiq.engines.base import Checkpointed, Engine, Told
 from pytest_compileiq.errors import BuildError, Signal, TuneFailed
 from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, FailureKind, Knobs
 from pytest_compileiq.rules.judged import READ_BY_NOBODY, unread_knobs, unread_text, why_unjudged
+from pytest_compileiq.search.asking import Offer, asker_of
 from pytest_compileiq.search.attempts import Work
 from pytest_compileiq.search.duplicates import Key, key_of
+from pytest_compileiq.search.interrupts import noting_interrupts
 from pytest_compileiq.search.journal import Batch, Evaluated, Journal
 from pytest_compileiq.search.one_thread import one_thread
 from pytest_compileiq.search.scoring import Scored, Scorer
@@ -60,7 +58,7 @@ class _Asked:
     """
 
     number: int
-    candidates: Sequence[Candidate]
+    offer: Offer
     done: Mapping[int, Evaluated]
     rendered: Sequence[ControlsFile]
     builds: Sequence[Future[BuildResult | BuildError]]
@@ -68,7 +66,7 @@ class _Asked:
     @property
     def left(self) -> dict[int, Candidate]:
         """Place → candidate of what is still to be evaluated."""
-        return _left(self.candidates, self.done)
+        return _left(self.offer.candidates, self.done)
 
 
 @dataclass(frozen=True)
@@ -124,6 +122,9 @@ class Search:
     _bodies: int = 0
     _injected: bool = False
 
+    def __post_init__(self) -> None:
+        self._asker = asker_of(self.engine, self.brief.benchmark, self._seen, self.brief.jobs)
+
     def run(self, baseline: BuildResult, earlier: Sequence[Batch]) -> None:
         """Take up what an earlier run left, then spend the rest of the budget; raises as ``advance``."""
         self.begin(baseline, earlier)
@@ -150,11 +151,14 @@ class Search:
         """
         self.tally.go_on()
         try:
-            with _noting_interrupts(self):
+            with noting_interrupts(self._interrupt):
                 self._advance(goes_on)
         except KeyboardInterrupt:
             self.interrupted = True
         self.tally.end()
+
+    def _interrupt(self) -> None:
+        self.interrupted = True
 
     def _advance(self, goes_on: Callable[[], bool]) -> None:
         builds = BuildQueue(self.brief.benchmark.builds, self.brief.jobs)
@@ -209,22 +213,22 @@ class Search:
         """The next batch with its builds begun, the earlier run's first; None when there is nothing left to ask."""
         if self._again:
             batch = self._again.popleft()
-            with one_thread():
-                asked = self.engine.ask(batch.wanted)
-            if tuple(asked) != batch.candidates:
+            offer = self._asker.ask_again(batch.wanted, batch.proposed)
+            if tuple(offer.candidates) != batch.candidates:
                 raise CannotResume
             number, done = self.brief.journal.taken_up(batch), batch.done
         else:
             wanted = 0 if self._spent() else self._wanted()
             state = self.engine.checkpoint() if isinstance(self.engine, Checkpointed) else None
-            with one_thread():
-                asked = self.engine.ask(wanted) if wanted else []
-            if not asked:
+            offer = self._asker.ask(wanted, builds) if wanted else Offer(())
+            if not offer.candidates:
                 return None
-            number, done = self.brief.journal.asked(wanted, asked, state), {}
-        self._begun += len(asked)
-        rendered = [self.brief.benchmark.builder.render(candidate) for candidate in _left(asked, done).values()]
-        return _Asked(number, asked, done, rendered, [builds.begin(controls) for controls in rendered])
+            number, done = self.brief.journal.asked(wanted, offer.candidates, state, offer.proposed), {}
+        self._begun += len(offer.candidates)
+        self.tally.built += len(offer.proposed)
+        left = _left(offer.candidates, done).values()
+        rendered = [self.brief.benchmark.builder.render(candidate) for candidate in left]
+        return _Asked(number, offer, done, rendered, [builds.begin(controls) for controls in rendered])
 
     def _spent(self) -> bool:
         if self.interrupted:
@@ -291,7 +295,7 @@ class Search:
     # ── one batch ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _evaluate(self, asked: _Asked) -> list[Told]:
-        told = self._remember(asked.candidates, asked.done)
+        told = self._remember(asked.offer.candidates, asked.done)
         built = [build.result() for build in asked.builds]
         self._expect_injection(list(asked.left.values()), built)
         for (place, candidate), controls, build in zip(asked.left.items(), asked.rendered, built, strict=True):
@@ -305,7 +309,7 @@ class Search:
             self.tally.evaluations += 1
             shift = self.brief.scorer.shift(self.brief.benchmark.objectives[0], self.tally.best)
             self.brief.progress.evaluated(self.tally, self.brief.budget, shift)
-        return [told[place] for place in sorted(told)]
+        return asked.offer.with_features(told)
 
     def _expect_injection(self, asked: Sequence[Candidate], built: Sequence[BuildResult | BuildError]) -> None:
         """The canary: an ACF hardly ever changes nothing, so several in a row that do nothing were never read."""
@@ -383,21 +387,3 @@ class Search:
 
 def _left(candidates: Sequence[Candidate], done: Mapping[int, Evaluated]) -> dict[int, Candidate]:
     return {place: candidate for place, candidate in enumerate(candidates) if place not in done}
-
-
-@contextmanager
-def _noting_interrupts(search: Search) -> Iterator[None]:
-    """Note a Ctrl-C as well as raising it: an exception that is raised within a destructor is lost."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        search.interrupted = True
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():  # no other thread may set a handler
-        yield
-        return
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

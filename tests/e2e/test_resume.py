@@ -17,7 +17,7 @@ import tomllib
 import pytest
 
 from tests import needs
-from tests.examples import SIZE_PY, SUM_C
+from tests.examples import KERNEL_C, KERNEL_H, SIZE_PY, SUM_C, TEST_PY
 from tests.projects import NOT_NEEDED, Project
 
 WAIT = """while not acf.is_baseline and __import__("os").path.exists("wait"):
@@ -84,6 +84,25 @@ def test_a_killed_search_goes_on_and_ends_as_an_unkilled_one(made, tmp_path):
     assert stored["search"]["evaluations"] == BUDGET
     assert journal(made) == []
     assert "1 proven" in made.pytest(code=0)
+
+
+def test_a_killed_search_with_timings_goes_on_with_what_it_had_picked(project):
+    of_all_options = re.sub(r"space=.*", 'space="default",', TEST_PY)
+    made = project({"kernel.c": KERNEL_C, "kernel.h": KERNEL_H, "test_kernel.py": of_all_options})
+    kept: list[tuple] = []
+    for at in (5, 19):
+        process = start(made, f"--tune-budget={BUDGET}")
+        wait_for(made, at, process)
+        kill(process)
+        now = journal(made)
+        assert now[: len(kept)] == kept
+        kept = now
+    output = made.pytest("--tune", f"--tune-budget={BUDGET}")
+    assert f"resuming: {len(kept)} evaluations of an earlier run are kept" in output
+    assert "does not go on" not in output
+    (built,) = re.findall(rf"{BUDGET} evaluations in .* duplicates by machine code, (\d+) built", output)
+    assert int(built) > BUDGET
+    assert journal(made) == []
 
 
 def test_kills_at_random_moments_lose_and_tear_nothing(made):

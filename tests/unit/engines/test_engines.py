@@ -8,9 +8,9 @@ from importlib.metadata import EntryPoint
 import numpy as np
 import pytest
 
-from pytest_compileiq.engines.base import Brief, Outlook, Told
+from pytest_compileiq.engines.base import Brief, Built, Outlook, Told
 from pytest_compileiq.engines.compileiq import described, knobs_of
-from pytest_compileiq.engines.foreign import Foreign
+from pytest_compileiq.engines.foreign import Foreign, ForeignPicking
 from pytest_compileiq.engines.random import RandomSearch
 from pytest_compileiq.engines.registry import choose, make
 from pytest_compileiq.errors import EnvironmentFault, MarkerError
@@ -191,3 +191,27 @@ def test_an_outlook_that_is_none_blames_its_engine(told):
 def test_an_engine_without_an_outlook_foresees_nothing():
     engine = Foreign(RandomSearch(Brief(SMALL_SPACE, 1)), EntryPoint("one", "theirs:One", "engines"), SMALL_SPACE)
     assert engine.outlook() is None
+
+
+class Chooser(RandomSearch):
+    """A third party's engine that proposes what it would ask for, and picks whatever it is given."""
+
+    picks: object = ()
+
+    def propose(self, n):
+        return self.ask(2 * n)
+
+    def pick(self, built, n):
+        return self.picks
+
+
+@pytest.mark.parametrize("picks", [[0, 0], [2], [-1], [1], [0, 3, 4], ["0"], None])
+def test_picks_that_are_none_blame_their_engine(picks):
+    engine = ForeignPicking(Chooser(Brief(SMALL_SPACE, 1)), EntryPoint("chooser", "theirs:C", "engines"), SMALL_SPACE)
+    proposed = engine.propose(2)
+    engine._engine.picks = [0]
+    built = [Built(candidate, {}, known=place == 1) for place, candidate in enumerate(proposed[:2])]
+    assert engine.pick(built, 2) == [0]
+    engine._engine.picks = picks
+    with pytest.raises(EnvironmentFault, match=r"'chooser' .*pick\("):
+        engine.pick(built, 2)
