@@ -26,6 +26,7 @@ VALUES = (
     "errors",
     "in_place",
     "kept_controls",
+    "lesson",
     "model",
     "named_options",
     "outcome",

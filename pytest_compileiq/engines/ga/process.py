@@ -27,9 +27,13 @@ class Hyper:
     log_noise: float
 
     @classmethod
-    def prior(cls, genes: int) -> Hyper:
-        """A total weight of four over all genes: points that differ everywhere are independent."""
-        return cls(np.full(genes, np.log(4.0 / max(genes, 1))), float(_NOISE_PRIOR[0]))
+    def prior(cls, relevance: Floats) -> Hyper:
+        """A weight of four over all genes, so that points that differ everywhere are independent.
+
+        Args:
+            relevance: how much more than that each gene is expected to matter, shape (genes,); ones where nobody knows.
+        """
+        return cls(np.log(4.0 * relevance / max(len(relevance), 1)), float(_NOISE_PRIOR[0]))
 
 
 class GaussianProcess:
@@ -53,8 +57,8 @@ class GaussianProcess:
         self._alpha = self._inverse @ scores
         self._variance = max(float(scores @ self._alpha) / max(len(scores), 1), 1e-12)
 
-    def improved_hyper(self) -> Hyper:
-        """One normalised gradient step up log evidence plus log prior."""
+    def improved_hyper(self, prior: Hyper) -> Hyper:
+        """One normalised gradient step up log evidence plus the log density of a normal prior around ``prior``."""
         excess = np.outer(self._alpha, self._alpha) / self._variance - self._inverse
         pull = excess * self._signal
         by_feature = 2 * self._features.T @ pull.sum(axis=1) - 2 * np.einsum(
@@ -63,7 +67,6 @@ class GaussianProcess:
         gradient = -0.5 * np.bincount(
             self._encoding.gene_of, by_feature * self.weights, minlength=len(self.hyper.log_weights)
         )
-        prior = Hyper.prior(len(self.hyper.log_weights))
         gradient -= (self.hyper.log_weights - prior.log_weights) / _PRIOR_SD**2
         noise = 0.5 * np.trace(excess) * np.exp(self.hyper.log_noise)
         noise -= (self.hyper.log_noise - _NOISE_PRIOR[0]) / _NOISE_PRIOR[1] ** 2

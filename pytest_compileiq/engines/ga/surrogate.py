@@ -19,28 +19,33 @@ class Surrogate:
         scale: of one objective, how much of its score is one unit of what the process models.
     """
 
-    def __init__(self, encoding: Encoding, history: History, rng: np.random.Generator) -> None:
+    def __init__(self, encoding: Encoding, history: History, rng: np.random.Generator, relevance: Floats) -> None:
         self._encoding = encoding
         self._history = history
         self._rng = rng
         self._known = 0
         self.scale = 1.0
         self._scores: Floats = history.scores
-        self._process = GaussianProcess(encoding, history.features, np.empty(0), Hyper.prior(len(encoding.space.genes)))
+        self._process = GaussianProcess(encoding, history.features, np.empty(0), Hyper.prior(relevance))
 
     @property
     def weights(self) -> Floats:
         """The weights of the features in its kernel, shape (F,)."""
         return self._process.weights
 
-    def improve(self) -> None:
-        """A few steps up the posterior of the hyperparameters, on the best and the newest of what has been told."""
+    def improve(self, relevance: Floats) -> None:
+        """A few steps up the posterior of the hyperparameters, on the best and the newest of what has been told.
+
+        Args:
+            relevance: what is expected of each gene before anything is measured, as in ``Hyper.prior``.
+        """
+        prior = Hyper.prior(relevance)
         process, _ = self.informed()
         chosen = self._history.best_and_newest()
         self._scores, features = self._history.scores[chosen], self._history.features[chosen]
         scores = self._standard_scores()
         for _ in range(max(1, min(_STEPS, _STEPS_POINTS // len(chosen)))):
-            process = GaussianProcess(self._encoding, features, scores, process.improved_hyper())
+            process = GaussianProcess(self._encoding, features, scores, process.improved_hyper(prior))
         self._process = process
 
     def informed(self) -> tuple[GaussianProcess, float]:
