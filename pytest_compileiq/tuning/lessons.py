@@ -16,12 +16,13 @@ from pytest_compileiq.store.metadata import render
 from pytest_compileiq.store.standing import why_stale, why_unproven
 from pytest_compileiq.store.store import Store
 
+MOST_TOLD = 3  # sentences about artifacts that could not be read
 MOST_READ = 300  # artifacts, those of the same name first: reading one takes milliseconds
 
 
 @dataclass(frozen=True)
 class Taught:
-    """What is taught, the most like first, and a sentence for each artifact that could not be read."""
+    """What is taught, the most believed first, and a sentence for each artifact that could not be read."""
 
     lessons: tuple[Lesson, ...] = ()
     passed_over: tuple[str, ...] = ()
@@ -39,7 +40,8 @@ def taught_by(store: Store, benchmark: TunedBenchmark, engine: str) -> Taught:
     weights = weighed({key: knobs for key, (knobs, _) in taught.items()}, benchmark.name)
     lessons = [Lesson("/".join(key), digest, knobs, weights[key]) for key, (knobs, digest) in taught.items()]
     few = sorted(lessons, key=lambda lesson: -lesson.weight)[:MOST_LESSONS]
-    return Taught(tuple(few), tuple(passed_over))
+    more = (f"{len(passed_over) - MOST_TOLD} more taught nothing: acf check says why",)
+    return Taught(tuple(few), (*passed_over[:MOST_TOLD], *(more if len(passed_over) > MOST_TOLD else ())))
 
 
 def taught_text(lessons: Sequence[Lesson]) -> str:

@@ -64,7 +64,7 @@ class Ga:
         self._asked: set[Point] = set()
         self._pending: dict[Point, None] = {}
         self._taught = Taught(brief.lessons, brief.space, self._baseline())
-        self._surrogate = Surrogate(self._encoding, self._history, self._rng, self._taught.relevance)
+        self._surrogate = Surrogate(self._encoding, self._history, self._rng)
         self._slots: list[str] = []
         self._queue: deque[tuple[Point, str]] = deque()
         self._outlook: Outlook | None = None

@@ -19,14 +19,17 @@ class Surrogate:
         scale: of one objective, how much of its score is one unit of what the process models.
     """
 
-    def __init__(self, encoding: Encoding, history: History, rng: np.random.Generator, relevance: Floats) -> None:
+    def __init__(self, encoding: Encoding, history: History, rng: np.random.Generator) -> None:
         self._encoding = encoding
         self._history = history
         self._rng = rng
         self._known = 0
+        self._is_new = True  # nothing has been fitted yet
         self.scale = 1.0
         self._scores: Floats = history.scores
-        self._process = GaussianProcess(encoding, history.features, np.empty(0), Hyper.prior(relevance))
+        self._process = GaussianProcess(
+            encoding, history.features, np.empty(0), Hyper.prior(np.ones(len(encoding.space.genes)))
+        )
 
     @property
     def weights(self) -> Floats:
@@ -44,6 +47,8 @@ class Surrogate:
         chosen = self._history.best_and_newest()
         self._scores, features = self._history.scores[chosen], self._history.features[chosen]
         scores = self._standard_scores()
+        if self._is_new:
+            process, self._is_new = GaussianProcess(self._encoding, features, scores, prior), False
         for _ in range(max(1, min(_STEPS, _STEPS_POINTS // len(chosen)))):
             process = GaussianProcess(self._encoding, features, scores, process.improved_hyper(prior))
         self._process = process

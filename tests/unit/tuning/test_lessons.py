@@ -107,6 +107,17 @@ def test_a_damaged_artifact_is_passed_over_with_a_sentence(project, damage):
     assert any(note.startswith(f"lz4/{FAKE} taught nothing: acf/lz4/{FAKE}.toml") for note in report.notes)
 
 
+def test_a_store_that_is_damaged_as_a_whole_is_told_in_a_few_sentences(project):
+    for number in range(6):
+        folder = project.root / "acf" / f"broken{number}"
+        folder.mkdir()
+        (folder / f"{FAKE}.toml").write_text("schema = 1\n")
+    taught = taught_by(project.store, project.benchmark("xxh64"), "ga")
+    assert [lesson.artifact for lesson in taught.lessons] == [f"lz4/{FAKE}"]
+    assert len(taught.passed_over) == 4
+    assert taught.passed_over[-1] == "3 more taught nothing: acf check says why"
+
+
 def test_changed_controls_teach_nothing(project):
     artifact = project.store.read("lz4", FAKE)
     project.metadata("lz4").with_name(artifact.controls.file).write_bytes(b"-fplugin=evil.so\n")
