@@ -1,22 +1,27 @@
 """Evaluations a second of a search, against a bare loop over the very same compiler commands.
 
 A search of an exact metric only compiles. Its compiler commands are recorded, and run again by as many threads as the
-search had jobs, doing nothing else: no engine, no digest, no journal. In turn, several times. The second kernel's
-compiler takes seconds, as nvcc does on most kernels; it is left out where there is no nvcc.
+search had jobs, doing nothing else: no engine, no digest, no journal. In turn, several times. Beside wall time, which
+others on the machine disturb, stands the processor's: where compilers keep every core busy, wall time is
+proportional to it. The second kernel's compiler takes seconds, as nvcc does on most kernels; it is left out where there
+is no nvcc. The third compiler only sleeps, on 16 jobs: what limits it then is the one process that asks and tells.
 
-    python bench/throughput.py [--budget 200] [--jobs 2] [--rounds 3]
+    python bench/throughput.py [--budget 200] [--jobs 2] [--rounds 3] [--only gcc]
 """
 
 import argparse
 import json
+import os
+import resource
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-import tomllib
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from machine import describe
@@ -25,37 +30,104 @@ from pytest_compileiq.toolchains.nvidia.tools import installed
 KERNELS = Path(__file__).parents[1] / "tests" / "kernels"
 TEST = """\
 import pytest
-from pytest_compileiq import Cc, Nvcc, minimize
+from pytest_compileiq import Cc, Command, Nvcc, literal, minimize
 
-@pytest.mark.tune(%s, space="options", objectives=[minimize("code_bytes")])
+@pytest.mark.tune(%s, objectives=[minimize("code_bytes")])
 def test_k(acf):
     acf.build()
 """
-# What is compiled, and which share of the budget is enough of it.
-SEARCHES = {
-    "wire.c by gcc": (KERNELS / "wire.c", 'Cc("wire.c", flags="-O2 -march=x86-64-v3")', 1.0),
-    "matmul.cu by nvcc": (KERNELS / "cuda" / "matmul.cu", 'Nvcc("matmul.cu", arch="sm_90a", output="cubin")', 0.3),
-}
-# Every process that builds a candidate is recorded with the small files it finds there, which are gone after the run.
+SLEEP_S = 0.1
+# Writes its options, a different number of bytes for each set of them, so that there is something to find.
+SLEEPER = f"""\
+#include <stdio.h>
+#include <unistd.h>
+int main(int argc, char **argv) {{
+    if (argc < 3) return puts("sleeper 1.0"), 0;
+    usleep({SLEEP_S * 1e6:.0f});
+    FILE *out = fopen(argv[1], "w");
+    for (int i = 2; i < argc; i++) fputs(argv[i], out);
+    return fclose(out);
+}}
+"""
+KNOBS = '{f"-f{i}" + "x" * (i % 7): literal("", knockout_prob=0.5) for i in range(40)}'
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is compiled: ``share`` of the budget is enough of it; ``jobs`` where they are not those asked for."""
+
+    source: Path | None
+    marker: str
+    share: float = 1.0
+    jobs: int | None = None
+
+
+CASES = {
+    "wire.c by gcc": Case(KERNELS / "wire.c", 'Cc("wire.c", flags="-O2 -march=x86-64-v3"), space="options"'),
+    "matmul.cu by nvcc": Case(
+        KERNELS / "cuda" / "matmul.cu", 'Nvcc("matmul.cu", arch="sm_90a", output="cubin"), space="options"', share=0.3
+    ),
+    "a compiler that sleeps": Case(
+        None, f'Command("./sleeper {{out}} k {{options}}", sources="sleeper.c", output="file"), space={KNOBS}',
+        share=4, jobs=16,
+    ),
+}  # fmt: skip
+# Every process that builds a candidate is recorded; the files that it finds are still there when the search has ended.
 CONFTEST = """
-import json, re, subprocess
+import json, re, subprocess, sys, time
 from pathlib import Path
 
-recorded, original = [], subprocess.Popen.__init__
+import throughput
+from pytest_compileiq.search.loop import Search
+
+started, start, advance = [], subprocess.Popen.__init__, Search.advance
 HOME = re.compile(r"/[^ =,@]*/compileiq-[^/]+/[0-9a-f]{16}/[0-9a-f]{32}(?=/)")
 
-def start(self, argv, *arguments, **named):
-    words = list(map(str, argv)) if isinstance(argv, list) else []
-    if home := next((found[0] for word in words if (found := HOME.search(word))), None):
-        files = {one.name: one.read_text() for one in Path(home).glob("*.rsp")}
-        recorded.append({"argv": words, "cwd": str(named.get("cwd") or "."), "home": home, "files": files})
-    original(self, argv, *arguments, **named)
+def noted(self, argv, *arguments, **named):
+    started.append((argv, named.get("cwd")))
+    start(self, argv, *arguments, **named)
 
-subprocess.Popen.__init__ = start
+def timed(self, *arguments):
+    spent = throughput.Spent.now()
+    advance(self, *arguments)
+    spent, commands = throughput.Spent.now() - spent, []
+    for argv, cwd in started:
+        words = list(map(str, argv)) if isinstance(argv, list) else []
+        if home := next((match[0] for word in words if (match := HOME.search(word))), None):
+            files = {file.name: file.read_text() for file in Path(home).glob("*.rsp")}
+            commands.append({"argv": words, "cwd": str(cwd or "."), "home": home, "files": files})
+    Path("recorded.json").write_text(json.dumps({"spent": vars(spent), "commands": commands}))
 
-def pytest_unconfigure(config):
-    Path("commands.json").write_text(json.dumps(recorded))
+subprocess.Popen.__init__, Search.advance = noted, timed
 """
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Wall time; processor time of this process, and of it with its children, in seconds."""
+
+    wall_s: float
+    own_s: float
+    cpu_s: float
+
+    @classmethod
+    def now(cls) -> "Spent":
+        used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        own_s, ended_s = (of.ru_utime + of.ru_stime for of in used)
+        return cls(time.perf_counter(), own_s, own_s + ended_s + living_children_s())
+
+    def __sub__(self, before: "Spent") -> "Spent":
+        return Spent(self.wall_s - before.wall_s, self.own_s - before.own_s, self.cpu_s - before.cpu_s)
+
+
+def living_children_s() -> float:
+    """Processor time of the children that no one has waited for yet: a search's workers."""
+    ticks = 0
+    for children in Path("/proc/self/task").glob("*/children"):
+        for child in children.read_text().split():
+            fields = Path("/proc", child, "stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
@@ -63,54 +135,76 @@ def main() -> None:
     parser.add_argument("--budget", type=int, default=200)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="", help="a part of the name of what is compiled")
     asked = parser.parse_args()
     print(describe())
-    for name, (kernel, toolchain, share) in SEARCHES.items():
+    for name, case in CASES.items():
+        if asked.only not in name:
+            continue
         if "nvcc" in name and not any(installed("nvcc")):
             print(f"{name}: left out, there is no nvcc")
             continue
-        budget = round(asked.budget * share)
-        ratios = [one_round(kernel, TEST % toolchain, budget, asked.jobs, seed) for seed in range(asked.rounds)]
-        for found in ratios:
-            print(f"{name}: search {found[0]:.1f} s, bare loop {found[1]:.1f} s, {found[1] / found[0]:.2f}", flush=True)
-        print(f"{name}: {statistics.median(bare / search for search, bare in ratios):.2f} of the bare loop's speed")
+        budget, jobs = round(asked.budget * case.share), case.jobs or asked.jobs
+        rounds = [one_round(case, budget, jobs, seed) for seed in range(asked.rounds)]
+        wall, cpu = (
+            [getattr(bare, field) / getattr(search, field) for search, bare in rounds] for field in ("wall_s", "cpu_s")
+        )
+        rate = statistics.median(budget / search.wall_s for search, _ in rounds)
+        own_ms = statistics.median(search.own_s / budget for search, _ in rounds) * 1e3
+        print(
+            f"{name}, {jobs} jobs: {statistics.median(wall):.2f} of the bare loop's speed, by processor time "
+            f"{statistics.median(cpu):.3f}; {rate:.0f} evaluations a second, {own_ms:.1f} ms of the main process each\n"
+        )
 
 
-def one_round(kernel: Path, text: str, budget: int, jobs: int, seed: int) -> tuple[float, float]:
-    """Seconds of the search, and of the bare loop over its commands."""
+def one_round(case: Case, budget: int, jobs: int, seed: int) -> tuple[Spent, Spent]:
+    """What the search spent, and the bare loop over its commands."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        shutil.copy(kernel, home)
-        for file, content in {"pytest.ini": "[pytest]\n", "test_k.py": text, "conftest.py": CONFTEST}.items():
+        if case.source is not None:
+            shutil.copy(case.source, home)
+        files = {"pytest.ini": "", "test_k.py": TEST % case.marker, "conftest.py": CONFTEST, "sleeper.c": SLEEPER}
+        for file, content in files.items():
             (home / file).write_text(content)
+        subprocess.run(["gcc", "-O1", "sleeper.c", "-o", "sleeper"], cwd=home, check=True)
         command = [sys.executable, "-m", "pytest", "-q", "--tune", f"--tune-budget={budget}", f"--tune-seed={seed}"]
-        done = subprocess.run([*command, f"--tune-jobs={jobs}"], cwd=home, capture_output=True, text=True, check=False)
+        path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+        done = subprocess.run(
+            [*command, f"--tune-jobs={jobs}"], cwd=home, env={**os.environ, "PYTHONPATH": path},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
         if done.returncode:
             sys.exit(done.stdout + done.stderr)
-        (metadata,) = home.glob("acf/*/*.toml")
-        search_s = tomllib.loads(metadata.read_text())["search"]["seconds"]
-        return search_s, bare_loop(json.loads((home / "commands.json").read_text()), jobs, home / "bare")
+        recorded = json.loads((home / "recorded.json").read_text())
+        search, bare = Spent(**recorded["spent"]), bare_loop(recorded["commands"], jobs, home / "bare")
+        print(
+            f"  search {search.wall_s:.2f} s, bare loop {bare.wall_s:.2f} s, {bare.wall_s / search.wall_s:.2f}; "
+            f"by processor time {search.cpu_s:.2f} s, {bare.cpu_s:.2f} s, {bare.cpu_s / search.cpu_s:.3f} "
+            f"(load {os.getloadavg()[0]:.1f})",
+            flush=True,
+        )
+        return search, bare
 
 
-def bare_loop(recorded: list[dict], jobs: int, scratch: Path) -> float:
+def bare_loop(commands: list[Mapping], jobs: int, scratch: Path) -> Spent:
     """Run the candidates' commands again: one candidate's in order, candidates in parallel."""
-    candidates: dict[str, list[dict]] = {}
-    for one in recorded:
-        candidates.setdefault(one["home"], []).append(one)
+    candidates: dict[str, list[Mapping]] = {}
+    for command in commands:
+        candidates.setdefault(command["home"], []).append(command)
 
     def build(home: str) -> None:
         here = scratch / Path(home).name
         here.mkdir(parents=True)
-        for one in candidates[home]:
-            for file, content in one["files"].items():
+        for command in candidates[home]:
+            for file, content in command["files"].items():
                 (here / file).write_text(content)
-            argv = [argument.replace(home, str(here)) for argument in one["argv"]]
-            subprocess.run(argv, cwd=one["cwd"], capture_output=True, check=False)
+            argv = [argument.replace(home, str(here)) for argument in command["argv"]]
+            subprocess.run(argv, cwd=command["cwd"], capture_output=True, check=False)
 
-    start = time.perf_counter()
+    start = Spent.now()
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(build, candidates))
-    return time.perf_counter() - start
+    return Spent.now() - start
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
@@ -107,10 +108,14 @@ class _BlockRun:
         timed = [objective.metric for objective in self.benchmark.timed_objectives]
         if recorded := [metric for metric in timed if metric in outer.recorded]:
             self.watch.before()
-            slots = sample_values(self.plan, lambda arm: self._recorded(arm, recorded), self.watch)
+            slots = sample_values(
+                self.plan, lambda arm: self._recorded(arm, recorded), self.watch,
+                is_over=lambda taken: all(map(self.plan.is_lost, recorded, _by_metric(taken, recorded).values())),
+            )  # fmt: skip
             self.slots |= _by_metric(slots, recorded)
         if "compile_time" in timed:
-            self.slots["compile_time"] = sample_values(self.plan, self._compile_seconds)
+            is_over = partial(self.plan.is_lost, "compile_time")
+            self.slots["compile_time"] = sample_values(self.plan, self._compile_seconds, is_over=is_over)
         if any(metric not in self.slots for metric in timed):
             raise ArmFailure(self.plan.outer, "wrong", "the body measured in one arm only")
         slots_of = {metric: tuple(taken) for metric, taken in self.slots.items()}
@@ -163,7 +168,9 @@ class _BlockRun:
             checked = CheckedBlock(plan, self.measured)
             checked.learn()
             settled = self.watch.settle(self._load)
-            self.slots[objective.metric] = slots = sample_calls(plan, timed, self.watch, checked.after_slot)
+            self.slots[objective.metric] = slots = sample_calls(
+                plan, timed, self.watch, checked.after_slot, partial(plan.is_lost, objective.metric)
+            )
             if void := clock.why_void():
                 raise ArmFailure(None, "disturbed", void)
             if checked.made is not None:

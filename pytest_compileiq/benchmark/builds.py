@@ -7,11 +7,14 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from queue import LifoQueue
 from typing import Any
 from weakref import WeakValueDictionary
+
+import msgspec
 
 from pytest_compileiq.benchmark.cached_builds import CACHED_METRICS, CachedBuilds, Found, sources_with
 from pytest_compileiq.benchmark.elsewhere import Maker, MakerLost, put
@@ -216,16 +219,17 @@ def _failed(error: BuildError) -> dict[str, Any]:
 
 
 def _done(built: BuildResult, home: Path) -> dict[str, Any]:
-    return {"built": {**asdict(built), "path": os.path.relpath(built.path, home)}}
+    return {"built": replace(built, path=Path(os.path.relpath(built.path, home)))}
 
 
 def _write(record: Path, content: object) -> None:
     record.parent.mkdir(parents=True, exist_ok=True)
     partial = record.with_suffix(".tmp")
-    partial.write_text(json.dumps(content, default=str), encoding="utf-8")
+    partial.write_bytes(msgspec.json.encode(content, enc_hook=str))
     partial.replace(record)
 
 
+@lru_cache(maxsize=64)  # a record is written once, and that of the baseline is read for every candidate
 def _read(record: Path) -> BuildResult:
     content = json.loads(record.read_text(encoding="utf-8"))
     if "error" in content:

@@ -23,12 +23,15 @@ class Told:
             empty when it failed.
         failure: why there is no score, or None.
         duplicate: its machine code had been seen before, so ``scores`` repeats an earlier measurement.
+        errors: the standard error of each score, in the same unit, as well as it was known then; 0 of a score that is
+            exact. Empty where all are exact, or nothing is known of them.
     """
 
     candidate: Candidate
     scores: tuple[float, ...] = ()
     failure: FailureKind | None = None
     duplicate: bool = False
+    errors: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

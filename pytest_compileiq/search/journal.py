@@ -53,6 +53,8 @@ class Evaluated:
         digest: of the machine code, or "" where nothing was built.
         samples: the raw samples behind the scores, as JSON-able rows.
         seconds: since the search began, earlier runs included.
+        errors: of the scores, as in ``Told``. They follow from the samples of this and of earlier evaluations, so that
+            they are not written.
     """
 
     scores: tuple[float, ...]
@@ -62,6 +64,7 @@ class Evaluated:
     digest: str
     samples: Sequence[Any]
     seconds: float
+    errors: tuple[float, ...] = ()
 
     @property
     def rows(self) -> tuple[SampleRow, ...]:

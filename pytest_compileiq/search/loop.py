@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from types import FrameType
 
 from pytest_compileiq.artifact import Withdrawn
@@ -100,6 +100,7 @@ class Search:
         twins: what makes a measurement one → the knobs of all candidates that it is of.
         offered: knobs of the candidates whose bodies have run.
         read: parameters that these bodies asked for.
+        told: the results of all evaluations, in their order.
         interrupted: Ctrl-C ended it early.
         is_over: the budget is spent, or the engine has nothing left to ask.
     """
@@ -111,6 +112,7 @@ class Search:
     twins: dict[Key, list[Knobs]] = field(default_factory=dict)
     offered: set[str] = field(default_factory=set)
     read: set[str] = field(default_factory=set)
+    told: list[Told] = field(default_factory=list)
     interrupted: bool = False
     is_over: bool = False
     _again: deque[Batch] = field(default_factory=deque)
@@ -265,8 +267,8 @@ class Search:
         return {place: self._count(asked[place], evaluated) for place, evaluated in done.items()}
 
     def _count(self, candidate: Candidate, evaluated: Evaluated) -> Told:
-        told = Told(candidate, evaluated.scores, evaluated.failure, evaluated.duplicate)
-        self.brief.scorer.recall(evaluated.rows)
+        errors = self.brief.scorer.recall(evaluated.rows)
+        told = Told(candidate, evaluated.scores, evaluated.failure, errors=errors)
         self.tally.earlier_s = max(self.tally.earlier_s, evaluated.seconds)
         self.tally.valid += bool(evaluated.scores)
         if evaluated.failure is not None and not evaluated.duplicate:
@@ -276,10 +278,13 @@ class Search:
             controls = self.brief.benchmark.builder.render(candidate)
             key = key_of(self.brief.benchmark, controls, evaluated.digest)
             self.twins.setdefault(key, []).append(controls.knobs)
-            if not evaluated.duplicate:
+            if evaluated.duplicate:
+                told = replace(self._seen[key], candidate=candidate, duplicate=True)
+            else:
                 self._keep(key, told, Scored(evaluated.scores, controls))
         changed = candidate.blob is not None and evaluated.digest not in ("", self._baseline)
         self._injected = self._injected or changed
+        self.told.append(told)
         self.tally.evaluations += 1
         return told
 
@@ -295,7 +300,8 @@ class Search:
             self.tally.valid += bool(evaluated.scores)
             work.finish(evaluated)
             self.brief.trackers.evaluated(self.tally.evaluations, candidate, evaluated)
-            told[place] = Told(candidate, evaluated.scores, evaluated.failure, evaluated.duplicate)
+            told[place] = Told(candidate, evaluated.scores, evaluated.failure, evaluated.duplicate, evaluated.errors)
+            self.told.append(told[place])
             self.tally.evaluations += 1
             shift = self.brief.scorer.shift(self.brief.benchmark.objectives[0], self.tally.best)
             self.brief.progress.evaluated(self.tally, self.brief.budget, shift)
@@ -329,8 +335,8 @@ class Search:
         self.twins.setdefault(key, []).append(controls.knobs)
         if key in self._seen:
             self.tally.duplicates += 1
-            before = self._seen[key]
-            return self._evaluated(Told(candidate, before.scores, before.failure, duplicate=True), "", build.digest)
+            before = replace(self._seen[key], candidate=candidate, duplicate=True)
+            return self._evaluated(before, "", build.digest)
         if never := self.why_never(build):
             kind, reason = never
             self._fail(kind, reason)
@@ -345,7 +351,7 @@ class Search:
         self._bodies += 1
         self.offered |= candidate.knobs.keys()
         self.read |= scored.read
-        told = Told(candidate, scored.scores)
+        told = Told(candidate, scored.scores, errors=scored.errors)
         self._keep(key, told, scored)
         return self._evaluated(told, "", build.digest, scored)
 
@@ -370,7 +376,9 @@ class Search:
 
     def _evaluated(self, told: Told, reason: str, digest: str = "", scored: Scored | None = None) -> Evaluated:
         samples = [list(asdict(row).values()) for row in scored.samples] if scored else []
-        return Evaluated(told.scores, told.failure, reason, told.duplicate, digest, samples, self.tally.seconds)
+        return Evaluated(
+            told.scores, told.failure, reason, told.duplicate, digest, samples, self.tally.seconds, told.errors
+        )
 
 
 def _left(candidates: Sequence[Candidate], done: Mapping[int, Evaluated]) -> dict[int, Candidate]:

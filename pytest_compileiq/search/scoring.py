@@ -6,33 +6,37 @@ A score that is not positive in the baseline is compared by its difference inste
 from __future__ import annotations
 
 import math
-import statistics
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from random import Random
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import Arm, BuildResult, ControlsFile, Objective, SampleRow, Workload
 from pytest_compileiq.rules.analysis import SearchAxis, steady_values
-from pytest_compileiq.rules.slots import slot_value
+from pytest_compileiq.rules.racing import QUADS, Noise, Race, Stepping, score_of
 from pytest_compileiq.timing.sampler import plan_block
 from pytest_compileiq.workers.pool import EvaluationFailed, MeasuredBlock, Pool
 
-QUADS = 1
 SAMPLES = 3
 ROUNDS = 3
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A valid candidate: a score for each objective, the raw samples of the timed ones, the parameters it read."""
+    """A valid candidate: a score for each objective, the raw samples of the timed ones, the parameters it read.
+
+    ``errors`` are the standard errors of the scores, in their unit; empty where nothing varies, or they are not known.
+    """
 
     scores: tuple[float, ...]
     controls: ControlsFile
     samples: tuple[SampleRow, ...] = ()
     read: frozenset[str] = frozenset()
+    errors: tuple[float, ...] = ()
 
 
 @dataclass
@@ -40,17 +44,19 @@ class Scorer:
     """Scores candidates of one benchmark in worker 0; ``random`` tosses the coins of the blocks.
 
     Attributes:
-        blocks, blocks_s: how many blocks it has measured in full, and the seconds that these took.
+        quads, quads_s: how many quads it has measured in full, and the seconds that their blocks took.
     """
 
     pool: Pool
     benchmark: TunedBenchmark
     random: Random
-    blocks: int = 0
-    blocks_s: float = 0.0
+    quads: int = 0
+    quads_s: float = 0.0
     _axes: dict[tuple[str, str], SearchAxis] = field(default_factory=dict)
     _without_ratio: set[str] = field(default_factory=set)
     _has_varied: bool = False
+    _noise: dict[tuple[str, str], Noise] = field(default_factory=lambda: defaultdict(Noise))
+    _best: dict[tuple[str, str], float] = field(default_factory=dict)  # of those that won their race
 
     @property
     def varies(self) -> bool:
@@ -72,12 +78,11 @@ class Scorer:
         read: frozenset[str] = frozenset()
         for workload in benchmark.checked_workloads if timed else benchmark.spec.workloads:
             read |= self.pool.check(0, benchmark, controls, workload).read
-        taken = self._timed(controls) if timed else _Taken()
-        scores = tuple(
-            exact[objective] if objective.exact else taken.scores[objective.metric]
-            for objective in benchmark.objectives
-        )
-        return Scored(scores, controls, tuple(taken.rows), read | taken.read)
+        blocks = [self._block(controls, workload, QUADS) for workload in benchmark.timed_workloads] if timed else []
+        rows = tuple(row for block in blocks for row in block.rows)
+        read = read.union(*(block.touched.read for block in blocks))
+        scores = self._scores(rows, exact)
+        return Scored(scores, controls, rows, read, self.recall(rows))
 
     def settled(self, scored: Scored) -> Scored:
         """The candidate with its timed objectives measured anew, each as the median of several rounds.
@@ -92,23 +97,39 @@ class Scorer:
         """
         for workload in self.benchmark.timed_workloads:
             self.pool.check(0, self.benchmark, scored.controls, workload)
-        rounds = [self._timed(scored.controls)]
-        if self.varies:
-            rounds += [self._timed(scored.controls) for _ in range(1, ROUNDS)]
-        scores = tuple(
-            score if objective.exact else statistics.median(taken.scores[objective.metric] for taken in rounds)
+        rows = [
+            row
+            for number in range(ROUNDS if self.varies else 1)
+            for workload in self.benchmark.timed_workloads
+            for row in _as_quad(number, self._block(scored.controls, workload, 1).rows)
+        ]
+        exact = {
+            objective: score
             for objective, score in zip(self.benchmark.objectives, scored.scores, strict=True)
-        )
-        return Scored(scores, scored.controls)
+            if objective.exact
+        }
+        return Scored(self._scores(rows, exact), scored.controls)
 
-    def recall(self, rows: Sequence[SampleRow]) -> None:
-        """Learn from what an earlier run took: the first values of the baseline fix the axes, as they did there."""
-        for objective in filter(lambda objective: objective.is_score, self.benchmark.timed_objectives):
-            for workload in self.benchmark.timed_workloads:
-                own = [row for row in rows if (row.objective, row.workload) == (objective.metric, workload.name)]
-                if own:
-                    self._step(objective, workload, own)
-                    self._has_varied = self._has_varied or steady_values(own) is None
+    def recall(self, rows: Sequence[SampleRow]) -> tuple[float, ...]:
+        """Learn from what was taken of one candidate, now or by an earlier run.
+
+        The first values of the baseline fix the axes, as they did there.
+
+        Returns:
+            The standard error of each score; empty where nothing varies.
+        """
+        variances = dict.fromkeys((objective.metric for objective in self.benchmark.objectives), 0.0)
+        for objective, workload, share in self._parts if rows else ():
+            part = objective.metric, workload.name
+            quads = _quads(rows, part)
+            step = score_of([self._step(objective, workload, quad) for quad in quads])
+            if len(quads) == QUADS:
+                self._best[part] = min(step, self._best.get(part, 0.0))
+            for quad in quads:
+                self._noise[part].learn(self._halves(objective, workload, quad))
+            variances[objective.metric] += (share * self._noise[part].error(len(quads))) ** 2
+            self._has_varied = self._has_varied or steady_values([row for quad in quads for row in quad]) is None
+        return tuple(map(math.sqrt, variances.values())) if any(variances.values()) else ()
 
     def shift(self, objective: Objective, score: float) -> float | None:
         """The difference from the baseline that ``score`` stands for, as a share of its magnitude; positive is higher.
@@ -121,55 +142,82 @@ class Scorer:
         axis = next((axis for axis in axes if not axis.by_ratio), axes[0])
         return axis.shift(score if objective.direction == "minimize" else -score)
 
-    def _timed(self, controls: ControlsFile) -> _Taken:
-        benchmark = self.benchmark
-        total = sum(workload.weight for workload in benchmark.timed_workloads)
-        taken = _Taken({objective.metric: 0.0 for objective in benchmark.timed_objectives})
-        for workload in benchmark.timed_workloads:
-            block = self._block(controls, workload)
-            taken.rows += block.rows
-            taken.read |= block.touched.read
-            for objective in benchmark.timed_objectives:
-                rows = block.of(objective.metric)
-                taken.scores[objective.metric] += workload.weight / total * self._step(objective, workload, rows)
-        return taken
+    @property
+    def _parts(self) -> list[tuple[Objective, Workload, float]]:
+        """Each timed objective on each timed workload, with the workload's share of the score."""
+        workloads = self.benchmark.timed_workloads
+        total = sum(workload.weight for workload in workloads)
+        return [
+            (objective, workload, workload.weight / total)
+            for objective in self.benchmark.timed_objectives
+            for workload in workloads
+        ]
 
-    def _block(self, controls: ControlsFile, workload: Workload) -> MeasuredBlock:
-        """One block; of scores that have never varied a short one, which is taken again in full once they do."""
+    def _scores(self, rows: Sequence[SampleRow], exact: Mapping[Objective, float]) -> tuple[float, ...]:
+        """A score for each objective: of a timed one the weighted mean over workloads."""
+        scores = {**dict.fromkeys(self.benchmark.timed_objectives, 0.0), **exact}
+        for objective, workload, share in self._parts:
+            quads = _quads(rows, (objective.metric, workload.name))
+            scores[objective] += share * score_of([self._step(objective, workload, quad) for quad in quads])
+        return tuple(scores[objective] for objective in self.benchmark.objectives)
+
+    def _block(self, controls: ControlsFile, workload: Workload, quads: int) -> MeasuredBlock:
+        """One block of at most ``quads``; of scores that have never varied a short one.
+
+        That is taken again in full once they do.
+        """
         arms: Mapping[Arm, ControlsFile | None] = {"baseline": None, "tuned": controls}
         if not self.varies:
-            short = plan_block(self.random, quads=QUADS, samples=1, discard=False)
+            short = plan_block(self.random, quads=1, samples=1, discard=False)
             block = self.pool.block(0, self.benchmark, arms, workload, short)
             if all(steady_values(block.of(objective.metric)) for objective in self.benchmark.timed_objectives):
                 return block
             self._has_varied = True
+        plan = replace(plan_block(self.random, quads=quads, samples=SAMPLES), races=self._races(workload))
         begun = time.monotonic()
-        block = self.pool.block(
-            0, self.benchmark, arms, workload, plan_block(self.random, quads=QUADS, samples=SAMPLES)
-        )
-        self.blocks, self.blocks_s = self.blocks + 1, self.blocks_s + time.monotonic() - begun
+        block = self.pool.block(0, self.benchmark, arms, workload, plan)
+        self.quads += max(row.quad for row in block.rows) + 1
+        self.quads_s += time.monotonic() - begun
         return block
+
+    def _races(self, workload: Workload) -> dict[str, Race]:
+        """What each metric has to beat; a score only where its axis is known."""
+        return {
+            objective.metric: Race(
+                self._stepping(objective, workload), self._best.get((objective.metric, workload.name), 0.0)
+            )
+            for objective in self.benchmark.timed_objectives
+            if not objective.is_score or (objective.metric, workload.name) in self._axes
+        }
+
+    def _halves(self, objective: Objective, workload: Workload, quad: Sequence[SampleRow]) -> tuple[float, float]:
+        """The steps of a quad's first slots of both arms and of its last."""
+        slots = [list(rows) for _, rows in groupby(quad, key=lambda row: row.slot)]
+        first, last = (self._step(objective, workload, [*one, *other]) for one, other in (slots[:2], slots[2:]))
+        return first, last
 
     def _step(self, objective: Objective, workload: Workload, rows: Sequence[SampleRow]) -> float:
         """From the baseline to the candidate, lower is better; all candidates of a search are on one axis."""
-        if not objective.is_score:
-            return log_ratio(rows, objective.direction)
-        if not all(row.value > 0 for row in rows):
-            self._without_ratio.add(objective.metric)
-        key = objective.metric, workload.name
-        if key not in self._axes:
-            self._axes[key] = SearchAxis.through([row.value for row in rows if row.arm == "baseline"])
-        baseline, tuned = map(self._axes[key].place, _arm_values(rows))
-        return tuned - baseline if objective.direction == "minimize" else baseline - tuned
+        baseline, tuned = ([row.value for row in rows if row.arm == arm] for arm in ("baseline", "tuned"))
+        if objective.is_score:
+            if not all(row.value > 0 for row in rows):
+                self._without_ratio.add(objective.metric)
+            self._axes.setdefault((objective.metric, workload.name), SearchAxis.through(baseline))
+        return self._stepping(objective, workload).step(baseline, tuned)
+
+    def _stepping(self, objective: Objective, workload: Workload) -> Stepping:
+        axis = self._axes.get((objective.metric, workload.name))
+        return Stepping(objective.metric, objective.direction, axis)
 
 
-@dataclass
-class _Taken:
-    """Metric → the weighted mean over workloads of its log-ratio or difference; the rows behind it, what was read."""
+def _quads(rows: Sequence[SampleRow], part: tuple[str, str]) -> list[list[SampleRow]]:
+    """The rows of each quad of a metric and a workload, in order."""
+    own = (row for row in rows if (row.objective, row.workload) == part)
+    return [list(quad) for _, quad in groupby(own, key=lambda row: row.quad)]
 
-    scores: dict[str, float] = field(default_factory=dict)
-    rows: list[SampleRow] = field(default_factory=list)
-    read: frozenset[str] = frozenset()
+
+def _as_quad(number: int, rows: Sequence[SampleRow]) -> list[SampleRow]:
+    return [replace(row, quad=number) for row in rows]
 
 
 def exact_score(benchmark: TunedBenchmark, objective: Objective, build: BuildResult) -> float:
@@ -181,18 +229,3 @@ def exact_score(benchmark: TunedBenchmark, objective: Objective, build: BuildRes
     baseline, tuned = (benchmark.value_of(objective.metric, arm) for arm in (benchmark.builds.get(None), build))
     ratio = math.log(max(tuned, 0.5) / max(baseline, 0.5))
     return ratio if objective.direction == "minimize" else -ratio
-
-
-def log_ratio(rows: Sequence[SampleRow], direction: str) -> float:
-    """Log of tuned over baseline, each the median or the tail of its samples; lower is better."""
-    baseline, tuned = _arm_values(rows)
-    ratio = math.log(tuned / baseline)
-    return ratio if direction == "minimize" else -ratio
-
-
-def _arm_values(rows: Sequence[SampleRow]) -> tuple[float, float]:
-    """The baseline's value and the tuned arm's."""
-    baseline, tuned = (
-        slot_value(rows[0].objective, [row.value for row in rows if row.arm == arm]) for arm in ("baseline", "tuned")
-    )
-    return baseline, tuned

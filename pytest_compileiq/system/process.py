@@ -168,20 +168,26 @@ def _drain(process: subprocess.Popen[bytes], tail: _Tail, *, deadline: float) ->
     assert process.stdout is not None
     pipe = process.stdout.fileno()
     pause_s = _SHORTEST_PAUSE_S
-    with selectors.DefaultSelector() as selector:
+    with watchdog.pidfd_of(process.pid) as pidfd, selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
+        if pidfd >= 0:
+            selector.register(pidfd, selectors.EVENT_READ)
+        is_open = True
         while (remaining_s := deadline - time.monotonic()) > 0:
-            if selector.get_map() and selector.select(min(remaining_s, _LONGEST_PAUSE_S)):
+            # Without a descriptor of the process it is asked after: most end within a millisecond of their output.
+            longest_s = _LONGEST_PAUSE_S if is_open or pidfd >= 0 else pause_s
+            ready = {key.fd for key, _ in selector.select(min(remaining_s, longest_s))}
+            if pipe in ready:
                 if chunk := os.read(pipe, _CHUNK_BYTES):
                     tail.add(chunk)
                 else:
                     selector.unregister(pipe)
+                    is_open = False
             elif _has_ended(process.pid):  # even with the pipe open: a daemon left behind may hold it for ever
-                if selector.get_map() and selector.select(0):  # its last words came after the look above
+                if is_open and any(key.fd == pipe for key, _ in selector.select(0)):  # it wrote after the look above
                     tail.add(os.read(pipe, _PIPE_BYTES))
                 return True
-            elif not selector.get_map():  # it closed its output: most end within a millisecond, some live on
-                time.sleep(min(remaining_s, pause_s))
+            elif not is_open:
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
     return False
 

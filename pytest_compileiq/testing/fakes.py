@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -38,7 +39,7 @@ from pytest_compileiq.rules.calls import CallTimes
 from pytest_compileiq.rules.draws import Drawn
 from pytest_compileiq.space import Space, choice, literal
 from pytest_compileiq.tally import Tally
-from pytest_compileiq.timing.sampler import ARMS, BlockPlan
+from pytest_compileiq.timing.sampler import BlockPlan, sample_values
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.options_file import parse_rendered
 from pytest_compileiq.workers.pool import EvaluationFailed, MeasuredBlock
@@ -217,13 +218,15 @@ class FakePool:
         device = {objective.metric: benchmark.device(objective.metric).name for objective in benchmark.timed_objectives}
         rows = [
             SampleRow(
-                device[objective.metric], workload.name, objective.metric, number, quad, slot, ARMS[letter], sample,
-                self._seconds_of(arms[ARMS[letter]]), self.drops(quad), unit=self.units(number),
+                device[metric], workload.name, metric, number, slot.quad, slot.slot, slot.arm, sample, value,
+                self.drops(slot.quad), unit=self.units(number),
             )
-            for objective in benchmark.timed_objectives
-            for quad, order in enumerate(plan.quads)
-            for slot, letter in enumerate(order)
-            for sample in range(plan.of(objective.metric).samples)
+            for metric in device
+            for slot in sample_values(
+                replace(plan.of(metric), discard=False), lambda arm: self._seconds_of(arms[arm]),
+                is_over=partial(plan.is_lost, metric),
+            )
+            for sample, value in enumerate(slot.values)
         ]  # fmt: skip
         return MeasuredBlock(rows, self.conditions, self.touched)
 

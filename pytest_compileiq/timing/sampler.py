@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 
 from pytest_compileiq.errors import CannotMeasure, Signal
 from pytest_compileiq.model import Arm, ClockReading, Launch, LockClocks, tail_of
+from pytest_compileiq.rules.racing import FIRST_QUADS, Race
 from pytest_compileiq.rules.slots import samples_needed
 from pytest_compileiq.timing.base import Clock
 from pytest_compileiq.timing.watch import UNWATCHED, Watch
@@ -33,6 +34,7 @@ class BlockPlan:
     where the GPU's clocks are to be held meanwhile. ``discard`` is whether each slot begins with a value that is thrown
     away: a time finds the caches that the other arm left, what never varies does not. ``checks`` are the slots, counted
     through the block, after which the outputs are looked at, each with how many further calls are, one by one.
+    ``races`` are of metrics that the tuned arm has to win with its first quads; all others are taken in full.
     """
 
     outer: Arm
@@ -43,6 +45,7 @@ class BlockPlan:
     lock_clocks: LockClocks = None
     discard: bool = True
     checks: Mapping[int, int] = field(default_factory=dict)
+    races: Mapping[str, Race] = field(default_factory=dict)
 
     def of(self, metric: str) -> BlockPlan:
         """This plan for one metric: a tail needs more samples, of single calls."""
@@ -52,6 +55,15 @@ class BlockPlan:
     def inner(self) -> Arm:
         """The arm whose body runs inside the other's ``measure``."""
         return "tuned" if self.outer == "baseline" else "baseline"
+
+    def is_lost(self, metric: str, slots: Sequence[Slot[float]]) -> bool:
+        """Whether no more quads are to be taken after ``slots``, the first of ``metric``."""
+        if metric not in self.races or slots[-1].quad + 1 != FIRST_QUADS or any(slot.dropped for slot in slots):
+            return False
+        baseline, tuned = (
+            [value for slot in slots if slot.arm == arm for value in slot.values] for arm in ("baseline", "tuned")
+        )
+        return self.races[metric].is_lost(baseline, tuned)
 
 
 Value = TypeVar("Value")
@@ -169,6 +181,7 @@ def sample_calls(
     calls: Mapping[Arm, Timed],
     watch: Watch = UNWATCHED,
     after_slot: Callable[[Arm, int], object] = lambda arm, slot: None,
+    is_over: Callable[[list[Slot[float]]], bool] = lambda slots: False,
 ) -> list[Slot[float]]:
     """Time both arms in the plan's order; the repeats inside a sample are equal for both.
 
@@ -176,6 +189,7 @@ def sample_calls(
         calls: each arm's callable.
         watch: asked after every slot and every quad.
         after_slot: called with the arm and the slot's number in the block, when the slot's last sample is taken.
+        is_over: as of ``sample_values``.
 
     Raises:
         ArmError: a callable raised.
@@ -183,7 +197,7 @@ def sample_calls(
     with _quiet():
         single = plan.single or any(timed.reset is not None for timed in calls.values())
         repeats = max(_repeats(calls[arm], single=single) for arm in ("baseline", "tuned"))
-        return sample_values(plan, lambda arm: calls[arm].sample(repeats), watch, after_slot)
+        return sample_values(plan, lambda arm: calls[arm].sample(repeats), watch, after_slot, is_over)
 
 
 def too_short(slots: Sequence[Slot[float]], clock: Clock) -> str | None:
@@ -207,8 +221,12 @@ def sample_values(
     once: Callable[[Arm], Value],
     watch: Watch = UNWATCHED,
     after_slot: Callable[[Arm, int], object] = lambda arm, slot: None,
+    is_over: Callable[[list[Slot[Value]]], bool] = lambda slots: False,
 ) -> list[Slot[Value]]:
-    """Take ``once(arm)`` in the plan's order; the first value of every slot is discarded if the plan says so."""
+    """Take ``once(arm)`` in the plan's order; the first value of every slot is discarded if the plan says so.
+
+    After each quad ``is_over`` is asked whether the slots so far are enough.
+    """
     slots: list[Slot[Value]] = []
     for quad, order in enumerate(plan.quads):
         taken = []
@@ -220,6 +238,8 @@ def sample_values(
             taken.append(Slot(quad, slot, arm, values, clocks=watch.after_slot()))
             after_slot(arm, len(slots) + slot)
         slots += [replace(slot, dropped=True) for slot in taken] if watch.after_quad() else taken
+        if is_over(slots):
+            break
     return slots
 
 

@@ -14,8 +14,8 @@ from pytest_compileiq.tuning.finals import FINALISTS
 from pytest_compileiq.tuning.under_way import UnderWay
 
 _LOOK = 1  # what is real is decided at the first look or at this one
-# Calls of one block of the gate's for one of the search's, each slot with its discarded call.
-_BLOCK = gate.QUADS * (gate.SAMPLES + 1) / (scoring.QUADS * (scoring.SAMPLES + 1))
+# Calls of one block of the gate's for a quad of the search's, each slot with its discarded call.
+_BLOCK = gate.QUADS * (gate.SAMPLES + 1) / (scoring.SAMPLES + 1)
 _PLAYED = PLAYOFF * (1 + scoring.ROUNDS)  # each is checked once more, which is at most a block
 _PAIR = 2  # full and reduced, in the second proof
 
@@ -30,7 +30,7 @@ def closing_seconds(tuning: UnderWay, settings: Settings, start_s: float) -> flo
     reduced = reduce.SHARE_OF_SEARCH + attribution.SHARE_OF_SEARCH if settings.reduce else 0.0
     return closing_s(
         blocks=(_PLAYED + proofs) * len(tuning.tuning.benchmark.timed_workloads) if is_timed else 0.0,
-        block_s=scorer.blocks_s / max(scorer.blocks, 1),
+        block_s=scorer.quads_s / max(scorer.quads, 1),
         starts=(1 + settings.reduce) * math.ceil(processes / settings.jobs) if is_timed else 0.0,
         start_s=start_s,
         share=reduced + stressed,

@@ -31,6 +31,7 @@ from pytest_compileiq.toolchains.committed_options import option_list
 from pytest_compileiq.toolchains.option_list import options_of
 from pytest_compileiq.tuning.attribution import attribution_of
 from pytest_compileiq.tuning.baseline import Baseline, check_baseline
+from pytest_compileiq.tuning.explained import explained_by
 from pytest_compileiq.tuning.finals import bench_of, dropped_out, prove_best
 from pytest_compileiq.tuning.incumbent import Incumbent, find_incumbent, starting_points
 from pytest_compileiq.tuning.lessons import Taught, taught_by, taught_text
@@ -124,7 +125,10 @@ class UnderWay:
         if not search.interrupted:
             self.journal.clear()
         return replace(
-            report, notes=(*report.notes, *self._notes(report, outcome.proof, fallen)), interrupted=search.interrupted
+            report,
+            notes=(*report.notes, *self._notes(report, outcome.proof, fallen)),
+            interrupted=search.interrupted,
+            explained=explained_by(benchmark.space, benchmark.objectives, search.told, shift),
         )
 
     def _notes(self, report: ItemReport, proof: Proof | NoWinner, fallen: Sequence[str]) -> Iterator[str]:

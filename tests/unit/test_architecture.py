@@ -24,6 +24,7 @@ VALUES = (
     "claimed_devices",
     "config",
     "errors",
+    "explained",
     "in_place",
     "kept_controls",
     "lesson",

@@ -11,6 +11,7 @@
     variation.py   crossover, mutation, neighbours
     feasibility.py the probability that a candidate does not fail
     ranking.py     one objective's order, or NSGA-II's
+    explanation.py which knobs mattered, and what was expected: of any engine's search, at its end
 """
 
 from pytest_compileiq.engines.ga.engine import Ga

@@ -27,13 +27,13 @@ class Hyper:
     log_noise: float
 
     @classmethod
-    def prior(cls, relevance: Floats) -> Hyper:
+    def prior(cls, genes: int, relevance: Floats | float = 1.0) -> Hyper:
         """A weight of four over all genes, so that points that differ everywhere are independent.
 
         Args:
-            relevance: how much more than that each gene is expected to matter, shape (genes,); ones where nobody knows.
+            relevance: how much more than that each gene is expected to matter, shape (genes,).
         """
-        return cls(np.log(4.0 * relevance / max(len(relevance), 1)), float(_NOISE_PRIOR[0]))
+        return cls(np.log(np.full(genes, 4.0 / max(genes, 1)) * relevance), float(_NOISE_PRIOR[0]))
 
 
 class GaussianProcess:
@@ -57,8 +57,9 @@ class GaussianProcess:
         self._alpha = self._inverse @ scores
         self._variance = max(float(scores @ self._alpha) / max(len(scores), 1), 1e-12)
 
-    def improved_hyper(self, prior: Hyper) -> Hyper:
-        """One normalised gradient step up log evidence plus the log density of a normal prior around ``prior``."""
+    def improved_hyper(self, prior: Hyper | None = None) -> Hyper:
+        """One normalised gradient step up log evidence plus log prior, normal around ``prior`` or ``Hyper.prior``."""
+        prior = prior or Hyper.prior(len(self.hyper.log_weights))
         excess = np.outer(self._alpha, self._alpha) / self._variance - self._inverse
         pull = excess * self._signal
         by_feature = 2 * self._features.T @ pull.sum(axis=1) - 2 * np.einsum(
@@ -82,6 +83,22 @@ class GaussianProcess:
         cross = self._correlation(features, self._features)
         variance = np.maximum(1 - np.einsum("ij,ij->i", cross @ self._inverse, cross), 1e-10)
         return cross @ self._alpha, np.sqrt(variance * self._variance)
+
+    @property
+    def noise(self) -> float:
+        """The standard deviation of what a score has besides: the noise of measuring it."""
+        return math.sqrt(self._variance * math.exp(self.hyper.log_noise))
+
+    def difference(self, left: Floats, right: Floats) -> tuple[Floats, Floats]:
+        """How far the noise-free score of each ``left`` point lies above that of its ``right`` one: (m, F), (m, F).
+
+        Returns:
+            Mean and standard deviation of the joint posterior, (m,) each: what both points share cancels out.
+        """
+        cross = self._correlation(left, self._features) - self._correlation(right, self._features)
+        apart = np.abs(left - right) @ self.weights
+        variance = 2 * (1 - np.exp(-apart)) - np.einsum("ij,ij->i", cross @ self._inverse, cross)
+        return cross @ self._alpha, np.sqrt(np.maximum(variance, 1e-10) * self._variance)
 
     def told(self, scores: Floats) -> GaussianProcess:
         """The process with other scores (n,) of its points."""

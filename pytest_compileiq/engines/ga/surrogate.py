@@ -27,9 +27,7 @@ class Surrogate:
         self._is_new = True  # nothing has been fitted yet
         self.scale = 1.0
         self._scores: Floats = history.scores
-        self._process = GaussianProcess(
-            encoding, history.features, np.empty(0), Hyper.prior(np.ones(len(encoding.space.genes)))
-        )
+        self._process = GaussianProcess(encoding, history.features, np.empty(0), Hyper.prior(len(encoding.space.genes)))
 
     @property
     def weights(self) -> Floats:
@@ -42,7 +40,7 @@ class Surrogate:
         Args:
             relevance: what is expected of each gene before anything is measured, as in ``Hyper.prior``.
         """
-        prior = Hyper.prior(relevance)
+        prior = Hyper.prior(len(relevance), relevance)
         process, _ = self.informed()
         chosen = self._history.best_and_newest()
         self._scores, features = self._history.scores[chosen], self._history.features[chosen]

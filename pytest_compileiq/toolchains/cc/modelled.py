@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from pytest_compileiq.rules.build_key import NotModelled
 from pytest_compileiq.toolchains.cc.includes import named_in
@@ -36,12 +37,17 @@ def expect_modelled(options: Iterable[str]) -> None:
         NotModelled: naming the first that is not.
     """
     for option in options:
-        if "native" in option or not (_PLAIN.fullmatch(option) or GCC.knows(option)):
+        if not _is_modelled(option):
             raise NotModelled(f"{option[:100]} is not modelled")
         if option.startswith("-D"):
             named = named_in(option.encode(errors="surrogateescape"), is_the_compilers=False)
             if named.to_the_assembler:
                 raise NotModelled(f"{option[:100]} may hold assembly")
+
+
+@lru_cache(maxsize=4096)  # the candidates of a search share their options
+def _is_modelled(option: str) -> bool:
+    return "native" not in option and (_PLAIN.fullmatch(option) is not None or GCC.knows(option))
 
 
 def included_by(options: Iterable[str]) -> frozenset[str]:

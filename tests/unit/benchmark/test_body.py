@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +14,8 @@ from pytest_compileiq.benchmark import block as block_module
 from pytest_compileiq.benchmark.block import run_block
 from pytest_compileiq.benchmark.body import ArmFailure, check_body
 from pytest_compileiq.model import ChecksMade, Objective, Workload
-from pytest_compileiq.timing.sampler import BlockPlan
+from pytest_compileiq.rules.racing import Race, Stepping
+from pytest_compileiq.timing.sampler import BlockPlan, Slot
 from pytest_compileiq.timing.watch import Disturbance, Watch
 from pytest_compileiq.workers.messages import CheckTask, DrawTask, FailureAnswer
 from pytest_compileiq.workers.tasks import serve
@@ -368,3 +370,36 @@ def test_what_measure_cannot_use_is_refused(given, said):
 def test_a_body_that_records_has_nothing_to_look_at():
     with pytest.raises(ArmFailure, match=r"outputs= is for acf.measure; a body that times itself checks itself"):
         alone(lambda acf: acf.record(runtime=1.0, outputs=[bytearray(3)]))
+
+
+# ── a race ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("tuned", "quads"), [(0.5, 3), (0.9, 1)])
+@pytest.mark.parametrize("outer", ["baseline", "tuned"])
+def test_a_block_goes_on_after_its_first_quad_while_a_race_is_not_lost(outer, tuned, quads):
+    def body(acf):
+        acf.record(loss=tuned if acf.arm == "tuned" else 1.0, rate=1.0)
+
+    races = {"loss": Race(Stepping("loss", "minimize"), -0.2), "rate": Race(Stepping("rate", "maximize"), 0.0)}
+    plan = BlockPlan(outer, ("ABBA", "BAAB", "ABBA"), 2, races=races)
+    blocked = run_block(benchmark("loss", "rate"), body, ARMS, Workload("default"), plan, lambda: None)
+    for metric in ("loss", "rate"):
+        assert {slot.quad for slot in blocked.slots[metric]} == set(range(quads))
+
+
+def test_a_race_on_time_ends_a_block_too():
+    def body(acf):
+        acf.measure(lambda: None)
+
+    lost = Race(Stepping("runtime", "minimize"), -60.0)  # nothing is so much faster
+    plan = BlockPlan("baseline", ("ABBA", "BAAB"), 1, races={"runtime": lost})
+    blocked = run_block(benchmark("runtime"), body, ARMS, Workload("default"), plan, lambda: None)
+    assert len(blocked.slots["runtime"]) == 4
+
+
+def test_a_disturbed_quad_decides_no_race():
+    slots = [Slot(0, number, arm, (1.0,), dropped=True) for number, arm in enumerate(("baseline", "tuned") * 2)]
+    plan = BlockPlan("baseline", ("ABBA",), 1, races={"runtime": Race(Stepping("runtime", "minimize"), -60.0)})
+    assert not plan.is_lost("runtime", slots)
+    assert plan.is_lost("runtime", [replace(slot, dropped=False) for slot in slots])

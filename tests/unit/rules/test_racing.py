@@ -1,0 +1,85 @@
+"""The race of candidates in a search: who is measured on, and how far a score may be off."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from pytest_compileiq.rules.analysis import SearchAxis
+from pytest_compileiq.rules.racing import FIRST_QUADS, QUADS, Noise, Race, Stepping, score_of
+
+TIME, RATE = Stepping("runtime", "minimize"), Stepping("rate", "maximize", SearchAxis.through([2.0]))
+
+
+def test_a_step_is_a_log_ratio_of_medians_or_of_tails_and_lower_is_better():
+    assert TIME.step([1.0, 1.0, 9.0], [0.5, 0.5, 0.1]) == pytest.approx(math.log(0.5))
+    assert Stepping("runtime@p99", "minimize").step([1.0] * 100, [2.0] * 100) == pytest.approx(math.log(2))
+    assert RATE.step([2.0], [4.0]) == pytest.approx(-math.log(2))
+
+
+@pytest.mark.parametrize(
+    ("stepping", "best", "tuned", "lost"),
+    [
+        (TIME, 0.0, 0.9, False),
+        (TIME, 0.0, 1.0, True),  # equal is not better
+        (TIME, -0.2, 0.9, True),
+        (TIME, -0.2, 0.8, False),
+        (TIME, -0.2, 0.0, False),  # a counter that did not move decides nothing
+        (RATE, -0.2, 1.1, True),
+        (RATE, -0.2, 1.3, False),
+        (RATE, -0.2, -1.0, True),
+    ],
+)
+def test_a_race_is_lost_by_who_is_not_better_than_the_best(stepping, best, tuned, lost):
+    assert Race(stepping, best).is_lost([1.0, 1.0], [tuned, tuned]) == lost
+
+
+@pytest.mark.parametrize("quads", [1, 2, 4, 8])
+def test_the_error_of_a_score_is_how_far_medians_of_quads_are_off(quads):
+    """Oracle: a simulation with normal slots, of which each quad has two for an arm."""
+    random = np.random.default_rng(quads)
+    halves = random.normal(0, 0.02, (4000, quads, 2))
+    off = np.std([score_of(list(steps)) for steps in halves.mean(axis=2)])
+    noise = Noise()
+    for pair in halves[:, 0]:
+        noise.learn((pair[0], pair[1]))
+    assert noise.error(quads) == pytest.approx(off, rel=0.12)
+
+
+def test_a_few_disturbed_quads_do_not_widen_the_error():
+    random = np.random.default_rng(1)
+    quiet, disturbed = Noise(), Noise()
+    for number, pair in enumerate(random.normal(0, 0.01, (400, 2))):
+        quiet.learn(tuple(pair))
+        disturbed.learn(tuple(pair + (number % 10 == 0) * random.normal(0, 1.0, 2)))
+    assert disturbed.error(1) == pytest.approx(quiet.error(1), rel=0.25)
+
+
+def test_what_never_varies_has_no_error():
+    noise = Noise()
+    noise.learn((-0.5, -0.5))
+    assert noise.error(1) == 0.0
+
+
+def test_a_race_holds_the_best_far_surer_than_one_quad_of_everybody_and_far_cheaper_than_four():
+    """Oracle: a simulation with heavy tails, of the best that a search holds when it ends."""
+    random = np.random.default_rng(5)
+    regrets, spent = {"one": [], "four": [], "race": []}, []
+    for _ in range(60):
+        truth = -np.abs(random.normal(0, 0.05, 100))
+        steps = truth[:, None] + 0.01 * random.standard_t(2, (100, QUADS))
+        held = {"one": steps[:, 0], "four": np.median(steps, axis=1), "race": np.empty(100)}
+        best = 0.0
+        for place, quads in enumerate(steps.tolist()):
+            race = Race(TIME, best)
+            taken = quads[:FIRST_QUADS] if race.is_lost([1.0], [math.exp(quads[0])]) else quads
+            held["race"][place] = score_of(taken)
+            best = min(best, score_of(taken)) if len(taken) == QUADS else best
+            spent.append(len(taken))
+        for rule, told in held.items():
+            regrets[rule].append(truth[told.argmin()] - truth.min())
+    means = {rule: float(np.mean(regret)) for rule, regret in regrets.items()}
+    assert means["race"] < 0.15 * means["one"] and means["race"] < 2.5 * means["four"]
+    assert np.mean(spent) < 1.5
