@@ -129,11 +129,11 @@ class CodePair(Stored):
 
 
 class SearchRecord(Stored):
-    """How the controls were found.
+    """How the controls were found. ``transferred`` are the artifacts that taught the search, each as name/target.
 
     ``failures`` counts the invalid evaluations by kind. ``improvements`` are the evaluations that were better than all
-    before them, each with the first objective's gain over the baseline (2.0 is twice as good) as the search scored it;
-    none are kept where that is no ratio.
+    before them, each with the first objective's gain over the baseline (2.0 is twice as good) as the search scored it,
+    where that is a ratio.
     ``objectives`` are the marker's, in its order, with the direction that is better; older records lack them.
     """
 
@@ -147,12 +147,13 @@ class SearchRecord(Stored):
     objectives: Annotated[dict[Text, Direction], Field(max_length=MOST_OBJECTIVES)] = Field(default_factory=dict)
     failures: Annotated[dict[Text, Count], Field(max_length=32)] = Field(default_factory=dict)
     improvements: Annotated[Array[Annotated[tuple[Count, Ratio], Strict(False)]], Field(max_length=500)] = ()
+    transferred: Annotated[Array[Text], Field(max_length=100)] = ()
 
 
 class DecisionRecord(Stored):
     """The parameters of the decision, enough to repeat it from the samples.
 
-    Decisions that were written before all thresholds were recorded lack some: the marker's defaults apply.
+    Decisions of before all thresholds were recorded lack some: the marker's defaults apply.
     """
 
     alpha: Level

@@ -66,6 +66,7 @@ class Settings:
     draw: int | None
     jobs: int
     reduce: bool
+    transfer: bool
     check: str
     stale: str
     missing: str

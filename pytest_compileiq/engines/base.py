@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from pytest_compileiq.lesson import Lesson
 from pytest_compileiq.model import Candidate, FailureKind
+from pytest_compileiq.rules.likeness import tried_first
 from pytest_compileiq.space import Point, Space
 from pytest_compileiq.spelling import did_you_mean
 
@@ -36,7 +38,12 @@ class Told:
 
 @dataclass(frozen=True)
 class Brief:
-    """What an engine is given at the start. ``seeds`` are to be tried first (the previous winner, ``--tune-from``)."""
+    """What an engine is given at the start.
+
+    Attributes:
+        seeds: to be tried first: the previous winner, what ``--tune-from`` names.
+        lessons: what other artifacts taught, the most believed first; hints that an engine need not believe.
+    """
 
     space: Space
     seed: int
@@ -44,11 +51,12 @@ class Brief:
     budget: int | None = None
     seeds: Sequence[Candidate] = ()
     options: Mapping[str, Any] | None = None
+    lessons: Sequence[Lesson] = ()
 
     def seed_points(self) -> list[Point]:
-        """The seeds that lie in the open space, then its presets, as points."""
-        tried = [*(seed.knobs for seed in self.seeds if seed.blob is None), *self.space.presets]
-        return [self.space.point(knobs) for knobs in tried if self.space.why_not(knobs) is None]
+        """The seeds that lie in the open space, then the first of what was taught, then the space's presets."""
+        tried = [*(seed.knobs for seed in self.seeds if seed.blob is None), *tried_first(self.lessons)]
+        return [self.space.point(knobs) for knobs in [*tried, *self.space.presets] if self.space.why_not(knobs) is None]
 
 
 class Engine(Protocol):

@@ -91,6 +91,8 @@ def artifact_lines(name: str, artifact: Artifact) -> Iterator[str]:
     invalid = f"{search.invalid} invalid{f' ({reasons})' if reasons else ''}"
     spent = f"{search.evaluations} evaluations, {invalid}, {search.duplicates} duplicates"
     yield f"  search     {search.engine}, seed {search.seed}: {spent}, {search.seconds:g} s"
+    if search.transferred:
+        yield f"  taught by  {', '.join(search.transferred)}"
     provenance = artifact.provenance
     where = "on top of" if provenance.dirty else "at"
     yield f"  made by    {provenance.tool} {where} commit {(provenance.commit or 'unknown')[:12]}"

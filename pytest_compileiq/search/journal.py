@@ -17,12 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.errors import StoreError
+from pytest_compileiq.lesson import Lesson
 from pytest_compileiq.model import Candidate, FailureKind, SampleRow, sha256_hex
 from pytest_compileiq.store.local import local_directory
 from pytest_compileiq.system.files import locked
 
 _BUSY_S = 30.0
-_VERSION = 1  # of the tables; files of before it had a number hold the same, without attempts
+_VERSION = (
+    2  # of the tables; older files hold the same, without lessons and proposals, and the first ones without attempts
+)
 _CLOCKS = [field.name for field in fields(SampleRow)].index("clocks")
 _TABLES = """
 CREATE TABLE IF NOT EXISTS search (
@@ -38,6 +41,9 @@ CREATE TABLE IF NOT EXISTS evaluation (
 CREATE TABLE IF NOT EXISTS attempt (
     benchmark TEXT, target TEXT, batch INTEGER, place INTEGER, attempt INTEGER, loss TEXT,
     PRIMARY KEY (benchmark, target, batch, place, attempt));
+CREATE TABLE IF NOT EXISTS lesson (
+    benchmark TEXT, target TEXT, place INTEGER, artifact TEXT, digest TEXT, knobs TEXT, weight REAL,
+    PRIMARY KEY (benchmark, target, place));
 """
 
 
@@ -107,6 +113,7 @@ class Earlier:
 
     Attributes:
         seeds: the candidates to try first: those of the run that began the search.
+        lessons: what had been taught when it began, whatever has become of those artifacts.
         batches: what that run and those after it left; empty for a search that begins now.
         changed: what has changed of all that an earlier search depended on, so that it cannot go on; None otherwise.
     """
@@ -114,6 +121,7 @@ class Earlier:
     seeds: tuple[Candidate, ...]
     batches: tuple[Batch, ...] = ()
     changed: str | None = None
+    lessons: tuple[Lesson, ...] = ()
 
 
 class Journal:
@@ -125,21 +133,26 @@ class Journal:
         self._batch = -1
         self._number = 0
 
-    def begin(self, identity: Mapping[str, str], seeds: Sequence[Candidate]) -> Earlier:
-        """Go on with the search of ``identity``, or begin it anew with ``seeds``."""
+    def begin(self, identity: Mapping[str, str], seeds: Sequence[Candidate], lessons: Sequence[Lesson] = ()) -> Earlier:
+        """Go on with the search of ``identity``, or begin it anew with ``seeds`` and ``lessons``."""
         row = self._connection.execute(
             "SELECT identity, seeds FROM search WHERE benchmark = ? AND target = ?", self._key
         ).fetchone()
         before = json.loads(row[0]) if row else {}
         if row and before == dict(identity):
-            return Earlier(tuple(map(_unpacked, json.loads(row[1]))), tuple(self._batches()))
+            return Earlier(
+                tuple(map(_unpacked, json.loads(row[1]))), tuple(self._batches()), lessons=tuple(self._lessons())
+            )
         self.clear()
         packed = json.dumps([_packed(seed) for seed in seeds])
         with self._connection:
             values = (*self._key, json.dumps(dict(identity)), packed)
             self._connection.execute("INSERT INTO search VALUES (?, ?, ?, ?)", values)
+            for place, lesson in enumerate(lessons):
+                taught = (place, lesson.artifact, lesson.digest, json.dumps(dict(lesson.knobs)), lesson.weight)
+                self._connection.execute("INSERT INTO lesson VALUES (?, ?, ?, ?, ?, ?, ?)", (*self._key, *taught))
         changed = sorted(name for name in {*identity, *before} if before.get(name) != identity.get(name))
-        return Earlier(tuple(seeds), changed=", ".join(changed) if row else None)
+        return Earlier(tuple(seeds), changed=", ".join(changed) if row else None, lessons=tuple(lessons))
 
     def asked(
         self, wanted: int, candidates: Sequence[Candidate], state: bytes | None, proposed: Sequence[Proposed] = ()
@@ -219,7 +232,7 @@ class Journal:
     def clear(self) -> None:
         """Forget the search: it ended, or cannot go on."""
         with self._connection:
-            for table in ("search", "batch", "proposal", "evaluation", "attempt"):
+            for table in ("search", "batch", "proposal", "evaluation", "attempt", "lesson"):
                 self._connection.execute(f"DELETE FROM {table} WHERE benchmark = ? AND target = ?", self._key)
         self._batch, self._number = -1, 0
 
@@ -229,6 +242,13 @@ class Journal:
             f"{selection} WHERE benchmark = ? AND target = ? AND batch = ? AND place = ?", (*self._key, batch, place)
         ).fetchone()
         return row
+
+    def _lessons(self) -> list[Lesson]:
+        rows = self._connection.execute(
+            "SELECT artifact, digest, knobs, weight FROM lesson WHERE benchmark = ? AND target = ? ORDER BY place",
+            self._key,
+        )
+        return [Lesson(artifact, digest, json.loads(knobs), weight) for artifact, digest, knobs, weight in rows]
 
     def _batches(self) -> list[Batch]:
         done: dict[int, dict[int, Evaluated]] = {}

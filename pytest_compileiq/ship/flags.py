@@ -6,25 +6,22 @@ is asked for its version. The command and the machine code are checked by pytest
 
 from __future__ import annotations
 
-import functools
 import itertools
-import os
 import re
 import shutil
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_compileiq.artifact import Artifact, Controls
 from pytest_compileiq.errors import EnvironmentFault, StoreError, UserError
-from pytest_compileiq.model import Target, sha256_hex
+from pytest_compileiq.model import Target
 from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.rules.blast_radius import recorded_neighbours
-from pytest_compileiq.rules.in_place import contradicted
 from pytest_compileiq.spelling import MOST_NAMED
+from pytest_compileiq.store.standing import why_stale, why_unproven
 from pytest_compileiq.store.store import Store
-from pytest_compileiq.system.files import Unfit, exists, inside, read_regular
+from pytest_compileiq.system.files import Unfit, inside
 from pytest_compileiq.system.printing import harmless
 from pytest_compileiq.system.project_settings import FILES
 from pytest_compileiq.toolchains.base import Place
@@ -38,7 +35,6 @@ from pytest_compileiq.toolchains.nvidia.tools import identify
 from pytest_compileiq.toolchains.option_classes import check_classes
 
 _PLAIN_PATH = re.compile(r"[\w@+=./~-]+")  # which make, ninja, a shell and nvcc neither split nor change
-_MOST_SOURCE_BYTES = 64 << 20
 _MOST_TRIED = 100  # recorded paths: any one that exists tells the root
 _BY_NVIDIA = re.compile(r"^(nvcc|ptxas): NVIDIA", re.MULTILINE)
 
@@ -194,35 +190,6 @@ def _holds(root: Path, path: str) -> bool:
         return False
 
 
-def why_unproven(name: str, artifact: Artifact) -> str | None:
-    """Why controls may not be applied: retired, promoted and not proven yet, or contradicted; None for any others."""
-    here = f"{name} ({artifact.target})"
-    if artifact.outcome == "retired":
-        return f"{here} was retired: {artifact.reason}; find another: pytest --tune {artifact.benchmark}"
-    if artifact.outcome == "promoted":
-        return f"{here} holds {artifact.reason}: run pytest --tune --tune-budget=0 {artifact.benchmark}"
-    for _, said in contradicted(artifact):
-        return f"{here} is not proven: {said}; say why: acf explain {name} --reason '…'"
-    return None
-
-
-def why_stale(name: str, artifact: Artifact, root: Path) -> str | None:
-    """Which sources differ from what was proven, in a sentence; None if all match. Nothing is compiled."""
-    read = functools.cache(_digest)  # many names may lead to one file
-    changed = [
-        f"{path} ({why})"
-        for path, proven in sorted(artifact.fingerprint.sources.items())
-        if (why := _why_changed(root, path, proven, read))
-    ]
-    if not changed:
-        return None
-    return (
-        f"{name} ({artifact.target}) is stale: {', '.join(changed)} since it was proven, by content and without a "
-        f"compile; if pytest {artifact.benchmark} finds the machine code the same, --tune --tune-budget=0 "
-        "refreshes it, else --tune finds another"
-    )
-
-
 def plain(path: str) -> str:
     """``path``, if nothing on its way to the compiler would split or change it.
 
@@ -326,33 +293,3 @@ def _controls(artifact: Artifact) -> Controls:
     if artifact.controls is None:
         raise UserError(f"the artifact of {artifact.benchmark} has no controls to apply")
     return artifact.controls
-
-
-def read_source(path: Path) -> bytes:
-    """A source's content.
-
-    Raises:
-        Unfit: it is not a regular file, or is too large.
-    """
-    return read_regular(path, _MOST_SOURCE_BYTES)
-
-
-def _why_changed(root: Path, path: str, proven: str, digest: Callable[[Path], str]) -> str:
-    """Why a source is not what was proven; empty if it is."""
-    try:
-        return "" if digest(_located(root, path)) == proven else "changed"
-    except Unfit as why:
-        return str(why)
-
-
-def _located(root: Path, path: str) -> Path:
-    """Where a source is: below ``root``, or a Python module of a package that is installed here."""
-    here = inside(root, path)
-    if here.suffix != ".py" or exists(here):
-        return here
-    candidates = (os.path.join(entry, path) for entry in sys.path)  # noqa: PTH118
-    return Path(next(filter(os.path.isfile, candidates), here))
-
-
-def _digest(path: Path) -> str:
-    return sha256_hex(read_source(path))

@@ -324,8 +324,8 @@ def fake_settings(rootdir: Path, **changes: Any) -> Settings:
         **dict.fromkeys(("report", "html", "arms")),
         "ini_budget": Budget(evaluations=200), "trackers": (), "ini_engine": "random", "jobs": 1, "check": "auto",
         "stale": "fail", "missing": "fail", "orphans": "warn", "no_device": "replay", "inconclusive": "warn",
-        "reduce": False, "lock_clocks": None, "where": None, "acf_dir": rootdir / "acf", "options": (),
-        "ini_file": None, "rootdir": rootdir,
+        "reduce": False, "transfer": True, "lock_clocks": None, "where": None, "acf_dir": rootdir / "acf",
+        "options": (), "ini_file": None, "rootdir": rootdir,
     }  # fmt: skip
     return Settings(**values | changes)
 

@@ -29,6 +29,7 @@ from pytest_compileiq.artifact import (
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.kept_controls import Attribution, Reduction
+from pytest_compileiq.lesson import Lesson
 from pytest_compileiq.model import (
     LARGEST_NUMBER,
     LONGEST_TEXT,
@@ -51,8 +52,10 @@ from pytest_compileiq.toolchains.option_classes import classes_of
 Shift = Callable[[Objective, float], float | None]
 
 
-def search_record(benchmark: TunedBenchmark, tally: Tally, engine: str, seed: int, shift: Shift) -> SearchRecord:
-    """How the controls were found; ``shift`` as in ``SearchResult``."""
+def search_record(
+    benchmark: TunedBenchmark, tally: Tally, engine: str, seed: int, shift: Shift, lessons: Sequence[Lesson]
+) -> SearchRecord:
+    """How the controls were found, and by what ``lessons``; ``shift`` as in ``SearchResult``."""
     is_ratio = shift(benchmark.objectives[0], tally.best) is None
     return SearchRecord(
         engine=engine,
@@ -67,6 +70,7 @@ def search_record(benchmark: TunedBenchmark, tally: Tally, engine: str, seed: in
         improvements=tuple((number, _ratio(-score)) for number, score in tally.improvements[-MOST_IMPROVEMENTS:])
         if is_ratio
         else (),
+        transferred=tuple(lesson.artifact for lesson in lessons),
     )
 
 

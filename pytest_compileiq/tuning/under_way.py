@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from random import Random
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
@@ -15,12 +14,13 @@ from pytest_compileiq.config import Budget, Settings, chosen
 from pytest_compileiq.engines.base import Brief
 from pytest_compileiq.engines.registry import choose, make
 from pytest_compileiq.errors import TuneFailed
+from pytest_compileiq.lesson import Lesson
 from pytest_compileiq.model import BuildResult, Candidate, ControlsFile
 from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.proof.prove import NoWinner, Proof, Unprovable
 from pytest_compileiq.rules.judged import unread_text
 from pytest_compileiq.search.finalists import pareto_front
-from pytest_compileiq.search.journal import Journal, open_journal
+from pytest_compileiq.search.journal import Earlier, Journal, open_journal
 from pytest_compileiq.search.loop import CannotResume, NothingJudged, NotInjected, Search, SearchBrief
 from pytest_compileiq.search.scoring import Scorer
 from pytest_compileiq.search.trackers import Trackers, make_tracker
@@ -34,6 +34,7 @@ from pytest_compileiq.tuning.baseline import Baseline, check_baseline
 from pytest_compileiq.tuning.explained import explained_by
 from pytest_compileiq.tuning.finals import bench_of, dropped_out, prove_best
 from pytest_compileiq.tuning.incumbent import Incumbent, find_incumbent, starting_points
+from pytest_compileiq.tuning.lessons import Taught, taught_by, taught_text
 from pytest_compileiq.tuning.result import SearchResult, search_record
 from pytest_compileiq.tuning.settle import Tuning, settle
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
@@ -44,6 +45,7 @@ class UnderWay:
     """A search that goes on in turns, and what its proof needs; made by ``under_way``.
 
     Attributes:
+        lessons: what other artifacts taught when the search began; at first, what they teach now.
         dropped: what is said of starting points that could not be used.
         unread: what is said of a stored artifact that could not be read.
         search: as far as it has come.
@@ -56,6 +58,7 @@ class UnderWay:
     journal: Journal
     identity: Mapping[str, str]
     seeds: Sequence[Candidate]
+    lessons: Sequence[Lesson]
     brief: SearchBrief
     engine: str
     dropped: Sequence[str]
@@ -66,13 +69,14 @@ class UnderWay:
         """Take up what an earlier run left, unless something that the search depends on has changed."""
         if self.settings.fresh:
             self.journal.clear()
-        earlier = self.journal.begin(self.identity, self.seeds)
+        earlier = self._begun()
         say = self.brief.progress.say
         if earlier.changed:
             say(f"an earlier search cannot go on, since its {earlier.changed} changed: starting anew")
         if kept := sum(len(batch.done) for batch in earlier.batches):
             say(f"resuming: {kept} evaluations of an earlier run are kept; --tune-fresh starts anew")
-        self.search = self._made(earlier.seeds)
+        if self.lessons:
+            say(taught_text(self.lessons))
         self.search.begin(self.baseline.built, earlier.batches)
 
     def advance(self, goes_on: Callable[[], bool] = lambda: True) -> None:
@@ -87,7 +91,7 @@ class UnderWay:
             except CannotResume:
                 self.brief.progress.say("the engine does not go on from the earlier run: starting anew")
                 self.journal.clear()
-                self.search = self._made(self.journal.begin(self.identity, self.seeds).seeds)
+                self._begun()
                 self.search.begin(self.baseline.built, ())
                 self.search.advance(goes_on)
 
@@ -105,7 +109,7 @@ class UnderWay:
         with self._told():
             outcome, sound = prove_best(self.tuning, self.settings, search, bench, front, self.incumbent)
         shift = self.brief.scorer.shift
-        record = search_record(benchmark, search.tally, self.engine, self.tuning.seed, shift)
+        record = search_record(benchmark, search.tally, self.engine, self.tuning.seed, shift, self.lessons)
         functions = recorded_functions(benchmark, self.baseline.stands_for)
         fallen = list(dropped_out(benchmark, sound, record, self.incumbent))
         incumbent = self.incumbent
@@ -139,11 +143,15 @@ class UnderWay:
         yield from (*self.unread, *self.baseline.unchecked, *_unchecked(benchmark))
         yield from self.tuning.pool.remarks(benchmark)
 
-    def _made(self, tried_first: Sequence[Candidate]) -> Search:
+    def _begun(self) -> Earlier:
+        """Make the search of what the journal says that it began with; returns what the journal holds."""
+        earlier = self.journal.begin(self.identity, self.seeds, self.lessons)
+        self.lessons = earlier.lessons
         benchmark = self.tuning.benchmark
         given = Brief(benchmark.space, self.tuning.seed, len(benchmark.objectives), self.brief.budget.evaluations,
-                      tried_first, benchmark.spec.engine_options)  # fmt: skip
-        return Search(self.brief, make(self.engine, given))
+                      earlier.seeds, benchmark.spec.engine_options, self.lessons)  # fmt: skip
+        self.search = Search(self.brief, make(self.engine, given))
+        return earlier
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -176,20 +184,24 @@ def under_way(
     incumbent, unread = find_incumbent(benchmark, store)
     seeds, dropped = starting_points(benchmark, settings.start_from, incumbent)
     engine = choose(chosen(settings.engine, benchmark.spec.engine, settings.ini_engine), benchmark.space)
+    taught = taught_by(store, benchmark, engine) if settings.transfer else Taught()
     trackers = Trackers([make_tracker(text) for text in settings.trackers], progress.say)
     with open_journal(settings.rootdir, benchmark.nodeid, benchmark.builder.target) as journal:
         brief = SearchBrief(
             benchmark, Scorer(pool, benchmark, Random(seed)), journal, budget, settings.jobs, progress, trackers,
             baseline.stands_for, incumbent.artifact.withdrawn if incumbent else (),
         )  # fmt: skip
-        identity = identity_of(benchmark, baseline.built, engine, seed, settings.start_from)
+        identity = identity_of(benchmark, baseline.built, engine, seed, settings)
         metrics = [objective.metric for objective in benchmark.objectives]
         trackers.begin(benchmark.name, benchmark.builder.target, metrics, identity)
-        yield UnderWay(tuning, settings, baseline, incumbent, journal, identity, seeds, brief, engine, dropped, unread)
+        yield UnderWay(
+            tuning, settings, baseline, incumbent, journal, identity, seeds, taught.lessons, brief,
+            engine, dropped, (*unread, *taught.passed_over),
+        )  # fmt: skip
 
 
 def identity_of(
-    benchmark: TunedBenchmark, baseline: BuildResult, engine: str, seed: int, start_from: Path | None
+    benchmark: TunedBenchmark, baseline: BuildResult, engine: str, seed: int, settings: Settings
 ) -> dict[str, str]:
     """All that a search depends on, by the names that a change of it is reported with."""
     fingerprint, compiler = benchmark.fingerprint, benchmark.builder.compiler
@@ -201,7 +213,8 @@ def identity_of(
         "space": benchmark.space.digest,
         "engine": f"{engine} {dict(benchmark.spec.engine_options)}",
         "seed": str(seed),
-        "--tune-from": str(start_from),
+        "--tune-from": str(settings.start_from),
+        "--tune-transfer": str(settings.transfer),
     }
 
 

@@ -55,6 +55,7 @@ def make_artifact(**changes) -> Artifact:
             seconds=1.5,
             failures={"compile": 2, "crash": 1},
             improvements=((2, 1.1), (17, 1.255)),
+            transferred=("lz4/x86-64-v3-gcc12",),
         ),
         "claims": (
             Claim(

@@ -27,6 +27,7 @@ VALUES = (
     "explained",
     "in_place",
     "kept_controls",
+    "lesson",
     "model",
     "named_options",
     "outcome",

@@ -24,6 +24,7 @@ from pytest_compileiq.engines.ga.points import PointSpace
 from pytest_compileiq.engines.ga.process import expected_improvement
 from pytest_compileiq.engines.ga.sameness import Sameness
 from pytest_compileiq.engines.ga.surrogate import Surrogate
+from pytest_compileiq.engines.ga.taught import Taught
 from pytest_compileiq.engines.ga.variation import crossover, mutate, neighbours
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate
@@ -38,6 +39,8 @@ _LOCAL_STARTS, _LOCAL_ROUNDS, _LOCAL_SIZE = 4, 3, 12
 _DRAWS = 200
 _MARGINAL_DRAWS = 24
 _CHOICE = 128
+_TAUGHT_SHARE = 4  # of the initial pool this part is drawn where lessons hold: there is better ground to model
+_TAUGHT_DRAWS = 8  # of which the first that is new is asked
 
 
 @dataclass(frozen=True)
@@ -60,11 +63,13 @@ class Ga:
         self._history = History(self._encoding, brief.n_objectives)
         self._asked: set[Point] = set()
         self._pending: dict[Point, None] = {}
+        self._taught = Taught(brief.lessons, brief.space, self._baseline())
         self._surrogate = Surrogate(self._encoding, self._history, self._rng)
         self._sameness = Sameness(self._points.counts)
         self._slots: list[str] = []
         self._queue: deque[tuple[Point, str]] = deque()
         self._outlook: Outlook | None = None
+        self._drawn = 0
         self._enqueue_initial(brief)
 
     def ask(self, n: int) -> list[Candidate]:
@@ -84,6 +89,9 @@ class Ga:
         if results:
             duplicate = [told.duplicate for told in results]
             self._history.add(np.array(points, dtype=np.int64), np.array(scores), duplicate)
+            self._taught.told(
+                {point: np.nan_to_num(told[0], nan=np.inf) for point, told in zip(points, scores, strict=True)}
+            )
         for point in points:
             self._pending.pop(point, None)
 
@@ -104,12 +112,19 @@ class Ga:
             self._enqueue(baseline, "baseline")
         for point in brief.seed_points():
             self._enqueue(point, "seed")
-        for _ in range(size):
-            self._enqueue_random(sparse=False)
+        self._pool_size = size
 
     def _baseline(self) -> Point:
         """Everything off that may be off; the first value of everything else."""
         return self._space.canonical([OFF if gene.knockout_prob > 0 else 0 for gene in self._space.genes])
+
+    def _enqueue_drawn(self) -> bool:
+        """The next of the initial pool: a draw by what is taught and holds here, or by the space's probabilities."""
+        self._drawn += 1
+        if self._drawn % 2 == 1 and self._taught.holds:
+            points = self._canonical(self._taught.draw(self._rng, self._points.draw(self._rng, _TAUGHT_DRAWS)))
+            return any(self._enqueue(tuple(point.tolist()), "taught") for point in points)
+        return self._enqueue_random(sparse=False)
 
     def _enqueue_random(self, *, sparse: bool) -> bool:
         """A draw by the space's own probabilities, or a sparse one of log-uniform density."""
@@ -133,6 +148,8 @@ class Ga:
     def _enqueue_next(self) -> bool:
         if len(self._asked) >= self._space.size:
             return False
+        if self._drawn < (self._pool_size // _TAUGHT_SHARE if self._taught.holds else self._pool_size):
+            return self._enqueue_drawn() or self._enqueue_rest()
         fitted = self._history.best_and_newest()
         if len(fitted) < _FEWEST_SCORED:
             return self._enqueue_random(sparse=True) or self._enqueue_rest()
@@ -142,7 +159,7 @@ class Ga:
         """Enqueue the next slot's choice; ``fitted`` are indices of the history's points to learn from, best first."""
         if not self._slots:
             self._sameness.learn(self._history.points[fitted], self._history.codes[fitted])
-            self._surrogate.improve()
+            self._surrogate.improve(self._taught.relevance)
             self._pool = self._make_pool(self._history.points[fitted])
             self._slots = list(_SLOTS)
         slot = self._slots.pop(0)

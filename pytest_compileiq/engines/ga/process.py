@@ -27,9 +27,13 @@ class Hyper:
     log_noise: float
 
     @classmethod
-    def prior(cls, genes: int) -> Hyper:
-        """A total weight of two over all genes: points that differ everywhere are correlated by an eighth."""
-        return cls(np.full(genes, np.log(2.0 / max(genes, 1))), float(_NOISE_PRIOR[0]))
+    def prior(cls, genes: int, relevance: Floats | float = 1.0) -> Hyper:
+        """A weight of two over all genes: points that differ everywhere are correlated by an eighth.
+
+        Args:
+            relevance: how much more than that each gene is expected to matter, shape (genes,).
+        """
+        return cls(np.log(np.full(genes, 2.0 / max(genes, 1)) * relevance), float(_NOISE_PRIOR[0]))
 
 
 class GaussianProcess:
@@ -53,8 +57,9 @@ class GaussianProcess:
         self._alpha = self._inverse @ scores
         self._variance = max(float(scores @ self._alpha) / max(len(scores), 1), 1e-12)
 
-    def improved_hyper(self) -> Hyper:
-        """One normalised gradient step up log evidence plus log prior."""
+    def improved_hyper(self, prior: Hyper | None = None) -> Hyper:
+        """One normalised gradient step up log evidence plus log prior, normal around ``prior`` or ``Hyper.prior``."""
+        prior = prior or Hyper.prior(len(self.hyper.log_weights))
         excess = np.outer(self._alpha, self._alpha) / self._variance - self._inverse
         pull = excess * self._signal
         by_feature = 2 * self._features.T @ pull.sum(axis=1) - 2 * np.einsum(
@@ -63,7 +68,6 @@ class GaussianProcess:
         gradient = -0.5 * np.bincount(
             self._encoding.gene_of, by_feature * self.weights, minlength=len(self.hyper.log_weights)
         )
-        prior = Hyper.prior(len(self.hyper.log_weights))
         gradient -= (self.hyper.log_weights - prior.log_weights) / _PRIOR_SD**2
         noise = 0.5 * np.trace(excess) * np.exp(self.hyper.log_noise)
         noise -= (self.hyper.log_noise - _NOISE_PRIOR[0]) / _NOISE_PRIOR[1] ** 2

@@ -22,6 +22,7 @@ from pytest_compileiq.testing import LARGE_SPACE, SMALL_SPACE, digest_of
 NESTED = Space.from_mapping(
     {"-O": choice([1, 2, 3]), "group": {"-a": literal("", 0.5), "inner": {"-b": literal("", 0.5), "-c": choice([1, 2], 0.5)}}}
 )  # fmt: skip
+PRIOR = Hyper.prior(len(LARGE_SPACE.genes))
 SPACES = pytest.mark.parametrize("space", [SMALL_SPACE, LARGE_SPACE, NESTED], ids=["small", "large", "nested"])
 
 
@@ -224,7 +225,7 @@ def test_a_step_of_the_hyperparameters_goes_up_the_evidence():
     improved = GaussianProcess(Encoding.of(LARGE_SPACE), features, scores, process.improved_hyper())
 
     def posterior(one: GaussianProcess) -> float:
-        noise, prior = np.exp(one.hyper.log_noise), Hyper.prior(len(LARGE_SPACE.genes))
+        noise, prior = np.exp(one.hyper.log_noise), PRIOR
         matrix = np.exp(-distances(features, features, one.weights)) + (noise + 1e-8) * np.eye(60)
         variance = scores @ np.linalg.solve(matrix, scores) / 60
         evidence = scipy.stats.multivariate_normal(cov=variance * matrix).logpdf(scores)

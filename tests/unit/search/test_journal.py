@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_compileiq.errors import StoreError
+from pytest_compileiq.lesson import Lesson
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.search.journal import Batch, Earlier, Evaluated, open_journal
 
@@ -51,6 +52,18 @@ def test_what_was_asked_and_finished_is_there_for_whoever_goes_on(opened):
             Batch(4, ASKED, {0: replace(GOOD, duplicate=True)}, None),
         ),
     )
+
+
+def test_what_was_taught_when_it_began_is_there_for_whoever_goes_on(opened):
+    taught = (Lesson("lz4/t", "a" * 64, {"-O": 3, "-x": ""}, 0.5), Lesson("xxh/t", "b" * 64, {"-p=": 2.5}, 0.25))
+    with opened() as journal:
+        assert journal.begin(IDENTITY, SEEDS, taught).lessons == taught
+    with opened() as journal:
+        assert journal.begin(IDENTITY, SEEDS, taught[1:]).lessons == taught
+    with opened() as journal:
+        assert journal.begin({**IDENTITY, "seed": "1"}, SEEDS, taught[1:]).lessons == taught[1:]
+        journal.clear()
+        assert journal.begin(IDENTITY, SEEDS).lessons == ()
 
 
 def test_a_search_that_goes_on_writes_behind_what_is_there(opened):

@@ -1,0 +1,75 @@
+"""Whether an artifact stands, as far as can be seen without its test: proven, not withdrawn, of sources as they are."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from pytest_compileiq.artifact import Artifact
+from pytest_compileiq.model import sha256_hex
+from pytest_compileiq.rules.in_place import contradicted
+from pytest_compileiq.system.files import Unfit, exists, inside, read_regular
+
+_MOST_SOURCE_BYTES = 64 << 20
+
+
+def why_unproven(name: str, artifact: Artifact) -> str | None:
+    """Why controls may not be applied: retired, promoted and not proven yet, or contradicted; None for any others."""
+    here = f"{name} ({artifact.target})"
+    if artifact.outcome == "retired":
+        return f"{here} was retired: {artifact.reason}; find another: pytest --tune {artifact.benchmark}"
+    if artifact.outcome == "promoted":
+        return f"{here} holds {artifact.reason}: run pytest --tune --tune-budget=0 {artifact.benchmark}"
+    for _, said in contradicted(artifact):
+        return f"{here} is not proven: {said}; say why: acf explain {name} --reason '…'"
+    return None
+
+
+def why_stale(name: str, artifact: Artifact, root: Path) -> str | None:
+    """Which sources differ from what was proven, in a sentence; None if all match. Nothing is compiled."""
+    read = functools.cache(_digest)  # many names may lead to one file
+    changed = [
+        f"{path} ({why})"
+        for path, proven in sorted(artifact.fingerprint.sources.items())
+        if (why := _why_changed(root, path, proven, read))
+    ]
+    if not changed:
+        return None
+    return (
+        f"{name} ({artifact.target}) is stale: {', '.join(changed)} since it was proven, by content and without a "
+        f"compile; if pytest {artifact.benchmark} finds the machine code the same, --tune --tune-budget=0 "
+        "refreshes it, else --tune finds another"
+    )
+
+
+def read_source(path: Path) -> bytes:
+    """A source's content.
+
+    Raises:
+        Unfit: it is not a regular file, or is too large.
+    """
+    return read_regular(path, _MOST_SOURCE_BYTES)
+
+
+def _why_changed(root: Path, path: str, proven: str, digest: Callable[[Path], str]) -> str:
+    """Why a source is not what was proven; empty if it is."""
+    try:
+        return "" if digest(_located(root, path)) == proven else "changed"
+    except Unfit as why:
+        return str(why)
+
+
+def _located(root: Path, path: str) -> Path:
+    """Where a source is: below ``root``, or a Python module of a package that is installed here."""
+    here = inside(root, path)
+    if here.suffix != ".py" or exists(here):
+        return here
+    candidates = (os.path.join(entry, path) for entry in sys.path)  # noqa: PTH118
+    return Path(next(filter(os.path.isfile, candidates), here))
+
+
+def _digest(path: Path) -> str:
+    return sha256_hex(read_source(path))

@@ -1,0 +1,75 @@
+"""What the other artifacts of the store teach a search that begins. Everything read there is untrusted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pytest_compileiq.artifact import Artifact
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.errors import StoreError
+from pytest_compileiq.lesson import MOST_LESSONS, Lesson
+from pytest_compileiq.model import sha256_hex
+from pytest_compileiq.rules.likeness import Knobs, adopted, knobs_that_bring, weighed
+from pytest_compileiq.spelling import first_of
+from pytest_compileiq.store.metadata import render
+from pytest_compileiq.store.standing import why_stale, why_unproven
+from pytest_compileiq.store.store import Store
+
+MOST_TOLD = 3  # sentences about artifacts that could not be read
+MOST_READ = 300  # artifacts, those of the same name first: reading one takes milliseconds
+
+
+@dataclass(frozen=True)
+class Taught:
+    """What is taught, the most believed first, and a sentence for each artifact that could not be read."""
+
+    lessons: tuple[Lesson, ...] = ()
+    passed_over: tuple[str, ...] = ()
+
+
+def taught_by(store: Store, benchmark: TunedBenchmark, engine: str) -> Taught:
+    """What artifacts teach that are proven, stand, and gained on the first objective of ``benchmark``.
+
+    An opaque space is nobody's to begin in, and the engine ``pack`` tries what it is given, alone.
+    """
+    if benchmark.space.opaque is not None or engine == "pack":
+        return Taught()
+    passed_over: list[str] = []
+    taught = dict(_taught(store, benchmark, passed_over))
+    weights = weighed({key: knobs for key, (knobs, _) in taught.items()}, benchmark.name)
+    lessons = [Lesson("/".join(key), digest, knobs, weights[key]) for key, (knobs, digest) in taught.items()]
+    few = sorted(lessons, key=lambda lesson: -lesson.weight)[:MOST_LESSONS]
+    more = (f"{len(passed_over) - MOST_TOLD} more taught nothing: acf check says why",)
+    return Taught(tuple(few), (*passed_over[:MOST_TOLD], *(more if len(passed_over) > MOST_TOLD else ())))
+
+
+def taught_text(lessons: Sequence[Lesson]) -> str:
+    """What a search says of its lessons as it begins."""
+    count = f"{len(lessons)} artifact{'s' if len(lessons) > 1 else ''}"
+    named = ", ".join(first_of([lesson.artifact for lesson in lessons]))
+    return f"starts from what {count} taught: {named} (--no-tune-transfer starts cold)"
+
+
+def _taught(
+    store: Store, benchmark: TunedBenchmark, passed_over: list[str]
+) -> Iterator[tuple[tuple[str, str], tuple[Knobs, str]]]:
+    """Name and target of each artifact that teaches, with its knobs and the digest of its metadata."""
+    own = benchmark.name, benchmark.builder.target
+    others = [key for key in store.artifacts() if key != own]
+    metric = benchmark.objectives[0].metric
+    for name, target in sorted(others, key=lambda key: key[0] != benchmark.name)[:MOST_READ]:
+        try:
+            artifact = store.read(name, target)
+            knobs = adopted(knobs_that_bring(artifact, metric), benchmark.space)
+            if knobs is None or not _stands(name, artifact, benchmark):
+                continue
+            store.read_controls(name, artifact)
+        except StoreError as error:
+            passed_over.append(f"{name}/{target} taught nothing: {error}")
+            continue
+        yield (name, target), (knobs, sha256_hex(render(artifact)))
+
+
+def _stands(name: str, artifact: Artifact, benchmark: TunedBenchmark) -> bool:
+    return why_unproven(name, artifact) is None and why_stale(name, artifact, benchmark.rootdir) is None
