@@ -121,7 +121,8 @@ def test_a_missing_working_directory_is_not_blamed_on_the_program(tmp_path: Path
         run(["true"], timeout_s=PATIENCE_S, cwd=tmp_path / "gone")
 
 
-DOUBLE_FORK = "import os, time\nif os.fork() == 0:\n os.setsid()\n if os.fork() == 0:\n  time.sleep(600)"
+# The first process waits for the second: with its end everything that has not left its group is killed.
+DOUBLE_FORK = "import os, time\nif os.fork():\n os.wait()\nelse:\n os.setsid()\n if os.fork() == 0:\n  time.sleep(600)"
 
 
 @linux_only
