@@ -4,13 +4,17 @@ A gene is one variable: indices into its values, with off below the first. The f
 by its own probabilities, after the seeds. A point that comes again costs nothing: it is answered from memory.
 """
 
+import hashlib
+import importlib.metadata
 import importlib.util
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import pytest_compileiq
 from pytest_compileiq.engines.base import Brief, Engine, Told
 from pytest_compileiq.engines.registry import make
 from pytest_compileiq.model import Candidate
@@ -153,6 +157,16 @@ def opened(name: str, brief: Brief) -> Engine:
     rng = np.random.default_rng(brief.seed)
     drawn = [brief.space.sample(rng) for _ in range(POOL)]
     return PEERS[name](brief, list(dict.fromkeys([*brief.seed_points(), *drawn])))
+
+
+def version(name: str) -> str:
+    """What a race of this engine depends on: its code here, or the package's version."""
+    package = name.partition(":")[0]
+    home = Path(pytest_compileiq.__file__).parent / "engines"
+    ours = sorted(home.glob(f"{package}.py")) + sorted((home / package).glob("*.py"))
+    ours = ours or [Path(__file__)]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in ours)).hexdigest()[:16]
+    return f"{digest} {importlib.metadata.version(package) if package not in ('ga', 'random') else ''}"
 
 
 def _indices(gene: Gene) -> range:

@@ -1,0 +1,195 @@
+"""Builds for races: gcc's own compiler proper and assembler, on a source that is preprocessed once for its macros."""
+
+import hashlib
+import resource
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import IO
+
+from pytest_compileiq.model import Knobs
+from pytest_compileiq.toolchains.machine_code.elf import machine_code
+from race_kept import Kept
+
+BENCH = Path(__file__).parent
+DRIVERS = BENCH / "race_kernels"
+TIMEOUT_S = 20.0
+BASELINE = ("-O2", "-march=x86-64-v3", "-ffp-contract=off", "-fPIC")
+SHARED_MEMORY = Path("/dev/shm")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One C file to tune.
+
+    Attributes:
+        name: for messages and keys.
+        path: the file.
+        driver: what calls it, as in ``race_driver.h``; the file itself where it holds its driver; None if never run.
+        includes: folders of its headers.
+    """
+
+    name: str
+    path: Path
+    driver: Path | None = None
+    includes: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class Build:
+    """A candidate's machine code by its digest, its size, and the processor seconds of the build when it was made."""
+
+    code: str | None
+    code_bytes: int
+    seconds: float
+
+
+class Workshop:
+    """gcc's programs, a folder that is gone afterwards, and what has been made before."""
+
+    def __init__(self, kept: Kept) -> None:
+        self.kept = kept
+        self._folder = tempfile.TemporaryDirectory(dir=SHARED_MEMORY if SHARED_MEMORY.is_dir() else None)
+        self.scratch = Path(self._folder.name)
+        self.cc1, self.assembler, self.linker = (_program(name) for name in ("cc1", "as", "ld"))
+        self.compiler = subprocess.run(["gcc", "--version"], capture_output=True, text=True, check=True).stdout
+
+    def close(self) -> None:
+        self._folder.cleanup()
+
+
+class Kernel:
+    """A source with all that was built of it and measured on it."""
+
+    def __init__(self, workshop: Workshop, source: Source) -> None:
+        self.source = source
+        self._workshop = workshop
+        self._preprocessed: dict[tuple[str, ...], Path] = {}
+        self._server: subprocess.Popen[str] | None = None
+
+    @cached_property
+    def identity(self) -> str:
+        """A digest of all that a build and its measurement depend on, macros and options apart."""
+        parts = [self._workshop.compiler.encode(), " ".join(BASELINE).encode(), self.source.path.read_bytes()]
+        if self.source.driver is not None:
+            served = (self.source.driver, BENCH / "race_serve.c", DRIVERS / "race_driver.h")
+            parts += [path.read_bytes() for path in served]
+        return hashlib.sha256(b"\0".join(parts)).hexdigest()[:20]
+
+    def build(self, knobs: Knobs) -> Build:
+        """The build with ``knobs``: options, and macros by their ``-D``."""
+        given = sorted(f"{name}{value}" for name, value in knobs.items())
+        kept = self._workshop.kept.build(self.identity, " ".join(given))
+        if kept is None:
+            before = _children_s()
+            code = self._compiled(given)
+            self._workshop.kept.keep_build(self.identity, " ".join(given), code, _children_s() - before)
+            kept = self._workshop.kept.build(self.identity, " ".join(given))
+        assert kept is not None
+        return Build(*kept)
+
+    def answer(self, code: str, samples: int) -> tuple[str, float]:
+        """What ``race_serve`` says of machine code that was built here before, and the seconds it took to say it."""
+        kept = self._workshop.kept.answer(self.identity, code, str(samples))
+        if kept is None:
+            begun = time.perf_counter()
+            said = self._served(code, samples)
+            self._workshop.kept.keep_answer(self.identity, code, str(samples), said, time.perf_counter() - begun)
+            kept = self._workshop.kept.answer(self.identity, code, str(samples))
+        assert kept is not None
+        return kept
+
+    def object_of(self, code: str) -> bytes:
+        return self._workshop.kept.object_of(code)
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.communicate()
+
+    # ── compiling ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _compiled(self, given: Sequence[str]) -> str | None:
+        macros = tuple(option for option in given if option.startswith("-D"))
+        options = [option for option in given if not option.startswith("-D")]
+        made = self._workshop.scratch / "candidate.o"
+        assembly = made.with_suffix(".s")
+        text = self._preprocessed_with(macros)
+        compile_it = [self._workshop.cc1, "-quiet", "-w", "-fpreprocessed", text, *BASELINE, *options, "-o", assembly]
+        if not _succeeds(compile_it) or not _succeeds([self._workshop.assembler, assembly, "-o", made]):
+            return None
+        program = machine_code([made]).program
+        self._workshop.kept.keep_object(program.sha256, int(program.metrics["code_bytes"]), made.read_bytes())
+        return program.sha256
+
+    def _preprocessed_with(self, macros: tuple[str, ...]) -> Path:
+        if macros not in self._preprocessed:
+            text = self._workshop.scratch / f"{self.source.name}-{len(self._preprocessed)}.i"
+            includes = [f"-I{folder}" for folder in self.source.includes]
+            subprocess.run(["gcc", "-E", "-P", *BASELINE, *macros, *includes, self.source.path, "-o", text], check=True)
+            self._preprocessed[macros] = text
+        return self._preprocessed[macros]
+
+    # ── running ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _served(self, code: str, samples: int) -> str:
+        if self._server is None:
+            self._server = self._opened_server()
+        library = self._linked(code)
+        to, back = _pipes(self._server)
+        to.write(f"{library} {samples}\n")
+        to.flush()
+        said = back.readline().strip()
+        library.unlink()
+        if not said:
+            raise SystemExit(f"race_serve of {self.source.name} ended by itself")
+        return said
+
+    def _linked(self, code: str) -> Path:
+        library = self._workshop.scratch / f"{code}.so"
+        made = library.with_suffix(".o")
+        made.write_bytes(self._workshop.kept.object_of(code))
+        subprocess.run([self._workshop.linker, "-shared", made, "-o", library, "-lm"], check=True)
+        made.unlink()
+        return library
+
+    def _opened_server(self) -> subprocess.Popen[str]:
+        assert self.source.driver is not None
+        program = self._workshop.scratch / f"serve-{self.source.name}"
+        includes = [f"-I{folder}" for folder in (DRIVERS, *self.source.includes)]
+        # An interrupted call may not write over what the trap's return pops: no red zone.
+        flags = ["-O2", "-w", "-mno-red-zone", "-DRACE_DRIVER", *includes]
+        files = [BENCH / "race_serve.c", self.source.driver]
+        subprocess.run(["gcc", *flags, *files, "-o", program, "-lm", "-ldl"], check=True)
+        baseline = self.build({}).code
+        assert baseline is not None
+        library = self._linked(baseline).rename(self._workshop.scratch / f"{self.source.name}-baseline.so")
+        pipe = subprocess.PIPE
+        return subprocess.Popen([str(program), str(library)], stdin=pipe, stdout=pipe, text=True)
+
+
+def _program(name: str) -> str:
+    found = subprocess.run(["gcc", f"-print-prog-name={name}"], capture_output=True, text=True, check=True).stdout
+    return shutil.which(found.strip()) or found.strip()
+
+
+def _succeeds(command: Sequence[str | Path]) -> bool:
+    silent = subprocess.DEVNULL
+    try:
+        return subprocess.run(command, stdout=silent, stderr=silent, timeout=TIMEOUT_S, check=False).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
+def _children_s() -> float:
+    """Processor seconds of all children so far."""
+    return sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
+
+
+def _pipes(process: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:
+    assert process.stdin is not None and process.stdout is not None
+    return process.stdin, process.stdout
