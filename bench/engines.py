@@ -19,9 +19,8 @@ from pytest_compileiq.engines.base import Brief, Engine, Told
 from pytest_compileiq.engines.registry import make
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import Space, choice, literal
-from race_peers import LABELS, installed, opened
+from race_peers import ENGINES, OURS, installed, opened
 
-OURS = "ga"
 KNOBS = (30, 100, 300)
 COST_EVALUATIONS = 200
 LONG_EVALUATIONS = 10_000
@@ -46,7 +45,7 @@ def cost_table(costs: Mapping[str, Sequence[float]]) -> Iterator[str]:
     yield f"| engine | {' | '.join(f'{size} knobs' for size in KNOBS)} |"
     yield f"|---|{'---|' * len(KNOBS)}"
     for engine, by_size in costs.items():
-        yield f"| {LABELS[engine]} | {' | '.join(f'{milliseconds:.1f}' for milliseconds in by_size)} |"
+        yield f"| {ENGINES[engine].label} | {' | '.join(f'{milliseconds:.1f}' for milliseconds in by_size)} |"
 
 
 def long_text(long: Mapping[str, float]) -> str:

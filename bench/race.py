@@ -49,6 +49,8 @@ def race(asked: argparse.Namespace) -> None:
     races: dict[tuple[str, str], list[Race]] = {}
     for seed, objective in itertools.product(seeds, objectives):
         for engine in engines:
+            if len(objective.objective.metrics) > 1 and not ENGINES[engine].fronts:
+                continue
             key = f"{objective.identity} {engine} {version(engine)} {seed} {asked.evaluations}"
             found = kept.race(key)
             if found is None:

@@ -49,7 +49,9 @@ def mixed() -> Iterator[Objective]:
         "-DTILE_INNER=": choice([1, 2, 4, 8, 16, 32, 64], 0.2),
         "-DUNROLL=": choice([1, 2, 4, 8, 16], 0.3),
         "-DROWS_INSIDE": literal("", 0.5),
-        "packed": {"-DPACKED": literal("", 0), "-DPAD=": choice([1, 4, 8, 16], 0.5), "-DCOPY_STEP=": choice([2, 4, 8], 0.5)},
+        "packed": {
+            "-DPACKED": literal("", 0), "-DPAD=": choice([1, 4, 8, 16], 0.5), "-DCOPY_STEP=": choice([2, 4, 8], 0.5),
+        },
     })  # fmt: skip
     bounded = where(
         product, "a tile is at most 8192 products",
@@ -57,7 +59,7 @@ def mixed() -> Iterator[Objective]:
     )  # fmt: skip
     yield Objective("tiled_product-mixed-time", own("tiled_product"), ("time",), bounded)
     crc = with_macros({
-        "-DSLICES=": choice([1, 2, 4, 8], 0.2),
+        "-DSLICES=": choice([1, 2, 4], 0.2),
         "-DBRANCHY": literal("", 0.5),
         "-DHIGH_FIRST": literal("", 0.5),
         "unrolled": {"-DUNROLL=": choice([2, 3, 4, 6, 8], 0.3), "-DFILL_UNROLL=": choice([2, 4, 8], 0.3)},
