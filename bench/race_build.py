@@ -1,12 +1,13 @@
 """Builds for races: gcc's own compiler proper and assembler, on a source that is preprocessed once for its macros."""
 
 import hashlib
+import json
 import resource
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -86,9 +87,9 @@ class Kernel:
         given = sorted(f"{name}{value}" for name, value in knobs.items())
         kept = self._workshop.kept.build(self.identity, " ".join(given))
         if kept is None:
-            before = _children_s()
+            before = processor_s()
             code = self._compiled(given)
-            self._workshop.kept.keep_build(self.identity, " ".join(given), code, _children_s() - before)
+            self._workshop.kept.keep_build(self.identity, " ".join(given), code, processor_s() - before)
             kept = self._workshop.kept.build(self.identity, " ".join(given))
         assert kept is not None
         return Build(*kept)
@@ -104,8 +105,23 @@ class Kernel:
         assert kept is not None
         return kept
 
-    def object_of(self, code: str) -> bytes:
-        return self._workshop.kept.object_of(code)
+    def features(self, code: str) -> tuple[Mapping[str, float], float]:
+        """Numbers that describe machine code that was built here before, and the seconds that reading them took."""
+        try:
+            from pytest_compileiq.toolchains.machine_code import features
+        except ImportError:  # not every engine's branch has it
+            return {}, 0.0
+        reader = hashlib.sha256(Path(features.__file__).read_bytes()).hexdigest()[:16]
+        kept = self._workshop.kept.answer("features", code, reader)
+        if kept is None:
+            made = self._workshop.scratch / "described.o"
+            made.write_bytes(self._workshop.kept.object_of(code))
+            before = processor_s()
+            numbers = json.dumps(features.features_of(made))
+            self._workshop.kept.keep_answer("features", code, reader, numbers, processor_s() - before)
+            kept = self._workshop.kept.answer("features", code, reader)
+        assert kept is not None
+        return json.loads(kept[0]), kept[1]
 
     def close(self) -> None:
         if self._server is not None:
@@ -185,9 +201,9 @@ def _succeeds(command: Sequence[str | Path]) -> bool:
         return False
 
 
-def _children_s() -> float:
-    """Processor seconds of all children so far."""
-    return sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
+def processor_s() -> float:
+    """Processor seconds of this process and its children so far."""
+    return time.process_time() + sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
 
 
 def _pipes(process: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:

@@ -80,9 +80,11 @@ class Opened:
     def build(self, knobs: Knobs) -> Build:
         return self.kernel.build(knobs)
 
-    def features(self, build: Build) -> dict[str, float]:
-        """Numbers of a build's machine code, by the tool's own reader; nothing while it has none."""
-        return {}
+    def features(self, build: Build) -> tuple[Mapping[str, float], float]:
+        """Numbers of a build's machine code, less those that an objective equals, and the seconds they took."""
+        assert build.code is not None
+        features, seconds = self.kernel.features(build.code)
+        return {name: number for name, number in features.items() if name not in self.objective.metrics}, seconds
 
     def measured(self, build: Build) -> Measured | FailureKind:
         """The numbers of a build that succeeded, or why it has none."""

@@ -1,13 +1,14 @@
 """One race: an engine on an objective, and what it held for best after each evaluation."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from pytest_compileiq.engines import base
 from pytest_compileiq.engines.base import Brief, Engine, Told
-from pytest_compileiq.model import Candidate
+from pytest_compileiq.model import Candidate, FailureKind
 from race_figures import front, hypervolume
 from race_objectives import WORSE, Build, Measured, Opened
 from race_peers import opened
@@ -65,25 +66,22 @@ class _Runner:
         self._objective, self._seed = objective, seed
         self._builds = 0
         self._build_s = self._measure_s = self._engine_s = 0.0
-        self._told: dict[str, tuple[float, ...]] = {}  # equal machine code is measured once, as in a real search
-        self._judged: dict[str, tuple[float, ...]] = {}
+        self._tried: dict[str, Measured | FailureKind] = {}  # equal machine code is measured once, as in a real search
+        self._told: dict[str, tuple[float, ...]] = {}
         self._held: frozenset[str] = frozenset()
         self._passed = 0
         brief = Brief(objective.objective.space, seed, len(objective.objective.metrics), evaluations, [Candidate({})])
-        with _Clock(self):
+        with self._clocked():
             self._engine: Engine = opened(name, brief)
-        picking = getattr(base, "Picking", None)
+        picking = getattr(base, "Picking", None)  # not every engine's branch has it
         self._picks = picking is not None and objective.objective.timed and isinstance(self._engine, picking)
 
     def step(self) -> bool:
         """Evaluate what the engine wants next; False when it has nothing left."""
-        chosen = self._picked() if self._picks else self._asked()
-        if chosen is None:
-            return False
-        results = [self._evaluated(candidate, build) for candidate, build in chosen]
-        with _Clock(self):
+        results = self._picked() if self._picks else self._asked()
+        with self._clocked():
             self._engine.tell(results)
-        return True
+        return bool(results)
 
     def note(self) -> None:
         """Keep this moment."""
@@ -91,28 +89,41 @@ class _Runner:
         moment = Moment(self.evaluation, value, self._builds, self._build_s, self._measure_s, self._engine_s)
         self.race.moments.append(moment)
 
-    def _asked(self) -> list[tuple[Candidate, Build]] | None:
-        with _Clock(self):
+    def _asked(self) -> list[Told]:
+        with self._clocked():
             asked = self._engine.ask(1)
-        return [(candidate, self._build(candidate)) for candidate in asked] or None
+        return [self._evaluated(candidate, self._build(candidate)) for candidate in asked]
 
-    def _picked(self) -> list[tuple[Candidate, Build]] | None:
-        """One of the candidates that a picking engine proposes, and those of them that do not build."""
+    def _picked(self) -> list[Told]:
+        """Of what a picking engine proposes: what does not build, and the one that it picks of the others."""
         picker: Any = self._engine
-        with _Clock(self):
-            proposed = picker.propose(1)
-        made = [(candidate, self._build(candidate)) for candidate in proposed]
-        failed = [pair for pair in made if pair[1].code is None]
-        whole = [pair for pair in made if pair[1].code is not None]
-        with _Clock(self):
-            built = [
-                base.Built(candidate, self._features(build), build.code in self._told) for candidate, build in whole
-            ]
-            places = picker.pick(built, 1) if built else []
-        self._passed = 0 if places or failed else self._passed + 1
-        if not proposed or self._passed > MOST_PASSED:
-            return None
-        return [*failed, *(whole[place] for place in places)]
+        for _ in range(MOST_PASSED):
+            with self._clocked():
+                proposed = picker.propose(1)
+            if not proposed:
+                return []
+            made = [(candidate, self._build(candidate)) for candidate in proposed]
+            results = [self._evaluated(candidate, build) for candidate, build in made if build.code is None]
+            built = self._described([pair for pair in made if pair[1].code is not None])
+            with self._clocked():
+                places = picker.pick([described for described, _ in built], 1)
+            for described, build in (built[place] for place in places):
+                told = self._evaluated(described.candidate, build)
+                results.append(replace(told, features=described.features))
+            if results:
+                return results
+        return []
+
+    def _described(self, made: Sequence[tuple[Candidate, Build]]) -> list[tuple[Any, Build]]:
+        """Each build as a picking engine is shown it."""
+        seen = set(self._tried)
+        described = []
+        for candidate, build in made:
+            features, seconds = self._objective.features(build)
+            self._build_s += seconds
+            described.append((base.Built(candidate, features, build.code in seen), build))  # type: ignore[attr-defined]
+            seen.add(str(build.code))
+        return described
 
     def _build(self, candidate: Candidate) -> Build:
         build = self._objective.build(candidate.knobs)
@@ -120,42 +131,38 @@ class _Runner:
         self._build_s += build.seconds
         return build
 
-    def _features(self, build: Build) -> dict[str, float]:
-        return self._objective.features(build)
-
     def _evaluated(self, candidate: Candidate, build: Build) -> Told:
         self.evaluation += 1
         if build.code is None:
             return Told(candidate, failure="compile")
-        if build.code in self._told:
-            return Told(candidate, self._told[build.code], duplicate=True)
-        measured = self._objective.measured(build)
+        duplicate = build.code in self._tried
+        if not duplicate:
+            self._measure(build.code, build)
+        measured = self._tried[build.code]
         if not isinstance(measured, Measured):
             return Told(candidate, failure=measured)
-        self._measure_s += measured.seconds
-        scores = measured.told(build.code, self._seed)
-        self._told[build.code], self._judged[build.code] = scores, measured.judged
-        held = front(self._told)
-        if held != self._held:
-            self._held = held
-            self.note()
-        return Told(candidate, scores)
+        return Told(candidate, self._told[build.code], duplicate=duplicate)
+
+    def _measure(self, code: str, build: Build) -> None:
+        measured = self._tried[code] = self._objective.measured(build)
+        if isinstance(measured, Measured):
+            self._measure_s += measured.seconds
+            self._told[code] = measured.told(code, self._seed)
+            held = front(self._told)
+            if held != self._held:
+                self._held = held
+                self.note()
 
     def _value(self) -> float:
-        judged = [self._judged[code] for code in self._held]
+        held = [self._tried[code] for code in self._held]
+        judged = [measured.judged for measured in held if isinstance(measured, Measured)]
         if len(self._objective.objective.metrics) == 1:
             return judged[0][0] if judged else 0.0
         return -hypervolume(judged, (WORSE, WORSE))
 
-
-class _Clock:
-    """Adds the processor time of what is inside, threads and all, to the engine's."""
-
-    def __init__(self, runner: _Runner) -> None:
-        self._runner = runner
-
-    def __enter__(self) -> None:
-        self._begun = time.process_time()
-
-    def __exit__(self, *_: object) -> None:
-        self._runner._engine_s += time.process_time() - self._begun
+    @contextmanager
+    def _clocked(self) -> Iterator[None]:
+        """Adds the processor time of what is inside, threads and all, to the engine's."""
+        begun = time.process_time()
+        yield
+        self._engine_s += time.process_time() - begun
