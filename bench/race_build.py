@@ -32,13 +32,13 @@ class Source:
         name: for messages and keys.
         path: the file.
         driver: what calls it, as in ``race_driver.h``; the file itself where it holds its driver; None if never run.
-        includes: folders of its headers.
+        flags: for the preprocessor: folders of headers, macros that no knob changes.
     """
 
     name: str
     path: Path
     driver: Path | None = None
-    includes: tuple[Path, ...] = ()
+    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ class Kernel:
     @cached_property
     def identity(self) -> str:
         """A digest of all that a build and its measurement depend on, macros and options apart."""
-        parts = [self._workshop.compiler.encode(), " ".join(BASELINE).encode(), self.source.path.read_bytes()]
+        flags = " ".join((*BASELINE, *(flag for flag in self.source.flags if not flag.startswith("-I"))))
+        parts = [self._workshop.compiler.encode(), flags.encode(), self.source.path.read_bytes()]
         if self.source.driver is not None:
             served = (self.source.driver, BENCH / "race_serve.c", DRIVERS / "race_driver.h")
             parts += [path.read_bytes() for path in served]
@@ -145,8 +146,8 @@ class Kernel:
     def _preprocessed_with(self, macros: tuple[str, ...]) -> Path:
         if macros not in self._preprocessed:
             text = self._workshop.scratch / f"{self.source.name}-{len(self._preprocessed)}.i"
-            includes = [f"-I{folder}" for folder in self.source.includes]
-            subprocess.run(["gcc", "-E", "-P", *BASELINE, *macros, *includes, self.source.path, "-o", text], check=True)
+            flags = [*BASELINE, *self.source.flags, *macros]
+            subprocess.run(["gcc", "-E", "-P", *flags, self.source.path, "-o", text], check=True)
             self._preprocessed[macros] = text
         return self._preprocessed[macros]
 
@@ -176,9 +177,8 @@ class Kernel:
     def _opened_server(self) -> subprocess.Popen[str]:
         assert self.source.driver is not None
         program = self._workshop.scratch / f"serve-{self.source.name}"
-        includes = [f"-I{folder}" for folder in (DRIVERS, *self.source.includes)]
         # An interrupted call may not write over what the trap's return pops: no red zone.
-        flags = ["-O2", "-w", "-mno-red-zone", "-DRACE_DRIVER", *includes]
+        flags = ["-O2", "-w", "-mno-red-zone", "-DRACE_DRIVER", f"-I{DRIVERS}", *self.source.flags]
         files = [BENCH / "race_serve.c", self.source.driver]
         subprocess.run(["gcc", *flags, *files, "-o", program, "-lm", "-ldl"], check=True)
         baseline = self.build({}).code

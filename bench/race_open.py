@@ -29,8 +29,8 @@ def own(name: str) -> Source:
 
 def third_party() -> Iterator[Objective]:
     brotli, zopfli = BROTLI.folder / "c", ZOPFLI.folder / "zopfli" / "src" / "zopfli"
-    headers = (brotli / "include",)
-    huffman = Source("brotli_huffman", brotli / "dec" / "huffman.c", includes=headers)
+    headers = f"-I{brotli / 'include'}"
+    huffman = Source("brotli_huffman", brotli / "dec" / "huffman.c", flags=(headers,))
     yield Objective("brotli_huffman-size", huffman, ("code_bytes",), gcc_space())
     splitter = Source("zopfli_blocksplitter", zopfli / "blocksplitter.c")
     yield Objective("zopfli_blocksplitter-size", splitter, ("code_bytes",), gcc_space())
@@ -67,6 +67,6 @@ def mixed() -> Iterator[Objective]:
     yield Objective("crc-mixed-executed", own("crc"), ("executed",), crc)
 
 
-def _driven(name: str, path: Path, includes: tuple[Path, ...] = ()) -> Source:
+def _driven(name: str, path: Path, *flags: str) -> Source:
     """A source of others with our driver, which reads the headers beside the source."""
-    return Source(name, path, HOME / f"{name}_driver.c", (*includes, path.parent))
+    return Source(name, path, HOME / f"{name}_driver.c", (*flags, f"-I{path.parent}"))
