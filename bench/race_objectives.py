@@ -42,7 +42,7 @@ class Measured:
         """The scores that a race of ``seed`` is told: the same in each engine's race, since machine code decides."""
         noise = np.random.default_rng([seed, int(code[:12], 16)])
         return tuple(
-            statistics.median(noise.choice(samples, size=DRAWN)) if len(samples) > 1 else samples[0]
+            statistics.median(noise.choice(samples, size=DRAWN, replace=False)) if len(samples) > 1 else samples[0]
             for samples in self.drawn_from
         )
 
@@ -75,7 +75,7 @@ class Opened:
     @cached_property
     def identity(self) -> str:
         """Changes with all that a race on it depends on, engines apart."""
-        return f"{self.kernel.identity} {'+'.join(self.objective.metrics)} {self.objective.space.digest} {SAMPLES}"
+        return f"{self.kernel.identity} {'+'.join(self.objective.metrics)} {self.objective.space.digest} {DRAWN} of {SAMPLES}"
 
     def build(self, knobs: Knobs) -> Build:
         return self.kernel.build(knobs)
