@@ -75,7 +75,8 @@ class Opened:
     @cached_property
     def identity(self) -> str:
         """Changes with all that a race on it depends on, engines apart."""
-        return f"{self.kernel.identity} {'+'.join(self.objective.metrics)} {self.objective.space.digest} {DRAWN} of {SAMPLES}"
+        kernel = self.kernel.identity if self.objective.metrics == ("code_bytes",) else self.kernel.measured_identity
+        return f"{kernel} {'+'.join(self.objective.metrics)} {self.objective.space.digest} {DRAWN} of {SAMPLES}"
 
     def build(self, knobs: Knobs) -> Build:
         return self.kernel.build(knobs)
