@@ -1,5 +1,6 @@
 """What a race is on: a kernel, a space, and one or two numbers to make small."""
 
+import hashlib
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -59,6 +60,13 @@ class Objective:
     @property
     def timed(self) -> bool:
         return "time" in self.metrics
+
+    @property
+    def digest(self) -> str:
+        """A digest of what the objective is: its source, how it is called, its numbers and its space."""
+        files = [self.source.path, *([self.source.driver] if self.source.driver else [])]
+        parts = [*(path.read_bytes() for path in files), "+".join(self.metrics).encode(), self.space.digest.encode()]
+        return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
     def opened(self, workshop: Workshop) -> "Opened":
         return Opened(self, Kernel(workshop, self.source))
