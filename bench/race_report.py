@@ -15,6 +15,7 @@ from race_runs import Race
 BEGIN, END = "<!-- from here on written by bench/race.py -->", "<!-- to here -->"
 AT = (50, 100, 200)
 SHARES = (0.90, 0.95, 0.99)
+IN_SECONDS = 1  # the share that is reported in seconds too
 SIGNIFICANT = 0.05
 
 
@@ -49,8 +50,9 @@ def lines(half: str, races: Races) -> Iterator[str]:
         "when the first engine has finished, in seconds of builds, measurements and its own",
         _values(timed, _first_end), engines,
     )  # fmt: skip
+    corrected = figures.differences(_values(curves, lambda _: moments[-1]), OURS) if OURS in engines else {}
     for objective, raced in curves.items():
-        yield from _objective(objective, raced, moments, _values(curves, lambda _: moments[-1]))
+        yield from _objective(objective, raced, timed[objective], moments, corrected)
     yield from _costs(races, engines)
 
 
@@ -93,20 +95,26 @@ def _pooled(when: str, values: figures.Values, engines: Sequence[str]) -> Iterat
 
 
 def _objective(
-    name: str, raced: Mapping[str, Sequence[Curve]], moments: Sequence[int], ends: figures.Values
+    name: str,
+    raced: Mapping[str, Sequence[Curve]],
+    timed: Mapping[str, Sequence[Curve]],
+    moments: Sequence[int],
+    corrected: Mapping[tuple[str, str], float],
 ) -> Iterator[str]:
     everything = [curve for curves in raced.values() for curve in curves]
     start, best = everything[0].values[0], min(value for curve in everything for value in curve.values)
-    corrected = figures.differences(ends, OURS) if OURS in raced else {}
-    yield f"**{name}** (first {start:.4f}, best known {best:.4f})"
+    targets = [figures.target_of(start, best, share) for share in SHARES]
+    yield f"**{name}** (baseline {start:.4f}, best known {best:.4f})"
     yield ""
-    targets = " | ".join(f"to {share:.0%}" for share in SHARES)
-    yield f"| engine | {' | '.join(f'{at}' for at in moments)} | p at {moments[-1]}, Holm | {targets} |"
-    yield f"|---|{'---|' * (len(moments) + 1 + len(SHARES))}"
+    medians = " | ".join(f"{at} evaluations" for at in moments)
+    to = " | ".join(f"to {share:.0%}" for share in SHARES)
+    yield f"| engine | {medians} | p at {moments[-1]} | {to} | seconds to {SHARES[IN_SECONDS]:.0%} |"
+    yield f"|---|{'---|' * (len(moments) + 2 + len(SHARES))}"
     for engine, curves in sorted(raced.items(), key=lambda entry: _median(entry[1], moments[-1])):
         cells = [f"{_median(curves, at):.4f}" for at in moments]
         cells.append(f"{corrected[name, engine]:.2g}" if (name, engine) in corrected else "")
-        cells += [_running_time(curves, figures.target_of(start, best, share)) for share in SHARES]
+        cells += [_running_time(curves, target) for target in targets]
+        cells.append(_running_time(timed[engine], targets[IN_SECONDS]))
         yield f"| {ENGINES[engine].label} | {' | '.join(cells)} |"
     yield ""
 
