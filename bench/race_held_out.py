@@ -15,7 +15,7 @@ HOME = DRIVERS / "held_out"
 CRYPTO = Distribution("pycryptodome==3.21.0", "f7787e0d469bdae763b876174cf2e6c0f7be79808af26b1da96f1a64bcf47297")
 JSON = Distribution("ujson==5.10.0", "b3cd8f3c5d8c7738257f1018880444f7b7d9b66232c64649f562d7ba86ad4bc1")
 LZFSE = Distribution("pyliblzfse==0.4.1", "bb0b899b3830c02fdf3dbde48ea59611833f366fef836e5c32cf8145134b7d3d")
-TIMED = ("median_filter", "sparse_rows", "edit_distance", "utf8_points", "fourier", "heap_paths")
+TIMED = ("sparse_rows", "edit_distance", "utf8_points", "fourier", "heap_paths")
 
 
 def objectives() -> Iterator[Objective]:

@@ -11,7 +11,7 @@ from race_sources import Distribution
 HOME = DRIVERS / "open"
 BROTLI = Distribution("brotli==1.1.0", "81de08ac11bcb85841e440c13611c00b67d3bf82698314928d0b676362546724")
 ZOPFLI = Distribution("zopfli==0.2.3.post1", "96484dc0f48be1c5d7ae9f38ed1ce41e3675fd506b27c11a6607f14b49101e99")
-TIMED = ("advection", "join", "shellsort", "csv_fields", "cholesky", "biquad")
+TIMED = ("join", "shellsort", "csv_fields", "cholesky", "biquad")
 
 
 def objectives() -> Iterator[Objective]:
