@@ -87,6 +87,6 @@ void race_prepare(void)
 void race_call(void *function, int small)
 {
     (void)small;
-    ((void (*)(const uint32_t *, int, uint32_t, uint32_t *))function)(small_primes, 6, 230, result);
+    ((void (*)(const uint32_t *, int, uint32_t, uint32_t *))function)(small_primes, 6, 120, result);
 }
 #endif
