@@ -11,7 +11,9 @@ pip install optuna cmaes pymoo nevergrad smac kernel_tuner
 
 import argparse
 import importlib
+import signal
 import statistics
+import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -31,6 +33,7 @@ SHOWN = (25, 50, 100, 200, 400)
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended: a later run goes on from here"))
     asked = arguments()
     if asked.command == "freeze":
         freeze(listed("held-out", ""))
