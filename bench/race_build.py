@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO
 
 from pytest_compileiq.model import Knobs
 from pytest_compileiq.toolchains.machine_code.elf import machine_code
@@ -98,16 +97,18 @@ class Kernel:
         assert kept is not None
         return Build(*kept)
 
-    def answer(self, code: str, samples: int) -> tuple[str, float]:
-        """What ``race_serve`` says of machine code that was built here before, and the seconds it took to say it."""
-        kept = self._workshop.kept.answer(self.measured_identity, code, str(samples))
+    def answer(self, code: str, processes: int, samples: int) -> tuple[str, float]:
+        """What ``race_serve`` says of machine code that was built here before, and the seconds it took to say it.
+
+        One line: the verdict of the first process that did not call it ok, or ok and the numbers of all of them.
+        """
+        asked = f"{processes} x {samples}"
+        kept = self._workshop.kept.answer(self.measured_identity, code, asked)
         if kept is None:
             begun = time.perf_counter()
-            said = self._served(code, samples)
-            self._workshop.kept.keep_answer(
-                self.measured_identity, code, str(samples), said, time.perf_counter() - begun
-            )
-            kept = self._workshop.kept.answer(self.measured_identity, code, str(samples))
+            said = self._served(code, processes, samples)
+            self._workshop.kept.keep_answer(self.measured_identity, code, asked, said, time.perf_counter() - begun)
+            kept = self._workshop.kept.answer(self.measured_identity, code, asked)
         assert kept is not None
         return kept
 
@@ -158,18 +159,22 @@ class Kernel:
 
     # ── running ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _served(self, code: str, samples: int) -> str:
+    def _served(self, code: str, processes: int, samples: int) -> str:
         if self._server is None:
             self._server = self._opened_server()
         library = self._linked(code)
-        to, back = _pipes(self._server)
-        to.write(f"{library} {samples}\n")
-        to.flush()
-        said = back.readline().strip()
+        said = [self._asked(f"{library} {samples}") for _ in range(processes)]
         library.unlink()
-        if not said:
+        failed = next((line for line in said if not line.startswith("ok")), None)
+        return failed or " ".join(["ok", *(line.removeprefix("ok ") for line in said)])
+
+    def _asked(self, question: str) -> str:
+        assert self._server is not None and self._server.stdin is not None and self._server.stdout is not None
+        self._server.stdin.write(question + "\n")
+        self._server.stdin.flush()
+        if not (line := self._server.stdout.readline().strip()):
             raise SystemExit(f"race_serve of {self.source.name} ended by itself")
-        return said
+        return line
 
     def _linked(self, code: str) -> Path:
         library = self._workshop.scratch / f"{code}.so"
@@ -213,8 +218,3 @@ def _succeeds(command: Sequence[str | Path]) -> bool:
 def processor_s() -> float:
     """Processor seconds of this process and its children so far."""
     return time.process_time() + sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
-
-
-def _pipes(process: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:
-    assert process.stdin is not None and process.stdout is not None
-    return process.stdin, process.stdout

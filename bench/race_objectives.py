@@ -3,7 +3,7 @@
 import hashlib
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Literal
@@ -19,8 +19,8 @@ from pytest_compileiq.toolchains.cc.marker import Cc
 from race_build import BASELINE, BENCH, Build, Kernel, Source, Workshop
 
 Metric = Literal["code_bytes", "executed", "time"]
-SAMPLES = 24  # of each machine code: the even ones are what engines are told from, the odd ones judge what they hold
-DRAWN = 3
+PROCESSES = 8  # that time a machine code: every other one is what engines are told from, the rest judge what they hold
+SAMPLES = 3  # of each process
 WORSE = math.log(1.25)  # how much worse than the baseline the reference point of a hypervolume is, in each number
 FAILURES: Mapping[str, FailureKind] = {"wrong": "wrong", "crash": "crash", "timeout": "timeout"}
 
@@ -30,8 +30,8 @@ class Measured:
     """One machine code's numbers as log-ratios to the baseline's, one entry an objective.
 
     Attributes:
-        drawn_from: what a told score is the median of some draws of; one entry where a number is exact.
-        judged: what an engine that holds it for best is judged by: of a timed one, samples that no engine was told of.
+        drawn_from: what a race is told one of; a single entry where a number is exact.
+        judged: what an engine that holds it for best is judged by: of a time, processes that no engine was told of.
         seconds: what the measurement took when it was made.
     """
 
@@ -42,10 +42,7 @@ class Measured:
     def told(self, code: str, seed: int) -> tuple[float, ...]:
         """The scores that a race of ``seed`` is told: the same in each engine's race, since machine code decides."""
         noise = np.random.default_rng([seed, int(code[:12], 16)])
-        return tuple(
-            statistics.median(noise.choice(samples, size=DRAWN, replace=False)) if len(samples) > 1 else samples[0]
-            for samples in self.drawn_from
-        )
+        return tuple(float(noise.choice(scores)) for scores in self.drawn_from)
 
 
 @dataclass(frozen=True)
@@ -84,7 +81,7 @@ class Opened:
     def identity(self) -> str:
         """Changes with all that a race on it depends on, engines apart."""
         kernel = self.kernel.identity if self.objective.metrics == ("code_bytes",) else self.kernel.measured_identity
-        return f"{kernel} {'+'.join(self.objective.metrics)} {self.objective.space.digest} {DRAWN} of {SAMPLES}"
+        return f"{kernel} {'+'.join(self.objective.metrics)} {self.objective.space.digest} {PROCESSES} x {SAMPLES}"
 
     def build(self, knobs: Knobs) -> Build:
         return self.kernel.build(knobs)
@@ -111,10 +108,13 @@ class Opened:
             seconds += cost_s
             if isinstance(raw, str):
                 return raw
-            base = 1.0 if metric == "time" else self._baseline(metric)
-            ratios = [math.log(value / base) for value in raw]
-            drawn_from.append(ratios[::2] if metric == "time" else ratios)
-            judged.append(statistics.median(ratios[1::2]) if metric == "time" else ratios[0])
+            if metric == "time":
+                processes = [statistics.median(map(math.log, taken)) for taken in batched(raw, SAMPLES)]
+                drawn_from.append(processes[::2])
+                judged.append(statistics.median(processes[1::2]))
+            else:
+                judged.append(math.log(raw[0] / self._baseline(metric)))
+                drawn_from.append(judged[-1:])
         return Measured(tuple(drawn_from), tuple(judged), seconds)
 
     @cache  # noqa: B019  (one a process and objective)
@@ -127,12 +127,16 @@ class Opened:
         if metric == "code_bytes":
             return [float(build.code_bytes)], 0.0
         assert build.code is not None
-        said, seconds = self.kernel.answer(build.code, SAMPLES if metric == "time" else 0)
+        said, seconds = self.kernel.answer(build.code, *((PROCESSES, SAMPLES) if metric == "time" else (1, 0)))
         verdict, *numbers = said.split()
         return ([float(number) for number in numbers] if verdict == "ok" else FAILURES[verdict]), seconds
 
     def close(self) -> None:
         self.kernel.close()
+
+
+def batched(numbers: Sequence[float], size: int) -> Iterator[Sequence[float]]:
+    return (numbers[begin : begin + size] for begin in range(0, len(numbers), size))
 
 
 @cache
