@@ -30,7 +30,7 @@ from pytest_compileiq.space import Space, literal
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.builder import resolve
 from pytest_compileiq.toolchains.cc.marker import Cc
-from race_objectives import Metrics, Objective
+from race_landscape import Metrics, Objective
 
 BENCH = Path(__file__).parent
 FILE = BENCH / "data" / "night-searches.csv"

@@ -17,6 +17,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,11 @@ from elftools.elf.elffile import ELFFile
 
 from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.space import Point, Space, choice, literal
-from race_objectives import BENCH, KERNELS, Metrics, Objective
 
+BENCH = Path(__file__).parent
+KERNELS = BENCH.parent / "tests" / "kernels"
 DATA = BENCH / "data"
+Metrics = dict[str, Any]  # "code" is the digest of the machine code, the others are numbers
 SPACE = Space.from_mapping(
     {"-O": choice([1, 3, "s"], 0.4), "-falign-loops=": choice([1, 64], 0.6)}
     | {
@@ -43,6 +46,38 @@ ROUNDS, DRAWN = 9, 3
 SAMPLE_S = 1e-4
 
 Call = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A number to make small.
+
+    Attributes:
+        name: what it is, for the table.
+        identity: a digest of all that it depends on.
+        measured: knobs → metrics, or None when the compiler refuses them.
+        value: metrics → the number that an engine is judged by.
+        noisy: metrics and a random source → the score that an engine is told; None where the score is the number's own.
+    """
+
+    name: str
+    identity: str
+    space: Space
+    measured: Callable[[Mapping[str, Any]], Metrics | None]
+    value: Callable[[Metrics], float]
+    noisy: Callable[[Metrics, np.random.Generator], float] | None = None
+
+    @property
+    def baseline(self) -> float:
+        measured = self.measured({})
+        assert measured is not None
+        return self.value(measured)
+
+    def score(self, metrics: Metrics, rng: np.random.Generator) -> float:
+        """What an engine is told: the logarithm of the ratio to the baseline's; lower is better."""
+        if self.noisy is not None:
+            return self.noisy(metrics, rng)
+        return math.log(self.value(metrics) / self.baseline)
 
 
 def replayed() -> Iterator[Objective]:

@@ -1,180 +1,159 @@
-"""What the engines race on: builds of real compilers, and recorded timings; each is made once and kept on disk."""
+"""What a race is on: a kernel, a space, and one or two numbers to make small."""
 
-import json
+import hashlib
 import math
-import re
-import sqlite3
-import subprocess
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Literal
 
 import numpy as np
 
-from pytest_compileiq.errors import BuildError, EnvironmentFault
-from pytest_compileiq.model import Candidate, ControlsFile, sha256_hex
+from pytest_compileiq.model import FailureKind, Knobs, KnobValue
 from pytest_compileiq.space import Space
+from pytest_compileiq.space.where import Predicate, Where
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.cc.builder import CcBuilder
-from pytest_compileiq.toolchains.cc.builder import resolve as resolve_cc
+from pytest_compileiq.toolchains.cc.builder import resolve
 from pytest_compileiq.toolchains.cc.marker import Cc
-from pytest_compileiq.toolchains.machine_code.elf import machine_code
-from pytest_compileiq.toolchains.nvidia.ptxas import Ptxas
-from pytest_compileiq.toolchains.nvidia.tools import find_tool
+from race_build import BASELINE, BENCH, Build, Kernel, Source, Workshop
 
-BENCH = Path(__file__).parent
-KERNELS = BENCH.parent / "tests" / "kernels"
-TIMEOUT_S = 20.0
-# What decides nothing but the level of the cache that a load or store goes to changes no register and no instruction.
-CACHE_KNOBS = re.compile(r"--(def|force)-(load|store)-cache=|--optimize-float-atomics")
-LAUNCH_BOUNDS = re.compile(r"^\.(maxntid|minnctapersm|reqntid)\b.*\n", re.MULTILINE)
-
-Metrics = dict[str, Any]  # "code" is the digest of the machine code, the others are numbers
+Metric = Literal["code_bytes", "executed", "time"]
+PROCESSES = 8  # that time a machine code: every other one is what engines are told from, the rest judge what they hold
+SAMPLES = 3  # of each process
+WORSE = math.log(1.25)  # how much worse than the baseline the reference point of a hypervolume is, in each number
+FAILURES: Mapping[str, FailureKind] = {"wrong": "wrong", "crash": "crash", "timeout": "timeout"}
 
 
-class Cache:
-    """Builds and finished races in one SQLite file, which any number of runs may share."""
+@dataclass(frozen=True)
+class Measured:
+    """One machine code's numbers as log-ratios to the baseline's, one entry an objective.
 
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._base = sqlite3.connect(path, isolation_level=None)
-        self._base.execute("PRAGMA journal_mode = WAL")
-        self._base.execute("PRAGMA synchronous = NORMAL")
-        self._base.execute("CREATE TABLE IF NOT EXISTS kept (key TEXT PRIMARY KEY, value TEXT)")
+    Attributes:
+        drawn_from: what a race is told one of; a single entry where a number is exact.
+        judged: what an engine that holds it for best is judged by: of a time, processes that no engine was told of.
+        seconds: what the measurement took when it was made.
+    """
 
-    def get(self, key: str, make: Callable[[], Any]) -> Any:
-        row = self._base.execute("SELECT value FROM kept WHERE key = ?", (key,)).fetchone()
-        if row is None:
-            row = (json.dumps(make()),)
-            self._base.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (key, *row))
-        return json.loads(row[0])
+    drawn_from: tuple[Sequence[float], ...]
+    judged: tuple[float, ...]
+    seconds: float
 
-    def known(self, key: str) -> bool:
-        return self._base.execute("SELECT 1 FROM kept WHERE key = ?", (key,)).fetchone() is not None
+    def told(self, code: str, seed: int) -> tuple[float, ...]:
+        """The scores that a race of ``seed`` is told: the same in each engine's race, since machine code decides."""
+        noise = np.random.default_rng([seed, int(code[:12], 16)])
+        return tuple(float(noise.choice(scores)) for scores in self.drawn_from)
 
 
 @dataclass(frozen=True)
 class Objective:
-    """A number to make small.
-
-    Attributes:
-        name: what it is, for the table.
-        identity: a digest of all that it depends on.
-        measured: knobs → metrics, or None when the compiler refuses them.
-        value: metrics → the number that an engine is judged by.
-        noisy: metrics and a random source → the score that an engine is told; None where the score is the number's own.
-    """
+    """One or two metrics of one source over one space; lower is better."""
 
     name: str
-    identity: str
+    source: Source
+    metrics: tuple[Metric, ...]
     space: Space
-    measured: Callable[[Mapping[str, Any]], Metrics | None]
-    value: Callable[[Metrics], float]
-    noisy: Callable[[Metrics, np.random.Generator], float] | None = None
 
     @property
-    def baseline(self) -> float:
-        measured = self.measured({})
-        assert measured is not None
-        return self.value(measured)
+    def timed(self) -> bool:
+        return "time" in self.metrics
 
-    def score(self, metrics: Metrics, rng: np.random.Generator) -> float:
-        """What an engine is told: the logarithm of the ratio to the baseline's; lower is better."""
-        if self.noisy is not None:
-            return self.noisy(metrics, rng)
-        return math.log(self.value(metrics) / self.baseline)
+    @property
+    def digest(self) -> str:
+        """A digest of what the objective is: its source, how it is called, its numbers and its space."""
+        files = [self.source.path, *([self.source.driver] if self.source.driver else [])]
+        parts = [*(path.read_bytes() for path in files), "+".join(self.metrics).encode(), self.space.digest.encode()]
+        return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
-
-def compiled_objectives(cache: Cache, scratch: Path) -> Iterator[Objective]:
-    """Code size of a C kernel, executed instructions of another, two metrics of a CUDA kernel where ptxas is found."""
-    yield _of_c("pair_potential", "code_bytes", "code bytes", _machine_code, cache, scratch)
-    count = scratch / "race_count"
-    subprocess.run(["gcc", "-O2", BENCH / "race_count.c", "-o", count, "-ldl"], check=True)
-    yield _of_c("stencil", "executed", "executed instructions", lambda made: _executed(made, count), cache, scratch)
-    try:
-        nvcc = find_tool("nvcc", None, Place(scratch, scratch)).program
-    except EnvironmentFault as missing:
-        print(f"no ptxas objectives: {missing}")
-        return
-    command = [nvcc, "-arch=sm_90a", "-O3", "-ptx", str(KERNELS / "cuda" / "matmul.cu"), "-o", "matmul.ptx"]
-    subprocess.run(command, cwd=scratch, check=True, capture_output=True)
-    # Launch bounds overrule --maxrregcount: without them registers, spills and instructions are to be weighed.
-    free = LAUNCH_BOUNDS.sub("", (scratch / "matmul.ptx").read_text(encoding="utf-8"))
-    (scratch / "matmul.ptx").write_text(free, encoding="utf-8")
-    yield _of_ptxas("matmul", "registers + spilled words", _registers_and_spills, cache, scratch)
-    yield _of_ptxas("matmul", "instructions", lambda metrics: float(metrics["instructions"]), cache, scratch)
+    def opened(self, workshop: Workshop) -> "Opened":
+        return Opened(self, Kernel(workshop, self.source))
 
 
-# ── gcc ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+class Opened:
+    """An objective whose candidates can be built and measured."""
+
+    def __init__(self, objective: Objective, kernel: Kernel) -> None:
+        self.objective = objective
+        self.kernel = kernel
+        self._measured: dict[str, Measured | FailureKind] = {}
+
+    @cached_property
+    def identity(self) -> str:
+        """Changes with all that a race on it depends on, engines apart."""
+        kernel = self.kernel.identity if self.objective.metrics == ("code_bytes",) else self.kernel.measured_identity
+        return f"{kernel} {'+'.join(self.objective.metrics)} {self.objective.space.digest} {PROCESSES} x {SAMPLES}"
+
+    def build(self, knobs: Knobs) -> Build:
+        return self.kernel.build(knobs)
+
+    def features(self, build: Build) -> tuple[Mapping[str, float], float]:
+        """Numbers of a build's machine code, less those that an objective equals, and the seconds they took."""
+        assert build.code is not None
+        features, seconds = self.kernel.features(build.code)
+        return {name: number for name, number in features.items() if name not in self.objective.metrics}, seconds
+
+    def measured(self, build: Build) -> Measured | FailureKind:
+        """The numbers of a build that succeeded, or why it has none."""
+        assert build.code is not None
+        if build.code not in self._measured:
+            self._measured[build.code] = self._numbers(build)
+        return self._measured[build.code]
+
+    def _numbers(self, build: Build) -> Measured | FailureKind:
+        drawn_from: list[Sequence[float]] = []
+        judged: list[float] = []
+        seconds = 0.0
+        for metric in self.objective.metrics:
+            raw, cost_s = self._raw(metric, build)
+            seconds += cost_s
+            if isinstance(raw, str):
+                return raw
+            if metric == "time":
+                processes = [statistics.median(map(math.log, taken)) for taken in batched(raw, SAMPLES)]
+                drawn_from.append(processes[::2])
+                judged.append(statistics.median(processes[1::2]))
+            else:
+                judged.append(math.log(raw[0] / self._baseline(metric)))
+                drawn_from.append(judged[-1:])
+        return Measured(tuple(drawn_from), tuple(judged), seconds)
+
+    @cache  # noqa: B019  (one a process and objective)
+    def _baseline(self, metric: Metric) -> float:
+        raw, _ = self._raw(metric, self.build({}))
+        assert not isinstance(raw, str)
+        return raw[0]
+
+    def _raw(self, metric: Metric, build: Build) -> tuple[list[float] | FailureKind, float]:
+        if metric == "code_bytes":
+            return [float(build.code_bytes)], 0.0
+        assert build.code is not None
+        said, seconds = self.kernel.answer(build.code, *((PROCESSES, SAMPLES) if metric == "time" else (1, 0)))
+        verdict, *numbers = said.split()
+        return ([float(number) for number in numbers] if verdict == "ok" else FAILURES[verdict]), seconds
+
+    def close(self) -> None:
+        self.kernel.close()
 
 
-def _of_c(
-    name: str, metric: str, what: str, read: Callable[[Path], Metrics | None], cache: Cache, scratch: Path
-) -> Objective:
-    cc = resolve_cc(Cc(f"{name}.c", flags="-O2"), Place(KERNELS, KERNELS))
-    identity = sha256_hex(f"{cc.compiler.build} {cc.sources()} {cc.compiler.command}".encode())
-
-    def measured(knobs: Mapping[str, Any]) -> Metrics | None:
-        controls = cc.render(Candidate(knobs))
-        return cache.get(f"build {identity} {controls.key}", lambda: _compiled(cc, name, controls, read, scratch))
-
-    title = f"{name}.c -O2, {cc.compiler.name} {cc.compiler.version}: {what}"
-    every_class = cc.space_with("options", cc.option_classes)  # nothing is run, so nothing can be wrong
-    space = replace(every_class, presets=())  # which not every engine could be told of
-    return Objective(title, identity, space, measured, lambda metrics: float(metrics[metric]))
+def batched(numbers: Sequence[float], size: int) -> Iterator[Sequence[float]]:
+    return (numbers[begin : begin + size] for begin in range(0, len(numbers), size))
 
 
-def _compiled(
-    compiler: CcBuilder, name: str, controls: ControlsFile, read: Callable[[Path], Metrics | None], scratch: Path
-) -> Metrics | None:
-    (scratch / "controls.rsp").write_bytes(controls.data)
-    made = scratch / f"{name}.o"
-    argv = [compiler.program.program, *compiler.flags.compile, f"@{scratch / 'controls.rsp'}", "-c", f"{name}.c"]
-    try:
-        done = subprocess.run([*argv, "-o", made], cwd=KERNELS, capture_output=True, timeout=TIMEOUT_S, check=False)
-    except subprocess.TimeoutExpired:
-        return None
-    return read(made) if done.returncode == 0 else None
+@cache
+def gcc_space() -> Space:
+    """The default space of gcc, which keeps every value; without presets, of which not every engine could be told."""
+    flags = " ".join(flag for flag in BASELINE if flag != "-fPIC")
+    builder = resolve(Cc("race_serve.c", flags=flags), Place(BENCH, BENCH))
+    return Space(builder.default_space().genes)
 
 
-def _machine_code(made: Path) -> Metrics:
-    held = machine_code([made]).program
-    return {"code": held.sha256, **held.metrics}
+def with_macros(macros: Mapping[str, object]) -> Space:
+    """gcc's default space with ``macros`` of the source before it."""
+    return Space.merge(Space.from_mapping(macros), gcc_space())
 
 
-def _executed(made: Path, count: Path) -> Metrics | None:
-    library = made.with_suffix(".so")
-    subprocess.run(["ld", "-shared", made, "-o", library], check=True, capture_output=True)
-    counted = subprocess.run([count, library], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    return {**_machine_code(made), "executed": int(counted.stdout)} if counted.returncode == 0 else None
-
-
-# ── ptxas ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _of_ptxas(name: str, what: str, value: Callable[[Metrics], float], cache: Cache, scratch: Path) -> Objective:
-    ptxas = Ptxas(f"{name}.ptx", arch="sm_90a").resolve(Place(scratch, scratch))
-    public = ptxas.space_with("options", ptxas.option_classes)
-    space = Space(tuple(gene for gene in public.genes if not CACHE_KNOBS.match(gene.name)))
-    identity = sha256_hex(f"{ptxas.compiler.build} {ptxas.sources()} {ptxas.compiler.command}".encode())
-
-    def build(controls: ControlsFile) -> Metrics | None:
-        with tempfile.TemporaryDirectory(dir=scratch) as folder:
-            try:
-                built = ptxas.build(controls, Path(folder), timeout_s=TIMEOUT_S)
-            except BuildError:
-                return None
-        return {"code": built.digest, **built.metrics}
-
-    def measured(knobs: Mapping[str, Any]) -> Metrics | None:
-        controls = ptxas.render(Candidate(knobs))
-        return cache.get(f"build {identity} {controls.key}", lambda: build(controls))
-
-    title = f"{name}.cu, ptxas {ptxas.compiler.version}: {what}"
-    return Objective(title, identity, space, measured, value)
-
-
-def _registers_and_spills(metrics: Metrics) -> float:
-    return float(metrics["registers"]) + metrics["spill_bytes"] / 4
+def where(
+    space: Space, text: str, allowed: Callable[[Mapping[str, KnobValue]], bool], defaults: Mapping[str, KnobValue]
+) -> Space:
+    """``space`` bounded by a predicate; ``defaults`` are the source's own values of macros that are off."""
+    return space.bounded(Where((Predicate(allowed, text, text),), defaults))

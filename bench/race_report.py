@@ -1,151 +1,145 @@
-"""The race as a markdown table and a plot."""
+"""The race in tables: medians, evaluations and seconds to a target, pooled ranks, each with its test."""
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from scipy.stats import mannwhitneyu
-
+import race_figures as figures
 from machine import describe
-from race_peers import LABELS
+from race_data import Races, by_evaluations, by_seconds
+from race_figures import Curve
+from race_peers import ENGINES, OURS
+from race_runs import Race
 
-Races = dict[str, dict[str, list[list[float]]]]  # objective → engine → best so far, for each seed
-
-BEGIN, END = "<!-- from here on written by bench/engines.py -->", "<!-- to here -->"
-OURS = "ga"
-AT = (50, 100, 200, 400)
+BEGIN, END = "<!-- from here on written by bench/race.py -->", "<!-- to here -->"
+AT = (50, 100, 200)
+SHARES = (0.90, 0.95, 0.99)
+IN_SECONDS = 1  # the share that is reported in seconds too
 SIGNIFICANT = 0.05
-COLUMNS = 2
 
 
-def write(
-    page: Path,
-    races: Races,
-    baselines: Mapping[str, float],
-    costs: Mapping[str, Sequence[float]],
-    long: Mapping[str, float],
-    evaluations: int,
-) -> None:
-    """Replace what lies between the page's marks, and the plot beside the page."""
-    raced = {name: engines for name, engines in races.items() if engines[OURS]}
+def write(page: Path, half: str, races: Races) -> None:
+    """Print the tables of ``races`` and put them between the page's marks."""
     text = page.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     after = rest.partition(END)[2]
-    written = "\n".join([
-        *_header(raced, evaluations), *_summary(raced, evaluations), *_tables(raced, baselines, evaluations),
-        *_costs(costs), *_long(long), f"![Median best so far, by engine]({page.stem}.svg)",
-    ])  # fmt: skip
-    page.write_text(f"{before}{BEGIN}\n\n{written}\n\n{END}{after}", encoding="utf-8")
-    plot(page.with_suffix(".svg"), raced, baselines)
+    written = "\n".join(lines(half, races))
+    page.write_text(f"{before}{BEGIN}\n\n{written}\n{END}{after}", encoding="utf-8")
     print(written)
 
 
-def _header(raced: Races, evaluations: int) -> Iterator[str]:
-    counts = {len(engines[OURS]) for engines in raced.values()}
-    seeds = f"{counts.pop()} seeds" if len(counts) == 1 else f"{min(counts)} to {max(counts)} seeds"
-    yield f"Machine: {describe()}; one core, one thread, at low priority."
-    yield f"{evaluations} evaluations a race, {seeds} of every objective."
+def lines(half: str, races: Races) -> Iterator[str]:
+    """The report on ``races``, whose seeds are the same for each objective and engine."""
+    engines = sorted({engine for raced in races.values() for engine in raced}, key=list(ENGINES).index)
+    seeds = {len(raced) for objective in races.values() for raced in objective.values()}
+    yield f"The {half} half on {describe()}: {len(races)} objectives, {max(seeds)} seeds of each."
     yield ""
+    curves = {
+        objective: {engine: [by_evaluations(race) for race in raced.values()] for engine, raced in by_engine.items()}
+        for objective, by_engine in races.items()
+    }
+    moments = [at for at in AT if at <= max(curve.at[-1] for raced in curves.values() for curve in raced[engines[0]])]
+    for at in moments:
+        yield from _pooled(f"after {at} evaluations", _values(curves, lambda _, at=at: at), engines)
+    timed = {
+        objective: {engine: [by_seconds(race) for race in raced.values()] for engine, raced in by_engine.items()}
+        for objective, by_engine in races.items()
+    }
+    yield from _pooled(
+        "when the first engine has finished, in seconds of builds, measurements and its own",
+        _values(timed, _first_end), engines,
+    )  # fmt: skip
+    corrected = figures.differences(_values(curves, lambda _: moments[-1]), OURS) if OURS in engines else {}
+    for objective, raced in curves.items():
+        yield from _objective(objective, raced, timed[objective], moments, corrected)
+    yield from _costs(races, engines)
 
 
-def _summary(raced: Races, evaluations: int) -> Iterator[str]:
-    """Where ours is first, and where it loses."""
-    for at in _moments(evaluations):
-        first = sum(_middle(engines[OURS], at) <= min(_middle(races, at) for races in engines.values())
-                    for engines in raced.values())  # fmt: skip
-        yield f"- After {at} evaluations ours has the best median, ties counted, on {first} of {len(raced)} objectives."
-        for name, engines in raced.items():
-            others = {LABELS[engine]: (races, _p(engines, engine, at)) for engine, races in engines.items()}
-            for engine, (races, p) in others.items():
-                if p < SIGNIFICANT and _rank_sum(races, engines[OURS], at) < 0:
-                    yield f"  It is significantly behind {engine} on {name} (p = {p:.2g})."
-                elif _middle(races, at) < _middle(engines[OURS], at):
-                    yield f"  {engine}'s median is better on {name} (p = {p:.2g})."
+def _values(
+    curves: Mapping[str, Mapping[str, Sequence[Curve]]], at: Callable[[Mapping[str, Sequence[Curve]]], float]
+) -> figures.Values:
+    return {
+        objective: {engine: [curve.value(at(raced)) for curve in races] for engine, races in raced.items()}
+        for objective, raced in curves.items()
+    }
+
+
+def _first_end(raced: Mapping[str, Sequence[Curve]]) -> float:
+    """The median length of the races of the engine whose are shortest."""
+    return min(statistics.median(curve.at[-1] for curve in curves) for curves in raced.values())
+
+
+def _pooled(when: str, values: figures.Values, engines: Sequence[str]) -> Iterator[str]:
+    """Ranks over objectives; engines of one objective are ranked over those alone."""
+    medians = figures.medians(values)
+    best = sum(engines_of[OURS] <= min(engines_of.values()) for engines_of in medians.values() if OURS in engines_of)
+    yield f"**{when[0].upper()}{when[1:]}**: ours has the best median, ties counted, on {best} of {len(values)}."
+    corrected = figures.differences(values, OURS) if OURS in engines else {}
+    for (objective, engine), p in corrected.items():
+        if p < SIGNIFICANT and figures.behind(values[objective][OURS], values[objective][engine]):
+            yield f"It is significantly behind {ENGINES[engine].label} on {objective} (p = {p:.2g}, Holm)."
     yield ""
-
-
-def _tables(raced: Races, baselines: Mapping[str, float], evaluations: int) -> Iterator[str]:
-    moments = _moments(evaluations)
-    for name, engines in raced.items():
-        best = min(values[-1] for races in engines.values() for values in races)
-        yield f"**{name}** (baseline {baselines[name]:.4g}, best known {best:.4g})"
+    whole = [engine for engine in engines if all(engine in raced for raced in values.values())]
+    for group, these in (("", whole), (", one objective each", engines)):
+        shared = {name: raced for name, raced in values.items() if all(engine in raced for engine in these)}
+        if OURS not in these or len(these) < 2 or len(shared) < 2 or (group and these == whole):
+            continue
+        result = figures.pooled(shared, these, OURS)
+        yield f"| mean rank over {len(shared)} objectives{group} | | Wilcoxon, Holm |"
+        yield "|---|---|---|"
+        for engine in sorted(these, key=result.ranks.__getitem__):
+            p = f"{result.against[engine]:.2g}" if engine != OURS else f"Friedman {result.friedman_p:.2g}"
+            yield f"| {ENGINES[engine].label} | {result.ranks[engine]:.2f} | {p} |"
         yield ""
-        yield f"| engine | {' | '.join(f'{at} evaluations' for at in moments)} |"
-        yield f"|---|{'---|' * len(moments)}"
-        for engine, races in sorted(engines.items(), key=lambda entry: _middle(entry[1], moments[-1])):
-            cells = []
-            for at in moments:
-                middle = _middle(races, at)
-                share = 100 * (baselines[name] - middle) / max(baselines[name] - best, 1e-12)
-                against = "" if engine == OURS else f", p = {_p(engines, engine, at):.2g}"
-                cells.append(f"{middle:.4g} ({share:.0f} %{against})")
-            yield f"| {LABELS[engine]} | {' | '.join(cells)} |"
-        yield ""
 
 
-def _costs(costs: Mapping[str, Sequence[float]]) -> Iterator[str]:
-    yield "**Own cost of one ask and tell**, mean processor time over 200 evaluations, ms"
+def _objective(
+    name: str,
+    raced: Mapping[str, Sequence[Curve]],
+    timed: Mapping[str, Sequence[Curve]],
+    moments: Sequence[int],
+    corrected: Mapping[tuple[str, str], float],
+) -> Iterator[str]:
+    everything = [curve for curves in raced.values() for curve in curves]
+    start, best = everything[0].values[0], min(value for curve in everything for value in curve.values)
+    targets = [figures.target_of(start, best, share) for share in SHARES]
+    yield f"**{name}** (baseline {start:.4f}, best known {best:.4f})"
     yield ""
-    yield "| engine | 30 knobs | 100 knobs | 300 knobs |"
-    yield "|---|---|---|---|"
-    for engine, by_size in costs.items():
-        yield f"| {LABELS[engine]} | {' | '.join(f'{milliseconds:.1f}' for milliseconds in by_size)} |"
-    yield ""
-
-
-def _long(long: Mapping[str, float]) -> Iterator[str]:
-    evaluations, times = f"{long['evaluations']:,}", long["slowest_ms"] / long["at_400_ms"]
-    yield (
-        f"**{evaluations} evaluations** of ours at 100 knobs, asked for four at a time: an ask and tell takes "
-        f"{long['at_400_ms']:.0f} ms at 400 evaluations and {long['later_ms']:.0f} ms from there on (medians), the "
-        f"slowest {long['slowest_ms']:.0f} ms, {times:.1f} times as much. The process holds {long['memory_mb']:.0f} MB "
-        f"at 400 evaluations, and {long['memory_grown_mb']:+.0f} MB at the end."
-    )
+    medians = " | ".join(f"{at} evaluations" for at in moments)
+    to = " | ".join(f"to {share:.0%}" for share in SHARES)
+    yield f"| engine | {medians} | p at {moments[-1]} | {to} | seconds to {SHARES[IN_SECONDS]:.0%} |"
+    yield f"|---|{'---|' * (len(moments) + 2 + len(SHARES))}"
+    for engine, curves in sorted(raced.items(), key=lambda entry: _median(entry[1], moments[-1])):
+        cells = [f"{_median(curves, at):.4f}" for at in moments]
+        cells.append(f"{corrected[name, engine]:.2g}" if (name, engine) in corrected else "")
+        cells += [_running_time(curves, target) for target in targets]
+        cells.append(_running_time(timed[engine], targets[IN_SECONDS]))
+        yield f"| {ENGINES[engine].label} | {' | '.join(cells)} |"
     yield ""
 
 
-def _moments(evaluations: int) -> list[int]:
-    return [at for at in AT if at <= evaluations]
+def _median(curves: Sequence[Curve], at: float) -> float:
+    return statistics.median(curve.value(at) for curve in curves)
 
 
-def _middle(races: Sequence[Sequence[float]], at: int) -> float:
-    return statistics.median(values[at - 1] for values in races)
+def _running_time(curves: Sequence[Curve], target: float) -> str:
+    expected = figures.expected_running_time(curves, target)
+    low, high = figures.running_time_interval(curves, target)
+    return "never" if math.isinf(expected) else f"{expected:.0f} ({low:.0f} to {_count(high)})"
 
 
-def _p(engines: Mapping[str, Sequence[Sequence[float]]], engine: str, at: int) -> float:
-    """Mann-Whitney, two-sided, against ours."""
-    ours, theirs = ([values[at - 1] for values in engines[name]] for name in (OURS, engine))
-    return float(mannwhitneyu(ours, theirs, alternative="two-sided").pvalue)
+def _count(number: float) -> str:
+    return "∞" if math.isinf(number) else f"{number:.0f}"
 
 
-def _rank_sum(theirs: Sequence[Sequence[float]], ours: Sequence[Sequence[float]], at: int) -> int:
-    """How much oftener a race of theirs is above one of ours than below: negative where theirs are the better ones."""
-    pairs = [(their[at - 1], our[at - 1]) for their in theirs for our in ours]
-    return sum((their > our) - (their < our) for their, our in pairs)
-
-
-def plot(path: Path, raced: Races, baselines: Mapping[str, float]) -> None:
-    """Median best so far, one panel an objective; needs the extra ``report``."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "engines"
-    from matplotlib import pyplot
-
-    rows = math.ceil(len(raced) / COLUMNS)
-    figure, axes = pyplot.subplots(
-        rows, COLUMNS, figsize=(4.5 * COLUMNS, 3.5 * rows), layout="constrained", squeeze=False
-    )
-    for panel, (name, engines) in zip(axes.flat, raced.items(), strict=False):
-        for engine, races in engines.items():
-            medians = [statistics.median(values) for values in zip(*races, strict=True)]
-            style = {"linewidth": 2.5, "color": "black", "zorder": 3} if engine == OURS else {"linewidth": 1.3}
-            panel.plot(range(1, len(medians) + 1), medians, label=LABELS[engine].replace("*", ""), **style)
-        panel.axhline(baselines[name], color="grey", linestyle=":", linewidth=1)
-        panel.set_title(f"{name}, {len(engines[OURS])} seeds", fontsize=9)
-        panel.set_xlabel("evaluations")
-    for panel in axes.flat[len(raced) :]:
-        panel.set_visible(False)
-    axes.flat[0].legend(fontsize=8)
-    figure.savefig(path, metadata={"Date": None})
+def _costs(races: Races, engines: Sequence[str]) -> Iterator[str]:
+    yield "| engine | builds a race | building, s | measuring, s | its own, s |"
+    yield "|---|---|---|---|---|"
+    for engine in engines:
+        ends = [race.moments[-1] for raced in races.values() for race in raced.get(engine, dict[int, Race]()).values()]
+        builds = statistics.mean(end.builds for end in ends)
+        costs = ([end.build_s for end in ends], [end.measure_s for end in ends], [end.engine_s for end in ends])
+        seconds = " | ".join(f"{statistics.mean(each):.1f}" for each in costs)
+        yield f"| {ENGINES[engine].label} | {builds:.0f} | {seconds} |"
+    yield ""

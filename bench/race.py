@@ -1,0 +1,143 @@
+"""Races search engines on what real compilers make of real kernels; docs/explanation/engines.md says how.
+
+    python bench/race.py run --engines ga,optuna:tpe,random --seeds 5 [--objectives join,crc] [--minutes 60] [--record]
+    python bench/race.py report             the tables of the page anew, from the committed races
+    python bench/race.py freeze             fixes the engine and the held-out list, before `run --half held-out`
+
+Builds, measurements and races are kept in one file: a run goes on where the last one ended. Seeds are dealt so that any
+stop leaves the same seeds of every objective and engine. A peer takes part where it is installed:
+pip install optuna cmaes pymoo nevergrad smac kernel_tuner
+"""
+
+import argparse
+import importlib
+import signal
+import statistics
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import race_data
+import race_report
+from race_build import Workshop
+from race_freeze import check_frozen, freeze
+from race_kept import Kept
+from race_objectives import Objective, Opened
+from race_peers import ENGINES, installed, version
+from race_runs import Race, run
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "explanation" / "engines.md"
+SHOWN = (25, 50, 100, 200, 400)
+
+
+def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended: a later run goes on from here"))
+    asked = arguments()
+    if asked.command == "freeze":
+        freeze(listed("held-out", ""))
+    elif asked.command == "report":
+        race_report.write(PAGE, asked.half, race_data.read(race_data.path_of(asked.half)))
+    else:
+        run_races(asked)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    runs = commands.add_parser("run", help="race, and print medians")
+    runs.add_argument("--half", choices=("open", "held-out"), default="open")
+    runs.add_argument("--engines", help=f"between commas; all that are installed without it: {', '.join(ENGINES)}")
+    runs.add_argument("--objectives", default="", help="beginnings of names, between commas; all without it")
+    runs.add_argument("--seeds", type=int, default=20)
+    runs.add_argument("--first-seed", type=int, default=0)
+    runs.add_argument("--evaluations", type=int, default=200)
+    runs.add_argument("--minutes", type=float, default=float("inf"), help="after which no race starts")
+    runs.add_argument("--record", action="store_true", help="write the races to bench/data, for `report`")
+    runs.add_argument("--cache", type=Path, default=ROOT / ".compileiq" / "race.sqlite")
+    reports = commands.add_parser("report", help="write the page's tables from the committed races")
+    reports.add_argument("--half", choices=("open", "held-out"), default="held-out")
+    commands.add_parser("freeze", help="fix the engine's code and the held-out list")
+    return parser.parse_args()
+
+
+def listed(half: str, beginnings: str) -> list[Objective]:
+    half_of = importlib.import_module(
+        f"race_{half.replace('-', '_')}"
+    )  # so that nobody reads the other one by accident
+    return [each for each in half_of.objectives() if each.name.startswith(tuple(beginnings.split(",")))]
+
+
+def run_races(asked: argparse.Namespace) -> None:
+    engines = asked.engines.split(",") if asked.engines else installed()
+    objectives = listed(asked.half, asked.objectives)
+    if asked.half == "held-out":
+        check_frozen(objectives, engines, asked.first_seed)
+    kept = Kept(asked.cache)
+    workshop = Workshop(kept)
+    opened = [objective.opened(workshop) for objective in objectives]
+    seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
+    try:
+        finished = list(whole_seeds(kept, opened, engines, seeds, asked.evaluations, 60 * asked.minutes))
+    finally:
+        for each in opened:
+            each.close()
+        workshop.close()
+    races: dict[str, dict[str, dict[int, Race]]] = {
+        objective.name: {engine: {} for engine in raced_by(objective, engines)} for objective in objectives
+    }
+    for seed, by_place in finished:
+        for (objective, engine), race in by_place.items():
+            races[objective][engine][seed] = race
+    if finished:
+        print("\n".join(medians(races, asked.evaluations)))
+    if finished and asked.record:
+        race_data.write(race_data.path_of(asked.half), races)
+
+
+def raced_by(objective: Objective, engines: Iterable[str]) -> list[str]:
+    """Those of ``engines`` that take as many objectives as there are."""
+    return [engine for engine in engines if ENGINES[engine].fronts or len(objective.metrics) == 1]
+
+
+def whole_seeds(
+    kept: Kept, opened: Sequence[Opened], engines: Sequence[str], seeds: range, evaluations: int, limit_s: float
+) -> Iterator[tuple[int, dict[tuple[str, str], Race]]]:
+    """Each seed with its races on every objective; a seed that the time did not suffice for is left out."""
+    ends = time.monotonic() + limit_s
+    for seed in seeds:
+        races: dict[tuple[str, str], Race] = {}
+        for objective in opened:
+            for engine in raced_by(objective.objective, engines):
+                key = f"{objective.identity} {engine} {version(engine)} {seed} {evaluations}"
+                moments = kept.race(key)
+                if moments is None:
+                    if time.monotonic() > ends:
+                        return
+                    moments = run(engine, objective, seed, evaluations).as_json()
+                    kept.keep_race(key, moments)
+                race = races[objective.objective.name, engine] = Race.from_json(moments)
+                print(f"{seed:>5} {objective.objective.name:<28}{engine:<24}{ended(race)}", flush=True)
+        yield seed, races
+
+
+def ended(race: Race) -> str:
+    last = race.moments[-1]
+    seconds = f"{last.build_s:>7.1f} + {last.measure_s:.1f} + {last.engine_s:.1f} s"
+    return f"{last.value:>9.4f}{last.builds:>6} builds{seconds}"
+
+
+def medians(races: race_data.Races, evaluations: int) -> Iterator[str]:
+    """One line an objective and engine: the median of what was held after some evaluations."""
+    moments = [*(at for at in SHOWN if at < evaluations), evaluations]
+    yield f"{'median log-ratio after':<52}" + "".join(f"{at:>9}" for at in moments)
+    for objective, raced in races.items():
+        for engine, seeds in raced.items():
+            curves = [race_data.by_evaluations(race) for race in seeds.values()]
+            middle = (statistics.median(curve.value(at) for curve in curves) for at in moments)
+            yield f"{objective:<28}{engine:<24}" + "".join(f"{value:>9.4f}" for value in middle)
+
+
+if __name__ == "__main__":
+    main()
