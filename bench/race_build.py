@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from pytest_compileiq.model import Knobs
+from pytest_compileiq.toolchains.machine_code import features as code_features
 from pytest_compileiq.toolchains.machine_code.elf import machine_code
 from race_kept import Kept
 
@@ -114,17 +115,13 @@ class Kernel:
 
     def features(self, code: str) -> tuple[Mapping[str, float], float]:
         """Numbers that describe machine code that was built here before, and the seconds that reading them took."""
-        try:
-            from pytest_compileiq.toolchains.machine_code import features
-        except ImportError:  # not every engine's branch has it
-            return {}, 0.0
-        reader = hashlib.sha256(Path(features.__file__).read_bytes()).hexdigest()[:16]
+        reader = hashlib.sha256(Path(code_features.__file__).read_bytes()).hexdigest()[:16]
         kept = self._workshop.kept.answer("features", code, reader)
         if kept is None:
             made = self._workshop.scratch / "described.o"
             made.write_bytes(self._workshop.kept.object_of(code))
             before = processor_s()
-            numbers = json.dumps(features.features_of(made))
+            numbers = json.dumps(code_features.features_of(made))
             self._workshop.kept.keep_answer("features", code, reader, numbers, processor_s() - before)
             kept = self._workshop.kept.answer("features", code, reader)
         assert kept is not None

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from pytest_compileiq.engines import base
-from pytest_compileiq.engines.base import Brief, Engine, Told
+from pytest_compileiq.engines.base import Brief, Built, Engine, Picking, Told
 from pytest_compileiq.model import Candidate, FailureKind
 from race_figures import front, hypervolume
 from race_objectives import WORSE, Build, Measured, Opened
@@ -73,12 +72,11 @@ class _Runner:
         brief = Brief(objective.objective.space, seed, len(objective.objective.metrics), evaluations, [Candidate({})])
         with self._clocked():
             self._engine: Engine = opened(name, brief)
-        picking = getattr(base, "Picking", None)  # not every engine's branch has it
-        self._picks = picking is not None and objective.objective.timed and isinstance(self._engine, picking)
+        self._picker = self._engine if objective.objective.timed and isinstance(self._engine, Picking) else None
 
     def step(self) -> bool:
         """Evaluate what the engine wants next; False when it has nothing left."""
-        results = self._picked() if self._picks else self._asked()
+        results = self._asked() if self._picker is None else self._picked(self._picker)
         with self._clocked():
             self._engine.tell(results)
         return bool(results)
@@ -94,9 +92,8 @@ class _Runner:
             asked = self._engine.ask(1)
         return [self._evaluated(candidate, self._build(candidate)) for candidate in asked]
 
-    def _picked(self) -> list[Told]:
+    def _picked(self, picker: Picking) -> list[Told]:
         """Of what a picking engine proposes: what does not build, and the one that it picks of the others."""
-        picker: Any = self._engine
         for _ in range(MOST_PASSED):
             with self._clocked():
                 proposed = picker.propose(1)
@@ -114,14 +111,14 @@ class _Runner:
                 return results
         return []
 
-    def _described(self, made: Sequence[tuple[Candidate, Build]]) -> list[tuple[Any, Build]]:
+    def _described(self, made: Sequence[tuple[Candidate, Build]]) -> list[tuple[Built, Build]]:
         """Each build as a picking engine is shown it."""
         seen = set(self._tried)
         described = []
         for candidate, build in made:
             features, seconds = self._objective.features(build)
             self._build_s += seconds
-            described.append((base.Built(candidate, features, build.code in seen), build))  # type: ignore[attr-defined]
+            described.append((Built(candidate, features, build.code in seen), build))
             seen.add(str(build.code))
         return described
 
