@@ -72,7 +72,7 @@ class _Runner:
         brief = Brief(objective.objective.space, seed, len(objective.objective.metrics), evaluations, [Candidate({})])
         with self._clocked():
             self._engine: Engine = opened(name, brief)
-        self._picker = self._engine if objective.objective.timed and isinstance(self._engine, Picking) else None
+        self._picker = self._engine if objective.objective.is_run and isinstance(self._engine, Picking) else None
 
     def step(self) -> bool:
         """Evaluate what the engine wants next; False when it has nothing left."""
