@@ -23,7 +23,7 @@ class Target:
 
     space: Space = SPACE
     metrics: tuple[str, ...] = ("code_bytes",)
-    timed: bool = False
+    is_run: bool = False
 
 
 @dataclass
