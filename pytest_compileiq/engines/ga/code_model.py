@@ -22,6 +22,7 @@ _KNOB_SHARES = (0.0, 0.25, 0.5)
 _NOISES = np.array([1e-3, 1e-2, 5e-2, 2e-1])  # shares of the signal's variance
 _NOISE_PRIOR = (np.log(0.02), 2.0)
 _KNOB_WEIGHT = 4.0  # points that differ in every knob are independent, as in ``process.Hyper.prior``
+_LEAST_VARIANCE = 1e-12  # where scores are all equal
 _NOTHING = 1e-9  # an improvement below it says nothing: then the lowest mean decides
 _FURTHEST = 30.0  # standard deviations: a feature that hardly varied so far must not decide by itself
 
@@ -116,7 +117,7 @@ class Fitted:
         asked = _Described(self.scale.columns(features), knobs)
         cross = asked.correlation(self.told, self.setting)
         weights = self._inverse @ self.scores
-        variance = float(self.scores @ weights) / len(self.scores)
+        variance = max(float(self.scores @ weights) / len(self.scores), _LEAST_VARIANCE)
         covariance = asked.correlation(asked, self.setting) - cross @ self._inverse @ cross.T
         return Expected(cross @ weights, covariance * variance, self.noise * variance)
 
@@ -171,7 +172,7 @@ def _evidence(told: _Described, scores: Floats, setting: tuple[int, int]) -> tup
     """Log evidence plus log prior at the best share of noise, and that share (Rasmussen & Williams, eq. 5.8)."""
     values, vectors = np.linalg.eigh(told.correlation(told, setting))
     spectrum = np.maximum(values, 0) + _NOISES[:, None]
-    variance = ((vectors.T @ scores) ** 2 / spectrum).mean(axis=1)
+    variance = np.maximum(((vectors.T @ scores) ** 2 / spectrum).mean(axis=1), _LEAST_VARIANCE)
     prior = ((np.log(_NOISES) - _NOISE_PRIOR[0]) / _NOISE_PRIOR[1]) ** 2
     evidence = -0.5 * (len(scores) * np.log(variance) + np.log(spectrum).sum(axis=1) + prior)
     best = int(np.argmax(evidence))

@@ -141,3 +141,9 @@ def test_code_of_which_nothing_is_known_leaves_the_knobs():
     truth = knobs[:, 0] - 2 * knobs[:, 1]
     fitted = CodeModel().fit([{}] * 40, knobs[:40], squashed(truth[:40]), learn=True)
     assert np.corrcoef(fitted.expected([{}] * 10, knobs[40:]).mean, truth[40:])[0, 1] > 0.8
+
+
+def test_scores_that_are_all_equal_say_nothing_and_warn_of_nothing():
+    rows, knobs, _ = described(np.random.default_rng(3), 20)
+    fitted = CodeModel().fit(rows, knobs, squashed(np.full(20, 0.5)), learn=True)
+    assert len(fitted.best_batch(rows, knobs, 3)) == 3
