@@ -33,7 +33,7 @@ void kernel(const int32_t *given, int32_t *sorted, int n, int32_t *facts)
 
 #ifdef RACE_DRIVER
 #include "race_driver.h"
-enum { SETS = 4, N = 600 }; /* a branch predictor learns one set by heart, sometimes */
+enum { SETS = 4, N = 600 }; /* too much to be learned by heart by a branch predictor */
 static int32_t given[SETS][N], output[SETS][N + 2];
 const char *const race_symbol = "kernel";
 unsigned char *const race_output = (unsigned char *)output;
