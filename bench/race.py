@@ -11,6 +11,7 @@ pip install optuna cmaes pymoo nevergrad smac kernel_tuner
 
 import argparse
 import importlib
+import os
 import signal
 import statistics
 import sys
@@ -40,7 +41,14 @@ def main() -> None:
     elif asked.command == "report":
         race_report.write(PAGE, asked.half, race_data.read(race_data.path_of(asked.half)))
     else:
+        fix_hashes()
         run_races(asked)
+
+
+def fix_hashes() -> None:
+    """Begin again with hashes that are always the same: SMAC3's proposals depend on the order of sets of texts."""
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        os.execve(sys.executable, sys.orig_argv, os.environ | {"PYTHONHASHSEED": "0"})
 
 
 def arguments() -> argparse.Namespace:
@@ -54,12 +62,21 @@ def arguments() -> argparse.Namespace:
     runs.add_argument("--first-seed", type=int, default=0)
     runs.add_argument("--evaluations", type=int, default=200)
     runs.add_argument("--minutes", type=float, default=float("inf"), help="after which no race starts")
+    runs.add_argument("--share", type=share, default=(0, 1), help="1/2 in one process and 2/2 beside it: half each")
     runs.add_argument("--record", action="store_true", help="write the races to bench/data, for `report`")
     runs.add_argument("--cache", type=Path, default=ROOT / ".compileiq" / "race.sqlite")
     reports = commands.add_parser("report", help="write the page's tables from the committed races")
     reports.add_argument("--half", choices=("open", "held-out"), default="held-out")
     commands.add_parser("freeze", help="fix the engine's code and the held-out list")
     return parser.parse_args()
+
+
+def share(text: str) -> tuple[int, int]:
+    """``2/3``, the second of three shares, as its place from 0 on and how many there are."""
+    place, _, shares = text.partition("/")
+    if not (place.isdigit() and shares.isdigit() and 1 <= int(place) <= int(shares)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share such as 1/2")
+    return int(place) - 1, int(shares)
 
 
 def listed(half: str, beginnings: str) -> list[Objective]:
@@ -79,7 +96,7 @@ def run_races(asked: argparse.Namespace) -> None:
     opened = [objective.opened(workshop) for objective in objectives]
     seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
     try:
-        finished = list(whole_seeds(kept, opened, engines, seeds, asked.evaluations, 60 * asked.minutes))
+        finished = list(whole_seeds(kept, opened, engines, seeds, asked))
     finally:
         for each in opened:
             each.close()
@@ -102,24 +119,33 @@ def raced_by(objective: Objective, engines: Iterable[str]) -> list[str]:
 
 
 def whole_seeds(
-    kept: Kept, opened: Sequence[Opened], engines: Sequence[str], seeds: range, evaluations: int, limit_s: float
+    kept: Kept, opened: Sequence[Opened], engines: Sequence[str], seeds: range, asked: argparse.Namespace
 ) -> Iterator[tuple[int, dict[tuple[str, str], Race]]]:
-    """Each seed with its races on every objective; a seed that the time did not suffice for is left out."""
-    ends = time.monotonic() + limit_s
+    """Each seed with its races on every objective; one that the time or the other shares did not finish is left out.
+
+    A share has every other objective of a seed, and the others of the next seed.
+    """
+    ends = time.monotonic() + 60 * asked.minutes
+    place, shares = asked.share
     for seed in seeds:
         races: dict[tuple[str, str], Race] = {}
-        for objective in opened:
+        missing = False
+        for number, objective in enumerate(opened):
             for engine in raced_by(objective.objective, engines):
-                key = f"{objective.identity} {engine} {version(engine)} {seed} {evaluations}"
+                key = f"{objective.identity} {engine} {version(engine)} {seed} {asked.evaluations}"
                 moments = kept.race(key)
+                if moments is None and (number + seed) % shares != place:
+                    missing = True
+                    continue
                 if moments is None:
                     if time.monotonic() > ends:
                         return
-                    moments = run(engine, objective, seed, evaluations).as_json()
-                    kept.keep_race(key, moments)
+                    kept.keep_race(key, run(engine, objective, seed, asked.evaluations).as_json())
+                    moments = kept.race(key)
                 race = races[objective.objective.name, engine] = Race.from_json(moments)
                 print(f"{seed:>5} {objective.objective.name:<28}{engine:<24}{ended(race)}", flush=True)
-        yield seed, races
+        if not missing:
+            yield seed, races
 
 
 def ended(race: Race) -> str:

@@ -99,16 +99,15 @@ class Kernel:
         return Build(*kept)
 
     def answer(self, code: str, processes: int, samples: int) -> tuple[str, float]:
-        """What ``race_serve`` says of machine code that was built here before, and the seconds it took to say it.
+        """What ``race_serve`` says of machine code that was built here before, and the processor seconds that it took.
 
         One line: the verdict of the first process that did not call it ok, or ok and the numbers of all of them.
         """
         asked = f"{processes} x {samples}"
         kept = self._workshop.kept.answer(self.measured_identity, code, asked)
         if kept is None:
-            begun = time.perf_counter()
-            said = self._served(code, processes, samples)
-            self._workshop.kept.keep_answer(self.measured_identity, code, asked, said, time.perf_counter() - begun)
+            said, seconds = self._served(code, processes, samples)
+            self._workshop.kept.keep_answer(self.measured_identity, code, asked, said, seconds)
             kept = self._workshop.kept.answer(self.measured_identity, code, asked)
         assert kept is not None
         return kept
@@ -156,22 +155,24 @@ class Kernel:
 
     # ── running ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _served(self, code: str, processes: int, samples: int) -> str:
+    def _served(self, code: str, processes: int, samples: int) -> tuple[str, float]:
         if self._server is None:
             self._server = self._opened_server()
         library = self._linked(code)
         said = [self._asked(f"{library} {samples}") for _ in range(processes)]
         library.unlink()
-        failed = next((line for line in said if not line.startswith("ok")), None)
-        return failed or " ".join(["ok", *(line.removeprefix("ok ") for line in said)])
+        failed = next((line for line, _ in said if not line.startswith("ok")), None)
+        joined = " ".join(["ok", *(line.removeprefix("ok ") for line, _ in said)])
+        return failed or joined, sum(seconds for _, seconds in said)
 
-    def _asked(self, question: str) -> str:
+    def _asked(self, question: str) -> tuple[str, float]:
         assert self._server is not None and self._server.stdin is not None and self._server.stdout is not None
         self._server.stdin.write(question + "\n")
         self._server.stdin.flush()
         if not (line := self._server.stdout.readline().strip()):
             raise SystemExit(f"race_serve of {self.source.name} ended by itself")
-        return line
+        said, _, seconds = line.partition(" after ")
+        return said, float(seconds)
 
     def _linked(self, code: str) -> Path:
         library = self._workshop.scratch / f"{code}.so"

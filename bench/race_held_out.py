@@ -8,14 +8,13 @@ from pathlib import Path
 
 from pytest_compileiq.space import choice, literal
 from race_build import DRIVERS, Source
-from race_objectives import Objective, gcc_space, where, with_macros
+from race_objectives import Objective, gcc_space, options_space, where, with_macros
 from race_sources import Distribution
 
 HOME = DRIVERS / "held_out"
 CRYPTO = Distribution("pycryptodome==3.21.0", "f7787e0d469bdae763b876174cf2e6c0f7be79808af26b1da96f1a64bcf47297")
-JSON = Distribution("ujson==5.10.0", "b3cd8f3c5d8c7738257f1018880444f7b7d9b66232c64649f562d7ba86ad4bc1")
 LZFSE = Distribution("pyliblzfse==0.4.1", "bb0b899b3830c02fdf3dbde48ea59611833f366fef836e5c32cf8145134b7d3d")
-TIMED = ("sparse_rows", "edit_distance", "utf8_points", "fourier", "heap_paths")
+TIMED = ("recent", "edit_distance", "matches", "fourier", "heap_paths")
 
 
 def objectives() -> Iterator[Objective]:
@@ -33,13 +32,14 @@ def own(name: str) -> Source:
 
 def third_party() -> Iterator[Objective]:
     lzfse, crypto = LZFSE.folder / "lzfse" / "src", CRYPTO.folder / "src"
-    decoder = Source("ujson_decoder", JSON.folder / "lib" / "ultrajsondec.c")
-    yield Objective("ujson_decoder-size", decoder, ("code_bytes",), gcc_space())
+    settings = ("-DHAVE_STDINT_H", "-DHAVE_POSIX_MEMALIGN")
     lzvn = Source("lzvn_decoder", lzfse / "lzvn_decode_base.c", flags=("-DNDEBUG",))
-    yield Objective("lzvn_decoder-size", lzvn, ("code_bytes",), gcc_space())
-    tables = _driven("lzfse_tables", lzfse / "lzfse_fse.c", "-DNDEBUG")
-    yield Objective("lzfse_tables-executed", tables, ("executed",), gcc_space())
-    chacha = _driven("chacha", crypto / "chacha20.c", "-DHAVE_STDINT_H", "-DHAVE_POSIX_MEMALIGN")
+    yield Objective("lzvn_decoder-size", lzvn, ("code_bytes",), options_space())
+    md2 = Source("md2", crypto / "MD2.c", flags=settings)
+    yield Objective("md2-size", md2, ("code_bytes",), options_space())
+    poly1305 = _driven("poly1305", crypto / "poly1305.c", *settings)
+    yield Objective("poly1305-executed", poly1305, ("executed",), gcc_space())
+    chacha = _driven("chacha", crypto / "chacha20.c", *settings)
     yield Objective("chacha-executed", chacha, ("executed",), gcc_space())
 
 
@@ -61,7 +61,6 @@ def mixed() -> Iterator[Objective]:
     yield Objective("blurred-mixed-time", own("blurred"), ("time",), bounded)
     sieve = with_macros({
         "-DSEGMENT=": choice([32, 64, 96, 128, 256], 0.2),
-        "-DODD_ONLY": literal("", 0.5),
         "-DPACKED_BITS": literal("", 0.5),
         "-DBRANCHLESS": literal("", 0.5),
         "unrolled": {"-DUNROLL=": choice([2, 4, 8], 0.3), "-DCOUNT_UNROLL=": choice([2, 4, 8], 0.3)},

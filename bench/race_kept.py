@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS races (key TEXT PRIMARY KEY, race TEXT);
 
 
 class Kept:
-    """Each build, each answer of ``race_serve`` and each race is made once."""
+    """Each build, each answer of ``race_serve`` and each race is made once; of two runs, the first's is kept."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ class Kept:
         return row
 
     def keep_build(self, kernel: str, options: str, code: str | None, seconds: float) -> None:
-        self._base.execute("INSERT OR REPLACE INTO builds VALUES (?, ?, ?, ?)", (kernel, options, code, seconds))
+        self._base.execute("INSERT OR IGNORE INTO builds VALUES (?, ?, ?, ?)", (kernel, options, code, seconds))
 
     def object_of(self, code: str) -> bytes:
         return zlib.decompress(self._base.execute("SELECT object FROM codes WHERE code = ?", (code,)).fetchone()[0])
@@ -43,7 +43,7 @@ class Kept:
         self._base.execute("INSERT OR IGNORE INTO codes VALUES (?, ?, ?)", (code, code_bytes, zlib.compress(content)))
 
     def answer(self, kernel: str, code: str, asked: str) -> tuple[str, float] | None:
-        """The line of ``race_serve``, and the seconds that it took."""
+        """The line of ``race_serve``, and the processor seconds that it took."""
         query = "SELECT answer, seconds FROM answers WHERE kernel = ? AND code = ? AND asked = ?"
         row: tuple[str, float] | None = self._base.execute(query, (kernel, code, asked)).fetchone()
         return row
@@ -57,4 +57,4 @@ class Kept:
         return None if row is None else json.loads(row[0])
 
     def keep_race(self, key: str, race: Any) -> None:
-        self._base.execute("INSERT OR REPLACE INTO races VALUES (?, ?)", (key, json.dumps(race)))
+        self._base.execute("INSERT OR IGNORE INTO races VALUES (?, ?)", (key, json.dumps(race)))

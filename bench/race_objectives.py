@@ -30,9 +30,9 @@ class Measured:
     """One machine code's numbers as log-ratios to the baseline's, one entry an objective.
 
     Attributes:
-        drawn_from: what a race is told one of; a single entry where a number is exact.
+        drawn_from: processes, of which a race is told the mean of two; a single entry where a number is exact.
         judged: what an engine that holds it for best is judged by: of a time, processes that no engine was told of.
-        seconds: what the measurement took when it was made.
+        seconds: the processor time of the measurement when it was made.
     """
 
     drawn_from: tuple[Sequence[float], ...]
@@ -42,7 +42,7 @@ class Measured:
     def told(self, code: str, seed: int) -> tuple[float, ...]:
         """The scores that a race of ``seed`` is told: the same in each engine's race, since machine code decides."""
         noise = np.random.default_rng([seed, int(code[:12], 16)])
-        return tuple(float(noise.choice(scores)) for scores in self.drawn_from)
+        return tuple(float(noise.choice(scores, min(2, len(scores)), False).mean()) for scores in self.drawn_from)
 
 
 @dataclass(frozen=True)
@@ -146,6 +146,12 @@ def gcc_space() -> Space:
     flags = " ".join(flag for flag in BASELINE if flag != "-fPIC")
     builder = resolve(Cc("race_serve.c", flags=flags), Place(BENCH, BENCH))
     return Space(builder.default_space().genes)
+
+
+@cache
+def options_space() -> Space:
+    """``gcc_space`` at the level of the baseline: with ``-Os`` in reach, one option is nearly all of a size."""
+    return Space(tuple(gene for gene in gcc_space().genes if gene.name != "-O"))
 
 
 def with_macros(macros: Mapping[str, object]) -> Space:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pytest_compileiq.space import choice, literal
 from race_build import DRIVERS, Source
-from race_objectives import Objective, gcc_space, where, with_macros
+from race_objectives import Objective, gcc_space, options_space, where, with_macros
 from race_sources import Distribution
 
 HOME = DRIVERS / "open"
@@ -31,9 +31,9 @@ def third_party() -> Iterator[Objective]:
     brotli, zopfli = BROTLI.folder / "c", ZOPFLI.folder / "zopfli" / "src" / "zopfli"
     headers = f"-I{brotli / 'include'}"
     huffman = Source("brotli_huffman", brotli / "dec" / "huffman.c", flags=(headers,))
-    yield Objective("brotli_huffman-size", huffman, ("code_bytes",), gcc_space())
+    yield Objective("brotli_huffman-size", huffman, ("code_bytes",), options_space())
     splitter = Source("zopfli_blocksplitter", zopfli / "blocksplitter.c")
-    yield Objective("zopfli_blocksplitter-size", splitter, ("code_bytes",), gcc_space())
+    yield Objective("zopfli_blocksplitter-size", splitter, ("code_bytes",), options_space())
     transform = _driven("brotli_transform", brotli / "common" / "transform.c", headers)
     yield Objective("brotli_transform-executed", transform, ("executed",), gcc_space())
     katajainen = _driven("zopfli_katajainen", zopfli / "katajainen.c")

@@ -39,7 +39,10 @@ class Smac(Peer):
         )  # fmt: skip
 
     def propose(self) -> tuple[Any, Point]:
-        asked = self._smac.ask()
+        from joblib import parallel_config
+
+        with parallel_config(backend="sequential"):  # else each look at the forest starts a pool of threads
+            asked = self._smac.ask()
         values = dict(asked.config)
         return asked, self.point_of(values.get(gene.name, OFF) for gene in self.space.genes)
 

@@ -1,6 +1,6 @@
 /* Times and counts the calls of one kernel: each library in a process of its own, forked where all inputs are ready.
    usage: race_serve BASELINE, with lines `LIBRARY SAMPLES` on standard input; 0 samples: its instructions are counted.
-   Each is answered by one line: `ok` and numbers, or `wrong`, `crash` or `timeout`.
+   Each is answered by one line: `ok` and numbers, or `wrong`, `crash` or `timeout`; then `after` and processor seconds.
    A sample is the median of three calls over the median of three calls of the baseline, in turn; it is taken again when
    another process had the core meanwhile.
    An execution is counted by the processor's trap flag: one signal an instruction. */
@@ -112,7 +112,6 @@ static void answer(const char *library, int samples)
         ratio(function); /* not told: caches and branch predictors are still cold */
     for (int each = 0; each < samples; each++)
         printf(" %.5f", ratio(function));
-    printf("\n");
     fflush(stdout);
     _exit(0);
 }
@@ -120,15 +119,18 @@ static void answer(const char *library, int samples)
 static void serve(const char *library, int samples)
 {
     int status;
+    struct rusage used;
     pid_t child = fork();
     if (child == 0)
         answer(library, samples);
-    if (child < 0 || waitpid(child, &status, 0) != child)
+    if (child < 0 || wait4(child, &status, 0, &used) != child)
         exit(2);
     if (WIFSIGNALED(status))
-        printf(WTERMSIG(status) == SIGALRM ? "timeout\n" : "crash\n");
+        printf(WTERMSIG(status) == SIGALRM ? "timeout" : "crash");
     else if (WEXITSTATUS(status) != 0)
-        printf(WEXITSTATUS(status) == WRONG ? "wrong\n" : "crash\n");
+        printf(WEXITSTATUS(status) == WRONG ? "wrong" : "crash");
+    printf(" after %.6f\n", (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+                                1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec));
     fflush(stdout);
 }
 

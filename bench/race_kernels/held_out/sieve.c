@@ -1,5 +1,5 @@
-/* Bits: primes below a limit by a segmented sieve. Macros: bits or bytes, the segment's length, whether even numbers are
-   kept, how the marking loop is unrolled and the way bits are counted. */
+/* Bits: primes below a limit by a segmented sieve. Macros: bits or bytes, the segment's length, how the marking
+   loop is unrolled and the way bits are counted. */
 #include <stdint.h>
 
 #ifndef SEGMENT
@@ -15,11 +15,7 @@
 #define TEXT(words) #words
 #define UNROLLED(times) _Pragma(TEXT(GCC unroll times))
 
-#ifdef ODD_ONLY
-enum { STRIDE = 2 };
-#else
-enum { STRIDE = 1 };
-#endif
+enum { STRIDE = 2 }; /* odd numbers only */
 
 #ifdef PACKED_BITS
 typedef uint32_t cell;
@@ -35,18 +31,18 @@ enum { PER_CELL = 1 };
 
 void kernel(const uint32_t *small_primes, int n_small, uint32_t limit, uint32_t *result)
 {
-    uint32_t count = STRIDE == 2 ? limit > 2 : 0, sum = STRIDE == 2 ? 2 : 0;
-    for (uint32_t low = STRIDE == 2 ? 3 : 2; low < limit; low += SEGMENT * STRIDE) {
+    uint32_t count = limit > 2, sum = 2;
+    for (uint32_t low = 3; low < limit; low += SEGMENT * STRIDE) {
         cell marks[SEGMENT / PER_CELL + 1];
         UNROLLED(COUNT_UNROLL)
         for (uint32_t at = 0; at < sizeof marks / sizeof *marks; at++)
             marks[at] = 0;
         uint32_t high = low + SEGMENT * STRIDE < limit ? low + SEGMENT * STRIDE : limit;
-        for (int each = STRIDE - 1; each < n_small; each++) {
+        for (int each = 1; each < n_small; each++) {
             uint32_t prime = small_primes[each], first = (low + prime - 1) / prime * prime;
             if (first < prime * prime)
                 first = prime * prime;
-            if (STRIDE == 2 && first % 2 == 0)
+            if (first % 2 == 0)
                 first += prime;
             UNROLLED(UNROLL)
             for (uint32_t multiple = first; multiple < high; multiple += prime * STRIDE)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass, field
+from math import inf
 
 import pytest
 
+import race
 import race_data
 import race_freeze
 from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.space import Space, choice, literal
 from race_build import Build
+from race_kept import Kept
 from race_objectives import Measured
 from race_runs import Moment, Race, run
 
@@ -21,6 +25,7 @@ SPACE = Space.from_mapping({f"-f{number}": literal("", 0.5) for number in range(
 class Target:
     """As much of an ``Objective`` as a race reads."""
 
+    name: str = "imagined"
     space: Space = SPACE
     metrics: tuple[str, ...] = ("code_bytes",)
     is_run: bool = False
@@ -31,6 +36,7 @@ class Imagined:
     """Each option that is on is worth something; -f0 does not build, -f1 gives wrong results, -f2 changes no code."""
 
     objective: Target = field(default_factory=Target)
+    identity: str = "imagined"
     built: list[dict] = field(default_factory=list)
     scores: dict[str, tuple[float, bool]] = field(default_factory=dict)
 
@@ -45,6 +51,47 @@ class Imagined:
         score, is_wrong = self.scores[build.code]
         halves = (score,) * len(self.objective.metrics)
         return "wrong" if is_wrong else Measured(tuple([each] for each in halves), halves, 0.25)
+
+
+def kept_races(kept, share, minutes=inf):
+    asked = argparse.Namespace(evaluations=10, minutes=minutes, share=share)
+    opened = [Imagined(Target(name), name) for name in ("left", "right")]
+    return dict(race.whole_seeds(kept, opened, ["random"], range(3), asked))
+
+
+def test_two_shares_race_what_a_run_without_shares_races(tmp_path):
+    kept = Kept(tmp_path / "race.sqlite")
+    assert kept_races(kept, (0, 2)) == {}
+    shared = kept_races(kept, (1, 2))
+    assert shared == kept_races(kept, (0, 1), minutes=0)
+    assert list(shared) == [0, 1, 2] and {name for name, _ in shared[0]} == {"left", "right"}
+    curves = {seed: [race_data.by_evaluations(each) for each in races.values()] for seed, races in shared.items()}
+    alone = kept_races(Kept(tmp_path / "alone.sqlite"), (0, 1))
+    assert curves == {
+        seed: [race_data.by_evaluations(each) for each in races.values()] for seed, races in alone.items()
+    }
+
+
+def test_a_run_without_time_races_nothing(tmp_path):
+    assert kept_races(Kept(tmp_path / "race.sqlite"), (0, 1), minutes=-1) == {}
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b", "1/0", "-1/2"])
+def test_a_share_that_is_none_is_refused(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="is not a share"):
+        race.share(text)
+
+
+def test_a_share_is_counted_from_nought():
+    assert race.share("1/2") == (0, 2)
+    assert race.share("2/2") == (1, 2)
+
+
+def test_a_race_is_told_the_mean_of_two_processes_the_same_each_time():
+    measured = Measured(([0.0, 1.0, 4.0], [7.0]), (1.0, 7.0), 0.1)
+    told = {measured.told("a" * 20, seed) for seed in range(40)}
+    assert told == {(0.5, 7.0), (2.0, 7.0), (2.5, 7.0)}
+    assert measured.told("a" * 20, 3) == measured.told("a" * 20, 3)
 
 
 @pytest.mark.parametrize("engine", ["ga", "random"])
