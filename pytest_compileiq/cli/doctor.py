@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -56,6 +57,7 @@ def examine() -> list[Examined]:
     findings = [
         *_host(),
         *_c_compilers(),
+        _disassembler(),
         *_cuda_compilers(),
         _search_spaces(),
         *_devices(),
@@ -76,6 +78,13 @@ def _c_compilers() -> Iterator[Examined]:
             yield Examined("compiler", name, f"{compiler.version} at {compiler.program}")
         except EnvironmentFault:
             yield Examined("compiler", name, "", f"install {name} with your system's package manager")
+
+
+def _disassembler() -> Examined:
+    program = shutil.which("objdump")
+    if program is None:
+        return Examined("compiler", "objdump", "", "install binutils with your system's package manager")
+    return Examined("compiler", "objdump", f"at {program}: a timed search reads machine code, instructions are counted")
 
 
 def _cuda_compilers() -> Iterator[Examined]:

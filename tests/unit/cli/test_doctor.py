@@ -1,4 +1,4 @@
-"""What ``acf doctor`` says of the lock files."""
+"""What ``acf doctor`` says of the lock files and of the disassembler."""
 
 from __future__ import annotations
 
@@ -37,3 +37,12 @@ def test_a_directory_that_cannot_hold_locks_is_nothing_found_and_a_remedy(monkey
 
     assert found.found == ""
     assert "or unset the variable" in found.remedy
+
+
+def test_a_search_without_objdump_is_not_left_to_guess(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    (found,) = (finding for finding in doctor.examine() if finding.name == "objdump")
+
+    assert not found.found
+    assert "install binutils" in found.remedy
