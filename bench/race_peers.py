@@ -81,7 +81,12 @@ def version(name: str) -> str:
     """What a race of this engine depends on: its code here and that of the races, and the package's version."""
     room = name.partition(":")[0]
     home, bench = Path(pytest_compileiq.__file__).parent / "engines", Path(__file__).parent
-    code = [*home.glob(f"{room}.py"), *(home / room).glob("**/*.py"), *bench.glob(f"race_peer_{room}.py"), bench / "race_runs.py"]
+    code = [
+        *home.glob(f"{room}.py"),
+        *(home / room).glob("**/*.py"),
+        *bench.glob(f"race_peer_{room}.py"),
+        bench / "race_runs.py",
+    ]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(code))).hexdigest()[:16]
     package = ENGINES[name].package if name in ENGINES else None
     return f"{digest} {importlib.metadata.version(package) if package else ''}".strip()
