@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 
 from pytest_compileiq import choice, minimize
-from pytest_compileiq.config import Budget
 from pytest_compileiq.engines.base import Built, Told
 from pytest_compileiq.model import Candidate
-from pytest_compileiq.search.journal import open_journal
-from pytest_compileiq.search.loop import CannotResume, Search, SearchBrief
-from pytest_compileiq.search.scoring import Scorer
-from pytest_compileiq.search.trackers import Trackers
-from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, FakeProgress, fake_benchmark
+from pytest_compileiq.search.loop import CannotResume, Search
+from pytest_compileiq.testing.fakes import FakeBuilder, FakePool
 
 SPACE = {"-p": choice(list(range(40)))}
 CODE = FakeBuilder(lambda knobs: {"kernel": "x" * int(knobs.get("-p", 0))})
@@ -53,64 +47,53 @@ class Smallest:
 
 
 @pytest.fixture
-def searching(tmp_path):
+def picking(searching):
     def run(engine, *, budget=4, builder=CODE, fresh=True, marker=None, pool=None) -> Search:
-        benchmark = fake_benchmark(tmp_path, builder, **{"space": SPACE, **(marker or {})})
         pool = pool or FakePool(seconds=seconds)
-        with open_journal(tmp_path, benchmark.nodeid, benchmark.builder.target) as journal:
-            if fresh:
-                journal.clear()
-            earlier = journal.begin({"identity": "same"}, ())
-            brief = SearchBrief(
-                benchmark, Scorer(pool, benchmark, Random(0)), journal, Budget(evaluations=budget), 1, FakeProgress(),
-                Trackers([], print), frozenset({"kernel"}),
-            )  # fmt: skip
-            search = Search(brief, engine)
-            search.run(benchmark.builds.get(None), earlier.batches)
-        return search
+        return searching(engine, pool, builder, budget=budget, fresh=fresh, marker={"space": SPACE, **(marker or {})})
 
     return run
 
 
-def test_more_is_built_than_measured_and_what_was_picked_is_told_with_its_features(searching):
+def test_more_is_built_than_measured_and_what_was_picked_is_told_with_its_features(picking):
     engine = Smallest([9, 8, 7, 6, 5, 4, 3, 2, 1, 30, 31, 32])
-    search = searching(engine)
+    search = picking(engine)
     assert engine.measured == [[1, 2, 3, 4]]
     assert all(told.features["code_bytes"] > 0 for told in engine.told[0])
     assert (search.tally.evaluations, search.tally.built, search.tally.duplicates) == (4, 12, 0)
 
 
-def test_known_code_is_marked_and_so_is_the_second_of_two(searching):
+def test_known_code_is_marked_and_so_is_the_second_of_two(picking):
     engine = Smallest([0, 3, 3, 4])
-    searching(engine)
+    picking(engine)
     assert [(built.candidate.knobs["-p"], built.known) for built in engine.built[0]] == [
         (0, True), (3, False), (3, True), (4, False),
     ]  # fmt: skip
     assert engine.measured == [[3, 4]]
 
 
-def test_where_all_is_known_the_budget_still_ends_the_search(searching):
+def test_where_all_is_known_the_budget_still_ends_the_search(picking):
     engine = Smallest([5] * 1000)
-    search = searching(engine, budget=10)
+    search = picking(engine, budget=10)
     assert (search.tally.evaluations, search.tally.duplicates, len(search.scored)) == (10, 9, 1)
     assert search.is_over
 
 
-def test_failed_builds_are_evaluations_by_their_share_and_leave_room_for_one_that_builds(searching):
+def test_failed_builds_are_evaluations_by_their_share_and_leave_room_for_one_that_builds(picking):
     engine = Smallest(range(1, 13))
     refuses = FakeBuilder(CODE.code, {f"-p{number}\n": "no" for number in range(2, 13)})
-    search = searching(engine, builder=refuses)
+    search = picking(engine, builder=refuses)
     assert [told.failure for told in engine.told[0]] == [None, "compile", "compile", "compile"]
     assert search.tally.invalid == {"compile": 3}
 
 
-def test_a_search_that_stopped_goes_on_with_what_it_had_picked(searching):
+def test_a_search_that_stopped_goes_on_with_what_it_had_picked(picking):
     numbers = list(range(36, 0, -1))
     whole, first, second = Smallest(numbers), Smallest(numbers), Smallest(numbers)
-    searching(whole, budget=12)
-    searching(first, budget=12, pool=FakePool(seconds=seconds, interrupt_at=6))
+    picking(whole, budget=12)
+    picking(first, budget=12, pool=FakePool(seconds=seconds, interrupt_at=6))
     stopped = [batch for batch in first.measured if batch]
-    search = searching(second, budget=12, fresh=False)
+    search = picking(second, budget=12, fresh=False)
     assert len(stopped) < len(whole.measured)
     assert second.measured == whole.measured
     assert [told.features for batch in second.told for told in batch] == [
@@ -119,10 +102,10 @@ def test_a_search_that_stopped_goes_on_with_what_it_had_picked(searching):
     assert (search.tally.evaluations, search.tally.built) == (12, 36)
 
 
-def test_an_engine_that_proposes_otherwise_cannot_go_on(searching):
-    searching(Smallest(range(36, 0, -1)), budget=12, pool=FakePool(seconds=seconds, interrupt_at=6))
+def test_an_engine_that_proposes_otherwise_cannot_go_on(picking):
+    picking(Smallest(range(36, 0, -1)), budget=12, pool=FakePool(seconds=seconds, interrupt_at=6))
     with pytest.raises(CannotResume):
-        searching(Smallest(range(1, 36)), budget=12, fresh=False)
+        picking(Smallest(range(1, 36)), budget=12, fresh=False)
 
 
 class Asks(Smallest):
@@ -136,15 +119,15 @@ class Asks(Smallest):
         raise AssertionError("every build is an evaluation here")
 
 
-def test_where_nothing_is_timed_every_build_is_evaluated(searching):
+def test_where_nothing_is_timed_every_build_is_evaluated(picking):
     engine = Asks([3, 4, 5])
-    search = searching(engine, marker={"objectives": [minimize("code_bytes")]})
+    search = picking(engine, marker={"objectives": [minimize("code_bytes")]})
     assert engine.measured == [[3, 4, 5]]
     assert search.tally.built == 0 and not engine.told[0][0].features
 
 
-def test_an_objective_is_no_feature(searching):
+def test_an_objective_is_no_feature(picking):
     engine = Smallest([3, 4])
     engine.pick = lambda built, n: engine.built.append(list(built)) or [0]
-    searching(engine, marker={"objectives": [minimize("runtime"), minimize("code_bytes")]})
+    picking(engine, marker={"objectives": [minimize("runtime"), minimize("code_bytes")]})
     assert all("code_bytes" not in built.features for built in engine.built[0])

@@ -71,41 +71,6 @@ def _knob(word: str) -> tuple[str, object]:
     return ("-O", int(word[2:])) if word.startswith("-O") else (word, "")
 
 
-@pytest.fixture
-def searching(tmp_path):
-    """Run a search with an engine on fakes; returns the search, whose collaborators are its attributes."""
-
-    def run(
-        engine,
-        pool=None,
-        builder=None,
-        *,
-        budget=100,
-        jobs=1,
-        stands_for=("kernel",),
-        withdrawn=(),
-        fresh=True,
-        marker=None,
-    ) -> Search:
-        budget = budget if isinstance(budget, Budget) else Budget(evaluations=budget)
-        builder = builder or FakeBuilder()
-        benchmark = fake_benchmark(tmp_path, builder, **(marker or {}))
-        pool = pool or FakePool(seconds=RUNTIME)
-        with open_journal(tmp_path, benchmark.nodeid, benchmark.builder.target) as journal:
-            if fresh:
-                journal.clear()
-            earlier = journal.begin({"identity": "same"}, ())
-            brief = SearchBrief(
-                benchmark, Scorer(pool, benchmark, Random(0)), journal, budget, jobs, FakeProgress(),
-                Trackers([], print), frozenset(stands_for), withdrawn,
-            )  # fmt: skip
-            search = Search(brief, engine)
-            search.run(benchmark.builds.get(None), earlier.batches)
-        return search
-
-    return run
-
-
 # ── one evaluation ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
