@@ -214,7 +214,7 @@ def identity_of(
         "engine": f"{engine} {dict(benchmark.spec.engine_options)}",
         "seed": str(seed),
         "--tune-from": str(settings.start_from),
-        "--tune-transfer": str(settings.transfer),
+        **({} if settings.transfer else {"--no-tune-transfer": "given"}),
     }
 
 

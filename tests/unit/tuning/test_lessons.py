@@ -180,4 +180,6 @@ def test_the_switch_is_something_that_a_search_depends_on(project):
     with pytest.raises(Killed):
         project.tune("xxh64", pool=Dies(seconds=by_options({"-fast": 8e-4})))
     project.tune("xxh64", transfer=False)
-    assert "an earlier search cannot go on, since its --tune-transfer changed: starting anew" in project.progress.said
+    assert (
+        "an earlier search cannot go on, since its --no-tune-transfer changed: starting anew" in project.progress.said
+    )
