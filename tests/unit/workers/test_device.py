@@ -59,10 +59,11 @@ def test_a_worker_that_ends_with_its_node_is_lost_and_no_crash_of_what_it_ran(
     tmp_path, short, monkeypatch, parent, kind
 ):
     monkeypatch.setattr(device_module, "_CHECK_S", 3600.0)  # else it would end this process with the node
-    (tmp_path / "pytest.ini").touch()
+    write_files(tmp_path, {"pytest.ini": "", "test_k.py": "def test_k(): pass"})
     device = Device(str(tmp_path), str(tmp_path), str(tmp_path / "probe"))
-    start = Start(".", ("test_absent.py::test_k",), {}, (), (None,), {"PYTHONPATH": str(ROOT)})
+    start = Start(".", ("test_k.py::test_k",), {}, (), (None,), {"PYTHONPATH": str(ROOT)})
     number = device.launch(encode(start))
+    assert isinstance(decode_answer(device.receive(number, 60.0)), Ready)  # it now waits for orders, and says no more
     device.stop()
     if parent is not None:
         monkeypatch.setattr("os.getppid", lambda: parent)
