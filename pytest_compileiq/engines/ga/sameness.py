@@ -27,14 +27,15 @@ class Sameness:
     """
 
     def __init__(self, counts: Points) -> None:
-        self._counts = counts
+        self._gene_of = np.repeat(np.arange(len(counts)), counts)
+        self._option = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) - 1
         self.rates: Floats = np.full(len(counts), _CHANGED / (_CHANGED + _UNCHANGED))
 
     def learn(self, points: Points, codes: Points) -> None:
         """Fit the rates to the first of ``points`` (n, genes) and ``codes`` (n,), going on from the last fit."""
         points, codes = points[:_PAIRED], codes[:_PAIRED]
         left, right = np.triu_indices(len(points), 1)
-        differs = (points[left] != points[right]).astype(np.float32)
+        differs = (points[:, None] != points)[left, right].astype(np.float32)
         changed = codes[left] != codes[right]
         telling = ~changed | (self._same(differs) > _TELLING)
         trials = differs[telling].sum(axis=0) + _CHANGED + _UNCHANGED
@@ -47,16 +48,14 @@ class Sameness:
         """Probability that pairs have equal code, by the genes in which they differ: (pairs, genes) → (pairs,)."""
         return np.asarray(np.exp(differs @ np.log1p(-self.rates).astype(differs.dtype)))
 
-    def novelty(self, asked: Points, told: Points) -> Floats:
-        """Probability above 0 that the code is not the likeliest of ``told``: (m, genes), (n, genes) → (m,)."""
+    def novelty(self, asked: Points, told: Floats) -> Floats:
+        """Probability above 0 that the code is not the likeliest of one-hot ``told``: (m, genes), (n, O) → (m,)."""
         if len(told) == 0:
             return np.ones(len(asked))
         weights = -np.log1p(-self.rates)
-        agreeing = (self._one_hot(asked) * np.repeat(weights, self._counts)) @ self._one_hot(told).T
+        agreeing = (self.one_hot(asked) * weights[self._gene_of]) @ told.T
         return np.asarray(np.maximum(-np.expm1(agreeing.max(axis=1) - weights.sum()), _FLOOR))
 
-    def _one_hot(self, points: Points) -> Floats:
-        first = np.cumsum(self._counts) - self._counts
-        result = np.zeros((len(points), int(self._counts.sum())))
-        np.put_along_axis(result, points + first + 1, 1.0, axis=1)
-        return result
+    def one_hot(self, points: Points) -> Floats:
+        """Shape (n, genes) → (n, O) of zeros and ones, a column for each option of each gene."""
+        return np.asarray(points[:, self._gene_of] == self._option, dtype=np.float64)

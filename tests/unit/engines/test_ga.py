@@ -125,7 +125,7 @@ def test_a_noisy_or_is_fitted_by_its_share_of_pairs_that_changed():
 def test_novelty_is_the_chance_that_any_differing_gene_changes_the_code():
     sameness = Sameness(np.array([2, 4, 3]))
     sameness.rates = np.array([0.5, 0.2, 0.9])
-    told = np.array([[0, 0, 0], [-1, 2, 1]])
+    told = sameness.one_hot(np.array([[0, 0, 0], [-1, 2, 1]]))
     asked = np.array([[0, 0, 0], [-1, 0, 0], [-1, 1, 0], [0, 0, 1]])
     assert sameness.novelty(asked, told) == pytest.approx(
         [0, 0.5, 0.6, 0.6], abs=1e-5
