@@ -5,8 +5,10 @@ Objects are read before linking, while every reference is still a relocation by 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 
 from elftools.common.exceptions import ELFError
@@ -162,14 +164,23 @@ def exported_functions(path: Path) -> list[tuple[str, str, int, int]]:
         raise BuildError(f"{path}: not an ELF object that can be read: {error}", kind="compile") from error
 
 
+_MOST_KEPT = 256
+_kept: dict[bytes, ObjectCode] = {}  # SHA-256 of an object → its code: half of what a search builds was built before
+
+
 def _read(path: Path) -> ObjectCode:
     try:
-        with path.open("rb") as stream:
-            return _take_apart(ELFFile(stream))
+        content = path.read_bytes()
+        key = hashlib.sha256(content).digest()
+        code = _kept.get(key) or _take_apart(ELFFile(BytesIO(content)))
     except (OSError, ELFError) as error:
         raise BuildError(
             f"{path}: not an ELF object whose machine code can be read: {error}", kind="compile"
         ) from error
+    if len(_kept) >= _MOST_KEPT:
+        _kept.clear()
+    _kept[key] = code
+    return code
 
 
 def _take_apart(elf: ELFFile) -> ObjectCode:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.errors import BuildError
+from pytest_compileiq.toolchains.machine_code import elf
 from pytest_compileiq.toolchains.machine_code.binaries import read_binaries
 from pytest_compileiq.toolchains.machine_code.elf import MachineCode, machine_code
 from tests import needs
@@ -49,6 +50,16 @@ def test_comments_names_of_locals_and_debug_data_change_nothing(tmp_path: Path) 
     plain = objects(tmp_path, TWO_ENTRIES)
     assert objects(tmp_path, "/* a comment\n on two lines */" + TWO_ENTRIES) == plain
     assert digests(objects(tmp_path, TWO_ENTRIES, flags="-O2 -g3")) == digests(plain)
+
+
+def test_equal_objects_are_taken_apart_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = objects(tmp_path, "int one(int x) { return x * 12345; }")
+    monkeypatch.setattr(elf, "ELFFile", None)
+    copy = (tmp_path / "0.o").rename(tmp_path / "copy.o")
+    assert machine_code([copy]) == first
+    copy.write_bytes(copy.read_bytes() + b" ")
+    with pytest.raises(TypeError):
+        machine_code([copy])
 
 
 def test_one_changed_function_changes_one_digest(tmp_path: Path) -> None:
