@@ -22,7 +22,7 @@ from pytest_compileiq.engines.ga.history import KEPT, History
 from pytest_compileiq.engines.ga.marginals import Marginals
 from pytest_compileiq.engines.ga.points import PointSpace
 from pytest_compileiq.engines.ga.process import expected_improvement
-from pytest_compileiq.engines.ga.sameness import Sameness
+from pytest_compileiq.engines.ga.sameness import OneHot, Sameness
 from pytest_compileiq.engines.ga.surrogate import Surrogate
 from pytest_compileiq.engines.ga.taught import Taught
 from pytest_compileiq.engines.ga.variation import crossover, mutate, neighbours
@@ -188,7 +188,7 @@ class Ga:
     def _enqueue_best(self, points: Points, best_first: Points, slot: str) -> bool:
         return any(self._enqueue(tuple(points[index].tolist()), slot) for index in best_first)
 
-    def _known(self) -> Floats:
+    def _known(self) -> OneHot:
         """The points whose machine code is known or under way, as ``Sameness`` compares them."""
         history = self._history
         told = history.points[-KEPT:][~history.failed[-KEPT:]]

@@ -9,6 +9,7 @@ changed, every gene that differs takes its share of the blame.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pytest_compileiq.engines.ga.encoding import Floats, Points
 
@@ -17,6 +18,8 @@ _STEPS = 30
 _CHANGED, _UNCHANGED = 0.5, 2.0  # pairs in which a gene is believed to have changed the code, and not, beforehand
 _FLOOR = 1e-6
 _TELLING = 0.02  # that a less probable pair differs says nothing about its many genes
+
+OneHot = NDArray[np.float32]  # half as dear to multiply as doubles, and precise enough to tell code that is known
 
 
 class Sameness:
@@ -48,14 +51,14 @@ class Sameness:
         """Probability that pairs have equal code, by the genes in which they differ: (pairs, genes) → (pairs,)."""
         return np.asarray(np.exp(differs @ np.log1p(-self.rates).astype(differs.dtype)))
 
-    def novelty(self, asked: Points, told: Floats) -> Floats:
+    def novelty(self, asked: Points, told: OneHot) -> Floats:
         """Probability above 0 that the code is not the likeliest of one-hot ``told``: (m, genes), (n, O) → (m,)."""
         if len(told) == 0:
             return np.ones(len(asked))
-        weights = -np.log1p(-self.rates)
+        weights = -np.log1p(-self.rates).astype(told.dtype)
         agreeing = (self.one_hot(asked) * weights[self._gene_of]) @ told.T
         return np.asarray(np.maximum(-np.expm1(agreeing.max(axis=1) - weights.sum()), _FLOOR))
 
-    def one_hot(self, points: Points) -> Floats:
+    def one_hot(self, points: Points) -> OneHot:
         """Shape (n, genes) → (n, O) of zeros and ones, a column for each option of each gene."""
-        return np.asarray(points[:, self._gene_of] == self._option, dtype=np.float64)
+        return np.asarray(points[:, self._gene_of] == self._option, dtype=np.float32)
