@@ -87,8 +87,8 @@ class Ga:
         missing = [np.nan] * self._history.scores.shape[1]
         scores = [missing if told.failure is not None else told.scores for told in results]
         if results:
-            duplicate = [told.duplicate for told in results]
-            self._history.add(np.array(points, dtype=np.int64), np.array(scores), duplicate)
+            codes = [told.code for told in results]
+            self._history.add(np.array(points, dtype=np.int64), np.array(scores), codes)
             self._taught.told(
                 {point: np.nan_to_num(told[0], nan=np.inf) for point, told in zip(points, scores, strict=True)}
             )
@@ -190,9 +190,11 @@ class Ga:
 
     def _novelty(self, points: Points) -> Floats:
         """Probability that points (m, genes) give machine code that nothing told or asked has, shape (m,)."""
-        history = self._history
-        told = history.points[-KEPT:][~history.failed[-KEPT:]]
-        return self._sameness.novelty(points, np.vstack([told, self._waiting()]))
+        history, waiting = self._history, self._waiting()
+        scored = ~history.failed[-KEPT:]
+        told = np.vstack([history.points[-KEPT:][scored], waiting])
+        codes = np.append(history.codes[-KEPT:][scored], history.told + np.arange(len(waiting)))
+        return self._sameness.novelty(points, told, codes)
 
     def _waiting(self) -> Points:
         """The points that have been asked, or are about to be, and not yet told, shape (k, genes)."""

@@ -15,6 +15,7 @@ from pytest_compileiq.engines.ga.encoding import Floats, Points
 _PAIRED = 100  # points whose pairs are learned from
 _STEPS = 30
 _CHANGED, _UNCHANGED = 0.5, 2.0  # pairs in which a gene is believed to have changed the code, and not, beforehand
+_BEFOREHAND = 0.05  # points of one code that the rates are worth against what these points show
 _FLOOR = 1e-6
 _TELLING = 0.02  # that a less probable pair differs says nothing about its many genes
 
@@ -28,6 +29,7 @@ class Sameness:
 
     def __init__(self, counts: Points) -> None:
         self._counts = counts
+        self._first = np.cumsum(counts) - counts
         self.rates: Floats = np.full(len(counts), _CHANGED / (_CHANGED + _UNCHANGED))
 
     def learn(self, points: Points, codes: Points) -> None:
@@ -47,16 +49,30 @@ class Sameness:
         """Probability that pairs have equal code, by the genes in which they differ: (pairs, genes) → (pairs,)."""
         return np.asarray(np.exp(differs @ np.log1p(-self.rates).astype(differs.dtype)))
 
-    def novelty(self, asked: Points, told: Points) -> Floats:
-        """Probability above 0 that the code is not the likeliest of ``told``: (m, genes), (n, genes) → (m,)."""
+    def novelty(self, asked: Points, told: Points, codes: Points) -> Floats:
+        """Probability above 0 that the code is not the likeliest of ``told``: (m, genes), (n, genes), (n,) → (m,)."""
         if len(told) == 0:
             return np.ones(len(asked))
-        weights = -np.log1p(-self.rates)
-        agreeing = (self._one_hot(asked) * np.repeat(weights, self._counts)) @ self._one_hot(told).T
-        return np.asarray(np.maximum(-np.expm1(agreeing.max(axis=1) - weights.sum()), _FLOOR))
+        one_hot = self._one_hot(told)
+        weights = -np.log1p(-self._rates_within(one_hot, codes))
+        agreeing = self._one_hot(asked) @ (one_hot * np.repeat(weights, self._counts, axis=1)).T
+        return np.asarray(np.maximum(-np.expm1((agreeing - weights.sum(axis=1)).max(axis=1)), _FLOOR))
+
+    def _rates_within(self, one_hot: Floats, codes: Points) -> Floats:
+        """The rates around each told point, (n, genes): less for each point of its code that departs in the gene.
+
+        What a gene does depends on the others: one that changes most code may be without effect beside some option. The
+        points that have one code show which genes have no effect on it.
+        """
+        _, code = np.unique(codes, return_inverse=True)
+        members = np.zeros((code.max() + 1, len(code)))
+        members[code, np.arange(len(code))] = 1.0
+        counts = members @ one_hot
+        usual = np.maximum.reduceat(counts, self._first, axis=1)
+        departing = members.sum(axis=1)[:, None] - usual
+        return np.asarray(self.rates * (_BEFOREHAND / (_BEFOREHAND + departing))[code])
 
     def _one_hot(self, points: Points) -> Floats:
-        first = np.cumsum(self._counts) - self._counts
         result = np.zeros((len(points), int(self._counts.sum())))
-        np.put_along_axis(result, points + first + 1, 1.0, axis=1)
+        np.put_along_axis(result, points + self._first + 1, 1.0, axis=1)
         return result
