@@ -100,7 +100,7 @@ def search(objective: Objective, seed: int, evaluations: int) -> tuple[list[Find
             if score < least:
                 least = score
                 finds.append(Find(done, score, math.log(objective.value(metrics) / objective.baseline)))
-            told.append(Told(candidate, (score,), duplicate=duplicate))
+            told.append(Told(candidate, (score,), duplicate=duplicate, code=str(metrics["code"])))
         engine.tell(told)
         outlooks.append(engine.outlook() if isinstance(engine, Foreseeing) else None)
     return finds, outlooks

@@ -5,7 +5,8 @@
     python bench/race.py freeze             fixes the engine and the held-out list, before `run --half held-out`
 
 Builds, measurements and races are kept in one file: a run goes on where the last one ended. Seeds are dealt so that any
-stop leaves the same seeds of every objective and engine. A peer takes part where it is installed:
+stop leaves the same seeds of every objective and engine. What is recorded stays: a later run adds its seeds to it. A
+peer takes part where it is installed:
 pip install optuna cmaes pymoo nevergrad smac kernel_tuner
 """
 
@@ -110,7 +111,11 @@ def run_races(asked: argparse.Namespace) -> None:
     if finished:
         print("\n".join(medians(races, asked.evaluations)))
     if finished and asked.record:
-        race_data.write(race_data.path_of(asked.half), races)
+        path = race_data.path_of(asked.half)
+        try:
+            race_data.write(path, race_data.joined(race_data.read(path), races) if path.exists() else races)
+        except ValueError as error:
+            sys.exit(f"{path.name}: {error}")
 
 
 def raced_by(objective: Objective, engines: Iterable[str]) -> list[str]:

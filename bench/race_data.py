@@ -11,7 +11,7 @@ from race_figures import Curve
 from race_runs import Moment, Race
 
 DATA = Path(__file__).parent / "data"
-Races = Mapping[str, Mapping[str, Mapping[int, Race]]]  # objective → engine → seed → race
+Races = Mapping[str, Mapping[str, dict[int, Race]]]  # objective → engine → seed → race
 _COLUMNS = [field.name for field in fields(Moment)]
 _KEY = ["objective", "engine", "seed"]
 
@@ -42,6 +42,20 @@ def read(path: Path) -> Races:
     return races
 
 
+def joined(recorded: Races, more: Races) -> Races:
+    """``recorded`` with the seeds of ``more`` that it lacks: of one seed the first run counts.
+
+    Raises:
+        ValueError: they are not of the same objectives and engines.
+    """
+    if _names(recorded) != _names(more):
+        raise ValueError("the recorded races are of other objectives or engines than these: race all of them")
+    return {
+        objective: {engine: more[objective][engine] | recorded[objective][engine] for engine in recorded[objective]}
+        for objective in recorded
+    }
+
+
 def by_evaluations(race: Race) -> Curve:
     """What the race held after each evaluation."""
     return Curve(tuple(moment.evaluation for moment in race.moments), tuple(moment.value for moment in race.moments))
@@ -51,6 +65,10 @@ def by_seconds(race: Race) -> Curve:
     """What the race held by the seconds of its builds and measurements and the engine's own."""
     seconds = (moment.build_s + moment.measure_s + moment.engine_s for moment in race.moments)
     return Curve(tuple(seconds), tuple(moment.value for moment in race.moments))
+
+
+def _names(races: Races) -> set[tuple[str, str]]:
+    return {(objective, engine) for objective, engines in races.items() for engine in engines}
 
 
 def _short(number: float) -> str:

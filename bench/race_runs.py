@@ -138,7 +138,7 @@ class _Runner:
         measured = self._tried[build.code]
         if not isinstance(measured, Measured):
             return Told(candidate, failure=measured)
-        return Told(candidate, self._told[build.code], duplicate=duplicate)
+        return Told(candidate, self._told[build.code], duplicate=duplicate, code=build.code)
 
     def _measure(self, code: str, build: Build) -> None:
         measured = self._tried[code] = self._objective.measured(build)

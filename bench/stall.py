@@ -170,7 +170,7 @@ def search(objective: ExpectedCost, seed: int) -> tuple[list[float], list[tuple[
             score, duplicate = 0.0, False
         else:
             score, duplicate = math.log(built[0] / baseline[0]), built[1] in codes
-            engine.tell([Told(candidate, (score,), duplicate=duplicate)])
+            engine.tell([Told(candidate, (score,), duplicate=duplicate, code=built[1])])
             codes.add(built[1])
         bests.append(min(bests[-1], score))
         slots.append((candidate.origin, duplicate))

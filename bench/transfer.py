@@ -76,7 +76,7 @@ def search(objective: Objective, seed: int, evaluations: int, known: dict[str, A
                 results.append(Told(candidate, failure="compile"))
                 done.append([dict(candidate.knobs), None, None])
             else:
-                results.append(Told(candidate, (codes[code],), duplicate=duplicate))
+                results.append(Told(candidate, (codes[code],), duplicate=duplicate, code=code))
                 done.append([dict(candidate.knobs), codes[code], objective.judged(candidate.knobs)])
         engine.tell(results)
     return done

@@ -26,6 +26,8 @@ class Told:
         errors: the standard error of each score, in the same unit, as well as it was known then; 0 of a score that is
             exact. Empty where all are exact, or nothing is known of them.
         features: as in ``Built``; empty where the engine does not pick.
+        code: what its machine code and its parameters are called: equal for all that are one measurement; empty where
+            nothing was built.
     """
 
     candidate: Candidate
@@ -34,6 +36,7 @@ class Told:
     duplicate: bool = False
     errors: tuple[float, ...] = ()
     features: Mapping[str, float] = field(default_factory=dict)
+    code: str = ""
 
 
 @dataclass(frozen=True)

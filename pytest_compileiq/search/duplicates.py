@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.model import ControlsFile
+from pytest_compileiq.model import ControlsFile, sha256_hex
 from pytest_compileiq.toolchains.macros import params_in
 
 Key = tuple[str, tuple[tuple[str, object], ...]]
@@ -17,6 +17,11 @@ def key_of(benchmark: TunedBenchmark, controls: ControlsFile | None, digest: str
     params = tuple(sorted(params_in(benchmark.builder, controls.knobs if controls else {}).items()))
     compiling = any(objective.metric == "compile_time" for objective in benchmark.objectives)
     return (controls.key if compiling and controls else digest), params
+
+
+def name_of(key: Key) -> str:
+    """A short name of the key, for those who only need to know which keys are equal."""
+    return sha256_hex(repr(key).encode())[:16]
 
 
 def built_key(benchmark: TunedBenchmark, controls: ControlsFile | None) -> Key:

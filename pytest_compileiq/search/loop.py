@@ -19,7 +19,7 @@ from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, Failure
 from pytest_compileiq.rules.judged import READ_BY_NOBODY, unread_knobs, unread_text, why_unjudged
 from pytest_compileiq.search.asking import Offer, asker_of
 from pytest_compileiq.search.attempts import Work
-from pytest_compileiq.search.duplicates import Key, key_of
+from pytest_compileiq.search.duplicates import Key, key_of, name_of
 from pytest_compileiq.search.interrupts import noting_interrupts
 from pytest_compileiq.search.journal import Batch, Evaluated, Journal
 from pytest_compileiq.search.one_thread import one_thread
@@ -286,6 +286,7 @@ class Search:
                 told = replace(self._seen[key], candidate=candidate, duplicate=True)
             else:
                 self._keep(key, told, Scored(evaluated.scores, controls))
+            told = replace(told, code=name_of(key))
         changed = candidate.blob is not None and evaluated.digest not in ("", self._baseline)
         self._injected = self._injected or changed
         self.told.append(told)
@@ -304,12 +305,19 @@ class Search:
             self.tally.valid += bool(evaluated.scores)
             work.finish(evaluated)
             self.brief.trackers.evaluated(self.tally.evaluations, candidate, evaluated)
-            told[place] = Told(candidate, evaluated.scores, evaluated.failure, evaluated.duplicate, evaluated.errors)
+            told[place] = self._told(candidate, controls, evaluated)
             self.told.append(told[place])
             self.tally.evaluations += 1
             shift = self.brief.scorer.shift(self.brief.benchmark.objectives[0], self.tally.best)
             self.brief.progress.evaluated(self.tally, self.brief.budget, shift)
         return asked.offer.with_features(told)
+
+    def _told(self, candidate: Candidate, controls: ControlsFile, evaluated: Evaluated) -> Told:
+        key = key_of(self.brief.benchmark, controls, evaluated.digest) if evaluated.digest else None
+        return Told(
+            candidate, evaluated.scores, evaluated.failure, evaluated.duplicate, evaluated.errors,
+            code=name_of(key) if key else "",
+        )  # fmt: skip
 
     def _expect_injection(self, asked: Sequence[Candidate], built: Sequence[BuildResult | BuildError]) -> None:
         """The canary: an ACF hardly ever changes nothing, so several in a row that do nothing were never read."""

@@ -22,7 +22,7 @@ from pytest_compileiq.engines.ga.history import KEPT, History
 from pytest_compileiq.engines.ga.marginals import Marginals
 from pytest_compileiq.engines.ga.points import PointSpace
 from pytest_compileiq.engines.ga.process import expected_improvement
-from pytest_compileiq.engines.ga.sameness import OneHot, Sameness
+from pytest_compileiq.engines.ga.sameness import Sameness
 from pytest_compileiq.engines.ga.surrogate import Surrogate
 from pytest_compileiq.engines.ga.taught import Taught
 from pytest_compileiq.engines.ga.variation import crossover, mutate, neighbours
@@ -87,8 +87,8 @@ class Ga:
         missing = [np.nan] * self._history.scores.shape[1]
         scores = [missing if told.failure is not None else told.scores for told in results]
         if results:
-            duplicate = [told.duplicate for told in results]
-            self._history.add(np.array(points, dtype=np.int64), np.array(scores), duplicate)
+            codes = [told.code for told in results]
+            self._history.add(np.array(points, dtype=np.int64), np.array(scores), codes)
             self._taught.told(
                 {point: np.nan_to_num(told[0], nan=np.inf) for point, told in zip(points, scores, strict=True)}
             )
@@ -169,7 +169,7 @@ class Ga:
         marginals = Marginals(self._history.points[fitted], self._points.counts)
         points = self._canonical(marginals.sample(self._rng, _MARGINAL_DRAWS))
         features = self._encoding.features(points)
-        new = self._sameness.novelty(points, self._known())
+        new = self._novelty(points)
         worth = marginals.log_ratio(points) + np.log(self._pool.feasibility.success(features) * new)
         return self._enqueue_best(points, _best_first(worth, new), "marginals")
 
@@ -177,7 +177,7 @@ class Ga:
         process, best = self._surrogate.informed()
         process = process.believing(self._encoding.features(self._waiting()))
         features = self._pool.features
-        new = self._sameness.novelty(self._pool.points, self._known())
+        new = self._novelty(self._pool.points)
         mean, deviation = process.predict(features)
         worth = expected_improvement(mean, deviation, best) * self._pool.feasibility.success(features) * new
         if self._history.scores.shape[1] == 1 and worth.size:
@@ -188,11 +188,13 @@ class Ga:
     def _enqueue_best(self, points: Points, best_first: Points, slot: str) -> bool:
         return any(self._enqueue(tuple(points[index].tolist()), slot) for index in best_first)
 
-    def _known(self) -> OneHot:
-        """The points whose machine code is known or under way, as ``Sameness`` compares them."""
-        history = self._history
-        told = history.points[-KEPT:][~history.failed[-KEPT:]]
-        return self._sameness.one_hot(np.vstack([told, self._waiting()]))
+    def _novelty(self, points: Points) -> Floats:
+        """Probability that points (m, genes) give machine code that nothing told or asked has, shape (m,)."""
+        history, waiting = self._history, self._waiting()
+        scored = ~history.failed[-KEPT:]
+        told = np.vstack([history.points[-KEPT:][scored], waiting])
+        codes = np.append(history.codes[-KEPT:][scored], history.told + np.arange(len(waiting)))
+        return self._sameness.novelty(points, told, codes)
 
     def _waiting(self) -> Points:
         """The points that have been asked, or are about to be, and not yet told, shape (k, genes)."""
@@ -214,10 +216,10 @@ class Ga:
                 self._points.draw(rng, 20),
             ])
         )  # fmt: skip
-        feasibility, known = self._feasibility(), self._known()
+        feasibility = self._feasibility()
 
         def judged(points: Points) -> tuple[Points, Floats, Floats, Floats]:
-            features, new = self._encoding.features(points), self._sameness.novelty(points, known)
+            features, new = self._encoding.features(points), self._novelty(points)
             worth = expected_improvement(*process.predict(features), best) * feasibility.success(features) * new
             return points, features, worth, new
 

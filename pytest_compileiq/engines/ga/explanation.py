@@ -83,7 +83,7 @@ def explain(space: Space, points: Points, scores: Floats) -> Explanation:
             model = model.improved(max(1, min(_STEPS, _STEPS_POINTS // model.count)))
             hyper = model.process.hyper
             expected[now], deviation[now] = model.foreseen(encoding.features(points[now]))
-        history.add(points[now], scores[now, None], [False] * len(points[now]))
+        history.add(points[now], scores[now, None], [""] * len(points[now]))
     last = _Model.of(history, encoding, hyper)
     if last is None:
         return Explanation(expected, deviation)

@@ -20,7 +20,7 @@ class History:
         points: shape (n, genes).
         features: of the points, shape (n, F).
         scores: shape (n, objectives), NaN where a candidate failed.
-        codes: the machine code of each point: equal numbers are equal code, as far as that is known, shape (n,).
+        codes: the machine code of each point: equal numbers are equal code, shape (n,).
         told: how many points have been told in all, forgotten ones included.
     """
 
@@ -31,27 +31,21 @@ class History:
         self.scores: Floats = np.empty((0, objectives))
         self.codes = np.empty(0, dtype=np.int64)
         self.told = 0
+        self._numbers: dict[str, int] = {}
 
-    def add(self, points: Points, scores: Floats, duplicate: Sequence[bool]) -> None:
-        """Take in ``points`` (k, genes) with their ``scores`` (k, objectives)."""
-        for point, score, known in zip(points, scores, duplicate, strict=True):
-            self._add(point, score, known=known)
+    def add(self, points: Points, scores: Floats, codes: Sequence[str]) -> None:
+        """Take in ``points`` (k, genes) with their ``scores`` (k, objectives) and what their machine code is called."""
+        for point, score, code in zip(points, scores, codes, strict=True):
+            self._add(point, score, code)
         if len(self.points) > 2 * KEPT:
             self._forget()
 
-    def _add(self, point: Points, score: Floats, *, known: bool) -> None:
-        code = self._code_of(point, score) if known else self.told
-        self.codes = np.append(self.codes, code)
+    def _add(self, point: Points, score: Floats, code: str) -> None:
+        self.codes = np.append(self.codes, self._numbers.setdefault(code, self.told) if code else self.told)
         self.points = np.vstack([self.points, point])
         self.features = np.vstack([self.features, self._encoding.features(point[None])])
         self.scores = np.vstack([self.scores, score])
         self.told += 1
-
-    def _code_of(self, point: Points, score: Floats) -> int:
-        """The code that a duplicate most likely has: the nearest point's of those with its score."""
-        equal = np.flatnonzero((self.scores == score).all(axis=1))
-        differing = (self.points[equal] != point).sum(axis=1)
-        return int(self.codes[equal[np.argmin(differing)]]) if equal.size else self.told
 
     @property
     def failed(self) -> NDArray[np.bool_]:

@@ -125,22 +125,34 @@ def test_a_noisy_or_is_fitted_by_its_share_of_pairs_that_changed():
 def test_novelty_is_the_chance_that_any_differing_gene_changes_the_code():
     sameness = Sameness(np.array([2, 4, 3]))
     sameness.rates = np.array([0.5, 0.2, 0.9])
-    told = sameness.one_hot(np.array([[0, 0, 0], [-1, 2, 1]]))
+    told = np.array([[0, 0, 0], [-1, 2, 1]])
     asked = np.array([[0, 0, 0], [-1, 0, 0], [-1, 1, 0], [0, 0, 1]])
-    assert sameness.novelty(asked, told) == pytest.approx(
+    assert sameness.novelty(asked, told, np.array([0, 1])) == pytest.approx(
         [0, 0.5, 0.6, 0.6], abs=1e-5
     )  # the last: 1 − (1 − 0.5)(1 − 0.2)
-    assert sameness.novelty(asked, told[:0]) == pytest.approx(np.ones(4))
+    assert sameness.novelty(asked, told[:0], np.array([])) == pytest.approx(np.ones(4))
 
 
-def test_a_duplicate_has_the_code_of_the_nearest_point_with_its_score():
+def test_a_gene_in_which_points_of_one_code_differ_hardly_changes_that_code():
+    sameness = Sameness(np.array([2, 2]))
+    sameness.rates = np.array([0.5, 0.5])
+    told, asked = np.array([[0, 0], [0, -1]]), np.array([[-1, 0], [-1, -1]])
+    assert sameness.novelty(asked, told, np.array([3, 3])) == pytest.approx([0.5, 0.5])
+    told, asked = np.array([[0, 0, 0], [-1, -1, 0]]), np.array([[-1, 0, 0], [0, -1, 0], [0, 0, -1], [-1, 0, -1]])
+    sameness = Sameness(np.array([2, 2, 2]))
+    sameness.rates = np.array([0.5, 0.5, 0.5])
+    rate = 0.5 * 0.05 / 1.05  # of the genes in which they differ
+    assert sameness.novelty(asked, told, np.array([3, 3])) == pytest.approx(
+        [rate, rate, 0.5, 1 - (1 - rate) * 0.5], abs=1e-6
+    )
+
+
+def test_the_history_tells_codes_apart_by_their_names():
     history = History(Encoding.of(LARGE_SPACE), 1)
-    points = PointSpace(LARGE_SPACE).draw(np.random.default_rng(3), 4)
-    twin = points[1].copy()
-    twin[0] = 0 if twin[0] else 1
-    scores = np.array([[0.5], [0.5], [0.7], [np.nan], [0.5], [0.9]])
-    history.add(np.vstack([points, twin, points[2]]), scores, [False, False, False, False, True, True])
-    assert history.codes.tolist() == [0, 1, 2, 3, 1, 5]  # what the last repeats has been forgotten
+    points = PointSpace(LARGE_SPACE).draw(np.random.default_rng(3), 5)
+    history.add(points[:3], np.array([[0.5], [0.7], [0.5]]), ["a", "b", "a"])
+    history.add(points[3:], np.array([[np.nan], [0.7]]), ["", "b"])
+    assert history.codes.tolist() == [0, 1, 0, 3, 1]
 
 
 def test_the_history_keeps_the_best_and_the_newest_and_no_more():
@@ -149,7 +161,7 @@ def test_the_history_keeps_the_best_and_the_newest_and_no_more():
     scores[::7] = np.nan
     points = PointSpace(LARGE_SPACE).draw(rng, 3000)
     for start in range(0, 3000, 4):
-        history.add(points[start : start + 4], scores[start : start + 4, None], [False] * 4)
+        history.add(points[start : start + 4], scores[start : start + 4, None], [""] * 4)
     assert len(history.points) == len(history.features) == len(history.codes) <= 2 * KEPT
     assert (history.points[-KEPT:] == points[-KEPT:]).all()
     best = history.scores[history.best_and_newest()[: KEPT // 2], 0]
@@ -182,7 +194,7 @@ def test_knobs_without_effect_do_not_use_up_the_budget():
         for _ in range(25):
             for one in engine.ask(4):
                 code = tuple(value for name, value in one.knobs.items() if name.startswith("-p"))
-                engine.tell([Told(one, (sum(code) / 10,), duplicate=code in seen)])
+                engine.tell([Told(one, (sum(code) / 10,), duplicate=code in seen, code=str(code))])
                 seen.add(code)
         return len(seen)
 
@@ -249,7 +261,7 @@ def test_improvement_finds_new_points_where_most_machine_code_is_known():
     for _ in range(300):
         [candidate] = engine.ask(1)
         code = ("-f0" in candidate.knobs, "-f1" in candidate.knobs)
-        engine.tell([Told(candidate, (-float(sum(code)),), duplicate=code in codes)])
+        engine.tell([Told(candidate, (-float(sum(code)),), duplicate=code in codes, code=str(code))])
         codes.add(code)
         origins.append(candidate.origin)
     assert origins.count("improvement") > 130  # of 141 slots

@@ -91,6 +91,7 @@ def test_equal_machine_code_is_measured_once_and_told_with_the_first_ones_scores
     assert [told.duplicate for told in engine.told] == [False, True, True]
     assert engine.told[1].scores == engine.told[0].scores
     assert engine.told[2].scores == (0.0,)  # the baseline's own code
+    assert engine.told[0].code == engine.told[1].code != engine.told[2].code
     assert {asked for asked in pool.asked if asked[0] == "block"} == {("block", 0, "-fast\n")}
     assert (search.tally.duplicates, search.tally.valid) == (2, 3)
 
@@ -105,6 +106,7 @@ def test_parameters_that_the_body_reads_make_equal_code_another_measurement(sear
         marker={"space": {"block": choice([64, 128])}},
     )
     assert [told.duplicate for told in engine.told] == [False, False]
+    assert engine.told[0].code != engine.told[1].code
     assert len([asked for asked in pool.asked if asked[0] == "block"]) == 2
 
 
