@@ -14,6 +14,7 @@ from race_sources import Distribution
 HOME = DRIVERS / "held_out"
 CRYPTO = Distribution("pycryptodome==3.21.0", "f7787e0d469bdae763b876174cf2e6c0f7be79808af26b1da96f1a64bcf47297")
 LZFSE = Distribution("pyliblzfse==0.4.1", "bb0b899b3830c02fdf3dbde48ea59611833f366fef836e5c32cf8145134b7d3d")
+WEBRTCVAD = Distribution("webrtcvad==2.0.10", "f1bed2fb25b63fb7b1a55d64090c993c9c9167b28485ae0bcdd81cf6ede96aea")
 TIMED = ("recent", "edit_distance", "matches", "fourier", "heap_paths")
 
 
@@ -31,12 +32,13 @@ def own(name: str) -> Source:
 
 
 def third_party() -> Iterator[Objective]:
-    lzfse, crypto = LZFSE.folder / "lzfse" / "src", CRYPTO.folder / "src"
+    lzfse, crypto, cbits = LZFSE.folder / "lzfse" / "src", CRYPTO.folder / "src", WEBRTCVAD.folder / "cbits"
     settings = ("-DHAVE_STDINT_H", "-DHAVE_POSIX_MEMALIGN")
     lzvn = Source("lzvn_decoder", lzfse / "lzvn_decode_base.c", flags=("-DNDEBUG",))
     yield Objective("lzvn_decoder-size", lzvn, ("code_bytes",), options_space())
-    md2 = Source("md2", crypto / "MD2.c", flags=settings)
-    yield Objective("md2-size", md2, ("code_bytes",), options_space())
+    detector = cbits / "webrtc" / "common_audio" / "vad" / "vad_core.c"
+    voice = Source("voice", detector, flags=("-DWEBRTC_POSIX", f"-I{cbits}"))
+    yield Objective("voice-size", voice, ("code_bytes",), options_space())
     poly1305 = _driven("poly1305", crypto / "poly1305.c", *settings)
     yield Objective("poly1305-executed", poly1305, ("executed",), gcc_space())
     chacha = _driven("chacha", crypto / "chacha20.c", *settings)
