@@ -22,7 +22,7 @@ from pytest_compileiq.engines.ga.history import KEPT, History
 from pytest_compileiq.engines.ga.marginals import Marginals
 from pytest_compileiq.engines.ga.points import PointSpace
 from pytest_compileiq.engines.ga.process import expected_improvement
-from pytest_compileiq.engines.ga.sameness import Sameness
+from pytest_compileiq.engines.ga.sameness import Known, Sameness
 from pytest_compileiq.engines.ga.surrogate import Surrogate
 from pytest_compileiq.engines.ga.taught import Taught
 from pytest_compileiq.engines.ga.variation import crossover, mutate, neighbours
@@ -169,7 +169,7 @@ class Ga:
         marginals = Marginals(self._history.points[fitted], self._points.counts)
         points = self._canonical(marginals.sample(self._rng, _MARGINAL_DRAWS))
         features = self._encoding.features(points)
-        new = self._novelty(points)
+        new = self._sameness.novelty(points, self._known())
         worth = marginals.log_ratio(points) + np.log(self._pool.feasibility.success(features) * new)
         return self._enqueue_best(points, _best_first(worth, new), "marginals")
 
@@ -177,7 +177,7 @@ class Ga:
         process, best = self._surrogate.informed()
         process = process.believing(self._encoding.features(self._waiting()))
         features = self._pool.features
-        new = self._novelty(self._pool.points)
+        new = self._sameness.novelty(self._pool.points, self._known())
         mean, deviation = process.predict(features)
         worth = expected_improvement(mean, deviation, best) * self._pool.feasibility.success(features) * new
         if self._history.scores.shape[1] == 1 and worth.size:
@@ -188,13 +188,13 @@ class Ga:
     def _enqueue_best(self, points: Points, best_first: Points, slot: str) -> bool:
         return any(self._enqueue(tuple(points[index].tolist()), slot) for index in best_first)
 
-    def _novelty(self, points: Points) -> Floats:
-        """Probability that points (m, genes) give machine code that nothing told or asked has, shape (m,)."""
+    def _known(self) -> Known:
+        """What has been told or asked, to judge by how likely the machine code of others is new."""
         history, waiting = self._history, self._waiting()
         scored = ~history.failed[-KEPT:]
         told = np.vstack([history.points[-KEPT:][scored], waiting])
         codes = np.append(history.codes[-KEPT:][scored], history.told + np.arange(len(waiting)))
-        return self._sameness.novelty(points, told, codes)
+        return self._sameness.known(told, codes)
 
     def _waiting(self) -> Points:
         """The points that have been asked, or are about to be, and not yet told, shape (k, genes)."""
@@ -216,10 +216,10 @@ class Ga:
                 self._points.draw(rng, 20),
             ])
         )  # fmt: skip
-        feasibility = self._feasibility()
+        feasibility, known = self._feasibility(), self._known()
 
         def judged(points: Points) -> tuple[Points, Floats, Floats, Floats]:
-            features, new = self._encoding.features(points), self._novelty(points)
+            features, new = self._encoding.features(points), self._sameness.novelty(points, known)
             worth = expected_improvement(*process.predict(features), best) * feasibility.success(features) * new
             return points, features, worth, new
 
