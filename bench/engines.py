@@ -1,8 +1,8 @@
 """What an engine itself costs: one ask and tell by the number of knobs, and a search of 10,000 evaluations of ours.
 
-    OMP_NUM_THREADS=1 nice python bench/engines.py [--engines ga,optuna:tpe]
+    nice python bench/engines.py [--engines ga,optuna:tpe]
 
-prints the tables of docs/explanation/engines.md. How well engines search is what ``bench/race.py`` is for.
+Linear algebra has one thread, as in a search. How well engines search is what ``bench/race.py`` is for.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from machine import describe
 from pytest_compileiq.engines.base import Brief, Engine, Told
 from pytest_compileiq.engines.registry import make
 from pytest_compileiq.model import Candidate
+from pytest_compileiq.search.one_thread import one_thread
 from pytest_compileiq.space import Space, choice, literal
 from race_peers import ENGINES, OURS, installed, opened
 
@@ -33,10 +34,11 @@ def main() -> None:
     print(describe())
     print()
     engines = asked.engines.split(",") if asked.engines else installed()
-    print("\n".join(cost_table({name: [cost_ms(name, size) for size in KNOBS] for name in engines})))
-    if OURS in engines:
-        print()
-        print(long_text(long_search()))
+    with one_thread():
+        print("\n".join(cost_table({name: [cost_ms(name, size) for size in KNOBS] for name in engines})))
+        if OURS in engines:
+            print()
+            print(long_text(long_search()))
 
 
 def cost_table(costs: Mapping[str, Sequence[float]]) -> Iterator[str]:
