@@ -75,7 +75,7 @@ class UnderWay:
             say(f"an earlier search cannot go on, since its {earlier.changed} changed: starting anew")
         if kept := sum(len(batch.done) for batch in earlier.batches):
             say(f"resuming: {kept} evaluations of an earlier run are kept; --tune-fresh starts anew")
-        if self.lessons:
+        elif self.lessons:
             say(taught_text(self.lessons))
         self.search.begin(self.baseline.built, earlier.batches)
 
