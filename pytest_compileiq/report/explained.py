@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pytest_compileiq.explained import BAND, Explained, KnobEffect
 from pytest_compileiq.report.artifact import setting_text
 from pytest_compileiq.rules.words import interval_text, ratio_text, words_for
+from pytest_compileiq.spelling import quantity
 
 MOST_NAMED = 3
 BY_THE_MODEL = "by the model, not measured"
@@ -35,10 +36,13 @@ def _effect_lines(explained: Explained) -> Iterator[str]:
     by_size = sorted(explained.effects, key=lambda effect: -abs(effect.loss))
     apart = [effect for effect in by_size if effect.is_told_apart]
     told = ", ".join(_told(effect, explained) for effect in apart[:MOST_NAMED])
-    more = f", and {len(apart) - MOST_NAMED} more knobs matter" if len(apart) > MOST_NAMED else ""
+    rest = len(apart) - MOST_NAMED
+    more = f", and {quantity(rest, 'more knob')} {'matters' if rest == 1 else 'matter'}" if rest > 0 else ""
     yield f"{BY_THE_MODEL}: {_objective_text(explained)} {told}{more}"
     left = explained.knobs - len(apart)
-    unsure = f"{left} of {explained.knobs} knobs {'is' if left == 1 else 'are'} not told apart from no effect"
+    unsure = (
+        f"{left} of {quantity(explained.knobs, 'knob')} {'is' if left == 1 else 'are'} not told apart from no effect"
+    )
     if len(apart) < min(MOST_NAMED, len(by_size)):
         likeliest = max((effect for effect in by_size if not effect.is_told_apart), key=resolution)
         unsure += f"; likeliest {_objective_text(explained)} {_told(likeliest, explained)}"
@@ -46,7 +50,8 @@ def _effect_lines(explained: Explained) -> Iterator[str]:
 
 
 def _none_apart_text(explained: Explained) -> str:
-    return f"{len(explained.curve.scores)} evaluations tell none of {explained.knobs} knobs apart from no effect"
+    evaluations = quantity(len(explained.curve.scores), "evaluation")
+    return f"{evaluations} tell none of {quantity(explained.knobs, 'knob')} apart from no effect"
 
 
 def band_text(explained: Explained) -> str:
@@ -54,7 +59,7 @@ def band_text(explained: Explained) -> str:
     foreseen, within = explained.curve.foreseen, explained.curve.within
     if not foreseen:
         return ""
-    held = f"{within} of {foreseen} scores ({100 * within / foreseen:.0f} %)"
+    held = f"{within} of {quantity(foreseen, 'score')} ({100 * within / foreseen:.0f} %)"
     return f"the model's {100 * BAND:.0f} % band, made before each was measured, held {held}"
 
 
