@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from pytest_compileiq.errors import UserError
 from pytest_compileiq.model import LockClocks
+from pytest_compileiq.spelling import quantity
 
 DEFAULT_BUDGET = 200
 BATCH = 4  # evaluations that a night asks an engine for at once, and the least that it can spend
@@ -38,7 +39,7 @@ class Budget:
         return self.evaluations == 0
 
     def __str__(self) -> str:
-        return f"{self.evaluations} evaluations" if self.seconds is None else f"{self.seconds:g} s"
+        return quantity(self.evaluations or 0, "evaluation") if self.seconds is None else f"{self.seconds:g} s"
 
 
 @dataclass(frozen=True)

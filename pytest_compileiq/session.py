@@ -27,7 +27,7 @@ from pytest_compileiq.report.night import NightTable
 from pytest_compileiq.report.progress import LineProgress
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.machine import what_it_runs
-from pytest_compileiq.system.printing import Terminal, failure, skipped
+from pytest_compileiq.system.printing import Terminal, failure, interrupted, skipped
 from pytest_compileiq.system.project_settings import named_options
 from pytest_compileiq.system.vcs import revision
 from pytest_compileiq.workers.pool import Pool
@@ -113,14 +113,33 @@ class Session:
 
     def tune(self, item: pytest.Item) -> ItemReport:
         """Search for one item's controls; raises pytest's outcomes."""
-        if self.settings.total is not None:
-            return self._of_the_night(item, self.settings.total)
+        try:
+            total = self.settings.total
+            return self._of_one_budget(item) if total is None else self._of_the_night(item, total)
+        except KeyboardInterrupt:  # not while it searched, which ends with a report
+            if not self._keeps_searches:
+                raise
+            raise interrupted(self._goes_on) from None
+
+    @property
+    def _keeps_searches(self) -> bool:
+        """Whether what was evaluated stays for the next run."""
+        budget = self.settings.budget
+        return not self.settings.headroom and not (budget is not None and budget.proof_only)
+
+    @property
+    def _goes_on(self) -> str:
+        """What is said of a run that Ctrl-C ends."""
+        one = "search" if self._side_by_side is None else "searches"
+        return f"interrupted: the same command goes on with the {one if self.settings.total is None else 'night'}"
+
+    def _of_one_budget(self, item: pytest.Item) -> ItemReport:
         with _told(item.nodeid):
             pools = self._held.pools
             report = self._tuned(item, pools[0]) if len(pools) == 1 else self._of_those_side_by_side(item, pools)
         self._keep(item, report)
         if report.interrupted and self._side_by_side is None:
-            item.session.shouldstop = "interrupted: the same command goes on with the search"
+            item.session.shouldstop = self._goes_on
         return report
 
     def _tuned(self, item: pytest.Item, pool: Pool, heard: Interruption | None = None) -> ItemReport:
@@ -158,7 +177,7 @@ class Session:
             raise skipped(str(reason)) from None
         finally:
             if self._side_by_side.interruption.times and item is self._items[-1]:
-                item.session.shouldstop = "interrupted: the same command goes on with the searches"
+                item.session.shouldstop = self._goes_on
 
     def _why_left_alone(self, benchmark: TunedBenchmark) -> str | None:
         """Why ``--tune-new-only`` or ``--tune-stale-only`` skips the benchmark; None if neither does."""
@@ -175,7 +194,7 @@ class Session:
         if self._night is None:
             self._night = self._spend_night(total)
         if self._interrupted and item is self._items[-1]:
-            item.session.shouldstop = "interrupted: the same command goes on with the night"
+            item.session.shouldstop = self._goes_on
         ending = self._night[item.nodeid]
         if isinstance(ending, ItemReport):
             self._keep(item, ending)

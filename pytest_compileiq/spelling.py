@@ -1,4 +1,4 @@
-"""Names in messages: what somebody meant by a name that does not exist, and as many of a list as a sentence holds."""
+"""Names and counts in messages: what was meant by a name that does not exist, how many names a sentence holds."""
 
 from __future__ import annotations
 
@@ -27,3 +27,12 @@ def first_of(texts: Sequence[str], most: int | None = MOST_NAMED) -> list[str]:
     """The first ``most`` of ``texts``, and ``and 3 more`` for the rest; all of them where it is None."""
     more = [f"and {len(texts) - most} more"] if most is not None and len(texts) > most else []
     return [*texts[:most], *more]
+
+
+def quantity(count: int, what: str) -> str:
+    """``1 launch``, ``2 launches``, ``0 libraries``: ``what`` is a noun in the singular, also with words before it."""
+    if count == 1:
+        return f"1 {what}"
+    if what.endswith("y"):
+        return f"{count} {what[:-1]}ies"
+    return f"{count} {what}{'es' if what.endswith(('ch', 's')) else 's'}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_compileiq.cli.locate import find_project
 from pytest_compileiq.errors import UserError
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.system.printing import json_text, say
 
 if TYPE_CHECKING:
@@ -60,13 +61,15 @@ def _lines(cache: BuildCache, removed: list[Stored], damaged: list[Stored]) -> l
     if removed:
         lines.append(f"{len(removed)} removed, {_text(_bytes(removed))}")
     stored = cache.stored()
-    lines.append(f"{cache.root}: {len(stored)} builds, {_text(_bytes(stored))} of at most {_text(MOST_BYTES)}")
+    lines.append(
+        f"{cache.root}: {quantity(len(stored), 'build')}, {_text(_bytes(stored))} of at most {_text(MOST_BYTES)}"
+    )
     if stored:
         oldest, newest = (time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(stored[at].used_at)) for at in (0, -1))
         lines.append(f"last used from {oldest} to {newest}")
     if not_kept := cache.not_kept():
         count = not_kept.total()
-        lines.append(f"{count} build{' is' if count == 1 else 's are'} not kept, and made in every run:")
+        lines.append(f"{quantity(count, 'build')} {'is' if count == 1 else 'are'} not kept, and made in every run:")
         lines += [f"  {count} × {reason}" for reason, count in not_kept.most_common()]
     return lines
 

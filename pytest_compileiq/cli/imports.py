@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_compileiq.errors import UserError
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.system.printing import complain, json_text, say
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _row(acf: Imported) -> tuple[str, str, str, str]:
 
 
 def _next(acfs: Sequence[Imported], directory: Path | None) -> list[str]:
-    count = f"{len(acfs)} candidate{'' if len(acfs) == 1 else 's'}"
+    count = quantity(len(acfs), "candidate")
     if directory is None:
         return [f"{count}; --to DIR writes them"]
     return [

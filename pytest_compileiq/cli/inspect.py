@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_compileiq.cli.locate import named_options, open_store
 from pytest_compileiq.errors import StoreError
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.system.printing import complain, say
 
 if TYPE_CHECKING:
@@ -103,17 +104,13 @@ def _check(options: argparse.Namespace) -> int:
     problems = [*(entry.problem for entry in health), *_unheld(store, named, unhealthy)]
     say(*problems)
     counts = (
-        _counted(sum(1 for _ in store.artifacts()), "artifact"),
-        _counted(len(recomputed), "claim") + " recomputed",
-        _counted(len(problems), "problem"),
+        quantity(sum(1 for _ in store.artifacts()), "artifact"),
+        quantity(len(recomputed), "claim") + " recomputed",
+        quantity(len(problems), "problem"),
     )
     say(", ".join(counts))
     say("This proves arithmetic, not truth: pytest rebuilds them, and measures them on the device they were proven on.")
     return 1 if problems else 0
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _unheld(store: Store, named: NamedOptions, unhealthy: Container[Path]) -> Iterator[str]:

@@ -13,6 +13,7 @@ from pytest_compileiq.errors import CompileIQError
 from pytest_compileiq.report.captured_test import test_name
 from pytest_compileiq.report.launched_test import Marked, by_ptx, by_source, launched_test, name_of_test
 from pytest_compileiq.ship.acf_runtime import ptx_sha256
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.store.captured_launches import LaunchedKernel, ptx_of
 from pytest_compileiq.store.captures import Bundle
 from pytest_compileiq.toolchains.base import Place
@@ -42,7 +43,7 @@ def write_launched_tests(
             else:
                 yield f"{name_of_test(name, number)} {_rebuilt(each, text, kernel.triton, place)}"
         if len(kernel.specialisations) > _MOST_TESTS:
-            yield f"{len(kernel.specialisations) - _MOST_TESTS} more specialisations of {name} have no test"
+            yield f"no test of {quantity(len(kernel.specialisations) - _MOST_TESTS, 'more specialisation')} of {name}"
 
 
 def _marked(name: str, kernel: LaunchedKernel, texts: list[str], place: Place) -> list[Marked]:

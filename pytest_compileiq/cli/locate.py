@@ -37,11 +37,13 @@ def store_root(options: argparse.Namespace) -> Path:
 
 
 def find_project(start: Path) -> Path:
-    """The nearest directory above ``start`` whose files configure a store, or that holds one; else ``start``."""
-    for directory in (start, *start.parents):
-        if acf_dir(directory) or (_configured(directory) and (directory / "acf").is_dir()):
-            return directory
-    return start
+    """The nearest directory from ``start`` upwards that holds a store, or whose files configure one.
+
+    Before there is any store it is the nearest one with settings, where pytest makes the first; else ``start``.
+    """
+    upwards = (start, *start.parents)
+    held = next((directory for directory in upwards if acf_dir(directory) or _holds_store(directory)), None)
+    return held or next(filter(configures_pytest, upwards), start)
 
 
 def acf_dir(directory: Path) -> str | None:
@@ -67,5 +69,8 @@ def configures_pytest(directory: Path) -> bool:
     return settings_of(directory) is not None
 
 
-def _configured(directory: Path) -> bool:
-    return any((directory / name).is_file() for name in FILES)
+def _holds_store(directory: Path) -> bool:
+    """Whether its ``acf`` is a store: it stands beside settings, or holds metadata, as one without settings does."""
+    store = directory / "acf"
+    beside_settings = any((directory / name).is_file() for name in FILES)
+    return store.is_dir() and (beside_settings or next(store.glob("*/*.toml"), None) is not None)

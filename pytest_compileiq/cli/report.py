@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_compileiq.cli.locate import open_store
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.system.printing import say
 
 if TYPE_CHECKING:
@@ -26,5 +27,5 @@ def _report(store: Store, path: Path) -> int:
 
     report = report_of_store(store)
     write_html(report, store, path, title="Compiler controls as committed")
-    say(f"{path}: {len(report.items)} artifacts, as committed; pytest --acf-html writes what a run found")
+    say(f"{path}: {quantity(len(report.items), 'artifact')}, as committed; pytest --acf-html writes what a run found")
     return 1 if report.store_problems or any(item.failed for item in report.items) else 0

@@ -21,6 +21,7 @@ from pytest_compileiq.in_place import InPlace
 from pytest_compileiq.model import TIMED_OBJECTIVES, sha256_hex, tail_of
 from pytest_compileiq.report.in_place import record_lines, standing_text
 from pytest_compileiq.rules.in_place import is_against, is_of_calls, least_in_place, left_out, open_in
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.store.captures import KERNEL_FILE, Bundle, Kernel
 from pytest_compileiq.store.lifecycle import validated
 from pytest_compileiq.store.store import Store
@@ -100,7 +101,7 @@ def _replayed(store: Store, nodeids: Sequence[str], folder: Path) -> Mapping[str
     report, output = folder / "report.json", folder / "pytest.txt"
     tests = [str(root / nodeid) for nodeid in dict.fromkeys(nodeids)]
     asked = [f"--acf-report={report}", f"--acf-arms={folder / 'arms'}"]
-    say(f"replaying {len(tests)} test{'' if len(tests) == 1 else 's'}: pytest {' '.join(nodeids)}")
+    say(f"replaying {quantity(len(tests), 'test')}: pytest {' '.join(nodeids)}")
     run_in_foreground([sys.executable, "-m", "pytest", "-q", *asked, *tests], output)
     try:
         items = json.loads(read_regular(report, _LARGEST_REPORT))["items"]
@@ -247,9 +248,9 @@ def _remarks(kernel: TunedKernel, routed: Routed, record: InPlace) -> Iterator[s
         yield "the program made no call of it that could be routed"
     yield from (f"some calls were not made by both arms: {why}" for why in routed.not_compared)
     if routed.lost:
-        yield f"{routed.lost} calls of several threads at once could not be told apart, and were not timed"
+        yield f"not timed: {quantity(routed.lost, 'call')} of several threads at once, which could not be told apart"
     if routed.raised:
-        yield f"{routed.raised} calls raised an exception, and were not timed"
+        yield f"not timed: {quantity(routed.raised, 'call')} that raised an exception"
     if beyond := sum(routed.series[-1].calls):
-        yield f"{beyond} calls were on shapes that the capture does not hold"
+        yield f"not timed: {quantity(beyond, 'call')} on shapes that the capture does not hold"
     yield from open_in(record)

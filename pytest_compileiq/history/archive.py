@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.history.observation import RECORD, Observation, Record, Sighting
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.stored import first_problem
 from pytest_compileiq.system.files import Unfit, locked, machine_lock, read_regular, replace
 
@@ -96,7 +97,10 @@ class Archive:
                 why = f"{first_problem(error)}; remove the line, or restore it with git"
                 unreadable.append(f"{where}, line {number}: {why}")
         more = len(unreadable) - _MOST_PROBLEMS
-        return [*unreadable[:_MOST_PROBLEMS], *([f"{where}: {more} more lines are like that"] if more > 0 else [])]
+        return [
+            *unreadable[:_MOST_PROBLEMS],
+            *([f"{where}: {quantity(more, 'more line')} like that"] if more > 0 else []),
+        ]
 
     def _bytes(self, path: Path) -> bytes:
         try:

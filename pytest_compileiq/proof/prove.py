@@ -27,6 +27,7 @@ from pytest_compileiq.rules.gate import (
 )
 from pytest_compileiq.rules.noise import advice
 from pytest_compileiq.rules.words import words_for
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.timing.checked import CHECKED_CALLS
 from pytest_compileiq.timing.conditions import cpu_conditions
 from pytest_compileiq.timing.sampler import BlockPlan, plan_block
@@ -135,7 +136,7 @@ def prove(
     looks = _looks(pool)
     done = 0
     for look, processes in enumerate(looks, start=1):
-        say(f"proving {len(contenders)} finalist(s): look {look}, {processes} processes")
+        say(f"proving {quantity(len(contenders), 'finalist')}: look {look}, {processes} processes")
         pool.prepare(range(done, processes), benchmark)
         for number in range(done, processes):
             for finalist in random.sample(contenders, len(contenders)):
@@ -191,7 +192,7 @@ def _prove_steady(
     random = Random(seed)
     contenders = [Finalist(controls) for controls in finalists]
     processes = _looks(pool)[0]
-    say(f"comparing {len(contenders)} finalist(s) exactly: {processes} processes")
+    say(f"comparing {quantity(len(contenders), 'finalist')} exactly: {processes} processes")
 
     def short(_number: int) -> BlockPlan:
         return plan_block(random, quads=1, samples=1, discard=False)

@@ -23,7 +23,7 @@ from pytest_compileiq.report.results import (
 from pytest_compileiq.report.stress import stress_lines
 from pytest_compileiq.rules.claims import directions
 from pytest_compileiq.rules.conditions import told_of
-from pytest_compileiq.spelling import MOST_NAMED
+from pytest_compileiq.spelling import MOST_NAMED, quantity
 from pytest_compileiq.system.printing import harmless, json_text
 from pytest_compileiq.toolchains.machine_code.metrics import LARGEST
 from pytest_compileiq.toolchains.machine_code.names import listed, matching
@@ -89,7 +89,7 @@ def artifact_lines(name: str, artifact: Artifact) -> Iterator[str]:
     search = artifact.search
     reasons = ", ".join(f"{count} {kind}" for kind, count in search.failures.items())
     invalid = f"{search.invalid} invalid{f' ({reasons})' if reasons else ''}"
-    spent = f"{search.evaluations} evaluations, {invalid}, {search.duplicates} duplicates"
+    spent = f"{quantity(search.evaluations, 'evaluation')}, {invalid}, {quantity(search.duplicates, 'duplicate')}"
     yield f"  search     {search.engine}, seed {search.seed}: {spent}, {search.seconds:g} s"
     if search.transferred:
         yield f"  taught by  {', '.join(search.transferred)}"

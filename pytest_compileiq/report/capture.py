@@ -10,6 +10,7 @@ from pytest_compileiq.capture.program import Watched
 from pytest_compileiq.capture.rank import RankedFunction, Shape
 from pytest_compileiq.report.artifact import table_lines
 from pytest_compileiq.report.times import time_text
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.store.captures import Bundle, Kernel, data_bytes
 
 _COLUMNS = ("share", "time", "calls", "a call", "function", "of")
@@ -30,7 +31,7 @@ def ranking_lines(
     if rest:
         share = sum(function.share for function in rest)
         count = len(rest)
-        yield f"{count} more function{'' if count == 1 else 's'} took {share:.1%}: --top and --share show more"
+        yield f"{quantity(count, 'more function')} took {share:.1%}: --top and --share show more"
 
 
 def caveats(watched: Watched) -> Iterator[str]:
@@ -38,13 +39,13 @@ def caveats(watched: Watched) -> Iterator[str]:
     count = sum(each.calls for each in watched.calls)
     if watched.watching_ns > _NEGLIGIBLE * (watched.elapsed_ns - watched.watching_ns):
         yield (
-            f"watching {count} calls made the program {_added(watched):.0%} slower: it is subtracted, but where caches "
-            "and threads feel it the shares may be off"
+            f"watching {quantity(count, 'call')} made the program {_added(watched):.0%} slower: it is subtracted, but "
+            "where caches and threads feel it the shares may be off"
         )
     if watched.threads > 1:
         yield f"{watched.threads} threads made these calls, so shares of the elapsed time may sum to more than 100 %"
     if watched.forks:
-        yield f"the program forked {watched.forks} times: the calls of those processes were not watched"
+        yield f"the program forked {quantity(watched.forks, 'time')}: the calls of those processes were not watched"
     if watched.failure:
         yield f"the watching itself failed once or more, so calls may be missing ({watched.failure})"
     yield from watched.refused
@@ -95,19 +96,16 @@ def check_lines(bundle: Bundle, kernels: Sequence[Compared]) -> Iterator[str]:
 def _changes(kernel: Compared) -> Iterator[str]:
     captured, shapes = sum(kernel.captured.values()), len(kernel.captured)
     if not kernel.calls:
-        yield f"{kernel.name}: no longer called; {_calls(captured)} when captured"
+        yield f"{kernel.name}: no longer called; {quantity(captured, 'call')} when captured"
         return
     if kernel.is_as_captured:
-        on = f"{shapes} shape{'' if shapes == 1 else 's'}"
-        yield f"{kernel.name}: on {on} as captured; {_calls(kernel.calls)}, {captured} when captured"
+        on = quantity(shapes, "shape")
+        yield f"{kernel.name}: on {on} as captured; {quantity(kernel.calls, 'call')}, {captured} when captured"
     for shape in kernel.gone:
-        yield f"{kernel.name}: no longer called on {_called(shape)}; {_calls(kernel.captured[shape])} when captured"
-    for shape, calls in kernel.new.items():
-        yield f"{kernel.name}: newly called on {_called(shape)}; {_calls(calls)}"
-
-
-def _calls(count: int) -> str:
-    return f"{count} call{'' if count == 1 else 's'}"
+        calls = quantity(kernel.captured[shape], "call")
+        yield f"{kernel.name}: no longer called on {_called(shape)}; {calls} when captured"
+    for shape, count in kernel.new.items():
+        yield f"{kernel.name}: newly called on {_called(shape)}; {quantity(count, 'call')}"
 
 
 def _called(shape: Shape) -> str:
@@ -127,7 +125,7 @@ def _headline(watched: Watched, functions: Sequence[RankedFunction]) -> str:
     net_ns = watched.elapsed_ns - watched.watching_ns
     took = sum(function.share for function in functions)
     return (
-        f"{count} function{'' if count == 1 else 's'} of {libraries} librar{'y' if libraries == 1 else 'ies'} took "
+        f"{quantity(count, 'function')} of {quantity(libraries, 'library')} took "
         f"{took:.1%} of {time_text(net_ns)}; watching took {_added(watched):.1%} more "
         f"({time_text(watched.watching_ns / calls)} a call), which is subtracted"
     )

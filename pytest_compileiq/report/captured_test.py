@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.store.captures import Kernel
 
 _NO_NAME = re.compile(r"\W")
@@ -40,7 +41,7 @@ def captured_test(name: str, kernel: Kernel, capture: str, building: Building) -
 
 
 def _lines(name: str, kernel: Kernel, capture: str, building: Building) -> Iterator[str]:
-    called = f"{test_name(name)[5:]} as a program called it, {kernel.calls} times"
+    called = f"{test_name(name)[5:]} as a program called it, {quantity(kernel.calls, 'time')}"
     yield f'"""{called}. Written by acf capture; yours to edit."""'
     yield from ("", "import pytest", "from pytest_compileiq import Captured", "", "")
     yield "@pytest.mark.tune("

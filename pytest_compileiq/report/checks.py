@@ -7,24 +7,26 @@ from collections.abc import Iterable, Iterator
 from pytest_compileiq.artifact import Claim
 from pytest_compileiq.model import CLOCKED, tail_of
 from pytest_compileiq.rules.claims import ClaimStep
+from pytest_compileiq.spelling import quantity
 
 _BY = {"outputs": "its outputs were the same", "check": "the test's own check passed"}
 UNCHECKED = (
     "the sampled calls were not checked, so a kernel that is wrong in some of them may pass: acf.measure(…, "
-    "outputs=[…]) looks at what they wrote"
+    "outputs=[…]) looks at what they wrote; a body that times itself, with acf.record, asserts it"
 )
 
 
 def count_text(claim: Claim) -> str:
     """How often the sampled calls were looked at, as in ``, 288 checks``; empty where they were not."""
-    return f", {claim.checks.checks} checks" if claim.checks else ""
+    return f", {quantity(claim.checks.checks, 'check')}" if claim.checks else ""
 
 
 def told_of_checks(claim: Claim) -> tuple[str, ...]:
     """What was looked at between the samples of a claim, or that nothing was; empty for claims without timed calls."""
     if claim.checks is not None:
         made = claim.checks
-        return (f"looked at between the samples: {_BY[made.by]} {made.checks} times, after {made.slots} slots",)
+        often = f"{quantity(made.checks, 'time')}, after {quantity(made.slots, 'slot')}"
+        return (f"looked at between the samples: {_BY[made.by]} {often}",)
     return (UNCHECKED,) if _is_clocked(claim) else ()
 
 
@@ -40,7 +42,7 @@ def lost_checks(steps: Iterable[ClaimStep]) -> Iterator[str]:
         yield "the sampled calls were checked before, and are no more"
     usable = [(old.stress.usable if old.stress else 0, new.stress.usable if new.stress else 0) for old, new in both]
     if fewer := next((pair for pair in usable if pair[1] < pair[0]), None):
-        yield f"{fewer[0]} usable draws of acf.rng before, {fewer[1]} now"
+        yield f"{quantity(fewer[0], 'usable draw')} of acf.rng before, {fewer[1]} now"
 
 
 def _is_clocked(claim: Claim) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pytest_compileiq.explained import BAND, Explained, KnobEffect
 from pytest_compileiq.report.artifact import setting_text
 from pytest_compileiq.rules.words import interval_text, ratio_text, words_for
+from pytest_compileiq.spelling import quantity
 
 MOST_NAMED = 3
 BY_THE_MODEL = "by the model, not measured"
@@ -15,29 +16,42 @@ _FARTHEST = 60.0  # its exponential is 1e26
 
 
 def explained_lines(explained: Explained) -> Iterator[str]:
-    """At most three lines: the knobs that mattered, those that are not told from no effect, how good the model was."""
-    yield from effect_lines(explained)
+    """At most three lines: the knobs that mattered, those that are not told from no effect, how good the model was.
+
+    Where no knob is told apart, one line says so: an effect that may be none tells nothing.
+    """
+    if explained.effects and not explained.told_apart:
+        yield f"{BY_THE_MODEL}: {_none_apart_text(explained)}"
+        return
+    if not explained.effects:
+        yield f"no knob is explained: {explained.why_none}"
+    else:
+        yield from _effect_lines(explained)
     if text := band_text(explained):
         yield text
 
 
-def effect_lines(explained: Explained) -> Iterator[str]:
-    """The largest effects, and how many knobs are not told apart from none; that there is no model, if not."""
-    if not explained.effects:
-        yield f"no knob is explained: {explained.why_none}"
-        return
+def _effect_lines(explained: Explained) -> Iterator[str]:
+    """The largest effects, and how many knobs are not told apart from none."""
     by_size = sorted(explained.effects, key=lambda effect: -abs(effect.loss))
     apart = [effect for effect in by_size if effect.is_told_apart]
-    if apart:
-        told = ", ".join(_told(effect, explained) for effect in apart[:MOST_NAMED])
-        more = f", and {len(apart) - MOST_NAMED} more knobs matter" if len(apart) > MOST_NAMED else ""
-        yield f"{BY_THE_MODEL}: {_objective_text(explained)} {told}{more}"
+    told = ", ".join(_told(effect, explained) for effect in apart[:MOST_NAMED])
+    rest = len(apart) - MOST_NAMED
+    more = f", and {quantity(rest, 'more knob')} {'matters' if rest == 1 else 'matter'}" if rest > 0 else ""
+    yield f"{BY_THE_MODEL}: {_objective_text(explained)} {told}{more}"
     left = explained.knobs - len(apart)
-    unsure = f"{left} of {explained.knobs} knobs {'is' if left == 1 else 'are'} not told apart from no effect"
+    unsure = (
+        f"{left} of {quantity(explained.knobs, 'knob')} {'is' if left == 1 else 'are'} not told apart from no effect"
+    )
     if len(apart) < min(MOST_NAMED, len(by_size)):
         likeliest = max((effect for effect in by_size if not effect.is_told_apart), key=resolution)
         unsure += f"; likeliest {_objective_text(explained)} {_told(likeliest, explained)}"
     yield f"{BY_THE_MODEL}: {unsure}"
+
+
+def _none_apart_text(explained: Explained) -> str:
+    evaluations = quantity(len(explained.curve.scores), "evaluation")
+    return f"{evaluations} tell none of {quantity(explained.knobs, 'knob')} apart from no effect"
 
 
 def band_text(explained: Explained) -> str:
@@ -45,7 +59,7 @@ def band_text(explained: Explained) -> str:
     foreseen, within = explained.curve.foreseen, explained.curve.within
     if not foreseen:
         return ""
-    held = f"{within} of {foreseen} scores ({100 * within / foreseen:.0f} %)"
+    held = f"{within} of {quantity(foreseen, 'score')} ({100 * within / foreseen:.0f} %)"
     return f"the model's {100 * BAND:.0f} % band, made before each was measured, held {held}"
 
 

@@ -17,7 +17,7 @@ from pytest_compileiq.rules.change_points import LEAST_AFTER, LEAST_BEFORE, LEAS
 from pytest_compileiq.rules.diff import Change
 from pytest_compileiq.rules.moves import Move, share_of
 from pytest_compileiq.rules.words import interval_text, number_text, ratio_text, words_for
-from pytest_compileiq.spelling import MOST_NAMED
+from pytest_compileiq.spelling import MOST_NAMED, quantity
 from pytest_compileiq.system.printing import json_text
 
 HISTORY_SCHEMA = 1
@@ -43,7 +43,7 @@ def summary_of(line: Line) -> str:
     """The whole line in a sentence: how long, and its last move, or that there is none."""
     if not line.moves:
         return f"{_span(line)}; {_steady(line)}"
-    earlier = f"; {len(line.moves) - 1} moves before" if len(line.moves) > 1 else ""
+    earlier = f"; {quantity(len(line.moves) - 1, 'move')} before" if len(line.moves) > 1 else ""
     return f"{_span(line)}; {move_text(line, line.moves[-1])}{earlier}"
 
 
@@ -169,4 +169,4 @@ def _sentences(lines: Sequence[Line]) -> Iterator[str]:
     for line in lines[:MOST_NAMED]:
         yield f"{line.newest.objective} on {line.newest.device}, {line.newest.workload}: {summary_of(line)}"
     if len(lines) > MOST_NAMED:
-        yield f"and {len(lines) - MOST_NAMED} more lines: acf history"
+        yield f"and {quantity(len(lines) - MOST_NAMED, 'more line')}: acf history"

@@ -8,6 +8,7 @@ from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.in_place import InPlace, WorkloadInPlace
 from pytest_compileiq.report.times import time_text
 from pytest_compileiq.rules.in_place import is_against, open_in, wrong_in
+from pytest_compileiq.spelling import quantity
 
 
 def in_place_lines(artifact: Artifact) -> Iterator[str]:
@@ -37,13 +38,12 @@ def record_lines(record: InPlace) -> Iterator[str]:
 
 def gain_text(workload: WorkloadInPlace) -> str:
     """A workload's gain within the program."""
+    pairs = f"{quantity(workload.pairs, 'pair')} of calls"
     if workload.speedup is None:
-        return f"{workload.pairs} pairs of calls are too few for a time"
+        return f"{pairs}: too few for a time"
     interval = f"{workload.speedup_low:.3f} to {workload.speedup_high:.3f}"
     asked = f"has to show {workload.least:.3f}x: {workload.standing}"
-    return (
-        f"{workload.speedup:.3f}x in place, {interval}, by {workload.pairs} pairs of calls; {asked}{_times(workload)}"
-    )
+    return f"{workload.speedup:.3f}x in place, {interval}, by {pairs}; {asked}{_times(workload)}"
 
 
 def _times(workload: WorkloadInPlace) -> str:
@@ -57,7 +57,7 @@ def _times(workload: WorkloadInPlace) -> str:
 def values_text(record: InPlace) -> str:
     """What was compared."""
     count = record.compared
-    calls = f"{count} call{'' if count == 1 else 's'} made by both arms"
+    calls = f"{quantity(count, 'call')} made by both arms"
     beyond = f" by more than {record.rtol:g} of the largest value" if record.rtol else ""
     came_out = "some differ" if record.differing else f"none differs{beyond}" if count else "so nothing was compared"
     output = {"same": "the same output", "differs": "another output", "not compared": "its output was not compared"}

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pytest_compileiq.report.artifact import table_lines
+from pytest_compileiq.spelling import quantity
 
 COLUMNS = ("artifact", "looked for", "applied", "refused")
 
@@ -15,7 +16,7 @@ def headline(report: Mapping[str, Any], missing: Sequence[str]) -> str:
     shipped = [counts for counts in report["artifacts"].values() if counts["shipped"]]
     applied = sum(counts["applied"] > 0 for counts in shipped)
     count = report["processes"]
-    processes = f"{count} process{'' if count == 1 else 'es'}"
+    processes = quantity(count, "process")
     return "; ".join([f"in use: {applied} of {len(shipped)} shipped artifacts applied in {processes}", *missing])
 
 

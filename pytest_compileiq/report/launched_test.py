@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pytest_compileiq.report.captured_test import test_name
 from pytest_compileiq.report.launches import told_of_launch
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.store.captured_launches import LaunchedKernel, Specialisation, calls_by_frequency
 from pytest_compileiq.system.printing import visible
 
@@ -71,7 +72,7 @@ def launched_test(name: str, kernel: LaunchedKernel, marked: Sequence[Marked]) -
 
 
 def _lines(name: str, kernel: LaunchedKernel, marked: Sequence[Marked]) -> Iterator[str]:
-    called = f"{test_name(name)[5:]} as a program launched it, {kernel.launches} times"
+    called = f"{test_name(name)[5:]} as a program launched it, {quantity(kernel.launches, 'time')}"
     yield f'"""{called}. Written by acf capture; yours to edit."""'
     toolchains = ", ".join(sorted({each.toolchain for each in marked}))
     yield from ("", "import pytest", f"from pytest_compileiq import {toolchains}, minimize")

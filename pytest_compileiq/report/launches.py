@@ -10,6 +10,7 @@ from typing import Any
 from pytest_compileiq.capture.launch_check import ComparedLaunches
 from pytest_compileiq.capture.launches import Account
 from pytest_compileiq.report.artifact import table_lines
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.store.captured_launches import (
     Launch,
     LaunchedKernel,
@@ -32,14 +33,14 @@ def launch_ranking_lines(
     if kernels:
         count, launches = len(kernels), sum(kernel.launches for kernel in kernels)
         yield (
-            f"{_counted(count, 'Triton kernel')} in {_counted(launches, 'launch')}; share is of the launches, since "
+            f"{quantity(count, 'Triton kernel')} in {quantity(launches, 'launch')}; share is of the launches, since "
             "how long a kernel takes on the GPU was not measured: a profiler of the GPU tells that"
         )
         yield from table_lines(_COLUMNS, [row for kernel in shown for row in _rows(kernel)])
         if rest := kernels[len(shown) :]:
-            yield f"{_counted(len(rest), 'more Triton kernel')}: --top and --share show more"
+            yield f"{quantity(len(rest), 'more Triton kernel')}: --top and --share show more"
     for each in account.refused:
-        often = _counted(each.launches, "launch")
+        often = quantity(each.launches, "launch")
         yield f"not recorded: {often} of {each.function} ({_place(each.file)}): it {each.why}"
 
 
@@ -51,7 +52,7 @@ def launch_caveats(account: Account) -> Iterator[str]:
             "JIT launches them, as torch.compile does, or nothing"
         )
     if account.timed:
-        yield f"{_counted(account.timed, 'launch')} by which @triton.autotune chose a config are not counted"
+        yield f"{quantity(account.timed, 'launch')} by which @triton.autotune chose a config are not counted"
     if account.failure:
         yield f"the watching of Triton itself failed once or more, so launches may be missing ({account.failure})"
 
@@ -112,7 +113,7 @@ def _rows(kernel: LaunchedKernel) -> Iterator[tuple[str, ...]]:
             told = sum(launch.calls for launch in itertools.islice(calls_by_frequency(each), _SHOWN_CALLS))
             yield "", "", "", f"    {each.launches - told} on others"
     if len(kernel.specialisations) > _SHOWN:
-        yield "", "", "", f"  {_counted(len(kernel.specialisations) - _SHOWN, 'more specialisation')}"
+        yield "", "", "", f"  {quantity(len(kernel.specialisations) - _SHOWN, 'more specialisation')}"
 
 
 def _kernel_row(name: str, kernel: LaunchedKernel) -> tuple[str, ...]:
@@ -122,15 +123,15 @@ def _kernel_row(name: str, kernel: LaunchedKernel) -> tuple[str, ...]:
 def _changes(kernel: ComparedLaunches) -> Iterator[str]:
     launches = sum(each.launches for each in kernel.captured)
     if not kernel.launches:
-        yield f"{kernel.name}: no longer launched; {_counted(launches, 'launch')} when captured"
+        yield f"{kernel.name}: no longer launched; {quantity(launches, 'launch')} when captured"
         return
     if kernel.is_as_captured:
-        on = _counted(len(kernel.captured), "specialisation")
-        yield f"{kernel.name}: in {on} as captured; {_counted(kernel.launches, 'launch')}, {launches} when captured"
+        on = quantity(len(kernel.captured), "specialisation")
+        yield f"{kernel.name}: in {on} as captured; {quantity(kernel.launches, 'launch')}, {launches} when captured"
     for each in kernel.gone:
-        yield f"{kernel.name}: no longer launched as {told_of(each)}; {_counted(each.launches, 'launch')} when captured"
+        yield f"{kernel.name}: no longer launched as {told_of(each)}; {quantity(each.launches, 'launch')} when captured"
     for each in kernel.new:
-        yield f"{kernel.name}: newly launched as {told_of(each)}; {_counted(each.launches, 'launch')}"
+        yield f"{kernel.name}: newly launched as {told_of(each)}; {quantity(each.launches, 'launch')}"
     for each in kernel.changed:
         yield (
             f"{kernel.name}: launched as {told_of(each)} with other PTX than captured: its source, Triton or its "
@@ -144,11 +145,6 @@ def _kind(kind: Any) -> str:
 
 def _value(value: Any) -> str:
     return f"({', '.join(map(_value, value))})" if isinstance(value, list) else str(value)
-
-
-def _counted(count: int, what: str) -> str:
-    plural = "es" if what.endswith("ch") else "s"
-    return f"{count} {what}{'' if count == 1 else plural}"
 
 
 def _place(file: str) -> str:

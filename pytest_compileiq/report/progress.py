@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from pytest_compileiq.config import Budget
 from pytest_compileiq.rules.words import ratio_text
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.tally import Tally
 
 _PLAIN_EVERY_S = 15.0
@@ -63,7 +64,7 @@ def tally_text(tally: Tally, budget: Budget, shift: float | None) -> str:
     invalid = f"{sum(tally.invalid.values())} invalid" + (f" ({kinds})" if kinds else "")
     best = f"best {best_text(tally.best, shift)} (unproven)"
     built = f" of {tally.built} built" if tally.built else ""
-    return f"{done} evaluated{built}, {invalid}, {tally.duplicates} duplicates, {best}, {left_s:.0f} s left"
+    return f"{done} evaluated{built}, {invalid}, {quantity(tally.duplicates, 'duplicate')}, {best}, {left_s:.0f} s left"
 
 
 def best_text(best: float, shift: float | None) -> str:

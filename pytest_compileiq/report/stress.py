@@ -11,6 +11,7 @@ from typing import NamedTuple
 from pytest_compileiq.artifact import Claim
 from pytest_compileiq.rules.draws import failure_bound
 from pytest_compileiq.rules.stress import by_accuracy
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.stressed import Accuracy, Farthest, Stress
 
 _MOST_OUTPUTS = 5  # in one rendering
@@ -76,8 +77,8 @@ def _draws(stress: Stress) -> str:
     seeds = f"seeds {stress.seed} to {(stress.seed or 0) + stress.draws - 1}"
     unusable = stress.draws - stress.usable
     if stress.usable == 0:
-        return f"{stress.draws} draws, {seeds}, none of them usable, so no failure rate is excluded"
-    count = f"{stress.usable} of {stress.draws} draws" if unusable else f"{stress.draws} draws"
+        return f"{quantity(stress.draws, 'draw')}, {seeds}, none of them usable, so no failure rate is excluded"
+    count = f"{stress.usable} of {stress.draws} draws" if unusable else quantity(stress.draws, "draw")
     rate = f"{100 * failure_bound(stress.usable):.0f} %"
     rest = f"; {unusable} unusable" if unusable else ""
     return f"{count}, all clean: a failure rate above {rate} is excluded (95 %); {seeds}{rest}"
@@ -89,7 +90,7 @@ def _less_accurate(output: Accuracy) -> str:
 
 
 def _of(output: Accuracy) -> str:
-    return f"{output.worse} of {output.worse + output.better} draws"
+    return f"{output.worse} of {quantity(output.worse + output.better, 'draw')}"
 
 
 def _differences(stress: Stress, not_less_accurate: Sequence[Accuracy]) -> Iterator[str]:

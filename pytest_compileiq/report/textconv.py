@@ -10,6 +10,7 @@ from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import SampleRow, sha256_hex
 from pytest_compileiq.report.results import brief_text, results_of
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.store.metadata import parse
 from pytest_compileiq.store.samples import decode_samples
 
@@ -80,7 +81,8 @@ def _samples(data: bytes) -> Iterator[str]:
 def _distribution(rows: list[SampleRow]) -> str:
     kept = sorted(row.value for row in rows if not row.dropped)
     dropped = len(rows) - len(kept)
-    counted = f"{len(kept)} samples of {len({row.process for row in rows})} processes, {dropped} dropped"
+    processes = quantity(len({row.process for row in rows}), "process")
+    counted = f"{quantity(len(kept), 'sample')} of {processes}, {dropped} dropped"
     return f"{counted}, median {statistics.median(kept):.6g}, {kept[0]:.6g} to {kept[-1]:.6g}" if kept else counted
 
 

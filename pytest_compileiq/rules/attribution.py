@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_compileiq.errors import ClaimMismatch
 from pytest_compileiq.kept_controls import Attribution
+from pytest_compileiq.spelling import quantity
 
 if TYPE_CHECKING:
     from pytest_compileiq.rules.stats import Interval
@@ -45,7 +46,9 @@ def recompute(attribution: Attribution) -> None:
     for entry in measured:
         name = " ".join((*entry.knobs, *(["the ACF"] if entry.acf else [])))
         if len(entry.losses) < 2:
-            raise ClaimMismatch(f"the attribution of {name:.200} has losses of {len(entry.losses)} process(es)")
+            raise ClaimMismatch(
+                f"the attribution of {name:.200} has losses of {quantity(len(entry.losses), 'process')}"
+            )
         interval = effect(entry.losses, attribution.comparisons)
         recorded = (entry.loss, entry.low, entry.high)
         for said, computed in zip(recorded, (interval.estimate, interval.low, interval.high), strict=True):

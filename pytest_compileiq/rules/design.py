@@ -13,6 +13,7 @@ from pytest_compileiq.model import TIMED_OBJECTIVES, SampleRow, tail_of
 from pytest_compileiq.rules.slots import quantile, samples_needed
 from pytest_compileiq.rules.stats import Floats
 from pytest_compileiq.sample_table import ARMS, SampleTable
+from pytest_compileiq.spelling import quantity
 
 _SLOTS = 4  # of a quad
 
@@ -97,7 +98,7 @@ def _samples_of_a_slot(objective: str, counts: np.ndarray, processes: np.ndarray
     for process, quad, arm in np.argwhere(slots != 2)[:1]:
         raise StoreError(
             f"the samples are not complete: process {processes[process]}, quad {quads[quad]}, {ARMS[arm]}: "
-            f"{slots[process, quad, arm]} slots"
+            f"{quantity(slots[process, quad, arm], 'slot')}"
         )
     if fewest != most:
         raise StoreError(f"the samples are not complete: one slot has {fewest}, another {most}")

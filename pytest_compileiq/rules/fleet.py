@@ -24,6 +24,7 @@ from pytest_compileiq.rules.stats import (
     stratified_p,
 )
 from pytest_compileiq.rules.words import unit_text
+from pytest_compileiq.spelling import quantity
 
 WORSE_TAIL = 0.05
 OUTLIER_LEVEL = 0.05  # that any device is called one, where none is
@@ -193,7 +194,7 @@ def why_too_few(devices: Devices) -> str | None:
         return "which device some processes ran on is not known: set ACF_MACHINE to a name of its own on each machine"
     for unit, own in devices.items():
         if own.size < LEAST_PROCESSES:
-            gave = f"{own.size} process(es) on {unit_text(unit)} gave samples"
+            gave = f"{quantity(own.size, 'process')} on {unit_text(unit)} gave samples"
             return f"{gave}, and among several devices each needs {LEAST_PROCESSES}"
     return None
 

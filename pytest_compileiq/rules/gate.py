@@ -15,6 +15,7 @@ from pytest_compileiq.rules.evidence import Evidence
 from pytest_compileiq.rules.fleet import Fleet, OnDevice
 from pytest_compileiq.rules.stats import cohens_d, holm_levels, log_spread_ratio, sign_flip, welch_centred
 from pytest_compileiq.rules.words import floor_text, gain_text, limits_text, number_text, scope_text, unit_text
+from pytest_compileiq.spelling import quantity
 
 LOOKS = (8, 16, 32)  # processes; alpha is split evenly over the looks
 QUADS = 4  # per block; quads of one process are not independent, so more of them buy little
@@ -236,7 +237,7 @@ def _geometric_means(evidence: Evidence) -> tuple[float, float]:
 def why_lost(evidence: Evidence) -> str | None:
     """Why too little evidence is left to decide anything, or None when enough is."""
     if evidence.processes < 2:
-        return f"{evidence.processes} process(es) gave samples, and a verdict needs 2"
+        return f"{quantity(evidence.processes, 'process')} gave samples, and a verdict needs 2"
     if evidence.dropped > MAX_DROPPED:
         return f"{evidence.dropped:.0%} of the quads were dropped, and at most {MAX_DROPPED:.0%} may be"
     return fleet.why_too_few(evidence.devices)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_compileiq.in_place import InPlace
 from pytest_compileiq.model import tail_of
+from pytest_compileiq.spelling import quantity
 
 if TYPE_CHECKING:
     from pytest_compileiq.artifact import Artifact, Claim
@@ -94,7 +95,7 @@ def wrong_in(record: InPlace) -> Iterator[str]:
     """What the program's values say against the controls, a part of a sentence each."""
     for each in record.differing:
         by = "" if each.relative is None else f", by up to {each.relative:.2g} of its largest value"
-        yield f"{each.place} differs on {each.calls} of {record.compared} calls that both arms made{by}"
+        yield f"{each.place} differs on {each.calls} of {quantity(record.compared, 'call')} that both arms made{by}"
     if record.output == "differs":
         yield "the program's output differs"
 
@@ -135,4 +136,4 @@ def open_in(record: InPlace) -> Iterator[str]:
     for each in record.workloads:
         if each.standing == "undecided":
             told = "" if each.speedup is None else f", {each.speedup_low:.3f} to {each.speedup_high:.3f} times as fast"
-            yield f"{each.workload} is undecided by {each.pairs} pairs of calls{told}"
+            yield f"{each.workload} is undecided by {quantity(each.pairs, 'pair')} of calls{told}"

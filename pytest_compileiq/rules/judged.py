@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from pytest_compileiq.model import FailureKind
-from pytest_compileiq.spelling import nearest
+from pytest_compileiq.spelling import nearest, quantity
 
 NEIGHBOUR: FailureKind = "neighbour"
 NEARLY_ALL = 7 / 8
@@ -45,7 +45,7 @@ def why_unjudged(
     if valid or not (at_the_end or tried >= NONE_OF):
         return None
     reasons = invalid_text(invalid, first_reason) or "the engine proposed none"
-    return f"none of {tried} candidates could be measured: {reasons}"
+    return f"none of {quantity(tried, 'candidate')} could be measured: {reasons}"
 
 
 def invalid_text(invalid: Mapping[str, int], first_reason: Mapping[str, str]) -> str:

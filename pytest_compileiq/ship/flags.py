@@ -18,7 +18,7 @@ from pytest_compileiq.errors import EnvironmentFault, StoreError, UserError
 from pytest_compileiq.model import Target
 from pytest_compileiq.named_options import NamedOptions
 from pytest_compileiq.rules.blast_radius import recorded_neighbours
-from pytest_compileiq.spelling import MOST_NAMED
+from pytest_compileiq.spelling import MOST_NAMED, quantity
 from pytest_compileiq.store.standing import why_stale, why_unproven
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import Unfit, inside
@@ -259,7 +259,7 @@ def _reads(store: Store, name: str, artifact: Artifact, root: Path) -> tuple[Pat
 
 def _notes(name: str, artifact: Artifact, here: _Here, architectures: Sequence[str]) -> tuple[str, ...]:
     count = len(artifact.fingerprint.sources)
-    sources = "1 source has" if count == 1 else f"{count} sources have"
+    sources = f"{quantity(count, 'source')} {'has' if count == 1 else 'have'}"
     notes = [
         f"{name} ({artifact.target}) applies: {sources} the content that was proven; nothing was compiled "
         "to compare machine code, which pytest and acf verify-binary do"

@@ -13,7 +13,7 @@ from typing import Literal
 
 from pytest_compileiq.artifact import Artifact, CodePair, StoredCode
 from pytest_compileiq.model import HOST, Target
-from pytest_compileiq.spelling import first_of
+from pytest_compileiq.spelling import first_of, quantity
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.toolchains.machine_code.binaries import UNKNOWN, Contents, Kernel, Linked, read_binaries
 
@@ -213,7 +213,7 @@ def _of_linked(linked: Linked, concerned: Artifacts) -> Iterator[Sentence]:
     why = f"{linked.path} is linked, which rewrites what the compiler made"
     for key, artifact in concerned.items():
         sources = ", ".join(word for word in artifact.compiler.command if word in artifact.fingerprint.sources)
-        count = _counted(len(_functions_in(linked, artifact)))
+        count = quantity(len(_functions_in(linked, artifact)), "function")
         yield Sentence(Match.CANNOT_TELL, f"{why}: give the object file of {sources} for the {count} of {_label(key)}")
     if not concerned:
         yield Sentence(Match.CANNOT_TELL, f"{why}, and holds no device code: give the object files")
@@ -271,8 +271,4 @@ def _sentences(findings: Sequence[Comparison]) -> Iterator[Sentence]:
         else:
             differing = [f"{item.entry}{f' ({item.digests})' if item.digests else ''}" for item in group]
             details = f": {', '.join(first_of(differing, _MOST_LISTED))}" if verdict is not Match.RIGHT else ""
-            yield Sentence(verdict, f"{where}: {_counted(len(group))}{on} are {what}{details}")
-
-
-def _counted(count: int) -> str:
-    return f"{count} function{'' if count == 1 else 's'}"
+            yield Sentence(verdict, f"{where}: {quantity(len(group), 'function')}{on} are {what}{details}")

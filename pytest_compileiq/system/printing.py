@@ -92,6 +92,13 @@ def skipped(reason: str) -> BaseException:
     return pytest.skip.Exception(harmless(reason))
 
 
+def interrupted(reason: str) -> BaseException:
+    """The end of a pytest run by Ctrl-C, without the place in the code that it came to."""
+    import pytest
+
+    return pytest.exit.Exception(harmless(reason), pytest.ExitCode.INTERRUPTED)
+
+
 def wrong_usage(message: str) -> BaseException:
     """The end of a pytest run whose options or settings cannot be used."""
     import pytest

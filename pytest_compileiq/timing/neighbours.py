@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.system.watchdog import of_each_process
 
 _DRIVER = b"libcuda.so"
@@ -69,7 +70,7 @@ class Neighbours:
         """Who they are, in words; empty where there is nobody."""
         known = ", ".join(map(str, self.known))
         pids = f"{'pids on the host' if self.unknown == len(self.among) else 'among the pids on the host'} "
-        processes = f"{self.unknown} process{'es' if self.unknown > 1 else ''} of another container or user"
+        processes = f"{quantity(self.unknown, 'process')} of another container or user"
         unknown = f"{processes} ({pids}{', '.join(map(str, self.among))})" if self.unknown else ""
         return " and ".join(filter(None, (known, unknown)))
 

@@ -16,6 +16,7 @@ from pytest_compileiq.rules.judged import invalid_text
 from pytest_compileiq.search.finalists import Playoff, choose_finalists
 from pytest_compileiq.search.loop import NothingJudged, Search
 from pytest_compileiq.search.scoring import Scored
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.tuning.incumbent import Incumbent
 from pytest_compileiq.tuning.leave_out import Bench
 from pytest_compileiq.tuning.settle import Tuning
@@ -103,7 +104,7 @@ def _was_reduced(incumbent: Incumbent | None, controls: ControlsFile) -> bool:
 
 
 def _nothing_better(playoff: Playoff, evaluations: int) -> str:
-    reason = f"no valid candidate of {evaluations} evaluations was better than the baseline"
+    reason = f"no valid candidate of {quantity(evaluations, 'evaluation')} was better than the baseline"
     if not playoff.failures:
         return reason
     first_reason: dict[str, str] = {failure.kind: failure.reason for failure in reversed(playoff.failures)}

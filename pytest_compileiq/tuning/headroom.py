@@ -20,6 +20,7 @@ from pytest_compileiq.outcome import Headroom, ItemReport, MetricRange, Verdict
 from pytest_compileiq.report.headroom import message_of, notes_of
 from pytest_compileiq.search.duplicates import key_of
 from pytest_compileiq.search.scoring import Scorer
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.tally import Progress
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 
@@ -41,7 +42,7 @@ def look(benchmark: TunedBenchmark, *, settings: Settings, pool: Pool, progress:
         raise TuneFailed(f"{benchmark.nodeid}: the baseline does not build: {error}") from error
     seed = chosen(settings.seed, benchmark.spec.seed, 0)
     rendered = [benchmark.builder.render(candidate) for candidate in _candidates(benchmark, settings, seed)]
-    progress.say(f"building {len(rendered)} random candidates")
+    progress.say(f"building {quantity(len(rendered), 'random candidate')}")
     started = time.monotonic()
     results = _build(benchmark, rendered, settings.jobs)
     build_s = (time.monotonic() - started) / max(1, len(rendered))
@@ -52,7 +53,9 @@ def look(benchmark: TunedBenchmark, *, settings: Settings, pool: Pool, progress:
     ]
     failed = [result for result in results if isinstance(result, BuildError)]
     if not built:
-        raise TuneFailed(f"{benchmark.nodeid}: none of {len(rendered)} random candidates builds: {failed[0]}")
+        raise TuneFailed(
+            f"{benchmark.nodeid}: none of {quantity(len(rendered), 'random candidate')} builds: {failed[0]}"
+        )
     own = key_of(benchmark, None, baseline.digest)
     distinct = {key_of(benchmark, controls, result.digest): (controls, result) for controls, result in built}
     unchanged = sum(key_of(benchmark, controls, result.digest) == own for controls, result in built)

@@ -11,7 +11,7 @@ from pytest_compileiq.errors import StoreError
 from pytest_compileiq.lesson import MOST_LESSONS, Lesson
 from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.rules.likeness import Knobs, adopted, knobs_that_bring, weighed
-from pytest_compileiq.spelling import first_of
+from pytest_compileiq.spelling import first_of, quantity
 from pytest_compileiq.store.metadata import render
 from pytest_compileiq.store.standing import why_stale, why_unproven
 from pytest_compileiq.store.store import Store
@@ -46,9 +46,8 @@ def taught_by(store: Store, benchmark: TunedBenchmark, engine: str) -> Taught:
 
 def taught_text(lessons: Sequence[Lesson]) -> str:
     """What a search says of its lessons as it begins."""
-    count = f"{len(lessons)} artifact{'s' if len(lessons) > 1 else ''}"
     named = ", ".join(first_of([lesson.artifact for lesson in lessons]))
-    return f"starts from what {count} taught: {named} (--no-tune-transfer starts cold)"
+    return f"starts from what {quantity(len(lessons), 'artifact')} taught: {named} (--no-tune-transfer starts cold)"
 
 
 def _taught(

@@ -17,6 +17,7 @@ from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.config import Budget, Settings
 from pytest_compileiq.outcome import ItemReport, NightReport, NightRow, NightStanding, Verdict
 from pytest_compileiq.rules.task_scheduler import longest_turn, next_course
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.tally import Tally
 from pytest_compileiq.tuning.night_budget import NightBudget, proofs_alone
@@ -82,8 +83,8 @@ class Night:
             self._budget.earlier_s, self._budget.earlier_evaluations = book.state.spent_s, book.state.evaluations
             self._budget.is_proving = book.state.is_proving
             if book.state.closed:
-                closed = f"{len(book.state.closed)} of its benchmarks are closed"
-                self.watch.say(f"going on with an earlier night: {closed}; --tune-fresh starts anew")
+                closed = quantity(len(book.state.closed), "benchmark")
+                self.watch.say(f"going on with an earlier night, which closed {closed}; --tune-fresh starts anew")
             self._tasks = self._budget.tasks = [
                 NightTask(entry, self._budget.by_time, held.enter_context(ExitStack())) for entry in self.entries
             ]
@@ -370,7 +371,7 @@ class Night:
         self.endings[task.entry.nodeid] = error
         self.watch.say(f"{task.entry.name}: failed: {error}")
         if self.most_failures and len(self._of("failed")) >= self.most_failures:
-            self._stopped = f"stopped after {self.most_failures} failures"
+            self._stopped = f"stopped after {quantity(self.most_failures, 'failure')}"
 
     def _of(self, standing: NightStanding) -> list[NightTask]:
         return [task for task in self._tasks if task.standing == standing]

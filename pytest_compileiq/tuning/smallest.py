@@ -13,6 +13,7 @@ from pytest_compileiq.proof.prove import NoWinner, Proof, Unprovable
 from pytest_compileiq.proof.smaller import PreferSmaller
 from pytest_compileiq.search.duplicates import built_key
 from pytest_compileiq.search.scoring import Scored
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.tuning.leave_out import Bench
 from pytest_compileiq.tuning.reduce import Reduced, Width, drop_idle, reduce_winner
 from pytest_compileiq.tuning.settle import Tuning
@@ -92,7 +93,7 @@ def _larger(bench: Bench, proof: Proof, reduced: Reduced, why: str, losses: Sequ
     """What was proven first, without what is idle: by that it stays proven."""
     lean = drop_idle(bench, proof.winner, reduced.seconds)
     fewer = reduced.counts[2]
-    kept_larger = f"{fewer} control{'' if fewer == 1 else 's'} {why}"
+    kept_larger = f"{quantity(fewer, 'control')} {why}"
     larger = replace(lean, budgets=reduced.budgets)
     return _stored(replace(proof, controls=lean.lean), larger, lean.counts[1], losses, kept_larger)
 

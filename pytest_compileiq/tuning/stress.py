@@ -15,6 +15,7 @@ from pytest_compileiq.proof.prove import NoWinner, Proof
 from pytest_compileiq.rules.draws import Drawn
 from pytest_compileiq.rules.stress import record_of
 from pytest_compileiq.search.duplicates import Key, built_key
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.store.local import local_directory
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.stressed import Stress
@@ -122,7 +123,7 @@ class Stressing:
             return None
         if not self.drew:
             return Stress(draws=0)
-        self.say(f"stress: up to {benchmark.spec.stress} draws")
+        self.say(f"stress: up to {quantity(benchmark.spec.stress, 'draw')}")
         promised = self.bits_promised(controls)
         first, start = 1 + self.seed * MOST_DRAWS % _SEEDS, self.clock()
         draws: list[dict[str, Drawn] | None] = []

@@ -24,6 +24,7 @@ from pytest_compileiq.search.journal import Earlier, Journal, open_journal
 from pytest_compileiq.search.loop import CannotResume, NothingJudged, NotInjected, Search, SearchBrief
 from pytest_compileiq.search.scoring import Scorer
 from pytest_compileiq.search.trackers import Trackers, make_tracker
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.project_settings import named_options
 from pytest_compileiq.tally import Progress
@@ -74,8 +75,9 @@ class UnderWay:
         if earlier.changed:
             say(f"an earlier search cannot go on, since its {earlier.changed} changed: starting anew")
         if kept := sum(len(batch.done) for batch in earlier.batches):
-            say(f"resuming: {kept} evaluations of an earlier run are kept; --tune-fresh starts anew")
-        if self.lessons:
+            kept_text = f"{quantity(kept, 'evaluation')} of an earlier run {'is' if kept == 1 else 'are'} kept"
+            say(f"resuming: {kept_text}; --tune-fresh starts anew")
+        elif self.lessons:
             say(taught_text(self.lessons))
         self.search.begin(self.baseline.built, earlier.batches)
 
@@ -241,7 +243,8 @@ def _search_notes(search: Search) -> tuple[str, ...]:
     tally = search.tally
     by = " by machine code" if search.brief.benchmark.builder.compiler.compiles else ""
     built = f", {tally.built} built" if tally.built else ""
-    spent = f"{tally.evaluations} evaluations in {tally.seconds:.0f} s, {tally.duplicates} duplicates{by}{built}"
+    duplicates = f"{quantity(tally.duplicates, 'duplicate')}{by}"
+    spent = f"{quantity(tally.evaluations, 'evaluation')} in {tally.seconds:.0f} s, {duplicates}{built}"
     invalid = [f"{count} invalid ({kind}): {tally.first_reason[kind]}" for kind, count in sorted(tally.invalid.items())]
     space = search.brief.benchmark.space
     bounded = (f"the space has {space.size_text}",) if space.where is not None else ()

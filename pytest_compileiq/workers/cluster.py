@@ -15,6 +15,7 @@ from pathlib import Path
 from pytest_compileiq.benchmark.afar import Afar
 from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.benchmark.elsewhere import Maker
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.system.process import OWN_PROCESSOR, Guard
 from pytest_compileiq.system.processor_turn import ProcessorTurn
 from pytest_compileiq.timing.base import Measures
@@ -131,7 +132,7 @@ class Cluster:
     def _what_is_left(self, place: Place) -> str:
         """What becomes of a place whose actor was lost."""
         others = [other for other in self.usable if other is not place]
-        left = f"going on with the {len(others)} device(s) that are left" if others else "no device is left"
+        left = f"going on with {quantity(len(others), 'other device')}" if others else "no device is left"
         try:
             living = {node["NodeID"] for node in living_nodes()}
         except ConnectionError as error:  # so that no other actor can begin

@@ -16,6 +16,7 @@ from pytest_compileiq.benchmark.build_identity import identity_of_compiler
 from pytest_compileiq.benchmark.compared import Outputs
 from pytest_compileiq.benchmark.draw import run_draw
 from pytest_compileiq.benchmark.timed_call import look
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.system.watchdog import of_each_process
 from pytest_compileiq.timing.cpu import cpu_device
 from pytest_compileiq.timing.registry import is_poisoned
@@ -55,7 +56,7 @@ def serve(benchmark: TunedBenchmark, body: Body, task: Task, tick: Callable[[], 
     except ArmFailure as failure:
         answer = FailureAnswer(failure.arm, failure.kind, failure.reason, is_poisoned(benchmark.builder.clock))
     if left := _children() - children:
-        return FailureAnswer("tuned", "crash", f"left {len(left)} process(es) behind", poisoned=True)
+        return FailureAnswer("tuned", "crash", f"left {quantity(len(left), 'process')} behind", poisoned=True)
     return answer
 
 

@@ -90,7 +90,7 @@ FAULTS = {
     "an actor is killed": (kill_actor, "its worker process has died; another one takes its place"),
     "an actor stands still": (stop_actor, "not heard of for 60 s; another one takes its place"),
     "a raylet is killed": (kill_raylet, "the raylet of its node is gone|the connection to it broke"),
-    "a raylet stands still": (stop_raylet, r"its node is gone: going on with the 1 device\(s\) that are left"),
+    "a raylet stands still": (stop_raylet, r"its node is gone: going on with 1 other device"),
     "a node goes down": (lose_node, "the connection to it broke|its node is gone"),
 }
 

@@ -183,7 +183,7 @@ def test_a_program_begins_and_ends_as_without_being_watched(program, arguments):
 
 def test_what_the_ranking_leaves_out_is_said(program):
     forking = "import os\nif os.fork() == 0: raise SystemExit\nos.wait()"
-    assert "acf: the program forked 1 times" in watched(program, "-c", forking)
+    assert "acf: the program forked 1 time" in watched(program, "-c", forking)
     strange = (
         "import ctypes\nclass Odd(int):\n    def __gt__(self, other): raise ValueError('odd')\n"
         "    __lt__ = __gt__\nprint(ctypes.CDLL('./helpers.so').increment(Odd(1)))"

@@ -159,4 +159,6 @@ def test_a_kernel_that_works_in_place_is_proven_with_reset_and_the_claim_says_ho
 
 def test_sampled_calls_that_nobody_checked_are_told(tuned):
     said = "the sampled calls were not checked"
-    assert said in tuned.pytest("--acf-check=replay", code=0)
+    output = tuned.pytest("--acf-check=replay", code=0)
+    assert said in output
+    assert "acf.measure(…, outputs=[…])" in output and "with acf.record, asserts it" in output  # fits either body

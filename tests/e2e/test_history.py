@@ -131,6 +131,18 @@ def test_the_same_report_twice_adds_nothing_and_months_have_files(home, acf):
     assert before == {path.name: path.read_bytes() for path in (home / "acf-history").iterdir()}
 
 
+@pytest.mark.parametrize("root_has", ["settings", "artifacts"])
+def test_a_subdirectory_adds_to_the_history_of_its_project(home, acf, monkeypatch, root_has):
+    if root_has == "artifacts":
+        commit(home)
+        (home / "pytest.ini").unlink()
+    write_json(measured("2026-11-01"), home / "report.json")
+    (home / "kernels").mkdir()
+    monkeypatch.chdir(home / "kernels")
+    acf("history", "add", "../report.json")
+    assert (home / "acf-history/2026-11.jsonl").exists() and not any((home / "kernels").iterdir())
+
+
 def test_two_devices_that_append_on_two_branches_are_merged_by_git(home, acf):
     write_json(measured("2026-11-01"), home / "first.json")
     acf("history", "add", "first.json")

@@ -245,7 +245,7 @@ def test_a_page_that_cannot_be_written_is_a_sentence_and_a_bad_exit_code(tuned):
 
 def test_acf_report_writes_the_stores_page(tuned, capsys, tmp_path):
     assert main(["--acf-dir", str(tuned.root / "acf"), "report", str(tmp_path / "page.html")]) == 0
-    assert "1 artifacts, as committed" in capsys.readouterr().out
+    assert "1 artifact, as committed" in capsys.readouterr().out
     assert "COMMITTED" in (tmp_path / "page.html").read_text(encoding="utf-8")
     tuned.one("acf/kernel/*.csv").unlink()
     assert main(["--acf-dir", str(tuned.root / "acf"), "report", str(tmp_path / "page.html")]) == 1

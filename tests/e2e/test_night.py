@@ -157,7 +157,7 @@ def test_what_was_closed_before_a_kill_is_reported_and_not_opened_again(made):
     made.edit("test_night.py", "weight=3", "weight=2")
     spent = json.loads(state.read_text())["evaluations"]
     output = made.pytest("--tune", f"--tune-total={spent + 20}", code=0)
-    assert "going on with an earlier night: 1 of its benchmarks are closed" in output
+    assert "going on with an earlier night, which closed 1 benchmark" in output
     assert re.search(r"\nshort .* an earlier run of this night", output), output
     assert stored(made)["short"] == short
     assert "4 passed" in output
@@ -202,7 +202,7 @@ def test_x_stops_a_night_at_the_first_benchmark_that_cannot_be_tuned(made):
     made.edit("test_night.py", "def test_long", "def test_last")
     made.edit("test_night.py", "def test_broken", "def test_a")
     output = made.pytest("--tune", "--tune-total=5000", "-x", code=1)
-    assert "stopped after 1 failures" in output
+    assert "stopped after 1 failure" in output
     assert stored(made) == {}
 
 

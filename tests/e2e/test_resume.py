@@ -135,6 +135,24 @@ def test_ctrl_c_proves_the_best_so_far_and_the_next_run_goes_on(made):
     assert f"resuming: {before} evaluations" in made.pytest("--tune", f"--tune-budget={before + 4}", code=0)
 
 
+INTERRUPTING_PY = """
+import signal
+from pytest_compileiq.tuning import under_way
+
+under_way.prove_best = lambda *_: signal.raise_signal(signal.SIGINT)
+"""
+
+
+def test_ctrl_c_in_the_proof_says_that_the_same_command_goes_on(made):
+    (made.root / "interrupting.py").write_text(INTERRUPTING_PY)
+    process = start(made, "--tune-budget=6", "-pinterrupting")
+    output = process.communicate(timeout=120)[0].decode()
+    assert process.returncode == 2, output
+    assert "interrupted: the same command goes on with the search" in output
+    assert "KeyboardInterrupt" not in output and not (made.root / "acf").exists()
+    assert "resuming: 6 evaluations" in made.pytest("--tune", "--tune-budget=6", code=0)
+
+
 def test_what_changed_is_named_and_the_search_starts_anew(made):
     for change, said in (
         (("sum.c", "sum += x[i] * x[i]", "sum += x[i] * x[i] + 1"), "its baseline's machine code changed"),

@@ -1,4 +1,4 @@
-from pytest_compileiq.spelling import did_you_mean, first_of
+from pytest_compileiq.spelling import did_you_mean, first_of, quantity
 
 
 def test_the_nearest_name_is_offered_whatever_its_case():
@@ -17,3 +17,10 @@ def test_as_many_names_are_told_as_a_sentence_holds():
     assert first_of(["a", "b", "c"], 2) == ["a", "b", "and 1 more"]
     assert first_of(["a", "b"], 2) == first_of(["a", "b"], None) == ["a", "b"]
     assert first_of("abcdefg") == [*"abcde", "and 2 more"] and first_of([]) == []
+
+
+def test_a_count_of_one_is_in_the_singular_and_every_other_in_the_plural():
+    assert [quantity(count, "evaluation") for count in (0, 1, 2)] == ["0 evaluations", "1 evaluation", "2 evaluations"]
+    assert [quantity(2, what) for what in ("more launch", "process", "library")] == [
+        "2 more launches", "2 processes", "2 libraries",
+    ]  # fmt: skip

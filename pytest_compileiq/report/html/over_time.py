@@ -11,6 +11,7 @@ from pytest_compileiq.report.html.charts import ARMS, MAX_POINTS, all_drawable
 from pytest_compileiq.report.html.drawing import LEFT, RIGHT, WIDTH, Chart, drawing, label, pixels, y_axis
 from pytest_compileiq.report.html.markup import Html, tag
 from pytest_compileiq.report.html.scale import Scale, Unit, limits_within, percent_off, unit_for
+from pytest_compileiq.spelling import quantity
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,9 @@ def over_time(runs: Sequence[Watched], moved_at: Sequence[int], objective: str, 
     ends = "; ".join(
         f"{arm}: {unit.text(values[0])} at first, {unit.text(values[-1])} now" for arm, values in arms.items()
     )
+    moves = quantity(len(moved_at), "move")
     svg = drawing(
-        ident, 168, "Both arms over time", f"{ends}; {len(moved_at)} moves.", y_axis(up, Unit(1.0, "%")), *parts,
+        ident, 168, "Both arms over time", f"{ends}; {moves}.", y_axis(up, Unit(1.0, "%")), *parts,
         label(LEFT, 12, f"{objective}, against the first run", "start"),
         label(LEFT, 150, drawn[0].day, "start"), label(WIDTH - RIGHT, 150, drawn[-1].day, "end"),
     )  # fmt: skip

@@ -3,6 +3,7 @@
 const body = document.getElementById("rows");
 const rows = Array.from(body.rows);
 const count = document.getElementById("count");
+const whole = count.textContent;
 const field = document.getElementById("filter");
 const headings = Array.from(document.querySelectorAll(".verdicts thead th"));
 const texts = new Map(rows.map((row) => [row, row.textContent.toLowerCase()]));
@@ -16,7 +17,7 @@ function filter() {
     document.querySelector(row.querySelector("a").getAttribute("href")).hidden = !wanted;
     shown += wanted;
   }
-  count.textContent = words.length ? `${shown} of ${rows.length} artifacts shown` : `${rows.length} artifacts`;
+  count.textContent = words.length ? `${shown} of ${whole} shown` : whole;
 }
 
 function compare(one, other, column, sign) {

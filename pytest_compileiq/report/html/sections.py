@@ -34,6 +34,7 @@ from pytest_compileiq.report.results import estimate_of, estimate_texts, gain_of
 from pytest_compileiq.report.stress import stress_lines
 from pytest_compileiq.rules.claims import directions, scope_of, standing, words_of
 from pytest_compileiq.rules.words import gain_text, limits_text, pair_texts, unit_text
+from pytest_compileiq.spelling import quantity
 
 MAX_ROWS = 60  # per table; an artifact may hold a megabyte of them
 _DIGEST = 12
@@ -278,9 +279,9 @@ def _controls(artifact: Artifact) -> Iterator[tuple[str, str]]:
     yield from class_facts(artifact, MAX_ROWS)
     search = artifact.search
     yield "engine", f"{search.engine}, seed {search.seed}, space {search.space[:_DIGEST]}"
-    yield "spent", f"{search.evaluations} evaluations in {search.seconds:g} s"
+    yield "spent", f"{quantity(search.evaluations, 'evaluation')} in {search.seconds:g} s"
     reasons = ", ".join(f"{count} {kind}" for kind, count in search.failures.items())
-    yield "invalid", f"{search.invalid} candidates{f': {reasons}' if reasons else ''}"
+    yield "invalid", f"{quantity(search.invalid, 'candidate')}{f': {reasons}' if reasons else ''}"
     yield "duplicates", f"{search.duplicates}{' by machine code' if artifact.compiler.compiles else ''}"
 
 

@@ -10,7 +10,7 @@ from pytest_compileiq.report.html.charts import interval
 from pytest_compileiq.report.html.markup import Html, join, tag
 from pytest_compileiq.report.results import headline, located
 from pytest_compileiq.rules.words import interval_text, words_for
-from pytest_compileiq.spelling import first_of
+from pytest_compileiq.spelling import first_of, quantity
 
 _MAX_LINES = 30
 MAX_RESULTS = 30  # per artifact; the table of its claims has them all
@@ -50,7 +50,7 @@ def verdict_table(items: Sequence[ItemReport], idents: Sequence[str], domain: tu
     field = tag("input", id="filter", type="search", autocomplete="off", spellcheck="false", aria_controls="rows")
     return join([
         tag("div", label, field, class_="filter", hidden=True),
-        tag("p", f"{len(items)} artifacts", id="count", role="status", aria_live="polite"),
+        tag("p", quantity(len(items), "artifact"), id="count", role="status", aria_live="polite"),
         tag("table", tag("caption", "Verdicts; headings sort, names lead to the details"),
             tag("thead", tag("tr", *head, role="row"), role="rowgroup"),
             tag("tbody", *rows, id="rows", role="rowgroup"), class_="verdicts", role="table"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, SupportsIndex
 
 from pytest_compileiq.errors import BodyError
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.timing.cuda_context import cuda_core, current_stream, launch_noted, visible_gpu
 from pytest_compileiq.toolchains.machine_code.cubin import Cubin, read_cubin
 from pytest_compileiq.toolchains.nvidia.kernel_names import NoSuchKernel, kernel_named
@@ -115,7 +116,7 @@ class CubinKernel:
             Exception: cuda-core's ``CUDAError``, whose text names the CUDA error, when the launch is refused.
         """
         if len(args) != self.parameters:  # the driver would read past the end of too few
-            raise TypeError(f"{self._name} takes {self.parameters} parameters, and {len(args)} are given")
+            raise TypeError(f"{self._name} takes {quantity(self.parameters, 'parameter')}, and {len(args)} are given")
         if shared_bytes > self._most_shared_bytes:
             self._allow(shared_bytes)
         clusters = {} if cluster is None else {"cluster": sizes(cluster)}

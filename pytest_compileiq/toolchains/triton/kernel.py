@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from pytest_compileiq.errors import BodyError
+from pytest_compileiq.spelling import quantity
 from pytest_compileiq.timing.cuda_context import cuda_core, visible_gpu
 from pytest_compileiq.toolchains.nvidia.cubin_module import CubinModule, Extent, sizes
 
@@ -66,7 +67,9 @@ class TritonKernel:
         """
         if len(args) != len(self._arguments):
             named = ", ".join(self._arguments)
-            raise TypeError(f"{self._name} takes {len(self._arguments)} arguments ({named}), and {len(args)} are given")
+            raise TypeError(
+                f"{self._name} takes {quantity(len(self._arguments), 'argument')} ({named}), and {len(args)} are given"
+            )
         launched: list[Any] = []
         for (name, kind), arg in zip(self._arguments.items(), args, strict=True):
             launched += _launched(f"{self._name}: {name}", kind, arg)
@@ -75,8 +78,9 @@ class TritonKernel:
         added = self._kernel.parameters - len(launched)
         if not bool(self._scratch_bytes) <= added <= 2:
             raise BodyError(
-                f"{self._name} has {self._kernel.parameters} parameters for {len(launched)} arguments, which this "
-                "launcher does not know of Triton: launch it by Triton's JIT"
+                f"{self._name} has {quantity(self._kernel.parameters, 'parameter')} for "
+                f"{quantity(len(launched), 'argument')}, which this launcher does not know of Triton: launch it by "
+                "Triton's JIT"
             )
         pointers = (np.uint64(self._scratch_for(prod(extent))), np.uint64(0))[:added]
         cluster = self._blocks if self._blocks > 1 else None

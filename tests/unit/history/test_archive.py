@@ -92,7 +92,7 @@ def test_many_bad_lines_are_counted(tmp_path):
     (tmp_path / "2026-11.jsonl").write_text("\n".join(f"no {number}" for number in range(1000)))
     problems = Archive(tmp_path).read().problems
     assert len(problems) == 6
-    assert problems[-1].endswith("2026-11.jsonl: 995 more lines are like that")
+    assert problems[-1].endswith("2026-11.jsonl: 995 more lines like that")
 
 
 def test_a_link_is_neither_read_nor_replaced(tmp_path):

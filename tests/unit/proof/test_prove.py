@@ -54,7 +54,7 @@ def test_a_true_gain_is_proven_at_the_first_look_with_its_claim_and_rows(proving
     assert claim.speedup == pytest.approx(1 / 0.9, rel=1e-3)
     assert (claim.test.look, claim.test.processes, claim.test.finalists) == (1, LOOKS[0], 1)
     assert len(proof.rows) == LOOKS[0] * 4 * 4 * 5
-    assert said == ["proving 1 finalist(s): look 1, 8 processes"]
+    assert said == ["proving 1 finalist: look 1, 8 processes"]
 
 
 def test_a_claim_of_a_gpu_says_how_its_samples_were_taken(proving):

@@ -23,4 +23,4 @@ from pytest_compileiq.tally import Tally
 def test_the_best_so_far_is_a_ratio_or_a_difference(best, shift, said):
     tally = Tally(evaluations=3, duplicates=1, best=best, invalid={"wrong": 1})
     text = tally_text(tally, Budget(evaluations=10), shift)
-    assert text.startswith(f"3/10 evaluated, 1 invalid (1 wrong), 1 duplicates, {said}, ")
+    assert text.startswith(f"3/10 evaluated, 1 invalid (1 wrong), 1 duplicate, {said}, ")

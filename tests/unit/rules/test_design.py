@@ -77,7 +77,7 @@ def test_a_dropped_sample_takes_its_quad_and_no_other():
         (lambda rows: [], "there are none"),
         (lambda rows: [row for row in rows if (row.process, row.quad) != (5, 1)], "20 slots for 3 processes of 2 quads"),
         (lambda rows: [replace(row, slot=7) if row.slot == 3 else row for row in rows[:-1]], "one slot has 4, another 5"),
-        (lambda rows: [replace(row, arm="tuned") if row.slot == 0 else row for row in rows], "baseline: 1 slots"),
+        (lambda rows: [replace(row, arm="tuned") if row.slot == 0 else row for row in rows], "baseline: 1 slot"),
         (lambda rows: [replace(rows[0], sample=5), *rows[1:]], f"process {rows_of()[0].process}, .* missing or stands"),
         (lambda rows: [replace(rows[0], value=0.0), *rows[1:]], f"process {rows_of()[0].process}, .* not a positive"),
         (lambda rows: [replace(row, objective="score", value=float("inf")) for row in rows], "not a finite number"),

@@ -252,6 +252,6 @@ def test_more_processes_decide_about_named_devices_and_more_devices_about_a_flee
 def test_several_devices_count_only_with_names_and_four_processes_each():
     four, three = np.zeros(4), np.zeros(3)
     assert fleet.why_too_few({"a": four, "b": four}) is None
-    assert "3 process(es) on b gave samples" in fleet.why_too_few({"a": four, "b": three})
+    assert "3 processes on b gave samples" in fleet.why_too_few({"a": four, "b": three})
     assert "is not known" in fleet.why_too_few({"": four, "b": four})
     assert fleet.why_too_few({"": three}) is None

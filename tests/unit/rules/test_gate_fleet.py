@@ -170,14 +170,14 @@ def test_a_device_with_too_few_processes_or_no_name_decides_nothing():
     whole = evidence(0.05, 0.05)
     kept = [0, 1, 2, 3, 4, 5, 6]  # three of the second
     few = Evidence(whole.baseline[kept], whole.tuned[kept], units=tuple(whole.units[place] for place in kept))
-    assert gain_of(few).verdict is Verdict.INCONCLUSIVE and "3 process(es) on GPU-1" in gain_of(few).reason
+    assert gain_of(few).verdict is Verdict.INCONCLUSIVE and "3 processes on GPU-1" in gain_of(few).reason
     assert overall_p(few, DEFAULT, seed=1, level=LEVEL) == 1.0
     unnamed = replace(whole, units=tuple(unit.replace("GPU-1", "") for unit in whole.units))
     assert "set ACF_MACHINE" in why_lost(unnamed)
     dropped = whole.baseline.copy()
     dropped[1] = np.nan  # every quad of one process of the second device
     lost = Evidence(dropped, whole.tuned, units=whole.units)
-    assert "3 process(es) on GPU-1" in why_lost(lost)
+    assert "3 processes on GPU-1" in why_lost(lost)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_other_failures_end_a_search_only_where_nothing_at_all_was_measured():
         == f"none of {NONE_OF} candidates could be measured: 30 × compile: gcc refuses k.c; 2 × wrong: no"
     )
     assert (
-        judged(0, at_the_end=True, compile=1) == "none of 1 candidates could be measured: 1 × compile: gcc refuses k.c"
+        judged(0, at_the_end=True, compile=1) == "none of 1 candidate could be measured: 1 × compile: gcc refuses k.c"
     )
     assert judged(1, at_the_end=True, compile=99) is None
     assert judged(0, at_the_end=True) == "none of 0 candidates could be measured: the engine proposed none"

@@ -297,7 +297,7 @@ def test_a_failed_body_keeps_its_worker_and_says_whose_fault_it_is(benchmark):
 
 
 def test_a_poisoned_worker_is_replaced_and_what_it_left_behind_is_killed_but_not_its_fellows(benchmark):
-    carrier = answering(CheckTask=FailureAnswer("tuned", "crash", "left 1 process(es) behind", poisoned=True))
+    carrier = answering(CheckTask=FailureAnswer("tuned", "crash", "left 1 process behind", poisoned=True))
     pool = pool_of(carrier)
     pool.prepare(range(3), benchmark)
     with pytest.raises(EvaluationFailed, match="left 1"):

@@ -131,7 +131,7 @@ def test_a_device_that_loses_what_another_one_does_is_left_out(begin):
         ask_in_vain(carrier, 0, line)
         worked(carrier, carrier.launch(START, 0))  # on b
     assert [place.is_usable for place in cluster.places] == [False, True]
-    assert begin.said[-1].endswith("2 in a row were lost there: going on with the 1 device(s) that are left")
+    assert begin.said[-1].endswith("2 in a row were lost there: going on with 1 other device")
 
 
 def test_what_two_devices_are_lost_with_counts_against_neither(begin):
@@ -162,9 +162,7 @@ def test_a_node_that_is_gone_is_told_once_whoever_sees_it(begin):
     lose(cluster, 1)
     for line in lines:
         ask_in_vain(RayCarrier(cluster, 1), 0, line)
-    assert begin.said == [
-        "the worker's actor was lost: gone; its node is gone: going on with the 1 device(s) that are left"
-    ]
+    assert begin.said == ["the worker's actor was lost: gone; its node is gone: going on with 1 other device"]
     assert RayCarrier(cluster, 1).launch(START, 0).device.name == "node a (host)"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -63,9 +64,10 @@ def test_an_empty_directory_hides_no_installed_package(tmp_path, monkeypatch):
         find_kernel("others.missing:kernel", place)
 
 
-def test_a_module_without_a_spec_is_no_package(tmp_path):
-    with pytest.raises(EnvironmentFault, match="there is no package __main__ here"):
-        find_kernel("__main__:kernel", Place(tmp_path, tmp_path))
+def test_a_module_without_a_spec_is_no_package(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "typed_in", ModuleType("typed_in"))  # as __main__ is, unless python -m began it
+    with pytest.raises(EnvironmentFault, match="there is no package typed_in here"):
+        find_kernel("typed_in:kernel", Place(tmp_path, tmp_path))
 
 
 @pytest.mark.parametrize("name", ["k.py", "k.py:kernel", "k.py::", "k::a.b", "a..b:kernel", "a.b", "a.b:c.d", 3])
