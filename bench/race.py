@@ -102,6 +102,7 @@ def run_races(asked: argparse.Namespace) -> None:
         for each in opened:
             each.close()
         workshop.close()
+        kept.close()
     races: dict[str, dict[str, dict[int, Race]]] = {
         objective.name: {engine: {} for engine in raced_by(objective, engines)} for objective in objectives
     }

@@ -26,6 +26,9 @@ class Kept:
         self._base.execute("PRAGMA synchronous = NORMAL")
         self._base.executescript(TABLES)
 
+    def close(self) -> None:
+        self._base.close()
+
     def build(self, kernel: str, options: str) -> tuple[str | None, int, float] | None:
         """Digest of the machine code (None where gcc refused), its bytes, and the seconds that the build took."""
         query = """SELECT builds.code, ifnull(codes.bytes, 0), seconds FROM builds LEFT JOIN codes USING (code)

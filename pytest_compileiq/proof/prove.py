@@ -16,6 +16,7 @@ from pytest_compileiq.proof.exact import judge_exact, judge_scores
 from pytest_compileiq.proof.smaller import Choose, Proven, best
 from pytest_compileiq.rules.evidence import Evidence, gather
 from pytest_compileiq.rules.gate import (
+    Decision,
     LOOKS,
     QUADS,
     SAMPLES,
@@ -66,7 +67,7 @@ class NoWinner:
 
     Attributes:
         reason: why, in words that are as true on another day: it is stored.
-        advice: what disturbed the samples, and what to do about it now; never stored.
+        advice: what the best finalist lacked, what disturbed the samples, and what to do about it; never stored.
         lost: too much evidence was dropped to judge a finalist, so that nothing may be written.
     """
 
@@ -155,9 +156,11 @@ def prove(
     first = benchmark.timed_objectives[0]
     better, _ = words_for(first.metric, first.direction)
     reason = _why_none(contenders, f"no finalist was proven {better} by the last look")
-    if pool.devices > 1:
-        reason = "; ".join((reason, *_what_devices_showed(benchmark, contenders, seed)))
-    return NoWinner(reason, advice=_disturbances(benchmark, contenders[0]))
+    best_first = sorted(_what_was_shown(benchmark, contenders, seed), key=lambda gain: -gain.speedup)
+    why = [f"the best finalist: {gain.reason}" for gain in best_first[:1]]
+    if pool.devices > 1:  # it may be the doing of one of them
+        reason, why = "; ".join((reason, *(gain.reason for gain in best_first))), []
+    return NoWinner(reason, advice=(*why, *_disturbances(benchmark, contenders[0])))
 
 
 def _looks(pool: Pool) -> tuple[int, ...]:
@@ -171,11 +174,13 @@ def _looks(pool: Pool) -> tuple[int, ...]:
     return looks_of(pool.devices)
 
 
-def _what_devices_showed(benchmark: TunedBenchmark, contenders: Sequence[Finalist], seed: int) -> Iterator[str]:
-    """Why each finalist that was judged is not proven: of several devices it may be the doing of one."""
+def _what_was_shown(benchmark: TunedBenchmark, contenders: Sequence[Finalist], seed: int) -> list[Decision]:
+    """What each finalist that was judged showed, each objective and workload of it, and why that proves nothing."""
     thresholds = benchmark.spec.thresholds
-    for entry in _evidence(benchmark, [finalist for finalist in contenders if not finalist.out]):
-        yield judge_gain(entry.evidence, thresholds, level=thresholds.alpha / len(LOOKS), seed=seed).reason
+    return [
+        judge_gain(entry.evidence, thresholds, level=thresholds.alpha / len(LOOKS), seed=seed)
+        for entry in _evidence(benchmark, [finalist for finalist in contenders if not finalist.out])
+    ]
 
 
 def _prove_steady(

@@ -134,7 +134,8 @@ class Search:
         """Take up what an earlier run left, without evaluating anything."""
         self._baseline = baseline.digest
         level = (0.0,) * len(self.brief.benchmark.objectives)
-        self._seen[key_of(self.brief.benchmark, None, baseline.digest)] = Told(Candidate({}), level)
+        key = key_of(self.brief.benchmark, None, baseline.digest)
+        self._seen[key] = Told(Candidate({}), level, code=name_of(key))
         self._again = self._restored(earlier)
         self.tally.end()
 
@@ -285,8 +286,8 @@ class Search:
             if evaluated.duplicate:
                 told = replace(self._seen[key], candidate=candidate, duplicate=True)
             else:
+                told = replace(told, code=name_of(key))
                 self._keep(key, told, Scored(evaluated.scores, controls))
-            told = replace(told, code=name_of(key))
         changed = candidate.blob is not None and evaluated.digest not in ("", self._baseline)
         self._injected = self._injected or changed
         self.told.append(told)
@@ -301,23 +302,15 @@ class Search:
         self._expect_injection(list(asked.left.values()), built)
         for (place, candidate), controls, build in zip(asked.left.items(), asked.rendered, built, strict=True):
             work = Work(self.brief.journal, asked.number, place, controls)
-            evaluated = self._judge(candidate, controls, build, work)
+            told[place], evaluated = self._judge(candidate, controls, build, work)
             self.tally.valid += bool(evaluated.scores)
             work.finish(evaluated)
             self.brief.trackers.evaluated(self.tally.evaluations, candidate, evaluated)
-            told[place] = self._told(candidate, controls, evaluated)
             self.told.append(told[place])
             self.tally.evaluations += 1
             shift = self.brief.scorer.shift(self.brief.benchmark.objectives[0], self.tally.best)
             self.brief.progress.evaluated(self.tally, self.brief.budget, shift)
         return asked.offer.with_features(told)
-
-    def _told(self, candidate: Candidate, controls: ControlsFile, evaluated: Evaluated) -> Told:
-        key = key_of(self.brief.benchmark, controls, evaluated.digest) if evaluated.digest else None
-        return Told(
-            candidate, evaluated.scores, evaluated.failure, evaluated.duplicate, evaluated.errors,
-            code=name_of(key) if key else "",
-        )  # fmt: skip
 
     def _expect_injection(self, asked: Sequence[Candidate], built: Sequence[BuildResult | BuildError]) -> None:
         """The canary: an ACF hardly ever changes nothing, so several in a row that do nothing were never read."""
@@ -339,7 +332,8 @@ class Search:
 
     def _judge(
         self, candidate: Candidate, controls: ControlsFile, build: BuildResult | BuildError, work: Work
-    ) -> Evaluated:
+    ) -> tuple[Told, Evaluated]:
+        """What to tell of a candidate, and what to write of it."""
         if isinstance(build, BuildError):
             self._fail(build.kind, str(build))
             return self._evaluated(Told(candidate, failure=build.kind), str(build))
@@ -352,18 +346,18 @@ class Search:
         if never := self.why_never(build):
             kind, reason = never
             self._fail(kind, reason)
-            return self._evaluated(Told(candidate, failure=kind), reason, build.digest)
+            return self._evaluated(Told(candidate, failure=kind, code=name_of(key)), reason, build.digest)
         try:
             scored = work.ask(lambda: self.brief.scorer.score(controls, build))
         except EvaluationFailed as failure:
             self._fail(failure.kind, failure.reason)
-            told = Told(candidate, failure=failure.kind)
+            told = Told(candidate, failure=failure.kind, code=name_of(key))
             self._keep(key, told, Scored((), controls))
             return self._evaluated(told, failure.reason, build.digest)
         self._bodies += 1
         self.offered |= candidate.knobs.keys()
         self.read |= scored.read
-        told = Told(candidate, scored.scores, errors=scored.errors)
+        told = Told(candidate, scored.scores, errors=scored.errors, code=name_of(key))
         self._keep(key, told, scored)
         return self._evaluated(told, "", build.digest, scored)
 
@@ -386,9 +380,11 @@ class Search:
             self.scored[key] = scored
             self.tally.score(told.scores[0])
 
-    def _evaluated(self, told: Told, reason: str, digest: str = "", scored: Scored | None = None) -> Evaluated:
+    def _evaluated(
+        self, told: Told, reason: str, digest: str = "", scored: Scored | None = None
+    ) -> tuple[Told, Evaluated]:
         samples = [list(asdict(row).values()) for row in scored.samples] if scored else []
-        return Evaluated(
+        return told, Evaluated(
             told.scores, told.failure, reason, told.duplicate, digest, samples, self.tally.seconds, told.errors
         )
 

@@ -133,7 +133,7 @@ def test_a_tensor_in_host_memory_is_refused(kernels):
 
 @pytest.mark.parametrize("arguments", [(), (1, 2)])
 def test_the_arguments_are_as_many_as_the_kernel_takes(kernels, calls, arguments):
-    with pytest.raises(TypeError, match=f"scale takes 1 parameters, and {len(arguments)} are given"):
+    with pytest.raises(TypeError, match=f"scale takes 1 parameter, and {len(arguments)} are given"):
         kernels.scale(1, 1, *arguments)
     assert not [one for one in calls() if "Launch" in one]
 
@@ -239,7 +239,7 @@ def test_a_triton_kernel_takes_the_arguments_of_its_signature_no_more_and_no_les
     assert not [one for one in calls() if "Launch" in one]
     with pytest.raises(BodyError, match=r"padded has 3 parameters for 4 arguments, .*: launch it by Triton's JIT"):
         triton(arguments=dict.fromkeys("abcd", "i32"))(1, 1, 1, 1, 1)
-    with pytest.raises(BodyError, match=r"scale has 1 parameters for 1 arguments"):
+    with pytest.raises(BodyError, match=r"scale has 1 parameter for 1 argument,"):
         triton("scale", global_scratch_size=8)(1, 0x700)
 
 

@@ -139,7 +139,12 @@ INTERRUPTING_PY = """
 import signal
 from pytest_compileiq.tuning import under_way
 
-under_way.prove_best = lambda *_: signal.raise_signal(signal.SIGINT)
+def prove_best(*_):
+    signal.raise_signal(signal.SIGINT)
+    while True:  # Python 3.13 looks for signals where a loop begins again, and not where a function returns
+        pass
+
+under_way.prove_best = prove_best
 """
 
 

@@ -172,7 +172,9 @@ def _read(path: Path) -> ObjectCode:
     try:
         content = path.read_bytes()
         key = hashlib.sha256(content).digest()
-        code = _kept.get(key) or _take_apart(ELFFile(BytesIO(content)))
+        if code := _kept.get(key):
+            return code
+        code = _take_apart(ELFFile(BytesIO(content)))
     except (OSError, ELFError) as error:
         raise BuildError(
             f"{path}: not an ELF object whose machine code can be read: {error}", kind="compile"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from dataclasses import dataclass, field
 from math import inf
 
@@ -59,21 +60,28 @@ def kept_races(kept, share, minutes=inf):
     return dict(race.whole_seeds(kept, opened, ["random"], range(3), asked))
 
 
-def test_two_shares_race_what_a_run_without_shares_races(tmp_path):
-    kept = Kept(tmp_path / "race.sqlite")
+@pytest.fixture
+def kept_in(tmp_path):
+    """Files that races are kept in, by name."""
+    with contextlib.ExitStack() as held:
+        yield lambda name: held.enter_context(contextlib.closing(Kept(tmp_path / name)))
+
+
+def test_two_shares_race_what_a_run_without_shares_races(kept_in):
+    kept = kept_in("race.sqlite")
     assert kept_races(kept, (0, 2)) == {}
     shared = kept_races(kept, (1, 2))
     assert shared == kept_races(kept, (0, 1), minutes=0)
     assert list(shared) == [0, 1, 2] and {name for name, _ in shared[0]} == {"left", "right"}
     curves = {seed: [race_data.by_evaluations(each) for each in races.values()] for seed, races in shared.items()}
-    alone = kept_races(Kept(tmp_path / "alone.sqlite"), (0, 1))
+    alone = kept_races(kept_in("alone.sqlite"), (0, 1))
     assert curves == {
         seed: [race_data.by_evaluations(each) for each in races.values()] for seed, races in alone.items()
     }
 
 
-def test_a_run_without_time_races_nothing(tmp_path):
-    assert kept_races(Kept(tmp_path / "race.sqlite"), (0, 1), minutes=-1) == {}
+def test_a_run_without_time_races_nothing(kept_in):
+    assert kept_races(kept_in("race.sqlite"), (0, 1), minutes=-1) == {}
 
 
 @pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b", "1/0", "-1/2"])

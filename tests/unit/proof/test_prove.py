@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from random import Random
 
 import pytest
 
@@ -85,6 +86,15 @@ def test_why_nothing_was_proven_is_as_true_on_another_day_and_what_disturbed_thi
     proof, _ = proving(FakePool(), "-fast", min_speedup=1.0)
     assert proof.reason == "no finalist was proven faster by the last look"
     assert proof.advice[-1] == busy and proof.told.endswith(busy)
+
+
+def test_a_great_gain_that_is_refused_is_told_with_why(proving):
+    """The baseline is steady and the tuned arm is not: what is much faster may be refused for its spread."""
+    random = Random(3)
+    pool = FakePool(seconds=lambda controls: 5e-4 * (1 + 0.2 * random.random()) if controls else 1e-3)
+    proof, _ = proving(pool, "-fast")
+    assert proof.reason == "no finalist was proven faster by the last look"
+    assert proof.advice[0].startswith("the best finalist: the spread is wider")
 
 
 def test_what_cannot_win_any_more_ends_at_the_first_look(proving):
