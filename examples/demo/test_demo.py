@@ -9,18 +9,26 @@ import pytest
 from pytest_compileiq import Cc
 
 HEIGHT, WIDTH = 240, 320
+PAGE = 4096
+
+
+def placed(offset):
+    """An image that begins ``offset`` bytes into a page: where NumPy puts one varies, and the kernel's time with it."""
+    room = np.empty(HEIGHT * WIDTH * 4 + 2 * PAGE, dtype=np.uint8)
+    begin = -room.ctypes.data % PAGE + offset
+    return room[begin : begin + HEIGHT * WIDTH * 4].view(np.float32).reshape(HEIGHT, WIDTH)
 
 
 @pytest.fixture
 def buffers():
     """An image, room for its edges, and the right answer in float64 (the border is not the kernel's to write)."""
-    image = np.random.default_rng(7).random((HEIGHT, WIDTH), dtype=np.float32)
+    image, out = placed(0), placed(PAGE // 2)
+    image[:] = np.random.default_rng(7).random((HEIGHT, WIDTH), dtype=np.float32)
     wide = image.astype(np.float64)
     across = wide[:-2] + 2 * wide[1:-1] + wide[2:]
     down = wide[:, :-2] + 2 * wide[:, 1:-1] + wide[:, 2:]
     expected = np.full_like(wide, np.nan)
     expected[1:-1, 1:-1] = np.hypot(across[:, 2:] - across[:, :-2], down[2:] - down[:-2])
-    out = np.empty_like(image)
     pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (image, out)]
     return SimpleNamespace(out=out, expected=expected, arguments=(*pointers, HEIGHT, WIDTH))
 
