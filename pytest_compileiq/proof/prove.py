@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
@@ -16,10 +16,10 @@ from pytest_compileiq.proof.exact import judge_exact, judge_scores
 from pytest_compileiq.proof.smaller import Choose, Proven, best
 from pytest_compileiq.rules.evidence import Evidence, gather
 from pytest_compileiq.rules.gate import (
-    Decision,
     LOOKS,
     QUADS,
     SAMPLES,
+    Decision,
     judge_gain,
     levels_by_holm,
     looks_of,
