@@ -289,8 +289,8 @@ def test_an_interrupted_search_goes_on_having_lost_nothing_and_repeating_nothing
     resumed = run(second, fresh=False)
     assert interrupted.tally.evaluations <= resumed.tally.evaluations
     assert spent(resumed) == spent(whole)
-    assert [(told.candidate, told.failure) for told in resumed.told] == [
-        (told.candidate, told.failure) for told in whole.told
+    assert [(told.candidate, told.failure, told.duplicate, told.code) for told in resumed.told] == [
+        (told.candidate, told.failure, told.duplicate, told.code) for told in whole.told
     ]
     assert resumed.tally.seconds >= interrupted.tally.earlier_s
     assert (resumed.tally.earlier_s > 0) == (interrupted.tally.evaluations > 0)
