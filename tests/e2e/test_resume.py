@@ -139,12 +139,8 @@ INTERRUPTING_PY = """
 import signal
 from pytest_compileiq.tuning import under_way
 
-def prove_best(*_):
-    signal.raise_signal(signal.SIGINT)
-    while True:  # Python 3.13 looks for signals where a loop begins again, and not where a function returns
-        pass
-
-under_way.prove_best = prove_best
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background begins without one
+under_way.prove_best = lambda *_: signal.raise_signal(signal.SIGINT)
 """
 
 
