@@ -21,9 +21,17 @@ SHORT = frozenset({"floats_gather", "floats_hashing", "floats_sorting", "floats_
 
 def sources() -> Iterator[Source]:
     """Sources with drivers, which can be timed and their instructions counted."""
+    yield from own()
     yield from transfer()
     yield from pycryptodome()
     yield from others()
+
+
+def own() -> Iterator[Source]:
+    """Kernels of our own, each with its driver."""
+    for path in sorted(HOME.glob("*.c")):
+        if not path.stem.endswith("_driver"):
+            yield Source(path.stem, path, path)
 
 
 def transfer() -> Iterator[Source]:
