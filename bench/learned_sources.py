@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from race_build import BENCH, Source
-from race_open import ZOPFLI
+from race_open import BROTLI, ZOPFLI
 from race_sources import Distribution
 
 HOME = BENCH / "learned_kernels"
@@ -25,6 +25,26 @@ def sources() -> Iterator[Source]:
     yield from transfer()
     yield from pycryptodome()
     yield from others()
+
+
+def unrun() -> Iterator[Source]:
+    """Files of others that nothing runs: what is learned of them is their code's size."""
+    home = PYCRYPTODOME.folder / "src"
+    files = ("MD4", "SHA1", "ARC2", "blowfish", "curve448", "ed448", "modexp_utils", "raw_cfb", "raw_ctr", "raw_ocb")
+    for file in files:
+        yield Source(f"pycryptodome_{file.lower()}", home / f"{file}.c", flags=(*CONFIGURED, f"-I{home}"))
+    audio, webrtc = _webrtc(), f"-I{WEBRTCVAD.folder / 'cbits'}"
+    yield Source("webrtc_fft", audio / "signal_processing" / "complex_fft.c", flags=(webrtc,))
+    yield Source("webrtc_scaling", audio / "signal_processing" / "vector_scaling_operations.c", flags=(webrtc,))
+    yield Source("webrtc_core", audio / "vad" / "vad_core.c", flags=(webrtc,))
+    yield Source("webrtc_filterbank", audio / "vad" / "vad_filterbank.c", flags=(webrtc,))
+    brotli = BROTLI.folder / "c"
+    for file in ("entropy_encode", "literal_cost", "compound_dictionary"):
+        yield Source(f"brotli_{file}", brotli / "enc" / f"{file}.c", flags=(f"-I{brotli / 'include'}",))
+    for file in ("lz77", "squeeze", "tree", "gzip_container"):
+        yield Source(f"zopfli_{file}", ZOPFLI.folder / "zopfli" / "src" / "zopfli" / f"{file}.c")
+    for file in ("lzfse_encode_base", "lzfse_decode_base", "lzvn_encode_base", "lzfse_main"):
+        yield Source(f"lzfse_{file.removeprefix('lzfse_')}", LZFSE.folder / "lzfse" / "src" / f"{file}.c")
 
 
 def own() -> Iterator[Source]:

@@ -81,7 +81,7 @@ void kernel(const Interval *given, int n, Interval *work, Interval *merged, Summ
 
 #ifdef RACE_DRIVER
 #include "race_driver.h"
-enum { N = 700 };
+enum { N = 1000 };
 static Interval given[N], work[N];
 static struct {
     Interval merged[N];
