@@ -4,7 +4,7 @@ import hashlib
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Literal
 
@@ -145,13 +145,13 @@ def gcc_space() -> Space:
     """The default space of gcc, which keeps every value; without presets, of which not every engine could be told."""
     flags = " ".join(flag for flag in BASELINE if flag != "-fPIC")
     builder = resolve(Cc("race_serve.c", flags=flags), Place(BENCH, BENCH))
-    return Space(builder.default_space().genes)
+    return Space(builder.default_space().genes, compiler="gcc")
 
 
 @cache
 def options_space() -> Space:
     """``gcc_space`` at the level of the baseline: with ``-Os`` in reach, one option is nearly all of a size."""
-    return Space(tuple(gene for gene in gcc_space().genes if gene.name != "-O"))
+    return replace(gcc_space(), genes=tuple(gene for gene in gcc_space().genes if gene.name != "-O"))
 
 
 def with_macros(macros: Mapping[str, object]) -> Space:

@@ -69,7 +69,8 @@ class _Runner:
         self._told: dict[str, tuple[float, ...]] = {}
         self._held: frozenset[str] = frozenset()
         self._passed = 0
-        brief = Brief(objective.objective.space, seed, len(objective.objective.metrics), evaluations, [Candidate({})])
+        metrics = objective.objective.metrics
+        brief = Brief(objective.objective.space, seed, len(metrics), evaluations, [Candidate({})], metrics=metrics)
         with self._clocked():
             self._engine: Engine = opened(name, brief)
         self._picker = self._engine if objective.objective.is_run and isinstance(self._engine, Picking) else None

@@ -46,6 +46,7 @@ class Brief:
     Attributes:
         seeds: to be tried first: the previous winner, what ``--tune-from`` names.
         lessons: what other artifacts taught, the most believed first; hints that an engine need not believe.
+        metrics: what the objectives measure, as ``runtime``; empty where nobody says.
     """
 
     space: Space
@@ -55,6 +56,7 @@ class Brief:
     seeds: Sequence[Candidate] = ()
     options: Mapping[str, Any] | None = None
     lessons: Sequence[Lesson] = ()
+    metrics: Sequence[str] = ()
 
     def seed_points(self) -> list[Point]:
         """The seeds that lie in the open space, then the first of what was taught, then the space's presets."""

@@ -40,12 +40,14 @@ class Space:
         opaque: drawn beside the genes, by the one engine that can: points, size and membership leave it out.
         presets: knobs worth trying first, as somebody who knows the compiler would set them by hand.
         where: what every point has to satisfy; None where every point is allowed.
+        compiler: whose options the genes are, for engines that know what these do to most kernels; "" where unknown.
     """
 
     genes: tuple[Gene, ...]
     opaque: OpaqueSpace | None = None
     presets: tuple[Mapping[str, KnobValue], ...] = field(default=(), hash=False)
     where: Where | None = field(default=None, hash=False)
+    compiler: str = field(default="", hash=False)
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Space:
@@ -86,7 +88,9 @@ class Space:
         presets = itertools.chain.from_iterable(space.presets for space in spaces)
         bounds = [space.where for space in spaces if space.where is not None]
         where = reduce(Where.joined, bounds) if bounds else None
-        return replace(cls._checked(genes, opaque[0] if opaque else None), presets=tuple(presets), where=where)
+        compiler = next((space.compiler for space in spaces if space.compiler), "")
+        merged = cls._checked(genes, opaque[0] if opaque else None)
+        return replace(merged, presets=tuple(presets), where=where, compiler=compiler)
 
     def bounded(self, where: Where) -> Space:
         """This space, with ``where`` besides what bounds it already.

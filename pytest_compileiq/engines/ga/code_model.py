@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from pytest_compileiq.engines.ga.encoding import Floats
-from pytest_compileiq.engines.ga.process import expected_improvement
+from pytest_compileiq.engines.ga.process import SLOPE, SLOPE_SD, Trend, expected_improvement
 
 _PRECISIONS = (0.125, 0.25, 0.5, 1.0, 2.0)  # of the mean squared distance over the features, which are standardised
 _KNOB_SHARES = (0.0, 0.25, 0.5)
@@ -85,16 +85,22 @@ class _Scale:
 
 @dataclass(frozen=True)
 class _Described:
-    """Candidates as the process sees them: columns of their code, shape (n, C), and of their knobs, shape (n, F)."""
+    """Candidates as the process sees them: columns of their code, shape (n, C), and of their knobs, shape (n, F).
+
+    Attributes:
+        expected: what was expected of them beforehand, in standard deviations, shape (n,).
+    """
 
     code: Floats
     knobs: Floats
+    expected: Floats
 
-    def correlation(self, other: _Described, setting: tuple[int, int]) -> Floats:
+    def covariance(self, other: _Described, setting: tuple[int, int]) -> Floats:
         precision, share = _PRECISIONS[setting[0]], _KNOB_SHARES[setting[1]]
         code = np.exp(-precision * _mean_squares(self.code, other.code))
         knobs = np.exp(-_KNOB_WEIGHT * _mean_squares(self.knobs, other.knobs))
-        return np.asarray((1 - share) * code + share * knobs)
+        slope = SLOPE_SD**2 * np.outer(self.expected, other.expected)
+        return np.asarray((1 - share) * code + share * knobs + slope)
 
 
 @dataclass(frozen=True)
@@ -102,6 +108,8 @@ class Fitted:
     """The process, fitted to what was measured."""
 
     scale: _Scale
+    slopes: Floats
+    trend: Trend
     told: _Described
     scores: Floats
     setting: tuple[int, int]
@@ -109,17 +117,18 @@ class Fitted:
 
     @cached_property
     def _inverse(self) -> Floats:
-        signal = self.told.correlation(self.told, self.setting)
+        signal = self.told.covariance(self.told, self.setting)
         return np.asarray(np.linalg.inv(signal + self.noise * np.eye(len(self.scores))))
 
     def expected(self, features: Sequence[Mapping[str, float]], knobs: Floats) -> Expected:
         """What it expects of others; the arguments are as those of ``CodeModel.fit``."""
-        asked = _Described(self.scale.columns(features), knobs)
-        cross = asked.correlation(self.told, self.setting)
-        weights = self._inverse @ self.scores
-        variance = max(float(self.scores @ weights) / len(self.scores), _LEAST_VARIANCE)
-        covariance = asked.correlation(asked, self.setting) - cross @ self._inverse @ cross.T
-        return Expected(cross @ weights, covariance * variance, self.noise * variance)
+        asked = _Described(self.scale.columns(features), knobs, self.trend.standardised(knobs @ self.slopes))
+        cross = asked.covariance(self.told, self.setting)
+        departures = self.scores - SLOPE * self.told.expected
+        weights = self._inverse @ departures
+        variance = max(float(departures @ weights) / len(self.scores), _LEAST_VARIANCE)
+        covariance = asked.covariance(asked, self.setting) - cross @ self._inverse @ cross.T
+        return Expected(SLOPE * asked.expected + cross @ weights, covariance * variance, self.noise * variance)
 
     def best_batch(self, features: Sequence[Mapping[str, float]], knobs: Floats, count: int) -> list[int]:
         """Places of up to ``count``, as ``Expected.best_batch``."""
@@ -127,9 +136,14 @@ class Fitted:
 
 
 class CodeModel:
-    """What the process has learned: its scale and the share of knobs, which climb the evidence step by step."""
+    """What the process has learned: its scale and the share of knobs, which climb the evidence step by step.
 
-    def __init__(self) -> None:
+    Args:
+        slopes: what each column of ``knobs`` is expected to add to a score, in any unit, shape (F,); None: nothing.
+    """
+
+    def __init__(self, slopes: Floats | None = None) -> None:
+        self._slopes = slopes
         self._setting = (3, 1)
         self._noise = float(_NOISES[1])
 
@@ -143,11 +157,14 @@ class CodeModel:
             learn: take a step up the evidence, which costs some five inversions.
         """
         scale, columns = _Scale.of(features)
-        told = _Described(columns, knobs)
+        slopes = np.zeros(knobs.shape[1]) if self._slopes is None else self._slopes
+        beforehand = knobs @ slopes
+        trend = Trend.of(beforehand)
+        told = _Described(columns, knobs, trend.standardised(beforehand))
         if learn:
             climbed = ((*_evidence(told, scores, setting), setting) for setting in self._around())
             _, self._noise, self._setting = max(climbed)
-        return Fitted(scale, told, scores, self._setting, self._noise)
+        return Fitted(scale, slopes, trend, told, scores, self._setting, self._noise)
 
     def _around(self) -> Iterator[tuple[int, int]]:
         precision, share = self._setting
@@ -170,7 +187,8 @@ def _values(rows: Sequence[Mapping[str, float]], names: Sequence[str]) -> Floats
 
 def _evidence(told: _Described, scores: Floats, setting: tuple[int, int]) -> tuple[float, float]:
     """Log evidence plus log prior at the best share of noise, and that share (Rasmussen & Williams, eq. 5.8)."""
-    values, vectors = np.linalg.eigh(told.correlation(told, setting))
+    scores = scores - SLOPE * told.expected
+    values, vectors = np.linalg.eigh(told.covariance(told, setting))
     spectrum = np.maximum(values, 0) + _NOISES[:, None]
     variance = np.maximum(((vectors.T @ scores) ** 2 / spectrum).mean(axis=1), _LEAST_VARIANCE)
     prior = ((np.log(_NOISES) - _NOISE_PRIOR[0]) / _NOISE_PRIOR[1]) ** 2

@@ -17,6 +17,7 @@ import numpy as np
 
 from pytest_compileiq.engines.base import Brief, Outlook, Told, no_option
 from pytest_compileiq.engines.ga.encoding import Encoding, Floats, Points
+from pytest_compileiq.engines.ga.experience import Experience
 from pytest_compileiq.engines.ga.feasibility import Feasibility
 from pytest_compileiq.engines.ga.history import KEPT, History
 from pytest_compileiq.engines.ga.marginals import Marginals
@@ -39,8 +40,9 @@ _LOCAL_STARTS, _LOCAL_ROUNDS, _LOCAL_SIZE = 4, 3, 12
 _DRAWS = 200
 _MARGINAL_DRAWS = 24
 _CHOICE = 128
+_STEEPEST = 8.0  # the log-odds at first of an option that usually brings a standard deviation
 _TAUGHT_SHARE = 4  # of the initial pool this part is drawn where lessons hold: there is better ground to model
-_TAUGHT_DRAWS = 8  # of which the first that is new is asked
+_DRAWN_OF_A_KIND = 8  # of which the first that is new is asked
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ class Ga:
         self._asked: set[Point] = set()
         self._pending: dict[Point, None] = {}
         self._taught = Taught(brief.lessons, brief.space, self._baseline())
+        self._experience = Experience.of(brief.space, brief.metrics)
+        self._trend = self._encoding.linear(self._experience.effects)
         self._surrogate = Surrogate(self._encoding, self._history, self._rng)
         self._sameness = Sameness(self._points.counts)
         self._slots: list[str] = []
@@ -122,9 +126,18 @@ class Ga:
         """The next of the initial pool: a draw by what is taught and holds here, or by the space's probabilities."""
         self._drawn += 1
         if self._drawn % 2 == 1 and self._taught.holds:
-            points = self._canonical(self._taught.draw(self._rng, self._points.draw(self._rng, _TAUGHT_DRAWS)))
+            points = self._canonical(self._taught.draw(self._rng, self._points.draw(self._rng, _DRAWN_OF_A_KIND)))
             return any(self._enqueue(tuple(point.tolist()), "taught") for point in points)
-        return self._enqueue_random(sparse=False)
+        if self._experience.is_empty:
+            return self._enqueue_random(sparse=False)
+        return self._enqueue_expected()
+
+    def _enqueue_expected(self) -> bool:
+        """A draw in which options are likelier that usually bring something: at first nearly sure, later hardly so."""
+        steepness = _STEEPEST * (1 - (self._drawn - 1) / self._pool_size)
+        losses = [steepness * effects for effects in self._experience.effects]
+        points = self._canonical(self._points.draw_against(losses, self._rng, _DRAWN_OF_A_KIND))
+        return any(self._enqueue(tuple(point.tolist()), "expected") for point in points)
 
     def _enqueue_random(self, *, sparse: bool) -> bool:
         """A draw by the space's own probabilities, or a sparse one of log-uniform density."""
@@ -159,7 +172,7 @@ class Ga:
         """Enqueue the next slot's choice; ``fitted`` are indices of the history's points to learn from, best first."""
         if not self._slots:
             self._sameness.learn(self._history.points[fitted], self._history.codes[fitted])
-            self._surrogate.improve(self._taught.relevance)
+            self._surrogate.improve(self._taught.relevance * self._experience.relevance, self._trend)
             self._pool = self._make_pool(self._history.points[fitted])
             self._slots = list(_SLOTS)
         slot = self._slots.pop(0)

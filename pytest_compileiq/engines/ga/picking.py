@@ -19,7 +19,7 @@ from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import Point
 
 _BUILT = 4  # candidates that are built for each that is measured
-_FEWEST_SCORED = 12
+_FEWEST_SCORED, _FEWEST_EXPECTED = 12, 6  # measured candidates, the fewer where something is expected of the knobs
 _PARENTS = 20
 _RESERVE = 64  # candidates that were built and passed over
 _LEARNS_EVERY = 4  # measured candidates
@@ -42,7 +42,8 @@ class PickingGa(Ga):
 
     def __init__(self, brief: Brief) -> None:
         super().__init__(brief)
-        self._model = CodeModel()
+        self._model = CodeModel(self._trend / np.sqrt(self._encoding.share))
+        self._fewest = _FEWEST_SCORED if self._experience.is_empty else _FEWEST_EXPECTED
         self._variety = np.random.default_rng([brief.seed, 1])  # its own: what ``ask`` draws stays as it is
         self._scored: list[_Described] = []
         self._reserve: list[_Described] = []
@@ -87,7 +88,7 @@ class PickingGa(Ga):
 
     def _variations(self, count: int) -> list[Candidate]:
         """Up to ``count`` unasked points around the best: recombined and mutated, mutated, and by their marginals."""
-        if len(self._scored) < _FEWEST_SCORED:
+        if len(self._scored) < self._fewest:
             return []
         order = best_first(np.array([each.scores for each in self._scored]))
         points, rng = _points(self._scored)[order], self._variety
@@ -107,7 +108,7 @@ class PickingGa(Ga):
 
     def _best(self, built: Sequence[_Described], count: int) -> list[int]:
         """Places of at most ``count``, best first; in their order while too little is known to fit a model."""
-        if len(self._scored) < _FEWEST_SCORED or not built:
+        if len(self._scored) < self._fewest or not built:
             return list(range(len(built)))[:count]
         if self._fitted is None:
             learn = self._history.told >= self._learned + _LEARNS_EVERY

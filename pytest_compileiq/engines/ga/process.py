@@ -16,24 +16,52 @@ from pytest_compileiq.engines.ga.encoding import Encoding, Floats, distances
 
 _RATE = 0.4
 _PRIOR_SD = 1.2
+SLOPE, SLOPE_SD = 0.7, 0.7  # of the scores over what was expected of them, both in standard deviations
+_LEAST_SPREAD = 0.5  # of what is expected: few points, or equal ones, do not tell how far scores lie apart
 _NOISE_PRIOR = (np.log(0.05), 1.0)
 
 
 @dataclass(frozen=True)
 class Hyper:
-    """Log weights of the genes (genes,) and the log of the noise's share of the variance."""
+    """What a process believes before it is told anything.
+
+    Attributes:
+        log_weights: of the genes in the kernel, shape (genes,).
+        log_noise: the log of the noise's share of the variance.
+        trend: what each feature is expected to add to a score, shape (F,); None where nothing is expected.
+    """
 
     log_weights: Floats
     log_noise: float
+    trend: Floats | None = None
 
     @classmethod
-    def prior(cls, genes: int, relevance: Floats | float = 1.0) -> Hyper:
+    def prior(cls, genes: int, relevance: Floats | float = 1.0, trend: Floats | None = None) -> Hyper:
         """A weight of two over all genes: points that differ everywhere are correlated by an eighth.
 
         Args:
             relevance: how much more than that each gene is expected to matter, shape (genes,).
         """
-        return cls(np.log(np.full(genes, 2.0 / max(genes, 1)) * relevance), float(_NOISE_PRIOR[0]))
+        return cls(np.log(np.full(genes, 2.0 / max(genes, 1)) * relevance), float(_NOISE_PRIOR[0]), trend)
+
+
+@dataclass(frozen=True)
+class Trend:
+    """What was expected of points, in standard deviations of what was expected of those that were told."""
+
+    middle: float
+    unit: float
+
+    @classmethod
+    def of(cls, expected: Floats) -> Trend:
+        """The scale of what was expected of the points told, shape (n,)."""
+        if len(expected) == 0:
+            return cls(0.0, 1.0)
+        return cls(float(expected.mean()), max(float(expected.std()), _LEAST_SPREAD))
+
+    def standardised(self, expected: Floats) -> Floats:
+        """Shape (m,) → (m,)."""
+        return np.asarray((expected - self.middle) / self.unit)
 
 
 class GaussianProcess:
@@ -48,20 +76,25 @@ class GaussianProcess:
         self._features = features
         self.hyper = hyper
         self.weights = encoding.weights(np.exp(hyper.log_weights))
-        self._signal = self._correlation(features, features)
+        self._likeness = self._correlation(features, features)
+        self._trend = Trend.of(np.empty(0) if hyper.trend is None else features @ hyper.trend)
+        expected = self._expected(features)
+        self._told_expected = expected
+        signal = self._likeness + SLOPE_SD**2 * np.outer(expected, expected)
         # Inverted, not factored: the noise keeps the matrix far from singular, and the gradient needs all the inverse.
-        self._inverse = np.linalg.inv(self._signal + self._noise(len(features)))
+        self._inverse = np.linalg.inv(signal + self._noise(len(features)))
         self._take(scores)
 
     def _take(self, scores: Floats) -> None:
-        self._alpha = self._inverse @ scores
-        self._variance = max(float(scores @ self._alpha) / max(len(scores), 1), 1e-12)
+        departures = scores - SLOPE * self._told_expected
+        self._alpha = self._inverse @ departures
+        self._variance = max(float(departures @ self._alpha) / max(len(scores), 1), 1e-12)
 
     def improved_hyper(self, prior: Hyper | None = None) -> Hyper:
         """One normalised gradient step up log evidence plus log prior, normal around ``prior`` or ``Hyper.prior``."""
         prior = prior or Hyper.prior(len(self.hyper.log_weights))
         excess = np.outer(self._alpha, self._alpha) / self._variance - self._inverse
-        pull = excess * self._signal
+        pull = excess * self._likeness
         by_feature = 2 * self._features.T @ pull.sum(axis=1) - 2 * np.einsum(
             "if,if->f", self._features, pull @ self._features
         )
@@ -76,13 +109,15 @@ class GaussianProcess:
         return Hyper(
             np.clip(self.hyper.log_weights + scale * gradient, low, high),
             float(np.clip(self.hyper.log_noise + scale * noise, np.log(1e-4), np.log(2.0))),
+            self.hyper.trend,
         )
 
     def predict(self, features: Floats) -> tuple[Floats, Floats]:
         """Mean and standard deviation of the noise-free score: (m, F) → (m,), (m,)."""
-        cross = self._correlation(features, self._features)
-        variance = np.maximum(1 - np.einsum("ij,ij->i", cross @ self._inverse, cross), 1e-10)
-        return cross @ self._alpha, np.sqrt(variance * self._variance)
+        cross, expected = self._covariance(features)
+        beforehand = 1 + SLOPE_SD**2 * expected**2
+        variance = np.maximum(beforehand - np.einsum("ij,ij->i", cross @ self._inverse, cross), 1e-10)
+        return SLOPE * expected + cross @ self._alpha, np.sqrt(variance * self._variance)
 
     @property
     def noise(self) -> float:
@@ -95,10 +130,12 @@ class GaussianProcess:
         Returns:
             Mean and standard deviation of the joint posterior, (m,) each: what both points share cancels out.
         """
-        cross = self._correlation(left, self._features) - self._correlation(right, self._features)
+        (cross, expected), (cross_right, expected_right) = self._covariance(left), self._covariance(right)
+        cross, expected = cross - cross_right, expected - expected_right
         apart = np.abs(left - right) @ self.weights
-        variance = 2 * (1 - np.exp(-apart)) - np.einsum("ij,ij->i", cross @ self._inverse, cross)
-        return cross @ self._alpha, np.sqrt(np.maximum(variance, 1e-10) * self._variance)
+        beforehand = 2 * (1 - np.exp(-apart)) + SLOPE_SD**2 * expected**2
+        variance = beforehand - np.einsum("ij,ij->i", cross @ self._inverse, cross)
+        return SLOPE * expected + cross @ self._alpha, np.sqrt(np.maximum(variance, 1e-10) * self._variance)
 
     def told(self, scores: Floats) -> GaussianProcess:
         """The process with other scores (n,) of its points."""
@@ -116,20 +153,36 @@ class GaussianProcess:
         count = len(features)
         if count == 0:
             return self
-        cross = self._correlation(self._features, features)
+        expected = self._expected(features)
+        likeness_told = self._correlation(self._features, features)
+        likeness = self._correlation(features, features)
+        cross = likeness_told + SLOPE_SD**2 * np.outer(self._told_expected, expected)
+        among = likeness + SLOPE_SD**2 * np.outer(expected, expected)
         side = self._inverse @ cross
-        among = self._correlation(features, features)
         corner = np.linalg.inv(among + self._noise(count) - cross.T @ side)
         shift = side @ corner
         believer = copy.copy(self)
         believer._features = np.vstack([self._features, features])
         believer._alpha = np.append(self._alpha, np.zeros(count))
-        believer._signal = np.block([[self._signal, cross], [cross.T, among]])
+        believer._likeness = np.block([[self._likeness, likeness_told], [likeness_told.T, likeness]])
+        believer._told_expected = np.append(self._told_expected, expected)
         believer._inverse = np.block([[self._inverse + shift @ side.T, -shift], [-shift.T, corner]])
         return believer
 
+    def _covariance(self, features: Floats) -> tuple[Floats, Floats]:
+        """With the process's points, shape (m, n), and what is expected of ``features`` (m, F), shape (m,)."""
+        expected = self._expected(features)
+        likeness = self._correlation(features, self._features)
+        return likeness + SLOPE_SD**2 * np.outer(expected, self._told_expected), expected
+
     def _correlation(self, left: Floats, right: Floats) -> Floats:
         return np.asarray(np.exp(-distances(left, right, self.weights)))
+
+    def _expected(self, features: Floats) -> Floats:
+        """What was expected of ``features`` (m, F) before anything was told, standardised: shape (m,)."""
+        if self.hyper.trend is None:
+            return np.zeros(len(features))
+        return self._trend.standardised(features @ self.hyper.trend)
 
     def _noise(self, count: int) -> Floats:
         return np.asarray((np.exp(self.hyper.log_noise) + 1e-8) * np.eye(count))

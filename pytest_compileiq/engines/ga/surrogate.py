@@ -29,13 +29,14 @@ class Surrogate:
         self._scores: Floats = history.scores
         self._process = GaussianProcess(encoding, history.features, np.empty(0), Hyper.prior(len(encoding.space.genes)))
 
-    def improve(self, relevance: Floats) -> None:
+    def improve(self, relevance: Floats, trend: Floats) -> None:
         """A few steps up the posterior of the hyperparameters, on the best and the newest of what has been told.
 
         Args:
             relevance: what is expected of each gene before anything is measured, as in ``Hyper.prior``.
+            trend: what each feature is expected to add to a score, likewise.
         """
-        prior = Hyper.prior(len(relevance), relevance)
+        prior = Hyper.prior(len(relevance), relevance, trend)
         process, _ = self.informed()
         chosen = self._history.best_and_newest()
         self._scores, features = self._history.scores[chosen], self._history.features[chosen]

@@ -53,7 +53,7 @@ def cc_space(
         for needed, preset in _PRESETS
         if needed in classes
     )
-    return replace(Space.from_mapping(knobs), presets=tuple(filter(None, presets)))
+    return replace(Space.from_mapping(knobs), presets=tuple(filter(None, presets)), compiler=compiler.name)
 
 
 def cc_classes(compiler: CcCompiler, baseline: Baseline) -> tuple[ControlClass, ...]:
