@@ -4,72 +4,68 @@ What is here was looked at with random search alone, on seeds from 1000 on.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from pytest_compileiq.space import choice, literal
-from race_build import DRIVERS, Source
+from race_build import Source
+from race_halves import Half
 from race_objectives import Objective, gcc_space, options_space, where, with_macros
 from race_sources import Distribution
 
-HOME = DRIVERS / "held_out"
-CRYPTO = Distribution("pycryptodome==3.21.0", "f7787e0d469bdae763b876174cf2e6c0f7be79808af26b1da96f1a64bcf47297")
-LZFSE = Distribution("pyliblzfse==0.4.1", "bb0b899b3830c02fdf3dbde48ea59611833f366fef836e5c32cf8145134b7d3d")
-WEBRTCVAD = Distribution("webrtcvad==2.0.10", "f1bed2fb25b63fb7b1a55d64090c993c9c9167b28485ae0bcdd81cf6ede96aea")
-TIMED = ("recent", "edit_distance", "matches", "fourier", "heap_paths")
+HALF = Half("held_out")
+EPHEM = Distribution("ephem==4.2.1", "920cb30369c79fde1088c2060d555ea5f8a50fdc80a9265832fd5bf195cf147f")
+HEATSHRINK = Distribution("heatshrink2==0.15.0", "d57904c07414fdfd9ae33182d613bac754b0137479f47bf865ce267157fc6e18")
+LZF = Distribution("python-lzf==0.2.6", "47db5c2cb371bdc45f61cca3e12154ca5a7a7fbb8e1a3af8e5c62d14129da1d0")
+MINIUPNPC = Distribution("miniupnpc==2.3.3", "ee5e957df828d2fa1cc364e60c583d10439110888f086c9182071c96a374b2ad")
+SCRYPT = Distribution("scrypt==0.9.4", "0d212010ba8c2e55475ba6258f30cee4da0432017514d8f6e855b7f1f8c55c77")
+TIMED = ("tokens", "modular_power", "ray_boxes", "transcoded", "viterbi", "triangles", "householder")
 
 
 def objectives() -> Iterator[Objective]:
     for name in TIMED:
-        yield Objective(f"{name}-time", own(name), ("time",), gcc_space())
+        yield Objective(f"{name}-time", HALF.own(name), ("time",), gcc_space())
     yield from third_party()
     yield from mixed()
-    yield Objective("moments-size-executed", own("moments"), ("code_bytes", "executed"), gcc_space())
-
-
-def own(name: str) -> Source:
-    path = HOME / f"{name}.c"
-    return Source(name, path, path)
+    yield Objective("particles-size-time", HALF.own("particles"), ("code_bytes", "time"), options_space())
+    yield Objective("name_answers-size-executed", HALF.own("name_answers"), ("code_bytes", "executed"), options_space())
 
 
 def third_party() -> Iterator[Objective]:
-    lzfse, crypto, cbits = LZFSE.folder / "lzfse" / "src", CRYPTO.folder / "src", WEBRTCVAD.folder / "cbits"
-    settings = ("-DHAVE_STDINT_H", "-DHAVE_POSIX_MEMALIGN")
-    lzvn = Source("lzvn_decoder", lzfse / "lzvn_decode_base.c", flags=("-DNDEBUG",))
-    yield Objective("lzvn_decoder-size", lzvn, ("code_bytes",), options_space())
-    detector = cbits / "webrtc" / "common_audio" / "vad" / "vad_core.c"
-    voice = Source("voice", detector, flags=("-DWEBRTC_POSIX", f"-I{cbits}"))
-    yield Objective("voice-size", voice, ("code_bytes",), options_space())
-    poly1305 = _driven("poly1305", crypto / "poly1305.c", *settings)
-    yield Objective("poly1305-executed", poly1305, ("executed",), gcc_space())
-    chacha = _driven("chacha", crypto / "chacha20.c", *settings)
-    yield Objective("chacha-executed", chacha, ("executed",), gcc_space())
+    heatshrink, scrypt = HEATSHRINK.folder / "heatshrink2" / "_heatshrink", SCRYPT.folder / "scrypt-1.3.3"
+    mixer, headers = scrypt / "lib" / "crypto" / "crypto_scrypt_smix.c", scrypt / "libcperciva" / "util"
+    for source in (
+        Source("sgp4", EPHEM.folder / "libastro" / "sgp4.c"),
+        Source("lzf_compressor", LZF.folder / "lzf_c.c"),
+    ):
+        yield Objective(f"{source.name}-size", source, ("code_bytes",), options_space())
+    for source in (
+        HALF.driven("heatshrink_encoder", heatshrink / "heatshrink_encoder.c"),
+        HALF.driven("scrypt_mixer", mixer, f"-I{headers}"),
+        HALF.driven("minixml", MINIUPNPC.folder / "src" / "minixml.c"),
+    ):
+        yield Objective(f"{source.name}-executed", source, ("executed",), gcc_space())
 
 
 def mixed() -> Iterator[Objective]:
     """Macros of a source and gcc's options in one space."""
-    blur = with_macros({
-        "-DSTRIP_ROWS=": choice([1, 2, 4, 8, 16, 32], 0.2),
-        "-DSTRIP_COLUMNS=": choice([8, 16, 32, 48, 64, 96], 0.2),
-        "-DNARROW": literal("", 0.5),
-        "-DCOLUMNS_OUTSIDE": literal("", 0.5),
-        "unrolled": {"-DUNROLL_TAPS=": choice([2, 4, 7, 8], 0.3), "-DUNROLL_ROWS=": choice([2, 3, 4, 8], 0.3)},
-        "-DGAP=": choice([1, 8, 16], 0.6),
+    codes = with_macros({
+        "-DTABLE_BITS=": choice([4, 5, 6, 7, 9, 10, 11, 12], 0.4),
+        "-DREAD=": choice([2, 3, 4], 0.5),
+        "-DSYMBOLS=": choice([2, 3, 4], 0.5),
+        "-DTWO_TABLES": literal("", 0.7),
+        "counted": {"-DCOUNTED": literal("", 0), "-DCOUNT_UNROLL=": choice([1, 4, 12], 0)},
+        "unrolled": {"-DUNROLL=": choice([2, 3, 4], 0.3), "-DFILL_UNROLL=": choice([2, 4, 8], 0.3)},
     })  # fmt: skip
-    strips = {"-DSTRIP_ROWS=": 16, "-DSTRIP_COLUMNS=": 64}
     bounded = where(
-        blur, "a strip is at most 1024 pixels",
-        lambda k: int(k["-DSTRIP_ROWS="]) * int(k["-DSTRIP_COLUMNS="]) <= 1024, strips,
+        codes, "what is held fits into 64 bits",
+        lambda k: 12 * int(k["-DSYMBOLS="]) + 8 * int(k["-DREAD="]) <= 64, {"-DSYMBOLS=": 1, "-DREAD=": 1},
     )  # fmt: skip
-    yield Objective("blurred-mixed-time", own("blurred"), ("time",), bounded)
-    sieve = with_macros({
-        "-DSEGMENT=": choice([32, 64, 96, 128, 256], 0.2),
-        "-DPACKED_BITS": literal("", 0.5),
-        "-DBRANCHLESS": literal("", 0.5),
-        "unrolled": {"-DUNROLL=": choice([2, 4, 8], 0.3), "-DCOUNT_UNROLL=": choice([2, 4, 8], 0.3)},
+    yield Objective("prefix_codes-mixed-time", HALF.own("prefix_codes"), ("time",), bounded)
+    packed = with_macros({
+        "-DBLOCK=": choice([8, 16, 32, 64], 0.2),
+        "-DWRITTEN=": choice([2, 3, 4], 0.3),
+        "-DREAD=": choice([2, 3, 4], 0.3),
+        "-DBRANCHY": literal("", 0.5),
+        "-DBY_LARGEST": literal("", 0.5),
+        "unrolled": {"-DUNROLL=": choice([2, 4, 8], 0.3), "-DREAD_UNROLL=": choice([2, 4, 8], 0.3)},
     })  # fmt: skip
-    yield Objective("sieve-mixed-executed", own("sieve"), ("executed",), sieve)
-
-
-def _driven(name: str, path: Path, *flags: str) -> Source:
-    """A source of others with our driver, which reads the headers beside the source."""
-    return Source(name, path, HOME / f"{name}_driver.c", (*flags, f"-I{path.parent}"))
+    yield Objective("packed_numbers-mixed-executed", HALF.own("packed_numbers"), ("executed",), packed)
