@@ -18,7 +18,8 @@ from scipy.stats import spearmanr
 
 import learn_corpus
 from learn_corpus import Measured
-from learn_effects import KINDS, Effects, Task, foretold, learned, tasks, write
+from learn_effects import KINDS, Task, foretold, learned, tasks, write
+from pytest_compileiq.engines.ga.encoding import Floats
 from race import share
 
 ENGINE = Path(__file__).parents[1] / "pytest_compileiq" / "engines" / "ga"
@@ -61,7 +62,7 @@ def _correlations(task: Task, every: list[Task], *, informed: bool) -> list[floa
     return [float(np.mean([_correlation(task, effects, told, draw) for draw in range(DRAWS)])) for told in TOLD]
 
 
-def _correlation(task: Task, effects: Effects | None, told: int, draw: int) -> float:
+def _correlation(task: Task, effects: Floats | None, told: int, draw: int) -> float:
     order = np.random.default_rng(draw).permutation(np.flatnonzero(task.is_random))[: max(told, 1)]
     others = np.setdiff1d(np.arange(len(task.scores)), order)
     expected = foretold(task, order, others, effects)

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learn_corpus import METRICS, Measured
-from pytest_compileiq.engines.ga.encoding import Encoding, distances
+from pytest_compileiq.engines.ga.encoding import Encoding, Floats
+from pytest_compileiq.engines.ga.process import GaussianProcess, Hyper
 from race_objectives import gcc_space
 
-Floats = NDArray[np.float64]
 KINDS: Mapping[str, tuple[Sequence[str], bool]] = {  # metrics, and whether of candidates at -Os
     "size": (["code_bytes"], False),
     "size at -Os": (["code_bytes"], True),
@@ -31,6 +31,7 @@ RIDGE = 5.0
 LEAST_SPREAD = 0.003  # of the log-ratios: below it options do nothing to a kernel but noise
 FEWEST = 20
 FURTHEST = 5.0
+LEAST_DEVIATION = 0.3  # of the scores told: of one, or of equal ones, there is none
 
 
 @dataclass(frozen=True)
@@ -52,14 +53,6 @@ class Task:
     scores: Floats
     is_random: NDArray[np.bool_]
     level: float
-
-
-@dataclass(frozen=True)
-class Effects:
-    """Of each option the mean over tasks of what it adds, and the standard deviation over them, shape (options,)."""
-
-    mean: Floats
-    spread: Floats
 
 
 FAMILIES = {"lzfse_lzvn": "lzvn_decoder", "webrtc_core": "voice"}
@@ -96,41 +89,32 @@ def _task(source: Measured, metric: int, *, at_small: bool) -> Task | None:
     )
 
 
-def learned(every: Sequence[Task]) -> Effects:
-    """The effects over tasks."""
+def learned(every: Sequence[Task]) -> Floats:
+    """The mean over tasks of what each option adds, shape (options,)."""
     each = np.array([
         task.options.T @ np.linalg.solve(task.options @ task.options.T + RIDGE * np.eye(len(task.scores)), task.scores)
         for task in every
     ])  # fmt: skip
     each[:, SMALL] = [task.level for task in every]
-    return Effects(each.mean(axis=0), each.std(axis=0))
+    return np.asarray(each.mean(axis=0))
 
 
-def foretold(task: Task, told: NDArray[np.int64], others: NDArray[np.int64], effects: Effects | None) -> Floats:
-    """What a Gaussian process as the engine's expects of ``others`` when it knows ``told``."""
+def foretold(task: Task, told: NDArray[np.int64], others: NDArray[np.int64], effects: Floats | None) -> Floats:
+    """What the engine's Gaussian process, before it learns relevances, expects of ``others`` when it knows ``told``."""
     encoding = Encoding.of(SPACE)
-    relevance, expected, slope = np.ones(len(SPACE.genes)), np.zeros(len(task.scores)), 0.0
-    if effects is not None:
-        sizes = np.abs(effects.mean) / 2 + effects.spread
-        relevance = np.array([sizes[gene == GENE_OF].max() for gene in range(len(SPACE.genes))])
-        raw = task.options @ effects.mean
-        expected, slope = (raw - raw[told].mean()) / max(float(raw[told].std()), 0.5), 0.7
-    weights = encoding.weights(2 * relevance / relevance.sum())
-    kernel = np.exp(-distances(task.features, task.features, weights)) + slope**2 * np.outer(expected, expected)
-    scores = task.scores[told]
-    departures = (scores - scores.mean()) / max(float(scores.std()), 0.3) - slope * expected[told]
-    solved = np.linalg.solve(kernel[np.ix_(told, told)] + 0.05 * np.eye(len(told)), departures)
-    return np.asarray(slope * expected[others] + kernel[np.ix_(others, told)] @ solved)
+    trend = None if effects is None else encoding.linear([effects[gene == GENE_OF] for gene in range(len(SPACE.genes))])
+    scores = (task.scores[told] - task.scores[told].mean()) / max(float(task.scores[told].std()), LEAST_DEVIATION)
+    prior = Hyper.prior(len(SPACE.genes), trend=trend)
+    return GaussianProcess(encoding, task.features[told], scores, prior).predict(task.features[others])[0]
 
 
-def write(path: Path, by_kind: Mapping[str, Effects]) -> None:
-    """One row an option."""
+def write(path: Path, by_kind: Mapping[str, Floats]) -> None:
+    """One row an option, one column a kind."""
     with path.open("w", newline="", encoding="utf-8") as stream:
         rows = csv.writer(stream, lineterminator="\n")
-        rows.writerow(["knob", "value", *(f"{kind} {what}" for kind in by_kind for what in ("effect", "spread"))])
+        rows.writerow(["knob", "value", *by_kind])
         for number, (name, value) in enumerate(OPTIONS):
-            figures = (f"{row[number]:.2f}" for effects in by_kind.values() for row in (effects.mean, effects.spread))
-            rows.writerow([name, value, *figures])
+            rows.writerow([name, value, *(f"{effects[number]:.2f}" for effects in by_kind.values())])
 
 
 def _options(points: NDArray[np.int64]) -> Floats:

@@ -40,12 +40,8 @@ def unrun() -> Iterator[Source]:
     yield Source("webrtc_core", audio / "vad" / "vad_core.c", flags=(webrtc,))
     yield Source("webrtc_filterbank", audio / "vad" / "vad_filterbank.c", flags=(webrtc,))
     brotli = BROTLI.folder / "c"
-    for file in ("entropy_encode", "literal_cost", "compound_dictionary"):
+    for file in ("entropy_encode", "literal_cost"):
         yield Source(f"brotli_{file}", brotli / "enc" / f"{file}.c", flags=(f"-I{brotli / 'include'}",))
-    for file in ("lz77", "squeeze", "tree", "gzip_container"):
-        yield Source(f"zopfli_{file}", ZOPFLI.folder / "zopfli" / "src" / "zopfli" / f"{file}.c")
-    for file in ("lzfse_encode_base", "lzfse_decode_base", "lzvn_encode_base", "lzfse_main"):
-        yield Source(f"lzfse_{file.removeprefix('lzfse_')}", LZFSE.folder / "lzfse" / "src" / f"{file}.c")
 
 
 def own() -> Iterator[Source]:
@@ -70,7 +66,6 @@ def pycryptodome() -> Iterator[Source]:
     yield _hash("md5", "MD5.c", "hash_state", "MD5_init(&started)", "MD5_update")
     yield _hash("ripemd160", "RIPEMD160.c", "hash_state", "ripemd160_init(&started)", "ripemd160_update")
     yield _stream("arc4", "ARC4", "ARC4_stream_init(key, 32, &started)")
-    yield _stream("salsa20", "Salsa20", "Salsa20_stream_init(key, 32, nonce, 8, &started)")
     yield _block_cipher("cast", "CAST", 16)
     yield _block_cipher("des", "DES", 8)
     yield _pycryptodome("ghash", "ghash_portable.c", "pycryptodome_ghash")

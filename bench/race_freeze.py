@@ -58,8 +58,9 @@ def check_frozen(held_out: Iterable[Objective], engines: Iterable[str], first_se
 
 
 def engine_digest() -> str:
-    """SHA-256 of the code that decides what our engines ask for."""
-    files = sorted(path for room in ROOMS for path in (PACKAGE / room).rglob("*.py"))
+    """SHA-256 of the code, and of what was learned, that decide what our engines ask for."""
+    rooms = [PACKAGE / room for room in ROOMS]
+    files = sorted(path for room in rooms for kind in ("*.py", "*.csv") for path in room.rglob(kind))
     parts = [str(path.relative_to(PACKAGE)).encode() + b"\0" + path.read_bytes() for path in files]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 

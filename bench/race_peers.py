@@ -84,6 +84,7 @@ def version(name: str) -> str:
     code = [
         *home.glob(f"{room}.py"),
         *(home / room).glob("**/*.py"),
+        *(home / room).glob("*.csv"),
         *bench.glob(f"race_peer_{room}.py"),
         bench / "race_runs.py",
     ]

@@ -131,6 +131,8 @@ class CodePair(Stored):
 class SearchRecord(Stored):
     """How the controls were found. ``transferred`` are the artifacts that taught the search, each as name/target.
 
+    ``experience`` is what the engine knew beforehand: whose options, and a digest of what they did to other kernels.
+
     ``failures`` counts the invalid evaluations by kind. ``improvements`` are the evaluations that were better than all
     before them, each with the first objective's gain over the baseline (2.0 is twice as good) as the search scored it,
     where that is a ratio.
@@ -148,6 +150,7 @@ class SearchRecord(Stored):
     failures: Annotated[dict[Text, Count], Field(max_length=32)] = Field(default_factory=dict)
     improvements: Annotated[Array[Annotated[tuple[Count, Ratio], Strict(False)]], Field(max_length=500)] = ()
     transferred: Annotated[Array[Text], Field(max_length=100)] = ()
+    experience: Text = ""
 
 
 class DecisionRecord(Stored):

@@ -62,3 +62,12 @@ def make(name: str, brief: Brief) -> Engine:
     if wanted in BUILT_IN:
         return BUILT_IN[wanted](brief)
     return foreign(next(point for point in entry_points(group=GROUP) if point.name == wanted), brief)
+
+
+def experience_of(name: str, brief: Brief) -> str:
+    """What the engine called ``name`` knows of the knobs beforehand; empty where it begins cold."""
+    if name != "ga":
+        return ""
+    from pytest_compileiq.engines.ga.experience import name_of
+
+    return name_of(brief.space, brief.metrics)

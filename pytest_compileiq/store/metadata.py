@@ -39,7 +39,9 @@ def _trimmed(content: dict[str, Any]) -> dict[str, Any]:
     if content["compiler"]["architecture_from"] == "test":
         del content["compiler"]["architecture_from"]
     content["fingerprint"] = _without_empty(content["fingerprint"], "parts")
-    content["search"] = _without_empty(content["search"], "objectives", "failures", "improvements", "transferred")
+    content["search"] = _without_empty(
+        content["search"], "objectives", "failures", "improvements", "transferred", "experience"
+    )
     content["claims"] = [_without_empty(claim, "devices") for claim in content["claims"]]
     for claim in content["claims"]:
         for device in claim.get("devices", ()):

@@ -27,9 +27,10 @@ from pytest_compileiq.artifact import (
     Withdrawn,
 )
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.engines.base import Brief
+from pytest_compileiq.engines.registry import experience_of
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.kept_controls import Attribution, Reduction
-from pytest_compileiq.lesson import Lesson
 from pytest_compileiq.model import (
     LARGEST_NUMBER,
     LONGEST_TEXT,
@@ -52,14 +53,12 @@ from pytest_compileiq.toolchains.option_classes import classes_of
 Shift = Callable[[Objective, float], float | None]
 
 
-def search_record(
-    benchmark: TunedBenchmark, tally: Tally, engine: str, seed: int, shift: Shift, lessons: Sequence[Lesson]
-) -> SearchRecord:
-    """How the controls were found, and by what ``lessons``; ``shift`` as in ``SearchResult``."""
+def search_record(benchmark: TunedBenchmark, tally: Tally, engine: str, given: Brief, shift: Shift) -> SearchRecord:
+    """How the controls were found by ``engine`` with what it was ``given``; ``shift`` as in ``SearchResult``."""
     is_ratio = shift(benchmark.objectives[0], tally.best) is None
     return SearchRecord(
         engine=engine,
-        seed=seed,
+        seed=given.seed,
         space=benchmark.space.digest,
         evaluations=tally.evaluations,
         invalid=sum(tally.invalid.values()),
@@ -70,7 +69,8 @@ def search_record(
         improvements=tuple((number, _ratio(-score)) for number, score in tally.improvements[-MOST_IMPROVEMENTS:])
         if is_ratio
         else (),
-        transferred=tuple(lesson.artifact for lesson in lessons),
+        transferred=tuple(lesson.artifact for lesson in given.lessons),
+        experience=experience_of(engine, given),
     )
 
 

@@ -50,6 +50,7 @@ class UnderWay:
         dropped: what is said of starting points that could not be used.
         unread: what is said of a stored artifact that could not be read.
         search: as far as it has come.
+        given: what the engine was given at the start.
     """
 
     tuning: Tuning
@@ -65,6 +66,7 @@ class UnderWay:
     dropped: Sequence[str]
     unread: Sequence[str]
     search: Search = field(init=False)
+    given: Brief = field(init=False)
 
     def __post_init__(self) -> None:
         """Take up what an earlier run left, unless something that the search depends on has changed."""
@@ -111,7 +113,7 @@ class UnderWay:
         with self._told():
             outcome, sound = prove_best(self.tuning, self.settings, search, bench, front, self.incumbent)
         shift = self.brief.scorer.shift
-        record = search_record(benchmark, search.tally, self.engine, self.tuning.seed, shift, self.lessons)
+        record = search_record(benchmark, search.tally, self.engine, self.given, shift)
         functions = recorded_functions(benchmark, self.baseline.stands_for)
         fallen = list(dropped_out(benchmark, sound, record, self.incumbent))
         incumbent = self.incumbent
@@ -150,9 +152,11 @@ class UnderWay:
         earlier = self.journal.begin(self.identity, self.seeds, self.lessons)
         self.lessons = earlier.lessons
         benchmark = self.tuning.benchmark
-        given = Brief(benchmark.space, self.tuning.seed, len(benchmark.objectives), self.brief.budget.evaluations,
-                      earlier.seeds, benchmark.spec.engine_options, self.lessons)  # fmt: skip
-        self.search = Search(self.brief, make(self.engine, given))
+        space = benchmark.space if self.settings.transfer else replace(benchmark.space, compiler="")
+        metrics = [objective.metric for objective in benchmark.objectives]
+        given = Brief(space, self.tuning.seed, len(metrics), self.brief.budget.evaluations, earlier.seeds,
+                      benchmark.spec.engine_options, self.lessons, metrics)  # fmt: skip
+        self.search, self.given = Search(self.brief, make(self.engine, given)), given
         return earlier
 
     @contextmanager

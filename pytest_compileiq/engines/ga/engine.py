@@ -172,7 +172,7 @@ class Ga:
         """Enqueue the next slot's choice; ``fitted`` are indices of the history's points to learn from, best first."""
         if not self._slots:
             self._sameness.learn(self._history.points[fitted], self._history.codes[fitted])
-            self._surrogate.improve(self._taught.relevance * self._experience.relevance, self._trend)
+            self._surrogate.improve(self._taught.relevance, self._trend)
             self._pool = self._make_pool(self._history.points[fitted])
             self._slots = list(_SLOTS)
         slot = self._slots.pop(0)

@@ -1,9 +1,8 @@
 """What a compiler's options did to many other kernels: what is expected of them here, until it is measured.
 
-``bench/learn.py`` writes ``experience-gcc.csv``: for each option the mean over kernels of what it does to a score, and
-the standard deviation over them. A search of a new kernel so starts from a Gaussian process whose mean and relevances
-were learned on other tasks: Wang et al., "Pre-trained Gaussian Processes for Bayesian Optimization" (JMLR 25, 2024), in
-a simple form. What is measured here outweighs it.
+``bench/learn.py`` writes ``experience-gcc.csv``: for each option the mean over kernels of what it adds to a score. So a
+search of a new kernel starts from a Gaussian process whose mean was learned on other tasks: Wang et al., "Pre-trained
+Gaussian Processes for Bayesian Optimization" (JMLR 25, 2024), in its simplest form. What is measured here outweighs it.
 """
 
 from __future__ import annotations
@@ -13,30 +12,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 import numpy as np
 
 from pytest_compileiq.engines.ga.encoding import Floats
-from pytest_compileiq.model import tail_of
+from pytest_compileiq.model import sha256_hex, tail_of
 from pytest_compileiq.space import Gene, Space
 
 _SIZES = frozenset({"code_bytes", "instructions"})
 _OTHERS = frozenset({"compile_time", "registers", "spill_bytes"})
-_OF_FOREIGN_KNOBS = 2.0  # the relevance of a knob that is no option of the compiler: its author thinks that it matters
 
-
-@dataclass(frozen=True)
-class _Row:
-    """One option: the mean over kernels of what it adds to a score, and the standard deviation over them.
-
-    Both are in standard deviations of the scores of a kernel's random candidates.
-    """
-
-    effect: float
-    spread: float
-
-
-_Table = Mapping[tuple[str, str], _Row]  # by an option's name and value
+_Table = Mapping[tuple[str, str], float]  # an option's name and value → what it adds, as in ``Experience.effects``
 
 
 @dataclass(frozen=True)
@@ -44,13 +31,12 @@ class Experience:
     """What is expected of the knobs of one space.
 
     Attributes:
-        effects: of each gene, what each of its values adds to a score, shape (values,); lower is better.
-        relevance: how much more than others each gene is expected to matter, shape (genes,).
+        effects: of each gene, what each of its values adds to a score, in standard deviations of the scores of random
+            candidates, shape (values,); lower is better.
         is_empty: nothing is expected of anything.
     """
 
     effects: Sequence[Floats]
-    relevance: Floats
     is_empty: bool = False
 
     @classmethod
@@ -58,35 +44,25 @@ class Experience:
         """The mean over ``metrics``; an empty one where nothing is known of the space's compiler or of a metric."""
         tables = [_table(space.compiler, _kind(metric, space)) for metric in metrics]
         if not tables or not all(tables):
-            return cls([np.zeros(len(gene.values)) for gene in space.genes], np.ones(len(space.genes)), is_empty=True)
-        effects = [np.mean([_effects(gene, table) for table in tables], axis=0) for gene in space.genes]
-        return cls(effects, np.mean([_relevance(space, table) for table in tables], axis=0))
+            return cls([np.zeros(len(gene.values)) for gene in space.genes], is_empty=True)
+        return cls([np.mean([_effects(gene, table) for table in tables], axis=0) for gene in space.genes])
+
+
+def name_of(space: Space, metrics: Sequence[str]) -> str:
+    """What is expected, for an artifact's metadata: the compiler, and a digest of the table; empty where nothing is."""
+    if Experience.of(space, metrics).is_empty:
+        return ""
+    return f"{space.compiler} {sha256_hex(_path_of(space.compiler).read_bytes())[:8]}"
 
 
 def _effects(gene: Gene, table: _Table) -> Floats:
-    rows = _rows(gene, table)
-    return np.array([row.effect if row else 0.0 for row in rows])
-
-
-def _relevance(space: Space, table: _Table) -> Floats:
-    """By how much an option typically moves a score, over the mean of all known options."""
-    moved = np.array([
-        max((abs(row.effect) / 2 + row.spread for row in _rows(gene, table) if row), default=np.nan)
-        for gene in space.genes
-    ])  # fmt: skip
-    known = ~np.isnan(moved)
-    return np.where(known, moved / (moved[known].mean() if known.any() else 1.0), _OF_FOREIGN_KNOBS)
-
-
-def _rows(gene: Gene, table: _Table) -> list[_Row | None]:
-    """Of each value; options have few of them, and a long range is none."""
-    if isinstance(gene.values, range):
-        return [None] * len(gene.values)
-    return [table.get((gene.name, str(value))) for value in gene.values]
+    if isinstance(gene.values, range):  # no option has so many values, and a long range need not be walked
+        return np.zeros(len(gene.values))
+    return np.array([table.get((gene.name, str(value)), 0.0) for value in gene.values])
 
 
 def _kind(metric: str, space: Space) -> str:
-    """The columns that say something of ``metric``: at ``-Os``, where a size's search ends, options do other things."""
+    """The column that says something of ``metric``: at ``-Os``, where a size's search ends, options do other things."""
     measured = tail_of(metric)[0].partition(" of ")[0]
     if measured in _OTHERS:
         return ""
@@ -97,11 +73,12 @@ def _kind(metric: str, space: Space) -> str:
 
 @cache
 def _table(compiler: str, kind: str) -> _Table:
-    path = files(__package__) / f"experience-{compiler}.csv"
+    path = _path_of(compiler)
     if not kind or not path.is_file():
         return {}
     with path.open(encoding="utf-8") as stream:
-        return {
-            (row["knob"], row["value"]): _Row(float(row[f"{kind} effect"]), float(row[f"{kind} spread"]))
-            for row in csv.DictReader(stream)
-        }
+        return {(row["knob"], row["value"]): float(row[kind]) for row in csv.DictReader(stream)}
+
+
+def _path_of(compiler: str) -> Traversable:
+    return files(__package__) / f"experience-{compiler}.csv"

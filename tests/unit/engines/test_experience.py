@@ -1,0 +1,150 @@
+"""What is known of a compiler's options beforehand: where it is expected, how a search begins, and what lies cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+from pytest_compileiq.engines.base import Brief, Told
+from pytest_compileiq.engines.ga import experience
+from pytest_compileiq.engines.ga.code_model import CodeModel, squashed
+from pytest_compileiq.engines.ga.encoding import Encoding, distances
+from pytest_compileiq.engines.ga.experience import Experience, name_of
+from pytest_compileiq.engines.ga.points import PointSpace
+from pytest_compileiq.engines.ga.process import GaussianProcess, Hyper
+from pytest_compileiq.engines.registry import make
+from pytest_compileiq.space import Space, choice, literal, log_sampling
+from pytest_compileiq.toolchains.cc.known_options import BY_COMPILER
+
+KNOBS = [f"-f{number}" for number in range(40)]
+SPACE = replace(
+    Space.from_mapping({"-O": choice([2, 3], 0.4), "-n=": log_sampling(1, 8), **{k: literal("", 0.5) for k in KNOBS}}),
+    compiler="imagined",
+)
+USEFUL = KNOBS[:8]
+
+
+@pytest.fixture
+def imagined(monkeypatch):
+    """A compiler of whose options something is known: a function that takes what each adds to a score."""
+
+    def known(effects: dict[str, float]) -> None:
+        table = {(name, ""): effect for name, effect in effects.items()}
+        monkeypatch.setattr(experience, "_table", lambda compiler, kind: table if compiler and kind else {})
+
+    return known
+
+
+def score(knobs) -> float:
+    """Eight knobs bring something, most of the others cost a little."""
+    return -0.05 * sum(name in knobs for name in USEFUL) + 0.02 * sum(name in knobs for name in KNOBS[12:])
+
+
+def best_after(evaluations: int, seed: int, space: Space = SPACE) -> float:
+    engine, scores = make("ga", Brief(space, seed, budget=evaluations, metrics=["runtime"])), []
+    while len(scores) < evaluations:
+        asked = engine.ask(4)
+        engine.tell([Told(candidate, (score(candidate.knobs),)) for candidate in asked])
+        scores += [score(candidate.knobs) for candidate in asked]
+    return min(scores)
+
+
+def test_what_is_shipped_is_of_options_that_the_tool_knows():
+    known = {(option.name, str(value)) for option in BY_COMPILER["gcc"].known for value in option.drawn.values}
+    for kind in ("size", "size at -Os", "speed"):
+        table = experience._table("gcc", kind)
+        assert set(table) <= known
+        assert len(table) > 90
+
+
+def test_it_depends_on_the_compiler_and_the_metric_and_is_named():
+    space = replace(Space.from_mapping({"-O": choice([3, "s"], 0.3), "-DTILE=": choice([8, 16])}), compiler="gcc")
+    time, size = Experience.of(space, ["runtime@p99"]), Experience.of(space, ["code_bytes of kernel"])
+    assert time.effects[0][1] > 1 > -1 > size.effects[0][1]  # -Os is slow, and small
+    assert (time.effects[1] == 0).all()  # a macro of the source
+    both = Experience.of(space, ["runtime", "code_bytes"])
+    assert both.effects[0] == pytest.approx((time.effects[0] + size.effects[0]) / 2)
+    for nothing in (["compile_time"], ["runtime", "registers"], []):
+        assert Experience.of(space, nothing).is_empty
+        assert name_of(space, nothing) == ""
+    assert Experience.of(replace(space, compiler="clang"), ["runtime"]).is_empty
+    assert name_of(space, ["runtime"]).startswith("gcc ")
+
+
+def test_a_merged_space_still_says_whose_options_it_holds():
+    macros = Space.from_mapping({"-DTILE=": choice([8, 16])})
+    assert Space.merge(macros, SPACE).compiler == "imagined"
+    assert replace(SPACE, compiler="").digest == SPACE.digest
+
+
+def test_the_trend_of_features_is_the_sum_of_the_effects_of_what_is_on():
+    rng = np.random.default_rng(1)
+    effects = [rng.normal(size=len(gene.values)) for gene in SPACE.genes]
+    encoding, points = Encoding.of(SPACE), PointSpace(SPACE).draw(rng, 50)
+    wanted = [sum(effects[gene][index] for gene, index in enumerate(point) if index >= 0) for point in points]
+    always_on = [gene.knockout_prob == 0 for gene in SPACE.genes]
+    level = sum(effects[gene][0] for gene in np.flatnonzero(always_on))  # what all points share is left out
+    assert encoding.features(points) @ encoding.linear(effects) == pytest.approx(np.array(wanted) - level)
+
+
+def test_draws_follow_what_is_expected_as_log_odds():
+    space = Space.from_mapping({"-a": literal("", 0.5), "-b=": choice([1, 2], 0.5)})
+    losses = [np.array([np.log(3)]), np.array([-np.log(2), 0.0])]
+    drawn = PointSpace(space).draw_against(losses, np.random.default_rng(2), 40_000)
+    assert (drawn[:, 0] == 0).mean() == pytest.approx(0.25, abs=0.01)
+    shares = [(drawn[:, 1] == index).mean() for index in (-1, 0, 1)]
+    assert shares == pytest.approx([0.4, 0.4, 0.2], abs=0.01)
+
+
+def test_a_process_with_a_trend_predicts_as_the_textbook_does():
+    rng, encoding = np.random.default_rng(3), Encoding.of(SPACE)
+    points = PointSpace(SPACE).draw(rng, 80)
+    features, scores = encoding.features(points), rng.normal(size=60)
+    told, asked = features[:60], features[60:]
+    trend = rng.normal(size=features.shape[1])
+    process = GaussianProcess(encoding, told, scores, Hyper.prior(len(SPACE.genes), trend=trend))
+    line, middle, spread = features @ trend, (told @ trend).mean(), (told @ trend).std()
+    line = (line - middle) / spread
+    # A slope with a normal prior around 0.7: Rasmussen & Williams, section 2.7.
+    signal = np.exp(-distances(features, features, process.weights)) + 0.49 * np.outer(line, line)
+    noise = np.exp(process.hyper.log_noise) + 1e-8
+    factor = scipy.linalg.cho_factor(signal[:60, :60] + noise * np.eye(60))
+    rest = scores - 0.7 * line[:60]
+    variance = rest @ scipy.linalg.cho_solve(factor, rest) / 60
+    explained = np.einsum("ij,ji->i", signal[60:, :60], scipy.linalg.cho_solve(factor, signal[:60, 60:]))
+    mean, deviation = process.predict(asked)
+    assert mean == pytest.approx(0.7 * line[60:] + signal[60:, :60] @ scipy.linalg.cho_solve(factor, rest), abs=1e-9)
+    assert deviation == pytest.approx(np.sqrt(variance * (signal[60:, 60:].diagonal() - explained)), abs=1e-9)
+    apart, sure = process.difference(asked[:5], asked[5:10])
+    assert apart == pytest.approx(mean[:5] - mean[5:10], abs=1e-9)
+    assert (sure < deviation[:5] + deviation[5:10]).all()
+    assert process.believing(asked).predict(asked)[0] == pytest.approx(mean, abs=1e-9)
+
+
+def test_a_model_of_code_foretells_by_knobs_what_it_was_not_told():
+    rng = np.random.default_rng(4)
+    knobs = rng.integers(0, 2, size=(60, 12)).astype(float)
+    slopes = np.linspace(-1, 1, 12)
+    truth = knobs @ slopes
+    rows = [{"a": float(value)} for value in rng.normal(size=60)]
+    cold, informed = (
+        CodeModel(given).fit(rows[:6], knobs[:6], squashed(truth[:6]), learn=True) for given in (None, slopes)
+    )
+    foretold = [np.corrcoef(model.expected(rows[6:], knobs[6:]).mean, truth[6:])[0, 1] for model in (cold, informed)]
+    assert foretold[1] > 0.9 > foretold[0]
+
+
+def test_a_search_begins_with_what_usually_brings_something(imagined):
+    imagined(dict.fromkeys(USEFUL, -0.5) | dict.fromkeys(KNOBS[12:], 0.2))
+    best = score(dict.fromkeys(USEFUL))
+    for seed in range(3):
+        assert best_after(12, seed) < 0.7 * best < best_after(12, seed, replace(SPACE, compiler=""))
+
+
+def test_what_is_expected_in_vain_is_unlearned(imagined):
+    cold = np.mean([best_after(80, seed, replace(SPACE, compiler="")) for seed in range(4)])
+    imagined(dict.fromkeys(USEFUL, 0.5) | dict.fromkeys(KNOBS[12:], -0.2))
+    assert np.mean([best_after(80, seed) for seed in range(4)]) < 0.9 * cold
