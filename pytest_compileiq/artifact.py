@@ -131,10 +131,9 @@ class CodePair(Stored):
 class SearchRecord(Stored):
     """How the controls were found. ``transferred`` are the artifacts that taught the search, each as name/target.
 
-    ``failures`` counts the invalid evaluations by kind. ``improvements`` are the evaluations that were better than all
-    before them, each with the gain over the baseline (2.0 is twice as good) as scored, where that is a ratio.
-    ``experience`` is whose options the engine knew, with a digest of what it knew of them.
-    ``objectives`` are the marker's, in its order, with the direction that is better; older records lack them.
+    ``failures`` counts the invalid evaluations by kind. ``improvements`` are those that were better than all before
+    them, with the gain over the baseline (2.0 is twice as good) as scored, where that is a ratio. ``objectives`` are
+    the marker's, with the direction that is better; older records lack them. ``experience``: whose options were known.
     """
 
     engine: Text
