@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -32,7 +33,8 @@ def _unpacked(distribution: Distribution) -> Path:
         FETCHED.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=FETCHED) as scratch:
             _unpack(_fetch(distribution, Path(scratch)), Path(scratch) / "unpacked")
-            (Path(scratch) / "unpacked").rename(home)
+            with suppress(OSError):  # where a run beside this one was faster, its folder is as good
+                (Path(scratch) / "unpacked").rename(home)
     return next(home.iterdir())
 
 
