@@ -5,7 +5,7 @@
     python bench/learn.py check            each source by what the others teach: how well it foretells their candidates
 
 The corpus is ``learned_sources`` and the open half of the race, which an engine may be developed on. ``record`` may run
-twice side by side, as ``--share 1/2`` and ``--share 2/2``.
+twice side by side, as ``--share 1/2`` and ``--share 2/2``; once more without a share it writes what both have kept.
 """
 
 import argparse

@@ -19,6 +19,7 @@ import learned_sources
 import race_open
 from pytest_compileiq.engines.ga.points import PointSpace
 from pytest_compileiq.engines.ga.variation import crossover, mutate
+from pytest_compileiq.model import Knobs
 from pytest_compileiq.space import OFF, Point
 from race_build import BENCH, Build, Kernel, Source, Workshop
 from race_kept import Kept
@@ -130,8 +131,8 @@ class _Meter:
         runs = [1, 2] if not math.isnan(self._counted) else [2]
         self.metrics = [0, *(runs if kernel.source.driver else [])]
 
-    def scores(self, knobs: dict[str, object]) -> Sequence[float]:
-        build = self._kernel.build(knobs)  # type: ignore[arg-type]
+    def scores(self, knobs: Knobs) -> Sequence[float]:
+        build = self._kernel.build(knobs)
         if build.code not in self._known:
             self._known[build.code] = [
                 math.log(build.code_bytes / self._baseline.code_bytes),

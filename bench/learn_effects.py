@@ -31,6 +31,7 @@ RIDGE = 5.0
 LEAST_SPREAD = 0.003  # of the log-ratios: below it options do nothing to a kernel but noise
 FEWEST = 20
 FURTHEST = 5.0
+FURTHEST_LEVEL = 3.0  # more would leave nothing to the other options, nor to a second objective
 LEAST_DEVIATION = 0.3  # of the scores told: of one, or of equal ones, there is none
 
 
@@ -85,7 +86,7 @@ def _task(source: Measured, metric: int, *, at_small: bool) -> Task | None:
         Encoding.of(SPACE).features(points[chosen]),
         np.clip((near - near.mean()) / spread, -FURTHEST, FURTHEST),
         is_random[chosen],
-        float(np.clip(level, -2 * FURTHEST, 2 * FURTHEST)),
+        float(np.clip(level, -FURTHEST_LEVEL, FURTHEST_LEVEL)),
     )
 
 

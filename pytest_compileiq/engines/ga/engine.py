@@ -128,14 +128,16 @@ class Ga:
         if self._drawn % 2 == 1 and self._taught.holds:
             points = self._canonical(self._taught.draw(self._rng, self._points.draw(self._rng, _DRAWN_OF_A_KIND)))
             return any(self._enqueue(tuple(point.tolist()), "taught") for point in points)
-        if self._experience.is_empty:
-            return self._enqueue_random(sparse=False)
-        return self._enqueue_expected()
+        return self._enqueue_expected() if self._experience.by_metric else self._enqueue_random(sparse=False)
 
     def _enqueue_expected(self) -> bool:
-        """A draw in which options are likelier that usually bring something: at first nearly sure, later hardly so."""
+        """A draw in which options are likelier that usually bring something: at first nearly sure, later hardly so.
+
+        Several objectives take turns, since a draw by their mean would be near neither end of the front.
+        """
         steepness = _STEEPEST * (1 - (self._drawn - 1) / self._pool_size)
-        losses = [steepness * effects for effects in self._experience.effects]
+        by_metric = self._experience.by_metric
+        losses = [steepness * effects for effects in by_metric[self._drawn % len(by_metric)]]
         points = self._canonical(self._points.draw_against(losses, self._rng, _DRAWN_OF_A_KIND))
         return any(self._enqueue(tuple(point.tolist()), "expected") for point in points)
 

@@ -31,26 +31,27 @@ class Experience:
     """What is expected of the knobs of one space.
 
     Attributes:
-        effects: of each gene, what each of its values adds to a score, in standard deviations of the scores of random
-            candidates, shape (values,); lower is better.
-        is_empty: nothing is expected of anything.
+        by_metric: for each metric and each gene, what each of its values adds to a score, in standard deviations of the
+            scores of random candidates, shape (values,); lower is better. Empty where nothing is expected.
+        effects: the mean over metrics; zeros where nothing is expected.
     """
 
+    by_metric: Sequence[Sequence[Floats]]
     effects: Sequence[Floats]
-    is_empty: bool = False
 
     @classmethod
     def of(cls, space: Space, metrics: Sequence[str]) -> Experience:
-        """The mean over ``metrics``; an empty one where nothing is known of the space's compiler or of a metric."""
+        """An empty one where nothing is known of the space's compiler, or of one of the metrics."""
         tables = [_table(space.compiler, _kind(metric, space)) for metric in metrics]
         if not tables or not all(tables):
-            return cls([np.zeros(len(gene.values)) for gene in space.genes], is_empty=True)
-        return cls([np.mean([_effects(gene, table) for table in tables], axis=0) for gene in space.genes])
+            return cls((), [np.zeros(len(gene.values)) for gene in space.genes])
+        by_metric = [[_effects(gene, table) for gene in space.genes] for table in tables]
+        return cls(by_metric, [np.mean(each, axis=0) for each in zip(*by_metric, strict=True)])
 
 
 def name_of(space: Space, metrics: Sequence[str]) -> str:
     """What is expected, for an artifact's metadata: the compiler, and a digest of the table; empty where nothing is."""
-    if Experience.of(space, metrics).is_empty:
+    if not Experience.of(space, metrics).by_metric:
         return ""
     return f"{space.compiler} {sha256_hex(_path_of(space.compiler).read_bytes())[:8]}"
 

@@ -43,7 +43,7 @@ class PickingGa(Ga):
     def __init__(self, brief: Brief) -> None:
         super().__init__(brief)
         self._model = CodeModel(self._trend / np.sqrt(self._encoding.share))
-        self._fewest = _FEWEST_SCORED if self._experience.is_empty else _FEWEST_EXPECTED
+        self._fewest = _FEWEST_EXPECTED if self._experience.by_metric else _FEWEST_SCORED
         self._variety = np.random.default_rng([brief.seed, 1])  # its own: what ``ask`` draws stays as it is
         self._scored: list[_Described] = []
         self._reserve: list[_Described] = []

@@ -68,9 +68,9 @@ def test_it_depends_on_the_compiler_and_the_metric_and_is_named():
     both = Experience.of(space, ["runtime", "code_bytes"])
     assert both.effects[0] == pytest.approx((time.effects[0] + size.effects[0]) / 2)
     for nothing in (["compile_time"], ["runtime", "registers"], []):
-        assert Experience.of(space, nothing).is_empty
+        assert not Experience.of(space, nothing).by_metric
         assert name_of(space, nothing) == ""
-    assert Experience.of(replace(space, compiler="clang"), ["runtime"]).is_empty
+    assert not Experience.of(replace(space, compiler="clang"), ["runtime"]).by_metric
     assert name_of(space, ["runtime"]).startswith("gcc ")
 
 
@@ -142,6 +142,14 @@ def test_a_search_begins_with_what_usually_brings_something(imagined):
     best = score(dict.fromkeys(USEFUL))
     for seed in range(3):
         assert best_after(12, seed) < 0.7 * best < best_after(12, seed, replace(SPACE, compiler=""))
+
+
+def test_objectives_take_turns_in_the_initial_pool(monkeypatch):
+    opposed = {"speed": {("-f0", ""): -2.0}, "size": {("-f0", ""): 2.0}}
+    monkeypatch.setattr(experience, "_table", lambda compiler, kind: opposed[kind])
+    engine = make("ga", Brief(SPACE, 1, 2, metrics=["runtime", "code_bytes"]))
+    drawn = [candidate for candidate in engine.ask(9) if candidate.origin == "expected"]
+    assert ["-f0" in candidate.knobs for candidate in drawn[:6]] == [False, True] * 3
 
 
 def test_what_is_expected_in_vain_is_unlearned(imagined):
