@@ -10,10 +10,11 @@ def describe() -> str:
     """Processor, cores that this process may use, system, Python and compiler, one line."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     system, python = platform.platform(terse=True), platform.python_version()
-    return f"{_processor()}, {cores} cores, {system}, Python {python}, {_first_line('gcc', '--version')}"
+    return f"{processor()}, {cores} cores, {system}, Python {python}, {_first_line('gcc', '--version')}"
 
 
-def _processor() -> str:
+def processor() -> str:
+    """The processor's name, as far as the system tells it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

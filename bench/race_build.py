@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from machine import processor
 from pytest_compileiq.model import Knobs
 from pytest_compileiq.toolchains.machine_code import features as code_features
 from pytest_compileiq.toolchains.machine_code.elf import machine_code
@@ -81,10 +82,11 @@ class Kernel:
 
     @cached_property
     def measured_identity(self) -> str:
-        """A digest of all that an answer depends on, machine code apart."""
+        """A digest of all that an answer depends on, machine code apart: what was timed elsewhere is no answer here."""
         assert self.source.driver is not None
         served = (self.source.driver, BENCH / "race_serve.c", DRIVERS / "race_driver.h")
-        return _digest(self.identity.encode(), *(path.read_bytes() for path in served))
+        here = processor().encode()
+        return _digest(self.identity.encode(), here, *(path.read_bytes() for path in served))
 
     def build(self, knobs: Knobs) -> Build:
         """The build with ``knobs``: options, and macros by their ``-D``."""
