@@ -3,6 +3,8 @@
     nice python bench/learn.py record      builds, times and counts the corpus: two hours of processor time, kept
     python bench/learn.py fit              writes what the engine ships from bench/data/corpus.csv.gz
     python bench/learn.py check            each source by what the others teach: how well it foretells their candidates
+    python bench/learn.py search           searches of each source, cold and with what the others teach, e.g. with
+                                           --sources sieve,webrtc --metric executed --level=-O3 --seeds 3
 
 The corpus is ``learned_sources`` and the open half of the race, which an engine may be developed on. ``record`` may run
 twice side by side, as ``--share 1/2`` and ``--share 2/2``; once more without a share it writes what both have kept.
@@ -19,8 +21,10 @@ from scipy.stats import spearmanr
 import learn_corpus
 from learn_corpus import Measured
 from learn_effects import KINDS, Task, foretold, learned, tasks, write
+from learn_search import METRICS, Asked, searched
 from pytest_compileiq.engines.ga.encoding import Floats
 from race import share
+from race_build import Source
 
 ENGINE = Path(__file__).parents[1] / "pytest_compileiq" / "engines" / "ga"
 SHIPPED = ENGINE / "experience-gcc.csv"
@@ -30,15 +34,29 @@ DRAWS = 3
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("record", "fit", "check"))
+    parser.add_argument("command", choices=("record", "fit", "check", "search"))
     parser.add_argument("--share", type=share, default=(0, 1), help="1/2 in one process and 2/2 beside it: half each")
+    parser.add_argument("--sources", default="", help="beginnings of names, between commas; all without it")
+    parser.add_argument("--metric", choices=METRICS, default="code_bytes", help="what is searched")
+    parser.add_argument("--level", default="-O2", help="of the searches' baseline")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--cache", type=Path, default=learn_corpus.KEPT)
     asked = parser.parse_args()
     if asked.command == "record":
         learn_corpus.record(*asked.share)
     elif asked.command == "fit":
         write(SHIPPED, {kind: learned(tasks(corpus(), kind)) for kind in KINDS})
-    else:
+    elif asked.command == "check":
         print("\n".join(checked(corpus())))
+    else:
+        chosen = [source for source in learn_corpus.sources() if _is_chosen(source, asked)]
+        for line in searched(corpus(), chosen, Asked(asked.metric, asked.level, asked.seeds), asked.cache):
+            print(line, flush=True)
+
+
+def _is_chosen(source: Source, asked: argparse.Namespace) -> bool:
+    runs = asked.metric == "code_bytes" or source.driver is not None
+    return runs and source.name.startswith(tuple(asked.sources.split(",")))
 
 
 def corpus() -> list[Measured]:

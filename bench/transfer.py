@@ -1,6 +1,9 @@
 """What a search gains from what other kernels' artifacts taught, leaving one kernel out at a time.
 
-python bench/transfer.py teach cold        search every kernel as pytest --tune would, and again with 10 seeds
+    python bench/transfer.py teach compare report --third FOLDER --cache FILE --scratch FOLDER [--half held-out]
+
+Ways to search: cold; *taught* by lessons of the other kernels' artifacts; *misled* by the worst lessons; *informed* of
+what options did to the sources of bench/learn.py that are not like this one; *both* taught and informed.
 """
 
 import argparse
@@ -14,6 +17,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import mannwhitneyu
 
+import learn_corpus
+from learn_search import taught_without
 from pytest_compileiq.engines.base import Brief, Told
 from pytest_compileiq.engines.registry import make
 from pytest_compileiq.lesson import MOST_LESSONS, Lesson
@@ -24,9 +29,11 @@ BENCH = Path(__file__).parent
 OWN = BENCH / "transfer_kernels"
 TESTED = BENCH.parent / "tests" / "kernels"
 TARGET = "x86-64-v3-gcc12"
-ENGINE = "frozen 2"  # of the part of the engine that believes lessons, and of their choice
+ENGINE = "frozen 3"  # of the engine, and of the choice of lessons
 BATCH = 4
 EVALUATIONS, TAUGHT_EVALUATIONS = 50, 20
+COLUMNS = [("cold", 20), ("cold", 50), ("taught", 10), ("taught", 20), ("misled", 20), ("misled", 50), ("informed", 20),
+           ("informed", 50), ("both", 10), ("both", 20)]  # fmt: skip
 TEACHER_SEED, TEACHER_EVALUATIONS = 1000, 200
 LEAST_GAIN = 0.01
 FAMILIES = {"smoothing": "stencil", "product": "matmul", "springs": "pair_potential"}
@@ -36,6 +43,17 @@ OPEN_SIZED = (
 )  # fmt: skip
 HELD_OUT_TIMED = ("running", "transposition")  # of the others a cold search knew all, or nothing, after 20 evaluations
 HELD_OUT_SIZED = ("convolution", "histogram", "inlined", "nearest_centroid", "running", "structs")
+
+NEAR = {  # sources of bench/learn.py that are the same kernel as one of these, or nearly; they inform no search of it
+    "convolution": {"floats_convolution", "floats_smoothing", "floats_correlation", "floats_filter", "blurred"},
+    "histogram": {"histogram"}, "running": {"floats_running"}, "transposition": {"floats_transposition"},
+    "checksum": {"floats_checksum", "floats_hashing"}, "bytes": {"floats_bytes"}, "filter": {"floats_filter", "biquad"},
+    "hashing": {"floats_hashing", "floats_checksum"}, "product": {"floats_product", "tiled_product"},
+    "reversal": {"floats_reversal"}, "smoothing": {"floats_smoothing", "floats_convolution", "blurred"},
+    "springs": {"floats_springs"}, "pair_potential": {"floats_springs"}, "correlation": {"floats_correlation"},
+    "gather": {"floats_gather"}, "median": {"floats_median"}, "sorting": {"floats_sorting"},
+    "varints": {"floats_varints"},
+}  # fmt: skip
 
 
 def open_kernels(third: Path) -> Iterator[Kernel]:
@@ -59,9 +77,9 @@ def held_out_kernels() -> Iterator[Kernel]:
         yield Kernel(name, BENCH / "value_safe_kernels" / f"{name}.c", name, timed=False)
 
 
-def search(objective: Objective, seed: int, evaluations: int, known: dict[str, Any] | None = None) -> list[list[Any]]:
+def search(objective: Objective, seed: int, evaluations: int, **known: Any) -> list[list[Any]]:
     """Search by batches; returns the knobs, what the search was told and what it is judged by, None where it failed."""
-    engine = make("ga", Brief(objective.landscape.space, seed, 1, evaluations, **(known or {})))
+    engine = make("ga", Brief(objective.landscape.space, seed, 1, evaluations, **known))
     rng = np.random.default_rng([seed, 7])
     codes: dict[str, float] = {}
     done: list[list[Any]] = []
@@ -136,32 +154,37 @@ def misled_here(objective: Objective) -> list[Lesson]:
     return [Lesson(f"bad{number}/{TARGET}", "0" * 64, knobs, 1.0) for number, knobs in enumerate(worst[-MOST_LESSONS:])]
 
 
-def compared(kept: Kept, objective: Objective, how: str, lessons: Sequence[Lesson], seed: int) -> list[list[Any]]:
-    """What a search was told and is judged by, of each evaluation."""
-    key = f"{how} {objective.name} {seed} {ENGINE}"
-    if (done := kept.get(key)) is None:
-        evaluations = TAUGHT_EVALUATIONS if how == "taught" else EVALUATIONS
-        known = {"lessons": lessons} if lessons else {}
-        done = [[told, judged] for _, told, judged in search(objective, seed, evaluations, known)]
-        kept.put(key, done)
-    return [[None, *each] for each in done]
+def compare(kept: Kept, objective: Objective, teachers: Sequence[Objective], seed: int) -> None:
+    """Search in every way; of each evaluation what the search was told, and what it is judged by, is kept."""
+    taught, metrics = taught_here(kept, objective, teachers), [objective.metric]
+    ways: Mapping[str, tuple[int, dict[str, Any]]] = {
+        "cold": (EVALUATIONS, {}),
+        "taught": (TAUGHT_EVALUATIONS, {"lessons": taught}),
+        "misled": (EVALUATIONS, {"lessons": misled_here(objective)}),
+        "informed": (EVALUATIONS, {"metrics": metrics}),
+        "both": (TAUGHT_EVALUATIONS, {"lessons": taught, "metrics": metrics}),
+    }
+    with taught_without(list(learn_corpus.read()), NEAR.get(objective.landscape.kernel.name, ())):
+        for how, (evaluations, known) in ways.items():
+            key = f"{how} {objective.name} {seed} {ENGINE}"
+            if kept.get(key) is None:
+                kept.put(key, [each[1:] for each in search(objective, seed, evaluations, **known)])
 
 
 def report(kept: Kept, objectives: Sequence[Objective], seeds: int) -> None:
     """Medians over seeds, of what an engine holds for best, as a gain over the baseline in per cent."""
-    columns = [("cold", 20), ("cold", 50), ("taught", 10), ("taught", 20), ("misled", 20), ("misled", 50)]
     shares: dict[tuple[str, int], list[float]] = {}
-    print("| objective | seeds | " + " | ".join(f"{how} {count}" for how, count in columns) + " | p |")
+    print("| objective | seeds | " + " | ".join(f"{how} {count}" for how, count in COLUMNS) + " | p |")
     for objective in objectives:
         runs = {
-            how: [kept.get(f"{how} {objective.name} {seed} {ENGINE}") for seed in range(seeds)] for how, _ in columns
+            how: [kept.get(f"{how} {objective.name} {seed} {ENGINE}") for seed in range(seeds)] for how, _ in COLUMNS
         }
         whole = [seed for seed in range(seeds) if all(runs[how][seed] for how in runs)]
         if not whole:
             continue
         best = {
             column: [best_after([[None, *each] for each in runs[column[0]][seed]], column[1]) for seed in whole]
-            for column in columns
+            for column in COLUMNS
         }
         most = min(min(values) for values in best.values())
         if most > -LEAST_GAIN:
@@ -170,8 +193,8 @@ def report(kept: Kept, objectives: Sequence[Objective], seeds: int) -> None:
         medians = {column: statistics.median(values) for column, values in best.items()}
         for column, value in medians.items():
             shares.setdefault(column, []).append(value / most)
-        p = mannwhitneyu(best["taught", 20], best["cold", 50], alternative="two-sided").pvalue
-        cells = " | ".join(f"{100 * (math.exp(-medians[column]) - 1):.1f}" for column in columns)
+        p = mannwhitneyu(best["both", 20], best["cold", 50], alternative="two-sided").pvalue
+        cells = " | ".join(f"{100 * (math.exp(-medians[column]) - 1):.1f}" for column in COLUMNS)
         print(f"| {objective.name} | {len(whole)} | {cells} | {p:.2f} |")
     for column, values in shares.items():
         print(
@@ -183,6 +206,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("steps", nargs="+", choices=["teach", "compare", "report"])
     parser.add_argument("--half", choices=["open", "held-out"], default="open")
+    parser.add_argument("--metric", choices=["runtime", "code_bytes"], help="both without it")
     parser.add_argument("--third", type=Path, required=True, help="where sdists of other people's C are unpacked")
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--scratch", type=Path, required=True)
@@ -197,10 +221,7 @@ def main() -> None:
             print(f"{objective.name}: {lesson['gain']:.3f} of {lesson['full']:.3f}: {lesson['knobs']}", flush=True)
     for seed in range(asked.seeds if "compare" in asked.steps else 0):
         for objective in chosen:
-            for how, lessons in (
-                ("cold", []), ("taught", taught_here(kept, objective, teachers)), ("misled", misled_here(objective)),
-            ):  # fmt: skip
-                compared(kept, objective, how, lessons, seed)
+            compare(kept, objective, teachers, seed)
         print(f"seed {seed} done at {time.strftime('%H:%M:%S')}", flush=True)
     if "report" in asked.steps:
         report(kept, chosen, asked.seeds)
@@ -212,7 +233,7 @@ def objectives_of(
     """Times over ``-O2``, and sizes over ``-Os``."""
     for kernel in kernels:
         for metric, level in (("runtime", "-O2"), ("code_bytes", "-Os")):
-            if kernel.timed if metric == "runtime" else kernel.name in sized:
+            if asked.metric in (None, metric) and (kernel.timed if metric == "runtime" else kernel.name in sized):
                 yield Objective(Landscape(kernel, level, kept, asked.scratch / f"{kernel.name}{level}"), metric)
 
 
