@@ -253,7 +253,7 @@ def _false_pattern(evidence: Evidence, decision: Decision) -> Decision | None:
         verdict = Verdict.REFUTED if decision.speedup_high < 1 else Verdict.INCONCLUSIVE
         reason = f"only the minimum is better, the mean is not: {_compared(decision)}"
         return replace(decision, verdict=verdict, reason=reason)
-    if evidence.analysis.scale is not None and _reaches_no_worse(evidence):
+    if _is_seldom_as_bad(evidence):
         return None  # however wide it is
     ratio, error = log_spread_ratio(*evidence.costs, LEAST_SPREAD)
     if ratio - 1.96 * error > math.log(MAX_SPREAD_RATIO):
@@ -262,11 +262,11 @@ def _false_pattern(evidence: Evidence, decision: Decision) -> Decision | None:
     return None
 
 
-def _reaches_no_worse(evidence: Evidence) -> bool:
-    """Whether the worst 5 % of the tuned arm begin no worse than the baseline's, on every device."""
+def _is_seldom_as_bad(evidence: Evidence) -> bool:
+    """Whether all but the worst 5 % of the tuned arm are no worse than the baseline's median, on every device."""
     baseline, tuned = evidence.compared
     of_devices = [evidence.on(unit) for unit in evidence.devices] if evidence.units else [np.full(len(tuned), True)]
-    return all(np.nanpercentile(tuned[own], 95) <= np.nanpercentile(baseline[own], 95) for own in of_devices)
+    return all(np.nanpercentile(tuned[own], 95) <= np.nanmedian(baseline[own]) for own in of_devices)
 
 
 def _worse_somewhere(evidence: Evidence, decision: Decision, thresholds: Thresholds) -> Decision | None:

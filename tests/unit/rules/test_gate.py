@@ -94,6 +94,15 @@ def test_a_wider_spread_is_refuted_by_name():
     assert decision.verdict is Verdict.REFUTED and "spread is wider" in decision.reason
 
 
+@pytest.mark.parametrize(("gain", "wider"), [(0.3, 4.0), (1.6, 20.0)])
+def test_a_wider_spread_that_is_seldom_as_bad_as_the_baseline_usually_is_takes_nothing_from_a_gain(gain, wider):
+    for seed in range(10):
+        one = evidence(gain, wider=wider, seed=seed)
+        assert judge_gain(one, DEFAULT, level=LEVEL, seed=1).verdict is Verdict.PROVEN
+        throughput = Evidence(1 / one.baseline, 1 / one.tuned, "maximize")
+        assert judge_gain(throughput, DEFAULT, level=LEVEL, seed=1).verdict is Verdict.PROVEN
+
+
 def test_a_lucky_minimum_is_refuted_by_name():
     one = evidence(-0.02)
     tuned = one.tuned.copy()
