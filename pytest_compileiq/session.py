@@ -119,7 +119,7 @@ class Session:
         except KeyboardInterrupt:  # not while it searched, which ends with a report
             if not self._keeps_searches:
                 raise
-            raise interrupted(self._goes_on) from None
+            raise interrupted(f"interrupted: {self._goes_on}") from None
 
     @property
     def _keeps_searches(self) -> bool:
@@ -131,7 +131,7 @@ class Session:
     def _goes_on(self) -> str:
         """What is said of a run that Ctrl-C ends."""
         one = "search" if self._side_by_side is None else "searches"
-        return f"interrupted: the same command goes on with the {one if self.settings.total is None else 'night'}"
+        return f"the same command goes on with the {one if self.settings.total is None else 'night'}"
 
     def _of_one_budget(self, item: pytest.Item) -> ItemReport:
         with _told(item.nodeid):

@@ -196,6 +196,6 @@ def normal(line: str) -> str:
     """``line`` without what differs from run to run."""
     line = re.sub(r"(\d ?s) \(\d+:\d\d:\d\d\)", r"\1", line)  # pytest's own of more than a minute
     line = re.sub(r"\b(?=[a-f]*\d)[0-9a-f]{8,64}\b", "0", line)
-    line = re.sub(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?", "0", line)
+    line = re.sub(r"\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?", "0", line)
     line = re.sub(r"([=─_-])\1{2,}", r"\1\1\1", line)
     return re.sub(r"\s+", " ", line).rstrip()

@@ -70,9 +70,12 @@ def test_other_pages_show_no_command_as_if_it_were_run():
     assert not others, f"{others}: show commands where they are run, in a tutorial or a how-to"
 
 
-@pytest.mark.parametrize("word", ["proven faster", "5 passed in 2.31s", "wrote acf/k/gcc12-0d72c784.acf", "a  b"])
+@pytest.mark.parametrize(
+    "word", ["proven faster", "5 passed in 2.31s", "wrote acf/k/gcc12-0d72c784.acf", "a  b", "about 280,000 in 8 h"]
+)
 def test_figures_digests_and_gaps_are_not_compared(word):
-    compare("x", word, word.replace("  ", "      ").replace("5", "7").replace("0d72c784", "12345678"))
+    other = word.replace("  ", "      ").replace("5", "7").replace("0d72c784", "12345678")
+    compare("x", word, other.replace("280,000", "1,800,000"))
 
 
 @pytest.mark.parametrize(

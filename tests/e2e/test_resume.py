@@ -127,7 +127,7 @@ def test_ctrl_c_proves_the_best_so_far_and_the_next_run_goes_on(made):
     process.send_signal(signal.SIGINT)
     output = process.communicate(timeout=120)[0].decode()
     assert process.returncode == 2, output
-    assert "TUNED" in output
+    assert "TUNED" in output and "Interrupted: the same command goes on with the search" in output
     assert re.search(r"interrupted after \d+: the same command goes on", output)
     before = len(journal(made))
     assert before >= 20
