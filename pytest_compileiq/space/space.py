@@ -41,6 +41,7 @@ class Space:
         presets: knobs worth trying first, as somebody who knows the compiler would set them by hand.
         where: what every point has to satisfy; None where every point is allowed.
         compiler: whose options the genes are, for engines that know what these do to most kernels; "" where unknown.
+        behind: what options have that are off, by the command that they are added to, as far as it says so.
     """
 
     genes: tuple[Gene, ...]
@@ -48,6 +49,7 @@ class Space:
     presets: tuple[Mapping[str, KnobValue], ...] = field(default=(), hash=False)
     where: Where | None = field(default=None, hash=False)
     compiler: str = field(default="", hash=False)
+    behind: Mapping[str, KnobValue] = field(default_factory=dict, hash=False)
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Space:
@@ -90,7 +92,8 @@ class Space:
         where = reduce(Where.joined, bounds) if bounds else None
         compiler = next((space.compiler for space in spaces if space.compiler), "")
         merged = cls._checked(genes, opaque[0] if opaque else None)
-        return replace(merged, presets=tuple(presets), where=where, compiler=compiler)
+        behind = {name: value for space in spaces for name, value in space.behind.items()}
+        return replace(merged, presets=tuple(presets), where=where, compiler=compiler, behind=behind)
 
     def bounded(self, where: Where) -> Space:
         """This space, with ``where`` besides what bounds it already.

@@ -123,12 +123,18 @@ class Ga:
         return self._space.canonical([OFF if gene.knockout_prob > 0 else 0 for gene in self._space.genes])
 
     def _enqueue_drawn(self) -> bool:
-        """The next of the initial pool: a draw by what is taught and holds here, or by the space's probabilities."""
+        """The next of the initial pool: every other one by what is known, the rest by the space's probabilities.
+
+        Draws by what is known are alike, so they alone do not show the model how far it holds here. What options did to
+        most kernels says more of them than lessons do, which have been tried by now.
+        """
         self._drawn += 1
+        if self._drawn % 2 == 1 and self._experience.by_metric:
+            return self._enqueue_expected()
         if self._drawn % 2 == 1 and self._taught.holds:
             points = self._canonical(self._taught.draw(self._rng, self._points.draw(self._rng, _DRAWN_OF_A_KIND)))
             return any(self._enqueue(tuple(point.tolist()), "taught") for point in points)
-        return self._enqueue_expected() if self._experience.by_metric else self._enqueue_random(sparse=False)
+        return self._enqueue_random(sparse=False)
 
     def _enqueue_expected(self) -> bool:
         """A draw in which options are likelier that usually bring something: at first nearly sure, later hardly so.
@@ -137,7 +143,7 @@ class Ga:
         """
         steepness = _STEEPEST * (1 - (self._drawn - 1) / self._pool_size)
         by_metric = self._experience.by_metric
-        losses = [steepness * effects for effects in by_metric[self._drawn % len(by_metric)]]
+        losses = [steepness * effects for effects in by_metric[self._drawn // 2 % len(by_metric)]]
         points = self._canonical(self._points.draw_against(losses, self._rng, _DRAWN_OF_A_KIND))
         return any(self._enqueue(tuple(point.tolist()), "expected") for point in points)
 
@@ -163,7 +169,8 @@ class Ga:
     def _enqueue_next(self) -> bool:
         if len(self._asked) >= self._space.size:
             return False
-        if self._drawn < (self._pool_size // _TAUGHT_SHARE if self._taught.holds else self._pool_size):
+        is_taught = self._taught.holds and not self._experience.by_metric
+        if self._drawn < (self._pool_size // _TAUGHT_SHARE if is_taught else self._pool_size):
             return self._enqueue_drawn() or self._enqueue_rest()
         fitted = self._history.best_and_newest()
         if len(fitted) < _FEWEST_SCORED:

@@ -17,11 +17,12 @@ from importlib.resources.abc import Traversable
 import numpy as np
 
 from pytest_compileiq.engines.ga.encoding import Floats
-from pytest_compileiq.model import sha256_hex, tail_of
+from pytest_compileiq.model import KnobValue, sha256_hex, tail_of
 from pytest_compileiq.space import Gene, Space
 
 _SIZES = frozenset({"code_bytes", "instructions"})
 _OTHERS = frozenset({"compile_time", "registers", "spill_bytes"})
+_LEARNED_BEHIND = {"-O": 2}  # what the corpus's command says: there an option that is off has this
 
 _Table = Mapping[tuple[str, str], float]  # an option's name and value → what it adds, as in ``Experience.effects``
 
@@ -45,7 +46,7 @@ class Experience:
         tables = [_table(space.compiler, _kind(metric, space)) for metric in metrics]
         if not tables or not all(tables):
             return cls((), [np.zeros(len(gene.values)) for gene in space.genes])
-        by_metric = [[_effects(gene, table) for gene in space.genes] for table in tables]
+        by_metric = [[_effects(gene, table, space.behind) for gene in space.genes] for table in tables]
         return cls(by_metric, [np.mean(each, axis=0) for each in zip(*by_metric, strict=True)])
 
 
@@ -56,10 +57,14 @@ def name_of(space: Space, metrics: Sequence[str]) -> str:
     return f"{space.compiler} {sha256_hex(_path_of(space.compiler).read_bytes())[:8]}"
 
 
-def _effects(gene: Gene, table: _Table) -> Floats:
+def _effects(gene: Gene, table: _Table, behind: Mapping[str, KnobValue]) -> Floats:
+    """What each value adds to what the gene has when it is off, which is another value behind another command."""
     if isinstance(gene.values, range):  # no option has so many values, and a long range need not be walked
         return np.zeros(len(gene.values))
-    return np.array([table.get((gene.name, str(value)), 0.0) for value in gene.values])
+    learned = _LEARNED_BEHIND.get(gene.name)
+    off = behind.get(gene.name, learned)
+    added = np.array([table.get((gene.name, str(value)), 0.0) for value in gene.values])
+    return added if off == learned else added - table.get((gene.name, str(off)), 0.0)
 
 
 def _kind(metric: str, space: Space) -> str:

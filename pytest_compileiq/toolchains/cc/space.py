@@ -53,7 +53,9 @@ def cc_space(
         for needed, preset in _PRESETS
         if needed in classes
     )
-    return replace(Space.from_mapping(knobs), presets=tuple(filter(None, presets)), compiler=compiler.name)
+    behind = {name: value for name, knob in knobs.items() for value in knob.values if baseline.says(f"{name}{value}")}
+    space = replace(Space.from_mapping(knobs), presets=tuple(filter(None, presets)))
+    return replace(space, compiler=compiler.name, behind=behind)
 
 
 def cc_classes(compiler: CcCompiler, baseline: Baseline) -> tuple[ControlClass, ...]:

@@ -16,6 +16,7 @@ from pytest_compileiq.engines.ga.experience import Experience, name_of
 from pytest_compileiq.engines.ga.points import PointSpace
 from pytest_compileiq.engines.ga.process import GaussianProcess, Hyper
 from pytest_compileiq.engines.registry import make
+from pytest_compileiq.lesson import Lesson
 from pytest_compileiq.space import Space, choice, literal, log_sampling
 from pytest_compileiq.toolchains.cc.known_options import BY_COMPILER
 
@@ -74,10 +75,30 @@ def test_it_depends_on_the_compiler_and_the_metric_and_is_named():
     assert name_of(space, ["runtime"]).startswith("gcc ")
 
 
-def test_a_merged_space_still_says_whose_options_it_holds():
-    macros = Space.from_mapping({"-DTILE=": choice([8, 16])})
-    assert Space.merge(macros, SPACE).compiler == "imagined"
-    assert replace(SPACE, compiler="").digest == SPACE.digest
+def test_an_option_that_is_off_has_what_the_command_says():
+    space = replace(Space.from_mapping({"-O": choice([2, 3, "s"], 0.3)}), compiler="gcc")
+    for metric in ("code_bytes", "runtime"):
+        at_2, small = (Experience.of(replace(space, behind={"-O": level}), [metric]).effects[0] for level in (2, "s"))
+        assert (at_2 == Experience.of(space, [metric]).effects[0]).all()
+        assert small == pytest.approx(at_2 - at_2[2])
+
+
+def test_a_merged_space_still_says_whose_options_it_holds_and_behind_what():
+    macros, behind = Space.from_mapping({"-DTILE=": choice([8, 16])}), replace(SPACE, behind={"-O": 3})
+    merged = Space.merge(macros, behind)
+    assert (merged.compiler, merged.behind) == ("imagined", {"-O": 3})
+    assert replace(behind, compiler="", behind={}).digest == behind.digest
+
+
+def test_where_options_are_expected_lessons_are_tried_and_not_drawn_by(imagined):
+    lessons = [Lesson("a/t", "0" * 64, {"-n=": 1, **dict.fromkeys(KNOBS[20:24], "")}, 1.0)]
+    imagined({KNOBS[0]: -1.0})
+    for metrics, drawn in ((["runtime"], "expected"), ([], "taught")):
+        engine = make("ga", Brief(SPACE, 1, lessons=lessons, metrics=metrics))
+        tried = engine.ask(2)
+        engine.tell([Told(candidate, (-0.1 * len(candidate.knobs),)) for candidate in tried])
+        origins = [candidate.origin for candidate in engine.ask(4)]
+        assert origins == [drawn, "random"] * 2
 
 
 def test_the_trend_of_features_is_the_sum_of_the_effects_of_what_is_on():
@@ -148,8 +169,8 @@ def test_objectives_take_turns_in_the_initial_pool(monkeypatch):
     opposed = {"speed": {("-f0", ""): -2.0}, "size": {("-f0", ""): 2.0}}
     monkeypatch.setattr(experience, "_table", lambda compiler, kind: opposed[kind])
     engine = make("ga", Brief(SPACE, 1, 2, metrics=["runtime", "code_bytes"]))
-    drawn = [candidate for candidate in engine.ask(9) if candidate.origin == "expected"]
-    assert ["-f0" in candidate.knobs for candidate in drawn[:6]] == [False, True] * 3
+    drawn = [candidate for candidate in engine.ask(13) if candidate.origin == "expected"]
+    assert ["-f0" in candidate.knobs for candidate in drawn] == [True, False] * 3
 
 
 def test_what_is_expected_in_vain_is_unlearned(imagined):

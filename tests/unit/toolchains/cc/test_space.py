@@ -59,6 +59,12 @@ def space_of(compiler: str, root: Path, *classes: ControlClass, flags: str = "-O
     return cc_space(found, Baseline(found.name, (tuple(flags.split()),)), frozenset(classes or SAFE))
 
 
+@pytest.mark.parametrize(("flags", "level"), [("-O2", 2), ("-O1 -Os", "s"), ("-O3", None)])
+def test_a_space_says_what_its_options_stand_behind(tmp_path, flags, level):
+    require("gcc")
+    assert space_of("gcc", tmp_path, flags=flags).behind.get("-O") == level
+
+
 @compilers
 def test_every_gene_can_be_off_and_every_option_may_stand_in_a_controls_file(tmp_path: Path, compiler: str) -> None:
     require(compiler)
