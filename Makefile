@@ -3,7 +3,8 @@
 
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 	$$python -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
-BIN := $(CURDIR)/.venv/bin
+# Relative, so that a path with spaces needs no quotes in any recipe.
+BIN := .venv/bin
 READY := .venv/ready
 WITH_EXTRAS := .venv/with-extras
 # What the tests of NVIDIA's compilers need; without it they skip and say why: make test EXTRAS=
@@ -26,9 +27,9 @@ help:  ## this list
 
 demo: $(READY)  ## tune one C kernel, prove it, replay it: under two minutes
 	@rm -rf .demo && mkdir .demo && cp examples/demo/* .demo/ && touch .demo/pytest.ini
-	@echo '$$ pytest --tune --tune-budget=60     # search, prove, store' && cd .demo && $(BIN)/pytest --tune --tune-budget=60
-	@echo && echo '$$ pytest                            # every day: replay, and hold the claim' && cd .demo && $(BIN)/pytest
-	@echo && echo '$$ acf list' && cd .demo && $(BIN)/acf list
+	@echo '$$ pytest --tune --tune-budget=60     # search, prove, store' && cd .demo && ../$(BIN)/pytest --tune --tune-budget=60
+	@echo && echo '$$ pytest                            # every day: replay, and hold the claim' && cd .demo && ../$(BIN)/pytest
+	@echo && echo '$$ acf list' && cd .demo && ../$(BIN)/acf list
 	@echo && echo 'Written, to be committed with the kernel (here in .demo/):' && cd .demo && find acf -type f | sort | xargs ls -l
 
 test: suite  ## the tests on the CPU, then this project's own tuned kernels; make docs is for the pages' examples
