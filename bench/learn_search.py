@@ -19,14 +19,11 @@ from learn_effects import FAMILIES, KINDS, learned, tasks, write
 from pytest_compileiq.engines.ga import experience
 from pytest_compileiq.model import Knobs
 from pytest_compileiq.space import Space
-from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.cc.builder import resolve
-from pytest_compileiq.toolchains.cc.marker import Cc
-from race_build import BASELINE, BENCH, Build, Kernel, Source, Workshop
+from race_build import BASELINE, Build, Kernel, Source, Workshop
 from race_data import by_evaluations
 from race_figures import Curve
 from race_kept import Kept
-from race_objectives import Metric, Objective, Opened
+from race_objectives import Metric, Objective, Opened, gcc_space
 from race_runs import run
 
 SHOWN = (12, 25, 50, 75, 100)
@@ -79,25 +76,20 @@ def searched(corpus: Sequence[Measured], chosen: Sequence[Source], asked: Asked,
 
 
 def _held(corpus: Sequence[Measured], workshop: Workshop, source: Source, asked: Asked) -> dict[str, list[Curve]]:
-    space = _space(asked.level)
-    opened = AtLevel(Objective(source.name, source, (asked.metric,), space), Kernel(workshop, source), asked.level)
+    kernel, space = Kernel(workshop, source), gcc_space(asked.level)
     try:
-        return {
-            "cold": _curves(opened, replace(space, compiler=""), asked.seeds),
-            "experienced": _with_others(corpus, opened, asked.seeds),
-        }
+        with taught_without(corpus, {source.name}):
+            return {
+                "cold": _curves(kernel, replace(space, compiler=""), asked),
+                "experienced": _curves(kernel, space, asked),
+            }
     finally:
-        opened.close()
+        kernel.close()
 
 
-def _with_others(corpus: Sequence[Measured], opened: Opened, seeds: int) -> list[Curve]:
-    with taught_without(corpus, {opened.objective.source.name}):
-        return _curves(opened, opened.objective.space, seeds)
-
-
-def _curves(opened: Opened, space: Space, seeds: int) -> list[Curve]:
-    opened.objective = replace(opened.objective, space=space)
-    return [by_evaluations(run("ga", opened, seed, SHOWN[-1])) for seed in range(seeds)]
+def _curves(kernel: Kernel, space: Space, asked: Asked) -> list[Curve]:
+    opened = AtLevel(Objective(kernel.source.name, kernel.source, (asked.metric,), space), kernel, asked.level)
+    return [by_evaluations(run("ga", opened, seed, SHOWN[-1])) for seed in range(asked.seeds)]
 
 
 @contextmanager
@@ -112,11 +104,6 @@ def taught_without(corpus: Sequence[Measured], names: Collection[str]) -> Iterat
             experience._table.cache_clear()
             yield
     experience._table.cache_clear()
-
-
-def _space(level: str) -> Space:
-    flags = " ".join((level, *(flag for flag in BASELINE if not flag.startswith("-O") and flag != "-fPIC")))
-    return replace(resolve(Cc("race_serve.c", flags=flags), Place(BENCH, BENCH)).default_space(), presets=())
 
 
 def _row(figures: Sequence[float]) -> str:

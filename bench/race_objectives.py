@@ -141,11 +141,10 @@ def batched(numbers: Sequence[float], size: int) -> Iterator[Sequence[float]]:
 
 
 @cache
-def gcc_space() -> Space:
+def gcc_space(level: str = "-O2") -> Space:
     """The default space of gcc, which keeps every value; without presets, of which not every engine could be told."""
-    flags = " ".join(flag for flag in BASELINE if flag != "-fPIC")
-    builder = resolve(Cc("race_serve.c", flags=flags), Place(BENCH, BENCH))
-    return Space(builder.default_space().genes, compiler="gcc")
+    flags = " ".join((level, *(flag for flag in BASELINE if not flag.startswith("-O") and flag != "-fPIC")))
+    return replace(resolve(Cc("race_serve.c", flags=flags), Place(BENCH, BENCH)).default_space(), presets=())
 
 
 @cache

@@ -18,6 +18,7 @@ import numpy as np
 from scipy.stats import mannwhitneyu
 
 import learn_corpus
+from learn_corpus import Measured
 from learn_search import taught_without
 from pytest_compileiq.engines.base import Brief, Told
 from pytest_compileiq.engines.registry import make
@@ -154,7 +155,9 @@ def misled_here(objective: Objective) -> list[Lesson]:
     return [Lesson(f"bad{number}/{TARGET}", "0" * 64, knobs, 1.0) for number, knobs in enumerate(worst[-MOST_LESSONS:])]
 
 
-def compare(kept: Kept, objective: Objective, teachers: Sequence[Objective], seed: int) -> None:
+def compare(
+    kept: Kept, objective: Objective, teachers: Sequence[Objective], corpus: Sequence[Measured], seed: int
+) -> None:
     """Search in every way; of each evaluation what the search was told, and what it is judged by, is kept."""
     taught, metrics = taught_here(kept, objective, teachers), [objective.metric]
     ways: Mapping[str, tuple[int, dict[str, Any]]] = {
@@ -164,7 +167,7 @@ def compare(kept: Kept, objective: Objective, teachers: Sequence[Objective], see
         "informed": (EVALUATIONS, {"metrics": metrics}),
         "both": (TAUGHT_EVALUATIONS, {"lessons": taught, "metrics": metrics}),
     }
-    with taught_without(list(learn_corpus.read()), NEAR.get(objective.landscape.kernel.name, ())):
+    with taught_without(corpus, NEAR.get(objective.landscape.kernel.name, ())):
         for how, (evaluations, known) in ways.items():
             key = f"{how} {objective.name} {seed} {ENGINE}"
             if kept.get(key) is None:
@@ -219,9 +222,10 @@ def main() -> None:
         for objective in teachers:
             lesson = teach(kept, objective)
             print(f"{objective.name}: {lesson['gain']:.3f} of {lesson['full']:.3f}: {lesson['knobs']}", flush=True)
+    corpus = list(learn_corpus.read())
     for seed in range(asked.seeds if "compare" in asked.steps else 0):
         for objective in chosen:
-            compare(kept, objective, teachers, seed)
+            compare(kept, objective, teachers, corpus, seed)
         print(f"seed {seed} done at {time.strftime('%H:%M:%S')}", flush=True)
     if "report" in asked.steps:
         report(kept, chosen, asked.seeds)

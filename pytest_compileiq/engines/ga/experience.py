@@ -59,12 +59,14 @@ def name_of(space: Space, metrics: Sequence[str]) -> str:
 
 def _effects(gene: Gene, table: _Table, behind: Mapping[str, KnobValue]) -> Floats:
     """What each value adds to what the gene has when it is off, which is another value behind another command."""
+    nothing = np.zeros(len(gene.values))
     if isinstance(gene.values, range):  # no option has so many values, and a long range need not be walked
-        return np.zeros(len(gene.values))
-    learned = _LEARNED_BEHIND.get(gene.name)
-    off = behind.get(gene.name, learned)
+        return nothing
     added = np.array([table.get((gene.name, str(value)), 0.0) for value in gene.values])
-    return added if off == learned else added - table.get((gene.name, str(off)), 0.0)
+    off = behind.get(gene.name)
+    if _LEARNED_BEHIND.get(gene.name) in (None, off):
+        return added
+    return nothing if off is None else added - table.get((gene.name, str(off)), 0.0)
 
 
 def _kind(metric: str, space: Space) -> str:

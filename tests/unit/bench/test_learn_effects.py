@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from learn_corpus import METRICS, Measured
 from learn_effects import KINDS, OPTIONS, SMALL, SPACE, foretold, learned, tasks, write
+from learn_search import taught_without
+from pytest_compileiq.engines.ga.experience import Experience
 from pytest_compileiq.engines.ga.points import PointSpace
+from race_objectives import gcc_space
 
 UNROLL, VECTORS = OPTIONS.index(("-funroll-loops", "")), OPTIONS.index(("-ftree-vectorize", ""))
 
@@ -56,3 +60,17 @@ def test_the_table_has_a_row_an_option_and_a_column_a_kind(tmp_path):
     rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
     assert [(row["knob"], row["value"]) for row in rows] == [(name, str(value)) for name, value in OPTIONS]
     assert float(rows[8]["speed"]) == 1.0
+
+
+def test_a_search_is_taught_by_the_others_alone():
+    odd = replace(source(6), scores=source(6).scores * [-1, 1, -1])
+    of_gcc = Experience.of(gcc_space(), ["runtime"])
+    with taught_without([*SOURCES, odd], {odd.name}):
+        without = Experience.of(gcc_space(), ["runtime"])
+    with taught_without([*SOURCES, odd], {SOURCES[0].name}):
+        among = Experience.of(gcc_space(), ["runtime"])
+    unroll = [gene.name for gene in SPACE.genes].index("-funroll-loops")
+    assert without.effects[unroll][0] < among.effects[unroll][0] < 0
+    assert [each.tolist() for each in Experience.of(gcc_space(), ["runtime"]).effects] == [
+        each.tolist() for each in of_gcc.effects
+    ]
