@@ -85,7 +85,8 @@ def fragment(
 
     Raises:
         UserError: there is no such artifact, several fit, or no option of a command applies its controls.
-        EnvironmentFault: the compiler is missing or unknown, or the store's path cannot be printed for a build.
+        EnvironmentFault: the compiler is missing or unknown, or the store's path cannot be printed for a build
+            or would be split by nvcc.
         StoreError: the metadata or the controls are invalid.
     """
     here = _identify(compiler)
@@ -111,6 +112,8 @@ def fragment(
     if refusal or artifact.controls is None:
         return Fragment((), refusal, (), reads)
     path = str(reads[1])
+    if artifact.compiler.name == "nvcc" and artifact.controls.kind == "blob":
+        plain(path)  # nvcc splits what it hands to ptxas, however it is quoted
     if harmless(path) != path:
         raise EnvironmentFault(f"{path!r} has a character that cannot be printed for a build: move it elsewhere")
     held_controls(store, name, artifact, named)

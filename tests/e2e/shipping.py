@@ -113,6 +113,6 @@ def make_build(example: str, root: Path, directories: list[str] | None = None) -
     shutil.copytree(EXAMPLES / example, root / "project")
     shim = root / "bin" / "acf"
     shim.parent.mkdir()
-    shim.write_text(f'#!/bin/sh\nexec {sys.executable} -m pytest_compileiq.cli "$@"\n')
+    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pytest_compileiq.cli "$@"\n')
     shim.chmod(0o755)
     return Build(root / "project", os.pathsep.join([str(shim.parent), *(directories or []), os.environ["PATH"]]))

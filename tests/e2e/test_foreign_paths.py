@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -122,7 +123,7 @@ def test_a_page_that_cannot_be_written_leaves_nothing_and_costs_no_summary(proje
         "acf": "pytest_compileiq.cli report page.html",
     }[command]  # fmt: skip
     # No file of more than 8 KiB can be written here, as on a disk that is full.
-    limited = f"ulimit -f 8; exec {sys.executable} -B -m {argv}"
+    limited = f"ulimit -f 8; exec {shlex.quote(sys.executable)} -B -m {argv}"
     done = subprocess.run(["bash", "-c", limited], cwd=made.root, capture_output=True, text=True, check=False)
     said = done.stdout + done.stderr
     assert "page.html" in said and "File too large" in said and "Traceback" not in said, said

@@ -19,7 +19,7 @@ pytestmark = needs.ptxas
 LATER = """\
 #!/bin/sh
 [ "$1" = --version ] && echo "Cuda compilation tools, release 13.4, V13.4.92" && exit
-exec {ptxas} "$@"
+exec "{ptxas}" "$@"
 """
 PTX = """\
 .version 8.3

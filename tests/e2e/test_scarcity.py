@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -46,7 +47,8 @@ def test_too_few_file_descriptors_are_a_sentence(tuned, more, arguments):
 @pytest.mark.parametrize("arguments", ["", "--tune --tune-budget=3 --tune-fresh"], ids=["replay", "tune"])
 def test_a_full_temporary_directory_is_a_sentence_and_no_verdict_on_the_controls(tuned, kib, arguments, tmp_path):
     (tmp_path / "small").mkdir()
-    inside = f"mount -t tmpfs -o size={kib}k tmpfs {tmp_path}/small && TMPDIR={tmp_path}/small exec {sys.executable} -m pytest"
+    python = shlex.quote(sys.executable)
+    inside = f"mount -t tmpfs -o size={kib}k tmpfs {tmp_path}/small && TMPDIR={tmp_path}/small exec {python} -m pytest"
     done = subprocess.run(
         [*NAMESPACE, f"{inside} -p no:cacheprovider {arguments}"], cwd=tuned.root, capture_output=True, text=True, check=False
     )  # fmt: skip

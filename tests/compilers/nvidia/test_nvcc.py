@@ -71,7 +71,7 @@ def test_the_header_closure_is_fingerprinted_and_the_toolkit_is_not(project):
 def test_a_toolkit_in_the_projects_environment_is_no_part_of_the_project(project):
     """As wheels install it: beside its compiler, below the root."""
     nvcc = builder(project)
-    shim = f'#!/bin/sh\nexec {nvcc.tool.program} -I{project}/.venv/include "$@"\n'
+    shim = f'#!/bin/sh\nexec "{nvcc.tool.program}" -I{project}/.venv/include "$@"\n'
     write_files(project, {".venv/bin/nvcc": shim, ".venv/include/runtime.h": "", "own.h": ""})
     write_files(project, {"kernels/k.cu": f'#include "runtime.h"\n#include "../own.h"\n{SOURCE}'})
     (project / ".venv/bin/nvcc").chmod(0o755)
