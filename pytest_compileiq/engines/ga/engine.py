@@ -22,7 +22,7 @@ from pytest_compileiq.engines.ga.feasibility import Feasibility
 from pytest_compileiq.engines.ga.history import KEPT, History
 from pytest_compileiq.engines.ga.marginals import Marginals
 from pytest_compileiq.engines.ga.points import PointSpace
-from pytest_compileiq.engines.ga.process import expected_improvement
+from pytest_compileiq.engines.ga.process import Located, expected_improvement
 from pytest_compileiq.engines.ga.sameness import Known, Sameness
 from pytest_compileiq.engines.ga.surrogate import Surrogate
 from pytest_compileiq.engines.ga.taught import Taught
@@ -70,6 +70,9 @@ class Ga:
         self._trend = self._encoding.linear(self._experience.effects)
         self._surrogate = Surrogate(self._encoding, self._history, self._rng)
         self._sameness = Sameness(self._points.counts)
+        self._fitted_to = 0  # candidates told
+        self._told_known: Known | None = None
+        self._located: Located | None = None  # the pool
         self._slots: list[str] = []
         self._queue: deque[tuple[Point, str]] = deque()
         self._outlook: Outlook | None = None
@@ -93,6 +96,7 @@ class Ga:
         if results:
             codes = [told.code for told in results]
             self._history.add(np.array(points, dtype=np.int64), np.array(scores), codes)
+            self._told_known = self._located = None
             self._taught.told(
                 {point: np.nan_to_num(told[0], nan=np.inf) for point, told in zip(points, scores, strict=True)}
             )
@@ -180,12 +184,18 @@ class Ga:
     def _enqueue_modelled(self, fitted: Points) -> bool:
         """Enqueue the next slot's choice; ``fitted`` are indices of the history's points to learn from, best first."""
         if not self._slots:
-            self._sameness.learn(self._history.points[fitted], self._history.codes[fitted])
-            self._surrogate.improve(self._taught.relevance, self._trend)
-            self._pool = self._make_pool(self._history.points[fitted])
+            self._learn(fitted)
+            self._pool, self._located = self._make_pool(self._history.points[fitted]), None
             self._slots = list(_SLOTS)
         slot = self._slots.pop(0)
         return self._enqueue_marginal(fitted) if slot == "marginals" else self._enqueue_improvement()
+
+    def _learn(self, fitted: Points) -> None:
+        """Fit both models anew, unless nothing has been told since: a large batch fills several pools."""
+        if self._fitted_to < self._history.told:
+            self._sameness.learn(self._history.points[fitted], self._history.codes[fitted])
+            self._surrogate.improve(self._taught.relevance, self._trend)
+            self._fitted_to, self._told_known = self._history.told, None
 
     def _enqueue_marginal(self, fitted: Points) -> bool:
         marginals = Marginals(self._history.points[fitted], self._points.counts)
@@ -197,11 +207,11 @@ class Ga:
 
     def _enqueue_improvement(self) -> bool:
         process, best = self._surrogate.informed()
-        process = process.believing(self._encoding.features(self._waiting()))
-        features = self._pool.features
+        self._located = self._located or process.located(self._pool.features)
+        mean, deviation = process.foretold(self._located, self._encoding.features(self._waiting()))
         new = self._sameness.novelty(self._pool.points, self._known())
-        mean, deviation = process.predict(features)
-        worth = expected_improvement(mean, deviation, best) * self._pool.feasibility.success(features) * new
+        success = self._pool.feasibility.success(self._pool.features)
+        worth = expected_improvement(mean, deviation, best) * success * new
         if self._history.scores.shape[1] == 1 and worth.size:
             most, scale = int(np.argmax(worth)), self._surrogate.scale
             self._outlook = Outlook(float(worth[most]) * scale, float(deviation[most]) * scale)
@@ -212,11 +222,12 @@ class Ga:
 
     def _known(self) -> Known:
         """What has been told or asked, to judge by how likely the machine code of others is new."""
-        history, waiting = self._history, self._waiting()
-        scored = ~history.failed[-KEPT:]
-        told = np.vstack([history.points[-KEPT:][scored], waiting])
-        codes = np.append(history.codes[-KEPT:][scored], history.told + np.arange(len(waiting)))
-        return self._sameness.known(told, codes)
+        if self._told_known is None:
+            scored = ~self._history.failed[-KEPT:]
+            told, codes = self._history.points[-KEPT:][scored], self._history.codes[-KEPT:][scored]
+            self._told_known = self._sameness.known(told, codes)
+        waiting = self._waiting()
+        return self._told_known.and_new(self._sameness.known(waiting, np.arange(len(waiting))))
 
     def _waiting(self) -> Points:
         """The points that have been asked, or are about to be, and not yet told, shape (k, genes)."""

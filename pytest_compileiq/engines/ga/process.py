@@ -64,6 +64,25 @@ class Trend:
         return np.asarray((expected - self.middle) / self.unit)
 
 
+@dataclass(frozen=True)
+class Located:
+    """Points as a process sees them: all of what it predicts there that does not depend on scores.
+
+    Attributes:
+        features: shape (m, F).
+        expected: what was expected of them beforehand, standardised, shape (m,).
+        cross: their covariance with the points of the process, shape (m, n).
+        solved: ``cross`` times the inverse covariance of those points, shape (m, n).
+        variance: of their noise-free scores, as a share of the variance of the process, shape (m,).
+    """
+
+    features: Floats
+    expected: Floats
+    cross: Floats
+    solved: Floats
+    variance: Floats
+
+
 class GaussianProcess:
     """A Gaussian process on features (n, F) and standardised scores (n,).
 
@@ -114,10 +133,29 @@ class GaussianProcess:
 
     def predict(self, features: Floats) -> tuple[Floats, Floats]:
         """Mean and standard deviation of the noise-free score: (m, F) → (m,), (m,)."""
+        return self.foretold(self.located(features))
+
+    def located(self, features: Floats) -> Located:
+        """What predictions at ``features`` (m, F) need, as long as the process has the same points."""
         cross, expected = self._covariance(features)
-        beforehand = 1 + SLOPE_SD**2 * expected**2
-        variance = np.maximum(beforehand - np.einsum("ij,ij->i", cross @ self._inverse, cross), 1e-10)
-        return SLOPE * expected + cross @ self._alpha, np.sqrt(variance * self._variance)
+        solved = cross @ self._inverse
+        variance = 1 + SLOPE_SD**2 * expected**2 - np.einsum("ij,ij->i", solved, cross)
+        return Located(features, expected, cross, solved, variance)
+
+    def foretold(self, points: Located, believed: Floats | None = None) -> tuple[Floats, Floats]:
+        """``predict`` at located points, (m,), (m,), as ``believing`` in more points, shape (k, F), would."""
+        told = 0.0 if believed is None or len(believed) == 0 else self._told_by(points, believed)
+        variance = np.maximum(points.variance - told, 1e-10)
+        return SLOPE * points.expected + points.cross @ self._alpha, np.sqrt(variance * self._variance)
+
+    def _told_by(self, points: Located, believed: Floats) -> Floats:
+        """How much less variance ``points`` have once scores at ``believed`` (k, F) are known too, shape (m,)."""
+        cross, expected = self._covariance(believed)
+        likeness = self._correlation(believed, believed) + SLOPE_SD**2 * np.outer(expected, expected)
+        among = likeness + self._noise(len(believed)) - cross @ self._inverse @ cross.T
+        shared = self._correlation(points.features, believed) + SLOPE_SD**2 * np.outer(points.expected, expected)
+        shared -= points.solved @ cross.T
+        return np.asarray(np.einsum("ij,ij->i", shared @ np.linalg.inv(among), shared))
 
     @property
     def noise(self) -> float:

@@ -35,6 +35,10 @@ class Known:
     agreeing: Floats
     total: Floats
 
+    def and_new(self, others: Known) -> Known:
+        """These points and ``others``, of which each has a code of its own."""
+        return Known(np.vstack([self.agreeing, others.agreeing]), np.append(self.total, others.total))
+
 
 class Sameness:
     """Which genes decide the machine code.

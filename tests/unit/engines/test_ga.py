@@ -133,6 +133,17 @@ def test_novelty_is_the_chance_that_any_differing_gene_changes_the_code():
     assert sameness.novelty(asked, sameness.known(told[:0], np.array([]))) == pytest.approx(np.ones(4))
 
 
+def test_points_of_codes_of_their_own_are_known_beside_others_as_with_them():
+    drawn = np.random.default_rng(3).integers(-1, 2, size=(30, 6))
+    told, waiting, asked = drawn[:12], drawn[12:15], drawn[15:]
+    codes = np.arange(12) // 2
+    sameness = Sameness(np.full(6, 3))
+    sameness.learn(told, codes)
+    beside = sameness.known(told, codes).and_new(sameness.known(waiting, np.arange(3)))
+    whole = sameness.known(drawn[:15], np.append(codes, [20, 21, 22]))
+    assert np.array_equal(sameness.novelty(asked, beside), sameness.novelty(asked, whole))
+
+
 def test_a_gene_in_which_points_of_one_code_differ_hardly_changes_that_code():
     sameness = Sameness(np.array([2, 2]))
     sameness.rates = np.array([0.5, 0.5])
@@ -230,6 +241,14 @@ def test_a_process_that_took_points_in_is_one_made_with_them():
     assert np.allclose(grown.predict(asked), whole.predict(asked), atol=1e-9)
     assert np.allclose(grown.improved_hyper().log_weights, whole.improved_hyper().log_weights, atol=1e-9)
     assert process.believing(features[60:]).predict(asked)[0] == pytest.approx(process.predict(asked)[0], abs=1e-9)
+
+
+def test_points_that_are_located_once_are_foretold_as_by_a_process_that_believes_in_more():
+    process, features, scores, asked = some_process(60, 9)
+    located = process.told(-scores[:60]).located(asked)  # whatever the scores
+    for believed in (features[60:60], features[60:61], features[60:]):
+        expected = process.believing(believed).predict(asked)
+        assert np.allclose(process.foretold(located, believed), expected, atol=1e-9)
 
 
 def test_a_step_of_the_hyperparameters_goes_up_the_evidence():
