@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import friedmanchisquare, mannwhitneyu, rankdata, wilcoxon
+from scipy.stats import binomtest, friedmanchisquare, mannwhitneyu, rankdata, wilcoxon
 
 Point = Sequence[float]
 Values = Mapping[str, Mapping[str, Sequence[float]]]  # objective → engine → one value a seed
@@ -167,6 +167,12 @@ def _signed_rank_p(ours: Sequence[float], theirs: Sequence[float]) -> float:
     if list(ours) == list(theirs):
         return 1.0
     return float(wilcoxon(ours, theirs).pvalue)
+
+
+def no_worse(ours: Sequence[float], theirs: Sequence[float]) -> tuple[int, float]:
+    """On how many objectives ours is no worse, and the two-sided p of the sign test (Demsar, section 3.1.3)."""
+    count = sum(our <= their for our, their in zip(ours, theirs, strict=True))
+    return count, float(binomtest(count, len(ours)).pvalue)
 
 
 def medians(values: Values) -> dict[str, dict[str, float]]:

@@ -15,8 +15,11 @@ from race_runs import Race
 BEGIN, END = "<!-- from here on written by bench/race.py -->", "<!-- to here -->"
 AT = (50, 100, 200)
 SHARES = (0.90, 0.95, 0.99)
+TIMED = "-time"  # the end of the name of an objective with a time
 IN_SECONDS = 1  # the share that is reported in seconds too
 SIGNIFICANT = 0.05
+
+Curves = Mapping[str, Mapping[str, Sequence[Curve]]]  # objective → engine → one a seed
 
 
 def write(page: Path, half: str, races: Races) -> None:
@@ -50,15 +53,14 @@ def lines(half: str, races: Races) -> Iterator[str]:
         "when the first engine has finished, in seconds of builds, measurements and its own",
         _values(timed, _first_end), engines,
     )  # fmt: skip
+    yield from _head_start(curves, timed, moments)
     corrected = figures.differences(_values(curves, lambda _: moments[-1]), OURS) if OURS in engines else {}
     for objective, raced in curves.items():
         yield from _objective(objective, raced, timed[objective], moments, corrected)
     yield from _costs(races, engines)
 
 
-def _values(
-    curves: Mapping[str, Mapping[str, Sequence[Curve]]], at: Callable[[Mapping[str, Sequence[Curve]]], float]
-) -> figures.Values:
+def _values(curves: Curves, at: Callable[[Mapping[str, Sequence[Curve]]], float]) -> figures.Values:
     return {
         objective: {engine: [curve.value(at(raced)) for curve in races] for engine, races in raced.items()}
         for objective, raced in curves.items()
@@ -92,6 +94,30 @@ def _pooled(when: str, values: figures.Values, engines: Sequence[str]) -> Iterat
             p = f"{result.against[engine]:.2g}" if engine != OURS else f"Friedman {result.friedman_p:.2g}"
             yield f"| {ENGINES[engine].label} | {result.ranks[engine]:.2f} | {p} |"
         yield ""
+
+
+def _head_start(curves: Curves, timed: Curves, moments: Sequence[int]) -> Iterator[str]:
+    """Ours early against the best of the others late, on the objectives with a time: in evaluations, and in seconds."""
+    measured = [name for name, raced in curves.items() if name.endswith(TIMED) and len(raced) > 1 and OURS in raced]
+    if len(moments) < 2 or not measured:
+        return
+    early, late = moments[-2:]
+    theirs, ours, ours_in_time = [], [], []
+    for name in measured:
+        others = {engine: _median(raced, late) for engine, raced in curves[name].items() if engine != OURS}
+        best = min(others, key=others.__getitem__)
+        ends = statistics.median(curve.at[-1] for curve in timed[name][best])
+        theirs.append(others[best])
+        ours.append(_median(curves[name][OURS], early))
+        ours_in_time.append(_median(timed[name][OURS], ends))
+    ahead, p = figures.no_worse(ours, theirs)
+    ahead_in_time, p_in_time = figures.no_worse(ours_in_time, theirs)
+    yield (
+        f"**Ours after {early} evaluations, the best of the others after {late}**, by medians: ours is no worse on "
+        f"{ahead} of {len(measured)} objectives with a time (sign test p = {p:.2g}); in the seconds that the other one "
+        f"takes for {late}, on {ahead_in_time} (p = {p_in_time:.2g})."
+    )
+    yield ""
 
 
 def _objective(

@@ -146,5 +146,9 @@ def test_pooled_ranks_of_equal_engines_are_no_difference():
     assert (result.friedman_p, dict(result.ranks), dict(result.against)) == (1.0, {"ga": 1.5, "tpe": 1.5}, {"tpe": 1.0})
 
 
+def test_no_worse_counts_ties_and_is_a_sign_test():
+    assert figures.no_worse([-2.0, -1.0, 0.0, 0.0], [-1.0, -1.0, 0.0, -1.0]) == (3, pytest.approx(10 / 16))
+
+
 def test_medians():
     assert figures.medians({"one": {"ga": [3, 1, 2]}}) == {"one": {"ga": 2}}
