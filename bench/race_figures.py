@@ -170,7 +170,10 @@ def _signed_rank_p(ours: Sequence[float], theirs: Sequence[float]) -> float:
 
 
 def no_worse(ours: Sequence[float], theirs: Sequence[float]) -> tuple[int, float]:
-    """On how many objectives ours is no worse, and the two-sided p of the sign test (Demsar, section 3.1.3)."""
+    """On how many objectives ours is no worse, and the two-sided p of the sign test, ties counted for ours.
+
+    Demsar, "Statistical Comparisons" (JMLR 7, 2006), section 3.1.3, which splits ties.
+    """
     count = sum(our <= their for our, their in zip(ours, theirs, strict=True))
     return count, float(binomtest(count, len(ours)).pvalue)
 

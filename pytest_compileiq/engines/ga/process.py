@@ -99,7 +99,7 @@ class GaussianProcess:
         self._trend = Trend.of(np.empty(0) if hyper.trend is None else features @ hyper.trend)
         expected = self._expected(features)
         self._told_expected = expected
-        signal = self._likeness + SLOPE_SD**2 * np.outer(expected, expected)
+        signal = _covariance(self._likeness, expected, expected)
         # Inverted, not factored: the noise keeps the matrix far from singular, and the gradient needs all the inverse.
         self._inverse = np.linalg.inv(signal + self._noise(len(features)))
         self._take(scores)
@@ -133,29 +133,27 @@ class GaussianProcess:
 
     def predict(self, features: Floats) -> tuple[Floats, Floats]:
         """Mean and standard deviation of the noise-free score: (m, F) → (m,), (m,)."""
-        return self.foretold(self.located(features))
+        return self.foretold(self.located(features), features[:0])
 
     def located(self, features: Floats) -> Located:
         """What predictions at ``features`` (m, F) need, as long as the process has the same points."""
-        cross, expected = self._covariance(features)
+        cross, expected = self._cross(features)
         solved = cross @ self._inverse
         variance = 1 + SLOPE_SD**2 * expected**2 - np.einsum("ij,ij->i", solved, cross)
         return Located(features, expected, cross, solved, variance)
 
-    def foretold(self, points: Located, believed: Floats | None = None) -> tuple[Floats, Floats]:
-        """``predict`` at located points, (m,), (m,), as ``believing`` in more points, shape (k, F), would."""
-        told = 0.0 if believed is None or len(believed) == 0 else self._told_by(points, believed)
+    def foretold(self, points: Located, believed: Floats) -> tuple[Floats, Floats]:
+        """``predict`` at located points, (m,), (m,), as ``believing`` in more points, shape (k, F), would.
+
+        These leave every mean as it is, and the points' own matrices too: only the variance is less.
+        """
+        more = self.located(believed)
+        corner = self._corner(self._correlation(believed, believed), more.expected, more.solved @ more.cross.T)
+        shared = _covariance(self._correlation(points.features, believed), points.expected, more.expected)
+        shared -= points.solved @ more.cross.T
+        told = np.einsum("ij,ij->i", shared @ corner, shared)
         variance = np.maximum(points.variance - told, 1e-10)
         return SLOPE * points.expected + points.cross @ self._alpha, np.sqrt(variance * self._variance)
-
-    def _told_by(self, points: Located, believed: Floats) -> Floats:
-        """How much less variance ``points`` have once scores at ``believed`` (k, F) are known too, shape (m,)."""
-        cross, expected = self._covariance(believed)
-        likeness = self._correlation(believed, believed) + SLOPE_SD**2 * np.outer(expected, expected)
-        among = likeness + self._noise(len(believed)) - cross @ self._inverse @ cross.T
-        shared = self._correlation(points.features, believed) + SLOPE_SD**2 * np.outer(points.expected, expected)
-        shared -= points.solved @ cross.T
-        return np.asarray(np.einsum("ij,ij->i", shared @ np.linalg.inv(among), shared))
 
     @property
     def noise(self) -> float:
@@ -168,7 +166,7 @@ class GaussianProcess:
         Returns:
             Mean and standard deviation of the joint posterior, (m,) each: what both points share cancels out.
         """
-        (cross, expected), (cross_right, expected_right) = self._covariance(left), self._covariance(right)
+        (cross, expected), (cross_right, expected_right) = self._cross(left), self._cross(right)
         cross, expected = cross - cross_right, expected - expected_right
         apart = np.abs(left - right) @ self.weights
         beforehand = 2 * (1 - np.exp(-apart)) + SLOPE_SD**2 * expected**2
@@ -194,10 +192,9 @@ class GaussianProcess:
         expected = self._expected(features)
         likeness_told = self._correlation(self._features, features)
         likeness = self._correlation(features, features)
-        cross = likeness_told + SLOPE_SD**2 * np.outer(self._told_expected, expected)
-        among = likeness + SLOPE_SD**2 * np.outer(expected, expected)
+        cross = _covariance(likeness_told, self._told_expected, expected)
         side = self._inverse @ cross
-        corner = np.linalg.inv(among + self._noise(count) - cross.T @ side)
+        corner = self._corner(likeness, expected, cross.T @ side)
         shift = side @ corner
         believer = copy.copy(self)
         believer._features = np.vstack([self._features, features])
@@ -207,11 +204,15 @@ class GaussianProcess:
         believer._inverse = np.block([[self._inverse + shift @ side.T, -shift], [-shift.T, corner]])
         return believer
 
-    def _covariance(self, features: Floats) -> tuple[Floats, Floats]:
-        """With the process's points, shape (m, n), and what is expected of ``features`` (m, F), shape (m,)."""
+    def _cross(self, features: Floats) -> tuple[Floats, Floats]:
+        """The covariance with the process's points, (m, n), and what is expected of ``features`` (m, F), (m,)."""
         expected = self._expected(features)
-        likeness = self._correlation(features, self._features)
-        return likeness + SLOPE_SD**2 * np.outer(expected, self._told_expected), expected
+        return _covariance(self._correlation(features, self._features), expected, self._told_expected), expected
+
+    def _corner(self, likeness: Floats, expected: Floats, known: Floats) -> Floats:
+        """The inverse covariance of scores at more points, given those told, (k, k); these tell ``known`` of it."""
+        among = _covariance(likeness, expected, expected) + self._noise(len(expected))
+        return np.asarray(np.linalg.inv(among - known))
 
     def _correlation(self, left: Floats, right: Floats) -> Floats:
         return np.asarray(np.exp(-distances(left, right, self.weights)))
@@ -224,6 +225,11 @@ class GaussianProcess:
 
     def _noise(self, count: int) -> Floats:
         return np.asarray((np.exp(self.hyper.log_noise) + 1e-8) * np.eye(count))
+
+
+def _covariance(likeness: Floats, left: Floats, right: Floats) -> Floats:
+    """Of points that were expected to be at ``left`` (m,) and ``right`` (n,): the slope is not known either, (m, n)."""
+    return np.asarray(likeness + SLOPE_SD**2 * np.outer(left, right))
 
 
 def expected_improvement(mean: Floats, deviation: Floats, best: float) -> Floats:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -9,13 +11,16 @@ import scipy.stats
 
 from pytest_compileiq.engines.base import Brief, Told
 from pytest_compileiq.engines.ga.encoding import Encoding, distances
+from pytest_compileiq.engines.ga.engine import Ga
 from pytest_compileiq.engines.ga.history import KEPT, History
 from pytest_compileiq.engines.ga.marginals import Marginals
 from pytest_compileiq.engines.ga.points import PointSpace
 from pytest_compileiq.engines.ga.process import GaussianProcess, Hyper, expected_improvement
 from pytest_compileiq.engines.ga.sameness import Sameness
+from pytest_compileiq.engines.ga.surrogate import Surrogate
 from pytest_compileiq.engines.ga.variation import mutate, neighbours
 from pytest_compileiq.engines.registry import make
+from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import Space, choice, literal
 from pytest_compileiq.testing import LARGE_SPACE, SMALL_SPACE, digest_of
 
@@ -210,6 +215,50 @@ def test_knobs_without_effect_do_not_use_up_the_budget():
         return len(seen)
 
     assert min(search(seed) for seed in range(3)) > 45  # of 100 evaluations; 256 machine codes exist
+
+
+def searched(batches: Sequence[int]) -> Iterator[tuple[Ga, list[Candidate]]]:
+    """A search of LARGE_SPACE in these batches, each told before the next is asked for; several points have one code."""
+    engine = Ga(Brief(LARGE_SPACE, 4, budget=sum(batches)))
+    for size in batches:
+        asked = engine.ask(size)
+        yield engine, asked
+        scores = [sum(len(str(value)) for value in candidate.knobs.values()) / 10 for candidate in asked]
+        engine.tell([Told(each, (score,), code=str(score // 0.2)) for each, score in zip(asked, scores, strict=True)])
+
+
+def test_what_is_kept_between_asks_is_what_would_be_made_anew(monkeypatch):
+    foretold, known, kept = GaussianProcess.foretold, Ga._known, []
+
+    def checked_foretold(process, points, believed):
+        believer = process.believing(believed)
+        expected = foretold(believer, believer.located(points.features), believed[:0])
+        assert np.allclose(foretold(process, points, believed), expected, atol=1e-9)
+        kept.append("foretold")
+        return foretold(process, points, believed)
+
+    def checked_known(engine):
+        before, engine._told_known = known(engine), None
+        anew = known(engine)
+        assert np.array_equal(before.agreeing, anew.agreeing) and np.array_equal(before.total, anew.total)
+        kept.append("known")
+        return before
+
+    monkeypatch.setattr(GaussianProcess, "foretold", checked_foretold)
+    monkeypatch.setattr(Ga, "_known", checked_known)
+    for _ in searched([20, 1, 1, 1, 1, 1, 3, 4, 2, 16, 1, 7]):
+        pass
+    assert set(kept) == {"foretold", "known"}
+
+
+def test_models_are_fitted_once_for_a_batch_in_which_nothing_is_told(monkeypatch):
+    fitted, improve = [], Surrogate.improve
+    monkeypatch.setattr(Surrogate, "improve", lambda self, *given: fitted.append(improve(self, *given)))
+    per_batch = []
+    for _, asked in searched([20, 16, 32, 4]):
+        assert len({tuple(sorted(candidate.knobs.items())) for candidate in asked}) == len(asked)
+        per_batch.append(len(fitted) - sum(per_batch))
+    assert per_batch == [0, 1, 1, 1]
 
 
 def some_process(points: int, more: int) -> tuple[GaussianProcess, np.ndarray, np.ndarray, np.ndarray]:
