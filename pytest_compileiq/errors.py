@@ -89,7 +89,16 @@ class NoWorker(EnvironmentFault):
 
 
 class StoreError(CompileIQError):
-    """A file under ``acf/`` is missing, corrupt, oversized, a link, or claims what it must not."""
+    """A file under ``acf/`` is missing, corrupt, oversized, a link, or claims what it must not.
+
+    Attributes:
+        what: is wrong.
+        mend: what to do about it; "" where ``what`` says it, or where that depends on who reads the file.
+    """
+
+    def __init__(self, what: str, mend: str = "") -> None:
+        super().__init__(f"{what}; {mend}" if mend else what)
+        self.what, self.mend = what, mend
 
 
 class SchemaTooNew(StoreError):
@@ -154,4 +163,4 @@ def contained(what: str, mend: str) -> Iterator[None]:
         raise
     except Exception as error:
         said = f"{type(error).__name__}: {error!s:.200}".removesuffix(": ")
-        raise StoreError(f"{what} cannot be used ({said}); {mend}") from error
+        raise StoreError(f"{what} cannot be used ({said})", mend) from error

@@ -232,9 +232,6 @@ class Integrity:
 
     def corrupt(self, error: object) -> Stop:
         """The end of a replay of an artifact that cannot be used, because of ``error``."""
-        folder = f"{self.store.root.name}/{self.benchmark.name}"
-        return Stop(
-            Verdict.CORRUPT,
-            str(error),
-            f"restore it with git checkout -- {folder}, or tune anew: pytest --tune {self.benchmark.nodeid}",
-        )
+        what, mend = (error.what, error.mend) if isinstance(error, StoreError) else (str(error), "")
+        mend = mend or f"restore it with git checkout -- {self.store.root.name}/{self.benchmark.name}"
+        return Stop(Verdict.CORRUPT, what, f"{mend}, or tune anew: pytest --tune {self.benchmark.nodeid}")

@@ -83,16 +83,16 @@ def parse(data: bytes, shown: str, mend: str) -> Artifact:
 
 def _parse(data: bytes, shown: str, mend: str) -> Artifact:
     if len(data) > MAX_METADATA_BYTES:  # a parsed document takes fifty times the memory of its text
-        raise StoreError(f"{shown} has {len(data)} bytes, and at most {MAX_METADATA_BYTES} are read; {mend}")
+        raise StoreError(f"{shown} has {len(data)} bytes, and at most {MAX_METADATA_BYTES} are read", mend)
     if (marks := sum(map(data.count, (b".", b"[", b"{")))) > MOST_MARKS:
-        raise StoreError(f"{shown} has {marks} dots and brackets, and at most {MOST_MARKS} are read; {mend}")
+        raise StoreError(f"{shown} has {marks} dots and brackets, and at most {MOST_MARKS} are read", mend)
     try:
         content = tomli.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # bytes that are not text, text that is not TOML, endless digits
-        raise StoreError(f"{shown} is not TOML: {error!s:.300}; {mend}") from error
+        raise StoreError(f"{shown} is not TOML: {error!s:.300}", mend) from error
     schema = content.get("schema")
     if type(schema) is not int:
-        raise StoreError(f"{shown}: schema = {schema!r:.80}: expected a whole number; {mend}")
+        raise StoreError(f"{shown}: schema = {schema!r:.80}: expected a whole number", mend)
     if schema > SCHEMA:
         raise SchemaTooNew(
             f"{shown} has schema {schema!s:.40}, and this version reads up to {SCHEMA}: pip install -U pytest-compileiq"
@@ -100,7 +100,7 @@ def _parse(data: bytes, shown: str, mend: str) -> Artifact:
     try:
         return Artifact.model_validate(content)
     except ValidationError as error:
-        raise StoreError(f"{shown}: {first_problem(error)}; {mend}") from error
+        raise StoreError(f"{shown}: {first_problem(error)}", mend) from error
 
 
 def referenced(artifact: Artifact) -> set[str]:

@@ -189,7 +189,7 @@ def decode_samples(data: bytes, where: str) -> Samples:
     lines = io.BytesIO(data)
     more = _COLUMNS.get(lines.readline())
     if more is None:
-        raise StoreError(f"{where} does not begin with {','.join(HEADER)}; {mend}")
+        raise StoreError(f"{where} does not begin with {','.join(HEADER)}", mend)
     begin = lines.tell()
     with contained(f"{where}, a samples file,", mend):
         try:
@@ -208,5 +208,5 @@ def _line_by_line(samples: Samples, lines: Iterable[bytes], where: str, mend: st
         try:
             samples.take_in([line])
         except _NO_SAMPLE as error:
-            raise StoreError(f"{where} line {number} is not a sample: {error!s:.200}; {mend}") from error
+            raise StoreError(f"{where} line {number} is not a sample: {error!s:.200}", mend) from error
     return samples

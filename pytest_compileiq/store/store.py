@@ -366,7 +366,7 @@ class Store:
         try:
             return read_regular(path, limit)
         except Unfit as why:
-            raise StoreError(f"{shown} {why}; restore it with git checkout -- {shown}") from why
+            raise StoreError(f"{shown} {why}", f"restore it with git checkout -- {shown}") from why
 
 
 def _naming_samples(artifact: Artifact, samples: Sequence[SampleRow], file_name: str) -> Artifact:
