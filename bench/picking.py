@@ -12,6 +12,7 @@ import numpy as np
 
 from pytest_compileiq.engines.base import Brief, Built, Told
 from pytest_compileiq.engines.ga import PickingGa
+from pytest_compileiq.rules.built_ahead import MOST
 from pytest_compileiq.space import Space, choice, literal
 
 FEATURES = 60
@@ -37,7 +38,7 @@ def costs_of(at_once: int, evaluations: int) -> list[tuple[int, float]]:
     engine, spent_s, done, costs = PickingGa(Brief(space, 0)), 0.0, 0, list[tuple[int, float]]()
     while done < evaluations:
         begun = time.process_time()
-        proposed = engine.propose(at_once)
+        proposed = engine.propose(at_once, MOST * at_once)
         spent_s += time.process_time() - begun
         points = np.array([space.point(candidate.knobs) for candidate in proposed])
         numbers = np.abs((points >= 0) @ effects)

@@ -8,6 +8,7 @@ from typing import Any
 
 from pytest_compileiq.engines.base import Brief, Built, Engine, Picking, Told
 from pytest_compileiq.model import Candidate, FailureKind
+from pytest_compileiq.rules.built_ahead import builds_for_each
 from race_figures import front, hypervolume
 from race_objectives import WORSE, Build, Measured, Opened
 from race_peers import opened
@@ -96,8 +97,9 @@ class _Runner:
     def _picked(self, picker: Picking) -> list[Told]:
         """Of what a picking engine proposes: what does not build, and the one that it picks of the others."""
         for _ in range(MOST_PASSED):
+            most = builds_for_each(self._build_s / max(1, self._builds), self._measure_s / max(1, len(self._tried)))
             with self._clocked():
-                proposed = picker.propose(1)
+                proposed = picker.propose(1, most)
             if not proposed:
                 return []
             made = [(candidate, self._build(candidate)) for candidate in proposed]

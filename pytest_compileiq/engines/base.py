@@ -98,8 +98,12 @@ class Picking(Engine, Protocol):
     were measured, and of builds that failed.
     """
 
-    def propose(self, n: int) -> list[Candidate]:
-        """Candidates to build, of which at most ``n`` will be measured; empty when it has nothing left to try."""
+    def propose(self, n: int, most: int) -> list[Candidate]:
+        """Candidates to build, of which at most ``n`` will be measured; empty when it has nothing left to try.
+
+        Args:
+            most: candidates, at least ``n``; fewer where a build takes long beside a measurement.
+        """
         ...
 
     def pick(self, built: Sequence[Built], n: int) -> list[int]:

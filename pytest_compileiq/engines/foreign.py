@@ -77,15 +77,16 @@ class Foreign:
 class ForeignPicking(Foreign):
     """The same, for an engine that has more built than measured."""
 
-    def propose(self, n: int) -> list[Candidate]:
+    def propose(self, n: int, most: int) -> list[Candidate]:
         """What it wants to be built.
 
         Raises:
-            EnvironmentFault: it failed, or gave anything but candidates of the space.
+            EnvironmentFault: it failed, or gave anything but at most ``most`` candidates of the space.
         """
-        proposed = _guarded(self._point, "propose()", lambda: self._engine.propose(n))
-        if not isinstance(proposed, list):
-            raise _fault(self._point, f"propose({n}) gave {proposed!r:.80}: expected a list of candidates")
+        proposed = _guarded(self._point, "propose()", lambda: self._engine.propose(n, most))
+        if not isinstance(proposed, list) or len(proposed) > most:
+            expected = f"expected a list of at most {most} candidates"
+            raise _fault(self._point, f"propose({n}, {most}) gave {proposed!r:.80}: {expected}")
         return self._within("propose()", proposed)
 
     def pick(self, built: Sequence[Built], n: int) -> list[int]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -14,9 +16,39 @@ from pytest_compileiq.benchmark.features import features_of_build
 from pytest_compileiq.engines.base import Built, Engine, Picking, Told
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, Candidate
+from pytest_compileiq.rules.built_ahead import builds_for_each
 from pytest_compileiq.search.duplicates import Key, key_of
-from pytest_compileiq.search.journal import Proposed
+from pytest_compileiq.search.journal import NOT_PROPOSED, Proposal, Proposed
 from pytest_compileiq.search.one_thread import one_thread
+
+
+@dataclass
+class Costs:
+    """Wall seconds that builds and measurements have taken, none of them at the same time as others."""
+
+    clock: Callable[[], float] = time.monotonic
+    builds: int = 0
+    building_s: float = 0.0
+    measurements: int = 0
+    measuring_s: float = 0.0
+
+    @contextmanager
+    def building(self, builds: int) -> Iterator[None]:
+        """Count ``builds`` that are made inside."""
+        begun = self.clock()
+        yield
+        self.builds, self.building_s = self.builds + builds, self.building_s + self.clock() - begun
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Count the measurement that is made inside, unless it fails."""
+        begun = self.clock()
+        yield
+        self.measurements, self.measuring_s = self.measurements + 1, self.measuring_s + self.clock() - begun
+
+    def builds_for_each(self) -> int:
+        """How many builds pay for each measurement; the most before anything is known."""
+        return builds_for_each(self.building_s / max(1, self.builds), self.measuring_s / max(1, self.measurements))
 
 
 @dataclass(frozen=True)
@@ -24,16 +56,16 @@ class Offer:
     """The candidates of one batch, and all that was built for them to be picked from; nothing where nobody picks.
 
     Attributes:
-        places: of the candidates among ``proposed``.
+        places: of the candidates among those that were built.
     """
 
     candidates: Sequence[Candidate]
-    proposed: Sequence[Proposed] = ()
+    proposal: Proposal = NOT_PROPOSED
     places: Sequence[int] = ()
 
     def with_features(self, told: Mapping[int, Told]) -> list[Told]:
         """What is told of the candidates, by their order here, with the features of their machine code."""
-        features = [self.proposed[place].features or {} for place in self.places]
+        features = [self.proposal.built[place].features or {} for place in self.places]
         return [
             replace(told[number], features=features[number]) if features else told[number] for number in sorted(told)
         ]
@@ -46,7 +78,7 @@ class Asker(Protocol):
         """The next batch of at most ``wanted`` candidates."""
         ...
 
-    def ask_again(self, wanted: int, proposed: Sequence[Proposed]) -> Offer:
+    def ask_again(self, wanted: int, proposal: Proposal) -> Offer:
         """The same, where an earlier run made these builds; without candidates where the engine now proposes others."""
         ...
 
@@ -59,9 +91,9 @@ class PlainAsker:
 
     def ask(self, wanted: int, _builds: BuildQueue) -> Offer:
         """As in ``Asker``."""
-        return self.ask_again(wanted, ())
+        return self.ask_again(wanted, NOT_PROPOSED)
 
-    def ask_again(self, wanted: int, _proposed: Sequence[Proposed]) -> Offer:
+    def ask_again(self, wanted: int, _proposal: Proposal) -> Offer:
         """As in ``Asker``."""
         with one_thread():
             return Offer(self.engine.ask(wanted))
@@ -74,24 +106,30 @@ class PickingAsker:
     Attributes:
         seen: what has been measured or has failed in a measurement, as far as the search has come.
         jobs: how many builds are described side by side.
+        costs: what builds have taken so far, and measurements.
     """
 
     engine: Picking
     benchmark: TunedBenchmark
     seen: Mapping[Key, Told]
     jobs: int
+    costs: Costs
 
     def ask(self, wanted: int, builds: BuildQueue) -> Offer:
         """As in ``Asker``; nothing is building when it returns."""
+        most = wanted * self.costs.builds_for_each()
         with one_thread():
-            candidates = self.engine.propose(wanted)
-        return self._offer(self._built(candidates, builds), wanted)
+            candidates = self.engine.propose(wanted, most)
+        with self.costs.building(len(candidates)):
+            built = self._built(candidates, builds)
+        return self._offer(Proposal(built, most), wanted)
 
-    def ask_again(self, wanted: int, proposed: Sequence[Proposed]) -> Offer:
+    def ask_again(self, wanted: int, proposal: Proposal) -> Offer:
         """As in ``Asker``."""
         with one_thread():
-            candidates = self.engine.propose(wanted)
-        return self._offer(proposed, wanted) if candidates == [built.candidate for built in proposed] else Offer(())
+            candidates = self.engine.propose(wanted, proposal.most)
+        same = candidates == [built.candidate for built in proposal.built]
+        return self._offer(proposal, wanted) if same else Offer(())
 
     def _built(self, candidates: Sequence[Candidate], builds: BuildQueue) -> list[Proposed]:
         rendered = [self.benchmark.builder.render(candidate) for candidate in candidates]
@@ -111,9 +149,9 @@ class PickingAsker:
     def _features(self, result: BuildResult | BuildError) -> Mapping[str, float]:
         return features_of_build(self.benchmark, result) if isinstance(result, BuildResult) else {}
 
-    def _offer(self, proposed: Sequence[Proposed], wanted: int) -> Offer:
-        places = self._picked(proposed, wanted) if proposed else []
-        return Offer([proposed[place].candidate for place in places], proposed, places)
+    def _offer(self, proposal: Proposal, wanted: int) -> Offer:
+        places = self._picked(proposal.built, wanted) if proposal.built else []
+        return Offer([proposal.built[place].candidate for place in places], proposal, places)
 
     def _picked(self, proposed: Sequence[Proposed], wanted: int) -> list[int]:
         """Places of what is measured, best first, then of failed builds.
@@ -133,8 +171,10 @@ class PickingAsker:
         return [*([built[pick] for pick in picks] or built[:room]), *failures]
 
 
-def asker_of(engine: Engine, benchmark: TunedBenchmark, seen: Mapping[Key, Told], jobs: int) -> Asker:
+def asker_of(engine: Engine, benchmark: TunedBenchmark, seen: Mapping[Key, Told], jobs: int, costs: Costs) -> Asker:
     """One that picks, if the engine can; but where nothing is timed, or a build is what is timed, it would not pay."""
     metrics = {objective.metric for objective in benchmark.timed_objectives}
     pays = benchmark.builder.compiler.compiles and metrics and "compile_time" not in metrics
-    return PickingAsker(engine, benchmark, seen, jobs) if pays and isinstance(engine, Picking) else PlainAsker(engine)
+    if pays and isinstance(engine, Picking):
+        return PickingAsker(engine, benchmark, seen, jobs, costs)
+    return PlainAsker(engine)

@@ -19,13 +19,14 @@ from typing import Any
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.lesson import Lesson
 from pytest_compileiq.model import Candidate, FailureKind, SampleRow, sha256_hex
+from pytest_compileiq.rules.built_ahead import MOST
 from pytest_compileiq.store.local import local_directory
 from pytest_compileiq.system.files import locked
 
 _BUSY_S = 30.0
-_VERSION = (
-    2  # of the tables; older files hold the same, without lessons and proposals, and the first ones without attempts
-)
+# Of the tables. Older files hold the same: those of version 2 without how many builds a proposal was allowed, which was
+# always ``MOST``, earlier ones without lessons and proposals, and the first ones without attempts.
+_VERSION, _WITHOUT_MOST = 3, 2
 _CLOCKS = [field.name for field in fields(SampleRow)].index("clocks")
 _TABLES = """
 CREATE TABLE IF NOT EXISTS search (
@@ -34,7 +35,8 @@ CREATE TABLE IF NOT EXISTS batch (
     benchmark TEXT, target TEXT, number INTEGER, wanted INTEGER, candidates TEXT, state BLOB,
     PRIMARY KEY (benchmark, target, number));
 CREATE TABLE IF NOT EXISTS proposal (
-    benchmark TEXT, target TEXT, number INTEGER, proposed TEXT, PRIMARY KEY (benchmark, target, number));
+    benchmark TEXT, target TEXT, number INTEGER, proposed TEXT, most INTEGER,
+    PRIMARY KEY (benchmark, target, number));
 CREATE TABLE IF NOT EXISTS evaluation (
     benchmark TEXT, target TEXT, number INTEGER, batch INTEGER, place INTEGER, scores TEXT, failure TEXT, reason TEXT,
     duplicate INTEGER, digest TEXT, samples TEXT, seconds REAL, PRIMARY KEY (benchmark, target, number));
@@ -90,6 +92,21 @@ class Proposed:
 
 
 @dataclass(frozen=True)
+class Proposal:
+    """What was built for an engine to pick from; nothing where nobody picks.
+
+    Attributes:
+        most: how many the engine was allowed to propose.
+    """
+
+    built: Sequence[Proposed] = ()
+    most: int = 0
+
+
+NOT_PROPOSED = Proposal()
+
+
+@dataclass(frozen=True)
 class Batch:
     """What one ask gave and what became of it.
 
@@ -97,14 +114,13 @@ class Batch:
         wanted: how many were asked for.
         done: place among ``candidates`` → its evaluation, in the order of finishing; some lack when it was killed.
         state: the engine's checkpoint from before the ask, or None where the engine is replayed.
-        proposed: what was built for the candidates to be picked from; empty where nothing was picked.
     """
 
     wanted: int
     candidates: tuple[Candidate, ...]
     done: Mapping[int, Evaluated]
     state: bytes | None
-    proposed: tuple[Proposed, ...] = ()
+    proposal: Proposal = NOT_PROPOSED
 
 
 @dataclass(frozen=True)
@@ -155,7 +171,7 @@ class Journal:
         return Earlier(tuple(seeds), changed=", ".join(changed) if row else None, lessons=tuple(lessons))
 
     def asked(
-        self, wanted: int, candidates: Sequence[Candidate], state: bytes | None, proposed: Sequence[Proposed] = ()
+        self, wanted: int, candidates: Sequence[Candidate], state: bytes | None, proposal: Proposal = NOT_PROPOSED
     ) -> int:
         """Record a batch before it is evaluated; returns its number."""
         self._batch += 1
@@ -164,9 +180,10 @@ class Journal:
             self._connection.execute(
                 "INSERT INTO batch VALUES (?, ?, ?, ?, ?, ?)", (*self._key, self._batch, wanted, packed, state)
             )
-            if proposed:
-                built = json.dumps([[_packed(each.candidate), each.features, each.known] for each in proposed])
-                self._connection.execute("INSERT INTO proposal VALUES (?, ?, ?, ?)", (*self._key, self._batch, built))
+            if proposal.built:
+                built = json.dumps([[_packed(each.candidate), each.features, each.known] for each in proposal.built])
+                values = (*self._key, self._batch, built, proposal.most)
+                self._connection.execute("INSERT INTO proposal VALUES (?, ?, ?, ?, ?)", values)
         return self._batch
 
     def begun(self, batch: int, place: int) -> int:
@@ -261,13 +278,19 @@ class Journal:
                 tuple(json.loads(scores)), failure, reason, bool(duplicate), digest, json.loads(samples), seconds
             )
         rows = self._connection.execute(
-            "SELECT number, wanted, candidates, state, proposed FROM batch "
+            "SELECT number, wanted, candidates, state, proposed, most FROM batch "
             "LEFT JOIN proposal USING (benchmark, target, number) "
             "WHERE benchmark = ? AND target = ? ORDER BY number", self._key,
         )  # fmt: skip
         return [
-            Batch(wanted, tuple(map(_unpacked, json.loads(candidates))), done.get(number, {}), state, _built(proposed))
-            for number, wanted, candidates, state, proposed in rows
+            Batch(
+                wanted,
+                tuple(map(_unpacked, json.loads(candidates))),
+                done.get(number, {}),
+                state,
+                Proposal(_built(proposed), most or MOST * wanted) if proposed else NOT_PROPOSED,
+            )
+            for number, wanted, candidates, state, proposed, most in rows
         ]
 
 
@@ -295,7 +318,7 @@ def open_journal(rootdir: Path, benchmark: str, target: str) -> Iterator[Journal
                 connection.execute("PRAGMA journal_mode = WAL")
                 # A killed process loses nothing; a power cut may lose the last evaluations, and corrupts nothing.
                 connection.execute("PRAGMA synchronous = NORMAL")
-                connection.executescript(f"{_TABLES}PRAGMA user_version = {_VERSION};")
+                _bring_up_to_date(connection)
                 yield Journal(connection, (benchmark, target))
         except sqlite3.Error as error:
             remedy = "remove it, and the search starts anew" if os.access(path, os.W_OK) else "make it writable"
@@ -303,12 +326,26 @@ def open_journal(rootdir: Path, benchmark: str, target: str) -> Iterator[Journal
 
 
 def _expect_known(connection: sqlite3.Connection, path: Path) -> None:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    version = _version(connection)
     if version > _VERSION:
         raise StoreError(
             f"{path} was written by a later pytest-compileiq (version {version} of the file, {_VERSION} here): "
             "pip install --upgrade pytest-compileiq goes on with its searches; removed, they start anew"
         )
+
+
+def _bring_up_to_date(connection: sqlite3.Connection) -> None:
+    """Make the tables, or what an earlier version's lack; another search may be about to do so too."""
+    connection.executescript(f"BEGIN IMMEDIATE;{_TABLES}")
+    with connection:
+        if _version(connection) == _WITHOUT_MOST:
+            connection.execute("ALTER TABLE proposal ADD COLUMN most INTEGER")
+        connection.execute(f"PRAGMA user_version = {_VERSION}")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version
 
 
 def _packed(candidate: Candidate) -> list[Any]:

@@ -17,7 +17,7 @@ from pytest_compileiq.engines.base import Checkpointed, Engine, Told
 from pytest_compileiq.errors import BuildError, Signal, TuneFailed
 from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, FailureKind, Knobs
 from pytest_compileiq.rules.judged import READ_BY_NOBODY, unread_knobs, unread_text, why_unjudged
-from pytest_compileiq.search.asking import Offer, asker_of
+from pytest_compileiq.search.asking import Costs, Offer, asker_of
 from pytest_compileiq.search.attempts import Work
 from pytest_compileiq.search.duplicates import Key, key_of, name_of
 from pytest_compileiq.search.interrupts import noting_interrupts
@@ -101,6 +101,7 @@ class Search:
         told: the results of all evaluations, in their order.
         interrupted: Ctrl-C ended it early.
         is_over: the budget is spent, or the engine has nothing left to ask.
+        costs: what builds and measurements took in this run.
     """
 
     brief: SearchBrief
@@ -113,6 +114,7 @@ class Search:
     told: list[Told] = field(default_factory=list)
     interrupted: bool = False
     is_over: bool = False
+    costs: Costs = field(default_factory=Costs)
     _again: deque[Batch] = field(default_factory=deque)
     _waiting: deque[_Asked] = field(default_factory=deque)
     _seen: dict[Key, Told] = field(default_factory=dict)
@@ -123,7 +125,7 @@ class Search:
     _injected: bool = False
 
     def __post_init__(self) -> None:
-        self._asker = asker_of(self.engine, self.brief.benchmark, self._seen, self.brief.jobs)
+        self._asker = asker_of(self.engine, self.brief.benchmark, self._seen, self.brief.jobs, self.costs)
 
     def run(self, baseline: BuildResult, earlier: Sequence[Batch]) -> None:
         """Take up what an earlier run left, then spend the rest of the budget; raises as ``advance``."""
@@ -214,7 +216,7 @@ class Search:
         """The next batch with its builds begun, the earlier run's first; None when there is nothing left to ask."""
         if self._again:
             batch = self._again.popleft()
-            offer = self._asker.ask_again(batch.wanted, batch.proposed)
+            offer = self._asker.ask_again(batch.wanted, batch.proposal)
             if tuple(offer.candidates) != batch.candidates:
                 raise CannotResume
             number, done = self.brief.journal.taken_up(batch), batch.done
@@ -224,9 +226,9 @@ class Search:
             offer = self._asker.ask(wanted, builds) if wanted else Offer(())
             if not offer.candidates:
                 return None
-            number, done = self.brief.journal.asked(wanted, offer.candidates, state, offer.proposed), {}
+            number, done = self.brief.journal.asked(wanted, offer.candidates, state, offer.proposal), {}
         self._begun += len(offer.candidates)
-        self.tally.built += len(offer.proposed)
+        self.tally.built += len(offer.proposal.built)
         left = _left(offer.candidates, done).values()
         rendered = [self.brief.benchmark.builder.render(candidate) for candidate in left]
         return _Asked(number, offer, done, rendered, [builds.begin(controls) for controls in rendered])
@@ -348,7 +350,8 @@ class Search:
             self._fail(kind, reason)
             return self._evaluated(Told(candidate, failure=kind, code=name_of(key)), reason, build.digest)
         try:
-            scored = work.ask(lambda: self.brief.scorer.score(controls, build))
+            with self.costs.measuring():
+                scored = work.ask(lambda: self.brief.scorer.score(controls, build))
         except EvaluationFailed as failure:
             self._fail(failure.kind, failure.reason)
             told = Told(candidate, failure=failure.kind, code=name_of(key))

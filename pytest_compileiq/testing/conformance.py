@@ -211,7 +211,7 @@ class EngineConformance:
             if not isinstance(engine, Picking):
                 pytest.skip("an engine without pick() has every build evaluated")
             found = picked_by(engine, digest_of, self.batch, rounds)
-            assert space is self.space or not engine.propose(self.batch), "a small space has no end"
+            assert space is self.space or not engine.propose(self.batch, self.batch), "a small space has no end"
             return found
 
         self.check_candidates(picked(self.small_space, self.small_space.size + 1), self.small_space)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from pytest_compileiq.engines.base import Built, Picking, Told
 from pytest_compileiq.model import Candidate
+from pytest_compileiq.rules.built_ahead import MOST
 
 _CODES = 97  # a prime, so that codes repeat as they do in a real search
 
@@ -17,8 +18,10 @@ def picked_by(engine: Picking, digest_of: Callable[[Candidate], int], wanted: in
         digest_of: gives equal numbers for equal candidates.
     """
     seen, measured = set[int](), list[Candidate]()
-    for _ in range(rounds):
-        proposed = engine.propose(wanted)
+    for round_ in range(rounds):
+        most = wanted * (1 + round_ % MOST)
+        proposed = engine.propose(wanted, most)
+        assert len(proposed) <= most, f"propose({wanted}, {most}) gave {len(proposed)} candidates"
         codes = [digest_of(candidate) % _CODES for candidate in proposed]
         built = [
             Built(candidate, {"size": float(code)}, code in seen or code in codes[:place])

@@ -101,7 +101,7 @@ def test_a_killed_search_with_timings_goes_on_with_what_it_had_picked(project):
     assert f"resuming: {len(kept)} evaluations of an earlier run are kept" in output
     assert "does not go on" not in output
     (built,) = re.findall(rf"{BUDGET} evaluations in .* duplicates by machine code, (\d+) built", output)
-    assert int(built) > BUDGET
+    assert int(built) >= BUDGET
     assert journal(made) == []
 
 

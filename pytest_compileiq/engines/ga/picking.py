@@ -18,7 +18,6 @@ from pytest_compileiq.engines.ga.variation import crossover, mutate
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import Point
 
-_BUILT = 4  # candidates that are built for each that is measured
 _FEWEST_SCORED, _FEWEST_EXPECTED = 12, 6  # measured candidates, the fewer where something is expected of the knobs
 _PARENTS = 20
 _RESERVE = 64  # candidates that were built and passed over
@@ -50,10 +49,11 @@ class PickingGa(Ga):
         self._fitted: Fitted | None = None
         self._learned = 0
 
-    def propose(self, n: int) -> list[Candidate]:
-        """What it would ask for, and three times as many variations of the best."""
-        own, again = self.ask(n), self._recalled(n)
-        return [*own, *again, *self._variations((_BUILT - 1) * n - len(again))]
+    def propose(self, n: int, most: int) -> list[Candidate]:
+        """What it would ask for, then what was passed over before, then variations of the best."""
+        own = self.ask(n)
+        again = self._recalled(min(n, most - len(own)))
+        return [*own, *again, *self._variations(most - len(own) - len(again))]
 
     def pick(self, built: Sequence[Built], n: int) -> list[int]:
         """The new ones that the model of machine code expects most of, or, before it knows enough, the first ones."""
@@ -81,14 +81,14 @@ class PickingGa(Ga):
 
     def _recalled(self, count: int) -> list[Candidate]:
         """Up to ``count`` of those that were built and passed over, which by now seem worth another look."""
-        best = self._best(self._reserve, count)
+        best = self._best(self._reserve, count) if count else []
         again = [self._reserve[place].candidate for place in best]
         self._reserve = [each for place, each in enumerate(self._reserve) if place not in best]
         return again
 
     def _variations(self, count: int) -> list[Candidate]:
         """Up to ``count`` unasked points around the best: recombined and mutated, mutated, and by their marginals."""
-        if len(self._scored) < self._fewest:
+        if len(self._scored) < self._fewest or not count:
             return []
         order = best_first(np.array([each.scores for each in self._scored]))
         points, rng = _points(self._scored)[order], self._variety

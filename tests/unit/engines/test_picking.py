@@ -29,7 +29,7 @@ def seconds(code) -> float:
 def search(engine, evaluations, described=code_of, n=4):
     """The best score of what was measured, and how many were built."""
     seen, scores, built = set(), [], 0
-    while len(scores) < evaluations and (proposed := engine.propose(n)):
+    while len(scores) < evaluations and (proposed := engine.propose(n, 4 * n)):
         codes = [code_of(candidate.knobs) for candidate in proposed]
         keys = [tuple(code.values()) for code in codes]
         shown = [
@@ -56,7 +56,7 @@ def test_code_like_the_fast_one_is_picked(seed):
     search(engine, 40)
     fast = {"loads": 5.0, "spills": 0.0, "size": 20.0}
     slow = {"loads": 11.0, "spills": 4.0, "size": 20.0}
-    proposed = engine.propose(4)
+    proposed = engine.propose(4, 16)
     built = [Built(candidate, fast if place % 2 else slow, known=False) for place, candidate in enumerate(proposed)]
     assert {place % 2 for place in engine.pick(built, 4)} == {1}
 
@@ -66,8 +66,8 @@ def test_what_was_passed_over_gets_another_look():
     proposed: list[str] = []
     keep = engine.propose
 
-    def noted(n):
-        batch = keep(n)
+    def noted(n, most):
+        batch = keep(n, most)
         proposed.extend(str(sorted(candidate.knobs)) + str(candidate.knobs["-O"]) for candidate in batch)
         return batch
 
@@ -80,7 +80,7 @@ def test_what_was_passed_over_gets_another_look():
 def test_no_more_is_built_than_four_for_each_that_is_measured(n):
     engine = PickingGa(Brief(SPACE, 1))
     for _ in range(6):
-        proposed = engine.propose(n)
+        proposed = engine.propose(n, 4 * n)
         assert n <= len(proposed) <= 4 * n
         built = [Built(candidate, {"size": float(len(candidate.knobs))}, known=False) for candidate in proposed]
         picks = engine.pick(built, n)
@@ -91,7 +91,7 @@ def test_no_more_is_built_than_four_for_each_that_is_measured(n):
 def test_several_objectives_and_failures_are_taken():
     engine = PickingGa(Brief(SPACE, 1, n_objectives=2))
     for round_ in range(10):
-        built = [Built(candidate, code_of(candidate.knobs), known=False) for candidate in engine.propose(4)]
+        built = [Built(candidate, code_of(candidate.knobs), known=False) for candidate in engine.propose(4, 16)]
         picks = engine.pick(built, 4)
         failure = "crash" if round_ % 2 else None
         results = [

@@ -23,14 +23,17 @@ class Smallest:
 
     def __init__(self, numbers) -> None:
         self.left = list(numbers)
+        self.allowed: list[int] = []
         self.built: list[list[Built]] = []
         self.told: list[list[Told]] = []
 
     def ask(self, n):
         raise AssertionError("it is asked for proposals")
 
-    def propose(self, n):
-        batch, self.left = self.left[: 3 * n], self.left[3 * n :]
+    def propose(self, n, most):
+        self.allowed.append(most)
+        most = min(3 * n, most)
+        batch, self.left = self.left[:most], self.left[most:]
         return [Candidate({"-p": number}) for number in batch]
 
     def pick(self, built, n):
@@ -48,9 +51,17 @@ class Smallest:
 
 @pytest.fixture
 def picking(searching):
-    def run(engine, *, budget=4, builder=CODE, fresh=True, marker=None, pool=None) -> Search:
+    def run(
+        engine, *, budget=4, builder=CODE, fresh=True, marker=None, pool=None, build_s=0.0, measurement_s=1.0
+    ) -> Search:
         pool = pool or FakePool(seconds=seconds)
-        return searching(engine, pool, builder, budget=budget, fresh=fresh, marker={"space": SPACE, **(marker or {})})
+
+        def clock() -> float:
+            blocks = sum(what == "block" for what, *_ in pool.asked)
+            return build_s * len(builder.built) + measurement_s * blocks
+
+        marker = {"space": SPACE, **(marker or {})}
+        return searching(engine, pool, builder, budget=budget, fresh=fresh, marker=marker, clock=clock)
 
     return run
 
@@ -102,6 +113,30 @@ def test_a_search_that_stopped_goes_on_with_what_it_had_picked(picking):
     assert (search.tally.evaluations, search.tally.built) == (12, 36)
 
 
+@pytest.mark.parametrize(("build_s", "then"), [(0.0, 16), (0.5, 16), (0.6, 12), (1.0, 12), (1.1, 8), (60.0, 8)])
+def test_what_is_passed_over_takes_no_longer_to_build_than_what_is_picked_takes(picking, build_s, then):
+    engine = Smallest(range(36, 0, -1))
+    picking(engine, budget=12, build_s=build_s)
+    assert engine.allowed == [16, then, then]
+
+
+def test_where_nothing_could_be_measured_yet_twice_as_much_is_built(picking):
+    engine = Smallest(range(1, 37))
+    refuses = FakeBuilder(CODE.code, {f"-p{number}\n": "no" for number in range(1, 13)})
+    picking(engine, budget=8, builder=refuses, build_s=0.1)
+    assert engine.allowed == [16, 8]
+
+
+def test_a_search_with_slow_builds_goes_on_with_what_it_had_picked(picking):
+    numbers = list(range(36, 0, -1))
+    whole, first, second = Smallest(numbers), Smallest(numbers), Smallest(numbers)
+    picking(whole, budget=12, build_s=1.0)
+    picking(first, budget=12, build_s=1.0, pool=FakePool(seconds=seconds, interrupt_at=6))
+    picking(second, budget=12, build_s=1.0, fresh=False)
+    assert second.measured[: len(first.measured)] == first.measured
+    assert second.allowed[0] == 16 and len(second.told) == len(whole.told) == 3
+
+
 def test_an_engine_that_proposes_otherwise_cannot_go_on(picking):
     picking(Smallest(range(36, 0, -1)), budget=12, pool=FakePool(seconds=seconds, interrupt_at=6))
     with pytest.raises(CannotResume):
@@ -115,7 +150,7 @@ class Asks(Smallest):
         batch, self.left = self.left[:n], self.left[n:]
         return [Candidate({"-p": number}) for number in batch]
 
-    def propose(self, n):
+    def propose(self, n, most):
         raise AssertionError("every build is an evaluation here")
 
 
