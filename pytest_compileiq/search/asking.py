@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
@@ -24,13 +25,12 @@ from pytest_compileiq.search.one_thread import one_thread
 
 @dataclass
 class Costs:
-    """Wall seconds that builds and measurements have taken, none of them at the same time as others."""
+    """Wall seconds that builds, side by side, and measurements have taken."""
 
     clock: Callable[[], float] = time.monotonic
     builds: int = 0
     building_s: float = 0.0
-    measurements: int = 0
-    measuring_s: float = 0.0
+    measurements_s: list[float] = field(default_factory=list)
 
     @contextmanager
     def building(self, builds: int) -> Iterator[None]:
@@ -44,11 +44,12 @@ class Costs:
         """Count the measurement that is made inside, unless it fails."""
         begun = self.clock()
         yield
-        self.measurements, self.measuring_s = self.measurements + 1, self.measuring_s + self.clock() - begun
+        self.measurements_s.append(self.clock() - begun)
 
     def builds_for_each(self) -> int:
         """How many builds pay for each measurement; the most before anything is known."""
-        return builds_for_each(self.building_s / max(1, self.builds), self.measuring_s / max(1, self.measurements))
+        measurement_s = statistics.median(self.measurements_s or [0.0])  # the first one also starts the worker
+        return builds_for_each(self.building_s / max(1, self.builds), measurement_s)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,10 @@ import pytest
 from pytest_compileiq import choice, minimize
 from pytest_compileiq.engines.base import Built, Told
 from pytest_compileiq.model import Candidate
+from pytest_compileiq.search.asking import Costs
 from pytest_compileiq.search.loop import CannotResume, Search
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool
+from pytest_compileiq.workers.pool import EvaluationFailed
 
 SPACE = {"-p": choice(list(range(40)))}
 CODE = FakeBuilder(lambda knobs: {"kernel": "x" * int(knobs.get("-p", 0))})
@@ -166,3 +168,16 @@ def test_an_objective_is_no_feature(picking):
     engine.pick = lambda built, n: engine.built.append(list(built)) or [0]
     picking(engine, marker={"objectives": [minimize("runtime"), minimize("code_bytes")]})
     assert all("code_bytes" not in built.features for built in engine.built[0])
+
+
+def test_the_start_of_the_worker_is_no_measurement_s_cost():
+    now, costs = [0.0], Costs(lambda: now[0])
+    with costs.building(4):
+        now[0] += 4.0
+    for seconds_of_it in (60.0, 0.5, 0.5):
+        with costs.measuring():
+            now[0] += seconds_of_it
+    with pytest.raises(EvaluationFailed), costs.measuring():
+        now[0] += 60.0
+        raise EvaluationFailed("tuned", "timeout", "a call hangs")
+    assert (costs.builds_for_each(), costs.measurements_s) == (2, [60.0, 0.5, 0.5])
