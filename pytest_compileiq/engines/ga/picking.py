@@ -81,7 +81,7 @@ class PickingGa(Ga):
 
     def _recalled(self, count: int) -> list[Candidate]:
         """Up to ``count`` of those that were built and passed over, which by now seem worth another look."""
-        best = self._best(self._reserve, count) if count else []
+        best = self._best(self._reserve, count)
         again = [self._reserve[place].candidate for place in best]
         self._reserve = [each for place, each in enumerate(self._reserve) if place not in best]
         return again
