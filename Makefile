@@ -13,7 +13,7 @@ EXTRAS ?= cuda,compileiq,triton,optuna
 # Kernels that nobody here wrote, for the tests of Triton. It asks for torch, of which compiling needs nothing.
 WITHOUT_DEPENDENCIES := $(if $(findstring triton,$(EXTRAS)),liger-kernel==0.8.5)
 
-# Two workers and their compilers fill the cores: linear algebra on several threads would only wait for them, spinning.
+# Three workers and their compilers fill two cores: linear algebra on several threads would only wait for them, spinning.
 export OPENBLAS_NUM_THREADS = 1
 
 # Workers are many short pytests: without compiled files they would spend half their time on compiling the plugin.
@@ -39,7 +39,7 @@ test: suite  ## the tests on the CPU, then this project's own tuned kernels; mak
 PAGES = tests/e2e/test_docs_site.py::test_a_page_shows_what_happens
 
 suite: $(WITH_EXTRAS)  ## the tests alone, in parallel and in random order
-	$(BIN)/pytest -n 2 --ignore=tests/kernels --ignore=tests/gpu --ignore=tests/cluster --deselect $(PAGES) $(ARGS)
+	$(BIN)/pytest -n 3 --ignore=tests/kernels --ignore=tests/gpu --ignore=tests/cluster --deselect $(PAGES) $(ARGS)
 
 kernels: $(WITH_EXTRAS)  ## the tuned kernels alone, one at a time since they are measured
 	$(BIN)/pytest tests/kernels $(ARGS)
