@@ -3,7 +3,7 @@
 A search of 200 candidates is simulated whose true log-ratios are known: a third are drawn at random, the others lie
 near an optimum that comes nearer. What a quad of a candidate gives is a recorded quad of a real kernel
 (``racing_record.py``), moved by the true value; or one with heavy tails (Student's t with 2 degrees of freedom, 1 % at
-the scale of a quad). The eight best are then measured again, as the play-off does, and one is chosen.
+the scale of a quad). The eight best are then measured again, as seldom as a play-off ever does, and one is chosen.
 
 Reported are calls for each candidate (of both arms, discarded ones too); how often the true best
 is among the eight; how far the search's own best and the chosen one are from the true best; how far off the score of
@@ -23,8 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from pytest_compileiq.rules.racing import FIRST_QUADS, QUADS, Noise, score_of
-from pytest_compileiq.search.finalists import PLAYOFF
-from pytest_compileiq.search.scoring import ROUNDS
+from pytest_compileiq.search.finalists import FEWEST_ROUNDS, PLAYOFF
 
 CANDIDATES = 200
 ARMS = ("baseline", "tuned")
@@ -101,7 +100,7 @@ def row(name: str, rule: Rule, draws: dict[int, Draw], truths: Sequence[np.ndarr
     for true in truths:
         found = search(rule, true, draws)
         first = np.argsort(found.scores)[:PLAYOFF]
-        settled = [score_of((true[place] + draws[3](ROUNDS)[0]).tolist()) for place in first]
+        settled = [score_of((true[place] + draws[3](FEWEST_ROUNDS)[0]).tolist()) for place in first]
         calls.append(found.calls.mean())
         among.append(true.argmin() in first)
         regret.append(true[first[0]] - true.min())

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
+from pytest_compileiq.model import SampleRow
 from pytest_compileiq.search.scoring import Scored, Scorer
 from pytest_compileiq.tally import Progress, Tally
 from pytest_compileiq.workers.pool import EvaluationFailed, asked_again
 
 PLAYOFF = 8
+FEWEST_ROUNDS, _MOST_ROUNDS = 3, 12
+SHARE_OF_SEARCH = 0.05  # of its time: rounds beyond the fewest take no longer
 
 
 @dataclass(frozen=True)
@@ -22,30 +26,71 @@ class Playoff:
     failures: tuple[EvaluationFailed, ...] = ()
 
 
-def choose_finalists(scored: Collection[Scored], scorer: Scorer, tally: Tally, progress: Progress) -> Playoff:
+@dataclass
+class _Entrant:
+    """A candidate of a play-off with what was taken of it in its rounds, and the failure that ended it."""
+
+    scored: Scored
+    rows: list[SampleRow] = field(default_factory=list)
+    failure: EvaluationFailed | None = None
+
+
+def choose_finalists(
+    scored: Collection[Scored],
+    scorer: Scorer,
+    tally: Tally,
+    progress: Progress,
+    clock: Callable[[], float] = time.monotonic,
+) -> Playoff:
     """The best by the first objective that worsen no other beyond the margin.
 
-    With timed objectives the best few are measured again first: the luckiest sample is not the best code.
+    With timed objectives the best few are measured again first, in turn: the luckiest sample is not the best code.
 
     Raises:
         EvaluationFailed: the device is disturbed, so that none of them can be judged.
     """
     margin = math.log1p(scorer.benchmark.spec.thresholds.max_regression)
-    better = _better(scored, margin)
+    better = _better(scored, margin)[:PLAYOFF]
     if not scorer.benchmark.timed_objectives:
-        return Playoff(better[:PLAYOFF])
+        return Playoff(better)
     if better:
-        progress.say(f"play-off of the best {len(better[:PLAYOFF])}")
-    settled, failures = [], []
-    for candidate in better[:PLAYOFF]:
+        progress.say(f"play-off of the best {len(better)}")
+    entrants = [_Entrant(candidate) for candidate in better]
+    _measure(entrants, scorer, tally, clock)
+    settled = [scorer.settled(entrant.scored, entrant.rows) for entrant in entrants if entrant.failure is None]
+    failures = tuple(entrant.failure for entrant in entrants if entrant.failure is not None)
+    return Playoff(_better(settled, margin), failures)
+
+
+def _measure(entrants: Sequence[_Entrant], scorer: Scorer, tally: Tally, clock: Callable[[], float]) -> None:
+    """Check each alone, then measure all of them in turn, so that what disturbs the machine for a while meets all."""
+
+    def check(entrant: _Entrant) -> None:
+        scorer.check(entrant.scored.controls)
+
+    def measure(number: int, entrant: _Entrant) -> None:
+        entrant.rows += scorer.round(entrant.scored.controls, number)
+
+    _each(entrants, check, tally)
+    ends = clock() + SHARE_OF_SEARCH * tally.seconds
+    for number in range(_MOST_ROUNDS if scorer.varies else 1):
+        if number >= FEWEST_ROUNDS and clock() >= ends:
+            return
+        _each(entrants, partial(measure, number), tally)
+
+
+def _each(entrants: Sequence[_Entrant], ask: Callable[[_Entrant], None], tally: Tally) -> None:
+    """Ask of each what has not failed yet; a failure ends it, and is counted."""
+    for entrant in entrants:
+        if entrant.failure is not None:
+            continue
         try:
-            settled.append(asked_again(partial(scorer.settled, candidate)))
+            asked_again(partial(ask, entrant))
         except EvaluationFailed as failure:
             if failure.kind == "disturbed":  # says nothing about this candidate, which may be the best
                 raise
             tally.fail(failure.kind, failure.reason)
-            failures.append(failure)
-    return Playoff(_better(settled, margin), tuple(failures))
+            entrant.failure = failure
 
 
 def pareto_front(scored: Collection[Scored]) -> list[Scored]:

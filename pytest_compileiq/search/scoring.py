@@ -22,7 +22,6 @@ from pytest_compileiq.timing.sampler import plan_block
 from pytest_compileiq.workers.pool import EvaluationFailed, MeasuredBlock, Pool
 
 SAMPLES = 3
-ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -84,25 +83,32 @@ class Scorer:
         scores = self._scores(rows, exact)
         return Scored(scores, controls, rows, read, self.recall(rows))
 
-    def settled(self, scored: Scored) -> Scored:
-        """The candidate with its timed objectives measured anew, each as the median of several rounds.
+    def check(self, controls: ControlsFile) -> None:
+        """Run the body with these controls alone on every timed workload.
 
-        Scores that do not vary take one round.
-
-        The body first runs with these controls alone: beside the baseline, in buffers that both share, a kernel that
-        writes nothing would pass with the baseline's output.
+        Beside the baseline, in buffers that both share, a kernel that writes nothing would pass with the baseline's
+        output.
 
         Raises:
             EvaluationFailed: as ``score``.
         """
         for workload in self.benchmark.timed_workloads:
-            self.pool.check(0, self.benchmark, scored.controls, workload)
-        rows = [
+            self.pool.check(0, self.benchmark, controls, workload)
+
+    def round(self, controls: ControlsFile, number: int) -> list[SampleRow]:
+        """One further quad on every timed workload, in a block of its own, as quad ``number``.
+
+        Raises:
+            EvaluationFailed: as ``score``.
+        """
+        return [
             row
-            for number in range(ROUNDS if self.varies else 1)
             for workload in self.benchmark.timed_workloads
-            for row in _as_quad(number, self._block(scored.controls, workload, 1).rows)
+            for row in _as_quad(number, self._block(controls, workload, 1).rows)
         ]
+
+    def settled(self, scored: Scored, rows: Sequence[SampleRow]) -> Scored:
+        """The candidate with its timed objectives by ``rows`` of several rounds alone, each the median of them."""
         exact = {
             objective: score
             for objective, score in zip(self.benchmark.objectives, scored.scores, strict=True)

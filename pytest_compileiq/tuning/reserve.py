@@ -8,7 +8,7 @@ from pytest_compileiq.config import Settings
 from pytest_compileiq.rules import gate
 from pytest_compileiq.rules.task_scheduler import closing_s
 from pytest_compileiq.search import scoring
-from pytest_compileiq.search.finalists import PLAYOFF
+from pytest_compileiq.search.finalists import FEWEST_ROUNDS, PLAYOFF, SHARE_OF_SEARCH
 from pytest_compileiq.tuning import attribution, reduce, stress
 from pytest_compileiq.tuning.finals import FINALISTS
 from pytest_compileiq.tuning.under_way import UnderWay
@@ -16,7 +16,7 @@ from pytest_compileiq.tuning.under_way import UnderWay
 _LOOK = 1  # what is real is decided at the first look or at this one
 # Calls of one block of the gate's for a quad of the search's, each slot with its discarded call.
 _BLOCK = gate.QUADS * (gate.SAMPLES + 1) / (scoring.SAMPLES + 1)
-_PLAYED = PLAYOFF * (1 + scoring.ROUNDS)  # each is checked once more, which is at most a block
+_PLAYED = PLAYOFF * (1 + FEWEST_ROUNDS)  # each is checked once more, which is at most a block
 _PAIR = 2  # full and reduced, in the second proof
 
 
@@ -33,7 +33,7 @@ def closing_seconds(tuning: UnderWay, settings: Settings, start_s: float) -> flo
         block_s=scorer.quads_s / max(scorer.quads, 1),
         starts=(1 + settings.reduce) * math.ceil(processes / settings.jobs) if is_timed else 0.0,
         start_s=start_s,
-        share=reduced + stressed,
+        share=reduced + stressed + SHARE_OF_SEARCH * is_timed,
         search_s=search_s,
         least_s=reduce.FLOOR_S + reduce.IDLE_S + attribution.FLOOR_S if settings.reduce else 0.0,
     )

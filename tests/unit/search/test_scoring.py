@@ -15,7 +15,7 @@ from pytest_compileiq import minimize
 from pytest_compileiq.model import BuildResult, Candidate, ControlsFile, Objective
 from pytest_compileiq.rules.racing import QUADS
 from pytest_compileiq.search.finalists import dominates, pareto_front
-from pytest_compileiq.search.scoring import ROUNDS, SAMPLES, Scored, Scorer
+from pytest_compileiq.search.scoring import SAMPLES, Scored, Scorer
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, by_options, fake_benchmark
 from pytest_compileiq.toolchains.machine_code.metrics import value_of
 from pytest_compileiq.workers.pool import EvaluationFailed
@@ -73,21 +73,22 @@ FAST = FakeBuilder().render(Candidate({"-fast": ""}))
 
 
 @pytest.mark.parametrize(
-    ("noise", "once", "settled"),
+    ("noise", "once", "a_round"),
     [
-        (0, [SHORT], [SHORT]),
-        (0.01, [SHORT, MORE], [FULL] * ROUNDS),  # the short block tells that scores vary, and is taken again in full
+        (0, [SHORT], SHORT),
+        (0.01, [SHORT, MORE], FULL),  # the short block tells that scores vary, and is taken again in full
     ],
 )
-def test_a_score_takes_one_short_block_until_it_varies(tmp_path, noise, once, settled):
+def test_a_score_takes_one_short_block_until_it_varies(tmp_path, noise, once, a_round):
     benchmark = fake_benchmark(tmp_path, FakeBuilder(), objectives=[minimize("loss")])
     pool = Counted(seconds=by_options({"-fast": -1.5}, otherwise=-1.2), noise=noise)
     scorer = Scorer(pool, benchmark, Random(0))
     scored = scorer.score(FAST, benchmark.builds.get(FAST))
     assert (pool.taken, scorer.varies) == (once, noise > 0)
     pool.taken = []
-    assert scorer.settled(scored).scores == pytest.approx(scored.scores, abs=0.05)
-    assert pool.taken == settled
+    rows = scorer.round(FAST, 0) + scorer.round(FAST, 1)
+    assert scorer.settled(scored, rows).scores == pytest.approx(scored.scores, abs=0.05)
+    assert pool.taken == [a_round] * 2
     recalled = Scorer(pool, benchmark, Random(0))
     assert recalled.shift(benchmark.objectives[0], scored.scores[0]) is None
     recalled.recall(scored.samples)

@@ -174,7 +174,7 @@ def test_ctrl_c_before_anything_was_measured_is_a_ctrl_c_and_later_proves_the_be
 def test_a_healthy_incumbent_is_tried_first_and_kept_when_nothing_beats_it(bench):
     bench.tune()
     before = bench.files()
-    pool = FakePool(seconds=by_options(GAIN), _random=Random(1))  # its equals look no better
+    pool = FakePool(seconds=by_options(GAIN), noise=0)  # its equals are no better
     report = bench.tune(pool)
     assert report.verdict == "PROVEN"
     assert "-fast" in next(options for what, _, options in pool.asked if what == "block" and options)
