@@ -73,10 +73,10 @@ def _measure(entrants: Sequence[_Entrant], scorer: Scorer, tally: Tally, clock: 
 
     _each(entrants, check, tally)
     ends = clock() + SHARE_OF_SEARCH * tally.seconds
-    for number in range(_MOST_ROUNDS if scorer.varies else 1):
-        if number >= FEWEST_ROUNDS and clock() >= ends:
-            return
+    for number in range(_MOST_ROUNDS):
         _each(entrants, partial(measure, number), tally)
+        if not scorer.varies or (number + 1 >= FEWEST_ROUNDS and clock() >= ends):
+            return
 
 
 def _each(entrants: Sequence[_Entrant], ask: Callable[[_Entrant], None], tally: Tally) -> None:

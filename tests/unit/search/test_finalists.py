@@ -131,6 +131,13 @@ def test_what_never_varies_takes_one_round(chosen):
     assert set(blocks(pool).values()) == {1}
 
 
+def test_what_varies_for_the_first_time_in_a_play_off_takes_as_many_rounds_as_a_time(chosen):
+    pool = taking({})
+    chosen(scored(), pool, objectives=[minimize("loss")])
+    short_too = blocks(pool).pop("-n0\n")  # the short block that varied, taken again in full
+    assert (short_too, set(blocks(pool).values()) - {short_too}) == (MOST_ROUNDS + 1, {MOST_ROUNDS})
+
+
 def test_of_exact_objectives_nothing_is_measured_again(chosen):
     pool = taking({})
     playoff, *_ = chosen(scored(), pool, objectives=[minimize("code_bytes")])
