@@ -24,14 +24,13 @@ import numpy as np
 
 from pytest_compileiq.search.finalists import PLAYOFF
 from pytest_compileiq.tuning.finals import FINALISTS
-from race_build import DRIVERS
+from race_build import BASELINE, DRIVERS
 from race_open import HALF, TIMED
 
 KEPT, ROUNDS, WORKERS, BLOCKS = 32, 24, 8, 4
 PROOF = 4  # of the fresh workers
 DRAWS = 400
 RULES = {
-    "the best score, no play-off": (1, ()),
     "8 × 3": (8, ((3, FINALISTS),)),
     "8 × 6": (8, ((6, FINALISTS),)),
     "8 × 12": (8, ((12, FINALISTS),)),
@@ -90,7 +89,7 @@ def recorded(scored, scorer, tally, progress):
         scorer.pool.discard(0)
         workers.append(measured({blocks}))
     with open("recorded.json", "w") as file:
-        json.dump(dict(scores=[each.scores[0] for each in best], rounds=rounds, workers=workers), file)
+        json.dump(dict(rounds=rounds, workers=workers), file)
     raise KeyboardInterrupt
 
 finals.choose_finalists = recorded
@@ -108,6 +107,11 @@ class Recorded:
 
     rounds: np.ndarray
     workers: np.ndarray
+
+    @property
+    def true(self) -> np.ndarray:
+        """What each candidate is worth, shape (n,)."""
+        return np.asarray(self.workers.mean(axis=0))
 
     @classmethod
     def of(cls, kept: dict[str, list[object]]) -> "Recorded":
@@ -134,7 +138,7 @@ def record(name: str) -> dict[str, list[object]]:
         driver = project / "driver.so"
         given = [f"-I{DRIVERS}", "-DRACE_DRIVER", *source.flags]
         subprocess.run(["gcc", "-O2", "-w", "-shared", "-fPIC", *given, source.driver, "-o", driver, "-lm"], check=True)
-        flags = " ".join(["-O2 -march=x86-64-v3 -ffp-contract=off -lm", *source.flags])
+        flags = " ".join([*BASELINE, "-lm", *source.flags])
         (project / "pytest.ini").touch()
         test = TEST.format(driver=str(driver), source=os.path.relpath(source.path, project), flags=flags)
         (project / "test_kernel.py").write_text(test)
@@ -153,22 +157,22 @@ def report(searches: Sequence[Recorded]) -> None:
     print(f"{'candidates × rounds':<36}{'blocks':>7}{'of the way':>12}")
     for name, (entrants, stages) in RULES.items():
         random = np.random.default_rng(0)
-        shares = [value(search, entrants, stages, random) / search.workers.mean(axis=0).min() for search in searches]
+        shares = [value(search, entrants, stages, random) / search.true.min() for search in searches]
         print(f"{name:<36}{blocks(entrants, stages):>7}{np.mean(shares):>12.3f}")
     for entrants in (1, PLAYOFF, 16):
-        shares = [(true := search.workers.mean(axis=0))[:entrants].min() / true.min() for search in searches]
+        shares = [search.true[:entrants].min() / search.true.min() for search in searches]
         print(f"{f'the best of the first {entrants}':<36}{'':>7}{np.mean(shares):>12.3f}")
 
 
 def value(search: Recorded, entrants: int, stages: Sequence[tuple[int, int]], random: np.random.Generator) -> float:
     """The true log-ratio of what is chosen, in the mean of many draws; a stage is rounds so far and who is left."""
-    true, chosen = search.workers.mean(axis=0), []
+    chosen = []
     for _ in range(DRAWS):
         rounds, proof = random.permutation(search.rounds), random.permutation(search.workers)[:PROOF].mean(axis=0)
-        left = np.arange(min(entrants, len(true)))
+        left = np.arange(min(entrants, len(search.true)))
         for until, stay in stages:
             left = left[np.argsort(np.median(rounds[:until][:, left], axis=0), kind="stable")[:stay]]
-        chosen.append(true[left[np.argmin(proof[left])]])
+        chosen.append(search.true[left[np.argmin(proof[left])]])
     return float(np.mean(chosen))
 
 

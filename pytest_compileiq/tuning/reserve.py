@@ -28,12 +28,13 @@ def closing_seconds(tuning: UnderWay, settings: Settings, start_s: float) -> flo
     proofs = processes * (FINALISTS + _PAIR * settings.reduce) * _BLOCK
     stressed = FINALISTS * stress.SHARE if tuning.baseline.drew else 0.0
     reduced = reduce.SHARE_OF_SEARCH + attribution.SHARE_OF_SEARCH if settings.reduce else 0.0
-    return closing_s(
+    more_rounds_s = SHARE_OF_SEARCH * search_s if is_timed else 0.0
+    return more_rounds_s + closing_s(
         blocks=(_PLAYED + proofs) * len(tuning.tuning.benchmark.timed_workloads) if is_timed else 0.0,
         block_s=scorer.quads_s / max(scorer.quads, 1),
         starts=(1 + settings.reduce) * math.ceil(processes / settings.jobs) if is_timed else 0.0,
         start_s=start_s,
-        share=reduced + stressed + SHARE_OF_SEARCH * is_timed,
+        share=reduced + stressed,
         search_s=search_s,
         least_s=reduce.FLOOR_S + reduce.IDLE_S + attribution.FLOOR_S if settings.reduce else 0.0,
     )
