@@ -58,16 +58,26 @@ def inside(root: Path, name: str) -> Path:
     """The real location of ``name``, an untrusted path, below ``root``.
 
     Raises:
-        Unfit: it leads out of ``root``, directly or by a link, or is not a path at all.
+        Unfit: it leads out of ``root``, directly or by a link, or in a circle of links, or is not a path at all.
     """
     try:
         real = (root / name).resolve()
         leaves = not real.is_relative_to(root.resolve())
-    except (OSError, ValueError, RuntimeError) as error:  # a null character, links in a circle
+    except (OSError, ValueError, RuntimeError) as error:  # a null character; before Python 3.13, links in a circle
         raise Unfit(f"is no path: {error!s:.100}") from error
+    if _is_circular(real):
+        raise Unfit("is no path: its links lead in a circle")
     if leaves:
         raise Unfit("lies outside the project")
     return real
+
+
+def _is_circular(path: Path) -> bool:
+    try:
+        path.stat()
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
 
 
 def replace(path: Path, data: bytes, *, is_lasting: bool = True) -> None:

@@ -41,6 +41,7 @@ def test_what_is_packed_is_what_is_unpacked(tree, piece_bytes):
 @example([("a", ""), ("a/a", "")])
 @example([("a", ""), ("a/a/a", "")])
 @example([("a", "b"), ("a", "b")])
+@example([("a", "a"), ("a/a/a", "..")])
 @given(st.lists(st.tuples(PATHS, st.one_of(st.just(""), PATHS)), max_size=6))
 def test_no_manifest_writes_outside_of_its_place(entries):
     data = b"data"

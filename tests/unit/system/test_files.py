@@ -54,6 +54,15 @@ def test_devices_are_not_read():
         read_regular(Path("/dev/zero"), 100)
 
 
+@pytest.mark.parametrize("name", ["loop", "loop/k.c", "loop/loop/..", "there/loop"])
+def test_links_in_a_circle_lead_to_no_place(tmp_path, name):
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "there").symlink_to("back")
+    (tmp_path / "back").symlink_to("there")
+    with pytest.raises(Unfit, match="is no path"):
+        inside(tmp_path, name)
+
+
 @pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/../../secret", "out", "out/secret", "loop", "x\0"])
 def test_a_path_that_leaves_the_root_is_refused(tmp_path, name):
     root = tmp_path / "root"
