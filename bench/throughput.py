@@ -4,7 +4,9 @@ A search of an exact metric only compiles. Its compiler commands are recorded, a
 search had jobs, doing nothing else: no engine, no digest, no journal. In turn, several times. Beside wall time, which
 others on the machine disturb, stands the processor's: where compilers keep every core busy, wall time is
 proportional to it. The second kernel's compiler takes seconds, as nvcc does on most kernels; it is left out where there
-is no nvcc. The third compiler only sleeps, on 16 jobs: what limits it then is the one process that asks and tells.
+is no nvcc. Of Triton, left out likewise, the bare loop starts a process for each candidate, which a search forks from
+one that has loaded Triton. The last compiler only sleeps, on 16 jobs: what limits it then is the one process that asks
+and tells.
 
     python bench/throughput.py [--budget 200] [--jobs 2] [--rounds 3] [--only gcc]
 """
@@ -22,6 +24,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from machine import describe
@@ -30,7 +33,7 @@ from pytest_compileiq.toolchains.nvidia.tools import installed
 KERNELS = Path(__file__).parents[1] / "tests" / "kernels"
 TEST = """\
 import pytest
-from pytest_compileiq import Cc, Command, Nvcc, literal, minimize
+from pytest_compileiq import Cc, Command, Nvcc, Triton, literal, minimize
 
 @pytest.mark.tune(%s, objectives=[minimize("code_bytes")])
 def test_k(acf):
@@ -49,6 +52,7 @@ int main(int argc, char **argv) {{
     return fclose(out);
 }}
 """
+SOFTMAX = 'signature={"out": "*fp32:16", "x": "*fp32:16", "row_stride": "i32:16", "columns": "i32"}'
 KNOBS = '{f"-f{i}" + "x" * (i % 7): literal("", knockout_prob=0.5) for i in range(40)}'
 
 
@@ -67,6 +71,11 @@ CASES = {
     "matmul.cu by nvcc": Case(
         KERNELS / "cuda" / "matmul.cu", 'Nvcc("matmul.cu", arch="sm_90a", output="cubin"), space="options"', share=0.3
     ),
+    "softmax by Triton": Case(
+        KERNELS / "triton_kernels" / "kernels.py",
+        f'Triton("kernels.py::softmax", {SOFTMAX}, constexprs={{"BLOCK": 2048}}, arch="sm_90"), space="options"',
+        share=0.3,
+    ),
     "a compiler that sleeps": Case(
         None, f'Command("./sleeper {{out}} k {{options}}", sources="sleeper.c", output="file"), space={KNOBS}',
         share=4, jobs=16,
@@ -74,31 +83,38 @@ CASES = {
 }  # fmt: skip
 # Every process that builds a candidate is recorded; the files that it finds are still there when the search has ended.
 CONFTEST = """
-import json, re, subprocess, sys, time
+import json, os, re, subprocess, sys
 from pathlib import Path
 
 import throughput
 from pytest_compileiq.search.loop import Search
+from pytest_compileiq.system.forked import ForkedModule
 
-started, start, advance = [], subprocess.Popen.__init__, Search.advance
+started, start, advance, fork = [], subprocess.Popen.__init__, Search.advance, ForkedModule.run
 HOME = re.compile(r"/[^ =,@]*/compileiq-[^/]+/[0-9a-f]{16}/[0-9a-f]{32}(?=/)")
 
 def noted(self, argv, *arguments, **named):
-    started.append((argv, named.get("cwd")))
+    started.append((argv, named.get("cwd"), named.get("env")))
     start(self, argv, *arguments, **named)
+
+def forked(self, arguments, **named):
+    command = [sys.executable, "-P", "-m", "pytest_compileiq.toolchains.triton.host", *arguments]
+    started.append((command, named["cwd"], named["env"]))
+    return fork(self, arguments, **named)
 
 def timed(self, *arguments):
     spent = throughput.Spent.now()
     advance(self, *arguments)
     spent, commands = throughput.Spent.now() - spent, []
-    for argv, cwd in started:
+    for argv, cwd, env in started:
         words = list(map(str, argv)) if isinstance(argv, list) else []
         if home := next((match[0] for word in words if (match := HOME.search(word))), None):
-            files = {file.name: file.read_text() for file in Path(home).glob("*.rsp")}
-            commands.append({"argv": words, "cwd": str(cwd or "."), "home": home, "files": files})
+            files = {file.name: file.read_text() for file in Path(home).glob("*") if file.suffix in (".rsp", ".json")}
+            place = {"cwd": str(cwd or "."), "env": dict(env or os.environ), "home": home}
+            commands.append({"argv": words, "files": files, **place})
     Path("recorded.json").write_text(json.dumps({"spent": vars(spent), "commands": commands}))
 
-subprocess.Popen.__init__, Search.advance = noted, timed
+subprocess.Popen.__init__, Search.advance, ForkedModule.run = noted, timed, forked
 """
 
 
@@ -121,12 +137,12 @@ class Spent:
 
 
 def living_children_s() -> float:
-    """Processor time of the children that no one has waited for yet: a search's workers."""
+    """Processor time of the children that no one has waited for yet, a search's workers, and of what these ran."""
     ticks = 0
     for children in Path("/proc/self/task").glob("*/children"):
         for child in children.read_text().split():
             fields = Path("/proc", child, "stat").read_text().rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12])
+            ticks += sum(map(int, fields[11:15]))
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
@@ -138,11 +154,12 @@ def main() -> None:
     parser.add_argument("--only", default="", help="a part of the name of what is compiled")
     asked = parser.parse_args()
     print(describe())
+    needed = {"nvcc": lambda: any(installed("nvcc")), "Triton": lambda: find_spec("triton") is not None}
     for name, case in CASES.items():
         if asked.only not in name:
             continue
-        if "nvcc" in name and not any(installed("nvcc")):
-            print(f"{name}: left out, there is no nvcc")
+        if lacking := next((tool for tool, has in needed.items() if tool in name and not has()), None):
+            print(f"{name}: left out, there is no {lacking}")
             continue
         budget, jobs = round(asked.budget * case.share), case.jobs or asked.jobs
         rounds = [one_round(case, budget, jobs, seed) for seed in range(asked.rounds)]
@@ -197,9 +214,10 @@ def bare_loop(commands: list[Mapping], jobs: int, scratch: Path) -> Spent:
         here.mkdir(parents=True)
         for command in candidates[home]:
             for file, content in command["files"].items():
-                (here / file).write_text(content)
+                (here / file).write_text(content.replace(home, str(here)))
             argv = [argument.replace(home, str(here)) for argument in command["argv"]]
-            subprocess.run(argv, cwd=command["cwd"], capture_output=True, check=False)
+            env = {name: value.replace(home, str(here)) for name, value in command["env"].items()}
+            subprocess.run(argv, cwd=command["cwd"], env=env, capture_output=True, check=False)
 
     start = Spent.now()
     with ThreadPoolExecutor(jobs) as pool:

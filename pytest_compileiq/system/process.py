@@ -1,22 +1,22 @@
 """Subprocesses with bounded time and output that leave nothing behind.
 
-``run`` runs one program to its end, ``run_in_foreground`` one that the user talks to. ``Guard`` ensures that nothing
-started during a search or a gate survives, even when pytest itself dies by ``kill -9``.
+``run`` runs one program to its end (``system.forked`` one in Python, sooner), ``run_in_foreground`` one that the user
+talks to. ``Guard`` ensures that nothing started during a search or a gate survives, even when pytest itself
+dies by ``kill -9``.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import secrets
-import selectors
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,17 +24,11 @@ from types import TracebackType
 
 from pytest_compileiq.errors import EnvironmentFault, fault_of
 from pytest_compileiq.system import watchdog
+from pytest_compileiq.system.draining import TAIL_BYTES, Tail, drain
 from pytest_compileiq.system.processor_turn import ProcessorTurn
 from pytest_compileiq.system.watchdog import RUN_TOKEN_VARIABLE
 
-__all__ = ["RUN_TOKEN_VARIABLE", "TAIL_BYTES", "Finished", "Guard", "run", "run_in_foreground"]
-
-TAIL_BYTES = 64 * 1024
-
-_CHUNK_BYTES = 64 * 1024
-_PIPE_BYTES = 1024 * 1024  # more than a pipe holds, whatever the size of a page
-_SHORTEST_PAUSE_S = 0.0005
-_LONGEST_PAUSE_S = 0.05
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 
 @dataclass(frozen=True)
@@ -84,29 +78,31 @@ def _run(
 ) -> Finished:
     started = time.monotonic()
     try:
-        with _starting:
+        with STARTING:
             process = subprocess.Popen(
                 argv,
                 cwd=cwd,
-                env=_with_token(os.environ if env is None else env),
+                env=with_token(os.environ if env is None else env),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-            _running.add(process.pid)
+            RUNNING.add(process.pid)
     except OSError as error:
         raise EnvironmentFault(_cannot_start(str(argv[0]), cwd, error)) from error
-    tail = _Tail(tail_bytes)
-    with process:
+    tail = Tail(tail_bytes)
+    with process, watchdog.pidfd_of(process.pid) as pidfd:
+        assert process.stdout is not None
         try:
-            timed_out = not _drain(process, tail, deadline=started + timeout_s)
+            end = _EndOfChild(process.pid, pidfd)
+            timed_out = not drain(process.stdout.fileno(), tail, end, deadline=started + timeout_s)
         finally:
             # The leader has not been reaped yet, so its number still means this group and no other.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            _running.discard(process.pid)
+            RUNNING.discard(process.pid)
     return Finished(process.returncode, tail.text(), timed_out, time.monotonic() - started)
 
 
@@ -132,7 +128,8 @@ def run_in_foreground(argv: Sequence[str], output: Path | None = None) -> int:
             continue
 
 
-def _with_token(env: Mapping[str, str]) -> Mapping[str, str]:
+def with_token(env: Mapping[str, str]) -> Mapping[str, str]:
+    """``env`` with the token of the innermost guard that is open."""
     token = _open_tokens[-1] if _open_tokens else os.environ.get(RUN_TOKEN_VARIABLE)
     return env if token is None else {**env, RUN_TOKEN_VARIABLE: token}
 
@@ -145,63 +142,32 @@ def _cannot_start(program: str, cwd: Path | None, error: OSError) -> str:
     return f"cannot run {program!r}: {fault_of(OSError(error.errno, error.strerror))}"
 
 
-class _Tail:
-    """The last ``limit`` bytes of a stream, in about that much memory."""
+def adopt_orphans() -> None:
+    """Become the parent of every orphan below, so that whatever it leaves behind is a child.
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._chunks: deque[bytes] = deque()
-        self._held = 0
-
-    def add(self, chunk: bytes) -> None:
-        self._chunks.append(chunk)
-        self._held += len(chunk)
-        while self._held - len(self._chunks[0]) >= self._limit:
-            self._held -= len(self._chunks.popleft())
-
-    def text(self) -> str:
-        return b"".join(self._chunks)[-self._limit :].decode(errors="replace")
+    Otherwise only the environments of all processes of the machine would tell of a daemon that forked twice.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _drain(process: subprocess.Popen[bytes], tail: _Tail, *, deadline: float) -> bool:
-    """Read ``process`` until it ends; False if the deadline comes first. The process is not reaped."""
-    assert process.stdout is not None
-    pipe = process.stdout.fileno()
-    pause_s = _SHORTEST_PAUSE_S
-    with watchdog.pidfd_of(process.pid) as pidfd, selectors.DefaultSelector() as selector:
-        selector.register(pipe, selectors.EVENT_READ)
-        if pidfd >= 0:
-            selector.register(pidfd, selectors.EVENT_READ)
-        is_open = True
-        while (remaining_s := deadline - time.monotonic()) > 0:
-            # Without a descriptor of the process it is asked after: most end within a millisecond of their output.
-            longest_s = _LONGEST_PAUSE_S if is_open or pidfd >= 0 else pause_s
-            ready = {key.fd for key, _ in selector.select(min(remaining_s, longest_s))}
-            if pipe in ready:
-                if chunk := os.read(pipe, _CHUNK_BYTES):
-                    tail.add(chunk)
-                else:
-                    selector.unregister(pipe)
-                    is_open = False
-            elif _has_ended(process.pid):  # even with the pipe open: a daemon left behind may hold it for ever
-                if is_open and any(key.fd == pipe for key, _ in selector.select(0)):  # it wrote after the look above
-                    tail.add(os.read(pipe, _PIPE_BYTES))
-                return True
-            elif not is_open:
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-    return False
+@dataclass(frozen=True)
+class _EndOfChild:
+    """The end of a child that is not reaped yet."""
 
+    pid: int
+    descriptor: int
 
-def _has_ended(pid: int) -> bool:
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    def has_come(self) -> bool:
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 # Several benchmarks may be tuned at once, on devices of a cluster; then one is measured here while another one builds.
 OWN_PROCESSOR = ProcessorTurn()
 
-# Sessions that run() has started: a sweep spares other threads' builds, and the lock lets none start during it.
-_running: set[int] = set()
-_starting = threading.Lock()
+# Sessions of programs under way: a sweep spares other threads' builds, and the lock lets none start during it.
+RUNNING: set[int] = set()
+STARTING = threading.Lock()
 
 # The tokens of this process's open guards, innermost last. Global, because builds run on threads that see no guard.
 _open_tokens: list[str] = []
@@ -247,8 +213,8 @@ class Guard:
 
     def sweep(self, sessions: Collection[int] = frozenset()) -> list[int]:
         """Kill the guard's carriers, except those in ``sessions`` and in a running ``run``; return their ids."""
-        with _starting:
-            return watchdog.kill_carriers(self.token, {os.getpid()}, {*_running, *sessions})
+        with STARTING:
+            return watchdog.kill_carriers(self.token, {os.getpid()}, {*RUNNING, *sessions})
 
     def close(self) -> None:
         """Sweep, let the watchdog remove the folder, and end it. Closing twice does nothing more."""

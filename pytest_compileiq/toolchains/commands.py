@@ -8,9 +8,11 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault
-from pytest_compileiq.system.process import TAIL_BYTES, Finished, run
+from pytest_compileiq.system.draining import TAIL_BYTES
+from pytest_compileiq.system.process import Finished, run
 
 _ANSWER_S = 30.0
 _NO_SPACE = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)))
@@ -53,6 +55,14 @@ def ask(
     return finished
 
 
+class RunsProgram(Protocol):
+    """Runs a program to its end, within a time."""
+
+    def __call__(self, argv: Sequence[str], /, *, timeout_s: float, cwd: Path, env: Mapping[str, str]) -> Finished:
+        """Run ``argv``; raises as ``process.run`` does."""
+        ...
+
+
 @dataclass
 class Commands:
     """Runs commands in ``rootdir``, all of them together within ``timeout_s``.
@@ -64,6 +74,7 @@ class Commands:
         first_error: picks the line of the output that says what is wrong.
         environment: what is set in addition.
         whole_environment: whether it has this process's own; else what ``modelled_environment`` leaves of it.
+        run_program: runs one command, as ``process.run`` does.
         log: the tail of the output so far.
     """
 
@@ -74,6 +85,7 @@ class Commands:
     first_error: Callable[[str], str]
     environment: Mapping[str, str] = field(default_factory=dict)
     whole_environment: bool = True
+    run_program: RunsProgram = run
     log: str = ""
     started: float = field(default_factory=time.monotonic)
 
@@ -92,7 +104,7 @@ class Commands:
         left_s = max(0.0, self.timeout_s - self.seconds)
         inherited = english() if self.whole_environment else modelled_environment()
         env = {**inherited, "TMPDIR": str(self.out_dir.absolute()), **self.environment}
-        finished = run(argv, timeout_s=left_s, cwd=self.rootdir, env=env)
+        finished = self.run_program(argv, timeout_s=left_s, cwd=self.rootdir, env=env)
         self.log = (self.log + finished.output)[-TAIL_BYTES:]
         if finished.timed_out:
             message = f"{self.name} did not finish {what} within {self.timeout_s:g} s and was killed; see timeout_s"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import os
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_compileiq.system.process import adopt_orphans
 from pytest_compileiq.workers.channel import Channel
 from pytest_compileiq.workers.messages import (
     Answer,
@@ -32,7 +32,6 @@ from pytest_compileiq.workers.messages import (
 from pytest_compileiq.workers.start import enter_project, worker_config
 
 _NOT_COLLECTED = "it was not collected in the worker"
-_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 
 class Inside:
@@ -128,7 +127,7 @@ def main() -> int:
     root, builds, *descriptors = sys.argv[1:]
     channel: Channel[Order] = Channel(decode_order, *map(int, descriptors))
     threading.Thread(target=_die_with_parent, args=(os.getppid(),), daemon=True).start()
-    _adopt_orphans()
+    adopt_orphans()
     inside = Inside(channel, Path(builds))
     try:
         start = channel.receive()
@@ -141,15 +140,6 @@ def main() -> int:
     except BaseException as error:  # a conftest.py may raise SystemExit
         inside.fail(error)
         return 1
-
-
-def _adopt_orphans() -> None:
-    """Become the parent of every orphan below, so that whatever a kernel leaves behind is a child.
-
-    Otherwise only the environments of all processes of the machine would tell of a daemon that forked twice.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _die_with_parent(parent: int) -> None:

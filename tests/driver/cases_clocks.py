@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_compileiq.errors import EnvironmentFault
-from pytest_compileiq.system.process import RUN_TOKEN_VARIABLE
-from pytest_compileiq.system.watchdog import of_each_process
+from pytest_compileiq.system.watchdog import RUN_TOKEN_VARIABLE, of_each_process
 from pytest_compileiq.timing.clock_lock import base_clock_mhz, locked_clocks
 from pytest_compileiq.timing.clocks import ClockReading, Settled, read_clocks, settle, why_not_held
 from pytest_compileiq.timing.cuda import CudaClock

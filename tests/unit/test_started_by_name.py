@@ -20,6 +20,8 @@ ENTRY_POINTS = {**PROJECT["scripts"], **PROJECT["entry-points"]["pytest11"]}
 SOURCES = {path: path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
 BY_NAME = sorted({name for text in SOURCES.values() for name in re.findall(r'"-m", "(pytest_compileiq[.\w]*)"', text)})
 
+FORKED = sorted({name for text in SOURCES.values() for name in re.findall(r'ForkedModule\("([.\w]+)"', text)})
+
 
 def run(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -36,13 +38,21 @@ def test_an_entry_point_names_what_is_there(name):
 def test_modules_are_started_by_names_that_exist():
     assert BY_NAME == [
         "pytest_compileiq.cli.orphans",
+        "pytest_compileiq.system.fork_server",
         "pytest_compileiq.timing.clock_keeper",
-        "pytest_compileiq.toolchains.triton.host",
         "pytest_compileiq.workers.inside",
     ]
     for name in BY_NAME:
         spec = util.find_spec(name)
         assert spec is not None and '__name__ == "__main__"' in Path(spec.origin).read_text(encoding="utf-8")
+
+
+def test_modules_are_forked_by_names_that_exist():
+    assert FORKED == ["pytest_compileiq.toolchains.triton.host"]
+    for name in FORKED:
+        module = import_module(name)
+        assert callable(module.preload) and callable(module.main)
+        assert '__name__ == "__main__"' in Path(module.__file__).read_text(encoding="utf-8")
 
 
 def test_the_command_runs_where_no_script_is_installed():

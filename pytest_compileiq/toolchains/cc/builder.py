@@ -27,8 +27,8 @@ from pytest_compileiq.model import (
 )
 from pytest_compileiq.rules.classes import SAFE
 from pytest_compileiq.space import Space
+from pytest_compileiq.system.draining import TAIL_BYTES
 from pytest_compileiq.system.files import exists
-from pytest_compileiq.system.process import TAIL_BYTES
 from pytest_compileiq.toolchains.base import BaseSpace, HostFlags, Place
 from pytest_compileiq.toolchains.cc.arguments import check_arguments, functions_named
 from pytest_compileiq.toolchains.cc.baseline import Baseline

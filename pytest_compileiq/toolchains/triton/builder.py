@@ -17,7 +17,6 @@ from pytest_compileiq.space import Space, choice
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.timing.base import capability
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.commands import Commands
 from pytest_compileiq.toolchains.machine_code.cubin import Cubin, read_cubin
 from pytest_compileiq.toolchains.machine_code.metrics import totals
 from pytest_compileiq.toolchains.nvidia.builder import PtxasBacked, entries_of
@@ -30,7 +29,7 @@ from pytest_compileiq.toolchains.nvidia.tools import (
     several_architectures,
 )
 from pytest_compileiq.toolchains.triton.arguments import Arguments, check_arguments
-from pytest_compileiq.toolchains.triton.described import Description, describe, host_command, host_job, last_error
+from pytest_compileiq.toolchains.triton.described import Description, describe, host_commands, host_job
 from pytest_compileiq.toolchains.triton.marker import Triton
 from pytest_compileiq.toolchains.triton.source import KernelSource, find_kernel
 from pytest_compileiq.toolchains.triton.values import CONFIG, LAUNCH_DEFAULTS, NOTE, config_text, text
@@ -119,13 +118,13 @@ class TritonBuilder(PtxasBacked):
         """
         out_dir = out_dir.absolute()
         code: dict[str, CodeDigest] = {}
-        commands = Commands("Triton", self.place.rootdir, out_dir, timeout_s, last_error, self._environment(out_dir))
+        commands = host_commands(self.place, out_dir, timeout_s, self._environment(out_dir))
         for arch in self.architectures:
             home = self._home(out_dir, arch)
             home.mkdir(parents=True, exist_ok=True)
             job = home / "job.json"
             job.write_text(json.dumps(self._job(arch, controls, home)), encoding="utf-8")
-            log = commands.run(host_command(job), self.source.label)
+            log = commands.run([str(job)], self.source.label)
             cubin = read_cubin(home / "kernel.cubin")
             self._expect_parity(cubin, controls, log)
             entries = entries_of(cubin, log, arch, self.source.label.partition("::")[0])
@@ -221,7 +220,6 @@ class TritonBuilder(PtxasBacked):
             "TRITON_CACHE_DIR": str(out_dir / "cache"),
             "TRITON_ALWAYS_COMPILE": "1",
             "TRITON_DUMP_PTXAS_LOG": "1",
-            "TRITON_INTERPRET": "0",
         }
 
     def _expect_parity(self, cubin: Cubin, controls: ControlsFile | None, log: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import re
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from pytest_compileiq.errors import BuildError, MarkerError
+from pytest_compileiq.system.forked import ForkedModule
 from pytest_compileiq.timing.base import capability
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.commands import Commands
 from pytest_compileiq.toolchains.triton.source import KernelSource
 from pytest_compileiq.toolchains.triton.values import REFUSED
 
+_HOST = ForkedModule("pytest_compileiq.toolchains.triton.host", {"TRITON_INTERPRET": "0"})
 _ANSWER_S = 120.0
 _LONGEST = 500
 
@@ -55,10 +56,9 @@ def _describe(source: KernelSource, arch: str, place: Place, _: tuple[tuple[str,
         home = Path(directory)
         job = home / "job.json"
         job.write_text(json.dumps({**host_job(source, arch, place, home), "describe": True}), encoding="utf-8")
-        environment = {"TRITON_INTERPRET": "0"}
-        commands = Commands("Triton", place.rootdir, home, _ANSWER_S, last_error, environment)
+        commands = host_commands(place, home, _ANSWER_S, {})
         try:
-            commands.run(host_command(job), source.label)
+            commands.run([str(job)], source.label)
         except BuildError as error:
             raise MarkerError(str(error)) from error
         answer = json.loads((home / "described.json").read_text(encoding="utf-8"))
@@ -66,9 +66,9 @@ def _describe(source: KernelSource, arch: str, place: Place, _: tuple[tuple[str,
     return Description(tuple(answer["arguments"]), tuple(answer["options"]), configs, answer["is_tuned"])
 
 
-def host_command(job: Path) -> list[str]:
-    """The command of the process that runs Triton."""
-    return [sys.executable, "-P", "-m", "pytest_compileiq.toolchains.triton.host", str(job)]
+def host_commands(place: Place, out_dir: Path, timeout_s: float, environment: Mapping[str, str]) -> Commands:
+    """Runs the host, in a process of its own for each job, whose file is all that it is told."""
+    return Commands("Triton", place.rootdir, out_dir, timeout_s, last_error, environment, run_program=_HOST.run)
 
 
 def host_job(source: KernelSource, arch: str, place: Place, out_dir: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Compiles one Triton kernel in a process of its own, or describes it: ``python -m …triton.host JOB.json``.
+"""Compiles one Triton kernel in a process of its own, or describes it: ``main`` by ``system.forked``, with JOB.json.
 
 Triton itself runs ptxas, with the flags that it adds, so the cubin is the one that production compiles.
 """
@@ -26,6 +26,17 @@ _LAUNCHED_BY = (
     "name", "shared", "num_warps", "num_ctas", "global_scratch_size", "global_scratch_align", "profile_scratch_size",
     "launch_pdl", "launch_cooperative_grid",
 )  # fmt: skip
+
+
+def preload() -> None:
+    """Import Triton, and have it hash its own files: each takes longer than compiling a small kernel."""
+    import triton.backends.nvidia.compiler
+    import triton.compiler.code_generator
+    import triton.runtime.cache
+
+    for module in (triton.runtime.cache, triton.compiler.compiler):  # older versions have it in the latter
+        if callable(hash_files := getattr(module, "triton_key", None)):
+            hash_files()  # which it remembers
 
 
 def main() -> int:

@@ -19,7 +19,13 @@ from pytest_compileiq.system.printing import Terminal, complain, failure, harmle
 
 PACKAGE = Path(pytest_compileiq.__file__).parent
 # Programs of ours whose standard output and error are pipes to this package, which prints none of it as it comes.
-PROGRAMS = ("cli/orphans.py", "engines/compileiq_host.py", "timing/clock_keeper.py", "toolchains/triton/host.py")
+PROGRAMS = (
+    "cli/orphans.py",
+    "engines/compileiq_host.py",
+    "system/fork_server.py",
+    "timing/clock_keeper.py",
+    "toolchains/triton/host.py",
+)
 # It is exported and imports nothing of ours: tests/unit/ship/test_acf_runtime.py holds its one line to the same.
 EXPORTED = ("ship/acf_runtime.py",)
 PRINTERS = (
