@@ -3,10 +3,9 @@
 A search of an exact metric only compiles. Its compiler commands are recorded, and run again by as many threads as the
 search had jobs, doing nothing else: no engine, no digest, no journal. In turn, several times. Beside wall time, which
 others on the machine disturb, stands the processor's: where compilers keep every core busy, wall time is
-proportional to it. The second kernel's compiler takes seconds, as nvcc does on most kernels; it is left out where there
-is no nvcc. Of Triton, left out likewise, the bare loop starts a process for each candidate, which a search forks from
-one that has loaded Triton. The last compiler only sleeps, on 16 jobs: what limits it then is the one process that asks
-and tells.
+proportional to it. What is left out is said: nvcc, whose compiler takes seconds on most kernels, and Triton, where they
+are not installed. What a search does once for many candidates, nvcc's front end and loading Triton, the bare loop does
+for each. The last compiler only sleeps, on 16 jobs: what limits it then is the one process that asks and tells.
 
     python bench/throughput.py [--budget 200] [--jobs 2] [--rounds 3] [--only gcc]
 """
@@ -33,7 +32,7 @@ from pytest_compileiq.toolchains.nvidia.tools import installed
 KERNELS = Path(__file__).parents[1] / "tests" / "kernels"
 TEST = """\
 import pytest
-from pytest_compileiq import Cc, Command, Nvcc, Triton, literal, minimize
+from pytest_compileiq import Cc, Command, Nvcc, Triton, choice, literal, minimize
 
 @pytest.mark.tune(%s, objectives=[minimize("code_bytes")])
 def test_k(acf):
@@ -52,6 +51,10 @@ int main(int argc, char **argv) {{
     return fclose(out);
 }}
 """
+OF_PTXAS = (
+    '{"-Xptxas=--register-usage-level=": choice(list(range(11))), "-Xptxas=-O": choice([1, 2, 3]), '
+    '"-Xptxas=--def-load-cache=": choice(["ca", "cg", "cv", "cs"])}'
+)
 SOFTMAX = 'signature={"out": "*fp32:16", "x": "*fp32:16", "row_stride": "i32:16", "columns": "i32"}'
 KNOBS = '{f"-f{i}" + "x" * (i % 7): literal("", knockout_prob=0.5) for i in range(40)}'
 
@@ -71,6 +74,11 @@ CASES = {
     "matmul.cu by nvcc": Case(
         KERNELS / "cuda" / "matmul.cu", 'Nvcc("matmul.cu", arch="sm_90a", output="cubin"), space="options"', share=0.3
     ),
+    "reduction.cu by nvcc, options of ptxas": Case(
+        KERNELS / "cuda" / "reduction.cu",
+        f'Nvcc("reduction.cu", arch="sm_90a", output="cubin"), space={OF_PTXAS}',
+        share=0.3,
+    ),
     "softmax by Triton": Case(
         KERNELS / "triton_kernels" / "kernels.py",
         f'Triton("kernels.py::softmax", {SOFTMAX}, constexprs={{"BLOCK": 2048}}, arch="sm_90"), space="options"',
@@ -83,19 +91,32 @@ CASES = {
 }  # fmt: skip
 # Every process that builds a candidate is recorded; the files that it finds are still there when the search has ended.
 CONFTEST = """
-import json, os, re, subprocess, sys
+import json, os, re, subprocess, sys, threading
 from pathlib import Path
 
 import throughput
 from pytest_compileiq.search.loop import Search
 from pytest_compileiq.system.forked import ForkedModule
+from pytest_compileiq.toolchains.nvidia.front_end import FrontEnds
 
-started, start, advance, fork = [], subprocess.Popen.__init__, Search.advance, ForkedModule.run
+started, thread = [], threading.local()
+start, advance = subprocess.Popen.__init__, Search.advance
+fork, build = ForkedModule.run, FrontEnds.build
 HOME = re.compile(r"/[^ =,@]*/compileiq-[^/]+/[0-9a-f]{16}/[0-9a-f]{32}(?=/)")
 
 def noted(self, argv, *arguments, **named):
-    started.append((argv, named.get("cwd"), named.get("env")))
+    if not hasattr(thread, "is_noted"):
+        started.append((argv, named.get("cwd"), named.get("env")))
     start(self, argv, *arguments, **named)
+
+def together(self, compilation):
+    env = {**os.environ, "LC_ALL": "C", "TMPDIR": str(compilation.folder)}
+    started.append((compilation.command(compilation.folder), compilation.commands.rootdir, env))
+    thread.is_noted = True
+    try:
+        return build(self, compilation)
+    finally:
+        del thread.is_noted
 
 def forked(self, arguments, **named):
     command = [sys.executable, "-P", "-m", "pytest_compileiq.toolchains.triton.host", *arguments]
@@ -114,7 +135,8 @@ def timed(self, *arguments):
             commands.append({"argv": words, "files": files, **place})
     Path("recorded.json").write_text(json.dumps({"spent": vars(spent), "commands": commands}))
 
-subprocess.Popen.__init__, Search.advance, ForkedModule.run = noted, timed, forked
+subprocess.Popen.__init__, Search.advance = noted, timed
+ForkedModule.run, FrontEnds.build = forked, together
 """
 
 

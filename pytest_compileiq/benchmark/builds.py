@@ -20,7 +20,7 @@ from pytest_compileiq.benchmark.cached_builds import CACHED_METRICS, CachedBuild
 from pytest_compileiq.benchmark.elsewhere import Maker, MakerLost, put
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, CodeDigest, ControlsFile
-from pytest_compileiq.toolchains.base import Builder, Counts, TellsInputs
+from pytest_compileiq.toolchains.base import Builder, BuildsTogether, Counts, TellsInputs
 
 _RECORD = "result.json"
 
@@ -118,7 +118,9 @@ class Builds:
 
     def _made(self, controls: ControlsFile | None, home: Path) -> BuildResult:
         def make() -> BuildResult:
-            return self.builder.build(controls, home, timeout_s=self.timeout_s)
+            builder = self.builder
+            build = builder.build_together if isinstance(builder, BuildsTogether) else builder.build
+            return build(controls, home, timeout_s=self.timeout_s)
 
         if self.cached is None or not self.metrics <= CACHED_METRICS:
             return make()

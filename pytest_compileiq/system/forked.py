@@ -66,8 +66,12 @@ class ForkedModule:
                     return _Program(server, arguments, cwd, with_token(env)).finish(begun, timeout_s)
                 except OSError:  # the server was killed, or nothing more can be opened
                     self._drop(server)
-        left_s = timeout_s - (time.monotonic() - begun)
-        return run([sys.executable, "-P", "-m", self._module, *arguments], timeout_s=left_s, cwd=cwd, env=env)
+        return self.run_alone(arguments, timeout_s=timeout_s - (time.monotonic() - begun), cwd=cwd, env=env)
+
+    def run_alone(self, arguments: Sequence[str], *, timeout_s: float, cwd: Path, env: Mapping[str, str]) -> Finished:
+        """The same in a process that begins from nothing."""
+        argv = [sys.executable, "-P", "-m", self._module, *arguments]
+        return run(argv, timeout_s=timeout_s, cwd=cwd, env={**env, **self.environment})
 
     def _server_for(self, cwd: Path, env: Mapping[str, str], timeout_s: float) -> _Server | None:
         inherited = {name: value for name, value in env.items() if name.startswith(_READ_AT_START)}

@@ -75,6 +75,18 @@ class Counts(Protocol):
 
 
 @runtime_checkable
+class BuildsTogether(Protocol):
+    """A ``Builder`` whose builds have so much in common that a search makes that once."""
+
+    def build_together(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
+        """As ``build``, with the same machine code; its time says nothing, and is never a sample of ``compile_time``.
+
+        What builds share lies beside ``out_dir``, or in a process that ends with this one.
+        """
+        ...
+
+
+@runtime_checkable
 class TriesOptions(Protocol):
     """A ``Builder`` that can ask its compiler which options it takes, before a search spends builds on them."""
 

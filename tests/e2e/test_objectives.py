@@ -192,6 +192,37 @@ def test_what_a_test_hands_over_is_tuned_proven_and_replayed(project):
     assert {item["name"]: item["verdict"] for item in items} == dict.fromkeys(falls, "REPLAYED")
 
 
+# Built alone it takes a second, or a half with -fast; what is built together shares nearly all of its work.
+TOGETHER_PY = """\
+import random
+from dataclasses import replace
+import pytest
+from pytest_compileiq import literal, minimize
+from pytest_compileiq.testing import FakeBuilder, FakeToolchain
+
+class Together(FakeBuilder):
+    def build(self, controls, out_dir, *, timeout_s):
+        seconds = (0.5 if controls and controls.data else 1.0) * random.uniform(0.99, 1.01)
+        return replace(super().build(controls, out_dir, timeout_s=timeout_s), seconds=seconds)
+
+    def build_together(self, controls, out_dir, *, timeout_s):
+        seconds = 0.01 if controls else 1.0
+        return replace(self.build(controls, out_dir, timeout_s=timeout_s), seconds=seconds)
+
+@pytest.mark.tune(
+    FakeToolchain(Together()), space={"-fast": literal("", knockout_prob=0.5)}, objectives=[minimize("compile_time")]
+)
+def test_compile(acf):
+    acf.build()
+"""
+
+
+def test_a_compile_time_is_that_of_a_build_by_itself(project):
+    made = project({"test_compile.py": TOGETHER_PY})
+    made.pytest("--tune", "--tune-budget=2", code=0)
+    assert claim_of(made, "compile")["speedup"] == pytest.approx(2, rel=0.05)
+
+
 def test_a_budget_of_time_ends_the_search_and_proves_its_winner(project):
     endless = SIZE_PY.replace(', compiler="clang"', "").replace('"-O"', '"-falign-loops=": range(1, 1000), "-O"')
     made = project(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -40,6 +40,7 @@ from pytest_compileiq.toolchains.macros import baseline_macros, why_idle, withou
 from pytest_compileiq.toolchains.make_rules import prerequisites
 from pytest_compileiq.toolchains.marker_values import frozen
 from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of
+from pytest_compileiq.toolchains.nvidia.front_end import CONTROLS, Compilation, FrontEnds
 from pytest_compileiq.toolchains.nvidia.instantiations import Instantiations, instantiations
 from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
 from pytest_compileiq.toolchains.nvidia.options import NVCC
@@ -119,6 +120,7 @@ class NvccBuilder(NvidiaBuilder):
     functions: Functions
     rootdir: Path
     baseline_params: Mapping[str, KnobValue]
+    front_ends: FrontEnds = field(default_factory=FrontEnds, compare=False, repr=False)
 
     @property
     def acf_line(self) -> str:
@@ -190,25 +192,41 @@ class NvccBuilder(NvidiaBuilder):
             BuildError: nvcc refused, crashed (kind ``compile``) or was killed (kind ``timeout``).
             EnvironmentFault: this nvcc takes no ACF.
         """
+        return self._build(controls, out_dir, timeout_s, lambda compilation: compilation.whole())
+
+    def build_together(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
+        """As ``build``, from ptxas on where builds before this one have had the same front end."""
+        return self._build(controls, out_dir, timeout_s, self.front_ends.build)
+
+    def _build(
+        self,
+        controls: ControlsFile | None,
+        out_dir: Path,
+        timeout_s: float,
+        run: Callable[[Compilation], tuple[str, Mapping[str, CodeDigest]]],
+    ) -> BuildResult:
         out_dir = out_dir.absolute()
         out_dir.mkdir(parents=True, exist_ok=True)
-        output = out_dir / _NAME_OF_OUTPUT[self.output]
         commands = Commands(f"nvcc {self.tool.version}", self.rootdir, out_dir, timeout_s, self.kernels.first_error)
+        log, code = run(Compilation(commands, partial(self._command, controls), self._code, self.source))
+        device = {name: entry.metrics for name, entry in code.items() if name != HOST}
+        return BuildResult(out_dir / _NAME_OF_OUTPUT[self.output], code, totals(device), log, commands.seconds)
+
+    def _command(self, controls: ControlsFile | None, out_dir: Path) -> list[str]:
+        """nvcc's command for a build in ``out_dir``, into which the files that it names are written."""
         kind = {"cubin": ["-cubin"] if len(self.architectures) == 1 else ["-fatbin"], "library": ["-shared"]}
-        argv = [
+        return [
             self.tool.program,
             *self._seed(),
             *(without_replaced(self.words, controls.knobs) if controls else self.words),
             "-Xptxas=-v",
             *kind.get(self.output, []),
             *self._fragment(controls, out_dir),
+            "--keep",
+            f"--keep-dir={out_dir}",
+            *self.kernels.words_to_compile(out_dir),
+            *("-o", str(out_dir / _NAME_OF_OUTPUT[self.output])),
         ]
-        argv += ["--keep", f"--keep-dir={out_dir}", *self.kernels.words_to_compile(out_dir)]
-        log = commands.run([*argv, "-o", str(output)], self.source)
-        seconds = commands.seconds
-        code = self._code(out_dir, output, log)
-        device = {name: entry.metrics for name, entry in code.items() if name != HOST}
-        return BuildResult(output, code, totals(device), log, seconds)
 
     def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
         """``-Xptxas=--apply-controls=FILE`` for an ACF, then the options beside it."""
@@ -274,17 +292,17 @@ class NvccBuilder(NvidiaBuilder):
         if controls.kind == "blob":
             if not self.tool.takes_controls:
                 raise needs_controls(self.tool)
-            (out_dir / "controls.acf").write_bytes(controls.data)
-            fragment.append(self._apply(out_dir / "controls.acf"))
+            (out_dir / CONTROLS).write_bytes(controls.data)
+            fragment.append(self._apply(out_dir / CONTROLS))
         return fragment
 
-    def _code(self, out_dir: Path, output: Path, log: str) -> dict[str, CodeDigest]:
+    def _code(self, out_dir: Path, log: str) -> dict[str, CodeDigest]:
         """Entry → digest, named ``kernel@sm_90a`` if there are several architectures; host code is one entry."""
         several = len(self.architectures) > 1
         code: dict[str, CodeDigest] = {}
         for arch in self.architectures:
             is_output = self.output == "cubin" and not several
-            cubin = read_cubin(output if is_output else self._cubin(out_dir, arch))
+            cubin = read_cubin(out_dir / _NAME_OF_OUTPUT["cubin"] if is_output else self._cubin(out_dir, arch))
             entries = entries_of(self.kernels.named(cubin), log, arch, self.source)
             code |= {f"{name}@{arch}" if several else name: digest for name, digest in entries.items()}
         if self.output != "cubin":

@@ -116,9 +116,16 @@ class TritonBuilder(PtxasBacked):
                 cubin comes from another ptxas, or from one that did not get the ACF.
             EnvironmentFault: this ptxas takes no ACF.
         """
+        return self._build(controls, out_dir, timeout_s, forked=False)
+
+    def build_together(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
+        """As ``build``, by processes that find Triton loaded."""
+        return self._build(controls, out_dir, timeout_s, forked=True)
+
+    def _build(self, controls: ControlsFile | None, out_dir: Path, timeout_s: float, *, forked: bool) -> BuildResult:
         out_dir = out_dir.absolute()
         code: dict[str, CodeDigest] = {}
-        commands = host_commands(self.place, out_dir, timeout_s, self._environment(out_dir))
+        commands = host_commands(self.place, out_dir, timeout_s, self._environment(out_dir), forked=forked)
         for arch in self.architectures:
             home = self._home(out_dir, arch)
             home.mkdir(parents=True, exist_ok=True)
@@ -153,7 +160,7 @@ class TritonBuilder(PtxasBacked):
 
     def _ptx(self, controls: ControlsFile | None, out_dir: Path) -> list[str]:
         """The PTX of a build, of each architecture."""
-        self.build(controls, out_dir, timeout_s=_LICENCES_S * len(self.architectures))
+        self.build_together(controls, out_dir, timeout_s=_LICENCES_S * len(self.architectures))
         return [(self._home(out_dir, arch) / "kernel.ptx").read_text(encoding="utf-8") for arch in self.architectures]
 
     def remarks(self, built: BuildResult) -> Sequence[str]:

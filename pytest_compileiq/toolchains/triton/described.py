@@ -56,7 +56,7 @@ def _describe(source: KernelSource, arch: str, place: Place, _: tuple[tuple[str,
         home = Path(directory)
         job = home / "job.json"
         job.write_text(json.dumps({**host_job(source, arch, place, home), "describe": True}), encoding="utf-8")
-        commands = host_commands(place, home, _ANSWER_S, {})
+        commands = host_commands(place, home, _ANSWER_S, {}, forked=True)
         try:
             commands.run([str(job)], source.label)
         except BuildError as error:
@@ -66,9 +66,12 @@ def _describe(source: KernelSource, arch: str, place: Place, _: tuple[tuple[str,
     return Description(tuple(answer["arguments"]), tuple(answer["options"]), configs, answer["is_tuned"])
 
 
-def host_commands(place: Place, out_dir: Path, timeout_s: float, environment: Mapping[str, str]) -> Commands:
+def host_commands(
+    place: Place, out_dir: Path, timeout_s: float, environment: Mapping[str, str], *, forked: bool
+) -> Commands:
     """Runs the host, in a process of its own for each job, whose file is all that it is told."""
-    return Commands("Triton", place.rootdir, out_dir, timeout_s, last_error, environment, run_program=_HOST.run)
+    run_program = _HOST.run if forked else _HOST.run_alone
+    return Commands("Triton", place.rootdir, out_dir, timeout_s, last_error, environment, run_program=run_program)
 
 
 def host_job(source: KernelSource, arch: str, place: Place, out_dir: Path) -> dict[str, Any]:

@@ -115,6 +115,58 @@ def test_public_options_reach_nvcc_and_the_ptxas_behind_it(project, tmp_path):
         assert nvcc.parse("options", controls.data, controls.knobs) == controls
 
 
+TEMPLATE = """\
+template <int N> __device__ float power(float x) { return x * power<N - 1>(x); }
+template <> __device__ float power<0>(float) { return 1.0f; }
+template <int N> __global__ void raised(float *x) { x[threadIdx.x] = power<N>(x[threadIdx.x]); }
+"""
+
+
+@needs.nvcc
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        (SOURCE, {}),
+        (SOURCE + HOST.replace("ANSWER", "1"), {"output": "library"}),
+        (SOURCE + HOST.replace("ANSWER", "1"), {"output": "executable"}),
+        (TEMPLATE, {"instantiate": ["raised<3>", "raised<5>"]}),
+        (SOURCE, {"flags": "-O3 -Iinclude -lineinfo -Xcompiler=-DA=\\'1\\'"}),
+    ],
+    ids=["cubin", "library", "executable", "instantiate", "lineinfo"],
+)
+def test_builds_together_begin_with_ptxas_and_are_what_each_is_alone(tmp_path, text, arguments):
+    root = make_project(tmp_path / "a checkout", text)
+    nvcc = builder(root, **arguments)
+    builds = tmp_path / "builds"
+    codes = set()
+    for number in range(6):
+        controls = nvcc.render(Candidate({"-Xptxas=-O": number % 4}))
+        together = nvcc.build_together(controls, builds / f"{number}", timeout_s=ENOUGH_S)
+        alone = nvcc.build(controls, builds / f"{number} alone", timeout_s=ENOUGH_S)
+        assert (together.code, together.metrics) == (alone.code, alone.metrics)
+        assert together.path.read_bytes() == alone.path.read_bytes() or "output" in arguments
+        codes.add(together.digest)
+    shortened = {script.parent.name for script in builds.glob("*/from-ptxas.sh")}
+    assert shortened == {"3", "4", "5"} and len(codes) > 1
+
+
+@needs.nvcc
+def test_what_ptxas_refuses_or_takes_too_long_for_is_told_alike(project, tmp_path):
+    nvcc = builder(project)
+    for number in range(3):
+        nvcc.build_together(nvcc.render(Candidate({"-Xptxas=-O": number})), tmp_path / f"{number}", timeout_s=ENOUGH_S)
+    spoilt = nvcc.render(Candidate({}, b"no controls"))
+    told = []
+    for build in (nvcc.build_together, nvcc.build):
+        with pytest.raises(BuildError) as refused:
+            build(spoilt, tmp_path / "spoilt", timeout_s=ENOUGH_S)
+        told.append((str(refused.value), refused.value.kind))
+    assert told[0] == told[1]
+    with pytest.raises(BuildError, match="did not finish") as late:
+        nvcc.build_together(nvcc.render(Candidate({"-Xptxas=-O": 1})), tmp_path / "late", timeout_s=1e-6)
+    assert late.value.kind == "timeout"
+
+
 @needs.nvcc
 def test_every_knob_of_the_option_space_is_taken(project, tmp_path):
     nvcc = builder(project)

@@ -12,7 +12,6 @@ import pytest
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, StoreError
 from pytest_compileiq.model import Candidate, ControlsFile
-from pytest_compileiq.system.forked import ForkedModule
 from pytest_compileiq.toolchains.base import Place, Toolchain
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.triton.builder import TritonBuilder, resolve
@@ -110,13 +109,14 @@ def test_it_compiles_without_a_gpu_by_the_ptxas_that_it_is_given(project, tmp_pa
 
 
 @pytest.mark.parametrize("kernel", ["scale", "wrong"])
-def test_a_forked_compilation_is_that_of_a_process_that_begins_from_nothing(project, tmp_path, monkeypatch, kernel):
-    def attempt(place: str) -> tuple[object, str, bytes]:
+def test_builds_together_are_those_of_processes_that_begin_from_nothing(project, tmp_path, kernel):
+    def attempt(place: str, together: bool) -> tuple[object, str, bytes]:
         """In one folder, which is named in what Triton says and in debug information."""
         out = tmp_path / "out"
         signature = SIGNATURE if kernel == "scale" else {"out": "*fp32:16"}
         try:
-            built = builder(project, f"k.py::{kernel}", signature=signature).build(None, out, timeout_s=ENOUGH_S)
+            triton = builder(project, f"k.py::{kernel}", signature=signature)
+            built = (triton.build_together if together else triton.build)(None, out, timeout_s=ENOUGH_S)
             code: object = (built.code, built.metrics)
             log = built.log
         except BuildError as error:
@@ -125,15 +125,14 @@ def test_a_forked_compilation_is_that_of_a_process_that_begins_from_nothing(proj
         out.rename(tmp_path / place)
         return code, re.sub("Compile time = .*", "", log), kept
 
-    forked = [attempt("first"), attempt("second")]
-    monkeypatch.setattr(ForkedModule, "_server_for", lambda *_: None)
-    assert forked == [attempt("from nothing")] * 2
+    assert [attempt("first", True), attempt("second", True)] == [attempt("from nothing", False)] * 2
 
 
 def test_a_kernel_is_compiled_where_the_environment_has_kernels_interpreted(project, tmp_path, monkeypatch):
     compiled = builder(project).build(None, tmp_path / "compiled", timeout_s=ENOUGH_S)
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    assert builder(project).build(None, tmp_path / "again", timeout_s=ENOUGH_S).code == compiled.code
+    for build in (builder(project).build, builder(project).build_together):
+        assert build(None, tmp_path / build.__name__, timeout_s=ENOUGH_S).code == compiled.code
 
 
 def test_launch_parameters_and_constexprs_are_knobs(project, tmp_path):

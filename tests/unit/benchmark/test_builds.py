@@ -132,3 +132,12 @@ def test_what_is_collected_is_what_is_put(tmp_path):
     second = put(collected(first, tmp_path / "one"), tmp_path / "two")
     assert second == replace(first, path=tmp_path / "two/lib/k.so")
     assert (tmp_path / "two/lib/k.o").read_bytes() == b"o"
+
+
+def test_a_run_builds_together_where_the_builder_can(tmp_path):
+    class Together(FakeBuilder):
+        def build_together(self, controls, out_dir, *, timeout_s):
+            return replace(super().build(controls, out_dir, timeout_s=timeout_s), log="together")
+
+    for builder, log in ((Together(), "together"), (FakeBuilder(), "")):
+        assert Builds(builder, tmp_path / log / "builds", 1.0, frozenset()).get(None).log == log

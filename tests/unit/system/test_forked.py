@@ -132,8 +132,9 @@ if os.fork():
     os.wait()
 else:
     os.setsid()
-    if os.fork() == 0:
-        print(os.getpid(), flush=True)
+    if daemon := os.fork():
+        print(daemon, flush=True)
+    else:
         time.sleep(600)
     os._exit(0)
 """

@@ -1,0 +1,201 @@
+"""What nvcc makes before ptxas, made once for builds that differ only from there on.
+
+nvcc says itself what it would run. Where two builds have the same commands before ptxas, their folders apart, the
+second takes what those of the first have left, and begins with ptxas. It is ptxas's controls that are searched the
+most, and where headers are large ptxas takes a hundredth of a build.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pytest_compileiq.errors import BuildError
+from pytest_compileiq.model import CodeDigest, sha256_hex
+from pytest_compileiq.system.draining import TAIL_BYTES
+from pytest_compileiq.toolchains.commands import Commands
+
+CONTROLS = "controls.acf"
+_WHOLE = 3  # builds before a front end is kept: a replay makes two, and where a macro is searched few are made twice
+_LISTED = re.compile(r"#\$ (.*)")
+_VARIABLE = re.compile(r"(\w+)=(.*)")
+_HERE = "\0"  # stands for the folder of a build
+
+Compiled = tuple[str, Mapping[str, CodeDigest]]  # what the commands printed, and the machine code by entry
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What nvcc would run, with the folder of the build left open.
+
+    Attributes:
+        environment: what it sets for its programs.
+        before, behind: the commands before ptxas, and those from there on.
+    """
+
+    environment: Mapping[str, str]
+    before: tuple[str, ...]
+    behind: tuple[str, ...]
+
+    @classmethod
+    def read(cls, text: str, folder: Path) -> Listing | None:
+        """What ``nvcc --dryrun`` lists for a build in ``folder``; None if some is missing, or ptxas is not run once."""
+        if len(text.encode()) >= TAIL_BYTES:
+            return None
+        environment: dict[str, str] = {}
+        commands: list[str] = []
+        for line in _LISTED.findall(text):
+            if variable := _VARIABLE.fullmatch(line):
+                environment[variable[1]] = variable[2]
+            else:
+                commands.append(line.replace(str(folder), _HERE))
+        places = [place for place, command in enumerate(commands) if command.startswith("ptxas ")]
+        if len(places) != 1:
+            return None
+        return cls(environment, tuple(commands[: places[0]]), tuple(commands[places[0] :]))
+
+    @property
+    def name(self) -> str:
+        """What the commands before ptxas are called; the environment is the same throughout a run."""
+        return sha256_hex("\n".join(self.before).encode())
+
+    @property
+    def reads_controls(self) -> bool:
+        """Whether a controls file is read before ptxas: equal commands then say nothing of its content."""
+        return any(CONTROLS in command for command in self.before)
+
+    def left_in(self, folder: Path) -> list[Path]:
+        """The files in ``folder`` that the commands before ptxas name."""
+        text = "\n".join(self.before)
+        return [path for path in folder.iterdir() if path.is_file() and f'"{_HERE}/{path.name}"' in text]
+
+    def script(self, folder: Path) -> str:
+        """The commands from ptxas on, for a shell."""
+        exports = [f"export {name}={shlex.quote(value)}" for name, value in self.environment.items()]
+        return "\n".join([*exports, *(command.replace(_HERE, str(folder)) for command in self.behind), ""])
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """One build by nvcc.
+
+    Attributes:
+        commands: runs its commands, within its time.
+        command: the whole of it, by the folder to build in, into which it writes what the command names.
+        code: the machine code that lies in a folder, by what the commands printed.
+        what: the source, for messages.
+    """
+
+    commands: Commands
+    command: Callable[[Path], Sequence[str]]
+    code: Callable[[Path, str], Mapping[str, CodeDigest]]
+    what: str
+
+    @property
+    def folder(self) -> Path:
+        """Where it builds."""
+        return self.commands.out_dir
+
+    def listing(self) -> Listing | None:
+        """What nvcc would run; None where that is of no use."""
+        asked = replace(self.commands, log="")
+        with suppress(BuildError):  # the whole command says why
+            listed = Listing.read(asked.run([*self.command(self.folder), "--dryrun"], self.what), self.folder)
+            return None if listed is None or listed.reads_controls else listed
+        return None
+
+    def whole(self) -> Compiled:
+        """Run all of it."""
+        log = self.commands.run(self.command(self.folder), self.what)
+        return log, self.code(self.folder, log)
+
+    def behind(self, listing: Listing, kept: Path) -> Compiled:
+        """Run it from ptxas on, where ``kept`` is what comes before."""
+        for path in kept.iterdir():
+            own = self.folder / path.name
+            own.unlink(missing_ok=True)
+            own.hardlink_to(path)  # no command from here on writes to it
+        script = self.folder / "from-ptxas.sh"
+        script.write_text(listing.script(self.folder), encoding="utf-8")
+        log = self.commands.run(["/bin/sh", "-e", str(script)], self.what)
+        return log, self.code(self.folder, log)
+
+
+@dataclass
+class _FrontEnd:
+    """One front end, as far as this run knows it.
+
+    Attributes:
+        builds: how often it was asked for.
+        is_tried: whether it is kept, or is not to be.
+        kept: where it is kept; None where it is not, or not yet.
+    """
+
+    builds: int = 0
+    is_tried: bool = False
+    kept: Path | None = None
+
+
+@dataclass
+class FrontEnds:
+    """The front ends of a run, kept beside its builds. Safe to use from several threads."""
+
+    _known: dict[tuple[Path, str], _FrontEnd] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __reduce__(self) -> tuple[type[FrontEnds], tuple[()]]:
+        return FrontEnds, ()  # another process has its own
+
+    def build(self, compilation: Compilation) -> Compiled:
+        """Compile; what fails from ptxas on is compiled as a whole, for nvcc's own words.
+
+        Raises:
+            BuildError: as ``Commands.run`` does.
+        """
+        if (listing := compilation.listing()) is None:
+            return compilation.whole()
+        with self._lock:
+            front_end = self._known.setdefault((compilation.folder.parent, listing.name), _FrontEnd())
+            front_end.builds += 1
+            tries = front_end.builds >= _WHOLE and not front_end.is_tried
+            front_end.is_tried |= tries
+        if front_end.kept is not None:
+            alone = replace(compilation, commands=replace(compilation.commands, log=""))
+            try:
+                return alone.behind(listing, front_end.kept)
+            except BuildError as error:
+                if error.kind == "timeout":
+                    raise
+            except OSError:
+                pass  # what is kept has been removed, or cannot be linked
+        try:
+            compiled = compilation.whole()
+        except BuildError:
+            front_end.is_tried &= not tries  # the next one tries
+            raise
+        if tries:
+            front_end.kept = _kept(compilation, listing, compiled)
+        return compiled
+
+
+def _kept(compilation: Compilation, listing: Listing, compiled: Compiled) -> Path | None:
+    """Keep the front end of a whole build; None if compiling from there makes other code."""
+    home = compilation.folder.parent / f"front-end-{listing.name[:16]}"
+    kept, trial = home / "kept", home / "trial"
+    try:
+        kept.mkdir(parents=True)
+        trial.mkdir()
+        for path in listing.left_in(compilation.folder):
+            shutil.copy2(path, kept)
+        compilation.command(trial)  # for what it writes there
+        commands = replace(compilation.commands, out_dir=trial, log="")
+        _, code = replace(compilation, commands=commands).behind(listing, kept)
+    except (BuildError, OSError):
+        return None
+    return kept if code == compiled[1] else None
