@@ -10,6 +10,9 @@ WITH_EXTRAS := .venv/with-extras
 # What the tests of NVIDIA's compilers need; without it they skip and say why: make test EXTRAS=
 EXTRAS ?= cuda,compileiq,triton,optuna
 
+# Most of what is installed is never imported: compiling all of it would take a third of the time.
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+
 # Kernels that nobody here wrote, for the tests of Triton. It asks for torch, of which compiling needs nothing.
 WITHOUT_DEPENDENCIES := $(if $(findstring triton,$(EXTRAS)),liger-kernel==0.8.5)
 
@@ -83,15 +86,15 @@ docs: $(WITH_EXTRAS)  ## run the examples that the README and docs show
 $(READY): pyproject.toml
 	@test -n "$(PYTHON)" || { echo 'No Python >= 3.11 with venv found: install one, or name it: make PYTHON=/path/to/python3 ...' >&2; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
+	$(INSTALL) --upgrade 'pip>=25.1'
+	$(INSTALL) --editable . --group dev
 	@touch $@
 
 $(WITH_EXTRAS): $(READY) tests/kernels/constraints.txt
-	@test -z "$(EXTRAS)" || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	@test -z "$(EXTRAS)" || $(INSTALL) \
 		--constraint tests/kernels/constraints.txt --editable '.[$(EXTRAS)]' --group docs || \
 		echo 'The extras $(EXTRAS) could not be installed: the tests that need them skip and say so.' >&2
-	@test -z "$(WITHOUT_DEPENDENCIES)" || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	@test -z "$(WITHOUT_DEPENDENCIES)" || $(INSTALL) \
 		--no-deps $(WITHOUT_DEPENDENCIES) || \
 		echo '$(WITHOUT_DEPENDENCIES) could not be installed: the tests that need it skip and say so.' >&2
 	@touch $@
