@@ -139,10 +139,11 @@ class ForkServer:
 
     def _kill_orphans(self) -> None:
         """Kill what programs have left behind that is in no group of theirs, as a daemon is, which forks twice."""
-        while orphans := _children() - self._children.keys():
-            for pid in orphans:
-                os.kill(pid, signal.SIGKILL)  # not reaped yet, so there is one
-                os.waitpid(pid, 0)
+        with suppress(PermissionError):  # a program of another user's
+            while orphans := _children() - self._children.keys():
+                for pid in orphans:
+                    os.kill(pid, signal.SIGKILL)  # not reaped yet, so there is one
+                    os.waitpid(pid, 0)
 
     def _forget(self, connection: socket.socket) -> None:
         with suppress(KeyError):

@@ -23,7 +23,7 @@ from pytest_compileiq.toolchains.commands import Commands
 
 CONTROLS = "controls.acf"
 _WHOLE = 3  # builds before a front end is kept: a replay makes two, and where a macro is searched few are made twice
-_LISTED = re.compile(r"#\$ (.*)")
+_LISTED = re.compile(r"^#\$ (.*)$", re.MULTILINE)
 _VARIABLE = re.compile(r"(\w+)=(.*)")
 _HERE = "\0"  # stands for the folder of a build
 
@@ -36,7 +36,7 @@ class Listing:
 
     Attributes:
         environment: what it sets for its programs.
-        before, behind: the commands before ptxas, and those from there on.
+        before, behind: the commands before ptxas of any architecture, and ptxas and those behind it.
     """
 
     environment: Mapping[str, str]
@@ -45,7 +45,7 @@ class Listing:
 
     @classmethod
     def read(cls, text: str, folder: Path) -> Listing | None:
-        """What ``nvcc --dryrun`` lists for a build in ``folder``; None if some is missing, or ptxas is not run once."""
+        """What ``nvcc --dryrun`` lists for a build in ``folder``; None if some is missing, or no ptxas is run."""
         if len(text.encode()) >= TAIL_BYTES:
             return None
         environment: dict[str, str] = {}
@@ -55,15 +55,17 @@ class Listing:
                 environment[variable[1]] = variable[2]
             else:
                 commands.append(line.replace(str(folder), _HERE))
-        places = [place for place, command in enumerate(commands) if command.startswith("ptxas ")]
-        if len(places) != 1:
+        ptxas = [command for command in commands if command.startswith("ptxas ")]
+        if not ptxas:
             return None
-        return cls(environment, tuple(commands[: places[0]]), tuple(commands[places[0] :]))
+        last = commands.index(ptxas[-1])
+        before = [command for command in commands[:last] if command not in ptxas]
+        return cls(environment, tuple(before), (*ptxas, *commands[last + 1 :]))
 
     @property
     def name(self) -> str:
-        """What the commands before ptxas are called; the environment is the same throughout a run."""
-        return sha256_hex("\n".join(self.before).encode())
+        """What is called alike is made by the same commands before ptxas, in the same environment."""
+        return sha256_hex(repr((sorted(self.environment.items()), self.before)).encode())
 
     @property
     def reads_controls(self) -> bool:
@@ -71,9 +73,10 @@ class Listing:
         return any(CONTROLS in command for command in self.before)
 
     def left_in(self, folder: Path) -> list[Path]:
-        """The files in ``folder`` that the commands before ptxas name."""
-        text = "\n".join(self.before)
-        return [path for path in folder.iterdir() if path.is_file() and f'"{_HERE}/{path.name}"' in text]
+        """The files in ``folder`` that the commands before ptxas make for those behind: what is preprocessed is not."""
+        text = "\n".join(command for command in self.before if not command.startswith("rm "))
+        named = [path for path in folder.iterdir() if path.is_file() and f'"{_HERE}/{path.name}"' in text]
+        return [path for path in named if path.suffix != ".ii"]
 
     def script(self, folder: Path) -> str:
         """The commands from ptxas on, for a shell."""
@@ -118,9 +121,9 @@ class Compilation:
     def behind(self, listing: Listing, kept: Path) -> Compiled:
         """Run it from ptxas on, where ``kept`` is what comes before."""
         for path in kept.iterdir():
-            own = self.folder / path.name
-            own.unlink(missing_ok=True)
-            own.hardlink_to(path)  # no command from here on writes to it
+            shutil.copyfile(
+                path, self.folder / path.name
+            )  # no link: a whole build after this one would write through it
         script = self.folder / "from-ptxas.sh"
         script.write_text(listing.script(self.folder), encoding="utf-8")
         log = self.commands.run(["/bin/sh", "-e", str(script)], self.what)
@@ -173,7 +176,7 @@ class FrontEnds:
                 if error.kind == "timeout":
                     raise
             except OSError:
-                pass  # what is kept has been removed, or cannot be linked
+                pass  # what is kept has been removed
         try:
             compiled = compilation.whole()
         except BuildError:
@@ -192,7 +195,7 @@ def _kept(compilation: Compilation, listing: Listing, compiled: Compiled) -> Pat
         kept.mkdir(parents=True)
         trial.mkdir()
         for path in listing.left_in(compilation.folder):
-            shutil.copy2(path, kept)
+            shutil.copy(path, kept)
         compilation.command(trial)  # for what it writes there
         commands = replace(compilation.commands, out_dir=trial, log="")
         _, code = replace(compilation, commands=commands).behind(listing, kept)

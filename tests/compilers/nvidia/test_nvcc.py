@@ -127,12 +127,13 @@ template <int N> __global__ void raised(float *x) { x[threadIdx.x] = power<N>(x[
     ("text", "arguments"),
     [
         (SOURCE, {}),
+        (SOURCE, {"arch": ["sm_80", "sm_90a"]}),
         (SOURCE + HOST.replace("ANSWER", "1"), {"output": "library"}),
         (SOURCE + HOST.replace("ANSWER", "1"), {"output": "executable"}),
         (TEMPLATE, {"instantiate": ["raised<3>", "raised<5>"]}),
         (SOURCE, {"flags": "-O3 -Iinclude -lineinfo -Xcompiler=-DA=\\'1\\'"}),
     ],
-    ids=["cubin", "library", "executable", "instantiate", "lineinfo"],
+    ids=["cubin", "architectures", "library", "executable", "instantiate", "lineinfo"],
 )
 def test_builds_together_begin_with_ptxas_and_are_what_each_is_alone(tmp_path, text, arguments):
     root = make_project(tmp_path / "a checkout", text)

@@ -43,6 +43,22 @@ def test_a_listing_is_taken_apart_at_ptxas_and_names_no_folder() -> None:
     assert str(FOLDER) not in script and "gcc" not in script
 
 
+def test_of_several_architectures_every_ptxas_is_behind() -> None:
+    other = [line.replace("sm_90a", "sm_80").replace("k.", "k.80.") for line in LISTED.splitlines()[3:6]]
+    listing = Listing.read("\n".join([*LISTED.splitlines()[:6], *other, *LISTED.splitlines()[6:]]), FOLDER)
+    assert listing is not None
+    assert [command.split()[0] for command in listing.before] == ["gcc", '"$CICC_PATH/cicc"'] * 2
+    assert [command.split()[0] for command in listing.behind] == ["ptxas", "ptxas", "fatbinary"]
+
+
+def test_what_is_preprocessed_or_removed_is_no_part_of_a_front_end(tmp_path: Path) -> None:
+    listed = LISTED.replace("#$ gcc", f'#$ rm "{FOLDER}/k.reg.c"\n#$ gcc', 1).replace(str(FOLDER), str(tmp_path))
+    for name in ("k.cpp1.ii", "k.module_id", "k.ptx", "k.reg.c", "kernel.cubin", "k.fatbin", "other.ptx"):
+        (tmp_path / name).touch()
+    listing = Listing.read(listed, tmp_path)
+    assert listing is not None and {path.name for path in listing.left_in(tmp_path)} == {"k.module_id", "k.ptx"}
+
+
 def test_other_options_before_ptxas_are_another_front_end() -> None:
     plain, other = Listing.read(LISTED, FOLDER), Listing.read(LISTED.replace("-x c++", "-x c++ -DTILE=8"), FOLDER)
     behind = Listing.read(LISTED.replace("-arch=sm_90a", "-arch=sm_90a -O1"), FOLDER)
@@ -60,12 +76,11 @@ def test_a_controls_file_that_is_read_before_ptxas_says_nothing_by_its_name() ->
     [
         "",
         "nvcc fatal : no",
-        LISTED + "#$ ptxas -arch=sm_80 x\n",
         LISTED.replace("ptxas", "cat"),
         "x" * TAIL_BYTES + LISTED,
     ],
 )
-def test_what_does_not_run_ptxas_once_is_compiled_as_a_whole(text: str) -> None:
+def test_what_is_no_whole_listing_of_ptxas_is_compiled_as_a_whole(text: str) -> None:
     assert Listing.read(text, FOLDER) is None
 
 
