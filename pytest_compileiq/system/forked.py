@@ -232,4 +232,4 @@ class _Program:
 def _is_readable(connection: socket.socket, within_s: float) -> bool:
     poll = select.poll()  # takes descriptors of any size
     poll.register(connection, select.POLLIN)
-    return bool(poll.poll(within_s * 1e3))
+    return bool(poll.poll(max(0.0, within_s) * 1e3))  # below zero it would wait for ever

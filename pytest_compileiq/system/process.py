@@ -1,7 +1,7 @@
 """Subprocesses with bounded time and output that leave nothing behind.
 
-``run`` runs one program to its end (``system.forked`` one in Python, sooner), ``run_in_foreground`` one that the user
-talks to. ``Guard`` ensures that nothing started during a search or a gate survives, even when pytest itself
+``run`` runs one program to its end, ``run_in_foreground`` one that the user talks to; ``system.forked`` is for many
+that begin alike. ``Guard`` ensures that nothing started during a search or a gate survives, even when pytest itself
 dies by ``kill -9``.
 """
 
@@ -143,7 +143,7 @@ def _cannot_start(program: str, cwd: Path | None, error: OSError) -> str:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every orphan below, so that whatever it leaves behind is a child.
+    """Become the parent of every orphan below this process, so that whatever its programs leave behind is its child.
 
     Otherwise only the environments of all processes of the machine would tell of a daemon that forked twice.
     """
