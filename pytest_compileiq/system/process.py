@@ -12,6 +12,7 @@ import ctypes
 import errno
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -223,6 +224,7 @@ class Guard:
         _open_tokens.remove(self.token)
         self.sweep()
         self._watchdog.communicate()
+        shutil.rmtree(self.folder, ignore_errors=True)  # the watchdog has, unless this interpreter starts none
 
     def __enter__(self) -> Guard:
         return self

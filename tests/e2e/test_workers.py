@@ -126,11 +126,14 @@ def test_a_worker_that_does_not_get_ready_fails_the_search_and_says_why(project,
     assert "baseline is not usable" not in output and not (made.root / "acf").exists()
 
 
-def test_an_interpreter_that_runs_no_worker_fails_the_search_and_is_said(project):
+def test_an_interpreter_that_runs_no_worker_fails_the_search_is_said_and_leaves_nothing(project, tmp_path, monkeypatch):
+    (home := tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(home))
     conftest = 'import sys\n\n\ndef pytest_collection_finish():\n    sys.executable = "/bin/false"\n'
     made = project({"kernel.c": KERNEL_C, "test_kernel.py": SIZE_PY, "conftest.py": conftest})
     output = made.pytest("--tune", "--tune-budget=2", code=1)
     assert "no worker process gets ready" in output and "exited with status 1" in output
+    assert not [path for path in home.rglob("*") if path.suffix != ".lock"]
 
 
 def test_a_worker_that_does_not_get_ready_refutes_no_claim(tuned):
