@@ -4,8 +4,9 @@ A search of an exact metric only compiles. Its compiler commands are recorded, a
 search had jobs, doing nothing else: no engine, no digest, no journal. In turn, several times. Beside wall time, which
 others on the machine disturb, stands the processor's: where compilers keep every core busy, wall time is
 proportional to it. What is left out is said: nvcc, whose compiler takes seconds on most kernels, and Triton, where they
-are not installed. What a search does once for many candidates, nvcc's front end and loading Triton, the bare loop does
-for each. The last compiler only sleeps, on 16 jobs: what limits it then is the one process that asks and tells.
+are not installed. What a search does once for many candidates, the bare loop does for each: linking the same objects,
+nvcc's front end, loading Triton. The last compiler only sleeps, on 16 jobs: what limits it then is the one process that
+asks and tells.
 
     python bench/throughput.py [--budget 200] [--jobs 2] [--rounds 3] [--only gcc]
 """
@@ -97,11 +98,12 @@ from pathlib import Path
 import throughput
 from pytest_compileiq.search.loop import Search
 from pytest_compileiq.system.forked import ForkedModule
+from pytest_compileiq.toolchains.cc.links import Links
 from pytest_compileiq.toolchains.nvidia.front_end import FrontEnds
 
 started, thread = [], threading.local()
 start, advance = subprocess.Popen.__init__, Search.advance
-fork, build = ForkedModule.run, FrontEnds.build
+fork, build, link = ForkedModule.run, FrontEnds.build, Links.link
 HOME = re.compile(r"/[^ =,@]*/compileiq-[^/]+/[0-9a-f]{16}/[0-9a-f]{32}(?=/)")
 
 def noted(self, argv, *arguments, **named):
@@ -117,6 +119,15 @@ def together(self, compilation):
         return build(self, compilation)
     finally:
         del thread.is_noted
+
+def linked(self, objects, output, run):
+    ran = []
+    link(self, objects, output, lambda: ran.append(run()))
+    if not ran:  # the command that linked the first of them, with this folder in place of that one's
+        argv, cwd, env = next(each for each in list(started) if str(each[0][-1]).endswith(f"/{output.name}"))
+        first = str(Path(argv[-1]).parent)
+        env = {name: value.replace(first, str(output.parent)) for name, value in env.items()}
+        started.append(([str(word).replace(first, str(output.parent)) for word in argv], cwd, env))
 
 def forked(self, arguments, **named):
     command = [sys.executable, "-P", "-m", "pytest_compileiq.toolchains.triton.host", *arguments]
@@ -136,7 +147,7 @@ def timed(self, *arguments):
     Path("recorded.json").write_text(json.dumps({"spent": vars(spent), "commands": commands}))
 
 subprocess.Popen.__init__, Search.advance = noted, timed
-ForkedModule.run, FrontEnds.build = forked, together
+ForkedModule.run, FrontEnds.build, Links.link = forked, together, linked
 """
 
 

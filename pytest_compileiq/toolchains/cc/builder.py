@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_compileiq.errors import BuildError, MarkerError
+from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import (
     ArchitectureFrom,
     BuildResult,
@@ -28,7 +28,6 @@ from pytest_compileiq.model import (
 from pytest_compileiq.rules.classes import SAFE
 from pytest_compileiq.space import Space
 from pytest_compileiq.system.draining import TAIL_BYTES
-from pytest_compileiq.system.files import exists
 from pytest_compileiq.toolchains.base import BaseSpace, HostFlags, Place
 from pytest_compileiq.toolchains.cc.arguments import check_arguments, functions_named
 from pytest_compileiq.toolchains.cc.baseline import Baseline
@@ -36,8 +35,9 @@ from pytest_compileiq.toolchains.cc.cacheable import GccBuild, why_not_modelled
 from pytest_compileiq.toolchains.cc.command_line import command_line, recorded_command
 from pytest_compileiq.toolchains.cc.compiler import CcCompiler, first_error, without_native
 from pytest_compileiq.toolchains.cc.cplusplus import is_cplusplus, naming_the_cplusplus_compiler
-from pytest_compileiq.toolchains.cc.flags import Flags, relative_to_rootdir, who_chooses
+from pytest_compileiq.toolchains.cc.flags import Flags, find_source, who_chooses
 from pytest_compileiq.toolchains.cc.floating_point_environment import named_by
+from pytest_compileiq.toolchains.cc.links import Links
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.cc.options import render_options
 from pytest_compileiq.toolchains.cc.space import cc_classes, cc_space, refused
@@ -62,7 +62,7 @@ _RANK: Mapping[ArchitectureFrom, int] = {"machine": 0, "test": 1, "default": 2}
 def resolve(cc: Cc, place: Place) -> CcBuilder:
     """Implements ``pytest_compileiq.toolchains.cc.marker.Cc.resolve``."""
     check_arguments(cc)
-    sources = tuple(_find_source(source, place) for source in cc.sources)
+    sources = tuple(find_source(source, place) for source in cc.sources)
     line = command_line(cc, sources, place)
     program, flags = line.program, line.flags
     deciding = min(sources, key=lambda source: _RANK[who_chooses(line.flags_of(source))])
@@ -113,6 +113,7 @@ class CcBuilder:
     Attributes:
         own: source → the compiler and the flags that stand in front of ``flags`` for it alone.
         left_out: what was left out of the command that production uses, in sentences.
+        links: of the builds of this run.
     """
 
     compiler: Compiler
@@ -129,6 +130,7 @@ class CcBuilder:
     own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     host_flags: HostFlags = field(default_factory=dict)
+    links: Links = field(default_factory=Links, compare=False, repr=False)
     clock: str = "cpu"
     acf_line: str | None = None
     knobs_taken: frozenset[str] = frozenset()
@@ -221,9 +223,14 @@ class CcBuilder:
             BuildError: the compiler refused or crashed (kind ``compile``), or was killed (kind ``timeout``), or a
                 library exports no function.
         """
-        from pytest_compileiq.toolchains.machine_code.elf import (
-            machine_code,  # heavy: elftools, and workers need not build
-        )
+        return self._build(controls, out_dir, timeout_s, Links())
+
+    def build_together(self, controls: ControlsFile | None, out_dir: Path, *, timeout_s: float) -> BuildResult:
+        """As ``build``; of the same objects as a build before it, it has a copy of what that linked."""
+        return self._build(controls, out_dir, timeout_s, self.links)
+
+    def _build(self, controls: ControlsFile | None, out_dir: Path, timeout_s: float, links: Links) -> BuildResult:
+        from pytest_compileiq.toolchains.machine_code.elf import machine_code  # heavy, and workers need not build
 
         out_dir = out_dir.absolute()
         out_dir.mkdir(parents=True, exist_ok=True)
@@ -233,7 +240,7 @@ class CcBuilder:
         output = out_dir / ("kernel.so" if self.output == "library" else "program")
         link = [self.program.program, *self.flags.link, *map(str, objects), *self.flags.libraries, "-o", str(output)]
         with naming_the_cplusplus_compiler(self.source_paths, self.program):
-            commands.run(link, "the link")
+            links.link(objects, output, lambda: commands.run(link, "the link"))
         seconds = commands.seconds
         code = machine_code(objects, self.functions.among)
         return BuildResult(output, self._entries(code), code.program.metrics, commands.log, seconds)
@@ -388,10 +395,3 @@ class CcBuilder:
     def _inside_rootdir(self, name: str) -> str | None:
         relative = os.path.relpath(self.rootdir / name, self.rootdir)
         return None if relative.startswith("..") else Path(relative).as_posix()
-
-
-def _find_source(source: str, place: Place) -> str:
-    path = place.test_dir / source
-    if not (exists(path) and path.is_file()):
-        raise MarkerError(f"Cc({source!r}): no such file: {path}; a source is named relative to the test file")
-    return relative_to_rootdir(Path(source), place)

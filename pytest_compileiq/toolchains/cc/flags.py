@@ -143,3 +143,15 @@ def _with_rooted_path(flag: str, place: Place) -> str:
 def relative_to_rootdir(path: Path, place: Place) -> str:
     """``path``, which is relative to the test file, relative to rootdir and with forward slashes."""
     return Path(os.path.relpath(place.test_dir / path, place.rootdir)).as_posix()
+
+
+def find_source(source: str, place: Place) -> str:
+    """``source``, named relative to the test file, as it is named relative to the root.
+
+    Raises:
+        MarkerError: there is no such file.
+    """
+    path = place.test_dir / source
+    if not (exists(path) and path.is_file()):
+        raise MarkerError(f"Cc({source!r}): no such file: {path}; a source is named relative to the test file")
+    return relative_to_rootdir(Path(source), place)

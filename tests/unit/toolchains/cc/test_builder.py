@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
 import re
 import shutil
@@ -380,6 +381,24 @@ def test_a_compiler_that_misbehaves_is_a_typed_failure(
     with pytest.raises(BuildError, match=said) as caught:
         found.build(None, tmp_path / "out", timeout_s=0.5 if kind == "timeout" else ENOUGH_S)
     assert caught.value.kind == kind
+
+
+@pytest.mark.parametrize("output", ["library", "executable"])
+def test_builds_together_link_once_what_has_the_same_objects_and_are_what_each_is_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str
+) -> None:
+    found = single(tmp_path, "int one(void) { return 1; }\nint main(void) { return one() - 1; }\n", output=output)
+    linked, link = [], found.links.link
+    monkeypatch.setattr(
+        found.links, "link", lambda objects, path, run: link(objects, path, lambda: linked.append(run()))
+    )
+    for number, knobs in enumerate([{"-O": 2}, {"-O": 2, "-fgcse": ""}, {"-O": 0}, {"-O": 2, "-fno-gcse": ""}]):
+        controls = render(knobs)
+        together = found.build_together(controls, tmp_path / "builds" / f"{number}", timeout_s=ENOUGH_S)
+        alone = found.build(controls, tmp_path / "builds" / f"{number} alone", timeout_s=ENOUGH_S)
+        assert (together.code, together.metrics) == (alone.code, alone.metrics)
+        assert together.path.read_bytes() == alone.path.read_bytes() and os.access(together.path, os.X_OK)
+    assert len(linked) == 2
 
 
 # ── controls ─────────────────────────────────────────────────────────────────────────────────────────────────────
