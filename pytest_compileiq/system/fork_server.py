@@ -123,7 +123,6 @@ class ForkServer:
             self._kill(pid)
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             del self._children[pid]
-            self._forget(connection)
             with suppress(OSError):  # who asked may be gone
                 connection.sendall(NUMBER.pack(code))
             connection.close()
@@ -132,7 +131,8 @@ class ForkServer:
 
     def _kill(self, pid: int) -> None:
         """Kill a child with its group; who has given it up is listened to no longer, and is told its end."""
-        self._forget(self._children[pid])
+        with suppress(KeyError):  # it was killed before
+            self._selector.unregister(self._children[pid])
         for kill in (os.killpg, os.kill):  # it leads no group yet in its first moment
             with suppress(ProcessLookupError, PermissionError):
                 kill(pid, signal.SIGKILL)
@@ -144,10 +144,6 @@ class ForkServer:
                 for pid in orphans:
                     os.kill(pid, signal.SIGKILL)  # not reaped yet, so there is one
                     os.waitpid(pid, 0)
-
-    def _forget(self, connection: socket.socket) -> None:
-        with suppress(KeyError):
-            self._selector.unregister(connection)
 
     def _end(self) -> None:
         for pid in self._children:

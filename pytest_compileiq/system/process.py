@@ -8,7 +8,6 @@ dies by ``kill -9``.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import secrets
@@ -149,6 +148,8 @@ def adopt_orphans() -> None:
     Otherwise only the environments of all processes of the machine would tell of a daemon that forked twice.
     """
     if sys.platform == "linux":
+        import ctypes  # heavy, and only workers and servers adopt
+
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 

@@ -11,6 +11,7 @@ import re
 import shlex
 import shutil
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,8 @@ from pytest_compileiq.system.draining import TAIL_BYTES
 from pytest_compileiq.toolchains.commands import Commands
 
 CONTROLS = "controls.acf"
-_WHOLE = 3  # builds before a front end is kept: a replay makes two, and where a macro is searched few are made twice
+_UNASKED = 2  # builds of a folder before nvcc is asked what it would run: a replay makes no more
+_WHOLE = 2  # builds, after these, before a front end is kept: where a macro is searched, few are made twice
 _LISTED = re.compile(r"^#\$ (.*)$", re.MULTILINE)
 _VARIABLE = re.compile(r"(\w+)=(.*)")
 _HERE = "\0"  # stands for the folder of a build
@@ -149,6 +151,7 @@ class _FrontEnd:
 class FrontEnds:
     """The front ends of a run, kept beside its builds. Safe to use from several threads."""
 
+    _builds: Counter[Path] = field(default_factory=Counter)  # by the folder that they lie in
     _known: dict[tuple[Path, str], _FrontEnd] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -161,10 +164,15 @@ class FrontEnds:
         Raises:
             BuildError: as ``Commands.run`` does.
         """
-        if (listing := compilation.listing()) is None:
+        home = compilation.folder.parent
+        with self._lock:
+            self._builds[home] += 1
+            is_asked = self._builds[home] > _UNASKED
+        listing = compilation.listing() if is_asked else None
+        if listing is None:
             return compilation.whole()
         with self._lock:
-            front_end = self._known.setdefault((compilation.folder.parent, listing.name), _FrontEnd())
+            front_end = self._known.setdefault((home, listing.name), _FrontEnd())
             front_end.builds += 1
             tries = front_end.builds >= _WHOLE and not front_end.is_tried
             front_end.is_tried |= tries

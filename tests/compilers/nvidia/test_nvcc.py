@@ -148,13 +148,13 @@ def test_builds_together_begin_with_ptxas_and_are_what_each_is_alone(tmp_path, t
         assert together.path.read_bytes() == alone.path.read_bytes() or "output" in arguments
         codes.add(together.digest)
     shortened = {script.parent.name for script in builds.glob("*/from-ptxas.sh")}
-    assert shortened == {"3", "4", "5"} and len(codes) > 1
+    assert shortened == {"4", "5"} and len(codes) > 1
 
 
 @needs.nvcc
 def test_what_ptxas_refuses_or_takes_too_long_for_is_told_alike(project, tmp_path):
     nvcc = builder(project)
-    for number in range(3):
+    for number in range(4):
         nvcc.build_together(nvcc.render(Candidate({"-Xptxas=-O": number})), tmp_path / f"{number}", timeout_s=ENOUGH_S)
     spoilt = nvcc.render(Candidate({}, b"no controls"))
     told = []

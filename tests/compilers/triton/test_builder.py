@@ -12,6 +12,7 @@ import pytest
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError, StoreError
 from pytest_compileiq.model import Candidate, ControlsFile
+from pytest_compileiq.system.forked import ForkedModule
 from pytest_compileiq.toolchains.base import Place, Toolchain
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.triton.builder import TritonBuilder, resolve
@@ -126,6 +127,17 @@ def test_builds_together_are_those_of_processes_that_begin_from_nothing(project,
         return code, re.sub("Compile time = .*", "", log), kept
 
     assert [attempt("first", True), attempt("second", True)] == [attempt("from nothing", False)] * 2
+
+
+def test_builds_together_are_forked_and_a_build_by_itself_is_not(project, tmp_path, monkeypatch):
+    def unwanted(*_, **__):
+        raise AssertionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ForkedModule, "run_alone", unwanted)
+        builder(project).build_together(None, tmp_path / "together", timeout_s=ENOUGH_S)
+    monkeypatch.setattr(ForkedModule, "_server_for", unwanted)
+    builder(project).build(None, tmp_path / "alone", timeout_s=ENOUGH_S)
 
 
 def test_a_kernel_is_compiled_where_the_environment_has_kernels_interpreted(project, tmp_path, monkeypatch):

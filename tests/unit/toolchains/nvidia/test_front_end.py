@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pickle
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -127,17 +128,31 @@ def digested(folder: Path, _: str) -> dict[str, CodeDigest]:
     return {"k": CodeDigest(sha256_hex((folder / "kernel.cubin").read_bytes()), {})}
 
 
-def test_from_the_fourth_build_on_a_front_end_is_not_made_again(tmp_path: Path) -> None:
+def test_from_the_fifth_build_on_a_front_end_is_not_made_again(tmp_path: Path) -> None:
     nvcc, ends = FakeNvcc(tmp_path), FrontEnds()
     codes = [ends.build(nvcc.compilation(str(number), f"controls {number}"))[1]["k"].sha256 for number in range(6)]
     assert codes == [sha256_hex(f"-O3controls {number}".encode()) for number in range(6)]
-    assert (nvcc.fronts, nvcc.scripts) == (3, 4)  # the third is made both ways
+    assert (nvcc.fronts, nvcc.scripts) == (4, 3)  # the fourth is made both ways
+
+
+def test_what_nvcc_would_run_is_not_asked_for_the_two_builds_of_a_replay(tmp_path: Path) -> None:
+    asked: list[str] = []
+    ends = FrontEnds()
+    for number in range(3):
+        compilation = FakeNvcc(tmp_path).compilation(f"{number}", "same")
+
+        def command(into: Path, whole: Callable[[Path], Sequence[str]] = compilation.command) -> Sequence[str]:
+            asked.append(into.name)
+            return whole(into)
+
+        ends.build(replace(compilation, command=command))
+    assert asked == ["0", "1", "2", "2"]
 
 
 def test_each_front_end_is_counted_by_itself(tmp_path: Path) -> None:
     nvcc, ends = FakeNvcc(tmp_path), FrontEnds()
     for number in range(8):
-        flags = f"-O{number % 4}"
+        flags = f"-O{number % 7}"
         code = ends.build(nvcc.compilation(str(number), "same", flags))[1]["k"]
         assert code.sha256 == sha256_hex(f"{flags}same".encode())
     assert (nvcc.fronts, nvcc.scripts) == (8, 0)
@@ -145,22 +160,22 @@ def test_each_front_end_is_counted_by_itself(tmp_path: Path) -> None:
 
 def test_what_fails_behind_a_front_end_is_compiled_as_a_whole_for_nvcc_s_words(tmp_path: Path) -> None:
     nvcc, ends = FakeNvcc(tmp_path), FrontEnds()
-    for number in range(3):
+    for number in range(4):
         ends.build(nvcc.compilation(str(number), "fine"))
     with pytest.raises(BuildError, match=r"nvcc refuses k\.cu: error: no") as refused:
         ends.build(nvcc.compilation("refused", "refuse"))
-    assert (nvcc.fronts, refused.value.log) == (4, "error: no\n")
+    assert (nvcc.fronts, refused.value.log) == (5, "error: no\n")
 
 
-def test_the_next_build_tries_a_front_end_whose_third_build_fails(tmp_path: Path) -> None:
+def test_the_next_build_tries_a_front_end_whose_fourth_build_fails(tmp_path: Path) -> None:
     nvcc, ends = FakeNvcc(tmp_path), FrontEnds()
-    for number in range(2):
+    for number in range(3):
         ends.build(nvcc.compilation(str(number), "fine"))
     with pytest.raises(BuildError):
         ends.build(nvcc.compilation("refused", "refuse"))
-    for number in range(3, 6):
+    for number in range(4, 7):
         ends.build(nvcc.compilation(str(number), "fine"))
-    assert (nvcc.fronts, nvcc.scripts) == (4, 3)
+    assert (nvcc.fronts, nvcc.scripts) == (5, 3)
 
 
 def test_a_front_end_from_which_other_code_is_made_is_not_kept(tmp_path: Path) -> None:
@@ -172,7 +187,7 @@ def test_a_front_end_from_which_other_code_is_made_is_not_kept(tmp_path: Path) -
 
 def test_a_front_end_that_was_removed_costs_nothing_but_time(tmp_path: Path) -> None:
     nvcc, ends = FakeNvcc(tmp_path), FrontEnds()
-    for number in range(3):
+    for number in range(4):
         ends.build(nvcc.compilation(str(number), "same"))
     for path in tmp_path.glob("front-end-*/kept/*"):
         path.unlink()
@@ -184,9 +199,9 @@ def test_builds_of_two_folders_share_nothing(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         nvcc = FakeNvcc(tmp_path / name)
-        for number in range(3):
+        for number in range(4):
             ends.build(nvcc.compilation(str(number), "same"))
-        assert nvcc.fronts == 3
+        assert nvcc.fronts == 4
 
 
 def test_another_process_has_its_own() -> None:
