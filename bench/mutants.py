@@ -56,6 +56,7 @@ TESTS = {
     "rules.stats": ("test_stats.py",),
     "rules.words": ("test_words.py", "test_claimed_devices.py"),
     "search.journal": ("test_journal.py",),
+    "search.journal_file": ("test_journal_file.py",),
     "search.loop": ("test_loop.py",),
     "proof.again": ("test_prove.py", "test_devices.py"),
     "proof.prove": ("test_prove.py", "test_devices.py"),

@@ -18,8 +18,8 @@ from pytest_compileiq.engines.base import Built, Engine, Picking, Told
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, Candidate
 from pytest_compileiq.rules.built_ahead import builds_for_each
+from pytest_compileiq.search.batches import NOT_PROPOSED, Proposal, Proposed
 from pytest_compileiq.search.duplicates import Key, key_of
-from pytest_compileiq.search.journal import NOT_PROPOSED, Proposal, Proposed
 from pytest_compileiq.search.one_thread import one_thread
 
 

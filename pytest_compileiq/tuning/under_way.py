@@ -19,8 +19,10 @@ from pytest_compileiq.model import BuildResult, Candidate, ControlsFile
 from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.proof.prove import NoWinner, Proof, Unprovable
 from pytest_compileiq.rules.judged import unread_text
+from pytest_compileiq.search.batches import Earlier
 from pytest_compileiq.search.finalists import pareto_front
-from pytest_compileiq.search.journal import Earlier, Journal, open_journal
+from pytest_compileiq.search.journal import Journal
+from pytest_compileiq.search.journal_file import open_journal
 from pytest_compileiq.search.loop import CannotResume, NothingJudged, NotInjected, Search, SearchBrief
 from pytest_compileiq.search.scoring import Scorer
 from pytest_compileiq.search.trackers import Trackers, make_tracker

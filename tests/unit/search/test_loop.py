@@ -16,7 +16,7 @@ from pytest_compileiq.config import Budget
 from pytest_compileiq.engines.base import Brief, Told
 from pytest_compileiq.engines.random import RandomSearch
 from pytest_compileiq.model import Candidate
-from pytest_compileiq.search.journal import open_journal
+from pytest_compileiq.search.journal_file import open_journal
 from pytest_compileiq.search.loop import (
     CANARIES,
     CannotResume,
