@@ -23,12 +23,13 @@ from pytest_compileiq.report.results import (
 from pytest_compileiq.report.stress import stress_lines
 from pytest_compileiq.rules.claims import directions
 from pytest_compileiq.rules.conditions import told_of
-from pytest_compileiq.spelling import MOST_NAMED, quantity
+from pytest_compileiq.spelling import MOST_NAMED, first_of, quantity
 from pytest_compileiq.system.printing import harmless, json_text
 from pytest_compileiq.toolchains.machine_code.metrics import LARGEST
-from pytest_compileiq.toolchains.machine_code.names import listed, matching
+from pytest_compileiq.toolchains.machine_code.names import listed, matching, readable
 
 SHOW_SCHEMA = 1
+_MOST_SOURCES = 20  # a kernel of CUTLASS has two hundred
 
 
 def setting_text(knob: str, value: object) -> str:
@@ -85,7 +86,8 @@ def artifact_lines(name: str, artifact: Artifact) -> Iterator[str]:
     yield from _front_lines(artifact)
     for entry, pair in artifact.code.items() if artifact.compiler.compiles else ():
         yield from _code_lines(entry, pair)
-    yield from (f"  source     {path} {digest[:8]}" for path, digest in artifact.fingerprint.sources.items())
+    sources = [f"{path} {digest[:8]}" for path, digest in artifact.fingerprint.sources.items()]
+    yield from (f"  source     {text}" for text in first_of(sources, _MOST_SOURCES))
     search = artifact.search
     reasons = ", ".join(f"{count} {kind}" for kind, count in search.failures.items())
     invalid = f"{search.invalid} invalid{f' ({reasons})' if reasons else ''}"
@@ -149,7 +151,7 @@ def _front_lines(artifact: Artifact) -> Iterator[str]:
 
 def _code_lines(entry: str, pair: CodePair) -> Iterator[str]:
     tuned = f" → {pair.tuned.sha256[:8]}" if pair.tuned else ""
-    yield f"  code       {entry}, this function alone: {pair.baseline.sha256[:8]}{tuned}"
+    yield f"  code       {readable(entry)}, this function alone: {pair.baseline.sha256[:8]}{tuned}"
     for metric, before in pair.baseline.metrics.items():
         after = f" → {pair.tuned.metrics[metric]}" if pair.tuned and metric in pair.tuned.metrics else ""
         yield f"    {metric} {before}{after}"

@@ -35,6 +35,7 @@ from pytest_compileiq.report.stress import stress_lines
 from pytest_compileiq.rules.claims import directions, scope_of, standing, words_of
 from pytest_compileiq.rules.words import gain_text, limits_text, pair_texts, unit_text
 from pytest_compileiq.spelling import quantity
+from pytest_compileiq.toolchains.machine_code.names import readable
 
 MAX_ROWS = 60  # per table; an artifact may hold a megabyte of them
 _DIGEST = 12
@@ -247,7 +248,7 @@ def _front(artifact: Artifact, ident: str) -> Iterator[Html]:
 
 
 def _code_rows(entry: str, pair: CodePair) -> Iterator[list[str]]:
-    tuned = pair.tuned
+    tuned, entry = pair.tuned, readable(entry)
     yield [entry, "digest", pair.baseline.sha256[:_DIGEST], tuned.sha256[:_DIGEST] if tuned else ""]
     for metric, before in pair.baseline.metrics.items():
         after = tuned.metrics.get(metric) if tuned else None

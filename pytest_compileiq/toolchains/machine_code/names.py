@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
+from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.spelling import did_you_mean, first_of
+from pytest_compileiq.system.process import run
+from pytest_compileiq.toolchains.machine_code.mangled import expansion_bits, outline, tag_of
 
 _BRACKETS = {")": "(", ">": "<"}
-_REFERENCE = re.compile(r"[ST][0-9A-Z]*_")  # to an earlier part of the symbol, or to a template's argument
-_EXPANSION = re.compile(r"Dp|sp")
-_BEGINNING = re.compile(r"_ZN?K?")
-_LENGTH = re.compile(r"\d{1,9}")  # of the identifier behind it
 _LONGEST_BITS = 20  # a name of a million parts
+_LONGEST_SHOWN, _DEEPEST = 120, 8  # characters; of template arguments within each other
+_MOST_OF_THE_RUNTIME = 1024  # characters of a symbol: libiberty's limit of recursion
+_MOST_OF_A_COMMAND = 100_000
 _OPERATOR = re.compile(r"\boperator\b")
 _OF_A_MODULE = re.compile(r"__(\w+)_MOD_(\w+)")  # gfortran's, which debuggers show as module::procedure
 _BEHIND_PARAMETERS = re.compile(r"(?<=\))(?: const| volatile| &&?| \[[^\]]*\])+$")
@@ -51,18 +51,21 @@ def meant(pattern: str, entries: Iterable[str]) -> str:
 
 
 def readable(entry: str) -> str:
-    """``entry`` as its source spells it, without parameters: ``reduce<float, 256>@sm_90a``; C names are unchanged."""
+    """``entry`` as its source spells it, without parameters: ``reduce<float, 256>@sm_90a``; C names are unchanged.
+
+    What is long is shortened, and ends in a digest of the whole name: ``cutlass::Kernel<cutlass::Gemm<…>>#3fa2c1``.
+    """
     symbol, at, architecture = entry.partition("@")
-    return without_parameters(demangled(symbol)) + at + architecture
+    return _shortened(without_parameters(demangled(symbol))) + at + architecture
 
 
 def demangled(symbol: str) -> str:
     """The ``declaration`` of a symbol that an artifact of somebody else's may hold.
 
-    ``symbol`` itself where that could become very long: 300 characters can stand for gigabytes.
+    Its ``outline`` where that could become very long: 300 characters can stand for gigabytes.
     """
-    if _bits(symbol) > _LONGEST_BITS:
-        return symbol
+    if expansion_bits(symbol) > _LONGEST_BITS:
+        return outline(symbol) or symbol
     return declaration(symbol)
 
 
@@ -70,7 +73,7 @@ def demangled(symbol: str) -> str:
 def declaration(symbol: str) -> str:
     """The C++ declaration of ``symbol``, which a compiler here wrote, or ``module::procedure``; else ``symbol`` itself.
 
-    Without a C++ runtime on the machine, all C++ names stay symbols.
+    Its ``outline`` where no demangler takes it, as without a C++ runtime on the machine.
     """
     if of_a_module := _OF_A_MODULE.fullmatch(symbol):
         return "::".join(of_a_module.groups())
@@ -81,8 +84,20 @@ def declaration(symbol: str) -> str:
     try:
         demangled: str = cxxfilt.demangle(symbol)
     except cxxfilt.Error:
-        return symbol
+        return _by_binutils(symbol) or outline(symbol) or symbol
     return demangled
+
+
+def _by_binutils(symbol: str) -> str | None:
+    """The declaration of a symbol that is too long for the C++ runtime, by the program that has the same demangler."""
+    if not _MOST_OF_THE_RUNTIME < len(symbol) <= _MOST_OF_A_COMMAND:
+        return None
+    try:
+        answer = run(["c++filt", "--no-recurse-limit", symbol], timeout_s=10)
+    except EnvironmentFault:
+        return None
+    declaration = answer.output.strip()
+    return declaration if answer.returncode == 0 and declaration != symbol else None
 
 
 def without_parameters(declaration: str) -> str:
@@ -95,34 +110,32 @@ def without_parameters(declaration: str) -> str:
     return name[begin:]
 
 
-def _bits(symbol: str) -> float:
-    """A bound on the parts that ``symbol`` stands for, as a logarithm to base 2.
-
-    A pack expansion repeats its pattern once for each part of a pack. An earlier part holds only references to parts
-    before it, so that n references to one part make at most n + 1 times as many of what it holds. References to
-    arguments of a template start again, once for each declaration (``Z``) in the symbol.
-    """
-    references = Counter(_REFERENCE.findall(symbol))
-    rounds = 1 + symbol.count("Z") * any(text.startswith("T") for text in references)
-    repeated = sum(rounds * math.log2(1 + count / rounds) for count in references.values())
-    expansions = len(_EXPANSION.findall(symbol, _end_of_the_name(symbol)))
-    return len(symbol).bit_length() * (1 + expansions) + repeated
-
-
-def _end_of_the_name(symbol: str) -> int:
-    """Where the function's qualified name ends, which is read as it stands: ``transpose`` expands nothing."""
-    beginning = _BEGINNING.match(symbol)
-    end = beginning.end() if beginning else 0
-    while length := _LENGTH.match(symbol, end):
-        end = length.end() + int(length[0])
-    return end
-
-
 def _names(entry: str) -> set[str]:
     symbol, at, architecture = entry.partition("@")
     declaration = demangled(symbol)
-    names = {symbol, declaration, without_parameters(declaration)}
+    names = {symbol, declaration, without_parameters(declaration), readable(symbol)}
     return {*names, *(name + at + architecture for name in names)}
+
+
+def _shortened(name: str) -> str:
+    """``name`` with as much of its templates' arguments as leaves it readable."""
+    if len(name) <= _LONGEST_SHOWN:
+        return name
+    shorter = (elided for depth in range(_DEEPEST, -1, -1) if len(elided := _elided(name, depth)) <= _LONGEST_SHOWN)
+    return f"{next(shorter, name[:_LONGEST_SHOWN] + '…')}#{tag_of(name)}"
+
+
+def _elided(name: str, deepest: int) -> str:
+    """``name`` without the template arguments that lie deeper than ``deepest``."""
+    kept, depth = [], 0
+    for character in name:
+        depth -= character == ">"
+        if depth <= deepest:
+            kept.append(character)
+        depth += character == "<"
+        if character == "<" and depth == deepest + 1:
+            kept.append("…")
+    return "".join(kept)
 
 
 def _opening(declaration: str) -> int:

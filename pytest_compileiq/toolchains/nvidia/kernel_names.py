@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pytest_compileiq.errors import Signal
 from pytest_compileiq.spelling import did_you_mean
-from pytest_compileiq.toolchains.machine_code.names import declaration, without_parameters
+from pytest_compileiq.toolchains.machine_code.names import declaration, readable, without_parameters
 
 _NEEDLESS_BLANK = re.compile(r"(?<!\w) | (?!\w)")
 _TEMPLATE_ARGUMENTS = re.compile(r"<.*", re.DOTALL)
@@ -56,7 +56,7 @@ def _given_names(key: str, symbol: str) -> set[str]:
 
 
 def _whole_names(_: str, symbol: str) -> set[str]:
-    return {declaration(symbol), without_parameters(declaration(symbol))}
+    return {declaration(symbol), without_parameters(declaration(symbol)), readable(symbol)}
 
 
 def _short_names(key: str, symbol: str) -> set[str]:
@@ -65,4 +65,4 @@ def _short_names(key: str, symbol: str) -> set[str]:
 
 
 def _shown(key: str) -> str:
-    return key if declaration(key) == key else without_parameters(declaration(key))
+    return key if declaration(key) == key else readable(key)

@@ -121,3 +121,17 @@ def test_what_names_no_kernel_is_one_sentence_with_nvcc_s_words_and_the_expressi
     nvcc = builder(write_files(tmp_path, FILES), "plain", expression)
     with pytest.raises(BuildError, match=sentence):
         build(nvcc, tmp_path / "out")
+
+
+def test_a_kernel_is_found_whose_name_is_too_long_for_the_demangler_of_the_c_runtime(tmp_path):
+    parts = [f"stage_of_a_pipeline_with_a_long_name_{number}" for number in range(40)]
+    header = "".join(f"struct {part} {{}};\n" for part in parts) + (
+        "template <class... Parts> struct Gemm { int *out; };\n"
+        "template <class Operator> __global__ void launch(Operator with) { *with.out = sizeof(Operator); }\n"
+        f"using Whole = Gemm<{', '.join(parts)}>;\nusing Half = Gemm<{', '.join(parts[::2])}>;\n"
+    )
+    nvcc = builder(write_files(tmp_path, {"kernels/k.cuh": header}), "launch<Whole>", "launch<Half>")
+    built = build(nvcc, tmp_path / "out")
+    lengths = {name: len(code.symbol or "") for name, code in built.code.items()}
+    assert lengths.keys() == {"launch<Whole>", "launch<Half>"}
+    assert lengths["launch<Whole>"] > lengths["launch<Half>"] > 512
