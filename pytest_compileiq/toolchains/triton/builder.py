@@ -6,7 +6,7 @@ import importlib.metadata
 import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ _LICENCES_S = 120.0  # a build
 def resolve(triton: Triton, place: Place) -> TritonBuilder:
     """Implements ``pytest_compileiq.toolchains.triton.marker.Triton.resolve``."""
     architectures = several_architectures(triton.arch, _architecture, "Triton")
-    source = find_kernel(triton.kernel, place)
+    source = replace(find_kernel(triton.kernel, place), device=_device(triton.device))
     arguments = check_arguments(triton)
     try:
         version = importlib.metadata.version("triton")
@@ -269,7 +269,14 @@ def _recorded(arguments: Arguments, source: KernelSource) -> list[str]:
     values = [f"{name}={value if isinstance(value, str) else text(value)}" for name, value in decided.items()]
     config = [f"{CONFIG}={config_text(arguments.config)}"] if arguments.config else []
     computed = [f"{name}:={text(value)}" for name, value in arguments.arguments.items()]
-    return [*signature, *values, *config, *computed]
+    device = [f"--device={source.device}"] if source.device else []
+    return [*device, *signature, *values, *config, *computed]
+
+
+def _device(given: object) -> str | None:
+    if given is None or (isinstance(given, str) and given.isprintable() and given.strip()):
+        return given
+    raise MarkerError(f"Triton(device={given!r}): expected the name of a GPU, as in 'NVIDIA H200'")
 
 
 def _architecture(given: object) -> str:

@@ -84,6 +84,7 @@ def host_job(source: KernelSource, arch: str, place: Place, out_dir: Path) -> di
         "function": source.function,
         "roots": [[str(root.directory), root.only] for root in source.roots],
         "capability": major * 10 + minor,
+        "device": source.device,
         "out_dir": str(out_dir),
         "sys_path": [str(place.test_dir), str(place.rootdir)],
     }

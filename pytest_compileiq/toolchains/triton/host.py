@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,13 @@ from pytest_compileiq.toolchains.triton.launch import Given, Kernel, settle, wri
 from pytest_compileiq.toolchains.triton.loader import TargetDriver, load_module
 from pytest_compileiq.toolchains.triton.signature import specialised, with_sizes
 from pytest_compileiq.toolchains.triton.statements import read_source
+from pytest_compileiq.toolchains.triton.torch_stand_in import (
+    Undecided,
+    answer_for_the_target,
+    answers_of,
+    is_installed,
+    stand_in,
+)
 from pytest_compileiq.toolchains.triton.values import NOTE, REFUSED
 
 _GIVEN = ("constexprs", "options", "config", "arguments", "knobs")
@@ -26,6 +33,10 @@ _LAUNCHED_BY = (
     "name", "shared", "num_warps", "num_ctas", "global_scratch_size", "global_scratch_align", "profile_scratch_size",
     "launch_pdl", "launch_cooperative_grid",
 )  # fmt: skip
+_WITHOUT_TORCH = (
+    "torch is not installed here, so a stand-in took its place: for CUDA, of this architecture, and for nothing else "
+    "that a kernel's file may ask"
+)
 
 
 def preload() -> None:
@@ -46,12 +57,7 @@ def main() -> int:
     for name in [name for name in os.environ if name.startswith("PYTEST_")]:
         del os.environ[name]  # a kernel's file that asks for them would define another kernel than in production
     try:
-        kernel, remarks = _kernel(job)
-        remarks += kernel.remarks()
-        if job["describe"]:
-            _write(job, "described.json", _described(kernel))
-        else:
-            remarks += _compile(kernel, job)
+        remarks = _done(job)
     except MarkerError as error:
         print(f"{REFUSED}{error}", file=sys.stderr)
         return 1
@@ -61,6 +67,40 @@ def main() -> int:
         return 1
     print("".join(f"{NOTE}{' '.join(remark.split())}\n" for remark in remarks), end="")
     return 0
+
+
+def _done(job: Mapping[str, Any]) -> Sequence[str]:
+    """Do the job; torch itself is asked only what the target does not answer."""
+    known = answers_of(_capability(job), job["device"])
+    try:
+        with stand_in(known) as imported:
+            remarks = _written(job)
+        return [_WITHOUT_TORCH, *remarks] if imported and not is_installed() else remarks
+    except Undecided as undecided:
+        if not is_installed():
+            raise
+        return _done_with_torch(job, known, undecided)
+
+
+def _done_with_torch(job: Mapping[str, Any], known: Mapping[str, object], undecided: Undecided) -> Sequence[str]:
+    answer_for_the_target(known)
+    try:
+        remarks = _written(job)
+    except MarkerError:
+        raise
+    except Exception:  # torch's own errors, where there is no GPU
+        if undecided.is_of_a_gpu:
+            raise undecided from None
+        raise
+    return [f"on this machine, whose GPU answered: {undecided}", *remarks] if undecided.is_of_a_gpu else remarks
+
+
+def _written(job: Mapping[str, Any]) -> Sequence[str]:
+    kernel = _kernel(job)
+    if job["describe"]:
+        _write(job, "described.json", _described(kernel))
+        return list(kernel.remarks())
+    return [*kernel.remarks(), *_compile(kernel, job)]
 
 
 def _described(kernel: Kernel) -> dict[str, Any]:
@@ -97,15 +137,14 @@ def _compile(kernel: Kernel, job: Mapping[str, Any]) -> Iterable[str]:
     return launch.remarks
 
 
-def _kernel(job: Mapping[str, Any]) -> tuple[Kernel, list[str]]:
+def _kernel(job: Mapping[str, Any]) -> Kernel:
     from triton.backends.nvidia.compiler import CUDAOptions
     from triton.runtime import driver
 
-    capability = divmod(job["capability"], 10)
-    driver.set_active(TargetDriver(_target(job), capability))
+    driver.set_active(TargetDriver(_target(job), _capability(job)))
     path, name, module = Path(job["path"]), job["function"], job["module"]
     roots = [ImportRoot(Path(directory), only) for directory, only in job["roots"]]
-    loaded, remarks = load_module(module, needed(module, path, name, roots), capability)
+    loaded = load_module(module, needed(module, path, name, roots))
     kernel = Kernel.of(getattr(loaded, name, None), list(CUDAOptions.__dataclass_fields__))
     if kernel is None:
         known = {bound for statement in read_source(path).statements for bound in statement.binds}
@@ -114,7 +153,12 @@ def _kernel(job: Mapping[str, Any]) -> tuple[Kernel, list[str]]:
         raise MarkerError(
             f"{name!r} is a kernel in Gluon, which is not compiled ahead of time here: give its PTX to Ptxas"
         )
-    return kernel, remarks
+    return kernel
+
+
+def _capability(job: Mapping[str, Any]) -> tuple[int, int]:
+    major, minor = divmod(job["capability"], 10)
+    return major, minor
 
 
 def _target(job: Mapping[str, Any]) -> Any:

@@ -1,9 +1,4 @@
-"""Executes what a kernel needs of its files, in the process that compiles it.
-
-``definitions`` says which statements these are. torch is the one package that Triton programs import and that compiling
-needs nothing of. Where it is not installed, a stand-in takes its place; it refuses whatever would decide on what is
-compiled.
-"""
+"""Executes what a kernel needs of its files, in the process that compiles it: ``definitions`` says which statements."""
 
 from __future__ import annotations
 
@@ -18,8 +13,6 @@ from typing import Any, NoReturn
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.toolchains.triton.definitions import Part
-
-TORCH = "torch"
 
 
 class SliceFinder(MetaPathFinder, Loader):
@@ -57,15 +50,10 @@ class SliceFinder(MetaPathFinder, Loader):
         exec(self._parts[module.__name__].code(), vars(module))
 
 
-def load_module(name: str, parts: Mapping[str, Part], capability: tuple[int, int]) -> tuple[ModuleType, list[str]]:
-    """The module ``name`` of ``parts``, as far as it is needed, and what took no package's place, in sentences.
-
-    Args:
-        capability: that of the architecture compiled for, which a stand-in for torch answers with.
-    """
-    notes: list[str] = []
-    if importlib.util.find_spec(TORCH) is None:
-        sys.meta_path.insert(0, _TorchFinder(capability, notes))
+def load_module(name: str, parts: Mapping[str, Part]) -> ModuleType:
+    """The module ``name`` of ``parts``, as far as it is needed; all of them are executed anew."""
+    for part in parts:
+        sys.modules.pop(part, None)
     finder = SliceFinder(parts)
     sys.meta_path.insert(0, finder)
     # A file may have the name of an installed module, and a name that no import statement can hold.
@@ -75,82 +63,7 @@ def load_module(name: str, parts: Mapping[str, Part], capability: tuple[int, int
     if spec.parent and spec.parent != name:
         importlib.import_module(spec.parent)
     finder.exec_module(module)
-    return module, notes
-
-
-# ── torch where there is none ────────────────────────────────────────────────────────────────────────────────────
-
-
-class StandIn(ModuleType):
-    """Whatever is read of an absent package: it can be named, called, subclassed and be a key, and decides nothing."""
-
-    def __init__(self, name: str, known: Mapping[str, object]) -> None:
-        super().__init__(name)
-        self.__path__: list[str] = []
-        self._known = known
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(self._said(f"{self.__name__}.{name}"))
-        full = f"{self.__name__}.{name}"
-        value = self._known[full] if full in self._known else StandIn(full, self._known)
-        setattr(self, name, value)
-        return value
-
-    def __call__(self, *args: object, **kwargs: object) -> Any:
-        """What is known of the call, else another stand-in."""
-        called = self._known.get(f"{self.__name__}()", self)
-        return StandIn(f"{self.__name__}(…)", self._known) if called is self else called
-
-    def __mro_entries__(self, bases: tuple[object, ...]) -> tuple[type, ...]:
-        return ()
-
-    def __repr__(self) -> str:
-        return self.__name__
-
-    def __hash__(self) -> int:
-        return id(self)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (not isinstance(other, StandIn) and self._decide())
-
-    def _decide(self, *_: object) -> NoReturn:
-        raise MarkerError(self._said(f"what is compiled depends on {self.__name__}"))
-
-    def _said(self, what: str) -> str:
-        return f"{what}, and torch is not installed here: pip install torch (its build for the CPU is enough)"
-
-    __bool__ = __len__ = __iter__ = __contains__ = __getitem__ = _decide
-    __int__ = __index__ = __float__ = __lt__ = __le__ = __gt__ = __ge__ = _decide
-
-
-class _TorchFinder(MetaPathFinder, Loader):
-    def __init__(self, capability: tuple[int, int], notes: list[str]) -> None:
-        self._notes = notes
-        # What the target itself decides, whatever machine this is.
-        self._known = {
-            "torch.cuda.is_available()": True,
-            "torch.cuda.get_device_capability()": capability,
-            "torch.version.hip": None,
-        }
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if name.partition(".")[0] != TORCH:
-            return None
-        if not self._notes:
-            self._notes.append(
-                "torch is not installed here, so a stand-in took its place: for CUDA, of this architecture, and for "
-                "nothing else that a kernel's file may ask"
-            )
-        return ModuleSpec(name, self, is_package=True)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return StandIn(spec.name, self._known)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Nothing to execute."""
+    return module
 
 
 # ── the GPU that is compiled for ─────────────────────────────────────────────────────────────────────────────────
@@ -177,7 +90,7 @@ class TargetDriver:
 
     def get_active_torch_device(self) -> Any:
         """torch's name of the device."""
-        torch: Any = importlib.import_module(TORCH)
+        torch: Any = importlib.import_module("torch")
         return torch.device("cuda", 0)
 
     def __getattr__(self, name: str) -> NoReturn:

@@ -36,6 +36,7 @@ class Triton:
             be a knob.
         config: values that single out the config of ``@triton.autotune`` which is the baseline; by default the first.
         arguments: values of arguments that heuristics compute something from: ``{"N": 4096}``.
+        device: the name of the GPU, as torch gives it, for a kernel's file that asks ``torch.cuda.get_device_name()``.
         compiler: the ``ptxas`` that Triton calls, found as for ``Ptxas``; never the one that Triton bundles, since a
             13.3 ACF needs ptxas 13.3.
     """
@@ -49,6 +50,7 @@ class Triton:
     options: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    device: str | None = None
     compiler: str | None = None
 
     def resolve(self, place: Place) -> Builder:

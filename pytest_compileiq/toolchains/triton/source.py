@@ -24,6 +24,7 @@ class KernelSource:
         label: as it is recorded: ``kernels/k.py::scale``, or ``package.ops.norm:rms_norm``.
         module: the name that its module has when it is executed.
         roots: where its imports are looked for; the first ``own`` of them belong to the project.
+        device: the name of the GPU that its file is told.
     """
 
     label: str
@@ -32,6 +33,7 @@ class KernelSource:
     function: str
     roots: tuple[ImportRoot, ...]
     own: int
+    device: str | None = None
 
     def parts(self) -> dict[str, Part]:
         """What has to be executed, by module."""
@@ -85,8 +87,19 @@ def _in_file(file: str, function: str, own: tuple[ImportRoot, ...], place: Place
     if not path.is_file():
         raise MarkerError(f"Triton({f'{file}::{function}'!r}): no such file: {path}")
     label = f"{relative_to_rootdir(Path(file), place)}::{function}"
-    module = path.stem.replace(".", "_")  # a dot would lie between a package and its module
-    return KernelSource(label, module, path.resolve(), function, own, len(own))
+    path = path.resolve()
+    module = _dotted(path, own) or path.stem.replace(".", "_")  # a dot would lie between a package and its module
+    return KernelSource(label, module, path, function, own, len(own))
+
+
+def _dotted(path: Path, own: tuple[ImportRoot, ...]) -> str | None:
+    """The name of a package's module, whose imports may be relative; None where it is in no package of the project."""
+    directory = path.parent
+    while (directory / "__init__.py").is_file():
+        directory = directory.parent
+    names = path.relative_to(directory).with_suffix("").parts
+    is_importable = any(root.directory == directory for root in own) and all(name.isidentifier() for name in names)
+    return ".".join(names) if len(names) > 1 and is_importable else None
 
 
 def _in_module(module: str, function: str, own: tuple[ImportRoot, ...]) -> KernelSource:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -276,3 +277,71 @@ def test_a_config_is_found_committed_readably_and_replayed(tmp_path):
     assert "is the first of 2, since nothing was timed to choose one: BLOCK=256, num_warps=2" in output
     assert project.one("acf/scale/*.acf").read_text() == "config=BLOCK=256, num_warps=8, num_stages=3\n"
     assert "1 proven" in project.pytest(code=0)
+
+
+HOPPER = """\
+import torch
+import triton
+import triton.language as tl
+
+IS_NEW = {condition}
+WIDTH = tl.constexpr(128 if IS_NEW and torch.cuda.get_device_capability()[0] == 9 else 64)
+
+@triton.jit
+def fill(out):
+    tl.store(out, WIDTH)
+"""
+BY_VERSION, BY_NAME = "torch.__version__ >= '2.0'", "'H' in torch.cuda.get_device_name(0)"
+TORCH = {
+    "torch/__init__.py": "from . import cuda, version\n__version__ = '2.14'\n",
+    "torch/version.py": "hip = None\n",
+    "torch/cuda.py": "def get_device_name(device=None):\n    {answer}\ndef get_device_capability():\n    return 8, 0\n",
+}
+NO_DRIVER, A_NAME = "raise RuntimeError('Found no NVIDIA driver')", "return 'NVIDIA H200'"
+
+
+@pytest.fixture
+def asking(tmp_path, monkeypatch):
+    """The builder of a kernel whose file asks torch, which is installed beside and answers for its machine's GPU."""
+
+    def asking(condition: str, answer: str, device: str | None = None) -> TritonBuilder:
+        installed = {name: text.replace("{answer}", answer) for name, text in TORCH.items()}
+        monkeypatch.setenv("PYTHONPATH", str(write_files(tmp_path / "site", installed)))
+        project = write_files(tmp_path / "project", {"k.py": HOPPER.format(condition=condition)})
+        return builder(project, "k.py::fill", signature={"out": "*i32:16"}, constexprs={}, arguments={}, device=device)
+
+    return asking
+
+
+def width(built: BuildResult) -> int:
+    """The number that the kernel stores."""
+    return int(re.search(r"\b(64|128);", built.path.with_suffix(".ptx").read_text().partition(".entry")[2])[1])
+
+
+def test_torch_is_asked_what_the_target_does_not_decide_and_the_target_the_rest(asking, build):
+    triton = asking(BY_VERSION, NO_DRIVER)
+    built, _ = build(triton)
+    assert width(built) == 128
+    assert not [remark for remark in triton.remarks(built) if "stand-in" in remark or "answered" in remark]
+
+
+def test_a_file_that_asks_for_the_gpu_s_name_is_told_the_marker_s_and_refused_without(asking, build):
+    with pytest.raises(BuildError, match=r"get_device_name\(…\), which only a GPU can answer: name .* device='NVIDIA"):
+        build(asking(BY_NAME, NO_DRIVER))
+    for device, wide in (("NVIDIA H100 80GB HBM3", 128), ("NVIDIA B200", 64)):
+        triton = asking(BY_NAME, NO_DRIVER, device)
+        assert f"--device={device}" in triton.compiler.command
+        built, _ = build(triton)
+        assert width(built) == wide
+    with pytest.raises(MarkerError, match=r"Triton\(device=' '\): expected the name of a GPU"):
+        asking(BY_NAME, NO_DRIVER, " ")
+
+
+def test_a_gpu_s_answer_is_taken_and_said_to_be_this_machine_s(asking, build):
+    triton = asking(BY_NAME, A_NAME)
+    built, _ = build(triton)
+    assert width(built) == 128
+    assert (
+        "on this machine, whose GPU answered: what is compiled depends on torch.cuda.get_device_name(…)"
+        in "\n".join(triton.remarks(built))
+    )

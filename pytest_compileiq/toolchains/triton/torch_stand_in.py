@@ -1,0 +1,148 @@
+"""What torch says where a kernel is defined: a stand-in that answers for the target, and torch itself for the rest.
+
+torch is the one package that Triton programs import and that compiling needs nothing of. It takes seconds to import,
+may not be installed, and knows the GPU of this machine, not the one that is compiled for.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, NoReturn
+
+from pytest_compileiq.errors import MarkerError
+
+TORCH = "torch"
+_OF_A_GPU = "torch.cuda."
+_NAME = "torch.cuda.get_device_name"
+
+
+class Undecided(MarkerError):
+    """What is compiled depends on something that the target does not decide."""
+
+    def __init__(self, asked: str, of: str) -> None:
+        super().__init__(f"{asked}, {_remedy(of)}")
+        self.is_of_a_gpu = of.startswith(_OF_A_GPU)
+
+
+class UndecidedAttribute(Undecided, AttributeError):
+    """So is one of Python's own attributes; who asks whether there is one goes on without it."""
+
+
+def _remedy(of: str) -> str:
+    if of.startswith(_NAME):
+        return "which only a GPU can answer: name the one that it is for, as in Triton(…, device='NVIDIA H200')"
+    if of.startswith(_OF_A_GPU):
+        return "which only a GPU can answer: ask for it in the function that launches the kernel"
+    return "and torch is not installed here: pip install torch (its build for the CPU is enough)"
+
+
+def answers_of(capability: tuple[int, int], device: str | None) -> dict[str, object]:
+    """What the target itself decides, whatever machine this is: a call or an attribute → its value.
+
+    Args:
+        capability: of the architecture that is compiled for.
+        device: the name of the GPU that is compiled for, where the marker gives one.
+    """
+    known: dict[str, object] = {
+        "torch.cuda.is_available()": True,
+        "torch.cuda.get_device_capability()": capability,
+        "torch.version.hip": None,
+    }
+    return known if device is None else {**known, f"{_NAME}()": device}
+
+
+class StandIn(ModuleType):
+    """Whatever is read of an absent package: it can be named, called, subclassed and be a key, and decides nothing."""
+
+    def __init__(self, name: str, known: Mapping[str, object]) -> None:
+        super().__init__(name)
+        self.__path__: list[str] = []
+        self._known = known
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise UndecidedAttribute(f"what is compiled depends on {self.__name__}.{name}", self.__name__)
+        full = f"{self.__name__}.{name}"
+        value = self._known[full] if full in self._known else StandIn(full, self._known)
+        setattr(self, name, value)
+        return value
+
+    def __call__(self, *args: object, **kwargs: object) -> Any:
+        """What is known of the call, else another stand-in."""
+        called = self._known.get(f"{self.__name__}()", self)
+        return StandIn(f"{self.__name__}(…)", self._known) if called is self else called
+
+    def __mro_entries__(self, bases: tuple[object, ...]) -> tuple[type, ...]:
+        return ()
+
+    def __repr__(self) -> str:
+        return self.__name__
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (not isinstance(other, StandIn) and self._decide())
+
+    def _decide(self, *_: object) -> NoReturn:
+        raise Undecided(f"what is compiled depends on {self.__name__}", self.__name__)
+
+    __bool__ = __len__ = __iter__ = __contains__ = __getitem__ = _decide
+    __int__ = __index__ = __float__ = __lt__ = __le__ = __gt__ = __ge__ = _decide
+
+
+class _Finder(MetaPathFinder, Loader):
+    """Imports stand-ins for torch and its modules."""
+
+    def __init__(self, known: Mapping[str, object]) -> None:
+        self._known = known
+        self.imported: list[str] = []
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return ModuleSpec(name, self, is_package=True) if name.partition(".")[0] == TORCH else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        self.imported.append(spec.name)
+        return StandIn(spec.name, self._known)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing to execute."""
+
+
+@contextmanager
+def stand_in(known: Mapping[str, object]) -> Iterator[list[str]]:
+    """Meanwhile a stand-in takes torch's place, whether or not it is installed; gives the modules that it was for."""
+    finder = _Finder(known)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield finder.imported
+    finally:
+        sys.meta_path.remove(finder)
+        for name in finder.imported:
+            sys.modules.pop(name, None)
+
+
+def is_installed() -> bool:
+    """Whether torch itself can be asked."""
+    return importlib.util.find_spec(TORCH) is not None
+
+
+def answer_for_the_target(known: Mapping[str, object]) -> None:
+    """Have torch itself answer as the target does, whatever GPU this machine has."""
+    importlib.import_module(TORCH)
+    for question, value in known.items():
+        owner, _, name = question.removesuffix("()").rpartition(".")
+        setattr(importlib.import_module(owner), name, _giving(value) if question.endswith("()") else value)
+
+
+def _giving(value: object) -> Any:
+    return lambda *_, **__: value
