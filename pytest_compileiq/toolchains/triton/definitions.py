@@ -73,9 +73,9 @@ class Part:
             SyntaxError: the file does not parse.
         """
         source = read_source(self.path)
-        if not source.statements:
+        if not source.nodes:
             ast.parse(self.path.read_bytes(), str(self.path))
-        body = [source.statements[number].node for number in sorted(self.statements)]
+        body = [source.nodes[number] for number in sorted(self.statements)]
         return compiled_as(body, source.flags, str(self.path))
 
 

@@ -82,7 +82,7 @@ def host_job(source: KernelSource, arch: str, place: Place, out_dir: Path) -> di
         "module": source.module,
         "path": str(source.path),
         "function": source.function,
-        "roots": [[str(root.directory), root.only] for root in source.roots],
+        "parts": [[part.name, str(part.path), sorted(part.statements)] for part in source.parts().values()],
         "capability": major * 10 + minor,
         "device": source.device,
         "out_dir": str(out_dir),

@@ -14,7 +14,7 @@ from typing import Any
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.spelling import did_you_mean
-from pytest_compileiq.toolchains.triton.definitions import ImportRoot, needed
+from pytest_compileiq.toolchains.triton.definitions import Part
 from pytest_compileiq.toolchains.triton.launch import Given, Kernel, settle, written
 from pytest_compileiq.toolchains.triton.loader import TargetDriver, load_module
 from pytest_compileiq.toolchains.triton.signature import specialised, with_sizes
@@ -143,8 +143,8 @@ def _kernel(job: Mapping[str, Any]) -> Kernel:
 
     driver.set_active(TargetDriver(_target(job), _capability(job)))
     path, name, module = Path(job["path"]), job["function"], job["module"]
-    roots = [ImportRoot(Path(directory), only) for directory, only in job["roots"]]
-    loaded = load_module(module, needed(module, path, name, roots))
+    parts = [Part(part, Path(file), set(statements)) for part, file, statements in job["parts"]]
+    loaded = load_module(module, {part.name: part for part in parts})
     kernel = Kernel.of(getattr(loaded, name, None), list(CUDAOptions.__dataclass_fields__))
     if kernel is None:
         known = {bound for statement in read_source(path).statements for bound in statement.binds}

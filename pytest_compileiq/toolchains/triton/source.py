@@ -12,6 +12,7 @@ from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.triton.definitions import ImportRoot, Part, decorators, find_module, is_file, needed
+from pytest_compileiq.toolchains.triton.statements import read_source
 
 _EXPECTED = "expected 'file.py::function' or 'package.module:function'"
 
@@ -93,7 +94,9 @@ def _in_file(file: str, function: str, own: tuple[ImportRoot, ...], place: Place
 
 
 def _dotted(path: Path, own: tuple[ImportRoot, ...]) -> str | None:
-    """The name of a package's module, whose imports may be relative; None where it is in no package of the project."""
+    """The name of a package's module that imports relatively; None for other files, which need no package."""
+    if not read_source(path).imports_relatively:
+        return None
     directory = path.parent
     while (directory / "__init__.py").is_file():
         directory = directory.parent

@@ -20,7 +20,9 @@ from pytest_compileiq.rules.ast_names import chain_of
 
 STAR = "*"
 _READS = frozenset({"LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"})
-_BINDS = frozenset({"STORE_NAME", "STORE_GLOBAL"})
+_BINDS_GLOBALLY = frozenset({"STORE_GLOBAL"})
+_BINDS = _BINDS_GLOBALLY | {"STORE_NAME"}
+_TOLD = _READS | _BINDS
 _DEF = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -55,18 +57,30 @@ class Statement:
 
 @dataclass(frozen=True)
 class Source:
-    """The statements of one file.
+    """The statements of one file; what they bind and read is found out when it is asked for.
 
     Attributes:
+        nodes: the statements, without what runs in scripts alone.
         flags: those of the compilation that its ``__future__`` imports set.
-        values: the names that stand for something else than a module, a function or a class.
-        changed_by: name → the names of this module that may change where it is used, as by a call.
     """
 
-    statements: tuple[Statement, ...]
+    nodes: tuple[ast.stmt, ...]
     flags: int
-    values: frozenset[str]
-    changed_by: Mapping[str, frozenset[str]]
+
+    @cached_property
+    def statements(self) -> tuple[Statement, ...]:
+        """What each of ``nodes`` binds and reads."""
+        return tuple(self._statement(each) for each in self._compiled)
+
+    @cached_property
+    def values(self) -> frozenset[str]:
+        """The names that stand for something else than a module, a function or a class."""
+        return frozenset().union(*(each.values for each in self._compiled))
+
+    @cached_property
+    def changed_by(self) -> Mapping[str, frozenset[str]]:
+        """Name → the names of this module that may change where it is used, as by a call."""
+        return _changed_by(self._compiled, self.values)
 
     @cached_property
     def bound(self) -> frozenset[str]:
@@ -82,13 +96,29 @@ class Source:
                 by_name.setdefault(name, []).extend(statement.imports)
         return by_name
 
+    @property
+    def imports_relatively(self) -> bool:
+        """Whether one of its imports begins at the package that it lies in."""
+        return any(isinstance(node, ast.ImportFrom) and node.level for top in self.nodes for node in ast.walk(top))
+
+    @cached_property
+    def _compiled(self) -> tuple[_Compiled, ...]:
+        return tuple(_Compiled(node, compiled_as([node], self.flags, "")) for node in self.nodes)
+
+    def _statement(self, each: _Compiled) -> Statement:
+        parts = list(_at_once(each.node))
+        called = {name for read in each.reads for name in self.changed_by.get(read, ())}
+        assigned, called_on = _assigned_into(parts), _called_on(parts)
+        binds = each.bound.union(assigned, called_on & self.values, called)
+        return Statement(each.node, binds, each.reads, each.reads_later, frozenset(assigned | called_on))
+
 
 def read_source(path: Path) -> Source:
     """The statements of a Python file; none for a directory, and for what does not parse, which ``Part.code`` says."""
     return _parsed(path.read_bytes()) if path.is_file() else _NOTHING
 
 
-_NOTHING = Source((), 0, frozenset(), {})
+_NOTHING = Source((), 0)
 
 
 @lru_cache(maxsize=256)
@@ -102,8 +132,7 @@ def _parsed(source: bytes) -> Source:
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":
             for alias in node.names:
                 flags |= getattr(__future__, alias.name).compiler_flag
-    nodes = [single for node in tree.body if not _runs_as_script(node) for single in _split(node)]
-    return _source([_Compiled(node, compiled_as([node], flags, "")) for node in nodes], flags)
+    return Source(tuple(single for node in tree.body if not _runs_as_script(node) for single in _split(node)), flags)
 
 
 @dataclass(frozen=True)
@@ -116,7 +145,7 @@ class _Compiled:
     @cached_property
     def bound(self) -> frozenset[str]:
         is_star = isinstance(self.node, ast.ImportFrom) and self.node.names[0].name == STAR
-        return frozenset({STAR} if is_star else _names(self.code, _BINDS))
+        return frozenset({STAR} if is_star else self._operations.of(_BINDS))
 
     @cached_property
     def values(self) -> frozenset[str]:
@@ -124,33 +153,45 @@ class _Compiled:
         others = (name for part in _at_once(self.node) for name in _no_values(part))
         return self.bound.difference(others)
 
-    @cached_property
+    @property
     def reads(self) -> frozenset[str]:
-        return frozenset(_names(self.code, _READS))
+        return self._operations.of(_READS)
 
     @cached_property
     def reads_later(self) -> frozenset[str]:
-        return frozenset(name for inner in _functions(self.code) for name in _names(inner, _READS))
+        return frozenset().union(*(inner.of(_READS) for inner in self._inner))
 
     def changes(self, values: frozenset[str]) -> frozenset[str]:
         """The names that its functions change when they are called, those that they declare ``global`` too."""
-        codes = _functions(self.code)
-        bound = frozenset(name for code in codes for name in _names(code, frozenset({"STORE_GLOBAL"})))
+        bound = frozenset().union(*(inner.of(_BINDS_GLOBALLY) for inner in self._inner))
         parts = list(ast.walk(self.node)) if self.reads_later else []
         return bound | (_assigned_into(parts) | _called_on(parts) & values) & self.reads_later
 
+    @cached_property
+    def _operations(self) -> _Operations:
+        return _Operations.in_code(self.code)
 
-def _source(compiled: Sequence[_Compiled], flags: int) -> Source:
-    values = frozenset().union(*(each.values for each in compiled))
-    changed_by = _changed_by(compiled, values)
-    statements = []
-    for each in compiled:
-        parts = list(_at_once(each.node))
-        called = {name for read in each.reads for name in changed_by.get(read, ())}
-        assigned, called_on = _assigned_into(parts), _called_on(parts)
-        binds = each.bound.union(assigned, called_on & values, called)
-        statements.append(Statement(each.node, binds, each.reads, each.reads_later, frozenset(assigned | called_on)))
-    return Source(tuple(statements), flags, values, changed_by)
+    @cached_property
+    def _inner(self) -> tuple[_Operations, ...]:
+        return tuple(map(_Operations.in_code, _functions(self.code)))
+
+
+@dataclass(frozen=True)
+class _Operations:
+    """Operation → the names that a code does it with."""
+
+    names: Mapping[str, frozenset[str]]
+
+    @classmethod
+    def in_code(cls, code: CodeType) -> _Operations:
+        names: defaultdict[str, set[str]] = defaultdict(set)
+        for each in dis.get_instructions(code):
+            if each.opname in _TOLD:
+                names[each.opname].add(each.argval)
+        return cls({operation: frozenset(of_it) for operation, of_it in names.items()})
+
+    def of(self, operations: frozenset[str]) -> frozenset[str]:
+        return frozenset().union(*(self.names.get(operation, frozenset()) for operation in operations))
 
 
 def _changed_by(compiled: Sequence[_Compiled], values: frozenset[str]) -> dict[str, frozenset[str]]:
@@ -159,7 +200,7 @@ def _changed_by(compiled: Sequence[_Compiled], values: frozenset[str]) -> dict[s
     for each in compiled:
         for read in each.reads | each.reads_later:
             users[read] |= each.bound
-    waiting = [(name, each.changes(values)) for each in compiled for name in each.bound]
+    waiting = [(name, changes) for each in compiled for changes in [each.changes(values)] for name in each.bound]
     changed: dict[str, frozenset[str]] = {}
     while waiting:
         name, changes = waiting.pop()
@@ -173,10 +214,6 @@ def compiled_as(body: list[ast.stmt], flags: int, name: str) -> CodeType:
     """The code of ``body``, a part of the file ``name``; line numbers are those of the file."""
     code: CodeType = compile(ast.Module(body, []), name, "exec", flags=flags, dont_inherit=True)
     return code
-
-
-def _names(code: CodeType, operations: frozenset[str]) -> Iterator[str]:
-    return (one.argval for one in dis.get_instructions(code) if one.opname in operations)
 
 
 def _functions(code: CodeType) -> Iterator[CodeType]:
