@@ -11,16 +11,20 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType
 
+from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.rules.ast_names import chain_of
+from pytest_compileiq.spelling import first_of
 from pytest_compileiq.toolchains.triton.statements import STAR, Source, Statement, compiled_as, read_source
 
 EVERYTHING = "<everything>"  # of a module, in the place of a name
-_FOREIGN = frozenset({"triton", *sys.stdlib_module_names})
+FOREIGN = frozenset({"triton", *sys.stdlib_module_names})
+_MOST_STATEMENTS = 1000  # kernels of other people's packages need 300 at most
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class ImportRoot:
     def find(self, dotted: str) -> Path | None:
         """The file of a module, its directory for a package without ``__init__``; None where there is none."""
         top = dotted.partition(".")[0]
-        if top in _FOREIGN or self.only not in (None, top):
+        if top in FOREIGN or self.only not in (None, top):
             return None
         stem = self.directory.joinpath(*dotted.split("."))
         for path in (stem / "__init__.py", stem.with_name(f"{stem.name}.py")):
@@ -55,11 +59,17 @@ def is_file(path: Path | None) -> bool:
 
 @dataclass
 class Part:
-    """What is needed of one module: the numbers of its ``statements``."""
+    """What is needed of one module.
+
+    Attributes:
+        statements: the numbers of those that are executed.
+        given: name → the statement that binds it where Triton is installed, whatever its module makes that depend on.
+    """
 
     name: str
     path: Path
     statements: set[int] = field(default_factory=set)
+    given: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_package(self) -> bool:
@@ -75,7 +85,9 @@ class Part:
         source = read_source(self.path)
         if not source.nodes:
             ast.parse(self.path.read_bytes(), str(self.path))
-        body = [source.nodes[number] for number in sorted(self.statements)]
+        given = ast.parse("\n".join(self.given.values())).body
+        # Again behind the statements, which may bind the names to something else where there is no GPU.
+        body = [*given, *(source.nodes[number] for number in sorted(self.statements)), *given]
         return compiled_as(body, source.flags, str(self.path))
 
 
@@ -87,6 +99,9 @@ def needed(name: str, path: Path, wanted: str, roots: Sequence[ImportRoot]) -> d
     """Module → what has to be executed of it so that ``wanted``, of the module ``name`` at ``path``, is defined.
 
     Modules that none of ``roots`` holds are imported as they are and left out.
+
+    Raises:
+        MarkerError: that is a large part of a package, as where a function is called that might import all of it.
     """
     slice_ = _Slice(roots, {name: Part(name, path)})
     slice_.need(name, wanted)
@@ -148,14 +163,28 @@ class _Slice:
 
     def need(self, module: str, name: str) -> None:
         """Add the statements of ``module`` that bind ``name``, and what they need."""
-        waiting = [_Need(module, name)]
+        waiting = deque([_Need(module, name)])  # the nearest first, so that too much is told by where it begins
         while waiting:
-            need = waiting.pop()
+            need = waiting.popleft()
             if need not in self.needs and (part := self._part(need.module)):
                 self.needs.add(need)
                 waiting += self._add(part, need)
             if not waiting:
                 waiting += self._changed_from_outside()
+            if sum(len(part.statements) for part in self.parts.values()) > _MOST_STATEMENTS:
+                raise MarkerError(self._too_much(module, name))
+
+    def _too_much(self, module: str, name: str) -> str:
+        own = self.parts[module]
+        statements = (read_source(own.path).statements[number] for number in own.statements)
+        imported = (each for statement in statements for each in self._imports(module, statement.imports))
+        named = sorted({each.dotted for each in imported if self._module(each.base)})
+        return (
+            f"the definition of {name} names {', '.join(first_of(named))}, and through them more than "
+            f"{_MOST_STATEMENTS} statements of {sum(bool(part.statements) for part in self.parts.values())} modules, "
+            "which are not executed: put the constants that it names into a module of their own, or tune the PTX that "
+            "acf capture takes of it"
+        )
 
     def _add(self, part: Part, need: _Need) -> Iterator[_Need]:
         """Add what binds a name to ``part``; gives what that needs in turn."""
@@ -165,6 +194,9 @@ class _Slice:
         elif name and name not in source.bound and name != EVERYTHING:
             yield from (_Need(star.base, name) for star in self._imports(part.name, source.imports.get(STAR, ())))
             name = "__getattr__" if "__getattr__" in source.bound else STAR
+        elif given := source.given_triton.get(name):
+            part.given[name] = given
+            return
         for number, statement in enumerate(source.statements[: need.before]):
             if name == EVERYTHING or name in statement.binds:
                 yield from self._execute(part, number, statement)
@@ -230,8 +262,9 @@ class _Slice:
             return
         seen.add((module, name))
         yield (f"{module}.{name}", "") if self._is_submodule(module, name) else (module, name)
-        imports = home.source.imports
-        yield from self._by_imports(module, [*imports.get(name, ()), *imports.get(STAR, ())], name, seen)
+        if name not in home.source.given_triton:
+            imports = home.source.imports
+            yield from self._by_imports(module, [*imports.get(name, ()), *imports.get(STAR, ())], name, seen)
 
     def _by_imports(
         self, module: str, nodes: Sequence[ast.Import | ast.ImportFrom], name: str, seen: set[_Meant]

@@ -82,7 +82,7 @@ def host_job(source: KernelSource, arch: str, place: Place, out_dir: Path) -> di
         "module": source.module,
         "path": str(source.path),
         "function": source.function,
-        "parts": [[part.name, str(part.path), sorted(part.statements)] for part in source.parts().values()],
+        "parts": [[part.name, str(part.path), sorted(part.statements), part.given] for part in source.parts().values()],
         "capability": major * 10 + minor,
         "device": source.device,
         "out_dir": str(out_dir),

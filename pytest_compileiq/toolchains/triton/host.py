@@ -143,7 +143,7 @@ def _kernel(job: Mapping[str, Any]) -> Kernel:
 
     driver.set_active(TargetDriver(_target(job), _capability(job)))
     path, name, module = Path(job["path"]), job["function"], job["module"]
-    parts = [Part(part, Path(file), set(statements)) for part, file, statements in job["parts"]]
+    parts = [Part(part, Path(file), set(numbers), given) for part, file, numbers, given in job["parts"]]
     loaded = load_module(module, {part.name: part for part in parts})
     kernel = Kernel.of(getattr(loaded, name, None), list(CUDAOptions.__dataclass_fields__))
     if kernel is None:

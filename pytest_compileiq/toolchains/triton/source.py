@@ -11,7 +11,15 @@ from pytest_compileiq.errors import EnvironmentFault, MarkerError
 from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
-from pytest_compileiq.toolchains.triton.definitions import ImportRoot, Part, decorators, find_module, is_file, needed
+from pytest_compileiq.toolchains.triton.definitions import (
+    FOREIGN,
+    ImportRoot,
+    Part,
+    decorators,
+    find_module,
+    is_file,
+    needed,
+)
 from pytest_compileiq.toolchains.triton.statements import read_source
 
 _EXPECTED = "expected 'file.py::function' or 'package.module:function'"
@@ -94,8 +102,8 @@ def _in_file(file: str, function: str, own: tuple[ImportRoot, ...], place: Place
 
 
 def _dotted(path: Path, own: tuple[ImportRoot, ...]) -> str | None:
-    """The name of a package's module that imports relatively; None for other files, which need no package."""
-    if not read_source(path).imports_relatively:
+    """The name of a module that needs its package: it imports relatively, or would hide the module of its own name."""
+    if not read_source(path).imports_relatively and path.stem not in FOREIGN:
         return None
     directory = path.parent
     while (directory / "__init__.py").is_file():

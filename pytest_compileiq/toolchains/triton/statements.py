@@ -9,6 +9,7 @@ import __future__
 
 import ast
 import dis
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ _READS = frozenset({"LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"})
 _BINDS_GLOBALLY = frozenset({"STORE_GLOBAL"})
 _BINDS = _BINDS_GLOBALLY | {"STORE_NAME"}
 _TOLD = _READS | _BINDS
+# What is there wherever Triton is; of its other modules a file may have to ask which ones there are.
+_TRITON = re.compile(r"import triton(?:\.language)?(?: as \w+)?|from triton import language(?: as \w+)?")
 _DEF = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -53,6 +56,31 @@ class Statement:
     def imports(self) -> tuple[ast.Import | ast.ImportFrom, ...]:
         """Its imports, those of its functions too."""
         return tuple(node for node in ast.walk(self.node) if isinstance(node, ast.Import | ast.ImportFrom))
+
+    @cached_property
+    def given_triton(self) -> Mapping[str, str]:
+        """Name → the statement that binds it where Triton is installed, of an import of Triton under a condition.
+
+        ``if HAS_TRITON: import triton`` gives ``import triton`` and ``HAS_TRITON = True``. A name that is imported from
+        one place or another is none, nor is one of another module: their condition is of another kind.
+        """
+        if not isinstance(self.node, ast.If | ast.Try):
+            return {}
+        nodes = (node for node in _at_once(self.node) if isinstance(node, ast.Import | ast.ImportFrom))
+        imports: defaultdict[str, set[str]] = defaultdict(set)
+        for single in (single for node in nodes for single in _split(node)):
+            for name in _no_values(single):
+                imports[name].add(ast.unparse(single))
+        triton = {name: text for name, (text, *others) in imports.items() if not others and _TRITON.fullmatch(text)}
+        return {**{name: f"{name} = True" for name in self._conditions if triton}, **triton}
+
+    @property
+    def _conditions(self) -> tuple[str, ...]:
+        """The one name that an ``if`` asks, beside whether types are checked."""
+        test = self.node.test if isinstance(self.node, ast.If) else None
+        tests = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) else [test]
+        names = tuple(each.id for each in tests if isinstance(each, ast.Name) and each.id != "TYPE_CHECKING")
+        return names if len(names) == 1 and all(isinstance(each, ast.Name) for each in tests) else ()
 
 
 @dataclass(frozen=True)
@@ -96,6 +124,14 @@ class Source:
                 by_name.setdefault(name, []).extend(statement.imports)
         return by_name
 
+    @cached_property
+    def given_triton(self) -> Mapping[str, str]:
+        """As of its statements, the first one's."""
+        given: dict[str, str] = {}
+        for statement in reversed(self.statements):
+            given |= statement.given_triton
+        return given
+
     @property
     def imports_relatively(self) -> bool:
         """Whether one of its imports begins at the package that it lies in."""
@@ -121,7 +157,7 @@ def read_source(path: Path) -> Source:
 _NOTHING = Source((), 0)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _parsed(source: bytes) -> Source:
     try:
         tree = ast.parse(source)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.toolchains.triton.definitions import ImportRoot, Part, decorators, needed
 from pytest_compileiq.toolchains.triton.statements import read_source
 from tests.files import write_files
@@ -218,3 +219,75 @@ def test_a_file_that_does_not_parse_is_said_where_it_is_executed(tmp_path):
     assert executed(tmp_path, {"k.py": "def kernel(:\n"}) == {"k": []}
     with pytest.raises(SyntaxError, match=r"k\.py, line 1"):
         Part("k", tmp_path / "k.py").code()
+
+
+CONDITIONAL = {
+    "pkg/__init__.py": "",
+    "pkg/world.py": "raise SystemExit\n",
+    "pkg/k.py": "from pkg.utils import HAS_TRITON, tl, triton, WIDTH\n"
+    + KERNEL.format("tl.load(x) * WIDTH if HAS_TRITON else 0"),
+}
+
+
+@pytest.mark.parametrize(
+    ("utils", "given"),
+    [
+        (
+            "from pkg.world import HAS_TRITON\nif TYPE_CHECKING or HAS_TRITON:\n    import triton\n    import triton.language as tl\n"
+            "else:\n    triton = tl = Placeholder()\n",
+            ["HAS_TRITON", "tl", "triton"],
+        ),
+        (
+            "tl = None\ntry:\n    import triton, triton.language as tl\nexcept ImportError:\n    triton = Placeholder()\n"
+            "HAS_TRITON = 7\n",
+            ["tl", "triton"],
+        ),
+        (
+            "if world.GPU and HAS_TRITON:\n    try:\n        import triton\n        from triton import language as tl\n"
+            "    finally:\n        pass\nHAS_TRITON = 7\n",
+            ["tl", "triton"],
+        ),
+    ],
+)
+def test_triton_is_there_whatever_a_module_makes_its_import_depend_on(tmp_path, utils, given):
+    files = CONDITIONAL | {"pkg/utils.py": f"from pkg import world\n{utils}WIDTH = 4\n"}
+    roots = [ImportRoot(write_files(tmp_path, files))]
+    parts = needed("pkg.k", tmp_path / "pkg" / "k.py", "kernel", roots)
+    assert parts.keys() == {"pkg", "pkg.k", "pkg.utils"}
+    assert sorted(parts["pkg.utils"].given) == given
+    assert [
+        ast.unparse(read_source(tmp_path / "pkg/utils.py").nodes[number]) for number in parts["pkg.utils"].statements
+    ] == ["HAS_TRITON = 7", "WIDTH = 4"][len(given) - 2 :]
+    assert {"triton", "tl", "WIDTH"} <= set(parts["pkg.utils"].code().co_names)
+
+
+def test_a_definition_that_reaches_over_a_whole_package_is_refused_by_what_it_names(tmp_path):
+    world = "".join(f"def part_{number}():\n    return part_{number + 1}()\n" for number in range(3000))
+    files = {
+        "pkg/__init__.py": "",
+        "pkg/world.py": world + "def part_3000():\n    return 1\n",
+        "pkg/k.py": "from pkg.world import part_0 as first\nWIDTH = first()\n" + KERNEL.format("x * WIDTH"),
+    }
+    roots = [ImportRoot(write_files(tmp_path, files))]
+    with pytest.raises(
+        MarkerError, match=r"definition of kernel names pkg\.world\.part_0, .* of 2 modules, which are not"
+    ):
+        needed("pkg.k", tmp_path / "pkg" / "k.py", "kernel", roots)
+
+
+@pytest.mark.parametrize(
+    "utils",
+    [
+        "if FAST:\n    import fast as tl\n",
+        "if FAST:\n    import triton.language.extra.cann as tl\n",
+        "if FAST:\n    from triton.language.extra import libdevice as tl\nelse:\n    from triton.language import math as tl\n",
+    ],
+)
+def test_what_is_another_module_under_another_condition_is_imported_as_its_file_says(tmp_path, utils):
+    files = CONDITIONAL | {
+        "pkg/utils.py": f"import triton\nfrom pkg.world import FAST\n{utils}HAS_TRITON = WIDTH = 4\n"
+    }
+    roots = [ImportRoot(write_files(tmp_path, files))]
+    parts = needed("pkg.k", tmp_path / "pkg" / "k.py", "kernel", roots)
+    assert not parts["pkg.utils"].given
+    assert "pkg.world" in parts

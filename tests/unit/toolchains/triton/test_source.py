@@ -53,12 +53,15 @@ def test_a_file_may_have_any_name(tmp_path, name):
 
 
 def test_a_file_of_a_package_is_a_module_of_it_so_that_its_imports_may_be_relative(tmp_path):
-    write_files(tmp_path, FILES | {"loose/k.py": KERNEL})
+    plain = "@triton.jit\ndef kernel(x):\n    return x\n"
+    write_files(tmp_path, FILES | {"loose/k.py": KERNEL, "norms/triton.py": plain, "norms/alone.py": plain})
     place = Place(tmp_path, tmp_path)
     source = find_kernel("norms/rms.py::kernel", place)
     assert (source.label, source.module) == ("norms/rms.py::kernel", "norms.rms")
     assert list(source.sources(place)) == ["norms/rms.py", "norms/sizes.py"]
     assert find_kernel("loose/k.py::kernel", place).module == "k"
+    assert find_kernel("norms/triton.py::kernel", place).module == "norms.triton"
+    assert find_kernel("norms/alone.py::kernel", place).module == "alone"
     assert find_kernel("rms.py::kernel", Place(tmp_path / "norms", tmp_path)).module == "norms.rms"
 
 
