@@ -83,7 +83,7 @@ def declaration(symbol: str) -> str:
 
     try:
         demangled: str = cxxfilt.demangle(symbol)
-    except cxxfilt.Error:
+    except (cxxfilt.Error, UnicodeError):
         return _by_binutils(symbol) or outline(symbol) or symbol
     return demangled
 
