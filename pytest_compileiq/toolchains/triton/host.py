@@ -71,32 +71,39 @@ def main() -> int:
 
 def _done(job: Mapping[str, Any]) -> Sequence[str]:
     """Do the job; torch itself is asked only what the target does not answer."""
-    known = answers_of(_capability(job), job["device"])
-    try:
-        with stand_in(known) as imported:
-            remarks = _written(job)
-        return [_WITHOUT_TORCH, *remarks] if imported and not is_installed() else remarks
-    except Undecided as undecided:
-        if not is_installed():
-            raise
-        return _done_with_torch(job, known, undecided)
+    known, has_torch = answers_of(_capability(job), job["device"]), is_installed()
+    with stand_in(known) as imported:
+        try:
+            kernel = _kernel(job)
+        except Exception as error:
+            refusal = error
+        else:
+            try:
+                remarks = _written(kernel, job)
+            except Undecided as error:
+                refusal = error
+            else:
+                return [_WITHOUT_TORCH, *remarks] if imported and not has_torch else remarks
+    of_torch = isinstance(refusal, Undecided) or not isinstance(refusal, MarkerError)
+    if imported and of_torch and has_torch:
+        return _done_with_torch(job, known, refusal)
+    raise refusal
 
 
-def _done_with_torch(job: Mapping[str, Any], known: Mapping[str, object], undecided: Undecided) -> Sequence[str]:
+def _done_with_torch(job: Mapping[str, Any], known: Mapping[str, object], refusal: Exception) -> Sequence[str]:
+    """Do the job, of a kernel that does not come to be with a stand-in for torch; ``refusal`` says why."""
     answer_for_the_target(known)
+    is_of_a_gpu = isinstance(refusal, Undecided) and refusal.is_of_a_gpu
     try:
-        remarks = _written(job)
+        remarks = _written(_kernel(job), job)
     except MarkerError:
         raise
-    except Exception:  # torch's own errors, where there is no GPU
-        if undecided.is_of_a_gpu:
-            raise undecided from None
-        raise
-    return [f"on this machine, whose GPU answered: {undecided}", *remarks] if undecided.is_of_a_gpu else remarks
+    except Exception as error:  # torch's own, where there is no GPU
+        raise (refusal if is_of_a_gpu else error) from None
+    return [f"on this machine, whose GPU answered: {refusal}", *remarks] if is_of_a_gpu else remarks
 
 
-def _written(job: Mapping[str, Any]) -> Sequence[str]:
-    kernel = _kernel(job)
+def _written(kernel: Kernel, job: Mapping[str, Any]) -> Sequence[str]:
     if job["describe"]:
         _write(job, "described.json", _described(kernel))
         return list(kernel.remarks())

@@ -32,7 +32,7 @@ class Undecided(MarkerError):
 
 
 class UndecidedAttribute(Undecided, AttributeError):
-    """So is one of Python's own attributes; who asks whether there is one goes on without it."""
+    """So does one of Python's own attributes; who asks whether there is one goes on without it."""
 
 
 def _remedy(of: str) -> str:
@@ -68,7 +68,8 @@ class StandIn(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
-            raise UndecidedAttribute(f"what is compiled depends on {self.__name__}.{name}", self.__name__)
+            error = Undecided if name == "__version__" else UndecidedAttribute
+            raise error(f"what is compiled depends on {self.__name__}.{name}", self.__name__)
         full = f"{self.__name__}.{name}"
         value = self._known[full] if full in self._known else StandIn(full, self._known)
         setattr(self, name, value)
@@ -120,15 +121,19 @@ class _Finder(MetaPathFinder, Loader):
 
 @contextmanager
 def stand_in(known: Mapping[str, object]) -> Iterator[list[str]]:
-    """Meanwhile a stand-in takes torch's place, whether or not it is installed; gives the modules that it was for."""
+    """Meanwhile a stand-in takes torch's place, whether or not it is installed; gives the modules that it was for.
+
+    Afterwards it is gone, with every module that got hold of it.
+    """
     finder = _Finder(known)
     sys.meta_path.insert(0, finder)
     try:
         yield finder.imported
     finally:
         sys.meta_path.remove(finder)
-        for name in finder.imported:
-            sys.modules.pop(name, None)
+        for name, module in list(sys.modules.items()):
+            if any(isinstance(value, StandIn) for value in (module, *vars(module).values())):
+                del sys.modules[name]
 
 
 def is_installed() -> bool:

@@ -294,7 +294,7 @@ def fill(out):
 BY_VERSION, BY_NAME = "torch.__version__ >= '2.0'", "'H' in torch.cuda.get_device_name(0)"
 TORCH = {
     "torch/__init__.py": "from . import cuda, version\n__version__ = '2.14'\n",
-    "torch/version.py": "hip = None\n",
+    "torch/version.py": "hip, cuda = None, '13'\n",
     "torch/cuda.py": "def get_device_name(device=None):\n    {answer}\ndef get_device_capability():\n    return 8, 0\n",
 }
 NO_DRIVER, A_NAME = "raise RuntimeError('Found no NVIDIA driver')", "return 'NVIDIA H200'"
@@ -318,8 +318,9 @@ def width(built: BuildResult) -> int:
     return int(re.search(r"\b(64|128);", built.path.with_suffix(".ptx").read_text().partition(".entry")[2])[1])
 
 
-def test_torch_is_asked_what_the_target_does_not_decide_and_the_target_the_rest(asking, build):
-    triton = asking(BY_VERSION, NO_DRIVER)
+@pytest.mark.parametrize("condition", [BY_VERSION, "int(str.split(torch.version.cuda)[0]) == 13"])
+def test_torch_is_asked_what_the_target_does_not_decide_and_the_target_the_rest(asking, build, condition):
+    triton = asking(condition, NO_DRIVER)
     built, _ = build(triton)
     assert width(built) == 128
     assert not [remark for remark in triton.remarks(built) if "stand-in" in remark or "answered" in remark]

@@ -50,8 +50,9 @@ def test_whatever_would_decide_on_what_is_compiled_names_the_package_and_the_rem
         MarkerError, match=r"depends on torch\.version\.cuda, and torch is not installed here: pip install"
     ):
         decide(torch.version.cuda)
-    with pytest.raises(AttributeError, match=r"depends on torch\.__version__, and torch is not installed here"):
+    with pytest.raises(Undecided, match=r"depends on torch\.__version__, and torch is not installed here"):
         _ = torch.__version__
+    assert not hasattr(torch, "__wrapped__")
 
 
 def test_the_target_answers_for_its_capability_and_the_marker_for_its_name():
@@ -99,6 +100,16 @@ def test_the_stand_in_comes_before_an_installed_torch_and_goes_again():
     with stand_in({}) as imported:
         pass
     assert imported == []
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_module_that_got_hold_of_the_stand_in_goes_with_it(tmp_path):
+    write_files(tmp_path, {"holds_torch.py": "import torch.nn as nn\n", "holds_none.py": "import torch\ndel torch\n"})
+    with stand_in({}):
+        importlib.import_module("holds_torch")
+        importlib.import_module("holds_none")
+    assert "holds_torch" not in sys.modules
+    assert sys.modules.pop("holds_none")
 
 
 @pytest.mark.usefixtures("installed")
