@@ -1,4 +1,4 @@
-"""Symbols that anybody may have written: an outline is short, or there is none."""
+"""Symbols that anybody may have written: an outline is bounded by its symbol, or there is none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SYMBOLS = st.lists(PARTS, max_size=40).map(lambda parts: "_Z" + "".join(parts))
 
 @settings(deadline=None, max_examples=500, database=None, derandomize=True)
 @given(SYMBOLS)
-def test_an_outline_is_no_longer_than_its_symbol_and_says_which_one_it_is_of(symbol):
+def test_an_outline_is_bounded_by_its_symbol_and_says_which_one_it_is_of(symbol):
     told = outline(symbol)
     if told is not None:
         name, _, tag = told.rpartition("#")

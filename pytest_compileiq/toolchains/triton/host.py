@@ -71,6 +71,8 @@ def main() -> int:
 
 def _done(job: Mapping[str, Any]) -> Sequence[str]:
     """Do the job; torch itself is asked only what the target does not answer."""
+    assumed = [f"{part.name}.{name}" for part in _parts(job).values() for name in part.assumed]
+    notes = [f"Triton is installed, so {', '.join(assumed)} is taken to be true"] if assumed else []
     known, has_torch = answers_of(_capability(job), job["device"]), is_installed()
     with stand_in(known) as imported:
         try:
@@ -83,10 +85,11 @@ def _done(job: Mapping[str, Any]) -> Sequence[str]:
             except Undecided as error:
                 refusal = error
             else:
-                return [_WITHOUT_TORCH, *remarks] if imported and not has_torch else remarks
+                without_torch = [_WITHOUT_TORCH] if imported and not has_torch else []
+                return [*notes, *without_torch, *remarks]
     of_torch = isinstance(refusal, Undecided) or not isinstance(refusal, MarkerError)
     if imported and of_torch and has_torch:
-        return _done_with_torch(job, known, refusal)
+        return [*notes, *_done_with_torch(job, known, refusal)]
     raise refusal
 
 
@@ -149,9 +152,8 @@ def _kernel(job: Mapping[str, Any]) -> Kernel:
     from triton.runtime import driver
 
     driver.set_active(TargetDriver(_target(job), _capability(job)))
-    path, name, module = Path(job["path"]), job["function"], job["module"]
-    parts = [Part(part, Path(file), set(numbers), given) for part, file, numbers, given in job["parts"]]
-    loaded = load_module(module, {part.name: part for part in parts})
+    path, name = Path(job["path"]), job["function"]
+    loaded = load_module(job["module"], _parts(job))
     kernel = Kernel.of(getattr(loaded, name, None), list(CUDAOptions.__dataclass_fields__))
     if kernel is None:
         known = {bound for statement in read_source(path).statements for bound in statement.binds}
@@ -161,6 +163,10 @@ def _kernel(job: Mapping[str, Any]) -> Kernel:
             f"{name!r} is a kernel in Gluon, which is not compiled ahead of time here: give its PTX to Ptxas"
         )
     return kernel
+
+
+def _parts(job: Mapping[str, Any]) -> dict[str, Part]:
+    return {name: Part(name, Path(file), set(numbers), given) for name, file, numbers, given in job["parts"]}
 
 
 def _capability(job: Mapping[str, Any]) -> tuple[int, int]:

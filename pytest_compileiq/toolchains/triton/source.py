@@ -54,7 +54,7 @@ class KernelSource:
         The files of an installed package are named from the directory that it is imported from, so that another
         environment has them under the same names: ``package/ops/norm.py``.
         """
-        files = {part.path for part in self.parts().values() if part.statements} | {self.path}
+        files = {part.path for part in self.parts().values() if part.statements or part.given} | {self.path}
         return {self._name(path, place): sha256_hex(path.read_bytes()) for path in sorted(files)}
 
     @property

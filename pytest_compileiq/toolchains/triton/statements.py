@@ -72,7 +72,7 @@ class Statement:
             for name in _no_values(single):
                 imports[name].add(ast.unparse(single))
         triton = {name: text for name, (text, *others) in imports.items() if not others and _TRITON.fullmatch(text)}
-        return {**{name: f"{name} = True" for name in self._conditions if triton}, **triton}
+        return {**{name: is_true(name) for name in self._conditions if triton}, **triton}
 
     @property
     def _conditions(self) -> tuple[str, ...]:
@@ -149,6 +149,11 @@ class Source:
         return Statement(each.node, binds, each.reads, each.reads_later, frozenset(assigned | called_on))
 
 
+def is_true(name: str) -> str:
+    """The statement that says so."""
+    return f"{name} = True"
+
+
 def read_source(path: Path) -> Source:
     """The statements of a Python file; none for a directory, and for what does not parse, which ``Part.code`` says."""
     return _parsed(path.read_bytes()) if path.is_file() else _NOTHING
@@ -157,7 +162,7 @@ def read_source(path: Path) -> Source:
 _NOTHING = Source((), 0)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=512)  # files: of one package a definition may name 300
 def _parsed(source: bytes) -> Source:
     try:
         tree = ast.parse(source)

@@ -346,3 +346,21 @@ def test_a_gpu_s_answer_is_taken_and_said_to_be_this_machine_s(asking, build):
         "on this machine, whose GPU answered: what is compiled depends on torch.cuda.get_device_name(…)"
         in "\n".join(triton.remarks(built))
     )
+
+
+def test_where_triton_is_a_condition_it_is_true_and_said_to_be(tmp_path, build):
+    """As vLLM has it: without a GPU, its own flag would put something else in Triton's place."""
+    files = {
+        "pkg/__init__.py": "import torch\nraise SystemExit\n",
+        "pkg/flags.py": "from pkg.platforms import count\nHAS_TRITON = count() == 1\n",
+        "pkg/importing.py": "from .flags import HAS_TRITON\nif HAS_TRITON:\n    import triton\n    import triton.language as tl\n"
+        "else:\n    triton = tl = None\n",
+        "pkg/k.py": "from pkg.importing import HAS_TRITON, tl, triton\nWIDTH = tl.constexpr(128) if HAS_TRITON else 64\n"
+        "@triton.jit\ndef fill(out):\n    tl.store(out, WIDTH)\n",
+    }  # fmt: skip
+    root = write_files(tmp_path / "project", files)
+    triton = builder(root, "pkg/k.py::fill", signature={"out": "*i32:16"}, constexprs={}, arguments={})
+    built, _ = build(triton)
+    assert width(built) == 128
+    assert triton.remarks(built) == ("Triton is installed, so pkg.importing.HAS_TRITON is taken to be true",)
+    assert list(triton.sources()) == ["pkg/importing.py", "pkg/k.py"]

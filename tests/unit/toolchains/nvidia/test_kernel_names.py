@@ -1,5 +1,6 @@
 import pytest
 
+from pytest_compileiq.toolchains.machine_code.names import readable
 from pytest_compileiq.toolchains.nvidia.kernel_names import NoSuchKernel, kernel_named
 
 WIDE, NARROW = "_Z6reduceIfLi256EEvPT_", "_Z6reduceIfLi64EEvPT_"
@@ -65,3 +66,13 @@ def test_blanks_that_part_words_stay():
 
 def test_two_names_of_one_kernel_are_no_two_kernels():
     assert kernel_named("reduce", {"reduce<float, TILE>": WIDE, "reduce<float, 256>": WIDE}) == WIDE
+
+
+LONG = f"_Z6launchI4GemmIJ{''.join(f'21stage_of_a_pipeline_{letter}' for letter in 'abcdefghijklmnopqrstuvwxyz' * 2)}EEEvT_"
+
+
+def test_a_kernel_with_a_symbol_of_a_thousand_characters_is_taken_by_its_name_or_by_what_is_shown():
+    both = {symbol: symbol for symbol in (LONG, LONG.replace("launch", "finish"))}
+    assert kernel_named("launch", both) == kernel_named(readable(LONG), both) == LONG
+    with pytest.raises(NoSuchKernel, match=r"its kernels: finish<Gemm<…> >#\w{6}, launch<Gemm<…> >#\w{6}$"):
+        kernel_named("start", both)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -258,21 +260,37 @@ def test_triton_is_there_whatever_a_module_makes_its_import_depend_on(tmp_path, 
     assert [
         ast.unparse(read_source(tmp_path / "pkg/utils.py").nodes[number]) for number in parts["pkg.utils"].statements
     ] == ["HAS_TRITON = 7", "WIDTH = 4"][len(given) - 2 :]
+    assert parts["pkg.utils"].assumed == [name for name in given if name == "HAS_TRITON"]
     assert {"triton", "tl", "WIDTH"} <= set(parts["pkg.utils"].code().co_names)
 
 
+@pytest.mark.parametrize("read", ["utils.WIDTH, utils.triton, utils.HAS_TRITON", "f(utils)"], ids=["some", "whole"])
+def test_triton_is_there_before_and_behind_what_a_module_puts_in_its_place(tmp_path, monkeypatch, read):
+    monkeypatch.setitem(sys.modules, "triton", ModuleType("triton"))
+    sys.modules["triton"].WIDTH = 4
+    utils = "HAS_TRITON = False\nif HAS_TRITON:\n    import triton\nelse:\n    triton = Fake()\nWIDTH = triton.WIDTH\n"
+    files = {"utils.py": f"class Fake:\n    WIDTH = 1\n{utils}", "k.py": "import utils\n" + KERNEL.format(read)}
+    parts = needed("k", write_files(tmp_path, files) / "k.py", "kernel", [ImportRoot(tmp_path)])
+    names = {}
+    exec(parts["utils"].code(), names)
+    assert (names["triton"], names["WIDTH"]) == (sys.modules["triton"], 1 if read == "f(utils)" else 4)
+
+
 def test_a_definition_that_reaches_over_a_whole_package_is_refused_by_what_it_names(tmp_path):
-    world = "".join(f"def part_{number}():\n    return part_{number + 1}()\n" for number in range(3000))
+    world = "".join(f"def part_{number}():\n    return part_{number + 1}()\n" for number in range(1100))
+    world += "def part_1100():\n    return 1\n"
     files = {
         "pkg/__init__.py": "",
-        "pkg/world.py": world + "def part_3000():\n    return 1\n",
+        "pkg/world.py": world,
+        "pkg/own.py": world + "WIDTH = part_0()\n" + KERNEL.format("x * WIDTH"),
         "pkg/k.py": "from pkg.world import part_0 as first\nWIDTH = first()\n" + KERNEL.format("x * WIDTH"),
     }
     roots = [ImportRoot(write_files(tmp_path, files))]
     with pytest.raises(
-        MarkerError, match=r"definition of kernel names pkg\.world\.part_0, .* of 2 modules, which are not"
+        MarkerError, match=r"definition of kernel names pkg\.world\.part_0, .* of 1 module, which are not"
     ):
         needed("pkg.k", tmp_path / "pkg" / "k.py", "kernel", roots)
+    assert len(needed("pkg.own", tmp_path / "pkg" / "own.py", "kernel", roots)["pkg.own"].statements) == 1103
 
 
 @pytest.mark.parametrize(
