@@ -95,13 +95,13 @@ def _done(job: Mapping[str, Any]) -> Sequence[str]:
 
 def _done_with_torch(job: Mapping[str, Any], known: Mapping[str, object], refusal: Exception) -> Sequence[str]:
     """Do the job, of a kernel that does not come to be with a stand-in for torch; ``refusal`` says why."""
-    answer_for_the_target(known)
     is_of_a_gpu = isinstance(refusal, Undecided) and refusal.is_of_a_gpu
     try:
+        answer_for_the_target(known)
         remarks = _written(_kernel(job), job)
     except MarkerError:
         raise
-    except Exception as error:  # torch's own, where there is no GPU
+    except Exception as error:  # torch's own, where there is no GPU, or a library of its own is missing
         raise (refusal if is_of_a_gpu else error) from None
     return [f"on this machine, whose GPU answered: {refusal}", *remarks] if is_of_a_gpu else remarks
 

@@ -298,6 +298,7 @@ TORCH = {
     "torch/cuda.py": "def get_device_name(device=None):\n    {answer}\ndef get_device_capability():\n    return 8, 0\n",
 }
 NO_DRIVER, A_NAME = "raise RuntimeError('Found no NVIDIA driver')", "return 'NVIDIA H200'"
+NO_LIBRARY = "...\nraise ImportError('libcudart.so.13: cannot open shared object file')"
 
 
 @pytest.fixture
@@ -336,6 +337,18 @@ def test_a_file_that_asks_for_the_gpu_s_name_is_told_the_marker_s_and_refused_wi
         assert width(built) == wide
     with pytest.raises(MarkerError, match=r"Triton\(device=' '\): expected the name of a GPU"):
         asking(BY_NAME, NO_DRIVER, " ")
+
+
+@pytest.mark.parametrize(
+    ("condition", "sentence"),
+    [
+        (BY_NAME, r"get_device_name\(…\), which only a GPU can answer: name"),
+        (BY_VERSION, r"ImportError: libcudart.so.13"),
+    ],
+)
+def test_a_torch_that_cannot_be_imported_is_no_answer(asking, build, condition, sentence):
+    with pytest.raises(BuildError, match=sentence):
+        build(asking(condition, NO_LIBRARY))
 
 
 def test_a_gpu_s_answer_is_taken_and_said_to_be_this_machine_s(asking, build):
