@@ -3,9 +3,9 @@
 A schedule edits, reverts, renames and shadows files, moves directories, runs beside other runs, kills, damages and
 trims. After each step the project is built through the cache and built anew. A toy compiler in this process has an
 include path like a real one's; ``--gcc`` does it with gcc, with precompiled headers and search directories of the
-environment as well.
+environment as well, and ``--nvcc`` with nvcc.
 
-    python bench/build_cache.py [--schedules 10000] [--gcc 50] [--seed 0]
+    python bench/build_cache.py [--schedules 10000] [--gcc 50] [--nvcc 20] [--seed 0]
 """
 
 import argparse
@@ -31,6 +31,8 @@ from pytest_compileiq.system.seen_files import SeenFiles
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.builder import resolve
 from pytest_compileiq.toolchains.cc.marker import Cc
+from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
+from pytest_compileiq.toolchains.nvidia.nvcc_builder import resolve as resolve_nvcc
 
 STEPS = 10
 DIRECTORIES = ("first", "second", "third")
@@ -115,6 +117,8 @@ class Schedule:
     Attributes:
         builder: makes a builder for the project as it is.
         include: how a header is included.
+        value: what a header holds, by a number.
+        kernel: what the source holds, by a number.
         say: counts hits and misses.
     """
 
@@ -124,6 +128,8 @@ class Schedule:
     include: Callable[[str], str]
     say: Counter[str]
     more_steps: Sequence[Callable[["Schedule"], None]] = ()
+    value: Callable[[int], str] = "int v{};".format
+    kernel: Callable[[int], str] = "int kernel(void) {{ return {}; }}".format
     former: list[tuple[Path, str]] = field(default_factory=list)
     written: int = 0
 
@@ -227,11 +233,11 @@ class Schedule:
 
     def text(self) -> str:
         others = [name for name in HEADERS if self.rng.random() < 0.3]
-        return "".join(f"{self.include(name)}\n" for name in others[:1]) + f"int v{self.rng.randrange(4)};\n"
+        return "".join(f"{self.include(name)}\n" for name in others[:1]) + f"{self.value(self.rng.randrange(4))}\n"
 
     def source(self) -> str:
         return "".join(f"{self.include(name)}\n" for name in HEADERS if self.rng.random() < 0.7) + (
-            f"int kernel(void) {{ return {self.rng.randrange(4)}; }}\n"
+            f"{self.kernel(self.rng.randrange(4))}\n"
         )
 
     def any_header(self) -> Path:
@@ -378,16 +384,39 @@ def play_gcc(seed: int, say: Counter[str], folder: Path) -> None:
             os.environ["CPATH"] = before
 
 
+def play_nvcc(seed: int, say: Counter[str], folder: Path) -> None:
+    """One schedule with nvcc, whose source includes by macros' names too."""
+    root = folder / f"nvcc{seed}"
+    root.mkdir()
+    (root / "k.cu").write_text('#define V 9\n#define ASKS(x) __has_include(x)\n#include "kernel.c"\n')
+    rng = Random(seed)
+    toolchain = Nvcc("k.cu", arch="sm_90a", output="cubin", flags="-O1 -Ifirst -Isecond -isystem third")
+
+    def include(name: str) -> str:
+        spelled = rng.choice((f'"{name}"', f"<{name}>"))
+        directive = rng.choice((f"#include {spelled}", f"#define NAME {spelled}\n#include NAME\n#undef NAME"))
+        asked = f"#if ASKS({spelled})\n{directive}\n#endif"
+        guard = f"IN_{name.replace('.', '_')}"
+        return f"#ifndef {guard}\n#define {guard}\n{rng.choice((directive, asked))}\n#endif"
+
+    kernel = 'extern "C" __global__ void kernel(int *x) {{ *x = 10 * V + {}; }}'.format
+    Schedule(
+        root, rng, lambda: resolve_nvcc(toolchain, Place(root, root)), include, say,
+        value="#undef V\n#define V {}".format, kernel=kernel,
+    ).run()  # fmt: skip
+
+
 def main() -> None:
     from machine import describe
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--schedules", type=int, default=10_000, help="with the toy compiler (default: %(default)s)")
     parser.add_argument("--gcc", type=int, default=0, help="with gcc (default: %(default)s)")
+    parser.add_argument("--nvcc", type=int, default=0, help="with nvcc (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the first (default: %(default)s)")
     asked = parser.parse_args()
     print(describe())
-    for play, count in ((play_toy, asked.schedules), (play_gcc, asked.gcc)):
+    for play, count in ((play_toy, asked.schedules), (play_gcc, asked.gcc), (play_nvcc, asked.nvcc)):
         say, wrong = Counter[str](), 0
         for seed in range(asked.seed, asked.seed + count):
             with tempfile.TemporaryDirectory() as folder:

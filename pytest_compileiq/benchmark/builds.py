@@ -101,6 +101,11 @@ class Builds:
             return known
         return self.builder.sources() if controls is None else sources_with(self.builder, controls)
 
+    @property
+    def _is_all_cached(self) -> bool:
+        """Whether the build cache holds all metrics that objectives take."""
+        return not isinstance(self.builder, Counts) or self.metrics <= CACHED_METRICS
+
     def _home(self, controls: ControlsFile | None) -> Path:
         return self.directory / _name(controls)
 
@@ -108,8 +113,7 @@ class Builds:
         """What the build cache has; it is asked once."""
         name = _name(controls)
         if name not in self._found:
-            may_be_cached = self.cached is not None and self.metrics <= CACHED_METRICS
-            found = self.cached.find(self.builder, controls, home) if self.cached and may_be_cached else None
+            found = self.cached.find(self.builder, controls, home) if self.cached and self._is_all_cached else None
             self._found[name] = found
             if found is not None:
                 self._sources[name] = found.entry.sources
@@ -122,7 +126,7 @@ class Builds:
             build = builder.build_together if isinstance(builder, BuildsTogether) else builder.build
             return build(controls, home, timeout_s=self.timeout_s)
 
-        if self.cached is None or not self.metrics <= CACHED_METRICS:
+        if self.cached is None or not self._is_all_cached:
             return make()
         made = self.cached.make(self.builder, controls, make)
         if made.sources is not None:

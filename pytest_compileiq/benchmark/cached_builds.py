@@ -12,12 +12,13 @@ from pytest_compileiq.model import BuildResult, ControlsFile
 from pytest_compileiq.rules.build_key import Inputs, NotModelled, key_of
 from pytest_compileiq.store.build_cache import BuildCache, Entry, Installed
 from pytest_compileiq.system.seen_files import SeenFiles, Signature, signature_of
-from pytest_compileiq.toolchains.base import Builder, CacheableBuild, ReadsByControls, TellsInputs
+from pytest_compileiq.toolchains.base import Builder, CacheableBuild, ReadsByControls, ReadsByItself, TellsInputs
 
-# The exact metrics that are read from the objects alone; others ask programs that no key holds.
+# Of a toolchain that counts some metrics by programs that no key holds, those that it counts without them.
 CACHED_METRICS = frozenset({"code_bytes"})
 
 Signatures = Mapping[str, Signature | None]
+_Asked = tuple[CacheableBuild, str]  # what a build depends on, and its key
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class CachedBuilds:
     cache: BuildCache
     rebuilds: bool = False
     seen: SeenFiles = field(default_factory=SeenFiles)
+    _missed: dict[tuple[int, str], _Asked] = field(default_factory=dict)
     _has_kept: bool = False
 
     def find(self, builder: Builder, controls: ControlsFile | None, out_dir: Path) -> Found | None:
@@ -78,10 +80,12 @@ class CachedBuilds:
         if self.rebuilds:
             return None
         try:
-            _, key = _asked(builder, controls)
+            asked = _asked(builder, controls)
         except NotModelled:
             return None
-        cached = self.cache.find(key, self.seen)
+        cached = self.cache.find(asked[1], self.seen)
+        if cached is None:
+            self._missed[_which(builder, controls)] = asked
         return Found(cached[1], out_dir) if cached else None
 
     def make(self, builder: Builder, controls: ControlsFile | None, make: Callable[[], BuildResult]) -> Made:
@@ -95,7 +99,8 @@ class CachedBuilds:
             CacheMismatch: it is not what the cache has for the same inputs.
         """
         try:
-            build, key = _asked(builder, controls)
+            missed = self._missed.pop(_which(builder, controls), None)
+            build, key = missed or _asked(builder, controls)
             self.cache.make_ready()
             cached = self.cache.find(key, self.seen) if self.rebuilds else None
             inputs = build.inputs()
@@ -132,7 +137,8 @@ class CachedBuilds:
         sources = dict(builder.sources() if controls is None else sources_with(builder, controls))
         is_all_known = len(known) == len(own.files) and len(as_installed) == len(installed.files)
         is_of_these = set(sources.values()) <= {*known.values(), *as_installed.values()}
-        is_one = _inputs_of(build) == inputs and _signatures(own | installed) == before
+        is_as_asked = not isinstance(build, ReadsByItself) or build.is_of(built)
+        is_one = is_as_asked and _inputs_of(build) == inputs and _signatures(own | installed) == before
         has_settled = all(
             signature is None or self.seen.has_settled(signature, begun_ns) for signature in before.values()
         )
@@ -175,7 +181,11 @@ class CachedBuilds:
         )
 
 
-def _asked(builder: Builder, controls: ControlsFile | None) -> tuple[CacheableBuild, str]:
+def _which(builder: Builder, controls: ControlsFile | None) -> tuple[int, str]:
+    return id(builder), controls.key if controls else ""
+
+
+def _asked(builder: Builder, controls: ControlsFile | None) -> _Asked:
     """What the build depends on, and its key.
 
     Raises:

@@ -235,6 +235,15 @@ class CacheableBuild(Protocol):
 
 
 @runtime_checkable
+class ReadsByItself(Protocol):
+    """A ``CacheableBuild`` whose question holds what a part of the build has read; the build reads it once more."""
+
+    def is_of(self, built: BuildResult) -> bool:
+        """Whether the build has read the same."""
+        ...
+
+
+@runtime_checkable
 class TellsInputs(Protocol):
     """A ``Builder`` that knows all that its builds depend on, so that they may be taken from the build cache."""
 

@@ -27,6 +27,7 @@ from pytest_compileiq.toolchains.cc.installation import Installation, expect_gcc
 from pytest_compileiq.toolchains.cc.modelled import expect_modelled, included_by
 from pytest_compileiq.toolchains.commands import ask, modelled_environment
 from pytest_compileiq.toolchains.make_rules import prerequisites
+from pytest_compileiq.toolchains.own_code import code_of
 
 _ALWAYS_INCLUDED = "stdc-predef.h"
 _DIRECTORY = re.compile(r"-(?:I|L|iquote|isystem|idirafter)(.+)", re.DOTALL)
@@ -75,7 +76,7 @@ class GccBuild:
             "functions": self.patterns,
             "directory": [str(self.rootdir), os.path.realpath(self.rootdir)],
             "environment": [f"{name}={value}" for name, value in sorted(modelled_environment().items())],
-            "reader": [_reader()],
+            "reader": [code_of("cc", "machine_code")],
         }
 
     def inputs(self) -> tuple[Inputs, Inputs]:
@@ -223,14 +224,3 @@ def _named_in(path: str, text: bytes, is_the_compilers: bool) -> Named:
 @lru_cache(maxsize=4096)
 def _scanned(text: bytes, is_the_compilers: bool) -> Named:
     return named_in(text, is_the_compilers=is_the_compilers)
-
-
-@lru_cache(maxsize=1)
-def _reader() -> str:
-    """The digest of this package's own code that makes a build and reads it."""
-    from importlib.metadata import version
-
-    package = Path(__file__).parents[1]
-    files = sorted([*package.glob("*.py"), *package.glob("cc/*.py"), *package.glob("machine_code/*.py")])
-    content = b"".join(path.read_bytes() for path in files)
-    return hashlib.sha256(content + version("pyelftools").encode()).hexdigest()

@@ -9,23 +9,21 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from posixpath import join
-from typing import Any
 
-from pytest_compileiq.rules.build_key import Inputs, NotModelled, looked_for
+from pytest_compileiq.rules.build_key import Inputs, NotModelled
 from pytest_compileiq.toolchains.commands import ask
+from pytest_compileiq.toolchains.loader import listed, loaded, looked_for_in
 
 _GCC = re.compile(r"(?:[\w.]+-)*(?:gcc|g\+\+|cc|c\+\+)(?:-[\d.]+)?")
 _WRAPPERS = (b"CCACHE_", b"DISTCC_", b"ICECC_", b"SCCACHE_")
 _COMPILERS_PROPER = ("cc1", "cc1plus")
 _PROGRAMS = (*_COMPILERS_PROPER, "collect2", "as", "ld", "real-ld", "collect-ld")
 _DATA = ("specs", "libgomp.spec", "liblto_plugin.so")
-_LOADER = ("/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/ld.so.conf")
-_LOADED_BY_PROCESSOR = ("glibc-hwcaps", "tls")  # directories of libraries for some processors
 _ELF = b"\x7fELF"
 
 
@@ -54,6 +52,10 @@ class Installation:
         """
         return _inputs(self)
 
+    def listed(self, variable: str) -> list[str]:
+        """The directories that a variable of its environment names."""
+        return listed(variable, dict(self.environment), self.rootdir)
+
 
 @lru_cache(maxsize=16)
 def expect_gcc(program: str) -> None:
@@ -72,16 +74,15 @@ def expect_gcc(program: str) -> None:
 def _inputs(of: Installation) -> Inputs:
     driver = os.path.realpath(of.program)
     programs, libraries = _search_directories(of)
-    own = _looked_for_in([*programs, *_listed("PATH", of)], _PROGRAMS) | _looked_for_in([*programs, *libraries], _DATA)
+    own = looked_for_in([*programs, *of.listed("PATH")], _PROGRAMS) | looked_for_in([*programs, *libraries], _DATA)
     executed = [driver, *sorted(name for name in own.files if Path(name).name in _PROGRAMS)]
     for program in executed:
         _expect_a_binary(program)
     return (
         own
         | Inputs(frozenset({driver, of.program}))
-        | _loaded(executed, of)
+        | loaded(executed, dict(of.environment), of.rootdir)
         | _linked(of, libraries)
-        | _looked_for_in(["/"], [name[1:] for name in _LOADER])
     )
 
 
@@ -107,44 +108,6 @@ def _expect_a_binary(program: str) -> None:
         raise NotModelled(f"{program} is a wrapper around another compiler")
 
 
-def _loaded(programs: Sequence[str], of: Installation) -> Inputs:
-    """The shared libraries of ``programs``, and where the loader looks for them first."""
-    loaded: set[str] = set()
-    for program in programs:
-        answer = ask(["ldd", program], cwd=Path(of.rootdir))
-        if "not a dynamic executable" in answer.output or "statically linked" in answer.output:
-            continue
-        loaded |= set(re.findall(r"(?:=>\s+|^\s+)(/\S+) \(0x", answer.output, re.MULTILINE))
-        if answer.returncode != 0 or "not found" in answer.output or "/ld-linux" not in answer.output:
-            raise NotModelled(f"ldd does not say which libraries {program} loads")
-    first = _listed("LD_LIBRARY_PATH", of)
-    own = [directory for program in (*programs, *loaded) for directory in _run_paths(program)]
-    names = {Path(library).name for library in loaded}
-    searched = _looked_for_in([*first, *own], [*names, *_LOADED_BY_PROCESSOR])
-    if special := next((path for path in searched.files if Path(path).name in _LOADED_BY_PROCESSOR), None):
-        raise NotModelled(f"{special} holds libraries for some processors")
-    return searched | Inputs(frozenset(loaded))
-
-
-def _run_paths(program: str) -> Iterator[str]:
-    """Directories that an ELF file names for the loader to look in."""
-    from elftools.common.exceptions import ELFError
-    from elftools.elf.elffile import ELFFile
-
-    try:
-        with Path(program).open("rb") as stream:
-            elf: Any = ELFFile(stream)
-            elf.header["e_shoff"] = 0  # else it reads all sections, and a compiler has hundreds, for one string table
-            dynamic = next(iter(elf.iter_segments("PT_DYNAMIC")), None)
-            tags = list(dynamic.iter_tags()) if dynamic else []
-            listed = [getattr(tag, "runpath", None) or getattr(tag, "rpath", None) for tag in tags]
-    except (OSError, ELFError) as error:
-        raise NotModelled(f"{program} cannot be read") from error
-    for paths in filter(None, listed):
-        for path in paths.split(":"):
-            yield re.sub(r"\$\{?ORIGIN\}?", lambda _: str(Path(os.path.realpath(program)).parent), path)
-
-
 def _linked(of: Installation, libraries: Sequence[str]) -> Inputs:
     """What the linker reads beside objects, as it says itself, and every directory where it would find that first."""
     with tempfile.TemporaryDirectory() as folder:
@@ -164,18 +127,8 @@ def _linked(of: Installation, libraries: Sequence[str]) -> Inputs:
     names |= {f"{name.removesuffix('.a')}.so" for name in names if name.endswith(".a")}
     names |= {f"lib{word[2:]}.{suffix}" for word in of.libraries if word.startswith("-l") for suffix in ("so", "a")}
     own = [join(of.rootdir, word[2:]) for word in of.libraries if word.startswith("-L")]
-    more = [part for name in ("LD_LIBRARY_PATH", "LD_RUN_PATH", "LIBRARY_PATH") for part in _listed(name, of)]
+    more = [part for name in ("LD_LIBRARY_PATH", "LD_RUN_PATH", "LIBRARY_PATH") for part in of.listed(name)]
     linker = shutil.which("ld", path=dict(of.environment).get("PATH"))
     built_in = ask([linker, "--verbose"]).output if linker else ""
     own_directories = re.findall(r'SEARCH_DIR\("=?([^"]+)"\)', built_in)
-    return Inputs(present) | _looked_for_in([*own, *more, *libraries, *own_directories], names)
-
-
-def _listed(variable: str, of: Installation) -> list[str]:
-    """The directories that a variable of the environment names; an empty part is the working directory."""
-    value = dict(of.environment).get(variable)
-    return [join(of.rootdir, part) for part in re.split("[:;]", value)] if value else []
-
-
-def _looked_for_in(directories: Iterable[str], names: Iterable[str]) -> Inputs:
-    return looked_for(names, [directory.rstrip("/") or "/" for directory in directories if directory], os.path.exists)
+    return Inputs(present) | looked_for_in([*own, *more, *libraries, *own_directories], names)

@@ -12,7 +12,7 @@ import shlex
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,7 +27,7 @@ _UNASKED = 2  # builds of a folder before nvcc is asked what it would run: a rep
 _WHOLE = 2  # builds, after these, before a front end is kept: where a macro is searched, few are made twice
 _LISTED = re.compile(r"^#\$ (.*)$", re.MULTILINE)
 _VARIABLE = re.compile(r"(\w+)=(.*)")
-_HERE = "\0"  # stands for the folder of a build
+HERE = "\0"  # stands for the folder of a build
 
 Compiled = tuple[str, Mapping[str, CodeDigest]]  # what the commands printed, and the machine code by entry
 
@@ -56,7 +56,7 @@ class Listing:
             if variable := _VARIABLE.fullmatch(line):
                 environment[variable[1]] = variable[2]
             else:
-                commands.append(line.replace(str(folder), _HERE))
+                commands.append(line.replace(str(folder), HERE))
         ptxas = [command for command in commands if command.startswith("ptxas ")]
         if not ptxas:
             return None
@@ -77,13 +77,13 @@ class Listing:
     def left_in(self, folder: Path) -> list[Path]:
         """The files in ``folder`` that the commands before ptxas make for those behind: what is preprocessed is not."""
         text = "\n".join(command for command in self.before if not command.startswith("rm "))
-        named = [path for path in folder.iterdir() if path.is_file() and f'"{_HERE}/{path.name}"' in text]
+        named = [path for path in folder.iterdir() if path.is_file() and f'"{HERE}/{path.name}"' in text]
         return [path for path in named if path.suffix != ".ii"]
 
-    def script(self, folder: Path) -> str:
-        """The commands from ptxas on, for a shell."""
+    def script(self, commands: Iterable[str], folder: Path) -> str:
+        """Some of the commands, for a shell, as of a build in ``folder``."""
         exports = [f"export {name}={shlex.quote(value)}" for name, value in self.environment.items()]
-        return "\n".join([*exports, *(command.replace(_HERE, str(folder)) for command in self.behind), ""])
+        return "\n".join([*exports, *(command.replace(HERE, str(folder)) for command in commands), ""])
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Compilation:
                 path, self.folder / path.name
             )  # no link: a whole build after this one would write through it
         script = self.folder / "from-ptxas.sh"
-        script.write_text(listing.script(self.folder), encoding="utf-8")
+        script.write_text(listing.script(listing.behind, self.folder), encoding="utf-8")
         log = self.commands.run(["/bin/sh", "-e", str(script)], self.what)
         return log, self.code(self.folder, log)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,11 +23,12 @@ from pytest_compileiq.model import (
     Target,
     sha256_hex,
 )
+from pytest_compileiq.rules.build_key import NotModelled
 from pytest_compileiq.rules.licences import each_once
 from pytest_compileiq.space import NvccSearchSpace, OpaqueSpace, PtxasSearchSpace
 from pytest_compileiq.timing.base import capability
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir, rooted
+from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.commands import Commands, ask
 from pytest_compileiq.toolchains.functions import Functions
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
@@ -40,9 +39,12 @@ from pytest_compileiq.toolchains.macros import baseline_macros, why_idle, withou
 from pytest_compileiq.toolchains.make_rules import prerequisites
 from pytest_compileiq.toolchains.marker_values import frozen
 from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of
+from pytest_compileiq.toolchains.nvidia.cacheable import CubinBuild, environment_of_builds
 from pytest_compileiq.toolchains.nvidia.front_end import CONTROLS, Compilation, FrontEnds
 from pytest_compileiq.toolchains.nvidia.instantiations import Instantiations, instantiations
+from pytest_compileiq.toolchains.nvidia.modelled import why_nvcc_is_not_modelled
 from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
+from pytest_compileiq.toolchains.nvidia.nvcc_flags import as_one_definition, split_nvcc_flags
 from pytest_compileiq.toolchains.nvidia.options import NVCC
 from pytest_compileiq.toolchains.nvidia.ptx_licences import by_flags, by_operations, contraction
 from pytest_compileiq.toolchains.nvidia.tools import (
@@ -54,11 +56,6 @@ from pytest_compileiq.toolchains.nvidia.tools import (
 )
 from pytest_compileiq.toolchains.option_list import options_of
 
-_OURS = re.compile(
-    r"-o|--output-file|-arch|--gpu-architecture|-code|--gpu-code|-gencode|--generate-code|-cubin|--cubin|-ptx|--ptx|-fatbin|"
-    r"--fatbin|-shared|--shared|-lib|--lib|-c|--compile|-dc|-dw|-dlink|-E|-M.*|-keep.*|--keep.*|-optf|--options-file|"
-    r"-?-apply-controls|-odir|--output-directory|-run|--run|-dryrun|--dryrun|-v|--verbose|-h|--help|-V|--version"
-)
 _CONTROLS_FROM = (10, 0)  # cicc refuses -apply-controls below sm_100
 _SEED_SINCE = 13  # the first version seen to take -frandom-seed; 12.6 does not
 _ONE_SIDED = ": where a macro is an argument of a template, name the kernel as in instantiate=['scale<TILE>']"
@@ -75,9 +72,9 @@ def resolve(nvcc: Nvcc, place: Place) -> NvccBuilder:
         raise MarkerError(f"Nvcc({nvcc.source!r}): no such file: {where}; a source is named relative to the test file")
     source = relative_to_rootdir(Path(nvcc.source), place)
     kernels = instantiations(source, nvcc.instantiate, nvcc.output)
-    flags = (*_split_flags(nvcc.flags, place), *(("-Xcompiler=-fPIC",) if nvcc.output == "library" else ()))
+    flags = (*split_nvcc_flags(nvcc.flags, place), *(("-Xcompiler=-fPIC",) if nvcc.output == "library" else ()))
     defines, params = baseline_macros(frozen(nvcc.defines), flags, "Nvcc")
-    flags = (*flags, *map(_as_one_definition, defines))
+    flags = (*flags, *map(as_one_definition, defines))
     functions = _functions(nvcc)
     tool = find_tool("nvcc", nvcc.compiler, place)
     architecture = ".".join(architectures)
@@ -208,9 +205,35 @@ class NvccBuilder(NvidiaBuilder):
         out_dir = out_dir.absolute()
         out_dir.mkdir(parents=True, exist_ok=True)
         commands = Commands(f"nvcc {self.tool.version}", self.rootdir, out_dir, timeout_s, self.kernels.first_error)
+        if self._why_not_modelled(controls) is None:
+            commands.whole_environment, commands.environment = False, environment_of_builds()
         log, code = run(Compilation(commands, partial(self._command, controls), self._code, self.source))
         device = {name: entry.metrics for name, entry in code.items() if name != HOST}
         return BuildResult(out_dir / _NAME_OF_OUTPUT[self.output], code, totals(device), log, commands.seconds)
+
+    def cacheable(self, controls: ControlsFile | None) -> CubinBuild:
+        """What the build with ``controls`` depends on; the source is preprocessed for it.
+
+        Raises:
+            NotModelled: it may depend on something that is not known.
+            EnvironmentFault: this nvcc takes no ACF.
+        """
+        if reason := self._why_not_modelled(controls):
+            raise NotModelled(reason)
+        return CubinBuild.preprocessed(
+            partial(self._command, controls),
+            names=(*self.kernels.recorded, self.source, self.architecture),
+            controls=controls,
+            is_own=self._is_own,
+            rootdir=self.rootdir,
+        )
+
+    def _why_not_modelled(self, controls: ControlsFile | None) -> str | None:
+        if self.output != "cubin":
+            return f"builds of output={self.output!r} by nvcc are not modelled"
+        if len(self.architectures) > 1:
+            return "builds by nvcc for several architectures are not modelled"
+        return why_nvcc_is_not_modelled((*self.words, *(NVCC.text(controls.knobs).splitlines() if controls else ())))
 
     def _command(self, controls: ControlsFile | None, out_dir: Path) -> list[str]:
         """nvcc's command for a build in ``out_dir``, into which the files that it names are written."""
@@ -336,24 +359,3 @@ def _check_choices(nvcc: Nvcc, architectures: tuple[str, ...]) -> None:
             f"Nvcc(controls='nvcc'): nvcc's own controls work on sm_100 and newer, and not on {', '.join(too_old)}: "
             "use controls='ptxas', which works everywhere"
         )
-
-
-def _as_one_definition(word: str) -> str:
-    """``-DLIST=1,2`` as nvcc takes it, which splits it at commas outside quotes and leaves backslashes out."""
-    if "\\" in word:
-        raise MarkerError(f"Nvcc(defines=…): {word[2:]}: nvcc leaves backslashes out: define the macro in a header")
-    return re.sub(r'"[^"]*"|,', lambda part: r"\," if part[0] == "," else part[0], word)
-
-
-def _split_flags(flags: object, place: Place) -> tuple[str, ...]:
-    if not isinstance(flags, str):
-        raise MarkerError(f"flags={flags!r}: expected one string, as in flags='-O3 -lineinfo'")
-    try:
-        words = tuple(rooted(shlex.split(flags), place))
-    except ValueError as error:
-        raise MarkerError(f"flags={flags!r}: {error}") from error
-    if taken := next((word for word in words if _OURS.fullmatch(word.partition("=")[0])), None):
-        raise MarkerError(f"flags={flags!r}: {taken!r} cannot be used: the plugin gives it, see arch= and output=")
-    if any("apply-controls" in word for word in words):
-        raise MarkerError(f"flags={flags!r}: the baseline is built without controls; the ACF is what is tuned")
-    return words

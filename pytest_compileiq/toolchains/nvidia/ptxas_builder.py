@@ -18,6 +18,7 @@ from pytest_compileiq.toolchains.functions import Functions
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.machine_code.metrics import totals
 from pytest_compileiq.toolchains.nvidia.builder import PtxasBacked, controls_fragment, entries_of
+from pytest_compileiq.toolchains.nvidia.cacheable import PtxasBuild
 from pytest_compileiq.toolchains.nvidia.options import PTXAS
 from pytest_compileiq.toolchains.nvidia.ptx_licences import by_operations, fusible, to_try
 from pytest_compileiq.toolchains.nvidia.ptxas import Ptxas
@@ -135,12 +136,18 @@ class PtxasBuilder(PtxasBacked):
         out_dir.mkdir(parents=True, exist_ok=True)
         cubin = out_dir / "kernel.cubin"
         commands = Commands(f"ptxas {self.tool.version}", self.rootdir, out_dir, timeout_s, first_error)
+        commands.whole_environment = self.cacheable(controls).why_not_modelled is not None
         fragment = controls_fragment(self.tool, controls, out_dir)
         argv = [self.tool.program, f"-arch={self.architecture}", "-v", *self.flags, *fragment, self.source]
         output = commands.run([*argv, "-o", str(cubin)], self.source)
         seconds = commands.seconds
         code = entries_of(read_cubin(cubin), output, self.architecture, self.source)
         return BuildResult(cubin, code, totals({name: entry.metrics for name, entry in code.items()}), output, seconds)
+
+    def cacheable(self, controls: ControlsFile | None) -> PtxasBuild:
+        """What the build with ``controls`` depends on."""
+        words = (f"-arch={self.architecture}", "-v", *self.flags)
+        return PtxasBuild(self.tool.program, words, controls, self.source, self.rootdir)
 
     def options(self, controls: ControlsFile, path: Path) -> tuple[str, ...]:
         """``--apply-controls=FILE`` for an ACF, then the options beside it."""

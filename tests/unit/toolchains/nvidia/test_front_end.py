@@ -39,7 +39,7 @@ def test_a_listing_is_taken_apart_at_ptxas_and_names_no_folder() -> None:
         "gcc", '"$CICC_PATH/cicc"', "ptxas", "fatbinary",
     ]  # fmt: skip
     assert not listing.reads_controls
-    script = listing.script(Path("/tmp/run/2c"))
+    script = listing.script(listing.behind, Path("/tmp/run/2c"))
     assert "export INCLUDES='\"-I/cuda/include\"  '\n" in script and '-o "/tmp/run/2c/kernel.cubin"' in script
     assert str(FOLDER) not in script and "gcc" not in script
 

@@ -1,0 +1,261 @@
+"""What a build by ptxas, or of a cubin by nvcc, depends on, for the build cache.
+
+nvcc says itself what it would run: the host's preprocessor, cicc, and ptxas. The preprocessor is run each time the
+cache is asked, and the digest of what it makes is part of the key, as in ccache's preprocessor mode. So no header has
+to be modelled, and none that could shadow it, by whatever macro it is included; those of CUDA and of torch ask for
+others in every way there is. cicc and ptxas, most of a build's time, read nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from posixpath import join
+
+from pytest_compileiq.errors import BuildError
+from pytest_compileiq.model import BuildResult, ControlsFile, sha256_hex
+from pytest_compileiq.rules.build_key import Inputs, NotModelled
+from pytest_compileiq.toolchains.commands import Commands, modelled_environment
+from pytest_compileiq.toolchains.loader import listed, loaded, looked_for_in
+from pytest_compileiq.toolchains.make_rules import prerequisites
+from pytest_compileiq.toolchains.nvidia.front_end import HERE, Listing
+from pytest_compileiq.toolchains.nvidia.modelled import why_ptxas_is_not_modelled
+from pytest_compileiq.toolchains.nvidia.options import PTXAS
+from pytest_compileiq.toolchains.own_code import code_of
+
+# nvcc and the host's compiler read them; what comes of it shows in the commands, or in the preprocessed source.
+_READ_BY_NVCC = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "HOME")
+_PREPROCESS_S = 60.0
+_UNFINISHED = re.compile(rb"^[ \t]*#[ \t]*(?:include|include_next|import|embed)\b", re.MULTILINE)
+_TOOLS = ("cicc", "ptxas")
+
+
+def environment_of_builds() -> dict[str, str]:
+    """What nvcc gets beside ``modelled_environment``, where a build is modelled."""
+    return {name: value for name in _READ_BY_NVCC if (value := os.environ.get(name)) is not None}
+
+
+@dataclass(frozen=True)
+class PtxasBuild:
+    """One build of a PTX file.
+
+    Attributes:
+        program: ptxas.
+        words: of its command, without the controls and the files.
+        controls: None for the baseline.
+        source: the PTX, relative to ``rootdir``.
+    """
+
+    program: str
+    words: tuple[str, ...]
+    controls: ControlsFile | None
+    source: str
+    rootdir: Path
+
+    @property
+    def why_not_modelled(self) -> str | None:
+        """What its words may let it depend on, that no key holds; None if there is nothing."""
+        return why_ptxas_is_not_modelled((*self.words, *self._options))
+
+    def question(self) -> Mapping[str, Sequence[str]]:
+        """All words that the build is asked with.
+
+        Raises:
+            NotModelled: one of them may let it depend on something else.
+        """
+        if reason := self.why_not_modelled:
+            raise NotModelled(reason)
+        return {
+            "command": [self.program, *self.words, *self._options, self.source],
+            "controls": _acf(self.controls),
+            **_everywhere(self.rootdir, modelled_environment()),
+        }
+
+    def inputs(self) -> tuple[Inputs, Inputs]:
+        """The PTX, and ptxas with what it loads.
+
+        Raises:
+            NotModelled: that is not known.
+        """
+        ptx = Inputs(frozenset({join(self.rootdir, self.source)}))
+        return ptx, _started([self.program], modelled_environment(), self.rootdir)
+
+    @property
+    def _options(self) -> list[str]:
+        return PTXAS.text(self.controls.knobs).splitlines() if self.controls else []
+
+
+@dataclass(frozen=True)
+class CubinBuild:
+    """One build of a cubin by nvcc, for one architecture.
+
+    Attributes:
+        program: nvcc.
+        listing: what it would run.
+        text_name: the file in a build's folder that the host's preprocessor writes.
+        text_sha256: its digest, wherever folder and project lie.
+        read: the files that the preprocessor read.
+        names: what decides how entries are called.
+        controls: None for the baseline.
+        is_own: whether a file is the project's.
+    """
+
+    program: str
+    listing: Listing
+    text_name: str
+    text_sha256: str
+    read: frozenset[str]
+    names: tuple[str, ...]
+    controls: ControlsFile | None
+    is_own: Callable[[Path], bool]
+    rootdir: Path
+
+    @classmethod
+    def preprocessed(
+        cls,
+        command: Callable[[Path], Sequence[str]],
+        *,
+        names: Sequence[str],
+        controls: ControlsFile | None,
+        is_own: Callable[[Path], bool],
+        rootdir: Path,
+    ) -> CubinBuild:
+        """Preprocess a source as its build would.
+
+        Args:
+            command: the whole of nvcc's command, by the folder to build in.
+
+        Raises:
+            NotModelled: nvcc would run something else than the preprocessor, cicc and ptxas, or refuses the source.
+        """
+        with tempfile.TemporaryDirectory() as directory:
+            folder = Path(os.path.realpath(directory))
+            argv = list(command(folder))
+            try:
+                listing = _listing_and_text(argv, folder, rootdir)
+            except BuildError as error:
+                raise NotModelled(str(error)) from error
+            text = folder / Path(_output(listing.before[0])).name
+            if _UNFINISHED.search(text.read_bytes()):
+                raise NotModelled("the preprocessor leaves something for the compiler to read")
+            rules = (folder / "read.d").read_text(encoding="utf-8", errors="surrogateescape")
+            read = {os.path.realpath(join(rootdir, name)) for name in prerequisites(rules)}
+            return cls(
+                program=argv[0],
+                listing=listing,
+                text_name=text.name,
+                text_sha256=_digest_of(text, rootdir),
+                read=frozenset(path for path in read if not Path(path).is_relative_to(folder)),
+                names=tuple(names),
+                controls=controls,
+                is_own=is_own,
+                rootdir=rootdir,
+            )
+
+    def question(self) -> Mapping[str, Sequence[str]]:
+        """The commands behind the preprocessor, what that makes, and the environment that nvcc gives them."""
+        return {
+            "command": [*self.listing.before[1:], *self.listing.behind],
+            "preprocessed": [self.text_sha256],
+            "controls": _acf(self.controls),
+            "names": self.names,
+            **_everywhere(self.rootdir, self._environment),
+        }
+
+    def inputs(self) -> tuple[Inputs, Inputs]:
+        """The files of the project, and all else: the programs, what they load, and what words of commands name.
+
+        Raises:
+            NotModelled: that is not known.
+        """
+        own, others = Inputs(self.read).parted(lambda path: self.is_own(Path(path)))
+        directories = [self._environment.get("CICC_PATH", ""), *listed("PATH", self._environment, str(self.rootdir))]
+        tools = [shutil.which(tool, path=os.pathsep.join(directories)) for tool in _TOOLS]
+        programs = [self.program, *filter(None, tools)]
+        if len(programs) <= len(_TOOLS):
+            raise NotModelled("nvcc names a program that is not found")
+        named = Inputs(frozenset(self._files_in_words()))
+        looked_at = looked_for_in(directories, _TOOLS) | _started(programs, self._environment, self.rootdir)
+        return own, others | named | looked_at
+
+    def is_of(self, built: BuildResult) -> bool:
+        """Whether ``built`` was made of the same text: a header may have changed since the cache was asked."""
+        try:
+            return _digest_of(built.path.parent / self.text_name, self.rootdir) == self.text_sha256
+        except OSError:
+            return False
+
+    @property
+    def _environment(self) -> Mapping[str, str]:
+        return {**modelled_environment(), **self.listing.environment}
+
+    def _files_in_words(self) -> Iterator[str]:
+        """Files that commands name outside of the build's own folder, such as a library of device functions."""
+        for command in (*self.listing.before[1:], *self.listing.behind):
+            for word in shlex.split(command):
+                path = join(self.rootdir, word.partition("=")[2] or word)
+                if HERE not in path and Path(path).is_file():
+                    yield path
+
+
+def _listing_and_text(argv: Sequence[str], folder: Path, rootdir: Path) -> Listing:
+    """What nvcc would run, of which the preprocessor is run in ``folder``; ``read.d`` there says what that has read."""
+    commands = Commands("nvcc", rootdir, folder, _PREPROCESS_S, str.strip, environment_of_builds())
+    commands.whole_environment = False
+    listing = Listing.read(commands.run([*argv, "--dryrun"], "the source"), folder)
+    if listing is None or not _is_of_three(listing):
+        raise NotModelled("nvcc runs other programs than the host's preprocessor, cicc and ptxas")
+    script = folder / "preprocess.sh"
+    script.write_text(listing.script([f'{listing.before[0]} -MD -MF "{HERE}/read.d"'], folder), encoding="utf-8")
+    commands.run(["/bin/sh", "-e", str(script)], "the source")
+    return listing
+
+
+def _is_of_three(listing: Listing) -> bool:
+    """Whether the commands are the host's preprocessor, cicc and ptxas, each once."""
+    is_each_one = len(listing.before) == 2 and len(listing.behind) == 1
+    return is_each_one and " -E -x c++ " in listing.before[0] and listing.before[1].startswith('"$CICC_PATH/cicc" ')
+
+
+def _output(command: str) -> str:
+    words = shlex.split(command)
+    return words[words.index("-o") + 1]
+
+
+def _digest_of(text: Path, rootdir: Path) -> str:
+    """The digest of a preprocessed source; its own folder and the project may lie anywhere."""
+    content = text.read_bytes()
+    for path, sign in ((text.parent, HERE), (Path(os.path.realpath(rootdir)), "."), (rootdir, ".")):
+        content = content.replace(os.fsencode(path), sign.encode())
+    return sha256_hex(content)
+
+
+def _acf(controls: ControlsFile | None) -> list[str]:
+    return [sha256_hex(controls.data)] if controls and controls.kind == "blob" else []
+
+
+def _everywhere(rootdir: Path, environment: Mapping[str, str]) -> dict[str, list[str]]:
+    """What every question holds besides."""
+    return {
+        "directory": [str(rootdir), os.path.realpath(rootdir)],
+        "environment": [f"{name}={value}" for name, value in sorted(environment.items())],
+        "reader": [code_of("nvidia", "machine_code")],
+    }
+
+
+def _started(programs: Sequence[str], environment: Mapping[str, str], rootdir: Path) -> Inputs:
+    """``programs`` themselves, and all that their start reads."""
+    return _read_at_the_start(tuple(programs), tuple(sorted(environment.items())), str(rootdir))
+
+
+@lru_cache(maxsize=16)  # it is asked for with every build
+def _read_at_the_start(programs: tuple[str, ...], environment: tuple[tuple[str, str], ...], rootdir: str) -> Inputs:
+    paths = {*programs, *map(os.path.realpath, programs)}
+    return Inputs(frozenset(paths)) | loaded(programs, dict(environment), rootdir)

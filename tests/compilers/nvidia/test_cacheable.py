@@ -1,0 +1,204 @@
+"""What builds by the real ptxas and nvcc depend on: each change of it makes another key, or ends what an entry says."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from bench.build_cache import through
+from pytest_compileiq.benchmark.cached_builds import CachedBuilds
+from pytest_compileiq.model import BuildResult, Candidate
+from pytest_compileiq.rules.build_key import NotModelled, key_of
+from pytest_compileiq.store.build_cache import BuildCache
+from pytest_compileiq.system.seen_files import SeenFiles
+from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.nvidia import nvcc_builder, ptxas_builder
+from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
+from pytest_compileiq.toolchains.nvidia.nvcc_builder import NvccBuilder
+from pytest_compileiq.toolchains.nvidia.ptxas import Ptxas
+from pytest_compileiq.toolchains.nvidia.ptxas_builder import PtxasBuilder
+from tests import needs
+from tests.files import write_files
+from tests.projects import make_project
+
+ENOUGH_S = 120.0
+SOURCE = """\
+#define ASKS(x) __has_include(x)
+#define NAME <scale.h>
+#include NAME
+#if ASKS(<late.h>)
+#include <late.h>
+#endif
+extern "C" __global__ void scale(float *x) { x[threadIdx.x] *= SCALE; }
+"""
+FLAGS = "-O3 -Ifirst -isystem second"
+PTX = """\
+.version 8.3
+.target sm_90a
+.address_size 64
+.visible .entry small(.param .u64 p) {
+    .reg .b64 %rd<3>; .reg .f32 %f<3>;
+    ld.param.u64 %rd1, [p]; cvta.to.global.u64 %rd2, %rd1;
+    ld.global.f32 %f1, [%rd2]; add.f32 %f2, %f1, 0f3F800000; st.global.f32 [%rd2], %f2;
+    ret;
+}
+"""
+TEST = """\
+import pytest
+from pytest_compileiq import Nvcc, Ptxas, minimize
+
+@pytest.mark.tune(Nvcc("k.cu", arch="sm_90a", output="cubin", flags="-O3 -Ifirst -isystem second"),
+                  space="options", objectives=[minimize("registers")])
+def test_scale(acf):
+    acf.build()
+
+@pytest.mark.tune(Ptxas("k.ptx", arch="sm_90a"), space="options", objectives=[minimize("registers")])
+def test_small(acf):
+    acf.build()
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return write_files(tmp_path, {"k.cu": SOURCE, "k.ptx": PTX, "second/scale.h": "#define SCALE 3.0f\n"})
+
+
+def nvcc(root: Path, **arguments: object) -> NvccBuilder:
+    given = {"arch": "sm_90a", "output": "cubin", "flags": FLAGS, **arguments}
+    return nvcc_builder.resolve(Nvcc("k.cu", **given), Place(root, root))  # type: ignore[arg-type]
+
+
+def ptxas(root: Path, **arguments: str) -> PtxasBuilder:
+    return ptxas_builder.resolve(Ptxas("k.ptx", **{"arch": "sm_90a", **arguments}), Place(root, root))
+
+
+def key(of: NvccBuilder | PtxasBuilder, candidate: Candidate | None = None) -> str:
+    return key_of(of.cacheable(of.render(candidate) if candidate else None).question())
+
+
+@needs.nvcc
+def test_every_change_of_what_cicc_gets_makes_another_key(root, monkeypatch):
+    keys = [key(nvcc(root))]
+    for headers in (
+        {"second/scale.h": "#define SCALE 4.0f\n"},
+        {"first/scale.h": "#define SCALE 5.0f\n"},  # before the other
+        {"first/late.h": "#define LATE\nint late;\n"},  # asked for by another name than __has_include
+    ):
+        write_files(root, headers)
+        keys.append(key(nvcc(root)))
+    (root / "first/late.h").unlink()
+    with monkeypatch.context() as patched:
+        patched.setenv("CPATH", str(write_files(root / "third", {"late.h": "int later;\n"})))
+        keys.append(key(nvcc(root)))
+    with monkeypatch.context() as patched:
+        patched.setenv("NVCC_APPEND_FLAGS", "--fmad=false")
+        keys.append(key(nvcc(root)))
+    others = [
+        nvcc(root, flags=f"{FLAGS} --ftz=true"),
+        nvcc(root, arch="sm_90"),
+        nvcc(root, flags=f"{FLAGS} -lineinfo"),
+    ]
+    keys += [key(other) for other in others]
+    keys += [key(nvcc(root), Candidate({"-Xptxas=-O": 1})), key(nvcc(root), Candidate({"--use_fast_math": ""}))]
+    keys += [key(nvcc(root), Candidate({}, blob=blob, origin="x")) for blob in (b"one", b"two")]
+    assert len(set(keys)) == len(keys)
+
+
+@needs.nvcc
+def test_what_cicc_does_not_get_leaves_the_key_as_it_is(root):
+    before = nvcc(root).cacheable(None)
+    write_files(root, {"second/scale.h": "#define SCALE 3.0f // three\n", "first/unread.h": ""})
+    after = nvcc(root).cacheable(None)
+    assert key_of(before.question()) == key_of(after.question())
+    assert before.inputs() == after.inputs(), "whose content, and so the fingerprint, is another"
+    assert str(root / "second/scale.h") in after.inputs()[0].files
+
+
+@needs.nvcc
+def test_the_project_s_files_are_told_from_what_is_installed(root):
+    own, installed = nvcc(root).cacheable(None).inputs()
+    assert own.files == {str(root / "k.cu"), str(root / "second/scale.h")}
+    names = {Path(path).name for path in installed.files}
+    assert {"nvcc", "cicc", "ptxas", "cuda_runtime.h", "ld.so.cache"} <= names
+    assert any(name.startswith("libc.so.6") for name in names), "what they load"
+    assert all(os.path.isfile(path) for path in installed.files)  # noqa: PTH113 - of strings
+
+
+@needs.nvcc
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"output": "library"}, "builds of output='library' by nvcc are not modelled"),
+        ({"output": "executable"}, "builds of output='executable' by nvcc are not modelled"),
+        ({"arch": ["sm_80", "sm_90a"]}, "builds by nvcc for several architectures are not modelled"),
+        ({"flags": f"{FLAGS} -rdc=true"}, "-rdc=true is not modelled"),
+        ({"flags": "-O3"}, "k.cu.*scale.h: No such file"),
+    ],
+)
+def test_a_build_that_may_depend_on_more_is_not_modelled(root, arguments, reason):
+    with pytest.raises(NotModelled, match=reason):
+        nvcc(root, **arguments).cacheable(None)
+
+
+@needs.nvcc
+def test_a_variable_that_no_key_holds_does_not_reach_a_build(root, monkeypatch):
+    """cicc and ptxas look at some that no manual names."""
+    wrapper = root / "gcc"
+    wrapper.write_text('#!/bin/sh\nexec /usr/bin/env gcc -DSECRET="${CIQ_SECRET:-0}" "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("NVCC_CCBIN", str(wrapper))
+    (root / "k.cu").write_text(SOURCE.replace("SCALE;", "SCALE + SECRET;"))
+    keys, code = [], []
+    for number, secret in enumerate(("", "7")):
+        monkeypatch.setenv("CIQ_SECRET", secret)
+        keys.append(key(nvcc(root)))
+        code.append(nvcc(root).build(None, root / f"out-{number}", timeout_s=ENOUGH_S).code)
+    assert keys[0] == keys[1]
+    assert code[0] == code[1]
+
+
+@needs.nvcc
+def test_a_header_that_changed_after_the_cache_was_asked_is_built_and_not_kept(root):
+    """The build's own text is compared: times and directories would miss one that comes and goes."""
+    other = root / "first/scale.h"
+
+    def make(out_dir: Path) -> BuildResult:
+        write_files(root, {"first/scale.h": "#define SCALE 7.0f\n"})
+        built = nvcc(root).build(None, out_dir, timeout_s=ENOUGH_S)
+        other.unlink()
+        return built
+
+    (root / "first").mkdir()
+    builds = CachedBuilds(BuildCache(root), seen=SeenFiles(settled_ns=0))
+    through(builds, nvcc(root), root / "out", lambda: make(root / "out"))
+    assert BuildCache(root).stored() == []
+    through(builds, nvcc(root), root / "out", lambda: nvcc(root).build(None, root / "out", timeout_s=ENOUGH_S))
+    assert len(BuildCache(root).stored()) == 1
+
+
+@needs.ptxas
+def test_a_build_of_ptx_depends_on_the_ptx_its_words_and_ptxas(root):
+    own, installed = ptxas(root).cacheable(None).inputs()
+    assert own.files == {str(root / "k.ptx")}
+    assert "ptxas" in {Path(path).name for path in installed.files}
+    keys = [key(ptxas(root)), key(ptxas(root, arch="sm_90")), key(ptxas(root, flags="-O1"))]
+    keys += [key(ptxas(root), Candidate({"--register-usage-level=": 3}))]
+    keys += [key(ptxas(root), Candidate({}, blob=blob, origin="x")) for blob in (b"one", b"two")]
+    assert len(set(keys)) == len(keys)
+    with pytest.raises(NotModelled, match="--sanitize=memcheck is not modelled"):
+        ptxas(root, flags="--sanitize=memcheck").cacheable(None).question()
+
+
+@needs.nvcc
+def test_a_replay_that_changes_nothing_builds_nothing(tmp_path):
+    files = {"k.cu": SOURCE, "k.ptx": PTX, "second/scale.h": "#define SCALE 3.0f\n", "test_k.py": TEST}
+    project = make_project(tmp_path / "a project", files)
+    project.pytest("--tune", "--tune-budget=6", code=0)
+    assert "not built again" not in project.pytest(code=0)
+    assert "2 × same inputs as a build of 2" in project.pytest(code=0)
+    assert "are not kept" not in project.acf("cache")
+    assert "not built again" not in project.pytest("--acf-check=rebuild", code=0)
+    project.edit("second/scale.h", "3.0f", "3.5f")
+    assert "1 × same inputs as a build of 2" in project.pytest()
