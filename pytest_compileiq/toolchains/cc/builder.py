@@ -43,6 +43,7 @@ from pytest_compileiq.toolchains.cc.options import render_options
 from pytest_compileiq.toolchains.cc.space import cc_classes, cc_space, refused
 from pytest_compileiq.toolchains.commands import Commands, ask
 from pytest_compileiq.toolchains.functions import Functions
+from pytest_compileiq.toolchains.installed import is_installed
 from pytest_compileiq.toolchains.machine_code.shared_library import load_library
 from pytest_compileiq.toolchains.macros import baseline_macros, why_idle, without_replaced
 from pytest_compileiq.toolchains.make_rules import prerequisites
@@ -190,7 +191,7 @@ class CcBuilder:
         return parse_named(kind, data, knobs, self.render, self.compiler.name)
 
     def sources(self) -> Mapping[str, str]:
-        """Path → SHA-256 of every file that the compiler reads, except system headers outside rootdir.
+        """Path → SHA-256 of every file that the compiler reads, except system headers outside rootdir and packages'.
 
         Paths are relative to rootdir; a header outside it is named as the compiler names it.
 
@@ -354,7 +355,8 @@ class CcBuilder:
         everything, not_system = (self._dependencies(option, words, knobs) for option in ("-M", "-MM"))
         inside = {name for name in map(self._inside_rootdir, everything) if name is not None}
         outside = {name for name in not_system if self._inside_rootdir(name) is None}
-        return {name: sha256_hex(self._read(name)) for name in sorted(inside | outside)}
+        own = sorted(name for name in inside | outside if not is_installed(name))
+        return {name: sha256_hex(self._read(name)) for name in own}
 
     def _read(self, name: str) -> bytes:
         try:

@@ -13,6 +13,7 @@ from pytest_compileiq.toolchains.cc.compiler import CcCompiler, expect_machine_f
 from pytest_compileiq.toolchains.cc.flags import Flags, by_stage, split_flags
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.cc.production import NO_LTO, Production, production_commands
+from pytest_compileiq.toolchains.installed import portable
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def recorded_command(
     name = Path(program.program).name
     each = [(Path(begin[0]).name, *begin[1:], source) for source, begin in own.items()]
     compiles = [*chain.from_iterable(each), "--then", *flags.compile] if own else [name, *flags.compile, *sources]
-    return (*compiles, "--link", *flags.link, *flags.libraries)
+    return tuple(map(portable, (*compiles, "--link", *flags.link, *flags.libraries)))
 
 
 def _program(cc: Cc, command: Production, place: Place) -> CcCompiler:

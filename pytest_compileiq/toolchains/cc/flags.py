@@ -14,7 +14,7 @@ from pytest_compileiq.system.files import exists
 from pytest_compileiq.toolchains.base import Place
 
 CHOOSE_THE_ARCHITECTURE = ("-march=", "-mcpu=")
-_TAKES_A_PATH = ("-I", "-L", "-iquote", "-isystem", "-idirafter", "-include", "-imacros")
+TAKES_A_PATH = ("-I", "-L", "-iquote", "-isystem", "-idirafter", "-include", "-imacros")
 MAY_BE_A_NAME = ("-include", "-imacros")  # also looked up among the include directories
 _LINKS_ONLY = ("-l", "-L", "-Wl,")
 _COMPILES_ONLY = ("-I", "-D", "-U", "-i", "-W", "-std=", "-x")
@@ -113,7 +113,7 @@ def rooted(tokens: Sequence[str], place: Place) -> list[str]:
     joined = []
     waiting = ""
     for token in tokens:
-        if token in (*_TAKES_A_PATH, "-l", "-D", "-U", "-x") and not waiting:
+        if token in (*TAKES_A_PATH, "-l", "-D", "-U", "-x") and not waiting:
             waiting = token
             continue
         joined.append(_with_rooted_path(waiting + token, place))
@@ -129,7 +129,7 @@ def joined_option(word: str, options: Sequence[str]) -> str | None:
 
 
 def _with_rooted_path(flag: str, place: Place) -> str:
-    option = joined_option(flag, _TAKES_A_PATH)
+    option = joined_option(flag, TAKES_A_PATH)
     if option is None:
         return flag
     path = Path(flag.removeprefix(option))

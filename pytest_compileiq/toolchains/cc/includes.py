@@ -26,7 +26,7 @@ _NEVER = (
     (re.compile(rb"__(?:DATE|TIME|TIMESTAMP)__"), "holds the time of its build"),
     (re.compile(rb"\?\?[=/]"), "is written in trigraphs"),
     (re.compile(rb"GCC\s+(?:dependency|pch_preprocess)"), "has a pragma that looks at another file"),
-    (re.compile(rb"=\s*native\b"), "asks for the processor that it is compiled on"),
+    (re.compile(rb"(?<!\d)=\s*native\b"), "asks for the processor that it is compiled on"),  # Python.h: 0=native
 )
 # Assembly itself, and what else of a source's strings the compiler hands to the assembler as it is; a macro may paste
 # either together.

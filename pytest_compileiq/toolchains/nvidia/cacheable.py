@@ -25,7 +25,7 @@ from pytest_compileiq.rules.build_key import Inputs, NotModelled
 from pytest_compileiq.toolchains.commands import Commands, modelled_environment
 from pytest_compileiq.toolchains.loader import listed, loaded, looked_for_in
 from pytest_compileiq.toolchains.make_rules import prerequisites
-from pytest_compileiq.toolchains.nvidia.front_end import HERE, Listing
+from pytest_compileiq.toolchains.nvidia.front_end import HERE, LISTS, Listing
 from pytest_compileiq.toolchains.nvidia.modelled import why_ptxas_is_not_modelled
 from pytest_compileiq.toolchains.nvidia.options import PTXAS
 from pytest_compileiq.toolchains.own_code import code_of
@@ -209,7 +209,7 @@ def _listing_and_text(argv: Sequence[str], folder: Path, rootdir: Path) -> Listi
     """What nvcc would run, of which the preprocessor is run in ``folder``; ``read.d`` there says what that has read."""
     commands = Commands("nvcc", rootdir, folder, _PREPROCESS_S, str.strip, environment_of_builds())
     commands.whole_environment = False
-    listing = Listing.read(commands.run([*argv, "--dryrun"], "the source"), folder)
+    listing = Listing.read(commands.run([*argv, *LISTS], "the source"), folder)
     if listing is None or not _is_of_three(listing):
         raise NotModelled("nvcc runs other programs than the host's preprocessor, cicc and ptxas")
     script = folder / "preprocess.sh"

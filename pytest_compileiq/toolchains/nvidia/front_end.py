@@ -23,6 +23,7 @@ from pytest_compileiq.system.draining import TAIL_BYTES
 from pytest_compileiq.toolchains.commands import Commands
 
 CONTROLS = "controls.acf"
+LISTS = ("--dryrun", "--threads=1")  # with several, in any order and with files of random names
 _UNASKED = 2  # builds of a folder before nvcc is asked what it would run: a replay makes no more
 _WHOLE = 2  # builds, after these, before a front end is kept: where a macro is searched, few are made twice
 _LISTED = re.compile(r"^#\$ (.*)$", re.MULTILINE)
@@ -111,7 +112,7 @@ class Compilation:
         """What nvcc would run; None where that is of no use."""
         asked = replace(self.commands, log="")
         with suppress(BuildError):  # the whole command says why
-            listed = Listing.read(asked.run([*self.command(self.folder), "--dryrun"], self.what), self.folder)
+            listed = Listing.read(asked.run([*self.command(self.folder), *LISTS], self.what), self.folder)
             return None if listed is None or listed.reads_controls else listed
         return None
 

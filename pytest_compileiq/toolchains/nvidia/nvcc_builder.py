@@ -31,6 +31,7 @@ from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
 from pytest_compileiq.toolchains.commands import Commands, ask
 from pytest_compileiq.toolchains.functions import Functions
+from pytest_compileiq.toolchains.installed import is_installed, portable
 from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
 from pytest_compileiq.toolchains.machine_code.elf import machine_code
 from pytest_compileiq.toolchains.machine_code.metrics import totals
@@ -85,7 +86,7 @@ def resolve(nvcc: Nvcc, place: Place) -> NvccBuilder:
             version=tool.version,
             build=tool.build,
             command=(
-                *("nvcc", *targets, *flags, f"--{nvcc.output}", f"--controls={nvcc.controls}"),
+                *("nvcc", *targets, *map(portable, flags), f"--{nvcc.output}", f"--controls={nvcc.controls}"),
                 *(*kernels.recorded, source),
             ),
         ),
@@ -282,9 +283,11 @@ class NvccBuilder(NvidiaBuilder):
         return {path.relative_to(root).as_posix(): sha256_hex(path.read_bytes()) for path in own}
 
     def _is_own(self, path: Path) -> bool:
-        """Whether the project holds this file: a toolkit of wheels is no part of it, though its environment may be."""
-        toolkit = Path(self.tool.program).resolve().parents[1] / "include"
-        return path.is_relative_to(self.rootdir.resolve()) and not path.is_relative_to(toolkit.resolve())
+        """Whether the project holds this file: what is installed is no part of it, though its environment may be."""
+        toolkit, root = Path(self.tool.program).resolve().parents[1] / "include", self.rootdir.resolve()
+        if not path.is_relative_to(root) or path.is_relative_to(toolkit.resolve()):
+            return False
+        return not is_installed(path.relative_to(root).as_posix())
 
     def _dependencies(self, option: str, words: Sequence[str]) -> set[Path]:
         finished = ask([self.tool.program, *words, option, *self.kernels.words_to_read], cwd=self.rootdir)

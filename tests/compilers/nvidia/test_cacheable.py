@@ -33,7 +33,7 @@ SOURCE = """\
 #endif
 extern "C" __global__ void scale(float *x) { x[threadIdx.x] *= SCALE; }
 """
-FLAGS = "-O3 -Ifirst -isystem second"
+FLAGS = "-O3 -Ifirst -isystem second --threads 2 -Xptxas -v"
 PTX = """\
 .version 8.3
 .target sm_90a

@@ -80,6 +80,25 @@ def test_a_toolkit_in_the_projects_environment_is_no_part_of_the_project(project
 
 
 @needs.nvcc
+def test_what_packages_install_is_no_part_of_the_project_and_its_place_in_no_command(project, tmp_path):
+    """As torch's headers, which people keep in ``.venv`` below the root or anywhere else."""
+    write_files(project, {"kernels/k.cu": f'#include "pack/pack.h"\n{SOURCE}'})
+    found = []
+    for environment in (tmp_path / "venv", project / ".venv"):
+        site = environment / "lib/python3.12/site-packages"
+        write_files(site, {"pack/pack.h": ""})
+        for option in (f"-I{site}", f"-isystem {site}"):
+            nvcc = builder(project, flags=f"-O3 -Iinclude {option}", output="cubin")
+            assert nvcc.build(None, tmp_path / "out", timeout_s=ENOUGH_S).code.keys() == {"scale", "shift"}
+            found.append((nvcc.sources(), nvcc.compiler.command, nvcc.cacheable(None).inputs()[0].files))
+    assert found[:2] == found[2:]
+    assert {"-I.../site-packages", "-isystem=.../site-packages"} <= {*found[0][1], *found[1][1]}
+    own = {"kernels/k.cu", "kernels/include/scale.h"}
+    assert found[0][0].keys() == own
+    assert found[0][2] == {str(project / name) for name in own}
+
+
+@needs.nvcc
 def test_equal_code_has_equal_digests_in_two_checkouts(tmp_path):
     builds = [
         builder(make_project(tmp_path / name)).build(None, tmp_path / f"{name}-out", timeout_s=ENOUGH_S)
@@ -132,18 +151,20 @@ template <int N> __global__ void raised(float *x) { x[threadIdx.x] = power<N>(x[
         (SOURCE + HOST.replace("ANSWER", "1"), {"output": "executable"}),
         (TEMPLATE, {"instantiate": ["raised<3>", "raised<5>"]}),
         (SOURCE, {"flags": "-O3 -Iinclude -lineinfo -Xcompiler=-DA=\\'1\\'"}),
+        (SOURCE, {"flags": "-O3 -Iinclude --threads 4 -Xptxas -v", "arch": ["sm_80", "sm_90a"]}),
     ],
-    ids=["cubin", "architectures", "library", "executable", "instantiate", "lineinfo"],
+    ids=["cubin", "architectures", "library", "executable", "instantiate", "lineinfo", "threads"],
 )
 def test_builds_together_begin_with_ptxas_and_are_what_each_is_alone(tmp_path, text, arguments):
     root = make_project(tmp_path / "a checkout", text)
     nvcc = builder(root, **arguments)
     builds = tmp_path / "builds"
+    alone_in = "{}-alone" if "--threads" in nvcc.words else "{} alone"  # nvcc itself quotes no path with --threads
     codes = set()
     for number in range(6):
         controls = nvcc.render(Candidate({"-Xptxas=-O": number % 4}))
         together = nvcc.build_together(controls, builds / f"{number}", timeout_s=ENOUGH_S)
-        alone = nvcc.build(controls, builds / f"{number} alone", timeout_s=ENOUGH_S)
+        alone = nvcc.build(controls, builds / alone_in.format(number), timeout_s=ENOUGH_S)
         assert (together.code, together.metrics) == (alone.code, alone.metrics)
         assert together.path.read_bytes() == alone.path.read_bytes() or "output" in arguments
         codes.add(together.digest)

@@ -209,6 +209,24 @@ def test_names_with_blanks_and_dollars_survive_the_makefile(tmp_path: Path) -> N
     assert sorted(found.sources()) == ["kernels/my $1 #2.h", "kernels/one.c"]
 
 
+def test_what_packages_install_is_in_no_fingerprint_and_its_place_in_no_command(project: Path, tmp_path: Path) -> None:
+    """Everybody's environment lies elsewhere, often inside the project; the machine code shows another header."""
+    write_files(
+        project,
+        {"kernels/one.c": '#include <pack/pack.h>\n#include "weights.h"\ndouble f(void) { return WEIGHT * P; }'},
+    )
+    found = []
+    for environment in (tmp_path / "a venv", project / ".venv"):
+        site = "lib/python3.12/site-packages"
+        write_files(environment, {f"{site}/pack/pack.h": '#include "more.h"\n', f"{site}/pack/more.h": "#define P 3\n"})
+        cc = Cc("one.c", flags=f"-O2 -Iinclude -I'{environment / site}'")
+        found.append((builder(project, cc).sources(), builder(project, cc).compiler.command))
+        assert builder(project, cc).build(None, tmp_path / "out", timeout_s=ENOUGH_S).code.keys() == {"f"}
+    assert found[0] == found[1]
+    assert found[0][0].keys() == {"kernels/one.c", "kernels/include/weights.h"}
+    assert "-I.../site-packages" in found[0][1]
+
+
 def test_a_missing_header_is_a_build_error_that_names_it(project: Path) -> None:
     (project / "kernels" / "include" / "weights.h").unlink()
     with pytest.raises(BuildError, match=r"weights\.h: No such file"):

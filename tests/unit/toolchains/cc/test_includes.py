@@ -54,6 +54,7 @@ def test_angled_and_quoted_are_told_apart():
         "#if defined __has_include && 1\n#endif",
         "int include(int); int x = include (3);",
         '#pragma GCC optimize("O3")',
+        "/* byte order: 0=native;-1=LE */",
     ],
 )
 def test_what_includes_nothing(text):
