@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.model import BuildResult, FailureKind
+from pytest_compileiq.model import BuildResult, FailureKind, of_entries
 from pytest_compileiq.rules.blast_radius import changed_neighbours
 from pytest_compileiq.rules.judged import NEIGHBOUR
 from pytest_compileiq.spelling import MOST_NAMED
 from pytest_compileiq.toolchains.base import Builder
 from pytest_compileiq.toolchains.functions import NamesFunctions, functions_of
+from pytest_compileiq.toolchains.machine_code.metrics import LARGEST, totals
 from pytest_compileiq.toolchains.machine_code.names import listed
 
 
@@ -30,6 +31,23 @@ def stood_for(benchmark: TunedBenchmark, used: Collection[str]) -> frozenset[str
         BuildError: the baseline does not build.
     """
     return functions_of(benchmark.builder).among(benchmark.builds.look(None).code).union(used)
+
+
+def decided_by_others(benchmark: TunedBenchmark, stands_for: Collection[str]) -> Iterator[str]:
+    """The objectives that are the largest of all functions, where that is one the test does not stand for: sentences.
+
+    Raises:
+        BuildError: the baseline does not build.
+    """
+    baseline = benchmark.builds.look(None)
+    own = totals({entry: code.metrics for entry, code in baseline.code.items() if entry in stands_for})
+    for objective in benchmark.exact_objectives:
+        measured, pattern = of_entries(objective.metric)
+        if pattern is None and measured in LARGEST and own.get(measured, 0) < baseline.metrics[measured]:
+            yield (
+                f"{measured} is {baseline.metrics[measured]} in a function that the test does not stand for, and at "
+                f"most {own.get(measured, 0)} in those that it does: of=… in the objective names those that count"
+            )
 
 
 def recorded_functions(benchmark: TunedBenchmark, stands_for: Collection[str]) -> tuple[str, ...]:

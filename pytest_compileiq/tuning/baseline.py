@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.benchmark.blast_radius import stood_for, why_unnamed
+from pytest_compileiq.benchmark.blast_radius import decided_by_others, stood_for, why_unnamed
 from pytest_compileiq.benchmark.marker import METRICS
 from pytest_compileiq.errors import BuildError, TuneFailed
 from pytest_compileiq.model import TIMED_OBJECTIVES, Arm, BuildResult, ControlsFile
@@ -74,7 +74,8 @@ def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> Baseline:
             f"{benchmark.nodeid}: neighbours='allow' lets controls change what the test does not stand for, and "
             "nothing says what it does stand for: name it, as in functions='compress', or take it from load()"
         )
-    return Baseline(built, stands_for, drew, unchecked)
+    others = decided_by_others(benchmark, stands_for) if stands_for else ()
+    return Baseline(built, stands_for, drew, (*unchecked, *others))
 
 
 def _build(benchmark: TunedBenchmark) -> tuple[BuildResult, tuple[str, ...]]:

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_compileiq.benchmark.blast_radius import why_incomparable, why_unfit
-from pytest_compileiq.model import CodeDigest
+from pytest_compileiq.benchmark.blast_radius import decided_by_others, why_incomparable, why_unfit
+from pytest_compileiq.model import CodeDigest, Objective
 from pytest_compileiq.toolchains.functions import Functions
 
 
@@ -46,3 +46,26 @@ def test_a_build_is_unfit_to_be_measured_where_it_cannot_be_compared_or_changes_
     assert why_unfit(benchmark, built("k"), {"k"})[0] == "wrong"
     kind, reason = why_unfit(benchmark, built("k", "other", digest="2"), {"k"})
     assert kind == "neighbour" and reason.startswith("also change other, which the test")
+
+
+@pytest.mark.parametrize(
+    ("metric", "stands_for", "is_told"),
+    [
+        ("registers", {"small"}, True),
+        ("registers", {"small", "large"}, False),
+        ("registers of small", {"small"}, False),
+        ("code_bytes", {"small"}, False),  # a sum is of all, and says so
+    ],
+)
+def test_a_largest_value_of_another_function_is_told(metric, stands_for, is_told):
+    code = {
+        name: CodeDigest(name, {"registers": most, "code_bytes": 9}) for name, most in (("small", 32), ("large", 91))
+    }
+    baseline = SimpleNamespace(code=code, metrics={"registers": 91, "code_bytes": 18})
+    objectives = (Objective(metric, "minimize"),)
+    benchmark = SimpleNamespace(builds=SimpleNamespace(look=lambda controls: baseline), exact_objectives=objectives)
+    expected = (
+        "registers is 91 in a function that the test does not stand for, and at most 32 in those that it does: of=… in "
+        "the objective names those that count"
+    )
+    assert list(decided_by_others(benchmark, stands_for)) == ([expected] if is_told else [])
