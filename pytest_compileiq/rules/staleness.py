@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
@@ -118,6 +118,8 @@ def judge(artifact: Artifact, found: Rebuilt) -> list[Finding]:
             else "the recorded digest is none of the committed knobs, packages and sources"
         )
         findings.append(Finding("code", Effect.STALE, message))
+    if not moved and _is_one_compiler(artifact, found) and (other := next(_other_numbers(artifact, found), None)):
+        findings.append(Finding("code", Effect.STALE, other))
     return findings
 
 
@@ -136,6 +138,22 @@ def moved_code(artifact: Artifact, found: Rebuilt) -> tuple[MovedCode, ...]:
                 MovedCode(at["entry"], at["architecture"], arms) if at else MovedCode(key, found.architecture, arms)
             )
     return tuple(moved)
+
+
+def _other_numbers(artifact: Artifact, found: Rebuilt) -> Iterator[str]:
+    """Recorded metrics that are not those of the same machine code by the same compiler: nobody read them there."""
+    for entry, pair in sorted(artifact.code.items()):
+        for arm, recorded, built in (("baseline", pair.baseline, found.baseline), ("tuned", pair.tuned, found.tuned)):
+            if recorded is None or built is None:
+                continue
+            for metric, value in recorded.metrics.items():
+                if (here := built[entry].metrics.get(metric, value)) != value:
+                    yield f"the record says {metric} {value} of {entry} ({arm} arm), whose machine code has {here}"
+
+
+def _is_one_compiler(artifact: Artifact, found: Rebuilt) -> bool:
+    before, now = artifact.compiler, found.compiler
+    return (before.name, before.version, before.build) == (now.name, now.version, now.build)
 
 
 def _names(moved: Sequence[MovedCode]) -> str:
@@ -205,9 +223,9 @@ def _linked(command: Sequence[str]) -> list[str]:
 
 
 def _compiler(artifact: Artifact, found: Rebuilt, moved: Sequence[MovedCode]) -> Finding | None:
-    before, now = artifact.compiler, found.compiler
-    if (before.name, before.version, before.build) == (now.name, now.version, now.build):
+    if _is_one_compiler(artifact, found):
         return None
+    before, now = artifact.compiler, found.compiler
     if not now.compiles:
         proven, here = (compiler.build or "no package named" for compiler in (before, now))
         return Finding("compiler", Effect.STALE, f"proven with {proven}, here with {here}")

@@ -52,6 +52,9 @@ ROWS = {
     "the benchmark": (replace(SAME, fingerprint=fingerprint(benchmark="1" * 64)), [("benchmark", Effect.STALE, "the benchmark changed")]),
     "same inputs, other code": (replace(SAME, tuned=OTHER_CODE), [("code", Effect.STALE, "not reproducible")]),
     "the tuned arm is missing": (replace(SAME, tuned=None), [("code", Effect.STALE, "not reproducible")]),
+    "same code, other numbers": (replace(SAME, baseline={"k": CodeDigest("e" * 64, {"code_bytes": 9999})}), [("code", Effect.STALE, "code_bytes 10 of k (baseline arm), whose machine code has 9999")]),
+    "same code, more numbers": (replace(SAME, tuned={"k": CodeDigest("f" * 64, {"calls": 1})}), []),
+    "other numbers of another compiler": (replace(SAME, compiler=compiler(version="12.3.0"), baseline={"k": CodeDigest("e" * 64, {"code_bytes": 9999})}), [("compiler", Effect.NOTED, "12.3.0")]),
     "an entry appears": (replace(SAME, baseline={**SAME.baseline, "b": CodeDigest("9" * 64)}), [("code", Effect.STALE, "in b")]),
 }  # fmt: skip
 
