@@ -68,7 +68,7 @@ class CachedBuilds:
     cache: BuildCache
     rebuilds: bool = False
     seen: SeenFiles = field(default_factory=SeenFiles)
-    _missed: dict[tuple[int, str], _Asked] = field(default_factory=dict)
+    _missed: dict[tuple[int, str], tuple[Builder, _Asked]] = field(default_factory=dict)
     _has_kept: bool = False
 
     def find(self, builder: Builder, controls: ControlsFile | None, out_dir: Path) -> Found | None:
@@ -85,7 +85,7 @@ class CachedBuilds:
             return None
         cached = self.cache.find(asked[1], self.seen)
         if cached is None:
-            self._missed[_which(builder, controls)] = asked
+            self._missed[_which(builder, controls)] = builder, asked  # which lives on, so that its id stays its own
         return Found(cached[1], out_dir) if cached else None
 
     def make(self, builder: Builder, controls: ControlsFile | None, make: Callable[[], BuildResult]) -> Made:
@@ -100,7 +100,7 @@ class CachedBuilds:
         """
         try:
             missed = self._missed.pop(_which(builder, controls), None)
-            build, key = missed or _asked(builder, controls)
+            build, key = missed[1] if missed else _asked(builder, controls)
             self.cache.make_ready()
             cached = self.cache.find(key, self.seen) if self.rebuilds else None
             inputs = build.inputs()

@@ -67,7 +67,7 @@ def expect_gcc(program: str) -> None:
     driver = os.path.realpath(program)
     if not _GCC.fullmatch(Path(driver).name):
         raise NotModelled(f"{driver} is not named as a gcc is, and may be a wrapper")
-    _expect_a_binary(driver)
+    expect_a_binary(driver)
 
 
 @lru_cache(maxsize=64)
@@ -77,7 +77,7 @@ def _inputs(of: Installation) -> Inputs:
     own = looked_for_in([*programs, *of.listed("PATH")], _PROGRAMS) | looked_for_in([*programs, *libraries], _DATA)
     executed = [driver, *sorted(name for name in own.files if Path(name).name in _PROGRAMS)]
     for program in executed:
-        _expect_a_binary(program)
+        expect_a_binary(program)
     return (
         own
         | Inputs(frozenset({driver, of.program}))
@@ -95,7 +95,12 @@ def _search_directories(of: Installation) -> tuple[list[str], list[str]]:
     return among["programs"], among["libraries"]
 
 
-def _expect_a_binary(program: str) -> None:
+def expect_a_binary(program: str) -> None:
+    """Have ``program`` be one by itself.
+
+    Raises:
+        NotModelled: it is a script, or a wrapper around a compiler.
+    """
     try:
         with Path(program).open("rb") as stream:
             if stream.read(len(_ELF)) != _ELF:

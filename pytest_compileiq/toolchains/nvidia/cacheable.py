@@ -22,6 +22,7 @@ from posixpath import join
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, ControlsFile, sha256_hex
 from pytest_compileiq.rules.build_key import Inputs, NotModelled
+from pytest_compileiq.toolchains.cc.installation import expect_a_binary
 from pytest_compileiq.toolchains.commands import Commands, modelled_environment
 from pytest_compileiq.toolchains.loader import listed, loaded, looked_for_in
 from pytest_compileiq.toolchains.make_rules import prerequisites
@@ -35,6 +36,7 @@ _READ_BY_NVCC = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "HOME"
 _PREPROCESS_S = 60.0
 _UNFINISHED = re.compile(rb"^[ \t]*#[ \t]*(?:include|include_next|import|embed)\b", re.MULTILINE)
 _TOOLS = ("cicc", "ptxas")
+_SHAPES = (re.compile(r".* -E -x c\+\+ .* -o "), re.compile(r'"\$CICC_PATH/cicc" '))
 
 
 def environment_of_builds() -> dict[str, str]:
@@ -140,12 +142,13 @@ class CubinBuild:
             argv = list(command(folder))
             try:
                 listing = _listing_and_text(argv, folder, rootdir)
-            except BuildError as error:
-                raise NotModelled(str(error)) from error
-            text = folder / Path(_output(listing.before[0])).name
-            if _UNFINISHED.search(text.read_bytes()):
+                text = folder / Path(_output(listing.before[0])).name
+                is_finished = _UNFINISHED.search(text.read_bytes()) is None
+                rules = (folder / "read.d").read_text(encoding="utf-8", errors="surrogateescape")
+            except (BuildError, OSError) as error:  # another preprocessor than gcc's writes no rules
+                raise NotModelled(f"the preprocessor is not understood: {error}") from error
+            if not is_finished:
                 raise NotModelled("the preprocessor leaves something for the compiler to read")
-            rules = (folder / "read.d").read_text(encoding="utf-8", errors="surrogateescape")
             read = {os.path.realpath(join(rootdir, name)) for name in prerequisites(rules)}
             return cls(
                 program=argv[0],
@@ -220,8 +223,9 @@ def _listing_and_text(argv: Sequence[str], folder: Path, rootdir: Path) -> Listi
 
 def _is_of_three(listing: Listing) -> bool:
     """Whether the commands are the host's preprocessor, cicc and ptxas, each once."""
-    is_each_one = len(listing.before) == 2 and len(listing.behind) == 1
-    return is_each_one and " -E -x c++ " in listing.before[0] and listing.before[1].startswith('"$CICC_PATH/cicc" ')
+    if (len(listing.before), len(listing.behind)) != (2, 1):
+        return False
+    return all(shape.match(command) for shape, command in zip(_SHAPES, listing.before, strict=True))
 
 
 def _output(command: str) -> str:
@@ -258,4 +262,6 @@ def _started(programs: Sequence[str], environment: Mapping[str, str], rootdir: P
 @lru_cache(maxsize=16)  # it is asked for with every build
 def _read_at_the_start(programs: tuple[str, ...], environment: tuple[tuple[str, str], ...], rootdir: str) -> Inputs:
     paths = {*programs, *map(os.path.realpath, programs)}
+    for program in programs:
+        expect_a_binary(program)
     return Inputs(frozenset(paths)) | loaded(programs, dict(environment), rootdir)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,33 @@ def test_a_variable_that_no_key_holds_does_not_reach_a_build(root, monkeypatch):
         code.append(nvcc(root).build(None, root / f"out-{number}", timeout_s=ENOUGH_S).code)
     assert keys[0] == keys[1]
     assert code[0] == code[1]
+
+
+@needs.nvcc
+@pytest.mark.parametrize(
+    ("wrapper", "reason"),
+    [
+        ('#!/bin/sh\nexec gcc "$@" -M > /dev/null\n', "the preprocessor is not understood"),
+        ("#!/bin/sh\nexit 1\n", "the preprocessor is not understood"),
+    ],
+)
+def test_a_host_compiler_that_is_not_understood_is_no_reason_to_fail(root, monkeypatch, wrapper, reason):
+    (root / "gcc").write_text(wrapper)
+    (root / "gcc").chmod(0o755)
+    monkeypatch.setenv("NVCC_CCBIN", str(root / "gcc"))
+    with pytest.raises(NotModelled, match=reason):
+        nvcc(root).cacheable(None)
+
+
+@needs.nvcc
+def test_a_script_in_place_of_nvcc_is_not_modelled(root):
+    real = nvcc(root)
+    script = root / "nvcc"
+    script.write_text(f'#!/bin/sh\nexec "{real.tool.program}" "$@"\n')
+    script.chmod(0o755)
+    wrapped = replace(real, tool=replace(real.tool, program=str(script)))
+    with pytest.raises(NotModelled, match="nvcc is a script around another program"):
+        wrapped.cacheable(None).inputs()
 
 
 @needs.nvcc
