@@ -17,6 +17,7 @@ from pytest_compileiq.spelling import quantity
 from pytest_compileiq.store.captured_launches import LaunchedKernel, ptx_of
 from pytest_compileiq.store.captures import Bundle
 from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.installed import is_installed
 from pytest_compileiq.toolchains.triton.marker import Triton
 from pytest_compileiq.toolchains.triton.source import find_kernel
 
@@ -62,7 +63,7 @@ def _marked(name: str, kernel: LaunchedKernel, texts: list[str], place: Place) -
 def _source(kernel: LaunchedKernel, place: Place) -> tuple[str | None, str]:
     """The kernel as ``Triton(…)`` names it, or None and why it cannot, in words that continue after ``it``."""
     file = Path(kernel.file)
-    if "site-packages" in file.parts:
+    if is_installed(file.as_posix()):
         source = f"{kernel.module}:{kernel.function}"
     elif file.resolve().is_relative_to(place.rootdir.resolve()):
         relative = Path(os.path.relpath(file.resolve(), place.test_dir.resolve())).as_posix()

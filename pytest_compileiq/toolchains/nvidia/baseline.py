@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_compileiq.model import KnobValue
+from pytest_compileiq.toolchains.nvidia.nvcc_flags import in_one_word
 
 _LEVEL = "ptxas -O"
 _HIGHEST_BY_DEFAULT = "3"  # of ptxas
@@ -63,8 +64,7 @@ class Baseline:
 
 def _pairs(words: Sequence[str], level: str) -> Iterator[tuple[str, str]]:
     """Each option's long name and its value; the level's name is ``level``."""
-    left = iter(words)
-    for word in left:
+    for word in in_one_word(words):
         if joined := re.fullmatch(r"-O(\w)", word):
             yield level, joined[1]
             continue
@@ -75,11 +75,6 @@ def _pairs(words: Sequence[str], level: str) -> Iterator[tuple[str, str]]:
         if name in _SWITCHES:
             yield name, "yes"
         elif name in _TO_PTXAS:
-            yield from _pairs((value if equals else next(left, "")).split(","), _LEVEL)
+            yield from _pairs(value.split(","), _LEVEL)
         elif equals:
             yield (level if name == "O" else name), value
-        elif name in _TAKE_A_WORD:
-            yield (level if name == "O" else name), next(left, "")
-
-
-_TAKE_A_WORD = frozenset(("ftz", "prec-div", "prec-sqrt", "fmad", "maxrregcount", "O"))  # as nvcc takes them

@@ -19,9 +19,9 @@ _GCC_NAMES = {
     "-I": "-I", "--include-path": "-I", "-isystem": "-isystem", "--system-include": "-isystem", "-include": "-include",
     "--pre-include": "-include",
 }  # fmt: skip
-_TAKES_A_WORD = frozenset(
-    ("-Xptxas", "--ptxas-options", "-Xcompiler", "--compiler-options", "-Xlinker", "--linker-options", "-std", "--std",
-     "-maxrregcount", "--maxrregcount", "-diag-suppress", "--diag-suppress", "-t", "--threads")
+_TAKE_A_WORD = frozenset(
+    ("Xptxas", "ptxas-options", "Xcompiler", "compiler-options", "Xlinker", "linker-options", "std", "maxrregcount",
+     "O", "ftz", "prec-div", "prec-sqrt", "fmad", "diag-suppress", "t", "threads")
 )  # fmt: skip
 _OF_ANOTHER = re.compile(r"-X\w+=|--\w+-options=")
 
@@ -49,7 +49,7 @@ def in_one_word(words: Iterable[str]) -> Iterator[str]:
     """``words``, each option whose value is the next word joined with it by a sign."""
     left = iter(words)
     for word in left:
-        yield f"{word}={next(left, '')}" if word in _TAKES_A_WORD else word
+        yield f"{word}={next(left, '')}" if word.startswith("-") and word.lstrip("-") in _TAKE_A_WORD else word
 
 
 def as_one_definition(word: str) -> str:

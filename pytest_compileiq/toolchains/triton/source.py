@@ -11,6 +11,7 @@ from pytest_compileiq.errors import EnvironmentFault, MarkerError
 from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.flags import relative_to_rootdir
+from pytest_compileiq.toolchains.installed import is_installed
 from pytest_compileiq.toolchains.triton.definitions import (
     FOREIGN,
     ImportRoot,
@@ -71,7 +72,7 @@ class KernelSource:
 
 def _is_installed(directory: Path, place: Place) -> bool:
     """Whether modules in ``directory`` are not the project's own: an environment may lie inside the project."""
-    return "site-packages" in directory.parts or not directory.is_relative_to(place.rootdir.resolve())
+    return is_installed(directory.as_posix()) or not directory.is_relative_to(place.rootdir.resolve())
 
 
 def find_kernel(kernel: object, place: Place) -> KernelSource:

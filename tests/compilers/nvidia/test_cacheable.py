@@ -23,6 +23,7 @@ from pytest_compileiq.toolchains.nvidia.ptxas_builder import PtxasBuilder
 from tests import needs
 from tests.files import write_files
 from tests.projects import make_project
+from tests.ptx import HEAD, SMALL
 
 ENOUGH_S = 120.0
 SOURCE = """\
@@ -35,17 +36,6 @@ SOURCE = """\
 extern "C" __global__ void scale(float *x) { x[threadIdx.x] *= SCALE; }
 """
 FLAGS = "-O3 -Ifirst -isystem second --threads 2 -Xptxas -v"
-PTX = """\
-.version 8.3
-.target sm_90a
-.address_size 64
-.visible .entry small(.param .u64 p) {
-    .reg .b64 %rd<3>; .reg .f32 %f<3>;
-    ld.param.u64 %rd1, [p]; cvta.to.global.u64 %rd2, %rd1;
-    ld.global.f32 %f1, [%rd2]; add.f32 %f2, %f1, 0f3F800000; st.global.f32 [%rd2], %f2;
-    ret;
-}
-"""
 TEST = """\
 import pytest
 from pytest_compileiq import Nvcc, Ptxas, minimize
@@ -63,12 +53,12 @@ def test_small(acf):
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    return write_files(tmp_path, {"k.cu": SOURCE, "k.ptx": PTX, "second/scale.h": "#define SCALE 3.0f\n"})
+    return write_files(tmp_path, {"k.cu": SOURCE, "k.ptx": HEAD + SMALL, "second/scale.h": "#define SCALE 3.0f\n"})
 
 
 def nvcc(root: Path, **arguments: object) -> NvccBuilder:
-    given = {"arch": "sm_90a", "output": "cubin", "flags": FLAGS, **arguments}
-    return nvcc_builder.resolve(Nvcc("k.cu", **given), Place(root, root))  # type: ignore[arg-type]
+    given = {"source": "k.cu", "arch": "sm_90a", "output": "cubin", "flags": FLAGS, **arguments}
+    return nvcc_builder.resolve(Nvcc(**given), Place(root, root))  # type: ignore[arg-type]
 
 
 def ptxas(root: Path, **arguments: str) -> PtxasBuilder:
@@ -128,6 +118,34 @@ def test_the_project_s_files_are_told_from_what_is_installed(root):
 
 
 @needs.nvcc
+def test_a_file_that_a_command_names_is_an_input(root):
+    """As toolkits of other versions name their library of device functions to cicc."""
+    build = nvcc(root).cacheable(None)
+    named = write_files(root, {"libdevice.10.bc": "", "more.bc": ""})
+    cicc = f'{build.listing.before[1]} -nvvmir-library "{named}/libdevice.10.bc" --more=more.bc'
+    _, installed = replace(build, listing=replace(build.listing, before=(build.listing.before[0], cicc))).inputs()
+    assert {f"{named}/libdevice.10.bc", f"{named}/more.bc"} <= installed.files
+
+
+@needs.nvcc
+@pytest.mark.parametrize("name", ["nvcc", "ptxas"])
+@pytest.mark.parametrize("is_modelled", [True, False])
+def test_a_build_gets_the_variables_that_its_key_holds_and_all_where_it_has_none(root, monkeypatch, name, is_modelled):
+    more = "" if is_modelled else {"nvcc": " -rdc=true", "ptxas": "--preserve-relocs"}[name]
+    real = nvcc(root, flags=f"{FLAGS}{more}") if name == "nvcc" else ptxas(root, flags=more)
+    noted = root / "environment"
+    script = root / "script"
+    script.write_text(f'#!/bin/sh\nenv > "{noted}"\nexec "{real.tool.program}" "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("CIQ_SECRET", "7")
+    monkeypatch.setenv("NVCC_APPEND_FLAGS", "-DMORE")
+    replace(real, tool=replace(real.tool, program=str(script))).build(None, root / "out", timeout_s=ENOUGH_S)
+    names = {line.partition("=")[0] for line in noted.read_text().splitlines()}
+    assert ("CIQ_SECRET" in names) is not is_modelled
+    assert "PATH" in names and (name == "ptxas" or "NVCC_APPEND_FLAGS" in names)
+
+
+@needs.nvcc
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -136,9 +154,11 @@ def test_the_project_s_files_are_told_from_what_is_installed(root):
         ({"arch": ["sm_80", "sm_90a"]}, "builds by nvcc for several architectures are not modelled"),
         ({"flags": f"{FLAGS} -rdc=true"}, "-rdc=true is not modelled"),
         ({"flags": "-O3"}, "k.cu.*scale.h: No such file"),
+        ({"source": "raw.cu"}, "leaves something for the compiler to read"),
     ],
 )
 def test_a_build_that_may_depend_on_more_is_not_modelled(root, arguments, reason):
+    (root / "raw.cu").write_text(f'{SOURCE}const char *text = R"(\n#include <a>\n)";\n')
     with pytest.raises(NotModelled, match=reason):
         nvcc(root, **arguments).cacheable(None)
 
@@ -221,7 +241,7 @@ def test_a_build_of_ptx_depends_on_the_ptx_its_words_and_ptxas(root):
 
 @needs.nvcc
 def test_a_replay_that_changes_nothing_builds_nothing(tmp_path):
-    files = {"k.cu": SOURCE, "k.ptx": PTX, "second/scale.h": "#define SCALE 3.0f\n", "test_k.py": TEST}
+    files = {"k.cu": SOURCE, "k.ptx": HEAD + SMALL, "second/scale.h": "#define SCALE 3.0f\n", "test_k.py": TEST}
     project = make_project(tmp_path / "a project", files)
     project.pytest("--tune", "--tune-budget=6", code=0)
     assert "not built again" not in project.pytest(code=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,6 +58,21 @@ def test_the_second_run_builds_nothing(builder):
     assert builder.builds == 1
     assert (first.cached, second.code, second.path.read_text()) == ("", first.code, "kernel.c:include a.h\na.h:one\n")
     assert second.cached.endswith(" UTC")
+
+
+def test_what_a_build_depends_on_is_asked_once_and_of_its_own_builder(builder, root, monkeypatch):
+    """For nvcc that is a preprocessing. A builder that is gone must not lend its id, and so its key, to another."""
+    asked = []
+    monkeypatch.setattr(Toy, "cacheable", lambda self, controls: asked.append(self) or self)
+    get(builder)
+    assert asked == [builder]
+    builds = CachedBuilds(BuildCache(root), seen=SeenFiles(settled_ns=0))
+    other = Toy(root, during=lambda: None)
+    (root / "kernel.c").write_text("include a.h\n// other\n")
+    builds.find(other, None, root / "out")
+    lives, asked[:] = weakref.ref(other), []
+    del other
+    assert lives() is not None
 
 
 def test_a_build_that_is_only_looked_at_is_not_put_on_disk(builder, root):

@@ -13,7 +13,7 @@ from pytest_compileiq.toolchains.nvidia.modelled import why_nvcc_is_not_modelled
         "-gencode=arch=compute_90a,code=sm_90a -O3 -std=c++20 --expt-relaxed-constexpr --use_fast_math -lineinfo",
         "-Xptxas -v,-O3,--warn-on-spills -Xptxas=--register-usage-level=5 --maxrregcount=64 -maxrregcount 96",
         "-U__CUDA_NO_HALF_OPERATORS__ -DTILE=64 -Iinc -isystem=/opt/torch/include -include=a.h -x=cu -Xcompiler -fPIC",
-        "--fmad=false --ftz=true --prec-div=false --restrict -w -diag-suppress 177,20012",
+        "--fmad=false --ftz true -prec-div false -O 2 --restrict -w -diag-suppress 177,20012",
         "-std c++17 -frandom-seed=0x12ab --ptxas-options=-v --threads 4 --compiler-options -fPIC",
     ],
 )
