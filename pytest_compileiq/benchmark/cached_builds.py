@@ -68,7 +68,7 @@ class CachedBuilds:
     cache: BuildCache
     rebuilds: bool = False
     seen: SeenFiles = field(default_factory=SeenFiles)
-    _missed: dict[tuple[int, str], tuple[Builder, _Asked]] = field(default_factory=dict)
+    _missed: dict[tuple[int, str], tuple[Builder, _Asked | NotModelled]] = field(default_factory=dict)
     _has_kept: bool = False
 
     def find(self, builder: Builder, controls: ControlsFile | None, out_dir: Path) -> Found | None:
@@ -81,7 +81,8 @@ class CachedBuilds:
             return None
         try:
             asked = _asked(builder, controls)
-        except NotModelled:
+        except NotModelled as reason:
+            self._missed[_which(builder, controls)] = builder, reason
             return None
         cached = self.cache.find(asked[1], self.seen)
         if cached is None:
@@ -99,8 +100,7 @@ class CachedBuilds:
             CacheMismatch: it is not what the cache has for the same inputs.
         """
         try:
-            missed = self._missed.pop(_which(builder, controls), None)
-            build, key = missed[1] if missed else _asked(builder, controls)
+            build, key = self._asked_by_find(builder, controls)
             self.cache.make_ready()
             cached = self.cache.find(key, self.seen) if self.rebuilds else None
             inputs = build.inputs()
@@ -112,6 +112,19 @@ class CachedBuilds:
         elif entry is not None:
             self._has_kept |= self.cache.keep(key, entry)
         return Made(built, entry.sources if entry else None)
+
+    def _asked_by_find(self, builder: Builder, controls: ControlsFile | None) -> _Asked:
+        """What ``find`` was told, if it was asked before: to ask may take a preprocessing, or a compiler's time limit.
+
+        Raises:
+            NotModelled: as ``_asked``.
+        """
+        missed = self._missed.pop(_which(builder, controls), None)
+        if missed is None:
+            return _asked(builder, controls)
+        if isinstance(missed[1], NotModelled):
+            raise missed[1]
+        return missed[1]
 
     def close(self) -> None:
         """Remove what was not used for longest, if something was added."""

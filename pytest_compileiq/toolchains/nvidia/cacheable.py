@@ -14,7 +14,7 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from posixpath import join
@@ -33,6 +33,7 @@ from pytest_compileiq.toolchains.own_code import code_of
 
 # nvcc and the host's compiler read them; what comes of it shows in the commands, or in the preprocessed source.
 _READ_BY_NVCC = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "HOME")
+_LIST_S = 10.0  # it takes a hundredth of a second
 _PREPROCESS_S = 60.0
 _UNFINISHED = re.compile(rb"^[ \t]*#[ \t]*(?:include|include_next|import|embed)\b", re.MULTILINE)
 _TOOLS = ("cicc", "ptxas")
@@ -212,7 +213,7 @@ def _listing_and_text(argv: Sequence[str], folder: Path, rootdir: Path) -> Listi
     """What nvcc would run, of which the preprocessor is run in ``folder``; ``read.d`` there says what that has read."""
     commands = Commands("nvcc", rootdir, folder, _PREPROCESS_S, str.strip, environment_of_builds())
     commands.whole_environment = False
-    listing = Listing.read(commands.run([*argv, *LISTS], "the source"), folder)
+    listing = Listing.read(replace(commands, timeout_s=_LIST_S).run([*argv, *LISTS], "the source"), folder)
     if listing is None or not _is_of_three(listing):
         raise NotModelled("nvcc runs other programs than the host's preprocessor, cicc and ptxas")
     script = folder / "preprocess.sh"

@@ -129,11 +129,16 @@ def test_what_is_not_modelled_is_built_every_time(builder, monkeypatch):
     def refuse(self: object) -> None:
         raise NotModelled("it asks an oracle")
 
+    asked = []
+    with monkeypatch.context() as patched:
+        patched.setattr(Toy, "cacheable", lambda self, controls: asked.append(self) or refuse(self))
+        get(builder)
+        assert len(asked) == 1, "a compiler that does not answer is waited for once"
     for method in ("question", "inputs", "cacheable"):
         with monkeypatch.context() as patched:
             patched.setattr(Toy, method, refuse if method != "cacheable" else lambda self, controls: refuse(self))
             assert [get(builder).cached, get(builder).cached] == ["", ""]
-    assert builder.builds == 6
+    assert builder.builds == 7
 
 
 def test_a_rebuild_that_agrees_builds_and_leaves_the_cache(builder):
