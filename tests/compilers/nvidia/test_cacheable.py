@@ -218,7 +218,8 @@ def test_a_header_that_changed_after_the_cache_was_asked_is_built_and_not_kept(r
         other.unlink()
         return built
 
-    (root / "first").mkdir()
+    for name in ("first", "out"):  # a directory that changes meanwhile would be a reason of its own
+        (root / name).mkdir()
     builds = CachedBuilds(BuildCache(root), seen=SeenFiles(settled_ns=0))
     through(builds, nvcc(root), root / "out", lambda: make(root / "out"))
     assert BuildCache(root).stored() == []
