@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from statistics import NormalDist
 
 import numpy as np
-from scipy.stats import t as student_t
+import scipy
 
 from pytest_compileiq.engines.base import Told
 from pytest_compileiq.engines.ga.encoding import Floats
@@ -93,7 +93,7 @@ def simultaneous_reach(explanation: Explanation) -> float:
     Student's t, since the variance of the process is told by its scores too (Santner, Williams & Notz, The Design and
     Analysis of Computer Experiments, 2003, section 4.1); Bonferroni's correction, as for what is measured.
     """
-    return float(student_t.ppf(1 - LEVEL / 2 / len(explanation.effects), explanation.scores))
+    return float(scipy.special.stdtrit(explanation.scores, 1 - LEVEL / 2 / len(explanation.effects)))
 
 
 def _value(gene: Gene, option: int) -> KnobValue | None:

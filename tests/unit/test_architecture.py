@@ -159,6 +159,24 @@ def test_rules_touch_no_file_clock_process_or_random_module():
         assert not used & forbidden, f"{path.name} imports {used & forbidden}"
 
 
+def test_nobody_waits_for_all_of_scipy_s_statistics():
+    """``scipy.stats`` takes a second to import; the distributions that are needed are in ``scipy.special``."""
+    imported = {
+        (str(path.relative_to(PACKAGE)), node.lineno)
+        for path in FILES
+        for node in imports_and_classes(path)
+        if not isinstance(node, ast.ClassDef) and "scipy.stats" in _named(node)
+    }
+    assert not imported
+
+
+def _named(node: ast.Import | ast.ImportFrom) -> set[str]:
+    """Modules that an import may load, by their whole names."""
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names}
+    return {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+
+
 def test_every_exception_stands_in_the_one_tree():
     """All but its root, what no ``except Exception`` of a test's body may hold, and one within a watched program."""
     outside = {

@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from pytest_compileiq import choice, literal, maximize, minimize
 from pytest_compileiq.engines.base import Told
+from pytest_compileiq.engines.ga.explanation import Effect, Explanation
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import OpaqueSpace, Space
-from pytest_compileiq.tuning.explained import explained_by
+from pytest_compileiq.tuning.explained import explained_by, simultaneous_reach
 
 SPACE = Space.from_mapping(
     {f"-f{at}": literal("", knockout_prob=0.5) for at in range(6)} | {"block": choice([32, 64, 128])}
@@ -107,3 +109,10 @@ def test_of_few_or_failed_candidates_no_knob_is_explained():
         explained = explained_by(SPACE, RUNTIME, told, by_ratio)
         assert explained.effects == () and explained.why_none.startswith("too few candidates")
     assert explained_by(SPACE, RUNTIME, [], by_ratio) is None
+
+
+@pytest.mark.parametrize(("effects", "scores"), [(1, 5), (40, 60), (300, 400)])
+def test_intervals_reach_as_far_as_bonferroni_s_student_s(effects, scores):
+    nothing = np.empty(0)
+    explanation = Explanation(nothing, nothing, (Effect(0, 0, 1, 0.1, 0.01),) * effects, scores)
+    assert simultaneous_reach(explanation) == pytest.approx(scipy.stats.t.isf(0.025 / effects, scores), rel=1e-9)
