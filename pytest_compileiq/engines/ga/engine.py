@@ -72,6 +72,7 @@ class Ga:
         self._sameness = Sameness(self._points.counts)
         self._fitted_to = 0  # candidates told
         self._told_known: Known | None = None
+        self._marginals: Marginals | None = None  # of what has been told
         self._located: Located | None = None  # the pool
         self._slots: list[str] = []
         self._queue: deque[tuple[Point, str]] = deque()
@@ -96,7 +97,7 @@ class Ga:
         if results:
             codes = [told.code for told in results]
             self._history.add(np.array(points, dtype=np.int64), np.array(scores), codes)
-            self._told_known = self._located = None
+            self._told_known = self._marginals = self._located = None
             self._taught.told(
                 {point: np.nan_to_num(told[0], nan=np.inf) for point, told in zip(points, scores, strict=True)}
             )
@@ -185,7 +186,7 @@ class Ga:
         """Enqueue the next slot's choice; ``fitted`` are indices of the history's points to learn from, best first."""
         if not self._slots:
             self._learn(fitted)
-            self._pool, self._located = self._make_pool(self._history.points[fitted]), None
+            self._pool, self._located = self._make_pool(fitted), None
             self._slots = list(_SLOTS)
         slot = self._slots.pop(0)
         return self._enqueue_marginal(fitted) if slot == "marginals" else self._enqueue_improvement()
@@ -198,7 +199,7 @@ class Ga:
             self._fitted_to, self._told_known = self._history.told, None
 
     def _enqueue_marginal(self, fitted: Points) -> bool:
-        marginals = Marginals(self._history.points[fitted], self._points.counts)
+        marginals = self._told_marginals(fitted)
         points = self._canonical(marginals.sample(self._rng, _MARGINAL_DRAWS))
         features = self._encoding.features(points)
         new = self._sameness.novelty(points, self._known())
@@ -236,14 +237,14 @@ class Ga:
 
     # ── the evolutionary pool ────────────────────────────────────────────────────────────────────────────────────
 
-    def _make_pool(self, points: Points) -> _Pool:
-        """The best unasked ones of about 360 points and of their local search; ``points`` are told ones, best first."""
-        counts, rng, elite = self._points.counts, self._rng, points[:_ELITE]
+    def _make_pool(self, fitted: Points) -> _Pool:
+        """The best unasked ones of about 360 points and of their local search."""
+        counts, rng, elite = self._points.counts, self._rng, self._history.points[fitted[:_ELITE]]
         process, best = self._surrogate.informed()
         relevance = np.exp(process.hyper.log_weights)
         pool = self._canonical(
             np.vstack([
-                Marginals(points, counts).sample(rng, 170),
+                self._told_marginals(fitted).sample(rng, 170),
                 mutate(crossover(elite, rng, 90), counts, rng),
                 mutate(elite[rng.integers(len(elite), size=80)], counts, rng, relevance),
                 self._points.draw(rng, 20),
@@ -266,6 +267,10 @@ class Ga:
         unasked = (index for index in best_first if tuple(pool[index].tolist()) not in self._asked)
         chosen = list(islice(unasked, _CHOICE))
         return _Pool(pool[chosen], features[chosen], feasibility)
+
+    def _told_marginals(self, fitted: Points) -> Marginals:
+        self._marginals = self._marginals or Marginals(self._history.points[fitted], self._points.counts)
+        return self._marginals
 
     def _feasibility(self) -> Feasibility:
         return Feasibility.of(self._history.features[-KEPT:], self._history.failed[-KEPT:].astype(np.float64))

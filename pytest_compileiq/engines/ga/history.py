@@ -32,11 +32,13 @@ class History:
         self.codes = np.empty(0, dtype=np.int64)
         self.told = 0
         self._numbers: dict[str, int] = {}
+        self._best_and_newest: Points | None = None
 
     def add(self, points: Points, scores: Floats, codes: Sequence[str]) -> None:
         """Take in ``points`` (k, genes) with their ``scores`` (k, objectives) and what their machine code is called."""
         for point, score, code in zip(points, scores, codes, strict=True):
             self._add(point, score, code)
+        self._best_and_newest = None
         if len(self.points) > 2 * KEPT:
             self._forget()
 
@@ -60,6 +62,11 @@ class History:
 
     def best_and_newest(self) -> Points:
         """Indices of the best half and the newest half of at most 400 scored points, best first."""
+        if self._best_and_newest is None:
+            self._best_and_newest = self._chosen()
+        return self._best_and_newest
+
+    def _chosen(self) -> Points:
         scored = np.flatnonzero(~self.failed)
         order = scored[best_first(self.scores[scored])]
         if len(order) <= KEPT:
@@ -70,6 +77,6 @@ class History:
 
     def _forget(self) -> None:
         count = len(self.points)
-        kept = np.union1d(self.best_and_newest(), np.arange(count - KEPT, count))
+        kept = np.union1d(self._chosen(), np.arange(count - KEPT, count))
         self.points, self.features = self.points[kept], self.features[kept]
         self.scores, self.codes = self.scores[kept], self.codes[kept]

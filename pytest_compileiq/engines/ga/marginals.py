@@ -6,6 +6,8 @@ density of the good points, and judged by its ratio to that of the others, each 
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from pytest_compileiq.engines.ga.encoding import Floats, Points
@@ -28,6 +30,7 @@ class Marginals:
         self._counts = counts
         self._good = points[:good]
         self._rest = points[good:]
+        self._first = np.cumsum(counts) - counts  # of each gene's options, in a row of all of them
 
     def sample(self, rng: np.random.Generator, size: int) -> Points:
         """Draws from the density of the good points, shape (size, genes); not yet canonical. Off is drawn as −1."""
@@ -37,8 +40,19 @@ class Marginals:
 
     def log_ratio(self, points: Points) -> Floats:
         """Log density of good over rest: (m, genes) → (m,)."""
-        return self._log_density(points, self._good, _GOOD_PRIOR) - self._log_density(points, self._rest, _REST_PRIOR)
+        options = self._options(points)
+        good, rest = self._log_shares
+        return np.asarray(good[options].sum(axis=1) - rest[options].sum(axis=1))
 
-    def _log_density(self, points: Points, told: Points, prior: float) -> Floats:
-        agreeing = (points[:, None, :] == told[None, :, :]).sum(axis=1)
-        return np.asarray(np.log((agreeing + prior / self._counts) / (len(told) + prior)).sum(axis=1))
+    @cached_property
+    def _log_shares(self) -> tuple[Floats, Floats]:
+        """The logarithm of each option's share among the good points and among the rest, shape (options,) each."""
+        return self._log_share(self._good, _GOOD_PRIOR), self._log_share(self._rest, _REST_PRIOR)
+
+    def _log_share(self, told: Points, prior: float) -> Floats:
+        agreeing = np.bincount(self._options(told).ravel(), minlength=int(self._counts.sum()))
+        return np.asarray(np.log((agreeing + np.repeat(prior / self._counts, self._counts)) / (len(told) + prior)))
+
+    def _options(self, points: Points) -> Points:
+        """Where each point's options are in a row of all genes' options, shape (m, genes)."""
+        return points + 1 + self._first

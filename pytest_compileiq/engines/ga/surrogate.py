@@ -28,6 +28,7 @@ class Surrogate:
         self.scale = 1.0
         self._scores: Floats = history.scores
         self._process = GaussianProcess(encoding, history.features, np.empty(0), Hyper.prior(len(encoding.space.genes)))
+        self._informed: tuple[GaussianProcess, float] | None = None  # the last one
 
     def improve(self, relevance: Floats, trend: Floats) -> None:
         """A few steps up the posterior of the hyperparameters, on the best and the newest of what has been told.
@@ -45,10 +46,16 @@ class Surrogate:
             process, self._is_new = GaussianProcess(self._encoding, features, scores, prior), False
         for _ in range(max(1, min(_STEPS, _STEPS_POINTS // len(chosen)))):
             process = GaussianProcess(self._encoding, features, scores, process.improved_hyper(prior))
-        self._process = process
+        self._process, self._informed = process, None
 
     def informed(self) -> tuple[GaussianProcess, float]:
         """The process that knows all that has been told, and the best of its scores."""
+        weighted_anew = self._history.scores.shape[1] > 1
+        if self._informed is None or self._known < self._history.told or weighted_anew:
+            self._informed = self._take_in()
+        return self._informed
+
+    def _take_in(self) -> tuple[GaussianProcess, float]:
         new = self._history.scored_since(self._known)
         self._known = self._history.told
         self._scores = np.vstack([self._scores, self._history.scores[new]])

@@ -229,6 +229,7 @@ def searched(batches: Sequence[int]) -> Iterator[tuple[Ga, list[Candidate]]]:
 
 def test_what_is_kept_between_asks_is_what_would_be_made_anew(monkeypatch):
     foretold, known, kept = GaussianProcess.foretold, Ga._known, []
+    chosen, informed, marginals = History.best_and_newest, Surrogate.informed, Ga._told_marginals
 
     def checked_foretold(process, points, believed):
         believer = process.believing(believed)
@@ -244,11 +245,32 @@ def test_what_is_kept_between_asks_is_what_would_be_made_anew(monkeypatch):
         kept.append("known")
         return before
 
+    def checked_chosen(history):
+        assert np.array_equal(chosen(history), history._chosen())
+        kept.append("chosen")
+        return chosen(history)
+
+    def checked_informed(surrogate):
+        (before, best), surrogate._informed = informed(surrogate), None
+        anew, best_anew = informed(surrogate)
+        assert best == best_anew and np.array_equal(before._alpha, anew._alpha) and before.hyper is anew.hyper
+        kept.append("informed")
+        return before, best
+
+    def checked_marginals(engine, fitted):
+        before, points = marginals(engine, fitted), engine._history.points
+        assert np.array_equal(before.log_ratio(points), Marginals(points[fitted], before._counts).log_ratio(points))
+        kept.append("marginals")
+        return before
+
     monkeypatch.setattr(GaussianProcess, "foretold", checked_foretold)
     monkeypatch.setattr(Ga, "_known", checked_known)
+    monkeypatch.setattr(History, "best_and_newest", checked_chosen)
+    monkeypatch.setattr(Surrogate, "informed", checked_informed)
+    monkeypatch.setattr(Ga, "_told_marginals", checked_marginals)
     for _ in searched([20, 1, 1, 1, 1, 1, 3, 4, 2, 16, 1, 7]):
         pass
-    assert set(kept) == {"foretold", "known"}
+    assert set(kept) == {"foretold", "known", "chosen", "informed", "marginals"}
 
 
 def test_models_are_fitted_once_for_a_batch_in_which_nothing_is_told(monkeypatch):
