@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -33,7 +33,6 @@ from pytest_compileiq.model import (
     sha256_hex,
 )
 from pytest_compileiq.named_options import NamedOptions
-from pytest_compileiq.rules.staleness import Rebuilt
 from pytest_compileiq.space import Gene, Space, Where
 from pytest_compileiq.timing.base import Device
 from pytest_compileiq.timing.registry import find_device, why_no_energy
@@ -45,11 +44,13 @@ from pytest_compileiq.toolchains.base import (
     Remarks,
     TriesOptions,
 )
-from pytest_compileiq.toolchains.committed_options import option_list
 from pytest_compileiq.toolchains.functions import functions_of
 from pytest_compileiq.toolchains.machine_code.metrics import value_of
 from pytest_compileiq.toolchains.macros import check_names, macro_of, macros_of, params_in
 from pytest_compileiq.toolchains.nvidia.tools import pinned
+
+if TYPE_CHECKING:
+    from pytest_compileiq.rules.staleness import Rebuilt
 
 _MOST_VALUES = 100_000
 _MOST_TRIED = 16  # values of one option
@@ -207,6 +208,8 @@ class TunedBenchmark:
         Raises:
             MarkerError: one is neither known nor named in the project's settings, or the space is not usable.
         """
+        from pytest_compileiq.toolchains.committed_options import option_list  # heavy, and a worker asks for no space
+
         compiler = self.builder.compiler
         if not compiler.compiles:
             knobs = {gene.name: gene.values[-1] for gene in self.space.knob_genes}
@@ -293,6 +296,8 @@ class TunedBenchmark:
 
     def found(self, controls: ControlsFile | None, baseline: BuildResult | None, tuned: BuildResult | None) -> Rebuilt:
         """What is here now, for the staleness rules; ``tuned`` is the build with ``controls``."""
+        from pytest_compileiq.rules.staleness import Rebuilt  # heavy, and a worker judges nothing
+
         return Rebuilt(
             compiler=self.builder.compiler,
             fingerprint=self.fingerprint_with(controls),
