@@ -181,17 +181,17 @@ def under_way(
     """Check the baseline, and take up the search of one benchmark, whose journal is locked until this is left.
 
     Raises:
-        MarkerError: the compiler does not take an option of the marker's space.
+        MarkerError: the compiler does not take an option of the marker's space, or there is no such engine for it.
         TuneFailed: the baseline does not build, does not run here, or is not correct.
         StoreError: another process searches it, or the journal cannot be used.
     """
     benchmark.try_options()
+    engine = choose(chosen(settings.engine, benchmark.spec.engine, settings.ini_engine), benchmark.space)
     baseline = check_baseline(benchmark, pool)
     seed = chosen(settings.seed, benchmark.spec.seed, 0)
     tuning = Tuning(benchmark, store, pool, progress, seed, baseline.stands_for, drew=baseline.drew)
     incumbent, unread = find_incumbent(benchmark, store)
     seeds, dropped = starting_points(benchmark, settings.start_from, incumbent)
-    engine = choose(chosen(settings.engine, benchmark.spec.engine, settings.ini_engine), benchmark.space)
     taught = taught_by(store, benchmark, engine) if settings.transfer else Taught()
     trackers = Trackers([make_tracker(text) for text in settings.trackers], progress.say)
     with open_journal(settings.rootdir, benchmark.nodeid, benchmark.builder.target) as journal:

@@ -133,6 +133,12 @@ def test_an_unknown_engine_is_refused_with_those_of_entry_points_among_what_exis
     )
 
 
+def test_an_unknown_engine_is_told_before_anything_is_built(with_engines):
+    with_engines.edit("sum.c", "{", "{ no C;")
+    output = with_engines.pytest("--tune", "--tune-engine=shuffle", code=1)
+    assert "there is no engine 'shuffle'" in output and "sum.c" not in output
+
+
 def test_many_jobs_do_not_make_a_search_of_one_batch(with_engines):
     with_engines.pytest("--tune", "--tune-engine=quick", "--tune-budget=32", "--tune-jobs=64", code=0)
 
