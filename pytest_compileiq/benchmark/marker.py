@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -89,6 +90,14 @@ class TuneSpec:
     thresholds: Thresholds
 
 
+def _instead(unknown: str, toolchain: Toolchain) -> str:
+    """What is meant by an argument that the marker does not have."""
+    compiler = type(toolchain)
+    if unknown in inspect.signature(compiler).parameters:
+        return f": it belongs to the compiler, {compiler.__name__}(…, {unknown}=…)"
+    return f"{did_you_mean(unknown, _ARGUMENTS)}: expected {', '.join(_ARGUMENTS)}"
+
+
 def read_marker(mark: pytest.Mark, item_name: str) -> TuneSpec:
     """Check the marker's arguments.
 
@@ -107,8 +116,7 @@ def read_marker(mark: pytest.Mark, item_name: str) -> TuneSpec:
     if not isinstance(mark.args[0], Toolchain):
         raise MarkerError(f"tune({mark.args[0]!r}): expected a toolchain such as Cc('kernel.c')")
     if unknown := sorted(set(kwargs) - set(_ARGUMENTS)):
-        meant = did_you_mean(unknown[0], _ARGUMENTS)
-        raise MarkerError(f"tune() has no argument {unknown[0]!r}{meant}: expected {', '.join(_ARGUMENTS)}")
+        raise MarkerError(f"tune() has no argument {unknown[0]!r}{_instead(unknown[0], mark.args[0])}")
     return TuneSpec(
         toolchain=mark.args[0],
         name=_name(kwargs.get("name"), item_name),
