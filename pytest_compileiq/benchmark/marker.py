@@ -90,14 +90,6 @@ class TuneSpec:
     thresholds: Thresholds
 
 
-def _instead(unknown: str, toolchain: Toolchain) -> str:
-    """What is meant by an argument that the marker does not have."""
-    compiler = type(toolchain)
-    if unknown in inspect.signature(compiler).parameters:
-        return f": it belongs to the compiler, {compiler.__name__}(…, {unknown}=…)"
-    return f"{did_you_mean(unknown, _ARGUMENTS)}: expected {', '.join(_ARGUMENTS)}"
-
-
 def read_marker(mark: pytest.Mark, item_name: str) -> TuneSpec:
     """Check the marker's arguments.
 
@@ -138,6 +130,15 @@ def read_marker(mark: pytest.Mark, item_name: str) -> TuneSpec:
             max_regression=_number(kwargs, "max_regression", 0.01, 0.0, 0.5),
         ),
     )
+
+
+def _instead(unknown: str, toolchain: Toolchain) -> str:
+    """What is meant by an argument that the marker does not have."""
+    compiler = type(toolchain)
+    argument = inspect.signature(compiler).parameters.get(unknown)
+    if argument is not None and argument.kind in (argument.KEYWORD_ONLY, argument.POSITIONAL_OR_KEYWORD):
+        return f": it belongs to the compiler, {compiler.__name__}(…, {unknown}=…)"
+    return f"{did_you_mean(unknown, _ARGUMENTS)}: expected {', '.join(_ARGUMENTS)}"
 
 
 def _check_metric(metric: object) -> None:

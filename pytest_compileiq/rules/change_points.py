@@ -22,11 +22,10 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-import scipy
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from pytest_compileiq.rules.stats import Floats
+from pytest_compileiq.rules.stats import Floats, t_quantile
 
 Shape = Literal["tuned", "baseline", "alike"]
 SHAPES: tuple[Shape, ...] = ("tuned", "baseline", "alike")
@@ -196,7 +195,7 @@ def _step(centred: Floats, before: NDArray[np.int_], runs: int) -> Floats:
 
 @lru_cache(maxsize=1024)
 def _limit(degrees: int, level: float) -> float:
-    return float(-scipy.special.stdtrit(degrees, level / 2))
+    return t_quantile(degrees, level / 2)
 
 
 def _borne_out(values: Floats) -> Floats:

@@ -22,6 +22,7 @@ from pytest_compileiq.rules.stats import (
     processes_for,
     stratified_interval,
     stratified_p,
+    t_quantile,
 )
 from pytest_compileiq.rules.words import unit_text
 from pytest_compileiq.spelling import quantity
@@ -137,7 +138,7 @@ def another(devices: Devices) -> Interval:
     devices, as it is here.
     """
     means = means_of(devices)
-    reach = float(-scipy.special.stdtrit(means.size - 1, 0.025) * means.std(ddof=1) * math.sqrt(1 + 1 / means.size))
+    reach = t_quantile(means.size - 1, 0.025) * float(means.std(ddof=1)) * math.sqrt(1 + 1 / means.size)
     middle = float(means.mean())
     return Interval(middle, middle - reach, middle + reach)
 

@@ -38,14 +38,15 @@ def gain_of(pairs: Sequence[tuple[int, int]]) -> Gain | None:
     batch means (Law and Kelton, Simulation Modeling and Analysis, section 9.5.3).
     """
     import numpy as np
-    from scipy import special
+
+    from pytest_compileiq.rules.stats import t_quantile
 
     if len(pairs) < FEWEST_PAIRS:
         return None
     count = min(_MOST_BLOCKS, len(pairs))
     blocks = np.array_split(np.asarray(pairs, float), count)
     ratios = np.array([math.log(np.median(block[:, 0]) / np.median(block[:, 1])) for block in blocks])
-    half = special.stdtrit(count - 1, (1 + LEVEL) / 2) * ratios.std(ddof=1) / math.sqrt(count)
+    half = t_quantile(count - 1, (1 - LEVEL) / 2) * ratios.std(ddof=1) / math.sqrt(count)
     mean = ratios.mean()
     baseline_ns = float(np.median([baseline for baseline, _ in pairs]))
     return Gain(math.exp(mean), math.exp(mean - half), math.exp(mean + half), baseline_ns)

@@ -37,6 +37,11 @@ class Interval:
     high: float
 
 
+def t_quantile(degrees: float, tail: float) -> float:
+    """The value that Student's t of so many degrees of freedom exceeds with the probability ``tail``."""
+    return float(-scipy.special.stdtrit(degrees, tail))
+
+
 def welch_centred(baseline: Floats, tuned: Floats) -> TTest:
     """Welch's t-test on slots centred per process, one-sided for tuned < baseline.
 
@@ -80,7 +85,7 @@ def cohens_d(baseline: Floats, tuned: Floats, confidence: float = 0.95) -> Inter
         return Interval(d, d, d)
     d = difference / math.sqrt(pooled) * (1 - 3 / (4 * free - 1))
     error = math.sqrt((a.size + b.size) / (a.size * b.size) + d * d / (2 * (a.size + b.size)))
-    reach = float(-scipy.special.stdtrit(1e9, (1 - confidence) / 2)) * error
+    reach = t_quantile(1e9, (1 - confidence) / 2) * error
     return Interval(d, d - reach, d + reach)
 
 
@@ -119,7 +124,7 @@ def paired_interval(differences: Floats, tail: float) -> Interval:
     if count < 2:
         return Interval(mean, -math.inf, math.inf)
     error = float(differences.std(ddof=1)) / math.sqrt(count)
-    reach = float(-scipy.special.stdtrit(count - 1, tail)) * error
+    reach = t_quantile(count - 1, tail) * error
     return Interval(mean, mean - reach, mean + reach)
 
 
@@ -146,7 +151,7 @@ def stratified_interval(groups: Sequence[Floats], tail: float) -> Interval:
         groups: differences, shape (P,) each.
     """
     mean, error, degrees = _stratified(groups)
-    reach = float(-scipy.special.stdtrit(degrees, tail)) * error if error else 0.0
+    reach = t_quantile(degrees, tail) * error if error else 0.0
     return Interval(mean, mean - reach, mean + reach)
 
 

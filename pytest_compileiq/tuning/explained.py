@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from statistics import NormalDist
 
 import numpy as np
-import scipy
 
 from pytest_compileiq.engines.base import Told
 from pytest_compileiq.engines.ga.encoding import Floats
 from pytest_compileiq.engines.ga.explanation import Effect, Explanation, explain
 from pytest_compileiq.explained import BAND, Curve, Explained, KnobEffect, rounded
 from pytest_compileiq.model import KnobValue, Objective
+from pytest_compileiq.rules.stats import t_quantile
 from pytest_compileiq.search.one_thread import one_thread
 from pytest_compileiq.space import OFF, Gene, Space
 from pytest_compileiq.tuning.result import Shift
@@ -93,7 +93,7 @@ def simultaneous_reach(explanation: Explanation) -> float:
     Student's t, since the variance of the process is told by its scores too (Santner, Williams & Notz, The Design and
     Analysis of Computer Experiments, 2003, section 4.1); Bonferroni's correction, as for what is measured.
     """
-    return float(scipy.special.stdtrit(explanation.scores, 1 - LEVEL / 2 / len(explanation.effects)))
+    return t_quantile(explanation.scores, LEVEL / 2 / len(explanation.effects))
 
 
 def _value(gene: Gene, option: int) -> KnobValue | None:

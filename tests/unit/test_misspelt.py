@@ -46,6 +46,7 @@ def engine(name: str, **options: object) -> object:
 RAISES: dict[str, tuple[Callable[[], object], str]] = {
     "a marker's argument": (lambda: marked(wokloads={}), "tune() has no argument 'wokloads' (did you mean 'workloads'?): exp"),
     "a compiler's argument": (lambda: marked(flags="-O2"), "tune() has no argument 'flags': it belongs to the compiler, Cc(…, flags=…)"),
+    "what the compiler takes by its place": (lambda: marked(sources="k.c"), "tune() has no argument 'sources' (did you mean 'stress'?): expected name,"),
     "an engine": (lambda: engine("optuna:tpa"), "there is no engine 'optuna:tpa' (did you mean 'optuna:tpe'?): expected auto,"),
     "an engine's option": (lambda: engine("ga", pool_sise=3), "'ga' has no option 'pool_sise' (did you mean 'pool_size'?): exp"),
     "a tracker": (lambda: make_tracker("mflow:x"), "--tune-tracker='mflow:x' (did you mean 'mlflow'?): expected csv:FILE,"),

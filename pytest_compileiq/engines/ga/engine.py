@@ -177,29 +177,29 @@ class Ga:
         is_taught = self._taught.holds and not self._experience.by_metric
         if self._drawn < (self._pool_size // _TAUGHT_SHARE if is_taught else self._pool_size):
             return self._enqueue_drawn() or self._enqueue_rest()
-        fitted = self._history.best_and_newest()
-        if len(fitted) < _FEWEST_SCORED:
+        if len(self._history.best_and_newest()) < _FEWEST_SCORED:
             return self._enqueue_random(sparse=True) or self._enqueue_rest()
-        return self._enqueue_modelled(fitted) or self._enqueue_rest()
+        return self._enqueue_modelled() or self._enqueue_rest()
 
-    def _enqueue_modelled(self, fitted: Points) -> bool:
-        """Enqueue the next slot's choice; ``fitted`` are indices of the history's points to learn from, best first."""
+    def _enqueue_modelled(self) -> bool:
+        """Enqueue the next slot's choice."""
         if not self._slots:
-            self._learn(fitted)
-            self._pool, self._located = self._make_pool(fitted), None
+            self._learn()
+            self._pool, self._located = self._make_pool(), None
             self._slots = list(_SLOTS)
         slot = self._slots.pop(0)
-        return self._enqueue_marginal(fitted) if slot == "marginals" else self._enqueue_improvement()
+        return self._enqueue_marginal() if slot == "marginals" else self._enqueue_improvement()
 
-    def _learn(self, fitted: Points) -> None:
+    def _learn(self) -> None:
         """Fit both models anew, unless nothing has been told since: a large batch fills several pools."""
         if self._fitted_to < self._history.told:
+            fitted = self._history.best_and_newest()
             self._sameness.learn(self._history.points[fitted], self._history.codes[fitted])
             self._surrogate.improve(self._taught.relevance, self._trend)
             self._fitted_to, self._told_known = self._history.told, None
 
-    def _enqueue_marginal(self, fitted: Points) -> bool:
-        marginals = self._told_marginals(fitted)
+    def _enqueue_marginal(self) -> bool:
+        marginals = self._told_marginals()
         points = self._canonical(marginals.sample(self._rng, _MARGINAL_DRAWS))
         features = self._encoding.features(points)
         new = self._sameness.novelty(points, self._known())
@@ -237,14 +237,15 @@ class Ga:
 
     # ── the evolutionary pool ────────────────────────────────────────────────────────────────────────────────────
 
-    def _make_pool(self, fitted: Points) -> _Pool:
+    def _make_pool(self) -> _Pool:
         """The best unasked ones of about 360 points and of their local search."""
-        counts, rng, elite = self._points.counts, self._rng, self._history.points[fitted[:_ELITE]]
+        counts, rng = self._points.counts, self._rng
+        elite = self._history.points[self._history.best_and_newest()[:_ELITE]]
         process, best = self._surrogate.informed()
         relevance = np.exp(process.hyper.log_weights)
         pool = self._canonical(
             np.vstack([
-                self._told_marginals(fitted).sample(rng, 170),
+                self._told_marginals().sample(rng, 170),
                 mutate(crossover(elite, rng, 90), counts, rng),
                 mutate(elite[rng.integers(len(elite), size=80)], counts, rng, relevance),
                 self._points.draw(rng, 20),
@@ -268,8 +269,10 @@ class Ga:
         chosen = list(islice(unasked, _CHOICE))
         return _Pool(pool[chosen], features[chosen], feasibility)
 
-    def _told_marginals(self, fitted: Points) -> Marginals:
-        self._marginals = self._marginals or Marginals(self._history.points[fitted], self._points.counts)
+    def _told_marginals(self) -> Marginals:
+        if self._marginals is None:
+            told = self._history.points[self._history.best_and_newest()]
+            self._marginals = Marginals(told, self._points.counts)
         return self._marginals
 
     def _feasibility(self) -> Feasibility:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -122,3 +123,16 @@ def test_a_worker_is_no_other_tools_worker(pytestconfig, monkeypatch):
     environment = start.start_of(pytestconfig, ()).environment
     assert environment["KERNELS"] == "kept" and environment["PYTHONUNBUFFERED"] == "1"
     assert not [name for name in environment if name.startswith(("PYTEST_XDIST", "COV_", "PYTEST_ADDOPTS"))]
+
+
+def test_a_worker_imports_nothing_that_judges_or_searches():
+    code = (
+        "import sys, pytest_compileiq.plugin, pytest_compileiq.workers.inside, pytest_compileiq.workers.tasks; "
+        "print(*sys.modules)"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    rooms = {name.split(".")[1] for name in told if name.startswith("pytest_compileiq.")}
+    assert not rooms & {"outcome", "explained", "search", "tuning", "replay", "proof", "report", "engines", "artifact"}
+    assert "pytest_compileiq.rules.staleness" not in told
+    assert "pytest_compileiq.toolchains.committed_options" not in told
+    assert not {"numpy", "scipy", "pydantic", "git", "sqlite3"} & set(told)  # each process of a proof would wait for it
