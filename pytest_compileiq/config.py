@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pytest_compileiq.errors import UserError
-from pytest_compileiq.model import LockClocks
 from pytest_compileiq.spelling import quantity
+
+if TYPE_CHECKING:
+    from pytest_compileiq.model import LockClocks
 
 DEFAULT_BUDGET = 200
 BATCH = 4  # evaluations that a night asks an engine for at once, and the least that it can spend

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_compileiq.config import BATCH, DEFAULT_BUDGET, LOCKABLE_MHZ, Budget, Settings, parse_budget
 from pytest_compileiq.errors import UserError
-from pytest_compileiq.model import LockClocks
 from pytest_compileiq.named_options import KEY, why_no_entries
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.system.printing import wrong_usage
+
+if TYPE_CHECKING:
+    from pytest_compileiq.model import LockClocks
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "tune_reduce": ("true", "false"),

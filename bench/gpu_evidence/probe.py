@@ -13,6 +13,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from bench.machine import describe
 from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.timing.cuda import cuda_device
@@ -47,7 +49,7 @@ def _gpu() -> tuple[dict[str, Any] | None, str]:
     except EnvironmentFault as fault:
         return None, str(fault)
     state = snapshot()
-    return asdict(device) | (asdict(state) if state else {}), ""
+    return msgspec.structs.asdict(device) | (asdict(state) if state else {}), ""
 
 
 def _tool(name: str) -> CudaTool | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
+from msgspec import Struct
 
 from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.benchmark.elsewhere import Maker
@@ -11,8 +13,7 @@ from pytest_compileiq.timing.base import Measures
 from pytest_compileiq.toolchains.base import HostFlags
 
 
-@dataclass(frozen=True)
-class Afar:
+class Afar(Struct, frozen=True):
     """What is not done on this machine.
 
     Attributes:
@@ -23,7 +24,7 @@ class Afar:
 
     makers: Callable[[Builds], Sequence[Maker]] | None = None
     host_flags: HostFlags | None = None
-    measures: Mapping[str, Measures] = field(default_factory=dict)
+    measures: Mapping[str, Measures] = msgspec.field(default_factory=dict)
 
 
 HERE = Afar()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import Struct
 
 from pytest_compileiq.benchmark.afar import HERE, Afar
 from pytest_compileiq.benchmark.builds import Builds
@@ -56,8 +57,7 @@ _MOST_VALUES = 100_000
 _MOST_TRIED = 16  # values of one option
 
 
-@dataclass(frozen=True)
-class TunedBenchmark:
+class TunedBenchmark(Struct, frozen=True, dict=True):
     """One tuned test on this machine.
 
     Attributes:

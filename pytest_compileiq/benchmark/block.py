@@ -11,9 +11,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+
+import msgspec
+from msgspec import Struct
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.body import (
@@ -36,8 +39,7 @@ from pytest_compileiq.timing.sampler import ArmError, BlockPlan, Slot, Timed, sa
 from pytest_compileiq.timing.watch import Disturbance, Watch
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(Struct, frozen=True):
     """What one block gave: the slots of each timed metric, how they were taken on a GPU, what each arm touched.
 
     ``remarks`` are what to say of the device; ``checks`` are those between the samples of a metric.
@@ -47,7 +49,7 @@ class Block:
     conditions: Mapping[str, Conditions]
     touched: Mapping[Arm, Touched]
     remarks: tuple[str, ...] = ()
-    checks: Mapping[str, ChecksMade] = field(default_factory=dict)
+    checks: Mapping[str, ChecksMade] = msgspec.field(default_factory=dict)
 
 
 class _FailedWithin(BaseException):
@@ -77,11 +79,10 @@ def run_block(
             watch.after()
         except Disturbance as disturbance:
             raise _disturbed(disturbance) from disturbance
-        return replace(block, remarks=(*watch.remarks, *block.remarks))
+        return msgspec.structs.replace(block, remarks=(*watch.remarks, *block.remarks))
 
 
-@dataclass
-class _BlockRun:
+class _BlockRun(Struct):
     """One block under way."""
 
     benchmark: TunedBenchmark
@@ -91,13 +92,13 @@ class _BlockRun:
     plan: BlockPlan
     tick: Callable[[], object]
     watch: Watch
-    outputs: Outputs = field(default_factory=Outputs)
-    measured: dict[Arm, CheckedArm] = field(default_factory=dict)
-    touched: dict[Arm, Touched] = field(default_factory=dict)
-    slots: dict[str, list[Slot[float]]] = field(default_factory=dict)
-    conditions: dict[str, Conditions] = field(default_factory=dict)
-    checks: dict[str, ChecksMade] = field(default_factory=dict)
-    remarks: dict[str, None] = field(default_factory=dict)
+    outputs: Outputs = msgspec.field(default_factory=Outputs)
+    measured: dict[Arm, CheckedArm] = msgspec.field(default_factory=dict)
+    touched: dict[Arm, Touched] = msgspec.field(default_factory=dict)
+    slots: dict[str, list[Slot[float]]] = msgspec.field(default_factory=dict)
+    conditions: dict[str, Conditions] = msgspec.field(default_factory=dict)
+    checks: dict[str, ChecksMade] = msgspec.field(default_factory=dict)
+    remarks: dict[str, None] = msgspec.field(default_factory=dict)
     failure: ArmFailure | None = None
 
     def run(self) -> Block:

@@ -6,9 +6,9 @@ import copy
 import os
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import pytest
+from msgspec import Struct
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.compared import OutputMismatch, Outputs
@@ -24,8 +24,7 @@ Arms = Mapping[Arm, ControlsFile | None]
 Body = Callable[[Acf], None]
 
 
-@dataclass(frozen=True)
-class Touched:
+class Touched(Struct, frozen=True):
     """What one arm's body touched.
 
     Attributes:
@@ -68,8 +67,7 @@ def body_of(item: pytest.Function) -> Body:
     return run
 
 
-@dataclass(frozen=True)
-class Checked:
+class Checked(Struct, frozen=True):
     """A correct body: what it touched, how outputs were compared, why it was not run to its end or None, its scores."""
 
     touched: Touched

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from queue import LifoQueue
@@ -15,6 +15,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
+from msgspec import Struct
 
 from pytest_compileiq.benchmark.cached_builds import CACHED_METRICS, CachedBuilds, Found, sources_with
 from pytest_compileiq.benchmark.elsewhere import Maker, MakerLost, put
@@ -25,8 +26,7 @@ from pytest_compileiq.toolchains.base import Builder, BuildsTogether, Counts, Te
 _RECORD = "result.json"
 
 
-@dataclass(frozen=True)
-class Builds:
+class Builds(Struct, frozen=True):
     """Builds of one benchmark under ``directory``, which lives as long as the run and is never shared between runs.
 
     Attributes:
@@ -45,10 +45,10 @@ class Builds:
     metrics: frozenset[str]
     cached: CachedBuilds | None = None
     makers: Callable[[Builds], Sequence[Maker]] | None = None
-    slots: AbstractContextManager[object] = field(default_factory=nullcontext)
-    _sources: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    _found: dict[str, Found | None] = field(default_factory=dict)
-    _not_kept: dict[str, str] = field(default_factory=dict)
+    slots: AbstractContextManager[object] = msgspec.field(default_factory=nullcontext)
+    _sources: dict[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
+    _found: dict[str, Found | None] = msgspec.field(default_factory=dict)
+    _not_kept: dict[str, str] = msgspec.field(default_factory=dict)
 
     def get(self, controls: ControlsFile | None) -> BuildResult:
         """Build, or read what was built before.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
+from msgspec import Struct
 
 from pytest_compileiq.errors import CacheMismatch
 from pytest_compileiq.model import BuildResult, ControlsFile
@@ -21,8 +23,7 @@ Signatures = Mapping[str, Signature | None]
 _Asked = tuple[CacheableBuild, str]  # what a build depends on, and its key
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     """A build that the cache has. Its file lies there until it is put where it would have been built."""
 
     entry: Entry
@@ -42,8 +43,7 @@ class Found:
         return self.built
 
 
-@dataclass(frozen=True)
-class Made:
+class Made(Struct, frozen=True):
     """A new build.
 
     Attributes:
@@ -56,8 +56,7 @@ class Made:
     why_not_kept: str | None = None
 
 
-@dataclass
-class CachedBuilds:
+class CachedBuilds(Struct):
     """The builds of a run that come from the build cache, or go into it.
 
     Attributes:
@@ -67,8 +66,8 @@ class CachedBuilds:
 
     cache: BuildCache
     rebuilds: bool = False
-    seen: SeenFiles = field(default_factory=SeenFiles)
-    _missed: dict[tuple[int, str], tuple[Builder, _Asked | NotModelled]] = field(default_factory=dict)
+    seen: SeenFiles = msgspec.field(default_factory=SeenFiles)
+    _missed: dict[tuple[int, str], tuple[Builder, _Asked | NotModelled]] = msgspec.field(default_factory=dict)
     _has_kept: bool = False
 
     def find(self, builder: Builder, controls: ControlsFile | None, out_dir: Path) -> Found | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from pytest_compileiq.errors import BodyError, CompileIQError
 
@@ -16,8 +18,7 @@ class OffReference(CompileIQError, AssertionError):
     """An arm's output is farther from its reference than the body allows; that arm is judged."""
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(Struct, frozen=True):
     """One array, and what it has to equal within a tolerance: its reference, or without one the other arm's array.
 
     The arms have to agree bit for bit where there is neither a reference nor a tolerance.
@@ -85,8 +86,7 @@ class Output:
             )
 
 
-@dataclass
-class Outputs:
+class Outputs(Struct):
     """What bodies compared, by name.
 
     Attributes:
@@ -95,9 +95,9 @@ class Outputs:
         how: how each is compared, in words.
     """
 
-    given: dict[str, Output] = field(default_factory=dict)
-    waiting: dict[str, Output] = field(default_factory=dict)
-    how: dict[str, str] = field(default_factory=dict)
+    given: dict[str, Output] = msgspec.field(default_factory=dict)
+    waiting: dict[str, Output] = msgspec.field(default_factory=dict)
+    how: dict[str, str] = msgspec.field(default_factory=dict)
 
     def take(self, name: str, output: Output, *, is_baseline: bool) -> None:
         """Keep what the first arm gave, and hold what the second gives against it, unless it has a reference.

@@ -11,9 +11,11 @@ import re
 import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.rules.ast_names import chain_of, chains_in, nodes_of
@@ -24,8 +26,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 _FOREIGN = ("site-packages", "dist-packages", ".venv", "venv", ".tox", ".nox")
 
 
-@dataclass(frozen=True)
-class Benchmark:
+class Benchmark(Struct, frozen=True):
     """Everything that a benchmark means, as digests; equal on every supported Python.
 
     Attributes:
@@ -83,14 +84,13 @@ def digest_benchmark(
     return Benchmark(sha256, {**parts, "objectives": digest(objective_texts)})
 
 
-@dataclass
-class Closure:
+class Closure(Struct):
     """Definitions of the project reached so far, and by ``FILE::NAME`` the digest of the canonical source of each."""
 
     rootdir: Path
-    parts: dict[str, str] = field(default_factory=dict)
-    nodes: list[ast.AST] = field(default_factory=list)
-    _trees: dict[Path, ast.Module] = field(default_factory=dict)
+    parts: dict[str, str] = msgspec.field(default_factory=dict)
+    nodes: list[ast.AST] = msgspec.field(default_factory=list)
+    _trees: dict[Path, ast.Module] = msgspec.field(default_factory=dict)
 
     def add_object(self, thing: object) -> str | None:
         """Add a function or class and what its source names; returns its key, None for what is not the project's."""

@@ -11,8 +11,10 @@ import resource
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from pytest_compileiq.benchmark.fixture import Acf, Measurer
 from pytest_compileiq.errors import Signal
@@ -48,8 +50,7 @@ def look(run: Callable[[Measurer], object], tick: Callable[[], object]) -> CallT
     return watched.times
 
 
-@dataclass(frozen=True)
-class _Seen:
+class _Seen(Struct, frozen=True):
     """One call: CPU seconds, and the pages that it was the first to touch."""
 
     seconds: float
@@ -68,15 +69,14 @@ class _Astray(Signal):
     """The test's callable makes more calls of an empty kernel than of the kernel."""
 
 
-@dataclass
-class _Look:
+class _Look(Struct):
     """One look under way."""
 
     tick: Callable[[], object]
     times: CallTimes | None = None
     rounds: int = _ROUNDS
-    libraries: list[SharedLibrary] = field(default_factory=list)
-    seen: dict[Key, _Seen] = field(default_factory=dict)
+    libraries: list[SharedLibrary] = msgspec.field(default_factory=list)
+    seen: dict[Key, _Seen] = msgspec.field(default_factory=dict)
     calls: int = 0
     most_calls: float = math.inf
     reset: Callable[[], object] | None = None

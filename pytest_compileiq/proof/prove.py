@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from random import Random
+
+import msgspec
 
 from pytest_compileiq.artifact import Claim, StoredConditions
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
@@ -94,7 +96,7 @@ def plan_of(
     # In every second process: what is wrong in every n-th call shows in the first, what is by chance in some.
     plan = plan_block(random, quads=QUADS, samples=samples, checked_calls=CHECKED_CALLS if number % 2 == 0 else 0)
     if claimed is not None:
-        plan = replace(plan, launch=claimed.launch, lock_clocks=claimed.locked_mhz)
+        plan = msgspec.structs.replace(plan, launch=claimed.launch, lock_clocks=claimed.locked_mhz)
     return plan
 
 

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from pytest_compileiq.model import Direction, SampleRow
 
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from pytest_compileiq.rules.stats import Floats
 
 
-@dataclass(frozen=True)
-class Analysis:
+class Analysis(Struct, frozen=True):
     """One way of comparing: by logarithms, or where ``scale`` is given by differences in units of it.
 
     Attributes:
@@ -80,8 +80,7 @@ def steady_values(rows: Sequence[SampleRow]) -> tuple[float, float] | None:
     return baseline.pop(), tuned.pop()
 
 
-@dataclass(frozen=True)
-class SearchAxis:
+class SearchAxis(Struct, frozen=True):
     """The axis on which a search compares a score of all its candidates, fixed by the baseline's first values.
 
     Logarithms where these are positive. Where a candidate then comes near zero or below, the axis goes on with the same

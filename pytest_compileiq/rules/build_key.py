@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
+from msgspec import Struct
 
 from pytest_compileiq.errors import Signal
 from pytest_compileiq.model import sha256_hex
@@ -19,8 +21,7 @@ class NotModelled(Signal):
     """A build may depend on something that no key holds, so that it is not cached. The message says on what."""
 
 
-@dataclass(frozen=True)
-class Inputs:
+class Inputs(Struct, frozen=True):
     """What a build has looked at.
 
     Attributes:
@@ -29,7 +30,7 @@ class Inputs:
     """
 
     files: frozenset[str] = frozenset()
-    absent: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    absent: Mapping[str, frozenset[str]] = msgspec.field(default_factory=dict)
 
     def __or__(self, other: Inputs) -> Inputs:
         absent = {

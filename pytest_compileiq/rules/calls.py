@@ -6,8 +6,9 @@ Advice, never a verdict: a difference that caches or new pages may explain is no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 RATIO = 2.0  # between the first call and later ones, where caches explain less
 FRESH_RATIO = 3.0  # where the code too is new to the process
@@ -18,8 +19,7 @@ _UNITS = ((1e-6, "µs"), (1e-3, "ms"), (1.0, "s"))
 Unlike = Literal["longer", "shorter"]
 
 
-@dataclass(frozen=True)
-class CallTimes:
+class CallTimes(Struct, frozen=True):
     """One look at the measured call, in one run of the body. Times are in seconds, the first three in CPU time.
 
     Attributes:

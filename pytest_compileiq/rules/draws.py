@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
+from msgspec import Struct
 
 _LESS_ACCURATE_LEVEL = 0.01  # of all outputs together
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """Where one output of two runs of a body is farthest apart.
 
     Attributes:
@@ -29,8 +30,7 @@ class Difference:
     relative: float
 
 
-@dataclass(frozen=True)
-class Drawn:
+class Drawn(Struct, frozen=True):
     """A draw on which the tuned body held, and the baseline's twice.
 
     Attributes:
@@ -43,7 +43,7 @@ class Drawn:
     outputs: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
     spread: tuple[Difference, ...] = ()
-    errors: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    errors: Mapping[str, tuple[float, float]] = msgspec.field(default_factory=dict)
 
 
 def failure_bound(clean: int, confidence: float = 0.95) -> float:

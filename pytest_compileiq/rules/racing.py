@@ -14,7 +14,9 @@ import math
 import statistics
 from bisect import insort
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+import msgspec
+from msgspec import Struct
 
 from pytest_compileiq.model import Direction
 from pytest_compileiq.rules.analysis import SearchAxis
@@ -25,8 +27,7 @@ _NORMAL = 1.4826  # a normal distribution's standard deviation for one median ab
 _MEDIAN = math.sqrt(math.pi / 2)  # the standard error of a median of many for one of their mean
 
 
-@dataclass(frozen=True)
-class Stepping:
+class Stepping(Struct, frozen=True):
     """How a search takes the step from the baseline to a candidate in one metric: lower is better.
 
     Attributes:
@@ -44,8 +45,7 @@ class Stepping:
         return up if self.direction == "minimize" else -up
 
 
-@dataclass(frozen=True)
-class Race:
+class Race(Struct, frozen=True):
     """A challenge in one metric: the first quads have to bring more than ``best``, the incumbent's step."""
 
     stepping: Stepping
@@ -63,15 +63,14 @@ def score_of(steps: Sequence[float]) -> float:
     return statistics.median(steps)
 
 
-@dataclass
-class Noise:
+class Noise(Struct):
     """How much quads of one search vary, by what the two halves of each quad differ.
 
     A slot of each arm is half a quad; the mean of two halves is off by half their difference. The scale is that of a
     normal distribution with the same median: the few quads that somebody disturbed do not widen it.
     """
 
-    _differences: list[float] = field(default_factory=list)
+    _differences: list[float] = msgspec.field(default_factory=list)
 
     def learn(self, halves: tuple[float, float]) -> None:
         """Take in the steps of a quad's two halves."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+
 from pytest_compileiq.model import LARGEST_NUMBER
 from pytest_compileiq.rules.draws import Difference, Drawn, is_less_accurate, median_ratio
 from pytest_compileiq.stressed import Accuracy, Stress
@@ -53,7 +55,7 @@ def _farthest(places: Iterable[Place]) -> dict[str, object] | None:
     if largest is None:
         return None
     relative = min(largest.relative, LARGEST_NUMBER)
-    return {**vars(largest), "relative": relative, "workload": workload, "draw": seed}
+    return {**msgspec.structs.asdict(largest), "relative": relative, "workload": workload, "draw": seed}
 
 
 def _accuracy(place: tuple[str, str], errors: Sequence[tuple[float, float]]) -> dict[str, object]:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from random import Random
 
+import msgspec
+
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import Arm, BuildResult, ControlsFile, Objective, SampleRow, Workload
@@ -179,7 +181,9 @@ class Scorer:
             if all(steady_values(block.of(objective.metric)) for objective in self.benchmark.timed_objectives):
                 return block
             self._has_varied = True
-        plan = replace(plan_block(self.random, quads=quads, samples=SAMPLES), races=self._races(workload))
+        plan = msgspec.structs.replace(
+            plan_block(self.random, quads=quads, samples=SAMPLES), races=self._races(workload)
+        )
         begun = time.monotonic()
         block = self.pool.block(0, self.benchmark, arms, workload, plan)
         self.quads += max(row.quad for row in block.rows) + 1

@@ -14,11 +14,12 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import CodeDigest, sha256_hex
@@ -42,8 +43,7 @@ _MOST_NOTE_BYTES = 2000
 _DIGEST = re.compile("[0-9a-f]{64}")
 
 
-@dataclass(frozen=True)
-class Installed:
+class Installed(Struct, frozen=True):
     """What a build read of the machine, and looked for there in vain: as the ``files`` and ``absent`` of an entry."""
 
     files: Mapping[str, str]
@@ -57,8 +57,7 @@ class Installed:
             return msgspec.Raw(b"{}")
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """What a build made, and of what.
 
     Attributes:
@@ -92,8 +91,7 @@ class Entry:
         return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(self.built_at))
 
 
-@dataclass(frozen=True)
-class Stored:
+class Stored(Struct, frozen=True):
     """One entry's file: where, how large, and its last use in Unix seconds."""
 
     path: Path

@@ -18,9 +18,10 @@ import sys
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+
+from msgspec import Struct
 
 from pytest_compileiq.errors import EnvironmentFault, fault_of
 from pytest_compileiq.system import watchdog
@@ -31,8 +32,7 @@ from pytest_compileiq.system.watchdog import RUN_TOKEN_VARIABLE
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 
-@dataclass(frozen=True)
-class Finished:
+class Finished(Struct, frozen=True):
     """How a program ended.
 
     Attributes:
@@ -153,8 +153,7 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-@dataclass(frozen=True)
-class _EndOfChild:
+class _EndOfChild(Struct, frozen=True):
     """The end of a child that is not reaped yet."""
 
     pid: int

@@ -11,7 +11,9 @@ import hashlib
 import os
 import stat
 import time
-from dataclasses import dataclass, field
+
+import msgspec
+from msgspec import Struct
 
 _SECOND_NS = 1_000_000_000
 _SETTLED_NS = _SECOND_NS // 10  # Linux stamps files by its timer, which ticks every 1 to 10 ms
@@ -21,8 +23,7 @@ _CHUNK_BYTES = 1 << 20
 Signature = tuple[int, int, int, int, int, int]
 
 
-@dataclass
-class SeenFiles:
+class SeenFiles(Struct):
     """Contents of files and names in directories, as they are at the moment of each call; links are followed.
 
     Attributes:
@@ -30,8 +31,8 @@ class SeenFiles:
     """
 
     settled_ns: int = _SETTLED_NS
-    _digests: dict[str, tuple[Signature, str | None]] = field(default_factory=dict)
-    _names: dict[str, tuple[Signature, frozenset[str]]] = field(default_factory=dict)
+    _digests: dict[str, tuple[Signature, str | None]] = msgspec.field(default_factory=dict)
+    _names: dict[str, tuple[Signature, frozenset[str]]] = msgspec.field(default_factory=dict)
 
     def digest(self, path: str) -> str | None:
         """SHA-256 of a regular file's content; None where there is none that can be read."""

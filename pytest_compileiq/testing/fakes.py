@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
@@ -223,7 +224,7 @@ class FakePool:
             )
             for metric in device
             for slot in sample_values(
-                replace(plan.of(metric), discard=False), lambda arm: self._seconds_of(arms[arm]),
+                msgspec.structs.replace(plan.of(metric), discard=False), lambda arm: self._seconds_of(arms[arm]),
                 is_over=partial(plan.is_lost, metric),
             )
             for sample, value in enumerate(slot.values)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from pytest_compileiq.errors import BodyError
 from pytest_compileiq.model import CheckedBy
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from pytest_compileiq.timing.outputs import Output
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What ``measure`` was given besides the callable.
 
     Attributes:

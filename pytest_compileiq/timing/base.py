@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from pytest_compileiq.model import Conditions
 
 
-@dataclass(frozen=True)
-class Device:
+class Device(Struct, frozen=True):
     """Where a kernel runs: the model, never one device of it."""
 
     name: str
@@ -19,8 +19,7 @@ class Device:
     power_limit_w: float | None = None
 
 
-@dataclass(frozen=True)
-class Measures:
+class Measures(Struct, frozen=True):
     """What a machine measures kernels of one kind on; ``no_energy`` says why it measures no energy, if it does not."""
 
     device: Device

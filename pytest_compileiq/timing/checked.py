@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from pytest_compileiq.errors import Signal
 from pytest_compileiq.model import Arm, ChecksMade
 from pytest_compileiq.timing.asked import Asked
@@ -47,8 +49,7 @@ class _Unsteady(CheckFailed):
         super().__init__(arm, f"{output} is not the same after every call: {differs}{hint}")
 
 
-@dataclass
-class CheckedArm:
+class CheckedArm(Struct):
     """One arm's callable, with what its calls write."""
 
     timed: Timed
@@ -205,8 +206,7 @@ class CheckedArm:
         )
 
 
-@dataclass
-class _Known:
+class _Known(Struct):
     """One output: what a call leaves there, and which bytes to overwrite before it, those it writes; None for all."""
 
     output: Output

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from pytest_compileiq.model import ClockReading
 from pytest_compileiq.timing.nvml import whole_gpu
@@ -38,8 +39,7 @@ def read_clocks(device: str) -> ClockReading | None:
 # ── until they are steady ────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True)
-class Settled:
+class Settled(Struct, frozen=True):
     """What came of waiting for a steady clock.
 
     Attributes:

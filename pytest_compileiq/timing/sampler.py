@@ -7,10 +7,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, field, replace
 from random import Random
 from statistics import median
 from typing import Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_compileiq.errors import CannotMeasure, Signal
 from pytest_compileiq.model import Arm, ClockReading, Launch, LockClocks, tail_of
@@ -25,8 +28,7 @@ _SHORT = 10  # so many times shorter than the shortest good sample
 _MOST_REPEATS = 2_000_000  # of a call of a microsecond, for a counter of energy
 
 
-@dataclass(frozen=True)
-class BlockPlan:
+class BlockPlan(Struct, frozen=True):
     """What one block does: which arm's body is the outer one, the order of slots, samples per slot.
 
     ``single`` samples are of one call each, however short it is: a tail of means is not a tail of calls. ``launch`` is
@@ -44,8 +46,8 @@ class BlockPlan:
     launch: Launch | None = None
     lock_clocks: LockClocks = None
     discard: bool = True
-    checks: Mapping[int, int] = field(default_factory=dict)
-    races: Mapping[str, Race] = field(default_factory=dict)
+    checks: Mapping[int, int] = msgspec.field(default_factory=dict)
+    races: Mapping[str, Race] = msgspec.field(default_factory=dict)
 
     def of(self, metric: str) -> BlockPlan:
         """This plan for one metric: a tail needs more samples, of single calls."""
@@ -69,8 +71,7 @@ class BlockPlan:
 Value = TypeVar("Value")
 
 
-@dataclass(frozen=True)
-class Slot(Generic[Value]):
+class Slot(Struct, Generic[Value], frozen=True):
     """One slot: its raw samples in the metric's unit, in the order taken; ``dropped`` when its quad was disturbed.
 
     ``clocks`` are a GPU's at the end of the slot.
@@ -93,8 +94,7 @@ class ArmError(Signal):
         self.what = what
 
 
-@dataclass
-class Timed:
+class Timed(Struct):
     """One arm's callable, and how it is called.
 
     Attributes:

@@ -6,9 +6,11 @@ import errno
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
+from msgspec import Struct
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault
 from pytest_compileiq.system.draining import TAIL_BYTES
@@ -63,8 +65,7 @@ class RunsProgram(Protocol):
         ...
 
 
-@dataclass
-class Commands:
+class Commands(Struct):
     """Runs commands in ``rootdir``, all of them together within ``timeout_s``.
 
     Attributes:
@@ -83,11 +84,11 @@ class Commands:
     out_dir: Path
     timeout_s: float
     first_error: Callable[[str], str]
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = msgspec.field(default_factory=dict)
     whole_environment: bool = True
     run_program: RunsProgram = run
     log: str = ""
-    started: float = field(default_factory=time.monotonic)
+    started: float = msgspec.field(default_factory=time.monotonic)
 
     @property
     def seconds(self) -> float:

@@ -6,8 +6,9 @@ Controls reach every function of a compiler's command, and a test calls a few of
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.spelling import did_you_mean
@@ -22,8 +23,7 @@ _INLINED = (
 )
 
 
-@dataclass(frozen=True)
-class Functions:
+class Functions(Struct, frozen=True):
     """What ``functions=`` and ``neighbours=`` of a toolchain say.
 
     Attributes:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import chain
+
+from msgspec import Struct
 
 from pytest_compileiq.model import ControlClass, Knobs, KnobValue
 from pytest_compileiq.named_options import NamedOptions
@@ -21,8 +22,7 @@ NUMBER = r"\d{1,5}"
 _MOST_SHOWN = 5  # options in one sentence
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(Struct, frozen=True):
     """One option that the tool knows.
 
     Attributes:
@@ -44,8 +44,7 @@ class Option:
         return option.startswith(self.name) and re.fullmatch(self.form, option[len(self.name) :]) is not None
 
 
-@dataclass(frozen=True)
-class Unlisted:
+class Unlisted(Struct, frozen=True):
     """Options that only the maintainers can let in, and whose class is known nevertheless.
 
     Attributes:
@@ -58,8 +57,7 @@ class Unlisted:
     source: str
 
 
-@dataclass(frozen=True)
-class OptionList:
+class OptionList(Struct, frozen=True):
     """The options of one compiler.
 
     Attributes:

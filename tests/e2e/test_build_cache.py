@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from bench.build_cache import through
 from pytest_compileiq.benchmark.cached_builds import CachedBuilds
@@ -92,7 +93,7 @@ def test_a_rebuild_builds_all_and_names_what_differs(filled):
             path, entry = found
             code = {name: replace(digest, sha256="0" * 64) for name, digest in entry.code.items()}
             cache.remove(path)
-            cache.keep(path.parent.name, replace(entry, code=code))
+            cache.keep(path.parent.name, structs.replace(entry, code=code))
     output = filled.pytest("--acf-check=rebuild", code=1)
     assert "the build cache and a rebuild differ" in output
     assert ".compileiq/builds/" in output

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-HEAVY = ("numpy", "scipy", "pydantic", "git", "rich", "elftools", "msgspec")
+HEAVY = ("numpy", "scipy", "pydantic", "git", "rich", "elftools", "msgspec", "pytest_compileiq.model")
 CONFTEST = f"""
 import atexit, sys
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from pytest_compileiq.model import ControlClass
 from pytest_compileiq.toolchains.cc.flags import ONLY_COMPILES_WITH_VALUE
@@ -37,8 +38,7 @@ _IMPLIED_BY_CLANG = dict.fromkeys(
 )
 
 
-@dataclass(frozen=True)
-class Baseline:
+class Baseline(Struct, frozen=True, dict=True):
     """The flags that each source is compiled with before a candidate's options, by ``gcc`` or ``clang``."""
 
     compiler: str

@@ -73,7 +73,7 @@ def resolve(cc: Cc, place: Place) -> CcBuilder:
     flags = Flags(without_native(flags.compile, host_flags), link, flags.libraries)
     every_flag = [*chain(*(command.flags for command in reversed([*line.own.values()]))), *flags.compile]
     defines, params = baseline_macros(cc.defines, every_flag, "Cc")
-    flags = replace(flags, compile=(*flags.compile, *defines))
+    flags = Flags((*flags.compile, *defines), flags.link, flags.libraries)
     if cc.output == "library":
         # A process has one copy of a unique symbol, so the two arms would share the static data of inline functions.
         separate = ("-fno-gnu-unique",) if program.name == "gcc" else ()

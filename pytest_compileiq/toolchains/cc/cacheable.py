@@ -11,10 +11,11 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from posixpath import join
+
+from msgspec import Struct
 
 from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.rules.build_key import Inputs, NotModelled, looked_for
@@ -34,8 +35,7 @@ _DIRECTORY = re.compile(r"-(?:I|L|iquote|isystem|idirafter)(.+)", re.DOTALL)
 _LISTS_OF_DIRECTORIES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "LD_LIBRARY_PATH")
 
 
-@dataclass(frozen=True)
-class GccBuild:
+class GccBuild(Struct, frozen=True):
     """One build: of some sources, with some controls, into one file.
 
     Attributes:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+
+import msgspec
+from msgspec import Struct
 
 from pytest_compileiq.errors import EnvironmentFault, MarkerError
 from pytest_compileiq.toolchains.base import HostFlags, Place
@@ -16,8 +18,7 @@ from pytest_compileiq.toolchains.cc.production import NO_LTO, Production, produc
 from pytest_compileiq.toolchains.installed import portable
 
 
-@dataclass(frozen=True)
-class OwnCommand:
+class OwnCommand(Struct, frozen=True):
     """What one source is compiled by, and with which flags in front of those of all."""
 
     program: CcCompiler
@@ -28,8 +29,7 @@ class OwnCommand:
         return (self.program.program, *without_native(self.flags, host_flags))
 
 
-@dataclass(frozen=True)
-class CommandLine:
+class CommandLine(Struct, frozen=True):
     """How the baseline is built.
 
     Attributes:
@@ -41,7 +41,7 @@ class CommandLine:
 
     program: CcCompiler
     flags: Flags
-    own: Mapping[str, OwnCommand] = field(default_factory=dict)
+    own: Mapping[str, OwnCommand] = msgspec.field(default_factory=dict)
     remarks: tuple[str, ...] = ()
 
     def host_flags(self, told: HostFlags | None) -> HostFlags:

@@ -12,10 +12,11 @@ import posixpath
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.spelling import did_you_mean
@@ -31,8 +32,7 @@ _DEEPEST = 8  # response files within response files
 _CLOSE_PATHS = 0.8  # difflib's ratio: paths of one project are alike
 
 
-@dataclass(frozen=True)
-class Checkout:
+class Checkout(Struct, frozen=True):
     """The project's place where a command was recorded, and the same place here.
 
     Attributes:
@@ -61,8 +61,7 @@ class Checkout:
         return self.recorded != "/" and f"{absolute}/".startswith(f"{self.recorded}/")
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One recorded command.
 
     Attributes:
@@ -83,8 +82,7 @@ class Entry:
         return f"{self.directory} {shlex.join(self.words)} {self.output}"
 
 
-@dataclass(frozen=True)
-class Database:
+class Database(Struct, frozen=True):
     """A compilation database that a test names.
 
     Attributes:

@@ -6,9 +6,10 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+
+from msgspec import Struct
 
 from pytest_compileiq.errors import EnvironmentFault, MarkerError
 from pytest_compileiq.system.machine import this_architecture
@@ -30,8 +31,7 @@ _NATIVE = re.compile(r"-m(arch|tune|cpu)=native")
 _OF_A_MACHINE = re.compile(r"-m[a-z0-9][A-Za-z0-9._+=-]*")
 
 
-@dataclass(frozen=True)
-class CcCompiler:
+class CcCompiler(Struct, frozen=True):
     """An installed compiler.
 
     Attributes:

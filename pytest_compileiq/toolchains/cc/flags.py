@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import ArchitectureFrom
@@ -37,8 +38,7 @@ _UNUSABLE = {
 _UNUSABLE_ALONE = frozenset({"-c", "-S", "-E"})
 
 
-@dataclass(frozen=True)
-class Flags:
+class Flags(Struct, frozen=True):
     """``compile`` goes before the sources; ``link`` before, and ``libraries`` after the objects."""
 
     compile: tuple[str, ...]

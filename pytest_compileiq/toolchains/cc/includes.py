@@ -7,7 +7,8 @@ cannot know, such as a file's name that a macro makes, is refused.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from pytest_compileiq.rules.build_key import NotModelled
 
@@ -36,8 +37,7 @@ _TO_THE_ASSEMBLER = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Named:
+class Named(Struct, frozen=True):
     """What a source names.
 
     Attributes:

@@ -10,10 +10,11 @@ import re
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from posixpath import join
+
+from msgspec import Struct
 
 from pytest_compileiq.rules.build_key import Inputs, NotModelled
 from pytest_compileiq.toolchains.commands import ask
@@ -27,8 +28,7 @@ _DATA = ("specs", "libgomp.spec", "liblto_plugin.so")
 _ELF = b"\x7fELF"
 
 
-@dataclass(frozen=True)
-class Installation:
+class Installation(Struct, frozen=True):
     """One gcc as it answers with some flags.
 
     Attributes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.spelling import first_of
@@ -77,8 +78,7 @@ _UNUSABLE: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Production:
+class Production(Struct, frozen=True):
     """How production compiles one source.
 
     Attributes:

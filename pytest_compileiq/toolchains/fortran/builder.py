@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+import msgspec
+
 from pytest_compileiq.model import ControlsFile, Knobs
 from pytest_compileiq.rules.build_key import NotModelled
 from pytest_compileiq.toolchains.base import Place
@@ -66,4 +68,4 @@ class FortranBuilder(CcBuilder):
         return {name for name in read if Path(name).name != _VECTOR_MATHS and Path(name).parent != Path(modules)}
 
     def _with(self, *flags: str) -> FortranBuilder:
-        return replace(self, flags=replace(self.flags, compile=(*self.flags.compile, *flags)))
+        return replace(self, flags=msgspec.structs.replace(self.flags, compile=(*self.flags.compile, *flags)))

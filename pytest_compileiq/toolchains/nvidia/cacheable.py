@@ -14,10 +14,12 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from posixpath import join
+
+from msgspec.structs import replace
 
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, ControlsFile, sha256_hex

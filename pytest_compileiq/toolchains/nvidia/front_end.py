@@ -17,6 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import msgspec
+
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import CodeDigest, sha256_hex
 from pytest_compileiq.system.draining import TAIL_BYTES
@@ -110,7 +112,7 @@ class Compilation:
 
     def listing(self) -> Listing | None:
         """What nvcc would run; None where that is of no use."""
-        asked = replace(self.commands, log="")
+        asked = msgspec.structs.replace(self.commands, log="")
         with suppress(BuildError):  # the whole command says why
             listed = Listing.read(asked.run([*self.command(self.folder), *LISTS], self.what), self.folder)
             return None if listed is None or listed.reads_controls else listed
@@ -178,7 +180,7 @@ class FrontEnds:
             tries = front_end.builds >= _WHOLE and not front_end.is_tried
             front_end.is_tried |= tries
         if front_end.kept is not None:
-            alone = replace(compilation, commands=replace(compilation.commands, log=""))
+            alone = replace(compilation, commands=msgspec.structs.replace(compilation.commands, log=""))
             try:
                 return alone.behind(listing, front_end.kept)
             except BuildError as error:
@@ -206,7 +208,7 @@ def _kept(compilation: Compilation, listing: Listing, compiled: Compiled) -> Pat
         for path in listing.left_in(compilation.folder):
             shutil.copy(path, kept)
         compilation.command(trial)  # for what it writes there
-        commands = replace(compilation.commands, out_dir=trial, log="")
+        commands = msgspec.structs.replace(compilation.commands, out_dir=trial, log="")
         _, code = replace(compilation, commands=commands).behind(listing, kept)
     except (BuildError, OSError):
         return None

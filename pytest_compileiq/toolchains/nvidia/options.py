@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec.structs import replace
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import CONTROL_CLASSES, Candidate, ControlClass, ControlsFile, Knobs
@@ -20,8 +21,7 @@ from pytest_compileiq.toolchains.option_list import Option, OptionList, Unlisted
 from pytest_compileiq.toolchains.triton.values import launch_params
 
 
-@dataclass(frozen=True)
-class CudaOptions(OptionList):
+class CudaOptions(OptionList, frozen=True):
     """The public options of one of NVIDIA's compilers."""
 
     def space(self, baseline: Baseline, classes: Collection[ControlClass]) -> Space:

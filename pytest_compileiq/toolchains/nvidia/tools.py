@@ -11,9 +11,10 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+
+from msgspec import Struct
 
 from pytest_compileiq.errors import EnvironmentFault, MarkerError, install
 from pytest_compileiq.timing.base import capability
@@ -25,8 +26,7 @@ INSTALL = install("cuda")
 _ARCHITECTURE = re.compile(r"sm_[1-9][0-9]{1,2}[af]?")
 
 
-@dataclass(frozen=True)
-class CudaTool:
+class CudaTool(Struct, frozen=True):
     """One installed tool.
 
     Attributes:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from bench.build_cache import through
 from pytest_compileiq.benchmark.cached_builds import CachedBuilds
@@ -139,7 +140,7 @@ def test_a_build_gets_the_variables_that_its_key_holds_and_all_where_it_has_none
     script.chmod(0o755)
     monkeypatch.setenv("CIQ_SECRET", "7")
     monkeypatch.setenv("NVCC_APPEND_FLAGS", "-DMORE")
-    replace(real, tool=replace(real.tool, program=str(script))).build(None, root / "out", timeout_s=ENOUGH_S)
+    replace(real, tool=structs.replace(real.tool, program=str(script))).build(None, root / "out", timeout_s=ENOUGH_S)
     names = {line.partition("=")[0] for line in noted.read_text().splitlines()}
     assert ("CIQ_SECRET" in names) is not is_modelled
     assert "PATH" in names and (name == "ptxas" or "NVCC_APPEND_FLAGS" in names)
@@ -202,7 +203,7 @@ def test_a_script_in_place_of_nvcc_is_not_modelled(root):
     script = root / "nvcc"
     script.write_text(f'#!/bin/sh\nexec "{real.tool.program}" "$@"\n')
     script.chmod(0o755)
-    wrapped = replace(real, tool=replace(real.tool, program=str(script)))
+    wrapped = replace(real, tool=structs.replace(real.tool, program=str(script)))
     with pytest.raises(NotModelled, match="nvcc is a script around another program"):
         wrapped.cacheable(None).inputs()
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from pytest_compileiq.errors import BuildError, MarkerError
 from pytest_compileiq.model import Candidate
@@ -75,7 +76,7 @@ def test_a_toolkit_in_the_projects_environment_is_no_part_of_the_project(project
     write_files(project, {".venv/bin/nvcc": shim, ".venv/include/runtime.h": "", "own.h": ""})
     write_files(project, {"kernels/k.cu": f'#include "runtime.h"\n#include "../own.h"\n{SOURCE}'})
     (project / ".venv/bin/nvcc").chmod(0o755)
-    wheels = replace(nvcc, tool=replace(nvcc.tool, program=str(project / ".venv/bin/nvcc")))
+    wheels = replace(nvcc, tool=structs.replace(nvcc.tool, program=str(project / ".venv/bin/nvcc")))
     assert wheels.sources().keys() == {"kernels/k.cu", "kernels/include/scale.h", "own.h"}
 
 

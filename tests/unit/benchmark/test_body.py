@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from pytest_compileiq.benchmark import block as block_module
 from pytest_compileiq.benchmark.block import run_block

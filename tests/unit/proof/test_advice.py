@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from pytest_compileiq import choice, minimize
 from pytest_compileiq.model import PARAMS
@@ -14,7 +15,7 @@ from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, fake_benchmark
 from pytest_compileiq.workers.pool import EvaluationFailed
 
 STEADY = CallTimes(first_s=1e-3, later_s=1e-3, cold_s=1e-3, faults=0, call_s=1e-3, empty_s=None)
-LONGER = replace(STEADY, first_s=1.0)
+LONGER = structs.replace(STEADY, first_s=1.0)
 ONE, TWO, THREE = 1000, 1001, 1002  # numbers of workers that take no samples
 
 
@@ -82,14 +83,14 @@ def test_one_odd_look_is_not_told(benchmark, odd):
 
 
 def test_the_way_to_the_kernel_is_told_beside_it(benchmark):
-    pool = FakePool(times=lambda look, worker: replace(LONGER, empty_s=6e-4))
+    pool = FakePool(times=lambda look, worker: structs.replace(LONGER, empty_s=6e-4))
 
     assert ["first call" in said for said in advice.of_the_call(pool, benchmark(), None)] == [True, False]
 
 
 def test_of_several_workloads_each_thing_is_told_once_with_its_name(benchmark):
     several = benchmark(workloads={"small": {"n": 1}, "large": {"n": 2}, "checked": {"n": 3, "weight": 0}})
-    pool = FakePool(times=lambda look, worker: replace(STEADY, empty_s=6e-4 if look > 1 else None))
+    pool = FakePool(times=lambda look, worker: structs.replace(STEADY, empty_s=6e-4 if look > 1 else None))
 
     (said,) = advice.of_the_call(pool, several, None)
     assert said.startswith("large: the call takes 1 ms")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
+from msgspec import structs
 
 from pytest_compileiq import literal
 from pytest_compileiq.config import Budget
@@ -127,7 +128,7 @@ def test_an_artifact_that_says_that_it_stands_for_other_functions_is_corrupt(pro
 
 def test_allowing_neighbours_of_nothing_is_refused(project):
     pool = FakePool(seconds=GAIN)
-    untaking = replace(pool, touched=replace(pool.touched, used=frozenset()))
+    untaking = replace(pool, touched=structs.replace(pool.touched, used=frozenset()))
     settings = fake_settings(project.root, budget=Budget(evaluations=6))
     with pytest.raises(TuneFailed, match="nothing says what it does stand for"):
         tune(

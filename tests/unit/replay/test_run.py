@@ -7,6 +7,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from msgspec import structs
 
 from pytest_compileiq import choice, literal, minimize
 from pytest_compileiq.errors import NoWorker
@@ -146,7 +147,7 @@ def test_a_comment_is_cosmetic(project):
 
 @pytest.mark.parametrize(("driver", "said"), [(None, False), ("580.65.06", True)])
 def test_another_driver_than_the_claims_is_told(project, monkeypatch, driver, said):
-    device = replace(find_device_or_none("cpu"), driver=driver)
+    device = structs.replace(find_device_or_none("cpu"), driver=driver)
     monkeypatch.setattr("pytest_compileiq.replay.measured.find_device_or_none", lambda kind: device)
     report, _ = project.replay()
     told = [note for note in report.notes if "driver" in note]

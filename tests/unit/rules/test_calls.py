@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from pytest_compileiq.rules.calls import FAULT_S, MOST, PART, CallTimes, of_first_calls, of_the_way, unlike
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from pytest_compileiq.model import CodeDigest, sha256_hex
 from pytest_compileiq.store.build_cache import BuildCache, Entry, Installed

@@ -6,10 +6,10 @@ import json
 import signal
 import threading
 from contextlib import ExitStack
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_compileiq import literal
 from pytest_compileiq.config import Budget

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import pytest
+from msgspec import structs
 
 from pytest_compileiq.benchmark.build_identity import identity_of
 from pytest_compileiq.benchmark.elsewhere import MadeElsewhere, MakerLost
@@ -95,7 +96,7 @@ def test_a_benchmark_is_looked_at_once_and_what_compiles_nothing_never(benchmark
     assert found.makers("a", benchmark.builds) == found.makers("a", benchmark.builds)
     assert [what for what, _ in one.carrier.said].count("Identify") == 1
     nothing = replace(benchmark.builder, compiler=replace(benchmark.builder.compiler, name="params"))
-    assert found.makers("b", replace(benchmark.builds, builder=nothing)) == ()
+    assert found.makers("b", structs.replace(benchmark.builds, builder=nothing)) == ()
 
 
 @pytest.mark.parametrize(

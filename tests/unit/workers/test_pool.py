@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from pytest_compileiq import minimize
 from pytest_compileiq.benchmark.afar import Afar

@@ -136,3 +136,31 @@ def test_a_worker_imports_nothing_that_judges_or_searches():
     assert "pytest_compileiq.rules.staleness" not in told
     assert "pytest_compileiq.toolchains.committed_options" not in told
     assert not {"numpy", "scipy", "pydantic", "git", "sqlite3"} & set(told)  # each process of a proof would wait for it
+
+
+def test_a_worker_waits_for_few_dataclasses_of_ours():
+    """Each takes a process a millisecond to import: those that nobody outside constructs are structs."""
+    code = (
+        "import sys, pytest_compileiq.plugin, pytest_compileiq.workers.inside, pytest_compileiq.workers.tasks, "
+        "pytest_compileiq.toolchains.cc.builder\n"
+        "ours = [each for each in list(sys.modules.values()) if each.__name__.startswith('pytest_compileiq.')]\n"
+        "made = {kind for each in ours for kind in vars(each).values() if '__dataclass_fields__' in getattr(kind, '__dict__', {})}\n"
+        "print(*{f'{kind.__module__}.{kind.__qualname__}' for kind in made if isinstance(kind, type)})"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    # So are those that a project without tuned tests imports, which imports no msgspec.
+    documented = (
+        "config",
+        "named_options",
+        "model",
+        "space",
+        "toolchains.base",
+        "benchmark.marker",
+        "benchmark.fixture",
+        "toolchains.cc.marker",
+    )
+    inside = {name.removeprefix("pytest_compileiq.") for name in told}
+    assert {name for name in inside if not name.startswith(documented)} == {
+        "timing.nvml.GpuState", "timing.nvml.WholeGpu", "timing.checked.CheckedBlock", "rules.classes.Classed",
+        "toolchains.cc.links.Links", "toolchains.cc.builder.CcBuilder",
+    }  # fmt: skip

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.rules.build_key import Inputs, NotModelled, key_of
@@ -221,7 +222,7 @@ def test_a_compiler_by_another_name_is_not_modelled(root):
     shutil.copy("/bin/true", root / "ccache")
     (root / "gcc").symlink_to("ccache")
     found = builder(root)
-    wrapped = replace(found, program=replace(found.program, program=str(root / "gcc")))
+    wrapped = replace(found, program=structs.replace(found.program, program=str(root / "gcc")))
     with pytest.raises(NotModelled, match="may be a wrapper"):
         wrapped.cacheable(None).question()
 

@@ -7,10 +7,10 @@ import json
 import platform
 import shlex
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_compileiq.errors import BuildError, EnvironmentFault, MarkerError
 from pytest_compileiq.model import Candidate
