@@ -39,11 +39,13 @@ def choose(name: str, space: Space) -> str:
     """
     if name == "auto":
         return "compileiq" if space.opaque else "ga"
-    if space.opaque is not None and name in BUILT_IN and name not in _TAKES_OPAQUE:
-        raise MarkerError(
-            f"the engine {name!r} cannot draw from {space.opaque}: use --tune-engine=compileiq or pack, "
-            "or tune the public options with tune(space='options')"
-        )
+    if name in BUILT_IN:  # for any other, every installed package is looked at
+        if space.opaque is not None and name not in _TAKES_OPAQUE:
+            raise MarkerError(
+                f"the engine {name!r} cannot draw from {space.opaque}: use --tune-engine=compileiq or pack, "
+                "or tune the public options with tune(space='options')"
+            )
+        return name
     known = {*BUILT_IN, *(point.name for point in entry_points(group=GROUP))}
     if name not in known:
         meant = did_you_mean(name, ["auto", *sorted(known)])

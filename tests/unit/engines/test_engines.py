@@ -136,6 +136,11 @@ def test_auto_takes_compileiq_for_an_opaque_space_and_ga_for_an_open_one():
             make(name, Brief(OPAQUE, 1))
 
 
+def test_for_an_engine_of_our_own_no_installed_package_is_looked_at(monkeypatch):
+    monkeypatch.setattr("pytest_compileiq.engines.registry.entry_points", None)
+    assert choose("ga", SMALL) == "ga" and make("random", Brief(SMALL, 1)).ask(1)
+
+
 def test_pack_asks_for_what_it_is_given_in_order_and_nothing_else():
     given = [Candidate({}, bytes([number]), origin=str(number)) for number in range(5)]
     engine = make("pack", Brief(OPAQUE, 1, seeds=given))
