@@ -1,13 +1,15 @@
 """Learns what gcc's options do to most kernels, which the embedded engine expects of a new one until it has measured.
 
     nice python bench/learn.py record      builds, times and counts the corpus: two hours of processor time, kept
-    python bench/learn.py fit              writes what the engine ships from bench/data/corpus.csv.gz
+    nice python bench/learn.py try         tries the best of each source on the others: half an hour of processor time
+    python bench/learn.py fit              writes what the engine ships from what was recorded and tried
     python bench/learn.py check            each source by what the others teach: how well it foretells their candidates
     python bench/learn.py search           searches of each source, cold and with what the others teach, e.g. with
                                            --sources sieve,webrtc --metric executed --level=-O3 --seeds 3
 
-The corpus is ``learned_sources`` and the open half of the race, which an engine may be developed on. ``record`` may run
-twice side by side, as ``--share 1/2`` and ``--share 2/2``; once more without a share it writes what both have kept.
+The corpus is ``learned_sources`` and the open half of the race, which an engine may be developed on. ``record`` and
+``try`` may run twice side by side, as ``--share 1/2`` and ``--share 2/2``; once more without a share they write what
+both have kept.
 """
 
 import argparse
@@ -19,6 +21,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 import learn_corpus
+import learn_portfolio
 from learn_corpus import Measured
 from learn_effects import KINDS, Task, foretold, learned, tasks, write
 from learn_search import METRICS, Asked, searched
@@ -28,13 +31,14 @@ from race_build import Source
 
 ENGINE = Path(__file__).parents[1] / "pytest_compileiq" / "engines" / "ga"
 SHIPPED = ENGINE / "experience-gcc.csv"
+PORTFOLIO = ENGINE / "portfolio-gcc.csv"
 TOLD = (0, 10, 40)  # candidates that were told before the others are foretold
 DRAWS = 3
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("record", "fit", "check", "search"))
+    parser.add_argument("command", choices=("record", "try", "fit", "check", "search"))
     parser.add_argument("--share", type=share, default=(0, 1), help="1/2 in one process and 2/2 beside it: half each")
     parser.add_argument("--sources", default="", help="beginnings of names, between commas; all without it")
     parser.add_argument("--metric", choices=METRICS, default="code_bytes", help="what is searched")
@@ -44,8 +48,11 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.command == "record":
         learn_corpus.record(*asked.share)
+    elif asked.command == "try":
+        learn_portfolio.record(*asked.share)
     elif asked.command == "fit":
         write(SHIPPED, {kind: learned(tasks(corpus(), kind)) for kind in KINDS})
+        learn_portfolio.write(PORTFOLIO, {kind: learn_portfolio.chosen(learn_portfolio.tried(kind)) for kind in KINDS})
     elif asked.command == "check":
         print("\n".join(checked(corpus())))
     else:

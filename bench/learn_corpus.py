@@ -9,7 +9,7 @@ import gzip
 import io
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,7 +95,7 @@ def read() -> Iterator[Measured]:
 
 
 def _measured(workshop: Workshop, source: Source) -> Measured:
-    meter = _Meter(Kernel(workshop, source))
+    meter = Meter(Kernel(workshop, source))
     space, rng = gcc_space(), np.random.default_rng(1)
     points: dict[Point, Sequence[float]] = {}
     points[(OFF,) * len(space.genes)] = meter.scores({})
@@ -118,18 +118,19 @@ def _best(points: dict[Point, Sequence[float]], metric: int) -> NDArray[np.int64
     return np.array(list(points), dtype=np.int64)[np.argsort(scores, kind="stable")[:PARENTS]]
 
 
-class _Meter:
-    """Measures candidates of one kernel; equal machine code has equal numbers."""
+class Meter:
+    """Measures candidates of one kernel, by ``only`` these metrics; equal machine code has equal numbers."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, only: Collection[str] = METRICS) -> None:
         self._kernel = kernel
         self._known: dict[str | None, Sequence[float]] = {None: [math.nan] * len(METRICS)}
         self._baseline = kernel.build({})
         if self._baseline.code is None:
             raise SystemExit(f"{kernel.source.name}: its baseline does not build")
-        self._counted = self._count(self._baseline, at_most_s=COUNTED_S) if kernel.source.driver else math.nan
-        runs = [1, 2] if not math.isnan(self._counted) else [2]
-        self.metrics = [0, *(runs if kernel.source.driver else [])]
+        counts = "executed" in only and kernel.source.driver is not None
+        self._counted = self._count(self._baseline, at_most_s=COUNTED_S) if counts else math.nan
+        times = [2] if "time" in only and kernel.source.driver is not None else []
+        self.metrics = [0, *([] if math.isnan(self._counted) else [1]), *times]
 
     def scores(self, knobs: Knobs) -> Sequence[float]:
         build = self._kernel.build(knobs)

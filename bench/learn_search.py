@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import get_args
 from unittest.mock import patch
 
+import learn_portfolio
 from learn_corpus import Measured
 from learn_effects import FAMILIES, KINDS, learned, tasks, write
 from pytest_compileiq.engines.ga import experience
@@ -98,12 +99,21 @@ def taught_without(corpus: Sequence[Measured], names: Collection[str]) -> Iterat
     families = {FAMILIES.get(name, name) for name in names}
     others = [source for source in corpus if FAMILIES.get(source.name, source.name) not in families]
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "experience.csv")
-        write(path, {kind: learned(tasks(others, kind)) for kind in KINDS})
-        with patch.object(experience, "_path_of", lambda _compiler: path):
-            experience._table.cache_clear()
+        write(Path(folder, "gcc"), {kind: learned(tasks(others, kind)) for kind in KINDS})
+        sets = {kind: learn_portfolio.chosen(learn_portfolio.tried(kind), families) for kind in KINDS}
+        learn_portfolio.write(Path(folder, "gcc sets"), sets)
+        with (
+            patch.object(experience, "_path_of", lambda compiler: Path(folder, compiler or "none")),
+            patch.object(experience, "_portfolio_of", lambda compiler: Path(folder, f"{compiler or 'no'} sets")),
+        ):
+            _forget()
             yield
+    _forget()
+
+
+def _forget() -> None:
     experience._table.cache_clear()
+    experience._portfolio.cache_clear()
 
 
 def _row(figures: Sequence[float]) -> str:

@@ -30,10 +30,12 @@ from pytest_compileiq.engines.ga.variation import crossover, mutate, neighbours
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.space import OFF, Point
+from pytest_compileiq.space.gene import UNDECIDED
 
 _SLOTS = ("marginals", "improvement", "marginals", "improvement")
 
 _OPTIONS = {"pool_size": 16}
+_POOL_WITH_PORTFOLIO = 12
 _FEWEST_SCORED = 4
 _ELITE = 20
 _LOCAL_STARTS, _LOCAL_ROUNDS, _LOCAL_SIZE = 4, 3, 12
@@ -68,6 +70,7 @@ class Ga:
         self._taught = Taught(brief.lessons, brief.space, self._baseline())
         self._experience = Experience.of(brief.space, brief.metrics)
         self._trend = self._encoding.linear(self._experience.effects)
+        self._listed = deque(self._experience.portfolio)
         self._surrogate = Surrogate(self._encoding, self._history, self._rng)
         self._sameness = Sameness(self._points.counts)
         self._fitted_to = 0  # candidates told
@@ -114,7 +117,8 @@ class Ga:
         options = dict(brief.options or {})
         if unknown := sorted(set(options) - set(_OPTIONS)):
             raise MarkerError(no_option("ga", unknown[0], _OPTIONS))
-        size = options.get("pool_size", _OPTIONS["pool_size"])
+        usual = _POOL_WITH_PORTFOLIO if self._listed else _OPTIONS["pool_size"]
+        size = options.get("pool_size", usual)
         if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 10_000:
             raise MarkerError(f"engine 'ga': pool_size = {size!r}: expected an integer from 1 to 10000")
         if self._space.allows(baseline := self._baseline()):
@@ -128,18 +132,30 @@ class Ga:
         return self._space.canonical([OFF if gene.knockout_prob > 0 else 0 for gene in self._space.genes])
 
     def _enqueue_drawn(self) -> bool:
-        """The next of the initial pool: every other one by what is known, the rest by the space's probabilities.
+        """The next of the initial pool: half of them by what is known, the rest by the space's probabilities.
 
-        Draws by what is known are alike, so they alone do not show the model how far it holds here. What options did to
-        most kernels says more of them than lessons do, which have been tried by now.
+        Of a portfolio each set of options is known to bring something that the others do not, so two thirds are of it,
+        and first. Draws by what is known are alike, so they alone do not show the model how far it holds here. What
+        options did to most kernels says more of them than lessons do, which have been tried by now.
         """
         self._drawn += 1
+        if self._experience.portfolio:
+            return self._enqueue_listed() or self._enqueue_random(sparse=False)
         if self._drawn % 2 == 1 and self._experience.by_metric:
             return self._enqueue_expected()
         if self._drawn % 2 == 1 and self._taught.holds:
             points = self._canonical(self._taught.draw(self._rng, self._points.draw(self._rng, _DRAWN_OF_A_KIND)))
             return any(self._enqueue(tuple(point.tolist()), "taught") for point in points)
         return self._enqueue_random(sparse=False)
+
+    def _enqueue_listed(self) -> bool:
+        """The next of the portfolio that is new, unless two thirds of the pool are drawn."""
+        while self._listed and self._drawn <= self._pool_size * 2 // 3:
+            listed, drawn = np.array([self._listed.popleft()], dtype=np.int64), self._points.draw(self._rng, 1)
+            points = self._canonical(np.where(listed == UNDECIDED, drawn, listed))
+            if any(self._enqueue(tuple(point.tolist()), "portfolio") for point in points):
+                return True
+        return False
 
     def _enqueue_expected(self) -> bool:
         """A draw in which options are likelier that usually bring something: at first nearly sure, later hardly so.

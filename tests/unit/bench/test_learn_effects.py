@@ -67,6 +67,7 @@ def test_a_search_is_taught_by_the_others_alone():
     of_gcc = Experience.of(gcc_space(), ["runtime"])
     with taught_without([*SOURCES, odd], {odd.name}):
         without = Experience.of(gcc_space(), ["runtime"])
+        assert without.portfolio and not Experience.of(replace(gcc_space(), compiler=""), ["runtime"]).by_metric
     with taught_without([*SOURCES, odd], {SOURCES[0].name}):
         among = Experience.of(gcc_space(), ["runtime"])
     unroll = [gene.name for gene in SPACE.genes].index("-funroll-loops")

@@ -182,3 +182,72 @@ def test_what_is_expected_in_vain_is_unlearned(imagined):
     cold = np.mean([best_after(80, seed, replace(SPACE, compiler="")) for seed in range(4)])
     imagined(dict.fromkeys(USEFUL, 0.5) | dict.fromkeys(KNOBS[12:], -0.2))
     assert np.mean([best_after(80, seed) for seed in range(4)]) < 0.9 * cold
+
+
+# ── the portfolio ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def asked_first(count: int, space: Space, metrics: list[str], **brief) -> list:
+    engine = make("ga", Brief(space, 1, len(metrics), metrics=metrics, **brief))
+    return [candidate for candidate in engine.ask(count) if candidate.origin != "baseline"]
+
+
+def test_a_portfolio_is_shipped_of_options_that_the_tool_knows():
+    known = {(option.name, str(value)) for option in BY_COMPILER["gcc"].known for value in option.drawn.values}
+    for kind in ("size", "size at -Os", "speed"):
+        sets = experience._portfolio("gcc", kind)
+        assert len(sets) == 8 == len({tuple(sorted(options.items())) for options in sets})
+        assert {option for options in sets for option in options.items()} <= known
+    assert all(options["-O"] == "s" for options in experience._portfolio("gcc", "size at -Os"))
+    assert not any("-O" in options for options in experience._portfolio("gcc", "size"))
+
+
+@pytest.fixture
+def listed(imagined, monkeypatch):
+    """Sets of options that are tried first: of every metric, or of some kinds."""
+
+    def known(*sets: dict[str, str], by_kind: dict[str, list[dict[str, str]]] | None = None) -> None:
+        imagined(dict.fromkeys([*KNOBS, "-O"], -1.0))
+        monkeypatch.setattr(experience, "_portfolio", lambda compiler, kind: by_kind.get(kind, ()) if by_kind else sets)
+
+    return known
+
+
+def test_a_portfolio_is_tried_first_and_then_four_random_points(listed):
+    sets = [{"-f0": "", f"-f{number}": ""} for number in range(1, 10)]
+    listed(*sets)
+    asked = asked_first(13, SPACE, ["runtime"])
+    assert [candidate.origin for candidate in asked] == ["portfolio"] * 8 + ["random"] * 4
+    assert [{k: v for k, v in c.knobs.items() if k in KNOBS} for c in asked[:8]] == sets[:8]
+    few = asked_first(7, SPACE, ["runtime"], options={"pool_size": 6})
+    assert [candidate.origin for candidate in few] == ["portfolio"] * 4 + ["random"] * 2
+
+
+def test_of_a_portfolio_what_is_nothing_of_the_compilers_is_drawn(listed):
+    listed(*({f"-f{number}": ""} for number in range(8)))
+    macros = Space.merge(Space.from_mapping({"-DTILE=": choice([4, 8, 16, 32])}), SPACE)
+    tiles = [candidate.knobs["-DTILE="] for candidate in asked_first(9, macros, ["runtime"])]
+    assert len(set(tiles)) > 1
+
+
+def test_a_portfolio_says_the_level_that_it_was_tried_behind_where_the_command_has_another(listed):
+    listed({"-f0": ""}, {"-O": "3"})
+    for behind, levels in (({"-O": 2}, [None, 3]), ({"-O": 3}, [2, 3]), ({"-O": "s"}, [2, 3])):
+        asked = asked_first(3, replace(SPACE, behind=behind), ["runtime"])
+        assert [candidate.knobs.get("-O") for candidate in asked] == levels
+
+
+def test_several_metrics_take_turns_in_a_portfolio_and_one_that_has_none_leaves_it_out(listed):
+    speed, size = ([{f"-f{number}": ""} for number in part] for part in (range(4), range(4, 8)))
+    listed(by_kind={"speed": speed, "size": size})
+    asked = asked_first(9, SPACE, ["runtime", "code_bytes"])
+    names = [next(name for name in candidate.knobs if name in KNOBS) for candidate in asked]
+    assert names == ["-f0", "-f4", "-f1", "-f5", "-f2", "-f6", "-f3", "-f7"]
+    listed(by_kind={"speed": speed})
+    assert asked_first(2, SPACE, ["runtime", "code_bytes"])[0].origin == "expected"
+
+
+def test_a_portfolio_that_brings_nothing_costs_its_own_evaluations(listed):
+    cold = np.mean([best_after(60, seed, replace(SPACE, compiler="")) for seed in range(4)])
+    listed(*({f"-f{number}": "", "-f39": ""} for number in range(12, 20)))
+    assert np.mean([best_after(60, seed) for seed in range(4)]) < 0.9 * cold
