@@ -9,8 +9,9 @@ import gzip
 import io
 import math
 import statistics
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,25 +74,55 @@ def record(place: int, shares: int) -> None:
 
 def write(measured: Sequence[Measured]) -> None:
     """Write ``bench/data``: one row a candidate, its point as one number a gene."""
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(["source", "point", *METRICS])
-    for source in measured:
-        for point, scores in zip(source.points.tolist(), source.scores.tolist(), strict=True):
-            shown = ("" if math.isnan(score) else f"{score:.4g}" for score in scores)
-            rows.writerow([source.name, "".join(str(index + 1) for index in point), *shown])
-    RECORDED.write_bytes(gzip.compress(text.getvalue().encode(), mtime=0))
+    write_table(
+        RECORDED,
+        ["source", "point", *METRICS],
+        (
+            [source.name, text_of(point), *map(shown, scores)]
+            for source in measured
+            for point, scores in zip(source.points.tolist(), source.scores.tolist(), strict=True)
+        ),
+    )
 
 
 def read() -> Iterator[Measured]:
     """What ``write`` has written."""
     by_source: dict[str, list[dict[str, str]]] = {}
-    for row in csv.DictReader(io.StringIO(gzip.decompress(RECORDED.read_bytes()).decode())):
+    for row in read_table(RECORDED):
         by_source.setdefault(row["source"], []).append(row)
     for name, rows in by_source.items():
-        points = [[int(digit) - 1 for digit in row["point"]] for row in rows]
+        points = [point_of(row["point"]) for row in rows]
         scores = [[float(row[metric] or "nan") for metric in METRICS] for row in rows]
         yield Measured(name, np.array(points, dtype=np.int64), np.array(scores))
+
+
+def write_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A compressed table, the same bytes for the same rows."""
+    text = io.StringIO()
+    written = csv.writer(text, lineterminator="\n")
+    written.writerow(columns)
+    written.writerows(rows)
+    path.write_bytes(gzip.compress(text.getvalue().encode(), mtime=0))
+
+
+def read_table(path: Path) -> Iterator[dict[str, str]]:
+    """The rows that ``write_table`` has written."""
+    yield from csv.DictReader(io.StringIO(gzip.decompress(path.read_bytes()).decode()))
+
+
+def text_of(point: Sequence[int]) -> str:
+    """A point as one digit a gene, 0 where it is off."""
+    return "".join(str(index + 1) for index in point)
+
+
+def point_of(text: str) -> Point:
+    """The inverse of ``text_of``."""
+    return tuple(int(digit) - 1 for digit in text)
+
+
+def shown(score: float) -> str:
+    """A score as a table has it: empty where there is none."""
+    return "" if math.isnan(score) else f"{score:.4g}"
 
 
 def _measured(workshop: Workshop, source: Source) -> Measured:

@@ -7,9 +7,6 @@ every kernel: the best few of each kernel's candidates in the corpus, on a part 
 """
 
 import csv
-import gzip
-import io
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -33,7 +30,6 @@ SMALL = SPACE.genes[LEVEL].values.index("s")
 SOURCES = 44
 OF_EACH = 3
 SETS = 8
-TIME = learn_corpus.METRICS.index("time")
 
 
 @dataclass(frozen=True)
@@ -69,17 +65,13 @@ def record(place: int, shares: int) -> None:
         workshop.close()
         kept.close()
     if shares == 1:
-        text = io.StringIO()
-        written = csv.writer(text, lineterminator="\n")
-        written.writerow(["kind", "source", "owner", "point", "score"])
-        written.writerows(rows)
-        RECORDED.write_bytes(gzip.compress(text.getvalue().encode(), mtime=0))
+        learn_corpus.write_table(RECORDED, ["kind", "source", "owner", "point", "score"], rows)
 
 
+@cache
 def tried(kind: str) -> Tried:
     """What was recorded of ``kind``, on the sources on which something can be gained."""
-    text = io.StringIO(gzip.decompress(RECORDED.read_bytes()).decode())
-    rows = [row for row in csv.DictReader(text) if row["kind"] == kind]
+    rows = [row for row in learn_corpus.read_table(RECORDED) if row["kind"] == kind]
     sources = list(dict.fromkeys(row["source"] for row in rows))
     sets = list(dict.fromkeys((row["owner"], row["point"]) for row in rows))
     scores = np.zeros((len(sources), len(sets)))
@@ -89,7 +81,7 @@ def tried(kind: str) -> Tried:
     tell = best < -LEAST_SPREAD
     return Tried(
         np.array([FAMILIES.get(name, name) for name, told in zip(sources, tell, strict=True) if told]),
-        [tuple(int(digit) - 1 for digit in point) for _, point in sets],
+        [learn_corpus.point_of(point) for _, point in sets],
         np.array([FAMILIES.get(owner, owner) for owner, _ in sets]),
         np.clip(scores[tell] / best[tell, None], 0, 1),
     )
@@ -120,7 +112,7 @@ def _sets(kind: str) -> Sequence[tuple[str, Point]]:
     named = {measured.name: measured for measured in _corpus()}
     sets = []
     for source in _sources(kind):
-        points, scores = named[source.name].points.copy(), named[source.name].scores[:, TIME if kind == "speed" else 0]
+        points, scores = named[source.name].points.copy(), named[source.name].scores[:, _metric(kind)]
         ranked = np.nan_to_num(scores, nan=np.inf)
         if kind == "size":
             ranked[points[:, LEVEL] == SMALL] = np.inf
@@ -135,16 +127,20 @@ def _corpus() -> Sequence[learn_corpus.Measured]:
     return list(learn_corpus.read())
 
 
+def _metric(kind: str) -> int:
+    """Which of ``METRICS`` a kind's sets are chosen by."""
+    return learn_corpus.METRICS.index("time" if kind == "speed" else "code_bytes")
+
+
 def _tried_on(source: Source, workshop: Workshop, kind: str) -> Iterator[Sequence[str]]:
     """One row a set: its score on ``source`` as the log-ratio to the kind's baseline, empty where it has none."""
     kernel = Kernel(workshop, source)
-    metric = "time" if kind == "speed" else "code_bytes"
-    meter, at = learn_corpus.Meter(kernel, [metric]), learn_corpus.METRICS.index(metric)
+    at = _metric(kind)
+    meter = learn_corpus.Meter(kernel, [learn_corpus.METRICS[at]])
     level = meter.scores({"-O": "s"} if kind == "size at -Os" else {})[at]
     for owner, point in _sets(kind):
-        score = meter.scores(SPACE.knobs(point))[at] - level
-        digits = "".join(str(index + 1) for index in point)
-        yield kind, source.name, owner, digits, "" if math.isnan(score) else f"{score:.4g}"
+        score = learn_corpus.shown(meter.scores(SPACE.knobs(point))[at] - level)
+        yield kind, source.name, owner, learn_corpus.text_of(point), score
     meter.close()
     print(f"{kind:<16}{source.name}", flush=True)
 

@@ -132,7 +132,7 @@ class Ga:
         return self._space.canonical([OFF if gene.knockout_prob > 0 else 0 for gene in self._space.genes])
 
     def _enqueue_drawn(self) -> bool:
-        """The next of the initial pool: half of them by what is known, the rest by the space's probabilities.
+        """The next of the initial pool: by what is known, then or in turn by the space's own probabilities.
 
         Of a portfolio each set of options is known to bring something that the others do not, so two thirds are of it,
         and first. Draws by what is known are alike, so they alone do not show the model how far it holds here. What

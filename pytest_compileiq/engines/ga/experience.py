@@ -62,11 +62,11 @@ class Experience:
 
 
 def name_of(space: Space, metrics: Sequence[str]) -> str:
-    """What is expected, for an artifact's metadata: the compiler, and a digest of the table; empty where nothing is."""
+    """What is expected, for an artifact's metadata: the compiler and a digest of its files; empty where nothing is."""
     if not Experience.of(space, metrics).by_metric:
         return ""
-    known = b"".join(path.read_bytes() for path in (_path_of(space.compiler), _portfolio_of(space.compiler)))
-    return f"{space.compiler} {sha256_hex(known)[:8]}"
+    shipped = (_path_of(space.compiler), _portfolio_of(space.compiler))
+    return f"{space.compiler} {sha256_hex(b''.join(path.read_bytes() for path in shipped if path.is_file()))[:8]}"
 
 
 def _effects(gene: Gene, table: _Table, behind: Mapping[str, KnobValue]) -> Floats:
@@ -89,8 +89,10 @@ def _point(space: Space, options: Mapping[str, str], known: Collection[str]) -> 
 
 
 def _index(gene: Gene, value: str | None) -> int:
-    places = {} if value is None else {str(each): number for number, each in enumerate(gene.values)}
-    return places.get(value or "", OFF if gene.knockout_prob > 0 else 0)
+    values = [str(each) for each in gene.values]
+    if value in values:
+        return values.index(value)
+    return OFF if gene.knockout_prob > 0 else 0
 
 
 def _kind(metric: str, space: Space) -> str:

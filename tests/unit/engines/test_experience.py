@@ -202,6 +202,15 @@ def test_a_portfolio_is_shipped_of_options_that_the_tool_knows():
     assert not any("-O" in options for options in experience._portfolio("gcc", "size"))
 
 
+def test_the_name_of_what_is_known_changes_with_the_portfolio_which_a_compiler_need_not_have(monkeypatch, tmp_path):
+    space = replace(Space.from_mapping({"-O": choice([2, 3], 0.3)}), compiler="gcc")
+    shipped = name_of(space, ["runtime"])
+    monkeypatch.setattr(experience, "_portfolio_of", lambda compiler: tmp_path / compiler)
+    without = name_of(space, ["runtime"])
+    (tmp_path / "gcc").write_text("kind,place,knob,value\n")
+    assert len({shipped, without, name_of(space, ["runtime"])}) == 3
+
+
 @pytest.fixture
 def listed(imagined, monkeypatch):
     """Sets of options that are tried first: of every metric, or of some kinds."""
