@@ -55,6 +55,11 @@ class Reduction(Stored):
     losses: Annotated[Array[Loss], Field(max_length=1000)] = ()
     kept_larger: Text | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be gone on with: some controls are undecided, and what it may lose is not used up by others."""
+        return self.undecided > 0 and not (self.by_objective and self.budgets)
+
     @model_validator(mode="after")
     def _adds_up(self) -> Reduction:
         if self.before != self.after + self.by_code + self.by_objective:

@@ -97,10 +97,10 @@ def dropped_out(
 
 
 def _was_reduced(incumbent: Incumbent | None, controls: ControlsFile) -> bool:
-    """Whether these are the committed controls, which were reduced when they were found."""
+    """Whether these are the committed controls, of which nothing more can be left out."""
     if incumbent is None or incumbent.controls is None or incumbent.artifact.reduction is None:
         return False
-    return incumbent.controls.key == controls.key
+    return incumbent.controls.key == controls.key and not incumbent.artifact.reduction.is_open
 
 
 def _nothing_better(playoff: Playoff, evaluations: int) -> str:

@@ -226,8 +226,8 @@ def _store_claims(tuning: Tuning, artifact: Artifact, proof: Proof, result: Sear
     kept = others if code == artifact.code else ()
     fingerprint = benchmark.fingerprint_with(proof.winner)
     attribution = artifact.attribution if code == artifact.code else None
-    if attribution is None and result is not None:
-        attribution = result.attribute(proof)
+    if result is not None and (attribution is None or result.reduction is not None):
+        attribution = result.attribute(proof) or attribution
     fresh = artifact.model_copy(
         update={
             "outcome": "tuned",
@@ -238,7 +238,7 @@ def _store_claims(tuning: Tuning, artifact: Artifact, proof: Proof, result: Sear
             "fingerprint": StoredFingerprint.of(fingerprint),
             "compiler": StoredCompiler.of(benchmark.builder.compiler),
             "code": code,
-            "reduction": artifact.reduction or (result and result.reduced(attribution)),
+            "reduction": (result and result.reduced(attribution)) or artifact.reduction,
             "attribution": attribution,
             "in_place": artifact.in_place if code == artifact.code else (),
             "provenance": provenance_of(benchmark, fingerprint, proof.winner),

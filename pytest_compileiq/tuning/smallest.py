@@ -50,7 +50,7 @@ def prove_smallest(
 
     Args:
         finalists: the best first.
-        reduced_before: whether controls were reduced when they were committed: losses would add up.
+        reduced_before: whether controls were reduced to the end when they were committed: losses would add up.
         width: how far knobs reach, as a rank: of two that do the same, the narrower one stays.
         passes: whether the reduced controls stand what full ones had to stand before they are proven.
 

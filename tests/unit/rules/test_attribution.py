@@ -122,6 +122,19 @@ def test_a_counted_objective_is_told_by_its_counts():
     assert attribution_text(table(fewer)) == "without -O code_bytes 8 → 10"
 
 
+@pytest.mark.parametrize(
+    ("undecided", "by_objective", "budgets", "is_open"),
+    [(2, 0, {"runtime": 0.01}, True), (2, 9, {}, True), (2, 9, {"runtime": 0.01}, False), (0, 0, {}, False)],
+)
+def test_a_reduction_can_go_on_unless_others_have_used_up_what_it_may_lose(undecided, by_objective, budgets, is_open):
+    reduction = Reduction(
+        before=11 + by_objective, after=11, by_code=0, by_objective=by_objective, undecided=undecided, budgets=budgets,
+        seconds=1.0, search_seconds=4.0,
+    )  # fmt: skip
+    assert reduction.is_open is is_open
+    assert ("(the next pytest --tune goes on)" in reduction_text(reduction)) is is_open
+
+
 def test_show_and_diff_tell_both():
     artifact = make_artifact(reduction=REDUCTION, attribution=table(measured("-O", math.log(2))))
     shown = "\n".join(artifact_lines("k", artifact))

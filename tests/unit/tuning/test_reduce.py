@@ -172,11 +172,15 @@ def without_time(monkeypatch):
     monkeypatch.setattr(reduce, "SHARE_OF_SEARCH", reduce.RESERVED)
 
 
-def test_time_that_is_over_keeps_what_is_undecided(project, monkeypatch):
+def no_time(monkeypatch):
     without_time(monkeypatch)
     monkeypatch.setattr(reduce, "IDLE_S", 0.0)
     monkeypatch.setattr(attribution, "FLOOR_S", 0.0)
     monkeypatch.setattr(attribution, "SHARE_OF_SEARCH", 0.0)
+
+
+def test_time_that_is_over_keeps_what_is_undecided(project, monkeypatch):
+    no_time(monkeypatch)
     made = project()
     made.tune()
     assert (made.stored.reduction.after, made.stored.reduction.undecided) == (12, 12)
@@ -230,6 +234,30 @@ def test_committed_controls_are_reduced_once(project):
     assert made.knobs == set(EFFECTS)
     assert made.tune(evaluations=1).verdict == "PROVEN" and not any("reducing" in line for line in made.progress.said)
     assert made.stored.reduction.before > 10
+
+
+def test_the_next_search_goes_on_with_what_stayed_undecided(project):
+    made = project()
+    with pytest.MonkeyPatch.context() as first:
+        no_time(first)
+        report = made.tune()
+    assert len(made.knobs) == 12 and made.stored.reduction.is_open
+    assert any("12 stay undecided (the next pytest --tune goes on)" in note for note in report.notes)
+    assert made.tune().verdict == "TUNED"
+    assert made.knobs == set(EFFECTS) and made.stored.reduction.before == 12
+    assert not any("head to head" in line for line in made.progress.said)
+    assert made.tune().verdict == "PROVEN" and not any("reducing" in line for line in made.progress.said)
+
+
+def test_what_is_decided_later_and_stays_is_recorded_with_what_it_brings(project):
+    made = project(flags(*EFFECTS))
+    with pytest.MonkeyPatch.context() as first:
+        no_time(first)
+        made.tune()
+    assert made.stored.reduction.undecided == 2
+    assert made.tune().verdict == "PROVEN"
+    assert made.stored.reduction.undecided == 0 and made.knobs == set(EFFECTS)
+    assert {entry.standing for entry in made.stored.attribution.without} == {"measured"}
 
 
 def test_a_reduced_set_that_loses_too_much_in_the_proof_is_not_stored(project):
