@@ -57,7 +57,7 @@ class Reduction(Stored):
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be gone on with: some controls are undecided, and what it may lose is not used up by others."""
+        """Whether to go on with it: some controls are undecided, and what it may lose is not used up by others."""
         return self.undecided > 0 and not (self.by_objective and self.budgets)
 
     @model_validator(mode="after")
