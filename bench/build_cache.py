@@ -199,18 +199,19 @@ class Schedule:
             built, sources = through(
                 self.builds(), builder, out_dir, lambda: builder.build(None, out_dir, timeout_s=60)
             )
+            read = dict(sources if sources is not None else builder.sources())
         except BuildError:
             return "refused", False
         assert built.path.is_file()
-        return (built.code, dict(sources if sources is not None else builder.sources())), bool(built.cached)
+        return (built.code, read), bool(built.cached)
 
     def fresh(self, number: int) -> object:
         builder = self.builder()
         try:
             built = builder.build(None, self.out("fresh", number), timeout_s=60)
-        except BuildError:
+            return built.code, dict(builder.sources())
+        except BuildError:  # a precompiled header may include what is not there any more
             return "refused"
-        return built.code, dict(builder.sources())
 
     def out(self, kind: str, number: int) -> Path:
         return self.root.parent / f"{self.root.name}-{kind}-{number}"
@@ -371,7 +372,8 @@ def play_gcc(seed: int, say: Counter[str], folder: Path) -> None:
     def include(name: str) -> str:
         spelled = rng.choice((f'"{name}"', f"<{name}>"))
         directive = f"#include {spelled}"
-        asked = f"#if __has_include({spelled})\n{directive}\n#endif"
+        by = rng.choice(("__has_include", "ASKS"))
+        asked = f"#define ASKS __has_include\n#if {by}({spelled})\n{directive}\n#endif"
         guard = f"IN_{name.replace('.', '_')}"
         return f"#ifndef {guard}\n#define {guard}\n{rng.choice((directive, asked))}\n#endif"
 

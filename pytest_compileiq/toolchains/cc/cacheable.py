@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from posixpath import join
@@ -23,7 +23,7 @@ from pytest_compileiq.toolchains.cc.assembly import why_it_may_read_a_file
 from pytest_compileiq.toolchains.cc.compiler import CcCompiler
 from pytest_compileiq.toolchains.cc.cplusplus import is_cplusplus
 from pytest_compileiq.toolchains.cc.flags import Flags
-from pytest_compileiq.toolchains.cc.includes import Named, named_in
+from pytest_compileiq.toolchains.cc.includes import Named, named_in, other_names_in
 from pytest_compileiq.toolchains.cc.installation import Installation, expect_gcc
 from pytest_compileiq.toolchains.cc.modelled import expect_modelled, included_by
 from pytest_compileiq.toolchains.commands import ask, modelled_environment
@@ -114,10 +114,11 @@ class GccBuild(Struct, frozen=True):
         quoted, angled = set(included_by(words)), {_ALWAYS_INCLUDED}
         beside: list[tuple[str, str]] = [(str(self.rootdir), name) for name in quoted]
         assembled, content = None, hashlib.sha256()
-        for path in sorted(read):
-            text = _text_of(path)
+        texts = {path: _text_of(path) for path in sorted(read)}
+        other_names = _other_names(words, texts.values())
+        for path, text in texts.items():
             content.update(text)
-            named = _named_in(path, text, _is_below(path, standard))
+            named = _named_in(path, text, _is_below(path, standard), other_names)
             assembled = path if named.to_the_assembler else assembled
             quoted |= named.quoted
             angled |= named.angled
@@ -214,13 +215,31 @@ def _text_of(path: str) -> bytes:
         raise NotModelled(f"{path} cannot be read") from error
 
 
-def _named_in(path: str, text: bytes, is_the_compilers: bool) -> Named:
+def _other_names(words: Sequence[str], texts: Collection[bytes]) -> frozenset[str]:
+    """What ``texts`` call ``__has_include`` besides.
+
+    Raises:
+        NotModelled: an option says something of one of these macros.
+    """
+    names: frozenset[str] = frozenset()
+    while more := frozenset[str]().union(*(_other_names_in(text, names) for text in texts)) - names:
+        names |= more
+    for word in words:
+        if word.startswith("-D") and any(name in word for name in names):
+            raise NotModelled(f"{word[:100]} may ask for files")
+    return names
+
+
+def _named_in(path: str, text: bytes, is_the_compilers: bool, other_names: frozenset[str]) -> Named:
     try:
-        return _scanned(text, is_the_compilers)
+        return _scanned(text, is_the_compilers, other_names)
     except NotModelled as reason:
         raise NotModelled(f"{path}: {reason}") from None
 
 
+_other_names_in = lru_cache(maxsize=4096)(other_names_in)
+
+
 @lru_cache(maxsize=4096)
-def _scanned(text: bytes, is_the_compilers: bool) -> Named:
-    return named_in(text, is_the_compilers=is_the_compilers)
+def _scanned(text: bytes, is_the_compilers: bool, other_names: frozenset[str]) -> Named:
+    return named_in(text, is_the_compilers=is_the_compilers, other_names=other_names)

@@ -7,6 +7,8 @@ cannot know, such as a file's name that a macro makes, is refused.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -19,8 +21,9 @@ _NO_CODE = re.compile(
 )
 _BLANK = rb"(?:\s|/\*.*?\*/)*"
 _DIRECTIVE = re.compile(rb"(?:\#|%:)" + _BLANK + rb"(?:include|include_next|import)\b" + _BLANK + rb"(\S?)", re.DOTALL)
-_ASKED = re.compile(rb"__has_include(?:_next)?\b" + _BLANK + rb"\(" + _BLANK + rb"(\S?)", re.DOTALL)
-_ASKED_AT_ALL = re.compile(rb"(?:(?:ifdef|ifndef|defined)[\s(]+)?__has_include(?:_next)?\b\s*(\(?)")
+_DEFINITION = re.compile(rb"(?:\#|%:)\s*define\s+(\w+)(\([^)\n]*\))?([^\n]*)")
+_HAS_INCLUDE = frozenset({"__has_include", "__has_include_next"})
+_PIECE = re.compile(rb"\b__has_?\b")
 _NAMED = re.compile(rb'"([^"\n]*)"|<([^>\n]*)>')
 _NEVER = (
     (re.compile(rb"incbin|\#\s*embed\b|%:\s*embed\b|__has_embed"), "reads a file that no list of headers names"),
@@ -51,12 +54,26 @@ class Named(Struct, frozen=True):
     to_the_assembler: bool = False
 
 
-def named_in(text: bytes, *, is_the_compilers: bool) -> Named:
+def other_names_in(text: bytes, known: frozenset[str] = frozenset()) -> frozenset[str]:
+    """The macros of ``text`` that stand for ``__has_include`` or for one of ``known``, and for nothing else.
+
+    xxHash has one. Such a macro may be used in every file that is read later.
+    """
+    asking = _HAS_INCLUDE | known
+    if not any(name.encode() in text for name in asking):
+        return frozenset()
+    text = _SPLICE.sub(b"", text)
+    definitions = [*_DEFINITION.finditer(_code_of(text)), *_DEFINITION.finditer(text)]
+    return frozenset(each[1].decode() for each in definitions if _is_name(each, asking))
+
+
+def named_in(text: bytes, *, is_the_compilers: bool, other_names: frozenset[str] = frozenset()) -> Named:
     """The files that ``text`` may include, or may ask for.
 
     Args:
         is_the_compilers: it is a header of the compiler's own directories, whose assembly names symbols and reads no
             file.
+        other_names: of ``__has_include``, as ``other_names_in`` finds them in all that is read.
 
     Raises:
         NotModelled: it may depend on more than that.
@@ -65,12 +82,17 @@ def named_in(text: bytes, *, is_the_compilers: bool) -> Named:
     for pattern, reason in _NEVER:
         if pattern.search(text):
             raise NotModelled(f"it {reason}")
-    code = _NO_CODE.sub(lambda match: match[1] or b" ", text)
-    for asked in _ASKED_AT_ALL.finditer(code):
-        if not asked[1] and not asked[0].startswith((b"ifdef", b"ifndef", b"defined")):
+    code, asking = _code_of(text), _HAS_INCLUDE | other_names
+    asked, mentioned = _asked(asking)
+    bodies = [each[3] for each in _DEFINITION.finditer(code) if not _is_name(each, asking)]
+    if not is_the_compilers:
+        _expect_no_asking_macro(code, bodies, asked)
+    code = _DEFINITION.sub(b" ", code) + b"\n".join([b"", *bodies])
+    for mention in mentioned.finditer(code):
+        if not mention[1] and not mention[0].startswith((b"ifdef", b"ifndef", b"undef", b"defined")):
             raise NotModelled("it gives __has_include another name")
     quoted, angled = set(), set()
-    for pattern in (_DIRECTIVE, _ASKED):
+    for pattern in (_DIRECTIVE, asked):
         # The bare code says where a name is made by a macro; the whole text, what a scan may take for a comment.
         for scanned in (code, text):
             for match in pattern.finditer(scanned):
@@ -84,3 +106,32 @@ def named_in(text: bytes, *, is_the_compilers: bool) -> Named:
                     angled.add(name[2].decode(errors="surrogateescape"))
     to_the_assembler = not is_the_compilers and _TO_THE_ASSEMBLER.search(code) is not None
     return Named(frozenset(quoted), frozenset(angled), to_the_assembler)
+
+
+def _code_of(text: bytes) -> bytes:
+    """``text`` without comments."""
+    return _NO_CODE.sub(lambda match: match[1] or b" ", text)
+
+
+@lru_cache(maxsize=64)
+def _asked(names: frozenset[str]) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    """What asks for a file by one of ``names``, and what mentions one at all."""
+    name = rb"\b(?:" + b"|".join(re.escape(each.encode()) for each in sorted(names)) + rb")\b"
+    asked = re.compile(name + _BLANK + rb"\(" + _BLANK + rb"(\S?)", re.DOTALL)
+    return asked, re.compile(rb"(?:(?:ifdef|ifndef|undef|defined)[\s(]+)?" + name + rb"\s*(\(?)")
+
+
+def _is_name(definition: re.Match[bytes], asking: frozenset[str]) -> bool:
+    """Whether a macro is one of ``asking`` by another name."""
+    return definition[2] is None and definition[3].strip().decode(errors="surrogateescape") in asking
+
+
+def _expect_no_asking_macro(code: bytes, bodies: Iterable[bytes], asked: re.Pattern[bytes]) -> None:
+    """Have ``code`` ask for files in its conditions alone: in a macro's body other macros make the name.
+
+    Of the compiler's own headers ``c++config.h`` asks so for ``<tbb/tbb.h>``, in names of which nothing is a macro.
+    """
+    if any(asked.search(body) for body in bodies):
+        raise NotModelled("it has a macro that asks by __has_include")
+    if _PIECE.search(code):
+        raise NotModelled("it may put __has_include together from pieces")

@@ -96,6 +96,16 @@ def test_names_of_a_branch_that_is_not_taken_are_looked_for(root):
     assert absent(inputs(root), root / "kernels/late/tuned.h")
 
 
+def test_what_is_asked_for_by_another_name_is_looked_for(root):
+    """As xxHash asks, and in another file than the one that names it."""
+    named = "#ifdef __has_include\n#define HAS __has_include\n#else\n#define HAS(x) 0\n#endif\n#define KNOWS HAS\n"
+    (root / "kernels/inc/a.h").write_text(f'{named}#include "b.h"\n')
+    (root / "kernels/inc/b.h").write_text("#if KNOWS(<tuned.h>)\n#define A 3\n#else\n#define A 2\n#endif\n")
+    assert absent(inputs(root), root / "kernels/late/tuned.h")
+    with pytest.raises(NotModelled, match="-DASKS=KNOWS may ask for files"):
+        inputs(root, "-O1 -Iinc -DASKS=KNOWS")
+
+
 def test_a_library_that_could_be_found_is_looked_for(root):
     (root / "kernels/lib").mkdir()
     found = inputs(root, "-O1 -Iinc -Llib -lm")

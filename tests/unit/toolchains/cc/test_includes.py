@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pytest_compileiq.rules.build_key import NotModelled
-from pytest_compileiq.toolchains.cc.includes import Named, named_in
+from pytest_compileiq.toolchains.cc.includes import Named, named_in, other_names_in
 from pytest_compileiq.toolchains.cc.modelled import expect_modelled, included_by
 
 
 def named(text: str, *, is_the_compilers: bool = False) -> Named:
-    return named_in(text.encode(), is_the_compilers=is_the_compilers)
+    content = text.encode()
+    return named_in(content, is_the_compilers=is_the_compilers, other_names=other_names_in(content))
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,22 @@ def test_angled_and_quoted_are_told_apart():
     assert named(text) == Named(frozenset({"b.h"}), frozenset({"sys/a.h", "c.h"}))
 
 
+def test_what_is_asked_for_by_another_name_is_found():
+    text = '#define HAS __has_include\n#define KNOWS HAS\n#if HAS(<a.h>) || KNOWS ( "b.h" )\n#endif\n'
+    names = other_names_in(text.encode())
+    assert names == {"HAS"} and other_names_in(text.encode(), names) == {"HAS", "KNOWS"}
+    elsewhere = named_in(b"#if KNOWS(<c.h>)\n#endif", is_the_compilers=False, other_names=frozenset({"KNOWS"}))
+    assert elsewhere == Named(angled=frozenset({"c.h"}))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["#define NAME other", "#define HAS(x) __has_include", "int __has_include_next_to;", "#define __has_include 0"],
+)
+def test_no_other_name_is_made_up(text):
+    assert other_names_in(text.encode()) == frozenset()
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -52,6 +69,8 @@ def test_angled_and_quoted_are_told_apart():
         "#ifdef __has_include\n#endif",
         "#if defined(__has_include)\n#endif",
         "#if defined __has_include && 1\n#endif",
+        "#ifndef __has_include\n#define __has_include(x) 0\n#endif",
+        "#ifdef __has_include\n#define HAS __has_include // not HAS(x)\n#else\n#define HAS(x) 0\n#endif\n#undef HAS",
         "int include(int); int x = include (3);",
         '#pragma GCC optimize("O3")',
         "/* byte order: 0=native;-1=LE */",
@@ -67,7 +86,16 @@ def test_what_includes_nothing(text):
         ("#include HEADER", "a macro makes"),
         ("#include HEADER(a)", "a macro makes"),
         ("#if __has_include(HEADER)\n#endif", "a macro makes"),
-        ("#define HAS __has_include", "another name"),
+        ("#define HAS 1 + __has_include", "another name"),
+        ("#define APPLY(f, x) f(x)\n#if APPLY(__has_include, <a.h>)\n#endif", "another name"),
+        ("#define HAS __has_include\n#define APPLY(f, x) f(x)\n#if APPLY(HAS, <a.h>)\n#endif", "another name"),
+        ("#define HAS __has_include\n#if HAS(HEADER)\n#endif", "a macro makes"),
+        ("#define HAS(x) __has_include(x)", "a macro that asks"),
+        ("#define HAS(x) __has_include(<x.h>)", "a macro that asks"),
+        ("#define HAS_A __has_include(<a.h>)", "a macro that asks"),
+        ("#define HAS __has_include\n#define HAS_A HAS(<a.h>)", "a macro that asks"),
+        ("#define HAS(what) __has_##what", "from pieces"),
+        ("#if JOINED(__has, _include)(<a.h>)\n#endif", "from pieces"),
         ('asm(".incbin \\"a\\"");', "reads a file"),
         ("#embed <a>", "reads a file"),
         ("#if __has_embed(<a>)\n#endif", "reads a file"),
@@ -112,6 +140,8 @@ def test_other_words_go_to_the_compiler_alone():
 def test_the_compilers_own_headers_name_symbols_in_assembly():
     text = 'int scan(void) __asm__ ("__isoc99_scan");'
     assert named(text, is_the_compilers=True) == Named()
+    asking = "#define USES_TBB __has_include(<tbb/tbb.h>)\n#define TESTS(type) struct __has_##type"
+    assert named(asking, is_the_compilers=True) == Named(angled=frozenset({"tbb/tbb.h"}))
     with pytest.raises(NotModelled):
         named("#define X incbin", is_the_compilers=True)
 
