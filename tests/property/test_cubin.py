@@ -42,7 +42,7 @@ def home(tmp_path_factory) -> Path:
 
 
 @needs.ptxas
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(at=st.integers(0, 6000), junk=st.binary(min_size=1, max_size=24), cut=st.one_of(st.none(), st.integers(0, 6000)))
 def test_a_scribbled_or_torn_cubin_is_read_or_refused(home, at, junk, cut):
     data = real_cubin(home)

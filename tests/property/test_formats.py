@@ -7,7 +7,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_compileiq.artifact import Claim
@@ -21,9 +21,7 @@ from pytest_compileiq.store.samples import decode_samples, encode_samples
 from pytest_compileiq.store.store import Store
 from tests.unit.artifacts import CONTROLS, GPUS, TARGET, make_artifact, make_rows, measured_claim, over_devices
 
-QUICK = settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], database=None, derandomize=True
-)
+QUICK = settings(max_examples=60)
 texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=40)
 clocks = st.builds(
     ClockReading,

@@ -22,7 +22,7 @@ from pytest_compileiq.search.scoring import Scorer
 from pytest_compileiq.search.trackers import Trackers
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, FakeProgress, fake_benchmark
 
-QUICK = settings(deadline=None, max_examples=20, stateful_step_count=40, database=None, derandomize=True)
+QUICK = settings(max_examples=20, stateful_step_count=40)
 IDENTITY = {"identity": "same"}
 CANDIDATES = [Candidate({"-O": number}) for number in range(8)]
 places = st.integers(0, 3)

@@ -15,7 +15,7 @@ PARTS = st.sampled_from(
 SYMBOLS = st.lists(PARTS, max_size=40).map(lambda parts: "_Z" + "".join(parts))
 
 
-@settings(deadline=None, max_examples=500, database=None, derandomize=True)
+@settings(max_examples=500)
 @given(SYMBOLS)
 def test_an_outline_is_bounded_by_its_symbol_and_says_which_one_it_is_of(symbol):
     told = outline(symbol)
@@ -25,7 +25,7 @@ def test_an_outline_is_bounded_by_its_symbol_and_says_which_one_it_is_of(symbol)
         assert len(name) <= 3 * len(symbol) + len("(anonymous namespace)") * symbol.count("_GLOBAL__N_1")
 
 
-@settings(deadline=None, max_examples=300, database=None, derandomize=True)
+@settings(max_examples=300)
 @given(SYMBOLS)
 def test_whatever_a_symbol_is_it_can_be_shown(symbol):
     assert len(readable(symbol)) <= max(len(symbol), 120) + 8

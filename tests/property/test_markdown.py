@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pytest_compileiq.report.markdown import code, prose
 
-QUICK = settings(deadline=None, max_examples=200, database=None, derandomize=True)
+QUICK = settings(max_examples=200)
 # CommonMark: a code span is a run of backticks, up to the next run of the same length.
 SPAN = re.compile(r"(`+)(?!`)(.*?)(?<!`)\1(?!`)", re.DOTALL)
 texts = st.text(st.one_of(st.sampled_from("`|\\<@#*_[]() \n\t\x1b\u202e"), st.characters()), max_size=30)

@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_compileiq.errors import MarkerError
@@ -18,9 +18,7 @@ from pytest_compileiq.space.region import Region
 from pytest_compileiq.space.shape import Shape
 from pytest_compileiq.space.where import Judge
 
-QUICK = settings(
-    deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow], database=None, derandomize=True
-)
+QUICK = settings(max_examples=30)
 knockouts = st.sampled_from([None, 0.3, 0.9])
 parameters = st.one_of(
     st.builds(lambda end, off: steps(0, end, knockout_prob=off), st.integers(0, 2), knockouts),

@@ -88,7 +88,7 @@ def lifetime(values) -> Lifetime:
     return ended(first, first + more, end) if end else Lifetime(first)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(interval, min_size=1, max_size=12), st.integers(0, 2**32 - 1))
 def test_no_other_shares_make_what_was_seen_likelier(values, seed):
     lifetimes = [lifetime(each) for each in values]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_compileiq.errors import StoreError
@@ -23,7 +23,6 @@ positive = st.floats(1e-9, 1e9)
 
 
 @pytest.mark.parametrize(("metric", "share"), QUANTILES.items())
-@settings(deadline=None, derandomize=True, database=None)
 @given(values=st.lists(positive, min_size=1, max_size=120))
 def test_a_slot_is_worth_what_numpy_says(metric, share, values):
     assert slot_value(metric, values) == pytest.approx(np.quantile(values, share), rel=1e-9)

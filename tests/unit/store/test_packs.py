@@ -108,7 +108,7 @@ def test_a_member_that_unpacks_to_more_than_it_says_is_not_unpacked_further(tmp_
         read_candidates(path)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(junk=st.binary(max_size=400), at=st.integers(0, 400))
 @example(junk=bytes([0, 0, 0, 8, *[0] * 19, 2]), at=4)  # the name is said to be UTF-8, and is longer than it is
 def test_a_torn_or_scribbled_zip_gives_its_members_or_a_sentence(tmp_path_factory, junk, at):

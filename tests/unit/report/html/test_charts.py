@@ -40,7 +40,7 @@ def coordinates(svg: str) -> list[float]:
 
 
 @given(slots)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_whatever_the_samples_hold_no_coordinate_leaves_the_chart(drawn):
     for make in (distribution, run_order):
         chart = make(drawn, "runtime", "c")
@@ -49,14 +49,14 @@ def test_whatever_the_samples_hold_no_coordinate_leaves_the_chart(drawn):
 
 
 @given(st.lists(st.tuples(finite, finite, st.booleans()), max_size=10))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_whatever_the_front_holds_no_coordinate_leaves_the_chart(points):
     chart = front(points, ("runtime", "registers"), "c")
     assert chart is None or all(-1 <= one <= 401 for one in coordinates(chart.svg))
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), finite.map(abs)), max_size=10), st.integers(0, 10**6))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_whatever_a_search_has_found_no_coordinate_leaves_the_chart(improvements, evaluations):
     chart = convergence(improvements, evaluations, "c")
     assert chart is None or all(-1 <= one <= 401 for one in coordinates(chart.svg))
@@ -68,7 +68,7 @@ evaluations = st.lists(
 
 
 @given(evaluations, st.booleans())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_whatever_a_search_scored_and_expected_no_coordinate_leaves_the_chart(told, by_share):
     scores, bands = zip(*told, strict=True)
     best = list(itertools.accumulate((min(score or 0.0, 0.0) for score in scores), min))
