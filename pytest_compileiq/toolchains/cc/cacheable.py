@@ -225,7 +225,7 @@ def _other_names(words: Sequence[str], texts: Collection[bytes]) -> frozenset[st
     while more := frozenset[str]().union(*(_other_names_in(text, names) for text in texts)) - names:
         names |= more
     for word in words:
-        if word.startswith("-D") and any(name in word for name in names):
+        if word.startswith("-D") and not names.isdisjoint(re.findall(r"\w+", word.removeprefix("-D"))):
             raise NotModelled(f"{word[:100]} may ask for files")
     return names
 

@@ -59,10 +59,9 @@ def other_names_in(text: bytes, known: frozenset[str] = frozenset()) -> frozense
 
     xxHash has one. Such a macro may be used in every file that is read later.
     """
-    asking = _HAS_INCLUDE | known
+    text, asking = _SPLICE.sub(b"", text), _HAS_INCLUDE | known
     if not any(name.encode() in text for name in asking):
         return frozenset()
-    text = _SPLICE.sub(b"", text)
     definitions = [*_DEFINITION.finditer(_code_of(text)), *_DEFINITION.finditer(text)]
     return frozenset(each[1].decode() for each in definitions if _is_name(each, asking))
 
