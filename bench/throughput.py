@@ -5,7 +5,7 @@ search had jobs, doing nothing else: no engine, no digest, no journal. In turn, 
 others on the machine disturb, stands the processor's: where compilers keep every core busy, wall time is
 proportional to it. What is left out is said: nvcc, whose compiler takes seconds on most kernels, and Triton, where they
 are not installed. What a search does once for many candidates, the bare loop does for each: linking the same objects,
-nvcc's front end, loading Triton. The last compiler only sleeps, on 16 jobs: what limits it then is the one process that
+nvcc's front end, loading Triton. The last compilers only sleep, on 16 jobs: what limits them is the one process that
 asks and tells.
 
     python bench/throughput.py [--budget 200] [--jobs 2] [--rounds 3] [--only gcc]
@@ -39,18 +39,19 @@ from pytest_compileiq import Cc, Command, Nvcc, Triton, choice, literal, minimiz
 def test_k(acf):
     acf.build()
 """
-SLEEP_S = 0.1
+SLEEPS_S = (0.1, 0.3)
 # Writes its options, a different number of bytes for each set of them, so that there is something to find.
-SLEEPER = f"""\
+SLEEPER = """\
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
-int main(int argc, char **argv) {{
+int main(int argc, char **argv) {
     if (argc < 3) return puts("sleeper 1.0"), 0;
-    usleep({SLEEP_S * 1e6:.0f});
+    usleep(1e6 * atof(argv[2]));
     FILE *out = fopen(argv[1], "w");
     for (int i = 2; i < argc; i++) fputs(argv[i], out);
     return fclose(out);
-}}
+}
 """
 OF_PTXAS = (
     '{"-Xptxas=--register-usage-level=": choice(list(range(11))), "-Xptxas=-O": choice([1, 2, 3]), '
@@ -85,11 +86,16 @@ CASES = {
         f'Triton("kernels.py::softmax", {SOFTMAX}, constexprs={{"BLOCK": 2048}}, arch="sm_90"), space="options"',
         share=0.3,
     ),
-    "a compiler that sleeps": Case(
-        None, f'Command("./sleeper {{out}} k {{options}}", sources="sleeper.c", output="file"), space={KNOBS}',
-        share=4, jobs=16,
-    ),
-}  # fmt: skip
+    **{
+        f"a compiler that sleeps {sleep_s} s": Case(
+            None,
+            f'Command("./sleeper {{out}} {sleep_s} {{options}}", sources="sleeper.c", output="file"), space={KNOBS}',
+            share=4,
+            jobs=16,
+        )
+        for sleep_s in SLEEPS_S
+    },
+}
 # Every process that builds a candidate is recorded; the files that it finds are still there when the search has ended.
 CONFTEST = """
 import json, os, re, subprocess, sys, threading
