@@ -7,7 +7,6 @@ cannot know, such as a file's name that a macro makes, is refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 
 from msgspec import Struct
@@ -60,7 +59,7 @@ def other_names_in(text: bytes, known: frozenset[str] = frozenset()) -> frozense
     xxHash has one. Such a macro may be used in every file that is read later.
     """
     text, asking = _SPLICE.sub(b"", text), _HAS_INCLUDE | known
-    if not any(name.encode() in text for name in asking):
+    if not _mentions(text, asking):
         return frozenset()
     definitions = [*_DEFINITION.finditer(_code_of(text)), *_DEFINITION.finditer(text)]
     return frozenset(each[1].decode() for each in definitions if _is_name(each, asking))
@@ -82,16 +81,14 @@ def named_in(text: bytes, *, is_the_compilers: bool, other_names: frozenset[str]
         if pattern.search(text):
             raise NotModelled(f"it {reason}")
     code, asking = _code_of(text), _HAS_INCLUDE | other_names
-    asked, mentioned = _asked(asking)
-    bodies = [each[3] for each in _DEFINITION.finditer(code) if not _is_name(each, asking)]
-    if not is_the_compilers:
-        _expect_no_asking_macro(code, bodies, asked)
-    code = _DEFINITION.sub(b" ", code) + b"\n".join([b"", *bodies])
-    for mention in mentioned.finditer(code):
-        if not mention[1] and not mention[0].startswith((b"ifdef", b"ifndef", b"undef", b"defined")):
-            raise NotModelled("it gives __has_include another name")
+    if not is_the_compilers and _PIECE.search(code):
+        raise NotModelled("it may put __has_include together from pieces")
+    patterns = [_DIRECTIVE]
+    if _mentions(text, asking):
+        code = _asking_code(code, asking, is_the_compilers=is_the_compilers)
+        patterns.append(_asked(asking))
     quoted, angled = set(), set()
-    for pattern in (_DIRECTIVE, asked):
+    for pattern in patterns:
         # The bare code says where a name is made by a macro; the whole text, what a scan may take for a comment.
         for scanned in (code, text):
             for match in pattern.finditer(scanned):
@@ -112,25 +109,44 @@ def _code_of(text: bytes) -> bytes:
     return _NO_CODE.sub(lambda match: match[1] or b" ", text)
 
 
+def _mentions(text: bytes, asking: frozenset[str]) -> bool:
+    return any(name.encode() in text for name in asking)
+
+
+def _asking_code(code: bytes, asking: frozenset[str], *, is_the_compilers: bool) -> bytes:
+    """``code`` without the names of the macros that it defines.
+
+    Raises:
+        NotModelled: it asks for a file other than by a call of one of ``asking`` in a condition. In a macro's body
+            other macros make the name; of the compiler's own headers ``c++config.h`` asks so for ``<tbb/tbb.h>``, in
+            words of which none is a macro.
+    """
+    bodies = [each[3] for each in _DEFINITION.finditer(code) if not _is_name(each, asking)]
+    if not is_the_compilers and any(_asked(asking).search(body) for body in bodies):
+        raise NotModelled("it has a macro that asks by __has_include")
+    code = b"\n".join([_DEFINITION.sub(b" ", code), *bodies])
+    for mention in _mentioned(asking).finditer(code):
+        if not mention[1] and not mention[0].startswith((b"ifdef", b"ifndef", b"undef", b"defined")):
+            raise NotModelled("it gives __has_include another name")
+    return code
+
+
 @lru_cache(maxsize=64)
-def _asked(names: frozenset[str]) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """What asks for a file by one of ``names``, and what mentions one at all."""
-    name = rb"\b(?:" + b"|".join(re.escape(each.encode()) for each in sorted(names)) + rb")\b"
-    asked = re.compile(name + _BLANK + rb"\(" + _BLANK + rb"(\S?)", re.DOTALL)
-    return asked, re.compile(rb"(?:(?:ifdef|ifndef|undef|defined)[\s(]+)?" + name + rb"\s*(\(?)")
+def _asked(names: frozenset[str]) -> re.Pattern[bytes]:
+    """A call of one of ``names``, and where its argument begins."""
+    return re.compile(_any_of(names) + _BLANK + rb"\(" + _BLANK + rb"(\S?)", re.DOTALL)
+
+
+@lru_cache(maxsize=64)
+def _mentioned(names: frozenset[str]) -> re.Pattern[bytes]:
+    """One of ``names``: with the word before it that asks whether it is defined, and the parenthesis of a call."""
+    return re.compile(rb"(?:(?:ifdef|ifndef|undef|defined)[\s(]+)?" + _any_of(names) + rb"\s*(\(?)")
+
+
+def _any_of(names: frozenset[str]) -> bytes:
+    return rb"\b(?:" + b"|".join(re.escape(name.encode()) for name in sorted(names)) + rb")\b"
 
 
 def _is_name(definition: re.Match[bytes], asking: frozenset[str]) -> bool:
     """Whether a macro is one of ``asking`` by another name."""
     return definition[2] is None and definition[3].strip().decode(errors="surrogateescape") in asking
-
-
-def _expect_no_asking_macro(code: bytes, bodies: Iterable[bytes], asked: re.Pattern[bytes]) -> None:
-    """Have ``code`` ask for files in its conditions alone: in a macro's body other macros make the name.
-
-    Of the compiler's own headers ``c++config.h`` asks so for ``<tbb/tbb.h>``, in names of which nothing is a macro.
-    """
-    if any(asked.search(body) for body in bodies):
-        raise NotModelled("it has a macro that asks by __has_include")
-    if _PIECE.search(code):
-        raise NotModelled("it may put __has_include together from pieces")
