@@ -46,7 +46,7 @@ from pytest_compileiq.toolchains.functions import Functions
 from pytest_compileiq.toolchains.installed import is_installed
 from pytest_compileiq.toolchains.machine_code.shared_library import load_library
 from pytest_compileiq.toolchains.macros import baseline_macros, why_idle, without_replaced
-from pytest_compileiq.toolchains.make_rules import prerequisites
+from pytest_compileiq.toolchains.make_rules import preprocessed
 from pytest_compileiq.toolchains.option_list import options_of
 from pytest_compileiq.toolchains.options_file import parse_named
 
@@ -381,18 +381,18 @@ class CcBuilder:
 
     def _dependencies(self, option: str, words: Sequence[str] = (), knobs: Knobs = NO_KNOBS) -> set[str]:
         """What the baseline's commands read, with ``words`` behind them, without the macros that ``knobs`` define."""
-        commands = self._commands(knobs)
-        return set[str]().union(*(self._read_by([*command, *words, option, *of]) for command, of in commands))
+        each = ((command, source) for command, sources in self._commands(knobs) for source in sources)
+        return set[str]().union(*(self._read_by([*command, *words, option], source) for command, source in each))
 
-    def _read_by(self, argv: Sequence[str]) -> set[str]:
-        finished = ask(argv, cwd=self.rootdir)
+    def _read_by(self, argv: Sequence[str], source: str) -> set[str]:
+        finished, read = preprocessed(argv, source, self.rootdir)
         if finished.returncode != 0:
             raise BuildError(
                 f"{self.compiler.name} cannot read the sources: {first_error(finished.output)}",
                 kind="compile",
                 log=finished.output[-TAIL_BYTES:],
             )
-        return prerequisites(finished.output)
+        return read
 
     def _inside_rootdir(self, name: str) -> str | None:
         relative = os.path.relpath(self.rootdir / name, self.rootdir)

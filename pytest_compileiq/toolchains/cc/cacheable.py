@@ -27,7 +27,7 @@ from pytest_compileiq.toolchains.cc.includes import Named, named_in, other_names
 from pytest_compileiq.toolchains.cc.installation import Installation, expect_gcc
 from pytest_compileiq.toolchains.cc.modelled import expect_modelled, included_by
 from pytest_compileiq.toolchains.commands import ask, modelled_environment
-from pytest_compileiq.toolchains.make_rules import prerequisites
+from pytest_compileiq.toolchains.make_rules import preprocessed
 from pytest_compileiq.toolchains.own_code import code_of
 
 _ALWAYS_INCLUDED = "stdc-predef.h"
@@ -140,13 +140,10 @@ class GccBuild(Struct, frozen=True):
 
     def _preprocessed(self, words: Sequence[str], source: str) -> tuple[set[str], list[str]]:
         """The files that the preprocessor reads, and the directories that it searches or would if they were there."""
-        with tempfile.TemporaryDirectory() as folder:
-            rules = Path(folder) / "rules"
-            answer = ask([*words, "-M", "-MF", str(rules), "-v", source], cwd=self.rootdir)
-            if answer.returncode != 0:
-                raise NotModelled(f"the preprocessor refuses {source}")
-            read = {self._located(name) for name in prerequisites(rules.read_text(errors="surrogateescape"))}
-        return read, [self._located(name) for name in _searched(answer.output)]
+        answer, read = preprocessed([*words, "-M", "-v"], source, self.rootdir)
+        if answer.returncode != 0:
+            raise NotModelled(f"the preprocessor refuses {source}")
+        return {self._located(name) for name in read}, [self._located(name) for name in _searched(answer.output)]
 
     def _located(self, name: str) -> str:
         return join(self.rootdir, name)

@@ -209,6 +209,13 @@ def test_names_with_blanks_and_dollars_survive_the_makefile(tmp_path: Path) -> N
     assert sorted(found.sources()) == ["kernels/my $1 #2.h", "kernels/one.c"]
 
 
+def test_what_the_compiler_warns_of_is_no_source(tmp_path: Path) -> None:
+    """It warns of controls that do not go together, and of C++'s options for C, and prints that beside its rules."""
+    knobs: dict[str, KnobValue] = {"-O": "s", "-fprefetch-loop-arrays": ""}
+    warned = single(tmp_path, "int one(void) { return 1; }\n", flags="-std=c++17")
+    assert [*warned.sources(), *warned.sources_with(warned.render(Candidate(knobs)))] == ["kernels/one.c"] * 2
+
+
 def test_what_packages_install_is_in_no_fingerprint_and_its_place_in_no_command(project: Path, tmp_path: Path) -> None:
     """Everybody's environment lies elsewhere, often inside the project; the machine code shows another header."""
     write_files(

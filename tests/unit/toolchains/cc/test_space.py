@@ -14,8 +14,8 @@ import pytest
 from pytest_compileiq.model import CONTROL_CLASSES, BuildResult, Candidate, ControlClass
 from pytest_compileiq.rules.classes import SAFE
 from pytest_compileiq.space import Space
+from pytest_compileiq.toolchains import make_rules
 from pytest_compileiq.toolchains.base import Place
-from pytest_compileiq.toolchains.cc import builder
 from pytest_compileiq.toolchains.cc.baseline import Baseline
 from pytest_compileiq.toolchains.cc.builder import resolve
 from pytest_compileiq.toolchains.cc.compiler import find_compiler
@@ -231,9 +231,9 @@ def test_the_preprocessor_is_asked_once_and_only_where_the_sources_decide_about_
     (tmp_path / "k.c").write_text("int plain(int x) { return x; }")
     built = resolve(Cc("k.c", flags="-O2", compiler="gcc"), Place(tmp_path, tmp_path))
     asked = []
-    monkeypatch.setattr(builder, "ask", lambda argv, **more: asked.append(argv) or ask(argv, **more))
+    monkeypatch.setattr(make_rules, "ask", lambda argv, **more: asked.append(argv) or ask(argv, **more))
     built.space_with(None, ["relaxed-maths"])
     assert asked == []
     assert built.sources() == built.sources()
     built.default_space()
-    assert [argv[-2] for argv in asked] == ["-M", "-MM"]
+    assert [argv[argv.index("-MF") - 1] for argv in asked] == ["-M", "-MM"]
