@@ -11,14 +11,14 @@ from pytest_compileiq.system.process import Finished
 from pytest_compileiq.toolchains.commands import ask
 
 
-def preprocessed(argv: Sequence[str], source: str, rootdir: Path) -> tuple[Finished, set[str]]:
-    """How ``argv``, a compiler's command with ``-M`` or ``-MM``, ended on ``source``, and which files it read.
+def preprocessed(argv: Sequence[str], rootdir: Path) -> tuple[Finished, set[str]]:
+    """How ``argv`` ended, a compiler's command with ``-M`` or ``-MM`` and one source, and which files it read.
 
     The rules are in a file of their own: among what is printed may be warnings, of controls too.
     """
     with tempfile.TemporaryDirectory() as folder:
         rules = Path(folder) / "rules"
-        finished = ask([*argv, "-MF", str(rules), source], cwd=rootdir)
+        finished = ask([*argv, "-MF", str(rules)], cwd=rootdir)
         written = rules.read_text(encoding="utf-8", errors="replace") if finished.returncode == 0 else ""
         return finished, prerequisites(written)
 

@@ -382,10 +382,10 @@ class CcBuilder:
     def _dependencies(self, option: str, words: Sequence[str] = (), knobs: Knobs = NO_KNOBS) -> set[str]:
         """What the baseline's commands read, with ``words`` behind them, without the macros that ``knobs`` define."""
         each = ((command, source) for command, sources in self._commands(knobs) for source in sources)
-        return set[str]().union(*(self._read_by([*command, *words, option], source) for command, source in each))
+        return set[str]().union(*(self._read_by([*command, *words, option, source]) for command, source in each))
 
-    def _read_by(self, argv: Sequence[str], source: str) -> set[str]:
-        finished, read = preprocessed(argv, source, self.rootdir)
+    def _read_by(self, argv: Sequence[str]) -> set[str]:
+        finished, read = preprocessed(argv, self.rootdir)
         if finished.returncode != 0:
             raise BuildError(
                 f"{self.compiler.name} cannot read the sources: {first_error(finished.output)}",

@@ -140,7 +140,7 @@ class GccBuild(Struct, frozen=True):
 
     def _preprocessed(self, words: Sequence[str], source: str) -> tuple[set[str], list[str]]:
         """The files that the preprocessor reads, and the directories that it searches or would if they were there."""
-        answer, read = preprocessed([*words, "-M", "-v"], source, self.rootdir)
+        answer, read = preprocessed([*words, "-M", "-v", source], self.rootdir)
         if answer.returncode != 0:
             raise NotModelled(f"the preprocessor refuses {source}")
         return {self._located(name) for name in read}, [self._located(name) for name in _searched(answer.output)]

@@ -37,7 +37,7 @@ from pytest_compileiq.toolchains.machine_code.elf import machine_code
 from pytest_compileiq.toolchains.machine_code.metrics import totals
 from pytest_compileiq.toolchains.machine_code.shared_library import load_library
 from pytest_compileiq.toolchains.macros import baseline_macros, why_idle, without_replaced
-from pytest_compileiq.toolchains.make_rules import prerequisites
+from pytest_compileiq.toolchains.make_rules import preprocessed
 from pytest_compileiq.toolchains.marker_values import frozen
 from pytest_compileiq.toolchains.nvidia.builder import NvidiaBuilder, entries_of
 from pytest_compileiq.toolchains.nvidia.cacheable import CubinBuild, environment_of_builds
@@ -290,11 +290,12 @@ class NvccBuilder(NvidiaBuilder):
         return not is_installed(path.relative_to(root).as_posix())
 
     def _dependencies(self, option: str, words: Sequence[str]) -> set[Path]:
-        finished = ask([self.tool.program, *words, option, *self.kernels.words_to_read], cwd=self.rootdir)
+        argv = [self.tool.program, *words, option, *self.kernels.words_to_read]
+        finished, read = preprocessed(argv, self.rootdir)
         if finished.returncode != 0:
             message = f"nvcc cannot read {self.source}: {first_error(finished.output)}"
             raise BuildError(message, kind="compile", log=finished.output)
-        paths = {(self.rootdir / name).resolve() for name in prerequisites(finished.output)}
+        paths = {(self.rootdir / name).resolve() for name in read}
         return {path for path in paths if path.is_file()}
 
     def _macros_at_the_end(self, macros: Knobs) -> list[str]:

@@ -236,4 +236,4 @@ def test_the_preprocessor_is_asked_once_and_only_where_the_sources_decide_about_
     assert asked == []
     assert built.sources() == built.sources()
     built.default_space()
-    assert [argv[argv.index("-MF") - 1] for argv in asked] == ["-M", "-MM"]
+    assert [argv[-4] for argv in asked] == ["-M", "-MM"]
