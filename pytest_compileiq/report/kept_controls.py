@@ -22,8 +22,8 @@ def reduction_text(reduction: Reduction) -> str:
     ]
     if reduction.before == 1:
         return "1 control: nothing to leave out"
-    told = ", ".join(filter(None, dropped)) or "none could be left out"
-    goes_on = " (the next pytest --tune goes on)" if reduction.is_open else ""
+    told = ", ".join(filter(None, dropped)) or f"none {'was' if reduction.undecided else 'could be'} left out"
+    goes_on = " (pytest --tune with a larger --tune-budget goes on)" if reduction.is_open else ""
     open_ = f"; {_counted(reduction.undecided, 'stay')} undecided{goes_on}" if reduction.undecided else ""
     larger = f"; not fewer: {reduction.kept_larger}" if reduction.kept_larger else ""
     return f"{reduction.before} controls → {reduction.after}: {told}{open_}{larger}, in {reduction.seconds:g} s"

@@ -132,7 +132,7 @@ def test_a_reduction_can_go_on_unless_others_have_used_up_what_it_may_lose(undec
         seconds=1.0, search_seconds=4.0,
     )  # fmt: skip
     assert reduction.is_open is is_open
-    assert ("(the next pytest --tune goes on)" in reduction_text(reduction)) is is_open
+    assert ("(pytest --tune with a larger --tune-budget goes on)" in reduction_text(reduction)) is is_open
 
 
 def test_show_and_diff_tell_both():
