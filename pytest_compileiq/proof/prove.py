@@ -23,9 +23,8 @@ from pytest_compileiq.rules.gate import (
     SAMPLES,
     Decision,
     judge_gain,
-    levels_by_holm,
+    judge_gains,
     looks_of,
-    overall_p,
     why_lost,
 )
 from pytest_compileiq.rules.noise import advice
@@ -278,11 +277,7 @@ def _judge(
     if not alive:
         return NoWinner(_why_none(contenders, "every finalist failed"))
     judged = _evidence(benchmark, alive)
-    p_values = [overall_p(entry.evidence, thresholds, seed=seed, level=level) for entry in judged]
-    gains = [
-        judge_gain(entry.evidence, thresholds, level=own_level, seed=seed)
-        for entry, own_level in zip(judged, levels_by_holm(p_values, level), strict=True)
-    ]
+    gains = judge_gains([entry.evidence for entry in judged], thresholds, level=level, seed=seed)
     exacts = [
         judge_exact(benchmark, against, finalist.controls).and_also(judge_scores(benchmark, finalist.steady(benchmark)))
         for finalist in alive

@@ -119,7 +119,7 @@ def claim_text(claim: Claim) -> str:
 
 def estimate_of(claim: Claim) -> str:
     """A measured claim's estimate in words, or that its interval shows no clear difference."""
-    if standing(claim) == "level":
+    if standing(claim) == "level" and (claim.speedup_low or 0.0) <= 1:
         return "no clear difference"
     return gain_text(claim.speedup or 0.0, claim.scale, words_of(claim))
 

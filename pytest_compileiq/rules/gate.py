@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pytest_compileiq.artifact import MOST_FLIPS
 from pytest_compileiq.model import LEAST_PROCESSES, Thresholds
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.rules import fleet
 from pytest_compileiq.rules.evidence import Evidence
 from pytest_compileiq.rules.fleet import Fleet, OnDevice
-from pytest_compileiq.rules.stats import cohens_d, holm_levels, log_spread_ratio, sign_flip, welch_centred
+from pytest_compileiq.rules.stats import cohens_d, log_spread_ratio, sign_flip, step_down, welch_centred
 from pytest_compileiq.rules.words import floor_text, gain_text, limits_text, number_text, scope_text, unit_text
 from pytest_compileiq.spelling import quantity
 
@@ -73,18 +74,27 @@ def lost_among(processes: Mapping[str, int]) -> tuple[str, ...]:
     return lost if len(left) > 1 or (left and left[0] >= LOOKS[0]) else ()
 
 
-def overall_p(evidence: Evidence, thresholds: Thresholds, *, seed: int, level: float) -> float:
-    """The largest p-value of the gate's three tests: all must reject (Berger, Technometrics 24, 1982)."""
-    if why_lost(evidence):
-        return 1.0
-    flipped, _ = sign_flip(evidence.by_quad, flips=_flips(level), seed=seed)
-    welch = welch_centred(*evidence.compared).p_value
-    return max(welch, flipped, fleet.p_above(evidence.devices, evidence.analysis.step(thresholds.min_speedup)))
+def judge_gains(evidences: Sequence[Evidence], thresholds: Thresholds, *, level: float, seed: int) -> list[Decision]:
+    """Each gain judged at the level that Holm's procedure gives it in the family of them all.
+
+    Args:
+        level: of the family: alpha after the split over looks.
+    """
+    decisions: dict[int, Decision] = {}
+
+    def p_value(place: int, own_level: float) -> float:
+        decisions[place] = judge_gain(evidences[place], thresholds, level=own_level, seed=seed)
+        return decisions[place].p_value
+
+    least = [1.0 if why_lost(evidence) else max(_p_without_flips(evidence, thresholds)) for evidence in evidences]
+    step_down(least, p_value, level)
+    return [decisions[place] for place in range(len(evidences))]
 
 
-def levels_by_holm(p_values: Sequence[float], level: float) -> list[float]:
-    """The level that each hypothesis is tested at, by Holm's step-down procedure."""
-    return holm_levels(p_values, level)
+def _p_without_flips(evidence: Evidence, thresholds: Thresholds) -> tuple[float, float]:
+    """Welch's p-value, and that of the floor."""
+    floor = evidence.analysis.step(thresholds.min_speedup)
+    return welch_centred(*evidence.compared).p_value, fleet.p_above(evidence.devices, floor)
 
 
 def judge_gain(
@@ -93,16 +103,17 @@ def judge_gain(
     """PROVEN when tuned beats baseline by the rules of the gate at ``level``; REFUTED when the gain is a false pattern.
 
     Args:
-        level: alpha after the split over looks and Holm's correction; nothing is proven at 0.
+        level: alpha after the split over looks and Holm's correction.
         flips: of the randomisation test, to repeat a recorded decision; None where ``level`` determines them.
     """
     decision = _measured(evidence, level)
     if reason := why_lost(evidence):
         return replace(decision, reason=reason)
-    p_flip, used = sign_flip(evidence.by_quad, flips=flips or _flips(level), seed=seed)
-    p_welch = welch_centred(*evidence.compared).p_value
+    p_welch, p_floor = _p_without_flips(evidence, thresholds)
+    p_flip, used = 0.0, 0
+    if max(p_welch, p_floor) <= level:  # all three have to reject (Berger, Technometrics 24, 1982)
+        p_flip, used = sign_flip(evidence.by_quad, flips=flips or _flips(level), seed=seed)
     floor = evidence.analysis.step(thresholds.min_speedup)
-    p_floor = fleet.p_above(evidence.devices, floor)
     decision = replace(decision, p_value=max(p_welch, p_flip, p_floor), flips=used)
     if pattern := _false_pattern(evidence, decision) or _worse_somewhere(evidence, decision, thresholds):
         return pattern
@@ -281,15 +292,13 @@ def _worse_somewhere(evidence: Evidence, decision: Decision, thresholds: Thresho
 
 def _what_would_decide(evidence: Evidence, floor: float, level: float) -> str:
     """How much more evidence of this kind would prove what is claimed, in words."""
-    if not level > 0:
-        return "Holm's procedure stops at the first finalist that is not proven, and this one comes after it"
     if (needed := fleet.what_would_decide(evidence.devices, floor, level)) is None:
         return f"no number of processes proves more than {evidence.analysis.gain(floor) - 1:.1%} from such a mean"
     return f"at this noise about {needed} would prove it"
 
 
 def _flips(level: float) -> int:
-    return max(4096, math.ceil(20 / level)) if level > 0 else 4096
+    return min(MOST_FLIPS, max(4096, math.ceil(20 / level)))
 
 
 def _gain_named(evidence: Evidence, floor: float) -> str:

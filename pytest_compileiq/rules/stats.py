@@ -7,7 +7,7 @@ with ``scipy.stats``. That takes 0.3 s too, but ``scipy`` imports it on first us
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -175,17 +175,20 @@ def _stratified(groups: Sequence[Floats]) -> tuple[float, float, float]:
     return mean, math.sqrt(total) / len(groups), degrees
 
 
-def holm_levels(p_values: Sequence[float], level: float) -> list[float]:
+def step_down(least: Sequence[float], p_value: Callable[[int, float], float], level: float) -> list[float]:
     """The level at which each hypothesis is tested, step-down (Holm, Scand. J. Statistics 6, 1979).
 
-    Once a hypothesis is kept, all with larger p-values are kept too: they get level 0.
+    Each is tested once, at ``level`` over the number of those that are not rejected by then. That holds the level of
+    the family in any order: the first true one that is rejected is tested at no more than ``level`` over their number.
+
+    Args:
+        least: of each hypothesis a p-value that its own is no smaller than: they are tested in the order of these.
+        p_value: the p-value of one, to be compared with the level that is given.
     """
-    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
-    levels = [0.0] * len(p_values)
-    for rank, index in enumerate(order):
-        levels[index] = level / (len(p_values) - rank)
-        if not p_values[index] <= levels[index]:
-            break
+    levels, left = [0.0] * len(least), len(least)
+    for place in sorted(range(len(least)), key=lambda place: least[place]):
+        levels[place] = level / left
+        left -= p_value(place, levels[place]) <= levels[place]
     return levels
 
 

@@ -40,6 +40,7 @@ TEXTS = {
     "a gain in time": (timed(1.25), "runtime 1.250x faster, 1.230 to 1.270"),
     "a loss in time": (slower(), "worse: runtime 1.101x slower, 1.078 to 1.126"),
     "no difference in time": (level(), "runtime no clear difference, 1.015x slower to 1.025x faster"),
+    "not worse, and surely faster": (timed(1.25, kind="non-inferior"), "runtime 1.250x faster, 1.230 to 1.270"),
     "a gain in a tail": (timed(1.25, objective="runtime@p99"), "runtime@p99 1.250x faster, 1.230 to 1.270"),
     "a gain in what is to be low": (timed(1.25, objective="energy"), "energy 1.250x lower, 1.230 to 1.270"),
     "a gain in what is to be high": (

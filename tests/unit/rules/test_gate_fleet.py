@@ -23,7 +23,6 @@ from pytest_compileiq.rules.gate import (
     judge_replay,
     looks_of,
     lost_among,
-    overall_p,
     why_lost,
 )
 from pytest_compileiq.rules.noise import advice
@@ -171,7 +170,7 @@ def test_a_device_with_too_few_processes_or_no_name_decides_nothing():
     kept = [0, 1, 2, 3, 4, 5, 6]  # three of the second
     few = Evidence(whole.baseline[kept], whole.tuned[kept], units=tuple(whole.units[place] for place in kept))
     assert gain_of(few).verdict is Verdict.INCONCLUSIVE and "3 processes on GPU-1" in gain_of(few).reason
-    assert overall_p(few, DEFAULT, seed=1, level=LEVEL) == 1.0
+    assert gain_of(few).p_value == 1.0
     unnamed = replace(whole, units=tuple(unit.replace("GPU-1", "") for unit in whole.units))
     assert "set ACF_MACHINE" in why_lost(unnamed)
     dropped = whole.baseline.copy()
@@ -211,7 +210,8 @@ def test_a_null_over_simulated_devices_is_hardly_ever_called_a_gain():
             effects -= effects.mean() if count < 5 else 0.0
             for gain in (0.0, 0.1):
                 whole = evidence(*(effects + gain), processes=8, between=0.007, seed=trial)
-                p_value = overall_p(whole, replace(DEFAULT, min_speedup=1.0), seed=trial, level=0.01)
+                thresholds = replace(DEFAULT, min_speedup=1.0)
+                p_value = judge_gain(whole, thresholds, level=0.01, seed=trial).p_value
                 false += gain == 0 and p_value <= 0.01
                 true += gain > 0 and p_value <= 0.01
         assert false <= scipy.stats.binom.ppf(0.999, 60, 0.01) and true >= 57, (count, false, true)

@@ -11,7 +11,7 @@ from scipy import stats
 from pytest_compileiq.model import Thresholds
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.rules.evidence import Evidence
-from pytest_compileiq.rules.gate import LOOKS, judge_gain, levels_by_holm, overall_p
+from pytest_compileiq.rules.gate import LOOKS, judge_gain, judge_gains
 
 DEFAULT = Thresholds()
 NO_FLOOR = replace(DEFAULT, min_speedup=1.0, min_effect=0.0)  # leaves the tests alone to hold the level
@@ -95,14 +95,8 @@ def test_with_ten_equal_finalists_one_looks_proven_and_holm_keeps_the_level_of_t
     alone = together = 0
     for seed in range(families):
         field = [Evidence(arm(random, processes=4), arm(random, processes=4)) for _ in range(finalists)]
-        p_values = [overall_p(one, NO_FLOOR, seed=seed, level=level) for one in field]
-        alone += min(p_values) <= level
-        levels = levels_by_holm(p_values, level)
-        together += any(
-            judge_gain(one, NO_FLOOR, level=at, seed=seed).verdict is Verdict.PROVEN
-            for one, at in zip(field, levels, strict=True)
-            if at >= min(p_values)  # a smaller level can prove nothing
-        )
+        alone += any(judge_gain(one, NO_FLOOR, level=level, seed=seed).p_value <= level for one in field)
+        together += any(one.verdict is Verdict.PROVEN for one in judge_gains(field, NO_FLOOR, level=level, seed=seed))
     assert alone >= 0.6 * families, "each at the full level: most searches would ship one"
     assert stats.binomtest(together, families, level, alternative="greater").pvalue > 0.05
 
@@ -110,9 +104,17 @@ def test_with_ten_equal_finalists_one_looks_proven_and_holm_keeps_the_level_of_t
 def test_a_true_winner_among_equal_finalists_is_still_proven():
     random = np.random.default_rng(2)
     field = [Evidence(arm(random), arm(random, faster=gain)) for gain in (0.0, 0.05, 0.0)]
-    levels = levels_by_holm([overall_p(one, DEFAULT, seed=1, level=LEVEL) for one in field], LEVEL)
-    verdicts = [judge_gain(one, DEFAULT, level=at, seed=1).verdict for one, at in zip(field, levels, strict=True)]
+    verdicts = [one.verdict for one in judge_gains(field, DEFAULT, level=LEVEL, seed=1)]
     assert [verdict is Verdict.PROVEN for verdict in verdicts] == [False, True, False]
+
+
+def test_of_thirty_true_gains_all_are_proven():
+    random = np.random.default_rng(3)
+    field = [Evidence(arm(random), arm(random, faster=0.1)) for _ in range(30)]
+    decisions = judge_gains(field, DEFAULT, level=LEVEL, seed=1)
+    assert {one.verdict for one in decisions} == {Verdict.PROVEN}
+    assert sorted(one.level for one in decisions) == pytest.approx([LEVEL / left for left in range(30, 0, -1)])
+    assert all(20 / one.level <= one.flips for one in decisions)
 
 
 # ── the winner's curse ───────────────────────────────────────────────────────────────────────────────────────────

@@ -170,14 +170,18 @@ def test_holm_rejects_what_the_closed_test_of_bonferroni_rejects():
         sets = [one for size in everyone for one in itertools.combinations(everyone, size + 1)]
         fallen = [one for one in sets if min(p_values[i] for i in one) <= 0.04 / len(one)]
         closed = [all(one in fallen for one in sets if i in one) for i in everyone]
-        levels = stats.holm_levels(p_values, 0.04)
+        levels = stats.step_down(p_values, lambda place, _, own=p_values: own[place], 0.04)
         assert [p <= level for p, level in zip(p_values, levels, strict=True)] == closed
 
 
-def test_holm_steps_down_and_stops_at_the_first_kept():
-    assert stats.holm_levels([0.03, 0.001, 0.012], 0.03) == pytest.approx([0.03, 0.01, 0.015])
-    assert stats.holm_levels([0.001, 0.2, 0.012], 0.03) == pytest.approx([0.01, 0.03, 0.015])
-    assert stats.holm_levels([0.02, 0.02, 0.02], 0.03) == pytest.approx([0.01, 0.0, 0.0])
+def test_holm_steps_down_and_grants_what_is_kept_no_more():
+    for p_values, levels in (
+        ([0.03, 0.001, 0.012], [0.03, 0.01, 0.015]),
+        ([0.001, 0.2, 0.012], [0.01, 0.03, 0.015]),
+        ([0.02, 0.02, 0.02], [0.01, 0.01, 0.01]),
+    ):
+        given = stats.step_down(p_values, lambda place, _, own=p_values: own[place], 0.03)
+        assert given == pytest.approx(levels)
 
 
 def test_the_spread_ratio_of_a_scaled_arm_is_its_scale():
