@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import randbits
 from typing import TYPE_CHECKING, TypeVar
 
 from pytest_compileiq.errors import UserError
@@ -18,6 +19,11 @@ BATCH = 4  # evaluations that a night asks an engine for at once, and the least 
 MOST_EVALUATIONS, MOST_SECONDS = 10**9, 365 * 24 * 3600  # of any budget
 LOCKABLE_MHZ = range(100, 10_001)  # wider than any GPU's clocks
 Setting = TypeVar("Setting")
+
+
+def fresh_seed() -> int:
+    """A seed for coins that are to be others every day; what is decided by them records it."""
+    return randbits(32)
 
 
 def chosen(command_line: Setting | None, marker: Setting | None, otherwise: Setting) -> Setting:

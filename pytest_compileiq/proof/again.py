@@ -11,6 +11,7 @@ from pytest_compileiq.artifact import Claim
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.model import Arm, ControlsFile, SampleRow
 from pytest_compileiq.outcome import Verdict
+from pytest_compileiq.proof.deal import Deal
 from pytest_compileiq.proof.prove import noise_of, plan_of
 from pytest_compileiq.rules.analysis import Analysis
 from pytest_compileiq.rules.claims import expected_of
@@ -41,7 +42,7 @@ def prove_again(pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile, c
         pool.prepare(range(done, processes), benchmark)
         for number in range(done, processes):
             arms: Mapping[Arm, ControlsFile | None] = {"baseline": None, "tuned": controls}
-            plan = plan_of(benchmark, random, number, claim.conditions)
+            plan = plan_of(benchmark, random, Deal(seed, number, pool.devices), claim.conditions)
             block = asked_again(partial(pool.block, number, benchmark, arms, workload, plan))
             rows += block.of(claim.objective)
         done = processes

@@ -14,6 +14,7 @@ from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import TuneFailed
 from pytest_compileiq.model import MOST_DEVICES, Arm, ControlsFile, SampleRow
 from pytest_compileiq.proof.claims import Finalist, Judged, Look, claims_of, score_of
+from pytest_compileiq.proof.deal import Deal
 from pytest_compileiq.proof.exact import judge_exact, judge_scores
 from pytest_compileiq.proof.smaller import Choose, Proven, best
 from pytest_compileiq.rules.evidence import Evidence, gather
@@ -87,13 +88,14 @@ class Unprovable(TuneFailed):
 
 
 def plan_of(
-    benchmark: TunedBenchmark, random: Random, number: int, claimed: StoredConditions | None = None
+    benchmark: TunedBenchmark, random: Random, deal: Deal, claimed: StoredConditions | None = None
 ) -> BlockPlan:
-    """The gate's plan for one block, in process ``number``; on a GPU as ``claimed``, where it is."""
+    """The gate's plan for one block, in the process of ``deal``; on a GPU as ``claimed``, where it is."""
     # A compilation is long and steady: a median of several is not worth several times the wait.
     samples = 1 if {objective.metric for objective in benchmark.timed_objectives} == {"compile_time"} else SAMPLES
     # In every second process: what is wrong in every n-th call shows in the first, what is by chance in some.
-    plan = plan_block(random, quads=QUADS, samples=samples, checked_calls=CHECKED_CALLS if number % 2 == 0 else 0)
+    plan = plan_block(random, quads=QUADS, samples=samples, checked_calls=CHECKED_CALLS if deal.half("checks") else 0)
+    plan = msgspec.structs.replace(plan, outer="tuned" if deal.half("outer") else "baseline")
     if claimed is not None:
         plan = msgspec.structs.replace(plan, launch=claimed.launch, lock_clocks=claimed.locked_mhz)
     return plan
@@ -127,8 +129,8 @@ def prove(
         return _prove_exact(benchmark, finalists[0], against)
     random = Random(seed)
 
-    def plan(number: int) -> BlockPlan:
-        return plan_of(benchmark, random, number)
+    def plan(number: int, of: str) -> BlockPlan:
+        return plan_of(benchmark, random, Deal(seed, number, pool.devices, of))
 
     if benchmark.scores_only and (
         decided := _prove_steady(pool, benchmark, finalists, against, seed=seed, say=say, choose=choose)
@@ -200,7 +202,7 @@ def _prove_steady(
     processes = _looks(pool)[0]
     say(f"comparing {quantity(len(contenders), 'finalist')} exactly: {processes} processes")
 
-    def short(_number: int) -> BlockPlan:
+    def short(_number: int, _of: str) -> BlockPlan:
         return plan_block(random, quads=1, samples=1, discard=False)
 
     for numbers in (range(1), range(1, processes)):  # the first process tells most scores that vary
@@ -241,14 +243,15 @@ def _sample_finalist(
     benchmark: TunedBenchmark,
     finalist: Finalist,
     against: ControlsFile | None,
-    plan: Callable[[int], BlockPlan],
+    plan: Callable[[int, str], BlockPlan],
 ) -> None:
     for workload in benchmark.timed_workloads:
         if finalist.out:
             return
         try:
             arms: Mapping[Arm, ControlsFile | None] = {"baseline": against, "tuned": finalist.controls}
-            planned = partial(pool.block, number, benchmark, arms, workload, plan(number))
+            of = f"{finalist.controls.key if finalist.controls else ''} {workload.name}"
+            planned = partial(pool.block, number, benchmark, arms, workload, plan(number, of))
             finalist.take(workload, asked_again(planned))
         except EvaluationFailed as failure:
             if failure.arm == "baseline":

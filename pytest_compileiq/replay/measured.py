@@ -44,7 +44,7 @@ def other_driver(benchmark: TunedBenchmark, claim: Claim) -> tuple[str | None, s
     return None if device is None or device.driver == claim.driver else (claim.driver, device.driver)
 
 
-def measure_again(pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile, claim: Claim) -> Decision:
+def measure_again(pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile, claim: Claim, seed: int) -> Decision:
     """The gate's decision on ``claim``, by samples of now.
 
     Raises:
@@ -53,7 +53,7 @@ def measure_again(pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile,
     from pytest_compileiq.proof.again import prove_again  # heavy: numpy
 
     try:
-        return prove_again(pool, benchmark, controls, claim, seed=claim.test.seed + 1 if claim.test else 1)
+        return prove_again(pool, benchmark, controls, claim, seed=seed)
     except NoWorker as fault:
         raise Stop(Verdict.NO_WORKER, fault.message, fault.remedy) from fault
     except EvaluationFailed as failure:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.config import Settings, chosen
+from pytest_compileiq.config import Settings, chosen, fresh_seed
 from pytest_compileiq.outcome import ItemReport
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.tally import Progress
@@ -40,8 +40,9 @@ def _prove_alone(
 ) -> ItemReport:
     """``--tune-budget=0``: no search."""
     baseline = check_baseline(benchmark, pool)
-    seed = chosen(settings.seed, benchmark.spec.seed, 0)
-    tuning = Tuning(benchmark, store, pool, progress, seed, baseline.stands_for, drew=baseline.drew)
+    given = chosen(settings.seed, benchmark.spec.seed, None)
+    seed, coins = given or 0, fresh_seed() if given is None else given
+    tuning = Tuning(benchmark, store, pool, progress, seed, baseline.stands_for, baseline.drew, coins)
     incumbent, _ = find_incumbent(benchmark, store)
     report = prove_committed(tuning, incumbent)
     return replace(report, notes=(*report.notes, *baseline.unchecked, *pool.remarks(benchmark)))

@@ -10,7 +10,7 @@ from random import Random
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.blast_radius import recorded_functions
-from pytest_compileiq.config import Budget, Settings, chosen
+from pytest_compileiq.config import Budget, Settings, chosen, fresh_seed
 from pytest_compileiq.engines.base import Brief
 from pytest_compileiq.engines.registry import choose, make
 from pytest_compileiq.errors import TuneFailed
@@ -188,8 +188,9 @@ def under_way(
     benchmark.try_options()
     engine = choose(chosen(settings.engine, benchmark.spec.engine, settings.ini_engine), benchmark.space)
     baseline = check_baseline(benchmark, pool)
-    seed = chosen(settings.seed, benchmark.spec.seed, 0)
-    tuning = Tuning(benchmark, store, pool, progress, seed, baseline.stands_for, drew=baseline.drew)
+    given = chosen(settings.seed, benchmark.spec.seed, None)
+    seed, coins = given or 0, fresh_seed() if given is None else given
+    tuning = Tuning(benchmark, store, pool, progress, seed, baseline.stands_for, baseline.drew, coins)
     incumbent, unread = find_incumbent(benchmark, store)
     seeds, dropped = starting_points(benchmark, settings.start_from, incumbent)
     taught = taught_by(store, benchmark, engine) if settings.transfer else Taught()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from random import Random
 
 import pytest
 from msgspec import structs
@@ -14,7 +13,6 @@ from pytest_compileiq.errors import NoWorker
 from pytest_compileiq.replay.committed import Integrity
 from pytest_compileiq.replay.run import Replay
 from pytest_compileiq.rules.ends import proof_of
-from pytest_compileiq.rules.gate import QUADS, SAMPLES
 from pytest_compileiq.store.lifecycle import retire
 from pytest_compileiq.testing.fakes import (
     FakeBuilder,
@@ -22,9 +20,7 @@ from pytest_compileiq.testing.fakes import (
     by_options,
     fake_settings,
 )
-from pytest_compileiq.timing.checked import CHECKED_CALLS
 from pytest_compileiq.timing.registry import find_device_or_none
-from pytest_compileiq.timing.sampler import plan_block
 from pytest_compileiq.workers.pool import EvaluationFailed
 from tests.unit.project_on_fakes import FAKE, GAIN, GCC, ProjectOnFakes, WithoutLicences, measuring
 
@@ -126,17 +122,23 @@ def test_what_is_undecided_and_may_warn_has_run_its_body_and_says_what_to_do(pro
     assert (refuted.failed, refuted.remedy) == (True, "tune anew: pytest --tune test_kernel.py::test_kernel")
 
 
-def test_a_replay_draws_other_orders_than_the_proof_did(project):
-    seed = project.store.read("kernel", FAKE).claims[0].test.seed
-    plans = []
+def test_a_replay_draws_other_orders_each_time_but_for_a_given_seed(project):
+    def plans(**settings):
+        taken = []
 
-    class Watching(FakePool):
-        def block(self, number, benchmark, arms, workload, plan):
-            plans.append(plan)
-            return super().block(number, benchmark, arms, workload, plan)
+        class Watching(FakePool):
+            def block(self, number, benchmark, arms, workload, plan):
+                taken.append(plan)
+                return super().block(number, benchmark, arms, workload, plan)
 
-    project.replay(Watching(seconds=GAIN))
-    assert plans[0] == plan_block(Random(seed + 1), quads=QUADS, samples=SAMPLES, checked_calls=CHECKED_CALLS)
+        project.replay(Watching(seconds=GAIN), **settings)
+        return taken
+
+    given, again, fresh, other = plans(seed=7), plans(seed=7), plans(), plans()
+    assert given == again and given != fresh != other
+    for eight in (given, fresh):
+        assert sum(plan.outer == "tuned" for plan in eight[:8]) == 4
+        assert sum(max(plan.checks.values()) > 0 for plan in eight[:8]) == 4
 
 
 def test_a_comment_is_cosmetic(project):
