@@ -26,7 +26,7 @@ LEAST_SPREAD = 0.005  # of the baseline: no gain below it is worth an artifact, 
 MAX_DROPPED = 0.25
 REPLAY_FLOOR = 0.005
 REPLAY_REFUTE_TAIL = 0.005
-REPLAY_PROVE_TAIL = 0.05
+REPLAY_PROVE_TAIL = 0.05 / len(LOOKS)  # each look may prove
 
 
 @dataclass(frozen=True)
@@ -173,8 +173,9 @@ def judge_replay(
 ) -> Decision:
     """Does a committed gain still stand, by its own analysis? The floor is half of it, at least 0.5 %.
 
-    PROVEN when the lower 95 % bound is above the floor, REFUTED when the upper 99.5 % bound is below it, and else
-    INCONCLUSIVE, at the last look too. A proven gain below the committed interval has a note that it decayed.
+    PROVEN when the lower bound at 5 %, split over the looks, is above the floor, REFUTED when the upper 99.5 % bound is
+    below it, and else INCONCLUSIVE, at the last look too. A proven gain below the committed interval has a note that it
+    decayed.
 
     Args:
         least: a gain that the claim leaves room for on this device: nothing above it refutes.

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from pytest_compileiq.model import Thresholds
 from pytest_compileiq.outcome import Verdict
@@ -123,6 +124,16 @@ def test_a_replay_exactly_at_the_floor_is_undecided():
         constant(2.0, 1.0), committed_speedup=4.0, committed_low=3.9, committed_high=4.1, last_look=True
     )
     assert decision.verdict is Verdict.INCONCLUSIVE and decision.reason.startswith("undecided")
+
+
+@pytest.mark.parametrize(("p_value", "verdict"), [(0.016, Verdict.PROVEN), (0.017, Verdict.INCONCLUSIVE)])
+def test_a_replay_is_proven_at_5_percent_split_over_the_looks(p_value, verdict):
+    noise = np.linspace(-0.01, 0.01, 8)
+    error = noise.std(ddof=1) / math.sqrt(8)
+    gain = math.log(1.1) / 2 + noise + error * scipy.stats.t.isf(p_value, 7)
+    one = Evidence(np.ones((8, 4, 2)), np.ones((8, 4, 2)) * np.exp(-gain)[:, None, None])
+    said = judge_replay(one, committed_speedup=1.1, committed_low=1.09, committed_high=1.11, last_look=False)
+    assert said.verdict is verdict and said.p_value == pytest.approx(p_value)
 
 
 def test_a_replay_whose_interval_touches_the_committed_one_has_neither_decayed_nor_grown():
