@@ -3,6 +3,7 @@
 record    real trials of equal arms and of known gains, raw samples kept (resumes; again with --loaded)
 judge     the same samples judged by the gate and by the recipes in use: false positives, power, seconds
 simulate  the gate under noise of known kinds, 10,000 trials each
+families  many comparisons at once: true gains that have to be found, and losses at the margin
 plot      the figures of docs/explanation/gate.md
 """
 
@@ -10,7 +11,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-COMMANDS = ("record", "judge", "simulate", "plot")
+COMMANDS = ("record", "judge", "simulate", "families", "plot")
 
 if __name__ == "__main__":
     command, *arguments = sys.argv[1:] or ["--help"]
