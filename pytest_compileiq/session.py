@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_compileiq.benchmark.assertions import OFF, TURN_ON
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark, find_marker
 from pytest_compileiq.benchmark.body import Body, body_of
 from pytest_compileiq.benchmark.marker import read_marker
@@ -113,6 +114,8 @@ class Session:
 
     def tune(self, item: pytest.Item) -> ItemReport:
         """Search for one item's controls; raises pytest's outcomes."""
+        if not __debug__:
+            raise failure(f"{OFF}; {TURN_ON} --tune {item.nodeid}")
         try:
             total = self.settings.total
             return self._of_one_budget(item) if total is None else self._of_the_night(item, total)

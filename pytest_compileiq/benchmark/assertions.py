@@ -25,6 +25,9 @@ _UNCHECKED = (
     "timed call, or use acf.compare"
 )
 
+OFF = "assertions are off (python -O or PYTHONOPTIMIZE), so no check of a kernel can fail"
+TURN_ON = "run it without them: env -u PYTHONOPTIMIZE python -m pytest"
+
 
 def advice(function: Callable[..., Any], *, fixtures: Sequence[Callable[..., Any]], rootdir: Path) -> str | None:
     """What to say of a body that times a kernel and does not check what was timed; None where it does.

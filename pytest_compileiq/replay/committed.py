@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from pytest_compileiq.artifact import Artifact
+from pytest_compileiq.benchmark.assertions import OFF, TURN_ON
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.body import ArmFailure
 from pytest_compileiq.errors import BuildError, EnvironmentFault, SchemaTooNew, Signal, StoreError
@@ -235,3 +236,13 @@ class Integrity:
         what, mend = (error.what, error.mend) if isinstance(error, StoreError) else (str(error), "")
         mend = mend or f"restore it with git checkout -- {self.store.root.name}/{self.benchmark.name}"
         return Stop(Verdict.CORRUPT, what, f"{mend}, or tune anew: pytest --tune {self.benchmark.nodeid}")
+
+
+def expect_assertions(nodeid: str) -> None:
+    """Have Python execute the assertions that judge the kernel.
+
+    Raises:
+        Stop: it was told not to.
+    """
+    if not __debug__:
+        raise Stop(Verdict.INCONCLUSIVE, OFF, f"{TURN_ON} {nodeid}")

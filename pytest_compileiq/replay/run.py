@@ -15,7 +15,7 @@ from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, ControlsFile, of_entries
 from pytest_compileiq.outcome import Built, Check, ItemReport, Measured, Verdict
 from pytest_compileiq.proof import advice
-from pytest_compileiq.replay.committed import RETUNE, Integrity, Stop
+from pytest_compileiq.replay.committed import RETUNE, Integrity, Stop, expect_assertions
 from pytest_compileiq.replay.in_place import in_place
 from pytest_compileiq.replay.measured import built_of, expect_proven, measure_again, measured_of, other_driver
 from pytest_compileiq.report.results import claim_text, report_on, results_of
@@ -108,6 +108,7 @@ class Replay:
             self._passed("integrity", f"sha256 {controls.sha256[:8]}")
         baseline, tuned = self._rebuild(artifact, controls)
         self._judge_staleness(artifact, controls, baseline, tuned)
+        expect_assertions(self.benchmark.nodeid)
         used = self._correct(controls)
         self._blast_radius(artifact, tuned, used)
         self.notes += advice.of_the_body(self.benchmark)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 
-from tests.projects import naming
+from tests.projects import make_project, naming
 
 # Each kernel's tuned arm is fast in its own wrong way; the arms share the output.
 BAD_C = """\
@@ -162,3 +162,31 @@ def test_sampled_calls_that_nobody_checked_are_told(tuned):
     output = tuned.pytest("--acf-check=replay", code=0)
     assert said in output
     assert "acf.measure(…, outputs=[…])" in output and "with acf.record, asserts it" in output  # fits either body
+
+
+# ── assertions that are off ──────────────────────────────────────────────────────────────────────────────────────
+
+SAME_PY = "def same(a, b):\n    assert a == b\n"
+TEST_SAME_PY = """\
+import pytest
+from pytest_compileiq import Cc, choice, minimize
+from checks import same
+
+@pytest.mark.tune(Cc("k.c", flags="-O3"), space={"-O": choice(["s"])}, objectives=[minimize("code_bytes")])
+def test_k(acf):
+    same(acf.build().load().total(3), 14)
+"""
+TOTAL_C = "int total(int n) { int sum = 0; for (int i = 1; i <= n; i++) sum += i * i; return sum; }\n"
+
+
+def test_assertions_that_are_off_neither_tune_nor_prove(tmp_path, monkeypatch):
+    project = make_project(tmp_path, {"checks.py": SAME_PY, "test_k.py": TEST_SAME_PY, "k.c": TOTAL_C})
+    search = ("--tune", "--tune-budget=3", "--tune-seed=1")
+    with monkeypatch.context() as off:
+        off.setenv("PYTHONOPTIMIZE", "1")
+        assert "assertions are off" in project.pytest(*search, code=1, forked=False)
+    assert not (tmp_path / "acf").exists()
+    project.pytest(*search, code=0)
+    monkeypatch.setenv("PYTHONOPTIMIZE", "1")
+    said = project.pytest("-vv", forked=False)
+    assert "INCONCLUSIVE" in said and "env -u PYTHONOPTIMIZE" in said and "PROVEN" not in said
