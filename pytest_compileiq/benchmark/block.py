@@ -35,7 +35,16 @@ from pytest_compileiq.errors import BuildError, CannotMeasure, EnvironmentFault,
 from pytest_compileiq.model import CLOCKED, Arm, ChecksMade, Conditions, Objective, Workload
 from pytest_compileiq.timing.checked import CheckedArm, CheckedBlock, CheckFailed
 from pytest_compileiq.timing.registry import Untimed, make_clock, watch_of
-from pytest_compileiq.timing.sampler import ArmError, BlockPlan, Slot, Timed, sample_calls, sample_values, too_short
+from pytest_compileiq.timing.sampler import (
+    ArmError,
+    BlockPlan,
+    Slot,
+    Timed,
+    sample_calls,
+    sample_values,
+    too_short,
+    why_traced,
+)
 from pytest_compileiq.timing.watch import Disturbance, Watch
 
 
@@ -166,6 +175,8 @@ class _BlockRun(Struct):
             for own in timed.values():
                 own.clock = clock
             plan = self.plan.of(objective.metric)
+            if watched := why_traced():
+                raise ArmFailure(None, "disturbed", watched)
             checked = CheckedBlock(plan, self.measured)
             checked.learn()
             settled = self.watch.settle(self._load)

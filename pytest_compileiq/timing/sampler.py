@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import math
+import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from random import Random
 from statistics import median
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -276,12 +278,37 @@ def blame(arm: Arm, what: str = "the measured callable") -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the garbage collector out of the samples, as timeit does."""
+    """Keep the garbage collector out of the samples, as timeit does, and whatever traces this thread."""
+    traced, profiled = sys.gettrace(), sys.getprofile()
+    of_threads = threading.gettrace(), threading.getprofile()
     enabled = gc.isenabled()
     gc.collect()
     gc.disable()
+    _trace_by(None, None, None, None)
     try:
         yield
     finally:
+        _trace_by(traced, profiled, *of_threads)
         if enabled:
             gc.enable()
+
+
+def _trace_by(traced: Any, profiled: Any, new_traced: Any, new_profiled: Any) -> None:
+    """Trace and profile this thread, and the threads that begin from now on, by these; None for nobody."""
+    threading.settrace(new_traced)
+    threading.setprofile(new_profiled)
+    sys.setprofile(profiled)
+    sys.settrace(traced)
+
+
+def why_traced() -> str | None:
+    """Which tools watch every call of this process and cannot be held off; None where there are none.
+
+    A tool of ``sys.monitoring`` (Python 3.12) may watch single functions, which nobody can list.
+    """
+    if (monitoring := getattr(sys, "monitoring", None)) is None:
+        return None
+    tools = [name for tool in range(6) if (name := monitoring.get_tool(tool)) is not None]
+    return (
+        f"the calls are watched by sys.monitoring, for {', '.join(map(str, tools))}: run without it" if tools else None
+    )
