@@ -169,8 +169,8 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
         return "cpu" if metric == "compile_time" else self.builder.clock
 
     @cached_property
-    def space(self) -> Space:
-        """What the search may vary: the marker's space, else the compiler's own.
+    def declared_space(self) -> Space:
+        """What the search may vary: the marker's space, else the compiler's own. Committed controls are held to it.
 
         Raises:
             MarkerError: the marker's space or its predicates are not usable, or there is none.
@@ -180,25 +180,39 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
         if self.spec.where:
             predicates = tuple(read_predicate(call, self.rootdir) for call in self.spec.where)
             space = space.bounded(Where(predicates, self.baseline_knobs(space)))
-        if space.opaque is not None and space.opaque.line != self.builder.acf_line:
-            takes, remedy = self.builder.acf_line, f"{pinned(space.opaque.version)}, or search space='options'"
-            raise MarkerError(
-                f"{self.nodeid}: {space.opaque} is for {space.opaque.line}, and "
-                + (
-                    f"this kernel is compiled by {takes}: {remedy}"
-                    if takes
-                    else f"{self.builder.compiler.name} takes no ACF"
-                )
-            )
         return space
 
+    @cached_property
+    def space(self) -> Space:
+        """``declared_space``, to search it.
+
+        Raises:
+            MarkerError: also, it cannot be searched with the compiler that is here.
+        """
+        if reason := self.why_no_search():
+            raise MarkerError(f"{self.nodeid}: {reason}")
+        return self.declared_space
+
     def why_no_search(self) -> str | None:
-        """Why the test's space cannot be searched with the compiler that is here, or None when it can."""
-        try:
-            _ = self.space
-        except MarkerError as error:
-            return str(error)
-        return None
+        """Why the test's space cannot be searched with the compiler that is here, or None when it can.
+
+        Raises:
+            MarkerError: the marker's space or its predicates are not usable, or there is none.
+        """
+        opaque = self.declared_space.opaque
+        if opaque is None:
+            return None
+        takes = self.builder.acf_line
+        if reason := opaque.why_not():
+            return reason
+        if opaque.line == takes:
+            return None
+        if takes is None:
+            return f"{opaque} is for {opaque.line}, and {self.builder.compiler.name} takes no ACF"
+        return (
+            f"{opaque} is for {opaque.line}, and this kernel is compiled by {takes}: {pinned(opaque.version)}, "
+            "or search space='options'"
+        )
 
     def check_options(self, named: NamedOptions) -> None:
         """Hold the options of the marker's space to what may be committed: no other option could ever ship.
@@ -212,7 +226,7 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
 
         compiler = self.builder.compiler
         if not compiler.compiles:
-            knobs = {gene.name: gene.values[-1] for gene in self.space.knob_genes}
+            knobs = {gene.name: gene.values[-1] for gene in self.declared_space.knob_genes}
             self.builder.render(Candidate(knobs))
             return
         known = option_list(compiler.name, compiler.command)
@@ -247,16 +261,17 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
         """
         check_space_names(self.spec.space, self.builder, self.nodeid)
         if self.spec.where:
-            _ = self.space
+            _ = self.declared_space
 
     def why_outside(self, controls: ControlsFile | Candidate) -> str | None:
         """Why ``controls`` are not of the test's space, or None when they are."""
+        space = self.declared_space
         is_acf = controls.blob is not None if isinstance(controls, Candidate) else controls.kind == "blob"
-        if is_acf and self.space.opaque is None:
+        if is_acf and space.opaque is None:
             return "they hold an ACF, and the space has named knobs only"
-        if not is_acf and self.space.opaque is not None and not self.space.genes:
-            return f"they hold no ACF, and the space is {self.space.opaque}"
-        return self.space.why_not(controls.knobs)
+        if not is_acf and space.opaque is not None and not space.genes:
+            return f"they hold no ACF, and the space is {space.opaque}"
+        return space.why_not(controls.knobs)
 
     @cached_property
     def fingerprint(self) -> Fingerprint:

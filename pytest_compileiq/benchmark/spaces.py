@@ -68,8 +68,6 @@ def _space(part: object, builder: Builder, nodeid: str) -> Space:
     if part == "options":
         return _usable(builder.option_space(), builder, nodeid)
     if isinstance(part, OpaqueSpace):
-        if reason := part.why_not():
-            raise MarkerError(f"{nodeid}: {reason}")
         return Space((), part)
     if isinstance(part, Mapping):
         return Space.from_mapping(part)

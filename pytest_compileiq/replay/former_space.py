@@ -37,7 +37,7 @@ def moved(benchmark: TunedBenchmark, knobs: Knobs) -> Moved | None:
     """
     parts, compiler = parts_of(benchmark.spec.space), benchmark.builder.compiler
     known = option_list(compiler.name, compiler.command)
-    held = {gene.name: gene.values for gene in benchmark.space.knob_genes}
+    held = {gene.name: gene.values for gene in benchmark.declared_space.knob_genes}
     refused = {name: value for name, value in knobs.items() if value not in held.get(name, ())}
     if known is None or not refused or not all(isinstance(part, str) for part in parts):
         return None

@@ -5,15 +5,21 @@ The other ptxas is the real one behind a script that tells another version.
 
 from __future__ import annotations
 
+import re
 import shutil
 
 import pytest
 
+from pytest_compileiq.artifact import Controls
 from pytest_compileiq.cli.doctor import examine
+from pytest_compileiq.model import sha256_hex
+from pytest_compileiq.store.metadata import controls_file_name
+from pytest_compileiq.store.store import Store
 from pytest_compileiq.toolchains.nvidia import tools
 from pytest_compileiq.toolchains.nvidia.tools import installed
 from tests import needs
 from tests.projects import Project, make_project
+from tests.unit.artifacts import make_artifact
 
 pytestmark = needs.ptxas
 LATER = """\
@@ -69,6 +75,35 @@ def test_after_an_upgrade_the_remedy_is_the_pin_where_nothing_can_be_searched_an
     ptx.edit("test_k.py", ', space="options"', "")
     output = ptx.pytest(code=1)
     assert said in output and PIN in output and "run: pytest --tune test_k.py::test_k" not in output
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+def test_acfs_of_another_line_are_stale_in_ptxas_words_explained_once(ptx, lenient):
+    """ACFs that were proven with ptxas 13.3 need no space of 13.4 to be judged."""
+    later = ptx.root / "later" / "bin" / "ptxas"
+    refusal = "ptxas fatal   : Invalid compiler controls file"
+    later.write_text(
+        later.read_text().replace("exec", f'case "$*" in *apply-controls*) echo "{refusal}"; exit 255; esac\nexec')
+    )
+    ptx.edit("test_k.py", 'arch="sm_90a"', 'arch="sm_90a", compiler="later/bin/ptxas"')
+    ptx.edit("test_k.py", ', space="options"', "")
+    text = (ptx.root / "test_k.py").read_text()
+    (ptx.root / "test_j.py").write_text(text.replace("test_k", "test_j"))
+    target, acf = "sm_90a-ptxas13.3", b"an ACF"
+    for name in ("j", "k"):
+        controls = Controls(
+            kind="blob",
+            file=controls_file_name(target, acf),
+            sha256=sha256_hex(acf),
+            size_bytes=len(acf),
+        )
+        artifact = make_artifact(benchmark=f"test_{name}.py::test_{name}", target=target, controls=controls)
+        Store(ptx.root / "acf").write(name, artifact, controls=[acf], samples=[])
+    output = ptx.pytest(*(["-o", "acf_stale=warn"] if lenient else []), code=0 if lenient else 1)
+    for name in ("j", "k"):
+        assert re.search(rf"{name} .*STALE.*compiler here makes sm_90a-ptxas13.4; .*{re.escape(refusal)}", output)
+    assert output.count(PIN) == 1 if lenient else PIN in output
+    assert "2 stale" in output and "INTERNALERROR" not in output
 
 
 @needs.compileiq
