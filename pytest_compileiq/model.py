@@ -271,11 +271,13 @@ class CodeDigest:
         sha256: its digest.
         metrics: its exact metrics (counts, bytes).
         symbol: its name in the file, where the build calls it otherwise.
+        former: the digests that earlier versions of this tool made of the same code: a record of one still holds.
     """
 
     sha256: str
     metrics: Mapping[str, int] = field(default_factory=dict)
     symbol: str | None = None
+    former: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)

@@ -241,4 +241,4 @@ def _same(recorded: StoredCode | None, built: Mapping[str, CodeDigest] | None, e
     now = (built or {}).get(entry)
     if recorded is None or now is None:
         return False
-    return recorded.sha256 == now.sha256
+    return recorded.sha256 in (now.sha256, *now.former)

@@ -171,7 +171,8 @@ def _ptx_beside_cubins(cache: Path) -> dict[str, set[str]]:
         if path.with_suffix(".ptx").is_file():
             digest = _ptx_digest(path.with_suffix(".ptx"))
             for code in entries.values():
-                ptx_of.setdefault(code.sha256, set()).add(digest)
+                for sha256 in (code.sha256, *code.former):
+                    ptx_of.setdefault(sha256, set()).add(digest)
     return ptx_of
 
 

@@ -169,7 +169,7 @@ def _kernels(cubin: Path, path: Path) -> Iterator[Kernel]:
     read = read_cubin(cubin)
     named = _ARCHITECTURE.search(read.command)
     for entry, code in read.entries.items():
-        yield Kernel(path, named[1] if named else UNKNOWN, entry, code.sha256, frozenset({read.alone[entry]}))
+        yield Kernel(path, named[1] if named else UNKNOWN, entry, code.sha256, frozenset(code.former))
 
 
 def _is_cubin(data: bytes) -> bool:

@@ -35,6 +35,7 @@ _HASHED = re.compile(rf"{_OWNED.pattern}|\.nv\.(?:constant\d+|global(?:\.init)?)
 _OF_A_FUNCTION = frozenset({0x11, 0x12, 0x23, 0x2F})  # frame size, minimal and maximal stack size, register count
 _CONSTANTS = 0x0A  # the payload begins with the number of the symbol of the function's own constant bank
 _SIZED_VALUE = 0x04
+_OF_THE_TOOLKIT = frozenset({0x37, 0x6D})  # its version, and what 13.4 adds on sm_90a: no code is launched by them
 _ASKED_REGISTERS = 0x1B  # the limit that was asked for; the register count says what each function uses
 
 
@@ -46,15 +47,12 @@ class Cubin:
         entries: entry function → digest, with ``code_bytes`` and ``instructions`` (padding left out). Keys are names
             without module ids; the second of two entries with the same such name is ``NAME#2``.
         symbols: the same keys → the name in this file, by which the entry is launched.
-        alone: the same keys → a digest that the file's other entries do not enter: no symbol's number is in it, and
-            what ``.nv.info`` says of the functions that one entry calls is no part of another's.
         assembler: the version line in the note that ptxas leaves; empty without a note.
         command: ptxas's command line in the same note; empty without a note.
     """
 
     entries: Mapping[str, CodeDigest]
     symbols: Mapping[str, str]
-    alone: Mapping[str, str]
     assembler: str
     command: str
 
@@ -77,6 +75,23 @@ def read_cubin(path: Path) -> Cubin:
         raise BuildError(f"{path}: not a cubin whose machine code can be read: {why}", kind="compile") from error
 
 
+@dataclass(frozen=True)
+class _Schema:
+    """What of ``.nv.info`` enters a digest.
+
+    Attributes:
+        is_alone: no symbol's number, which counts the file's other symbols, and of called functions those of the entry.
+        left_out: codes of records.
+    """
+
+    is_alone: bool
+    left_out: frozenset[int] = frozenset()
+
+
+_NOW = _Schema(is_alone=True, left_out=_OF_THE_TOOLKIT)
+_ALONE, _FILE_WIDE = _Schema(is_alone=True), _Schema(is_alone=False)  # of artifacts from before
+
+
 class _Reader:
     """Takes one ELF file apart."""
 
@@ -96,25 +111,27 @@ class _Reader:
             for index, section in enumerate(self._sections)
             if _HASHED.fullmatch(section.name) and not _is_info(section)
         }
-        digests, alone = (self._digests(hashed, is_alone) for is_alone in (False, True))
-        entries = {name: CodeDigest(sha256, self._sizes(name)) for name, sha256 in digests.items()}
+        digests, *former = (self._digests(hashed, schema) for schema in (_NOW, _ALONE, _FILE_WIDE))
+        entries = {
+            name: CodeDigest(sha256, self._sizes(name), former=tuple(schema[name] for schema in former))
+            for name, sha256 in digests.items()
+        }
         symbols = _keys(entries)
         return Cubin(
             {key: entries[name] for key, name in symbols.items()},
             symbols,
-            {key: alone[name] for key, name in symbols.items()},
             *self._note(),
         )
 
-    def _digests(self, hashed: Mapping[int, bytes], is_alone: bool) -> dict[str, str]:
+    def _digests(self, hashed: Mapping[int, bytes], schema: _Schema) -> dict[str, str]:
         """Entry → its digest, from those of the sections and the attributes in ``.nv.info``."""
         own: dict[str, list[bytes]] = {name: [] for name in self._entries}
         shared: list[bytes] = []
         for index, section in enumerate(self._sections):
             owner = _OWNED.fullmatch(section.name)
             if _is_info(section):
-                for function, record in self._attributes(section.data(), is_alone):
-                    of = _caller(function) if is_alone else function
+                for function, record in self._attributes(section.data(), schema):
+                    of = _caller(function) if schema.is_alone else function
                     own.get(of or (owner[1] if owner else ""), shared).append(record)
             elif index in hashed:
                 (own.get(owner[1], shared) if owner else shared).append(hashed[index])
@@ -133,7 +150,7 @@ class _Reader:
         patches = (patch.encode() for patch in sorted(self._relocations.get(index, ())))
         return digest_of([header, content, *patches])
 
-    def _attributes(self, data: bytes, is_alone: bool) -> Iterator[tuple[str, bytes]]:
+    def _attributes(self, data: bytes, schema: _Schema) -> Iterator[tuple[str, bytes]]:
         """(function, record) of one ``.nv.info``; the function is empty if the record names none."""
         at = 0
         while at + 4 <= len(data):
@@ -142,13 +159,13 @@ class _Reader:
             payload = b""
             if form == _SIZED_VALUE:
                 payload, at = data[at : at + value], at + value
-            if code == _ASKED_REGISTERS:
+            if code == _ASKED_REGISTERS or code in schema.left_out:
                 continue
             function = ""
             if code in _OF_A_FUNCTION and len(payload) >= 4:
                 (number,) = struct.unpack_from("<I", payload)
                 function, payload = self._symbols[number].name if number < len(self._symbols) else "", payload[4:]
-            elif is_alone and code == _CONSTANTS:
+            elif schema.is_alone and code == _CONSTANTS:
                 payload = payload[4:]
             value = 0 if form == _SIZED_VALUE else value
             yield (

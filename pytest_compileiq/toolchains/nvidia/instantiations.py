@@ -108,10 +108,7 @@ class Instantiations:
         }
         varying = _varying(keys)
         keys |= {key: key for key in symbols if key not in keys.values() and _template(key) not in varying}
-        entries = {
-            name: replace(cubin.entries[key], sha256=cubin.alone[key], symbol=None if name == key else key)
-            for name, key in keys.items()
-        }
+        entries = {name: replace(cubin.entries[key], symbol=None if name == key else key) for name, key in keys.items()}
         return replace(cubin, entries=entries, symbols={name: symbols[key] for name, key in keys.items()})
 
     def _entry(self, expression: str, label: str, symbols: Mapping[str, str]) -> str:

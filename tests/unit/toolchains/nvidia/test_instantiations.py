@@ -21,7 +21,7 @@ OTHERS = (REDUCE, "plain", "_Z4overPf", "_Z4overPd", "_Z5plaini", "plai")
 def cubin(*symbols: str) -> Cubin:
     names = {symbol: symbol for symbol in symbols}
     entries = {symbol: CodeDigest(f"in this file {symbol}", {"registers": 8}) for symbol in symbols}
-    return Cubin(entries, names, {symbol: f"alone {symbol}" for symbol in symbols}, "", "")
+    return Cubin(entries, names, "", "")
 
 
 def test_entries_go_by_their_expressions_and_labels_are_left_out():
@@ -33,8 +33,8 @@ def test_entries_go_by_their_expressions_and_labels_are_left_out():
         "(void (*)(float *)) over": "_Z4overPf",
         **{symbol: symbol for symbol in ("_Z4overPd", "_Z5plaini", "plai")},
     }
-    assert named.entries["reduce<float, N>"] == CodeDigest(f"alone {REDUCE}", {"registers": 8}, symbol=REDUCE)
-    assert named.entries["plain"] == CodeDigest("alone plain", {"registers": 8})
+    assert named.entries["reduce<float, N>"] == CodeDigest(f"in this file {REDUCE}", {"registers": 8}, symbol=REDUCE)
+    assert named.entries["plain"] == CodeDigest("in this file plain", {"registers": 8})
 
 
 def test_two_expressions_may_name_one_entry():

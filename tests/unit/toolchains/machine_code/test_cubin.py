@@ -1,0 +1,57 @@
+"""Digests of entry functions, of cubins that the real assemblers make of a few lines of PTX."""
+
+from __future__ import annotations
+
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from pytest_compileiq.model import CodeDigest
+from pytest_compileiq.toolchains.machine_code.cubin import read_cubin
+from pytest_compileiq.toolchains.nvidia.tools import installed
+from tests import needs
+
+pytestmark = needs.ptxas
+ENTRY = """
+.visible .entry {name}(.param .u64 p) {{
+.reg .b64 %rd<3>; .reg .f32 %f<3>;
+ld.param.u64 %rd1, [p]; cvta.to.global.u64 %rd2, %rd1;
+ld.global.f32 %f1, [%rd2]; {operation}.f32 %f2, %f1, %f1; st.global.f32 [%rd2], %f2;
+ret;
+}}
+"""
+
+
+def ptx(**operations: str) -> str:
+    entries = (ENTRY.format(name=name, operation=operation) for name, operation in operations.items())
+    return ".version 8.3\n.target sm_90a\n.address_size 64\n" + "".join(entries)
+
+
+def entries(tmp_path: Path, text: str, *flags: str, program: Path | None = None) -> dict[str, CodeDigest]:
+    source, cubin = tmp_path / "k.ptx", tmp_path / "k.cubin"
+    source.write_text(text)
+    program = program or Path(next(installed("ptxas")).program)
+    subprocess.run([program, "-arch=sm_90a", *flags, "-o", cubin, source], check=True)
+    return dict(read_cubin(cubin).entries)
+
+
+@pytest.mark.parametrize(
+    ("text", "flags"),
+    [(ptx(a="mul", k="add", z="mul"), ()), (ptx(z="mul", k="add"), ()), (ptx(k="add"), ("-lineinfo",))],
+)
+def test_digest_of_an_entry_holds_no_symbol_s_number(tmp_path, text, flags):
+    before, after = entries(tmp_path, ptx(k="add"))["k"], entries(tmp_path, text, *flags)["k"]
+    assert before.sha256 == after.sha256
+    assert entries(tmp_path, text.replace("add.f32", "mul.f32"), *flags)["k"].sha256 != before.sha256
+
+
+def test_digest_of_an_entry_holds_no_version_of_the_toolkit(tmp_path):
+    triton = find_spec("triton")
+    bundled = triton and Path(triton.submodule_search_locations[0], "backends/nvidia/bin/ptxas-blackwell")
+    if not bundled or not bundled.is_file():
+        pytest.skip("no second ptxas: pip install 'pytest-compileiq[triton]'")
+    one, other = entries(tmp_path, ptx(k="add"))["k"], entries(tmp_path, ptx(k="add"), program=bundled)["k"]
+    assert one.sha256 == other.sha256
+    assert not {*one.former} & {*other.former}, "both are of one toolkit"
