@@ -25,7 +25,7 @@ from typing import Any
 PRELOADED = (
     "pytest", "pdb", "execnet", "xml.etree.ElementTree", "git", "numpy", "scipy.special", "elftools.elf.elffile",
     "pytest_compileiq.plugin", "pytest_compileiq.options", "pytest_compileiq.expect", "pytest_compileiq.session",
-    "pytest_compileiq.toolchains.cc.builder", "pytest_compileiq.tuning.tune", "platformdirs",
+    "pytest_compileiq.toolchains.cc.builder", "pytest_compileiq.tuning.tune",
 )  # fmt: skip
 _ENVIRONMENT = dict(os.environ)
 _ASKED: Counter[frozenset[tuple[str, str]]] = Counter()  # programs, by what is read as they start
@@ -72,15 +72,24 @@ def _server(read_at_start: frozenset[tuple[str, str]]) -> subprocess.Popen[str]:
     # A process of several threads is not to be forked.
     alone = others | dict(read_at_start) | {"OPENBLAS_NUM_THREADS": "1"}
     return subprocess.Popen(
-        [sys.executable, __file__], env=alone, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, __file__],
+        env=alone,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,  # read once it is dead; a program that it forked has streams of its own
+        text=True,
     )
 
 
 def _asked(server: subprocess.Popen[str], request: list[object]) -> int:
-    assert server.stdin and server.stdout
-    server.stdin.write(json.dumps(request) + "\n")
-    server.stdin.flush()
-    return int(server.stdout.readline())
+    assert server.stdin and server.stdout and server.stderr
+    with suppress(BrokenPipeError):  # the server's own words follow
+        server.stdin.write(json.dumps(request) + "\n")
+        server.stdin.flush()
+    answer = server.stdout.readline()
+    if not answer:
+        raise RuntimeError(f"the server of forked test programs ended with {server.wait()}: {server.stderr.read()}")
+    return int(answer)
 
 
 def serve() -> list[Any] | None:

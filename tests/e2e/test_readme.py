@@ -1,43 +1,68 @@
-"""What the README shows is what happens."""
+"""The README's examples, run from the built wheel in an empty directory."""
 
 from __future__ import annotations
 
+import os
 import re
-import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from pytest_compileiq import options
-from tests.projects import UNREDUCED_INI, Project
+from tests import needs
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+FILES = dict(re.findall(r"```(?:c|cuda|python)\n(?://|#) (\S+)\n(.*?)```", README, re.DOTALL))
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory) -> Project:
-    """The README's example beside the demo's own fixture and kernel."""
-    root = tmp_path_factory.mktemp("readme")
-    shutil.copy(ROOT / "examples/demo/demo.c", root)
-    given = (ROOT / "examples/demo/test_demo.py").read_text(encoding="utf-8")
-    fixture = given[given.index("import ctypes") : given.index("@pytest.mark.tune")]
-    (root / "test_demo.py").write_text(fixture + PYTHON[0])
-    (root / "pytest.ini").write_text(UNREDUCED_INI)
-    return Project(root)
+def installed(tmp_path_factory) -> dict[str, str]:
+    """An environment in which the wheel, and nothing of this checkout, is the plugin."""
+    place = tmp_path_factory.mktemp("wheel")
+    tool = [sys.executable, "-m"]
+    subprocess.run([*tool, "hatchling", "build", "-t", "wheel", "-d", place], cwd=ROOT, check=True, capture_output=True)
+    pip = [*tool, "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", place / "site"]
+    subprocess.run([*pip, next(place.glob("*.whl"))], check=True, capture_output=True)
+    return os.environ | {"PYTHONPATH": str(place / "site"), "PYTHONSAFEPATH": "1"}
 
 
-def test_the_readme_benchmark_is_tuned_and_then_goes_stale_as_shown(demo):
-    assert "TUNED" in demo.pytest("--tune", "--tune-budget=20", code=0)
-    demo.edit("demo.c", "2.0f * at[1]", "3.0f * at[1]")
-    output = demo.pytest("--acf-check=replay", code=1)
-    shown = next(line for line in README.splitlines() if "STALE: demo.c" in line)
-    assert shown.split(" (since then")[0] in output
-    assert "pytest --tune test_demo.py::test_demo" in output and "pytest --tune test_demo.py::test_demo" in README
+def run(module: str, *arguments: str, cwd: Path, environment: dict[str, str], code: int = 0) -> str:
+    """The output of ``python -m module`` in ``cwd``, which ends with ``code``."""
+    argv = [sys.executable, "-m", module, *arguments]
+    done = subprocess.run(argv, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
 
 
-def test_the_readme_names_every_option_and_setting():
-    declared = Path(options.__file__).read_text(encoding="utf-8")
-    for name in set(re.findall(r'"(--(?:tune|acf)[a-z-]*|(?:acf|tune)_[a-z_]+)"', declared)):
-        assert name in README or f"--{name.replace('_', '-')}" in README, name
+def test_readme_five_minutes_happen_as_shown(tmp_path, installed):
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    run("pytest_compileiq.cli", "init", cwd=tmp_path, environment=installed)
+    tuned = run("pytest", "--tune", "--tune-budget=20", "--no-tune-reduce", cwd=tmp_path, environment=installed)
+    assert "TUNED      runtime at least" in tuned
+    kernel = tmp_path / "acf_starter.c"
+    kernel.write_text(kernel.read_text().replace("x[i] * x[i]", "x[i] * x[i] + 1.0f"))
+    stale = run("pytest", cwd=tmp_path, environment=installed, code=1)
+    shown = next(line for line in README.splitlines() if line.startswith("starter") and "STALE" in line)
+    assert shown in stale
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options"),
+    [("saxpy.c", []), pytest.param("stencil.cu", ["--tune-jobs=1"], marks=needs.nvcc)],
+)
+def test_readme_kernel_of_your_own_is_tuned(kernel, options, tmp_path, installed):
+    test = f"test_{Path(kernel).stem}.py"
+    for name in (kernel, test):
+        (tmp_path / name).write_text(FILES[name])
+    ended = run(
+        "pytest", "--tune", "--tune-budget=4", "--no-tune-reduce", *options, cwd=tmp_path, environment=installed
+    )
+    assert re.search(r"^1 (tuned|baseline)$", ended, re.MULTILINE), ended
+
+
+def test_readme_is_short_and_readable_on_a_package_index():
+    assert len(README.splitlines()) <= 120 and len(README.encode()) <= 8192
+    assert README.encode().index(b"pip install pytest-compileiq") < 1500
+    assert not re.findall(r"\]\((?!https://)", README), "relative links are dead on a package index"
