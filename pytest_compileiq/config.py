@@ -21,9 +21,9 @@ LOCKABLE_MHZ = range(100, 10_001)  # wider than any GPU's clocks
 Setting = TypeVar("Setting")
 
 
-def fresh_seed() -> int:
-    """A seed for coins that are to be others every day; what is decided by them records it."""
-    return randbits(32)
+def seed_of_coins(given: int | None) -> int:
+    """The given seed, else a fresh one: coins are to be others every day; what is decided by them records it."""
+    return randbits(32) if given is None else given
 
 
 def chosen(command_line: Setting | None, marker: Setting | None, otherwise: Setting) -> Setting:

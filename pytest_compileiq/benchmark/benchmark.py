@@ -226,7 +226,7 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
 
         compiler = self.builder.compiler
         if not compiler.compiles:
-            knobs = {gene.name: gene.values[-1] for gene in self.declared_space.knob_genes}
+            knobs = {gene.name: gene.values[-1] for gene in self.space.knob_genes}
             self.builder.render(Candidate(knobs))
             return
         known = option_list(compiler.name, compiler.command)

@@ -10,7 +10,7 @@ from pytest_compileiq.artifact import Artifact, Claim
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.blast_radius import recorded_functions, remedy, stood_for, why_unnamed, why_void
 from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, check_body
-from pytest_compileiq.config import Settings, fresh_seed
+from pytest_compileiq.config import Settings, seed_of_coins
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, ControlsFile, of_entries
 from pytest_compileiq.outcome import Built, Check, ItemReport, Measured, Verdict
@@ -338,8 +338,7 @@ class Replay:
         return device.name if device else None
 
     def _gate_claim(self, claim: Claim, controls: ControlsFile) -> Decision:
-        seed = fresh_seed() if self.settings.seed is None else self.settings.seed
-        decision = measure_again(self.pool(), self.benchmark, controls, claim, seed)
+        decision = measure_again(self.pool(), self.benchmark, controls, claim, seed_of_coins(self.settings.seed))
         self._measured += measured_of(self.benchmark, claim, decision)
         expect_proven(self.benchmark, claim, decision)
         self._passed("speed", f"{claim.workload}: {decision.reason}")

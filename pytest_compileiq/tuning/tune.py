@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.config import Settings, chosen, fresh_seed
+from pytest_compileiq.config import Settings, chosen, seed_of_coins
 from pytest_compileiq.outcome import ItemReport
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.tally import Progress
@@ -41,7 +41,7 @@ def _prove_alone(
     """``--tune-budget=0``: no search."""
     baseline = check_baseline(benchmark, pool)
     given = chosen(settings.seed, benchmark.spec.seed, None)
-    seed, coins = given or 0, fresh_seed() if given is None else given
+    seed, coins = given or 0, seed_of_coins(given)
     tuning = Tuning(benchmark, store, pool, progress, seed, baseline.stands_for, baseline.drew, coins)
     incumbent, _ = find_incumbent(benchmark, store)
     report = prove_committed(tuning, incumbent)

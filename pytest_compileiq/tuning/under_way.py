@@ -10,7 +10,7 @@ from random import Random
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.blast_radius import recorded_functions
-from pytest_compileiq.config import Budget, Settings, chosen, fresh_seed
+from pytest_compileiq.config import Budget, Settings, chosen, seed_of_coins
 from pytest_compileiq.engines.base import Brief
 from pytest_compileiq.engines.registry import choose, make
 from pytest_compileiq.errors import TuneFailed
@@ -189,7 +189,7 @@ def under_way(
     engine = choose(chosen(settings.engine, benchmark.spec.engine, settings.ini_engine), benchmark.space)
     baseline = check_baseline(benchmark, pool)
     given = chosen(settings.seed, benchmark.spec.seed, None)
-    seed, coins = given or 0, fresh_seed() if given is None else given
+    seed, coins = given or 0, seed_of_coins(given)
     tuning = Tuning(benchmark, store, pool, progress, seed, baseline.stands_for, baseline.drew, coins)
     incumbent, unread = find_incumbent(benchmark, store)
     seeds, dropped = starting_points(benchmark, settings.start_from, incumbent)
