@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from pytest_compileiq import __version__
 from pytest_compileiq.cli import (
@@ -22,12 +22,17 @@ from pytest_compileiq.cli import (
     ship,
 )
 from pytest_compileiq.errors import CompileIQError, fault_of
+from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.system.printing import complain, flush, give_up_printing, harmless
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``acf``; returns the exit code: 0, 1 if something is unhealthy, or 2 for a wrong call."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.verb is None:
+        parser.print_help()
+        return 0
     try:
         code: int = options.verb(options)
         flush()
@@ -51,14 +56,24 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         super().error(harmless(message))
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        # argparse would list all verbs for a wrong one, and not say which is near.
+        if action.dest == "verb_name" and value not in (known := list(action.choices or ())):
+            meant = did_you_mean(value, known)
+            raise argparse.ArgumentError(None, f"no verb {value!r}{meant}; acf --help lists them")
+        super()._check_value(action, value)
+
 
 def _parser() -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = _Parser(
-        prog="acf", description="Read and check the committed artifacts of compiler tuning."
+        prog="acf",
+        description="Read and check the committed artifacts of compiler tuning.",
+        epilog="Exit codes: 0 healthy, 1 unhealthy (3 for flags of a stale artifact), 2 a wrong call, 130 interrupted.",
     )
     parser.add_argument("--version", action="version", version=f"acf {__version__}")
     parser.add_argument("--acf-dir", type=Path, metavar="DIR", help="the artifacts (default: acf_dir of this project)")
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    parser.set_defaults(verb=None)
+    verbs = parser.add_subparsers(dest="verb_name", title="verbs", metavar="VERB")
     for family in (inspect, diff, history, project, report, ship, imports, expect, lifecycle, cache, capture):
         family.add_verbs(verbs)
     return parser

@@ -22,6 +22,18 @@ def here(tmp_path, monkeypatch):
     return store
 
 
+def test_acf_alone_lists_its_verbs_and_exit_codes(capsys):
+    assert main([]) == 0
+    said = capsys.readouterr().out
+    assert "verify-binary" in said and "Exit codes: 0 healthy, 1 unhealthy" in said
+
+
+def test_acf_with_an_unknown_verb_names_the_nearest(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["chek"])
+    assert "no verb 'chek' (did you mean 'check'?); acf --help lists them" in capsys.readouterr().err
+
+
 def test_list_shows_every_artifact_in_a_line_and_finds_the_projects_store(here, capsys):
     assert main(["list"]) == 0
     out = capsys.readouterr().out
