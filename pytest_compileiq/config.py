@@ -22,7 +22,7 @@ Setting = TypeVar("Setting")
 
 
 def seed_of_coins(given: int | None) -> int:
-    """The given seed, else a fresh one: coins are to be others every day; what is decided by them records it."""
+    """The given seed, or a fresh one: an order that favours one arm must not be the same order in every run."""
     return randbits(32) if given is None else given
 
 

@@ -167,6 +167,7 @@ class Measured:
         verdict: the gate's.
         baseline, tuned: the geometric mean of each arm's slots, in the objective's unit.
         driver: the device's, where it has one.
+        seed: of the order in which the arms were measured; None in reports from before it was recorded.
     """
 
     device: str
@@ -180,6 +181,7 @@ class Measured:
     speedup_low: float
     speedup_high: float
     driver: str | None = None
+    seed: int | None = None
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from pytest_compileiq.system.printing import complain, flush, give_up_printing, 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run ``acf``; returns the exit code: 0, 1 if something is unhealthy, or 2 for a wrong call."""
+    """Run ``acf``; returns the exit code, as `acf --help` lists them."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.verb is None:
@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = _Parser(
         prog="acf",
         description="Read and check the committed artifacts of compiler tuning.",
-        epilog="Exit codes: 0 healthy, 1 unhealthy (3 for flags of a stale artifact), 2 a wrong call, 130 interrupted.",
+        epilog="Exit codes: 0 healthy, 1 unhealthy, 2 wrong call, 3 stale artifact (flags, export), 130 interrupted.",
     )
     parser.add_argument("--version", action="version", version=f"acf {__version__}")
     parser.add_argument("--acf-dir", type=Path, metavar="DIR", help="the artifacts (default: acf_dir of this project)")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_compileiq.artifact import Claim
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.config import seed_of_coins
 from pytest_compileiq.errors import NoWorker
 from pytest_compileiq.model import BuildResult, ControlsFile, digest_of_code
 from pytest_compileiq.outcome import Built, End, Measured, Verdict
@@ -27,14 +28,14 @@ def built_of(benchmark: TunedBenchmark, baseline: BuildResult, tuned: BuildResul
     return Built(f"{compiler.name} {compiler.version}", *map(digest_of_code, codes))
 
 
-def measured_of(benchmark: TunedBenchmark, claim: Claim, decision: Decision) -> Iterator[Measured]:
+def _measured(benchmark: TunedBenchmark, claim: Claim, decision: Decision, seed: int) -> Iterator[Measured]:
     """The numbers of one claim that was measured now; none where they are no ratio, or too few samples were left."""
     if decision.means is None:
         return
     device = find_device_or_none(benchmark.device_kind(claim.objective))
     yield Measured(
         claim.device, claim.workload, claim.objective, direction_of(claim), decision.verdict, *decision.means,
-        decision.speedup, decision.speedup_low, decision.speedup_high, device.driver if device else None,
+        decision.speedup, decision.speedup_low, decision.speedup_high, device.driver if device else None, seed,
     )  # fmt: skip
 
 
@@ -44,16 +45,22 @@ def other_driver(benchmark: TunedBenchmark, claim: Claim) -> tuple[str | None, s
     return None if device is None or device.driver == claim.driver else (claim.driver, device.driver)
 
 
-def measure_again(pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile, claim: Claim, seed: int) -> Decision:
-    """The gate's decision on ``claim``, by samples of now.
+def measure_again(
+    pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile, claim: Claim, given: int | None
+) -> tuple[Decision, tuple[Measured, ...]]:
+    """Measure ``claim`` again; the gate's decision, and its numbers for the report.
+
+    Args:
+        given: the seed of the order in which the arms are measured; None for a fresh one.
 
     Raises:
         Stop: they could not be taken.
     """
     from pytest_compileiq.proof.again import prove_again  # heavy: numpy
 
+    seed = seed_of_coins(given)
     try:
-        return prove_again(pool, benchmark, controls, claim, seed=seed)
+        decision = prove_again(pool, benchmark, controls, claim, seed=seed)
     except NoWorker as fault:
         raise Stop(Verdict.NO_WORKER, fault.message, fault.remedy) from fault
     except EvaluationFailed as failure:
@@ -64,6 +71,7 @@ def measure_again(pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile,
             RETUNE.format(nodeid=benchmark.nodeid),
             ends=() if is_lost else ("wrong",),
         ) from failure
+    return decision, tuple(_measured(benchmark, claim, decision, seed))
 
 
 def expect_proven(benchmark: TunedBenchmark, claim: Claim, decision: Decision) -> None:

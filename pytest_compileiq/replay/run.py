@@ -10,14 +10,14 @@ from pytest_compileiq.artifact import Artifact, Claim
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.blast_radius import recorded_functions, remedy, stood_for, why_unnamed, why_void
 from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, check_body
-from pytest_compileiq.config import Settings, seed_of_coins
+from pytest_compileiq.config import Settings
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import BuildResult, ControlsFile, of_entries
 from pytest_compileiq.outcome import Built, Check, ItemReport, Measured, Verdict
 from pytest_compileiq.proof import advice
 from pytest_compileiq.replay.committed import RETUNE, Integrity, Stop, expect_assertions
 from pytest_compileiq.replay.in_place import in_place
-from pytest_compileiq.replay.measured import built_of, expect_proven, measure_again, measured_of, other_driver
+from pytest_compileiq.replay.measured import built_of, expect_proven, measure_again, other_driver
 from pytest_compileiq.report.results import claim_text, report_on, results_of
 from pytest_compileiq.rules.claims import as_measured
 from pytest_compileiq.rules.ends import ends_of, proof_of
@@ -338,8 +338,8 @@ class Replay:
         return device.name if device else None
 
     def _gate_claim(self, claim: Claim, controls: ControlsFile) -> Decision:
-        decision = measure_again(self.pool(), self.benchmark, controls, claim, seed_of_coins(self.settings.seed))
-        self._measured += measured_of(self.benchmark, claim, decision)
+        decision, measured = measure_again(self.pool(), self.benchmark, controls, claim, self.settings.seed)
+        self._measured += measured
         expect_proven(self.benchmark, claim, decision)
         self._passed("speed", f"{claim.workload}: {decision.reason}")
         if decision.note:

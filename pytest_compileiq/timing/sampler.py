@@ -278,7 +278,7 @@ def blame(arm: Arm, what: str = "the measured callable") -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the garbage collector out of the samples, as timeit does, and whatever traces this thread."""
+    """Suspend the garbage collector, as timeit does, and the tracers of this thread."""
     traced, profiled = sys.gettrace(), sys.getprofile()
     of_threads = threading.gettrace(), threading.getprofile()
     enabled = gc.isenabled()
@@ -294,7 +294,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _trace_by(traced: Any, profiled: Any, new_traced: Any, new_profiled: Any) -> None:
-    """Trace and profile this thread, and the threads that begin from now on, by these; None for nobody."""
+    """Set the tracers and profilers of this thread and of new threads; None for none."""
     threading.settrace(new_traced)
     threading.setprofile(new_profiled)
     sys.setprofile(profiled)
@@ -302,13 +302,11 @@ def _trace_by(traced: Any, profiled: Any, new_traced: Any, new_profiled: Any) ->
 
 
 def why_traced() -> str | None:
-    """Which tools watch every call of this process and cannot be held off; None where there are none.
+    """The ``sys.monitoring`` tools (Python 3.12) of this process as a reason not to measure; None without any.
 
-    A tool of ``sys.monitoring`` (Python 3.12) may watch single functions, which nobody can list.
+    They cannot be suspended from outside: a tool may listen to single code objects, and Python lists none of them.
     """
     if (monitoring := getattr(sys, "monitoring", None)) is None:
         return None
     tools = [name for tool in range(6) if (name := monitoring.get_tool(tool)) is not None]
-    return (
-        f"the calls are watched by sys.monitoring, for {', '.join(map(str, tools))}: run without it" if tools else None
-    )
+    return f"sys.monitoring tools observe the timed calls: {', '.join(tools)}; disable them" if tools else None

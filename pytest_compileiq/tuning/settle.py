@@ -44,7 +44,8 @@ class Tuning:
 
     Attributes:
         drew: whether the body reads ``acf.rng``.
-        coins: the seed of the proofs; that of the search where none is given.
+        seed: of the search.
+        coins: the seed of the proofs.
     """
 
     benchmark: TunedBenchmark
@@ -52,9 +53,9 @@ class Tuning:
     pool: Pool
     progress: Progress
     seed: int
+    coins: int
     stands_for: frozenset[str] = frozenset()
     drew: bool = False
-    coins: int | None = None
 
     @cached_property
     def licences(self) -> tuple[Licence, ...]:
@@ -78,15 +79,11 @@ class Tuning:
             Unprovable: the baseline failed, or others disturb every measurement.
             NoWorker: a worker process did not get ready.
         """
-        return self._prove(finalists, None, self._coins, choose)
+        return self._prove(finalists, None, self.coins, choose)
 
     def duel(self, winner: ControlsFile, standing: ControlsFile) -> Proof | NoWinner:
         """Prove ``winner`` better than the committed controls; raises as ``prove``."""
-        return self._prove([winner], standing, self._coins + 1, best)
-
-    @property
-    def _coins(self) -> int:
-        return self.seed if self.coins is None else self.coins
+        return self._prove([winner], standing, self.coins + 1, best)
 
     def stressing(self, limit_s: float = LEAST_S) -> Stressing:
         """The draws of this benchmark's finalists; ``limit_s`` as ``Stressing`` takes it."""

@@ -42,7 +42,7 @@ def _prove_alone(
     baseline = check_baseline(benchmark, pool)
     given = chosen(settings.seed, benchmark.spec.seed, None)
     seed, coins = given or 0, seed_of_coins(given)
-    tuning = Tuning(benchmark, store, pool, progress, seed, baseline.stands_for, baseline.drew, coins)
+    tuning = Tuning(benchmark, store, pool, progress, seed, coins, baseline.stands_for, baseline.drew)
     incumbent, _ = find_incumbent(benchmark, store)
     report = prove_committed(tuning, incumbent)
     return replace(report, notes=(*report.notes, *baseline.unchecked, *pool.remarks(benchmark)))

@@ -190,7 +190,7 @@ def under_way(
     baseline = check_baseline(benchmark, pool)
     given = chosen(settings.seed, benchmark.spec.seed, None)
     seed, coins = given or 0, seed_of_coins(given)
-    tuning = Tuning(benchmark, store, pool, progress, seed, baseline.stands_for, baseline.drew, coins)
+    tuning = Tuning(benchmark, store, pool, progress, seed, coins, baseline.stands_for, baseline.drew)
     incumbent, unread = find_incumbent(benchmark, store)
     seeds, dropped = starting_points(benchmark, settings.start_from, incumbent)
     taught = taught_by(store, benchmark, engine) if settings.transfer else Taught()

@@ -25,7 +25,7 @@ def here(tmp_path, monkeypatch):
 def test_acf_alone_lists_its_verbs_and_exit_codes(capsys):
     assert main([]) == 0
     said = capsys.readouterr().out
-    assert "verify-binary" in said and "Exit codes: 0 healthy, 1 unhealthy" in said
+    assert "verify-binary" in said and "Exit codes: 0 healthy, 1 unhealthy, 2 wrong call" in said
 
 
 def test_acf_with_an_unknown_verb_names_the_nearest(capsys):

@@ -35,7 +35,7 @@ _HASHED = re.compile(rf"{_OWNED.pattern}|\.nv\.(?:constant\d+|global(?:\.init)?)
 _OF_A_FUNCTION = frozenset({0x11, 0x12, 0x23, 0x2F})  # frame size, minimal and maximal stack size, register count
 _CONSTANTS = 0x0A  # the payload begins with the number of the symbol of the function's own constant bank
 _SIZED_VALUE = 0x04
-_OF_THE_TOOLKIT = frozenset({0x37, 0x6D})  # its version, and what 13.4 adds on sm_90a: no code is launched by them
+_OF_THE_TOOLKIT = frozenset({0x37, 0x6D})  # its version, and a record that 13.4 adds on sm_90a beside equal code
 _ASKED_REGISTERS = 0x1B  # the limit that was asked for; the register count says what each function uses
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from types import SimpleNamespace
 
@@ -217,6 +218,13 @@ def test_a_block_is_watched_from_before_its_first_sample_until_its_end(watched, 
     assert watch.asked == ["before", "quad", "quad", "after", "free"]
     assert [slot.dropped for slot in block.slots[metric]] == [True] * 4 + [False] * 4
     assert block.remarks == ("nobody looked",)
+
+
+def test_block_observed_by_a_monitoring_tool_is_disturbed(watched, monkeypatch):
+    monkeypatch.setattr(sys, "monitoring", SimpleNamespace(get_tool={1: "coverage"}.get), raising=False)
+    with pytest.raises(ArmFailure, match="tools observe the timed calls: coverage; disable them") as caught:
+        watched(Watched())
+    assert (caught.value.arm, caught.value.kind) == (None, "disturbed")
 
 
 @pytest.mark.parametrize("swallow", [False, True])

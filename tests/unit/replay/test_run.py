@@ -131,10 +131,13 @@ def test_a_replay_draws_other_orders_each_time_but_for_a_given_seed(project):
                 taken.append(plan)
                 return super().block(number, benchmark, arms, workload, plan)
 
-        project.replay(Watching(seconds=GAIN), **settings)
+        report, _ = project.replay(Watching(seconds=GAIN), **settings)
+        seeds.append(report.measured[0].seed)
         return taken
 
+    seeds = []
     given, again, fresh, other = plans(seed=7), plans(seed=7), plans(seed=None), plans(seed=None)
+    assert seeds[:2] == [7, 7] and len(set(seeds)) == 3, "the report records what the order follows from"
     assert given == again and given != fresh != other
     for eight in (given, fresh):
         assert sum(plan.outer == "tuned" for plan in eight[:8]) == 4
