@@ -26,7 +26,7 @@ _UNCHECKED = (
 )
 
 OFF = "assertions are off (python -O or PYTHONOPTIMIZE), so no check of a kernel can fail"
-TURN_ON = "run it without them: env -u PYTHONOPTIMIZE python -m pytest"
+TURN_ON = "turn them on: env -u PYTHONOPTIMIZE python -m pytest"
 
 
 def advice(function: Callable[..., Any], *, fixtures: Sequence[Callable[..., Any]], rootdir: Path) -> str | None:

@@ -75,7 +75,8 @@ def _records(report: _Report, path: Path) -> Iterator[Record]:
             )
         if item.built is None:
             continue
-        for measured in item.measured:
+        for measured in map(asdict, item.measured):
+            del measured["seed"]  # repeats one run; a history compares many
             yield Observation(
                 source="replay",
                 name=item.name,
@@ -84,5 +85,5 @@ def _records(report: _Report, path: Path) -> Iterator[Record]:
                 baseline_code=item.built.baseline,
                 tuned_code=item.built.tuned,
                 **asdict(report.run),
-                **asdict(measured),
+                **measured,
             )
