@@ -30,6 +30,7 @@ COUNTS_SCHEMA = 1
 NEVER_APPLIED = 86  # the exit status
 _MOST_ANSWERS = 4096  # kept in memory
 _MOST_TOLD = 3  # reasons or names in one sentence
+_MOST_BYTES = 64 << 20  # read of one file
 # The parts of a PTX text that tell where it came from, not what it does: comments, line numbers, debug data.
 _ORIGIN = r"(?m)//[^\n]*|^[ \t]*\.(?:loc|file)\b[^\n]*|^[ \t]*\.section\s+\.debug\w*\s*\{[^}]*\}"
 _SPLIT_BY_JITS = frozenset(" \t\n\r\f\v,;'\"\\")
@@ -52,7 +53,7 @@ class Resolution(NamedTuple):
 
 
 class Runtime:
-    """The exported directory, read at the first question. Safe to use from several threads."""
+    """The exported directory, read at the first question. Safe to use from several threads and signal handlers."""
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self._directory = os.path.abspath(directory)
@@ -64,7 +65,9 @@ class Runtime:
 
     def _begin_counting(self) -> None:
         """Count from zero, as another process: what a fork inherits is its parent's."""
-        self._lock = threading.Lock()
+        # For the counts alone: imports, handlers and arguments' methods are foreign code, which may wait for whoever
+        # waits for this. Reentrant, since a signal's handler runs anywhere.
+        self._lock = threading.RLock()
         self._process = f"{os.getpid()}-{os.urandom(6).hex()}"
         self._counts: dict[str, dict[str, int]] = {}  # name → why refused, "" for applied → how often
 
@@ -87,17 +90,11 @@ class Runtime:
         """
         try:
             question = (name, arch, device, compiler_build, ptx_sha256, os.environ.get("ACF_DISABLE", ""))
-            with self._lock:
-                answer = self._answers.get(question)
-                if answer is None:
-                    answer = self._remember(question)
-                is_news = self._count(str(name), answer)
+            answer = self._answers.get(question) or self._remember(question)
         except Exception as error:  # an argument of the wrong type, such as a list for a name
-            answer = _failed(name, error)
-            with self._lock:
-                is_news = self._count(str(name), answer)
-        if is_news:  # written at once too, since a process may end without running its exit handlers
-            self._write_counts()
+            answer = Resolution(None, f"{name}: {type(error).__name__}: {error}")
+        if self._count(str(name), "" if answer.path else answer.reason):
+            self._write_counts()  # at once too, since a process may end without running its exit handlers
         return answer
 
     def params(self, name: str, device: str | None = None) -> Mapping[str, bool | int | float | str]:
@@ -116,42 +113,39 @@ class Runtime:
         ``applied`` (its controls were handed out), and ``refused``: reason → how often. A name that is not shipped is
         there if it was asked for. ``problem`` says why the export cannot be read, or is None.
         """
+        problem = None
+        try:
+            self._manifest()
+        except Exception as error:
+            problem = f"{self._manifest_path()} cannot be read: {type(error).__name__}: {error}"
         with self._lock:
-            problem = None
-            try:
-                self._manifest()
-            except Exception as error:
-                problem = f"{self._manifest_path()} cannot be read: {type(error).__name__}: {error}"
-            artifacts = {}
-            for name in sorted({*self._shipped, *self._counts}):
-                counts = self._counts.get(name, {})
-                artifacts[name] = {
-                    "shipped": name in self._shipped,
-                    "looked_for": sum(counts.values()),
-                    "applied": counts.get("", 0),
-                    "refused": {reason: count for reason, count in counts.items() if reason},
-                }
-            head = {"schema": COUNTS_SCHEMA, "process": self._process, "export": self._directory}
-            return {**head, "problem": problem, "artifacts": artifacts}
+            counted = {name: dict(self._counts.get(name, ())) for name in sorted({*self._shipped, *self._counts})}
+        artifacts: dict[str, dict[str, Any]] = {}
+        for name, own in counted.items():
+            artifacts[name] = {"shipped": name in self._shipped, "looked_for": sum(own.values())}
+            artifacts[name] |= {"applied": own.pop("", 0), "refused": own}
+        head = {"schema": COUNTS_SCHEMA, "process": self._process, "export": self._directory}
+        return {**head, "problem": problem, "artifacts": artifacts}
 
-    def _count(self, name: str, answer: Resolution) -> bool:
-        """Count one answer; whether it is news of an artifact that is shipped."""
-        counts = self._counts.setdefault(name, {})
-        what = "" if answer.path else answer.reason
-        counts[what] = counts.get(what, 0) + 1
-        return counts[what] == 1 and name in self._shipped
+    def _count(self, name: str, what: str) -> bool:
+        """Count one answer: a reason, or "" for applied; whether it is news of an artifact that is shipped."""
+        with self._lock:
+            counts = self._counts.setdefault(name, {})
+            counts[what] = counts.get(what, 0) + 1
+            return counts[what] == 1 and name in self._shipped
 
     def _remember(self, question: tuple[Any, ...]) -> Resolution:
         try:
-            answer = self._answer(*question)
+            found = self._answer(*question)
         except Exception as error:  # whatever is wrong with the export, the kernel still has to be compiled
-            answer = _failed(question[0], error)
+            found = Resolution(None, f"{question[0]}: {type(error).__name__}: {error}")
         if len(self._answers) >= _MOST_ANSWERS:
             self._answers.clear()
-        self._answers[question] = answer
-        import logging
+        answer = self._answers.setdefault(question, found)
+        if answer is found:  # else another thread has told it
+            import logging
 
-        logging.getLogger(__name__).log(logging.INFO if answer.path else logging.WARNING, "acf: %s", answer.reason)
+            logging.getLogger(__name__).log(logging.INFO if answer.path else logging.WARNING, "acf: %s", answer.reason)
         return answer
 
     def _answer(
@@ -197,8 +191,8 @@ class Runtime:
         path = os.path.join(self._directory, "acfs", f"{entry['sha256']}.acf")
         if entry["options"] and _SPLIT_BY_JITS & set(path):
             return Resolution(None, f"{entry['name']}: {path} has a character that a JIT would split its options at")
-        with open(path, "rb") as stream:
-            digest = hashlib.sha256(stream.read()).hexdigest()
+        with open(path, "rb", opener=_opened) as stream:
+            digest = hashlib.sha256(stream.read(_MOST_BYTES)).hexdigest()
         if digest != entry["sha256"]:
             return Resolution(None, f"{entry['name']}: {path} was changed, its digest is {digest[:8]}…")
         options = tuple(word.replace("{path}", path) for word in entry["options"])
@@ -209,8 +203,8 @@ class Runtime:
         if self._artifacts is None:
             import json
 
-            with open(self._manifest_path(), encoding="utf-8") as stream:
-                content = json.load(stream)
+            with open(self._manifest_path(), "rb", opener=_opened) as stream:
+                content = json.loads(stream.read(_MOST_BYTES))
             if content["schema"] != SCHEMA:
                 raise ValueError(f"manifest.json has schema {content['schema']}, this module reads {SCHEMA}")
             artifacts = list(content["artifacts"])
@@ -270,15 +264,24 @@ class Runtime:
         line = json.dumps(self.report()).encode() + b"\n"
         try:
             # One write at the end of the file: lines of several processes do not mix.
-            descriptor = os.open(self._counts_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            descriptor = _opened(self._counts_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
                 if os.write(descriptor, line) < len(line):
                     raise OSError(0, "it is full")
             finally:
                 os.close(descriptor)
         except OSError as error:
-            _complain(f"ACF_COUNTS={self._counts_file} cannot be written: {error.strerror}")
+            _complain(f"ACF_COUNTS={self._counts_file} cannot be written: {error.strerror}; name a plain file")
             self._counts_file = ""
+
+
+def _opened(path: str, flags: int) -> int:
+    """An opener of regular files alone, which does not wait for a pipe's other end."""
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o644)
+    if os.path.isfile(descriptor):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(0, "it is no regular file")
 
 
 class _ExitStatus:
@@ -362,10 +365,6 @@ def _installed(name: str) -> str:
         return f"{name} {importlib.metadata.version(name)}"
     except importlib.metadata.PackageNotFoundError:
         return f"no {name}"
-
-
-def _failed(name: object, error: Exception) -> Resolution:
-    return Resolution(None, f"{name}: {type(error).__name__}: {error}")
 
 
 _here = Runtime(os.path.dirname(__file__))

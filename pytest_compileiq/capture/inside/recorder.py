@@ -172,15 +172,18 @@ class Recorder:
             if sample is None or not sample.wants(draw):
                 return None
             drawn, recording = Drawn(calls.seen, draw, shape), None
-            try:
-                given = given_to(function, called, arguments, named, self._extents.get(function.name))
-                recording = Recording(drawn, given)
+        try:
+            # Not under the lock: the arguments' own methods are the program's code.
+            given = given_to(function, called, arguments, named, self._extents.get(function.name))
+            recording = Recording(drawn, given)
+            with self._lock:
                 for region in recording.regions:
                     region.before = self._keep(region)
-            except Refused as why:
+        except Refused as why:
+            with self._lock:
                 self._give_up(function, drawn, recording, why)
-                return None
-            return recording
+            return None
+        return recording
 
     def finish(self, recording: Recording, made: ForeignCall) -> None:
         """The call has ended: read its memory again, and keep it, unless it ``RAISED``."""

@@ -61,7 +61,7 @@ class Launches:
         self._account = account
         self._contents = contents
         self._failure: str | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finaliser may launch a kernel while this thread is in here
         self._process = os.getpid()
         self._compiled: list[_Compiled] = []
         self._loaded: dict[int, tuple[weakref.ref[Any], _Compiled]] = {}  # by the kernel's address
@@ -134,21 +134,23 @@ class Launches:
         if hasattr(kernel, "finalize_compile"):  # a promise of one, which the launch has waited for
             kernel = kernel.result()
         known = self.loaded(kernel)
+        if known.is_known:
+            return known
+        told: dict[str, Any] = {"file": "", "function": known.name, "module": "", "ptx": None, "why": None}
+        named: list[tuple[int, str]] = []
+        try:  # not under the lock: a kernel's attributes are Triton's and the program's code
+            function = getattr(kernel.src, "fn", None)
+            told.update(where(function) if function else {})
+            told.update(specialisation(kernel), ptx=self._kept(kernel.asm["ptx"].encode()))
+            signature, parameters = told["signature"], function.params if function else ()
+            named = [(each.num, each.name) for each in parameters if each.name in signature]
+        except Refused as why:
+            told["why"] = str(why)
+        except Exception as error:  # of a Triton that has its PTX or its target in another place
+            told["why"] = f"is of a Triton that is not known here ({type(error).__name__}: {error!s:.200})"
         with self._lock:
-            if known.is_known:
-                return known
-            known.is_known = True
-            known.told = {"file": "", "function": known.name, "module": "", "ptx": None, "why": None}
-            try:
-                function = getattr(kernel.src, "fn", None)
-                known.told.update(where(function) if function else {})
-                known.told.update(specialisation(kernel), ptx=self._kept(kernel.asm["ptx"].encode()))
-                signature, parameters = known.told["signature"], function.params if function else ()
-                known.arguments = [(each.num, each.name) for each in parameters if each.name in signature]
-            except Refused as why:
-                known.told["why"] = str(why)
-            except Exception as error:  # of a Triton that has its PTX or its target in another place
-                known.told["why"] = f"is of a Triton that is not known here ({type(error).__name__}: {error!s:.200})"
+            if not known.is_known:
+                known.told, known.arguments, known.is_known = told, named, True
         return known
 
     def _kept(self, ptx: bytes) -> dict[str, Any]:

@@ -160,6 +160,46 @@ def test_counts_that_cannot_be_written_are_a_sentence_and_stop_nothing(export, t
     assert done.stderr.startswith("acf: ACF_COUNTS=") and "cannot be written: No such file or directory" in done.stderr
 
 
+def test_acf_runtime_fifo_for_counts_or_manifest_never_blocks(export, tmp_path):
+    os.mkfifo(tmp_path / "counts")
+    done = run(export, ASK, ACF_COUNTS=str(tmp_path / "counts"))
+    assert done.returncode == 0 and done.stderr.count("\n") == 1 and "name a plain file" in done.stderr
+    (export / "manifest.json").unlink()
+    os.mkfifo(export / "manifest.json")
+    done = run(export, ASK, ACF_EXPECT="all")
+    assert done.returncode == 86 and "no regular file" in done.stderr
+
+
+def test_acf_runtime_handlers_that_ask_back_do_not_stand_still(export):
+    """A logging handler asks from its own thread and waits; a tracer asks at each line, as a signal's handler may."""
+    code = """
+import logging, sys, threading
+import acf_runtime
+
+class Handler(logging.Handler):
+    def emit(self, record):
+        for ask in (acf_runtime.report, lambda: acf_runtime.resolve("softmax", "sm_90a")):
+            asking = threading.Thread(target=ask, daemon=True)
+            asking.start()
+            asking.join()
+
+def trace(frame, event, argument):
+    if frame.f_code.co_filename == acf_runtime.__file__:
+        sys.settrace(None)
+        acf_runtime.report()
+        sys.settrace(trace)
+    return trace
+
+logging.getLogger().setLevel("INFO")
+logging.getLogger().addHandler(Handler())
+sys.settrace(trace)
+answers = [acf_runtime.resolve("softmax", "sm_90a") for _ in range(3)]
+sys.settrace(None)
+print(sum(answer.path is not None for answer in answers), acf_runtime.report()["artifacts"]["softmax"]["applied"])
+"""
+    assert run(export, code).stdout == "3 4\n", "three answers, and the one that the handler asked for"
+
+
 def test_a_hostile_name_reaches_the_console_as_text(tmp_path):
     export = make_export(tmp_path / "export", {"::error::\x1b[2J\n##[command]": []})
     done = run(export, "import acf_runtime", ACF_EXPECT="all")
