@@ -10,12 +10,24 @@ import base64
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
+import msgspec
+
+from pytest_compileiq.errors import contained
 from pytest_compileiq.lesson import Lesson
-from pytest_compileiq.model import Candidate
+from pytest_compileiq.model import Candidate, FailureKind, KnobValue
 from pytest_compileiq.rules.built_ahead import MOST
 from pytest_compileiq.search.batches import NOT_PROPOSED, Batch, Earlier, Evaluated, Proposal, Proposed
+
+# The columns, as they are read: SQLite holds whatever type was written.
+_Knobs = dict[str, KnobValue]
+_Candidate = tuple[_Knobs, str | None, str]
+_Taught = tuple[str, str, _Knobs, float]
+_Attempt = tuple[int, int, int, str | None]
+_Evaluation = tuple[tuple[float, ...], FailureKind | None, str, bool, str, list[Any], float]
+_Built = tuple[_Candidate, dict[str, float] | None, bool]
 
 
 class Journal:
@@ -28,15 +40,18 @@ class Journal:
         self._number = 0
 
     def begin(self, identity: Mapping[str, str], seeds: Sequence[Candidate], lessons: Sequence[Lesson] = ()) -> Earlier:
-        """Go on with the search of ``identity``, or begin it anew with ``seeds`` and ``lessons``."""
+        """Go on with the search of ``identity``, or begin it anew with ``seeds`` and ``lessons``.
+
+        Raises:
+            StoreError: what an earlier run left is not what this writes.
+        """
         row = self._connection.execute(
             "SELECT identity, seeds FROM search WHERE benchmark = ? AND target = ?", self._key
         ).fetchone()
-        before = json.loads(row[0]) if row else {}
+        with self.reading():
+            before = msgspec.convert(json.loads(row[0]) if row else {}, dict[str, str])
         if row and before == dict(identity):
-            return Earlier(
-                tuple(map(_unpacked, json.loads(row[1]))), tuple(self._batches()), lessons=tuple(self._lessons())
-            )
+            return self._earlier(row[1])
         self.clear()
         packed = json.dumps([_packed(seed) for seed in seeds])
         with self._connection:
@@ -47,6 +62,10 @@ class Journal:
                 self._connection.execute("INSERT INTO lesson VALUES (?, ?, ?, ?, ?, ?, ?)", (*self._key, *taught))
         changed = sorted(name for name in {*identity, *before} if before.get(name) != identity.get(name))
         return Earlier(tuple(seeds), changed=", ".join(changed) if row else None, lessons=tuple(lessons))
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Whatever cannot be understood of what an earlier run left is a ``StoreError`` with its remedy."""
+        return contained(f"the journal of {self._key[0]}", "pytest --tune --tune-fresh starts its search anew")
 
     def asked(
         self, wanted: int, candidates: Sequence[Candidate], state: bytes | None, proposal: Proposal = NOT_PROPOSED
@@ -138,38 +157,45 @@ class Journal:
         ).fetchone()
         return row
 
-    def _lessons(self) -> list[Lesson]:
-        rows = self._connection.execute(
-            "SELECT artifact, digest, knobs, weight FROM lesson WHERE benchmark = ? AND target = ? ORDER BY place",
-            self._key,
-        )
-        return [Lesson(artifact, digest, json.loads(knobs), weight) for artifact, digest, knobs, weight in rows]
+    def _rows(self, columns: str, table: str, order: str) -> list[tuple[Any, ...]]:
+        selection = f"SELECT {columns} FROM {table} WHERE benchmark = ? AND target = ? ORDER BY {order}"
+        return self._connection.execute(selection, self._key).fetchall()
 
-    def _batches(self) -> list[Batch]:
-        done: dict[int, dict[int, Evaluated]] = {}
-        rows = self._connection.execute(
-            "SELECT batch, place, scores, failure, reason, duplicate, digest, samples, seconds FROM evaluation "
-            "WHERE benchmark = ? AND target = ? ORDER BY number", self._key,
+    def _earlier(self, seeds: str) -> Earlier:
+        attempts = self._rows("batch, place, attempt, loss", "attempt", "attempt")
+        lessons = self._rows("artifact, digest, knobs, weight", "lesson", "place")
+        evaluations = self._rows(
+            "batch, place, scores, failure, reason, duplicate, digest, samples, seconds", "evaluation", "number"
+        )
+        batches = self._rows(
+            "number, wanted, candidates, state, proposed, most",
+            "batch LEFT JOIN proposal USING (benchmark, target, number)", "number",
         )  # fmt: skip
-        for batch, place, scores, failure, reason, duplicate, digest, samples, seconds in rows:
-            done.setdefault(batch, {})[place] = Evaluated(
-                tuple(json.loads(scores)), failure, reason, bool(duplicate), digest, json.loads(samples), seconds
+        with self.reading():
+            msgspec.convert(attempts, list[_Attempt])
+            done: dict[int, dict[int, Evaluated]] = {}
+            for batch, place, scores, failure, reason, duplicate, digest, samples, seconds in evaluations:
+                row = json.loads(scores), failure, reason, bool(duplicate), digest, json.loads(samples), seconds
+                done.setdefault(batch, {})[place] = Evaluated(*msgspec.convert(row, _Evaluation))
+            return Earlier(
+                _candidates(seeds),
+                tuple(_batch(done.get(number, {}), *columns) for number, *columns in batches),
+                lessons=tuple(
+                    Lesson(*msgspec.convert((artifact, digest, json.loads(knobs), weight), _Taught))
+                    for artifact, digest, knobs, weight in lessons
+                ),
             )
-        rows = self._connection.execute(
-            "SELECT number, wanted, candidates, state, proposed, most FROM batch "
-            "LEFT JOIN proposal USING (benchmark, target, number) "
-            "WHERE benchmark = ? AND target = ? ORDER BY number", self._key,
-        )  # fmt: skip
-        return [
-            Batch(
-                wanted,
-                tuple(map(_unpacked, json.loads(candidates))),
-                done.get(number, {}),
-                state,
-                Proposal(_built(proposed), most or MOST * wanted) if proposed else NOT_PROPOSED,
-            )
-            for number, wanted, candidates, state, proposed, most in rows
-        ]
+
+
+def _batch(
+    done: Mapping[int, Evaluated], wanted: Any, candidates: str, state: Any, proposed: str | None, most: Any
+) -> Batch:
+    wanted, state, most = msgspec.convert((wanted, state, most), tuple[int, bytes | None, int | None])
+    asked = _candidates(candidates)
+    if not set(range(len(asked))).issuperset(done):
+        raise ValueError(f"{len(asked)} candidates, and evaluations of {sorted(done)}")
+    proposal = Proposal(_built(proposed), most or MOST * wanted) if proposed else NOT_PROPOSED
+    return Batch(wanted, asked, done, state, proposal)
 
 
 def _packed(candidate: Candidate) -> list[Any]:
@@ -177,12 +203,17 @@ def _packed(candidate: Candidate) -> list[Any]:
     return [dict(candidate.knobs), blob, candidate.origin]
 
 
-def _unpacked(packed: Sequence[Any]) -> Candidate:
+def _candidates(text: str) -> tuple[Candidate, ...]:
+    return tuple(map(_unpacked, msgspec.convert(json.loads(text), list[_Candidate])))
+
+
+def _unpacked(packed: _Candidate) -> Candidate:
     knobs, blob, origin = packed
     return Candidate(knobs, None if blob is None else base64.b64decode(blob), origin)
 
 
-def _built(proposed: str | None) -> tuple[Proposed, ...]:
+def _built(proposed: str) -> tuple[Proposed, ...]:
     return tuple(
-        Proposed(_unpacked(candidate), features, known) for candidate, features, known in json.loads(proposed or "[]")
+        Proposed(_unpacked(candidate), features, known)
+        for candidate, features, known in msgspec.convert(json.loads(proposed), list[_Built])
     )

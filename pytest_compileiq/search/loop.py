@@ -136,10 +136,10 @@ class Search:
     def begin(self, baseline: BuildResult, earlier: Sequence[Batch]) -> None:
         """Take up what an earlier run left, without evaluating anything."""
         self._baseline = baseline.digest
-        level = (0.0,) * len(self.brief.benchmark.objectives)
         key = key_of(self.brief.benchmark, None, baseline.digest)
-        self._seen[key] = Told(Candidate({}), level, code=name_of(key))
-        self._again = self._restored(earlier)
+        self._seen[key] = Told(Candidate({}), (0.0,) * len(self.brief.benchmark.objectives), code=name_of(key))
+        with self.brief.journal.reading():
+            self._again = self._restored(earlier)
         self.tally.end()
 
     def advance(self, goes_on: Callable[[], bool] = lambda: True) -> None:
@@ -217,7 +217,8 @@ class Search:
         """The next batch with its builds begun, the earlier run's first; None when there is nothing left to ask."""
         if self._again:
             batch = self._again.popleft()
-            offer = self._asker.ask_again(batch.wanted, batch.proposal)
+            with self.brief.journal.reading():
+                offer = self._asker.ask_again(batch.wanted, batch.proposal)
             if tuple(offer.candidates) != batch.candidates:
                 raise CannotResume
             number, done = self.brief.journal.taken_up(batch), batch.done
@@ -275,6 +276,8 @@ class Search:
         return {place: self._count(asked[place], evaluated) for place, evaluated in done.items()}
 
     def _count(self, candidate: Candidate, evaluated: Evaluated) -> Told:
+        if len(evaluated.scores) not in (0, objectives := len(self.brief.benchmark.objectives)):
+            raise ValueError(f"{len(evaluated.scores)} scores of {objectives} objectives")
         errors = self.brief.scorer.recall(evaluated.rows)
         told = Told(candidate, evaluated.scores, evaluated.failure, errors=errors)
         self.tally.earlier_s = max(self.tally.earlier_s, evaluated.seconds)
@@ -291,8 +294,7 @@ class Search:
             else:
                 told = replace(told, code=name_of(key))
                 self._keep(key, told, Scored(evaluated.scores, controls))
-        changed = candidate.blob is not None and evaluated.digest not in ("", self._baseline)
-        self._injected = self._injected or changed
+        self._injected |= candidate.blob is not None and evaluated.digest not in ("", self._baseline)
         self.told.append(told)
         self.tally.evaluations += 1
         return told
@@ -300,7 +302,8 @@ class Search:
     # ── one batch ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _evaluate(self, asked: _Asked) -> list[Told]:
-        told = self._remember(asked.offer.candidates, asked.done)
+        with self.brief.journal.reading():
+            told = self._remember(asked.offer.candidates, asked.done)
         built = [build.result() for build in asked.builds]
         self._expect_injection(list(asked.left.values()), built)
         for (place, candidate), controls, build in zip(asked.left.items(), asked.rendered, built, strict=True):

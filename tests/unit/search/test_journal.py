@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_compileiq.errors import StoreError
 from pytest_compileiq.lesson import Lesson
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.search.batches import Batch, Earlier, Evaluated
@@ -140,3 +141,38 @@ def test_the_three_hundredth_evaluation_asks_no_more_of_the_file_than_the_first_
         journal.begin(IDENTITY, SEEDS)
         of_each = [hundreds_of_instructions(journal) for _ in range(300)]
     assert max(of_each[-10:]) < 2 * max(of_each[:10]) + 5
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        """UPDATE evaluation SET scores = '["fast", null]'""",
+        "UPDATE evaluation SET scores = '-0.5'",
+        "UPDATE evaluation SET scores = '[NaN'",
+        "UPDATE evaluation SET scores = NULL",
+        "UPDATE evaluation SET failure = 'odd'",
+        "UPDATE evaluation SET samples = '{}'",
+        "UPDATE evaluation SET seconds = 'long'",
+        "UPDATE evaluation SET place = -1",
+        "UPDATE evaluation SET place = 9",
+        "UPDATE batch SET wanted = 'all'",
+        "UPDATE batch SET candidates = '[[1]]'",
+        "UPDATE search SET identity = '[]'",
+        "UPDATE search SET seeds = x'ff'",
+        "UPDATE attempt SET attempt = 'first'",
+        "UPDATE lesson SET weight = 'much'",
+    ],
+)
+def test_journal_damaged_row_is_refused_until_fresh(opened, tmp_path, damage):
+    taught = (Lesson("lz4/t", "a" * 64, {"-O": 3}, 0.5),)
+    with opened() as journal:
+        journal.begin(IDENTITY, SEEDS, taught)
+        write(journal, GOOD)
+        journal.begun(0, 1)
+    with sqlite3.connect(tmp_path / ".compileiq" / "journal.sqlite3") as file:
+        file.execute(damage)
+    with opened() as journal:
+        with pytest.raises(StoreError, match=r"journal of test_k.py::test_k .*; pytest --tune --tune-fresh"):
+            journal.begin(IDENTITY, SEEDS, taught)
+        journal.clear()
+        assert journal.begin(IDENTITY, SEEDS, taught) == Earlier(SEEDS, lessons=taught)

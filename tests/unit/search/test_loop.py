@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from itertools import groupby
 from pathlib import Path
 from random import Random
@@ -15,6 +16,7 @@ from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.config import Budget
 from pytest_compileiq.engines.base import Brief, Told
 from pytest_compileiq.engines.random import RandomSearch
+from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.search.journal_file import open_journal
 from pytest_compileiq.search.loop import (
@@ -261,6 +263,17 @@ def test_knobs_that_nobody_reads_stop_it_early(searching):
 
 
 # ── going on ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_search_journal_of_odd_scores_is_refused(searching, tmp_path):
+    def run(*, fresh):
+        return searching(RandomSearch(Brief(FAKE_SPACE, seed=3)), FakePool(seconds=RUNTIME), fresh=fresh)
+
+    run(fresh=True)
+    with sqlite3.connect(tmp_path / ".compileiq" / "journal.sqlite3") as file:
+        file.execute("UPDATE evaluation SET scores = '[0.5, 0.5]'")
+    with pytest.raises(StoreError, match=r"2 scores of 1 objectives.*--tune-fresh"):
+        run(fresh=False)
 
 
 def spent(search: Search) -> tuple[object, ...]:
