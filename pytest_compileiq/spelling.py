@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 
 MOST_NAMED = 5  # files, functions or tests in one sentence; a toolkit that moved would name hundreds
 _CLOSE = 0.6  # difflib's ratio, and its own default
+_BEGIN_OF_TIME_S = -62_135_596_800  # the year 1
+END_OF_TIME_S = 253_402_300_799  # Unix time: the last second of the year 9999, beyond which no calendar here goes
 
 
 def nearest(wrong: str, known: Iterable[str], *, cutoff: float = _CLOSE) -> str | None:
@@ -27,6 +30,11 @@ def first_of(texts: Sequence[str], most: int | None = MOST_NAMED) -> list[str]:
     """The first ``most`` of ``texts``, and ``and 3 more`` for the rest; all of them where it is None."""
     more = [f"and {len(texts) - most} more"] if most is not None and len(texts) > most else []
     return [*texts[:most], *more]
+
+
+def utc(seconds: float, spelt: str = "%Y-%m-%d %H:%M UTC") -> str:
+    """A Unix time as a person reads it; one beyond the years 1 to 9999 as the nearest of them."""
+    return time.strftime(spelt, time.gmtime(min(max(seconds, _BEGIN_OF_TIME_S), END_OF_TIME_S)))
 
 
 def quantity(count: int, what: str) -> str:

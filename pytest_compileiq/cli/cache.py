@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_compileiq.cli.locate import find_project
 from pytest_compileiq.errors import UserError
-from pytest_compileiq.spelling import quantity
+from pytest_compileiq.spelling import quantity, utc
 from pytest_compileiq.system.printing import json_text, say
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def _lines(cache: BuildCache, removed: list[Stored], damaged: list[Stored]) -> l
         f"{cache.root}: {quantity(len(stored), 'build')}, {_text(_bytes(stored))} of at most {_text(MOST_BYTES)}"
     )
     if stored:
-        oldest, newest = (time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(stored[at].used_at)) for at in (0, -1))
+        oldest, newest = (utc(stored[at].used_at) for at in (0, -1))
         lines.append(f"last used from {oldest} to {newest}")
     if not_kept := cache.not_kept():
         count = not_kept.total()

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, mode
 from pytest_compileiq.model import Direction, Target
 from pytest_compileiq.outcome import End, Verdict
 from pytest_compileiq.rules.moves import Run
+from pytest_compileiq.spelling import utc
 from pytest_compileiq.stored import Array, Digest, Finite, Name, Ratio, Stored, Text
 
 _DATE = "%Y-%m-%dT%H:%M:%SZ"
@@ -21,8 +22,8 @@ def seconds_of(date: str) -> float:
 
 
 def date_of(seconds: float) -> str:
-    """The inverse of ``seconds_of``."""
-    return datetime.fromtimestamp(seconds, UTC).strftime(_DATE)
+    """The inverse of ``seconds_of``; any number of seconds has one, since a commit's are whatever its author wrote."""
+    return utc(seconds, _DATE)
 
 
 def _is_date(date: str) -> str:
@@ -35,7 +36,7 @@ def _is_verdict(verdict: str) -> str:
 
 
 # The pattern holds the digits to one spelling, so that dates sort as texts.
-_SPELT = StringConstraints(pattern=r"^(19[7-9]\d|2\d{3})(-\d\d){2}T(\d\d:){2}\d\dZ$")
+_SPELT = StringConstraints(pattern=r"^(19[7-9][0-9]|2[0-9]{3})(-[0-9]{2}){2}T([0-9]{2}:){2}[0-9]{2}Z$")
 Date = Annotated[str, _SPELT, AfterValidator(_is_date)]
 Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{7,64}$")]
 LineKey = tuple[str, str, str, str, str]

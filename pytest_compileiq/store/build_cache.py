@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import CodeDigest, sha256_hex
 from pytest_compileiq.rules.build_key import still_holds
+from pytest_compileiq.spelling import END_OF_TIME_S, utc
 from pytest_compileiq.store.local import DIRECTORY as LOCAL
 from pytest_compileiq.store.local import local_directory
 from pytest_compileiq.system.files import PARTIAL, Unfit, read_regular
@@ -81,14 +82,14 @@ class Entry(Struct, frozen=True):
     metrics: Mapping[str, int]
     log: str
     seconds: float
-    built_at: int
-    name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][\w.-]{0,200}$")]
+    built_at: Annotated[int, msgspec.Meta(ge=0, le=END_OF_TIME_S)]
+    name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][\w.-]{0,200}\Z")]
     data: bytes = b""
 
     @property
     def when(self) -> str:
         """When it was built, as a person reads it."""
-        return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(self.built_at))
+        return utc(self.built_at)
 
 
 class Stored(Struct, frozen=True):

@@ -1,4 +1,4 @@
-from pytest_compileiq.spelling import did_you_mean, first_of, quantity
+from pytest_compileiq.spelling import did_you_mean, first_of, quantity, utc
 
 
 def test_the_nearest_name_is_offered_whatever_its_case():
@@ -24,3 +24,7 @@ def test_a_count_of_one_is_in_the_singular_and_every_other_in_the_plural():
     assert [quantity(2, what) for what in ("more launch", "process", "library")] == [
         "2 more launches", "2 processes", "2 libraries",
     ]  # fmt: skip
+
+
+def test_utc_beyond_the_calendar_is_its_end():
+    assert [utc(seconds)[-20:] for seconds in (0, 1e30)] == ["1970-01-01 00:00 UTC", "9999-12-31 23:59 UTC"]

@@ -133,7 +133,14 @@ def test_an_entry_with_the_right_digest_and_no_sense_is_a_miss(cache, content):
     assert len(cache.damaged()) == 1
 
 
-@pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "", ".hidden", "a/b", "a\0b"])
+@pytest.mark.parametrize("built_at", [-1, 10**12, 2**63 - 1])
+def test_cache_entry_of_no_year_is_a_miss(cache, entry, built_at):
+    cache.keep(KEY, replace(entry, built_at=built_at))
+    assert found(cache) is None
+    assert len(cache.damaged()) == 1
+
+
+@pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "", ".hidden", "a/b", "a\0b", "kernel.so\n"])
 def test_an_entry_cannot_name_a_place_outside_the_build(cache, entry, name):
     cache.keep(KEY, replace(entry, name=name))
     assert found(cache) is None
