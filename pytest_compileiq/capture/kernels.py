@@ -12,6 +12,7 @@ from types import MappingProxyType
 from pytest_compileiq.capture.program import Calls, Watched
 from pytest_compileiq.capture.rank import RankedFunction, Shape, few_shapes
 from pytest_compileiq.store.captures import DATA, SCHEMA, Kernel, KernelShape, UnrecordedShape
+from pytest_compileiq.store.recorded_calls import fitting
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]|^[.-]")
 
@@ -49,7 +50,7 @@ def _together(shape: Shape, alike: Sequence[Calls]) -> KernelShape:
     kept = {
         call.number: call for each in alike for call in each.kept
     }  # which each door that it is called through tells
-    in_order = tuple(kept[number] for number in sorted(kept))
+    in_order = fitting(kept[number] for number in sorted(kept))
     return KernelShape(shape, sum(each.calls for each in alike), sum(each.own_ns for each in alike), in_order)
 
 

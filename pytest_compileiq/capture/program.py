@@ -24,7 +24,7 @@ from pytest_compileiq.system.process import run_in_foreground
 QUOTA_BYTES = {"integers": LARGEST_CONTENT, "floats": LARGEST_CONTENT}  # of the memory that the recorded calls hold
 _LARGEST_FAILURE = 64 << 10
 _LARGEST_TALLY = 256 << 20
-_PYTHON = re.compile(r"python(\d+(\.\d+)*t?)?$")
+_PYTHON = re.compile(r"python(\d+(\.\d+)*t?)?")
 _INSTEAD = (
     "for a kernel of another program, write a benchmark of it: acf init makes a first one, and "
     "Cc(…, like='compile_commands.json') takes its command from that program's build"
@@ -172,7 +172,7 @@ def python_program(command: Sequence[str]) -> Program:
     """
     if not command:
         raise UserError("expected a program behind the options: … -- python PROGRAM …")
-    if not _PYTHON.match(Path(command[0]).name):
+    if not _PYTHON.fullmatch(Path(command[0]).name):
         raise UserError(
             f"{command[0]!r} is not called python, and the calls of Python programs alone are watched: put python "
             f"before a script, and python -m before the module of an installed command; {_INSTEAD}"

@@ -36,7 +36,7 @@ _Named = Annotated[dict[_Text, Any], Meta(max_length=1 << 10)]
 class Ptx(Struct, frozen=True):
     """A PTX text by its digest; ``size`` in bytes."""
 
-    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
     size: Annotated[int, Meta(ge=0, le=LARGEST_PTX)]
 
 

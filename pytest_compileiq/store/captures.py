@@ -20,7 +20,14 @@ import msgspec
 from msgspec import Meta, Struct
 
 from pytest_compileiq.errors import StoreError, UserError
-from pytest_compileiq.store.recorded_calls import MOST_BYTES, Call, Content, fault_in
+from pytest_compileiq.store.recorded_calls import (
+    MOST_AT_ONCE,
+    MOST_BYTES,
+    Call,
+    Content,
+    bytes_at_once,
+    fault_in,
+)
 from pytest_compileiq.system.files import Unfit, read_regular, replace
 
 SCHEMA = 1
@@ -165,6 +172,8 @@ class Bundle:
         for call in kernel.kept:
             if fault := fault_in(call):
                 raise StoreError(f"{path}: in call {call.number} {fault}; {AGAIN}")
+        if (most := max((bytes_at_once(shape.kept) for shape in kernel.shapes), default=0)) > MOST_AT_ONCE:
+            raise StoreError(f"{path}: the calls of a shape take {most} bytes, and at most {MOST_AT_ONCE}; {AGAIN}")
         return kernel
 
     def content(self, content: Content, size: int) -> bytes:

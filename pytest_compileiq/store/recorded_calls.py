@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 _LONG_DOUBLE = 16  # bytes; struct does not know it
 MOST_BYTES = 1 << 34  # of a stretch of memory
+MOST_AT_ONCE = 2 << 30  # bytes of the calls of one shape, which a replay lays out together
 _Size = Annotated[int, Meta(ge=0, le=MOST_BYTES)]
 _Offset = Annotated[int, Meta(ge=-MOST_BYTES, le=MOST_BYTES)]
 _Axes = Annotated[tuple[_Offset, ...], Meta(max_length=64)]
-_Hex = Annotated[str, Meta(pattern=r"^([0-9a-f]{2})*$", max_length=1 << 16)]
+_Hex = Annotated[str, Meta(pattern=r"^([0-9a-f]{2})*\Z", max_length=1 << 16)]
 
 
 class Number(Struct, frozen=True):
     """A number by its type's code in ctypes (``l``, ``d``) and its bytes, in hexadecimal digits."""
 
-    code: Annotated[str, Meta(pattern=r"^[?cbBhHiIlLqQfdg]$")]
-    value: Annotated[str, Meta(pattern=r"^([0-9a-f]{2}){1,16}$")]
+    code: Annotated[str, Meta(pattern=r"^[?cbBhHiIlLqQfdg]\Z")]
+    value: Annotated[str, Meta(pattern=r"^([0-9a-f]{2}){1,16}\Z")]
 
 
 class Memory(Struct, frozen=True):
@@ -27,7 +29,7 @@ class Memory(Struct, frozen=True):
 
     region: Annotated[int, Meta(ge=0, le=1 << 10)]
     offset: _Size
-    dtype: Annotated[str, Meta(pattern=r"^[<>|][fcbiuV][0-9]{1,9}$")]
+    dtype: Annotated[str, Meta(pattern=r"^[<>|][fcbiuV][0-9]{1,9}\Z")]
     extents: _Axes
     strides: _Axes
 
@@ -43,7 +45,7 @@ class Content(Struct, frozen=True):
     """What a region held: exactly, under its digest, or a ``sample`` of its floats, evenly spaced."""
 
     kind: Literal["integers", "floats"]
-    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")] | None
+    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")] | None
     sample: _Hex | None
 
 
@@ -73,6 +75,24 @@ class Call(Struct, frozen=True):
     def is_exact(self) -> bool:
         """Whether all that it was given and gave is there."""
         return all(content.sha256 is not None for content in self.contents)
+
+
+def bytes_at_once(calls: Iterable[Call]) -> int:
+    """The memory that it takes to make ``calls`` again: their regions, and what these held before and after."""
+    exact = [call for call in calls if call.is_exact]
+    regions = [region for call in exact for region in call.regions]
+    contents = {content.sha256: region.size for region in regions for content in (region.before, region.after)}
+    return sum(region.size for region in regions) + sum(contents.values())
+
+
+def fitting(calls: Iterable[Call]) -> tuple[Call, ...]:
+    """The first of ``calls`` that can be made again together."""
+    kept: list[Call] = []
+    for call in calls:
+        if bytes_at_once([*kept, call]) > MOST_AT_ONCE:
+            break
+        kept.append(call)
+    return tuple(kept)
 
 
 def fault_in(call: Call) -> str | None:

@@ -44,6 +44,15 @@ MODULES = {
 }
 
 
+def test_msgspec_pattern_ends_where_the_text_ends():
+    """msgspec searches by Python's re, whose ``$`` lets a newline pass; pydantic's is Rust's, which does not."""
+    for path in FILES:
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Meta"):
+                for pattern in (word.value for word in node.keywords if word.arg == "pattern"):
+                    assert ast.literal_eval(pattern).endswith(r"\Z"), f"{path}:{node.lineno}"
+
+
 @cache
 def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))

@@ -24,6 +24,21 @@ def call(memory=MEMORY, region=REGION, number=NUMBER, result=None, regions=1) ->
 
 
 @pytest.mark.parametrize(
+    "changed",
+    [
+        {"memory": MEMORY | {"dtype": "<f8\n"}},
+        {"number": NUMBER | {"code": "l\n"}},
+        {"number": NUMBER | {"value": NUMBER["value"] + "\n"}},
+        {"region": REGION | {"before": CONTENT | {"sha256": "0" * 64 + "\n"}}},
+        {"region": REGION | {"before": CONTENT | {"sha256": None, "sample": "00\n"}}},
+    ],
+)
+def test_recorded_call_text_with_newline_is_refused(changed):
+    with pytest.raises(msgspec.ValidationError):
+        call(**changed)
+
+
+@pytest.mark.parametrize(
     "memory",
     [
         {},

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 
+import msgspec
 import pytest
 
 from pytest_compileiq import Captured
 from pytest_compileiq.errors import MarkerError, StoreError
+from pytest_compileiq.store.recorded_calls import Call, fitting
 from pytest_compileiq.testing import ToolchainConformance
 from pytest_compileiq.toolchains.base import Place
 from tests.files import write_files
@@ -38,6 +40,22 @@ class TestCaptured(ToolchainConformance):
 
     def make(self) -> Captured:
         return Captured("acf-capture/twice", "twice.c", flags="-O2 -march=x86-64")
+
+
+def test_captured_sum_beyond_its_bound_is_refused_before_memory_is_taken(tmp_path):
+    zeros = {"kind": "integers", "sha256": "0" * 64, "sample": None}
+    region = {"size": 256 << 20, "page_offset": 0, "before": zeros, "after": zeros}
+    regions = [region] * 8
+    arguments = [
+        {"number": None, "memory": {"region": at, "offset": 0, "dtype": "|u1", "extents": [], "strides": []}}
+        for at in range(len(regions))
+    ]
+    call = CALL | {"arguments": arguments, "regions": regions}
+    shape = {"shape": [3], "calls": 9, "own_ns": 5, "kept": [call]}
+    with pytest.raises(StoreError, match=r"kernel\.json: the calls of a shape take 2415919104 bytes, and at most 2147"):
+        loaded(tmp_path, shapes=[shape])
+    kept = fitting([msgspec.convert(call | {"regions": [region] * 4, "arguments": arguments[:4]}, Call)] * 3)
+    assert len(kept) == 1, "acf capture keeps as many calls as can be made again together"
 
 
 def loaded(root, **changed):
