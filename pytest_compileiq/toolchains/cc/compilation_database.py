@@ -11,7 +11,7 @@ import os
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.spelling import did_you_mean
-from pytest_compileiq.system.files import exists
+from pytest_compileiq.system.files import Unfit, exists, read_regular
 from pytest_compileiq.toolchains.base import Place
 
 FILE = "compile_commands.json"
@@ -28,7 +28,10 @@ _MAKE_IT = (
     "make it with cmake -DCMAKE_EXPORT_COMPILE_COMMANDS=ON, meson setup or bear -- make, and commit it, "
     "or make it before pytest wherever it runs"
 )
+_LARGEST = 512 << 20  # bytes; Chromium's database has 300 MB
 _DEEPEST = 8  # response files within response files
+_MOST_READ = 16 << 20  # bytes of all response files of one command
+_LEAST_READ = 1 << 10  # that one of them counts for, so that they are few
 _CLOSE_PATHS = 0.8  # difflib's ratio: paths of one project are alike
 
 
@@ -139,12 +142,28 @@ def read_database(like: str, place: Place) -> Database:
     return Database(like, choice, _entries(path, path.stat().st_mtime_ns))
 
 
-def expanded(words: Sequence[str], entry: Entry, checkout: Checkout, rootdir: Path, depth: int = 0) -> Iterator[str]:
+def expanded(words: Sequence[str], entry: Entry, checkout: Checkout, rootdir: Path) -> Iterator[str]:
     """``words`` of ``entry`` with the content of its response files in their place.
 
     Raises:
-        MarkerError: one of them cannot be read here.
+        MarkerError: one of them cannot be read here, or they are too many.
     """
+    left = _MOST_READ
+
+    def read(path: Path) -> str:
+        nonlocal left
+        data = read_regular(path.resolve(), left)
+        left -= max(len(data), _LEAST_READ)
+        if left < 0:
+            raise Unfit(f"and what it names have more than {_MOST_READ} bytes")
+        return data.decode()
+
+    return _expanded(words, entry, checkout, rootdir, read, 0)
+
+
+def _expanded(
+    words: Sequence[str], entry: Entry, checkout: Checkout, rootdir: Path, read: Callable[[Path], str], depth: int
+) -> Iterator[str]:
     for word in words:
         if not word.startswith("@"):
             yield word
@@ -153,22 +172,27 @@ def expanded(words: Sequence[str], entry: Entry, checkout: Checkout, rootdir: Pa
         try:
             if depth == _DEEPEST:
                 raise ValueError(f"{_DEEPEST} response files within each other")
-            content = shlex.split(path.read_text(encoding="utf-8"))
+            content = shlex.split(read(path))
             if any("\0" in text for text in content):
                 raise ValueError("it holds a NUL, which no command can")
-        except (OSError, ValueError) as error:
+        except (
+            OSError,
+            RuntimeError,
+            ValueError,
+            Unfit,
+        ) as error:  # before Python 3.13, RuntimeError: links in a circle
             raise MarkerError(
                 f"the command of {entry.file} reads {word}, which cannot be read here ({path}: {error}): build the "
                 "project first, or give the command's options in flags="
             ) from error
-        yield from expanded(content, entry, checkout, rootdir, depth + 1)
+        yield from _expanded(content, entry, checkout, rootdir, read, depth + 1)
 
 
 @lru_cache(maxsize=8)
 def _entries(path: Path, _changed_ns: int) -> tuple[Entry, ...]:
     try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+        content = json.loads(read_regular(path.resolve(), _LARGEST))
+    except (OSError, RuntimeError, ValueError, Unfit) as error:  # RecursionError is a RuntimeError
         raise MarkerError(f"{path} is no compilation database: {error}; {_MAKE_IT}") from error
     if not isinstance(content, list):
         raise MarkerError(f"{path} is no compilation database: expected a list of commands; {_MAKE_IT}")

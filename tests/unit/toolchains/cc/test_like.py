@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import platform
 import shlex
 import shutil
@@ -96,6 +97,17 @@ def test_response_files_stand_open(tmp_path: Path) -> None:
 def test_a_response_file_that_cannot_be_opened_is_named(tmp_path: Path, content: dict[str, str]) -> None:
     with pytest.raises(MarkerError, match=r"reads @x\.rsp, which cannot be read here .*build/x\.rsp.*flags="):
         flags(tmp_path, "@x.rsp -c a.c", **content)
+
+
+def test_response_file_that_never_ends_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(MarkerError, match=r"reads @/dev/zero, which .*is no regular file"):
+        flags(tmp_path, "@/dev/zero -c a.c")
+    with pytest.raises(MarkerError, match=r"reads @.*fifo, which .*is no regular file"):
+        flags(tmp_path, f"@{tmp_path}/fifo -c a.c")
+    each = {f"build/{depth}.rsp": f"@{depth + 1}.rsp " * 60 for depth in range(7)}
+    with pytest.raises(MarkerError, match=r"more than \d+ bytes"):
+        flags(tmp_path, "@0.rsp -c a.c", **each, **{"build/7.rsp": ""})
 
 
 @pytest.mark.parametrize(
