@@ -17,12 +17,13 @@ from pytest_compileiq.errors import StoreError
 from pytest_compileiq.history.observation import RECORD, Observation, Record, Sighting
 from pytest_compileiq.spelling import quantity
 from pytest_compileiq.stored import first_problem
-from pytest_compileiq.system.files import Unfit, locked, machine_lock, read_regular, replace
+from pytest_compileiq.system.files import PARTIAL, Unfit, locked, machine_lock, read_regular, replace
 
 DIRECTORY = "acf-history"  # beside acf/
 MAX_MONTH_BYTES = 64 << 20
+_MOST_BYTES = 1 << 30  # of all months
 _MOST_PROBLEMS = 5  # of one file, told one by one
-_ATTRIBUTES = b"*.jsonl merge=union\n"
+_FOR_GIT = {".gitattributes": b"*.jsonl merge=union\n", ".gitignore": f"{PARTIAL}*\n".encode()}
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,11 @@ class Archive:
             return 0
         self.root.mkdir(parents=True, exist_ok=True)
         with locked(machine_lock(f"history {self.root.resolve()}")):
-            if not (self.root / ".gitattributes").exists():
-                replace(self.root / ".gitattributes", _ATTRIBUTES)
+            for killed in self.root.glob(f"{PARTIAL}*"):  # whoever holds the lock is the only writer
+                killed.unlink(missing_ok=True)
+            for name, content in _FOR_GIT.items():
+                if not (self.root / name).exists():
+                    replace(self.root / name, content)
             return sum(self._append(self.root / f"{month}.jsonl", lines) for month, lines in by_month.items())
 
     def _append(self, path: Path, lines: Iterable[bytes]) -> int:
@@ -71,13 +75,15 @@ class Archive:
         """Every distinct record; a file or line that cannot be read becomes a problem."""
         records: dict[bytes, Record] = {}
         problems: list[str] = []
+        left = _MOST_BYTES
         for path in sorted(self.root.glob("*.jsonl")):
             try:
-                lines = self._bytes(path).splitlines()
+                data = self._bytes(path, min(MAX_MONTH_BYTES, left))
             except StoreError as error:
                 problems.append(str(error))
                 continue
-            problems += self._take(path, lines, records)
+            left -= len(data)
+            problems += self._take(path, data.splitlines(), records)
         observations = tuple(record for record in records.values() if isinstance(record, Observation))
         sightings = tuple(record for record in records.values() if isinstance(record, Sighting))
         return Archived(observations, sightings, tuple(problems))
@@ -102,8 +108,8 @@ class Archive:
             *([f"{where}: {quantity(more, 'more line')} like that"] if more > 0 else []),
         ]
 
-    def _bytes(self, path: Path) -> bytes:
+    def _bytes(self, path: Path, limit: int = MAX_MONTH_BYTES) -> bytes:
         try:
-            return read_regular(path, MAX_MONTH_BYTES)
+            return read_regular(path, limit)
         except Unfit as why:
             raise StoreError(f"{self.root.name}/{path.name} {why}: restore it with git checkout") from why

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,11 @@ from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import Candidate, sha256_hex
 from pytest_compileiq.store.ptx_anneal import is_ptx_anneal
 from pytest_compileiq.store.store import Store
+from pytest_compileiq.system.files import Unfit, nonblocking, read_regular
 
 MANIFEST = "booster-pack-manifest.json"
 MOST_MEMBERS = 10_000
+MOST_BYTES = 512 << 20  # of all members
 _MAX_MANIFEST_BYTES = 16 << 20
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}\.acf")
 
@@ -46,9 +48,11 @@ def _read(path: Path) -> list[Candidate]:
     if path.is_dir() and (path / MANIFEST).exists():
         return _members(_read_file(path / MANIFEST, _MAX_MANIFEST_BYTES), lambda name: _read_file(path / name), path)
     if path.is_dir():
-        candidates = [_named(file.name, _read_file(file)) for file in sorted(path.glob("*.acf"))]
-        if candidates:
-            return candidates
+        files = sorted(path.glob("*.acf"))
+        if len(files) > MOST_MEMBERS:
+            raise StoreError(f"{path}: holds {len(files)} .acf files, and at most {MOST_MEMBERS} are read")
+        if files:
+            return _bounded((_named(file.name, _read_file(file)) for file in files), path)
     if is_ptx_anneal(path):
         raise StoreError(f"{path}: is the store of ptx-anneal: acf import {path} --to DIR takes what is for a kernel")
     raise StoreError(
@@ -58,7 +62,7 @@ def _read(path: Path) -> list[Candidate]:
 
 def _from_zip(path: Path) -> list[Candidate]:
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open(path, "rb", opener=nonblocking) as stream, zipfile.ZipFile(stream) as archive:
             names = [info.filename for info in archive.infolist()]
             manifests = [name for name in names if name.rpartition("/")[2] == MANIFEST]
             if len(manifests) != 1:
@@ -89,7 +93,22 @@ def _members(manifest: bytes, read: Callable[[str], bytes], path: Path) -> list[
     names = [entry.get("filename") if isinstance(entry, Mapping) else None for entry in listed]
     if len(set(map(str, names))) < len(names):
         raise StoreError(f"{path}: {MANIFEST} lists a member twice")
-    return [_checked(entry, read, path) for entry in listed]
+    return _bounded((_checked(entry, read, path) for entry in listed), path)
+
+
+def _bounded(candidates: Iterable[Candidate], path: Path) -> list[Candidate]:
+    """All candidates, which are read one by one.
+
+    Raises:
+        StoreError: together they have more than ``MOST_BYTES``.
+    """
+    read, size = [], 0
+    for candidate in candidates:
+        read.append(candidate)
+        size += len(candidate.blob or b"")
+        if size > MOST_BYTES:
+            raise StoreError(f"{path}: its ACFs have more than {MOST_BYTES} bytes together; name fewer of them")
+    return read
 
 
 def _checked(entry: Any, read: Callable[[str], bytes], path: Path) -> Candidate:
@@ -122,13 +141,10 @@ def _artifact_candidate(path: Path) -> Candidate:
 
 
 def _read_file(path: Path, limit: int = MAX_CONTROLS_BYTES) -> bytes:
-    if path.is_symlink() or not path.is_file():
-        raise StoreError(f"{path}: not a regular file")
     try:
-        with path.open("rb") as handle:
-            return _within(handle.read(limit + 1), limit, str(path))
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
+        return _within(read_regular(path, limit), limit, str(path))
+    except Unfit as why:
+        raise StoreError(f"{path} {why}") from why
 
 
 def _within(data: bytes, limit: int, what: str) -> bytes:

@@ -49,6 +49,19 @@ def read_regular(path: Path, limit: int) -> bytes:
         raise Unfit(f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
+def nonblocking(path: str, flags: int) -> int:
+    """An ``opener`` of ``open`` that refuses what is no regular file, without waiting for a pipe's other end.
+
+    Raises:
+        OSError: it cannot be opened, or is no regular file.
+    """
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "is no regular file", path)
+
+
 def exists(path: Path) -> bool:
     """Whether there is something at ``path``; pathlib raises an error for a name that is too long to be a file's."""
     return os.path.exists(path)  # noqa: PTH110
@@ -93,19 +106,37 @@ def replace(path: Path, data: bytes, *, is_lasting: bool = True) -> None:
 
     partial = None
     try:
-        descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=PARTIAL)
+        descriptor = _open_nameless(path.parent)
+        if descriptor is None:
+            descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=PARTIAL)
         with os.fdopen(descriptor, "wb") as handle:
             handle.write(data)
             handle.flush()
+            os.fchmod(handle.fileno(), 0o644)
             if is_lasting:
                 os.fsync(handle.fileno())
-        Path(partial).chmod(0o644)
+            if partial is None:
+                partial = str(path.parent / f"{PARTIAL}{os.urandom(8).hex()}")
+                # A directory is named, or Python calls link(2), which does not follow; the path is absolute.
+                os.link(f"/proc/self/fd/{handle.fileno()}", partial, src_dir_fd=handle.fileno())
         Path(partial).replace(path)
     except BaseException as error:
         if partial is not None:
             Path(partial).unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
+
+
+def _open_nameless(directory: Path) -> int | None:
+    """A file that a killed writer does not leave behind, for git to find; None where the file system has none."""
+    if not Path("/proc/self/fd").exists():
+        return None
+    try:
+        return os.open(directory, os.O_TMPFILE | os.O_WRONLY, 0o600)
+    except OSError as error:
+        if error.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
+            return None
         raise
 
 

@@ -126,7 +126,7 @@ def test_the_same_report_twice_adds_nothing_and_months_have_files(home, acf):
         write_json(measured(date), home / f"{date}.json")
     assert "1 of 1 records added" in acf("history", "add", "2026-10-31.json", "2026-11-01.json")
     before = {path.name: path.read_bytes() for path in (home / "acf-history").iterdir()}
-    assert sorted(before) == [".gitattributes", "2026-10.jsonl", "2026-11.jsonl"]
+    assert sorted(before) == [".gitattributes", ".gitignore", "2026-10.jsonl", "2026-11.jsonl"]
     assert "0 of 1 records added, 1 were there" in acf("history", "add", "2026-10-31.json")
     assert before == {path.name: path.read_bytes() for path in (home / "acf-history").iterdir()}
 

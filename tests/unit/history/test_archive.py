@@ -7,6 +7,7 @@ import json
 import pytest
 
 from pytest_compileiq.errors import StoreError
+from pytest_compileiq.history import archive
 from pytest_compileiq.history.archive import Archive
 from pytest_compileiq.history.lines import lines_of
 from pytest_compileiq.history.observation import Observation, Sighting
@@ -28,6 +29,20 @@ def test_what_is_added_is_read_back_and_added_once(tmp_path):
     assert archive.add([*both, both[0]]) == 2
     assert archive.add(both) == 0
     assert archive.read().observations == tuple(both)
+
+
+def test_archive_partial_of_a_killed_writer_goes_and_git_ignores_it(tmp_path):
+    (tmp_path / ".partial-killed").write_bytes(b"half")
+    Archive(tmp_path).add([observation()])
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".gitattributes", ".gitignore", "2026-11.jsonl"]
+    assert (tmp_path / ".gitignore").read_text() == ".partial-*\n"
+
+
+def test_archive_sum_of_months_is_bounded(tmp_path, monkeypatch):
+    Archive(tmp_path).add([observation(), observation(date="2026-10-23T03:00:00Z")])
+    monkeypatch.setattr(archive, "_MOST_BYTES", (tmp_path / "2026-10.jsonl").stat().st_size)
+    read = Archive(tmp_path).read()
+    assert len(read.observations) == 1 and "2026-11.jsonl has" in read.problems[0]
 
 
 def test_old_lines_stay_byte_for_byte_and_a_missing_line_end_is_mended(tmp_path):

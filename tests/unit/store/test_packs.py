@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import sha256_hex
+from pytest_compileiq.store import packs
 from pytest_compileiq.store.packs import MANIFEST, read_candidates
 
 MEMBERS = {"a.acf": b"first", "b.acf": b"second"}
@@ -80,7 +82,7 @@ def test_what_is_no_pack_is_one_sentence(tmp_path):
         "nowhere": "expected a directory of .acf files",
         "text.zip": "not a zip that can be read",
         "plain.zip": "holds 0 files called",
-        "nowhere.acf": "not a regular file",
+        "nowhere.acf": "is missing",
     }.items():
         with pytest.raises(StoreError, match=said):
             read_candidates(tmp_path / name)
@@ -95,7 +97,20 @@ def test_a_link_an_empty_file_and_a_large_one_are_refused(tmp_path):
     }.items():
         (tmp_path / name).mkdir()
         make(tmp_path / name / "k.acf")
-        with pytest.raises(StoreError, match=r"not a regular file|is empty|more than"):
+        with pytest.raises(StoreError, match=r"is a link|is empty|at most 1048576"):
+            read_candidates(tmp_path / name)
+
+
+def test_pack_sum_of_members_is_bounded_and_a_pipe_never_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(packs, "MOST_BYTES", 3)
+    (tmp_path / "pack").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "pack" / f"{name}.acf").write_bytes(b"xx")
+    with pytest.raises(StoreError, match="pack: its ACFs have more than 3 bytes together"):
+        read_candidates(tmp_path / "pack")
+    for name in ("pipe.acf", "pipe.zip"):
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(StoreError, match="is no regular file"):
             read_candidates(tmp_path / name)
 
 

@@ -92,12 +92,13 @@ def test_a_file_is_replaced_as_a_whole_or_stays_and_nothing_else_is_left(tmp_pat
     assert path.read_bytes() == b"one" and list(tmp_path.iterdir()) == [path] and path.stat().st_mode & 0o777 == 0o644
 
 
-def test_a_killed_writer_leaves_the_old_file_whole(tmp_path):
+def test_a_killed_writer_leaves_the_old_file_whole_and_none_of_its_own(tmp_path):
     (tmp_path / "page").write_text("old")
     code = "import os, sys; from pathlib import Path; from pytest_compileiq.system.files import replace\n"
     code += "os.fsync = lambda _: os.kill(os.getpid(), 9)\nreplace(Path(sys.argv[1]), b'new')"
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "page")], check=False)
     assert (tmp_path / "page").read_text() == "old"
+    assert list(tmp_path.iterdir()) == [tmp_path / "page"], "git add would commit it"
 
 
 def test_output_goes_through_links_and_into_pipes(tmp_path):
