@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from pytest_compileiq.errors import EnvironmentFault, fault_of
 from pytest_compileiq.system import watchdog
+from pytest_compileiq.system.awaited import awaited
 from pytest_compileiq.system.draining import TAIL_BYTES, Tail, drain
 from pytest_compileiq.system.processor_turn import ProcessorTurn
 from pytest_compileiq.system.watchdog import RUN_TOKEN_VARIABLE
@@ -63,9 +64,9 @@ def run(
     It waits while a thread of this process has something measured on this machine's processor.
 
     Raises:
-        EnvironmentFault: there is no such program, or it cannot be executed.
+        EnvironmentFault: there is no such program, it cannot be executed, or something else took its exit status.
     """
-    with OWN_PROCESSOR.building():
+    with OWN_PROCESSOR.building(), awaited():
         return _run(argv, timeout_s, cwd, env, tail_bytes)
 
 
@@ -95,7 +96,7 @@ def _run(
     with process, watchdog.pidfd_of(process.pid) as pidfd:
         assert process.stdout is not None
         try:
-            end = _EndOfChild(process.pid, pidfd)
+            end = _EndOfChild(process.pid, pidfd, str(argv[0]))
             timed_out = not drain(process.stdout.fileno(), tail, end, deadline=started + timeout_s)
         finally:
             # The leader has not been reaped yet, so its number still means this group and no other.
@@ -103,7 +104,8 @@ def _run(
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             RUNNING.discard(process.pid)
-    return Finished(process.returncode, tail.text(), timed_out, time.monotonic() - started)
+    returncode = process.returncode if end.returncode is None else end.returncode
+    return Finished(returncode, tail.text(), timed_out, time.monotonic() - started)
 
 
 def run_in_foreground(argv: Sequence[str], output: Path | None = None) -> int:
@@ -115,17 +117,17 @@ def run_in_foreground(argv: Sequence[str], output: Path | None = None) -> int:
     Raises:
         EnvironmentFault: there is no such program, or it cannot be executed.
     """
-    with contextlib.ExitStack() as opened:
+    with awaited(), contextlib.ExitStack() as opened:
         stdout = opened.enter_context(output.open("wb")) if output else None
         try:
             process = subprocess.Popen(argv, stdout=stdout)
         except OSError as error:
             raise EnvironmentFault(_cannot_start(argv[0], None, error)) from error
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:  # the terminal has sent it to the program, too, which may want to go on
-            continue
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:  # the terminal has sent it to the program, too, which may want to go on
+                continue
 
 
 def with_token(env: Mapping[str, str]) -> Mapping[str, str]:
@@ -153,14 +155,25 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-class _EndOfChild(Struct, frozen=True):
-    """The end of a child that is not reaped yet."""
+class _EndOfChild(Struct):
+    """The end of a child that is not reaped yet; ``returncode`` is known once it has come."""
 
     pid: int
     descriptor: int
+    program: str
+    returncode: int | None = None
 
     def has_come(self) -> bool:
-        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        try:
+            ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError as error:  # subprocess would call it a success
+            raise EnvironmentFault(
+                f"how {self.program!r} ended is unknown: a SIGCHLD handler or os.wait() in this process takes the exit "
+                "status of every child; have it wait for its own processes alone, by os.waitpid(pid)"
+            ) from error
+        if ended is not None:
+            self.returncode = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+        return ended is not None
 
 
 # Several benchmarks may be tuned at once, on devices of a cluster; then one is measured here while another one builds.

@@ -20,6 +20,7 @@ from typing import ClassVar
 
 import msgspec
 
+from pytest_compileiq.system.awaited import awaited
 from pytest_compileiq.system.files import locked, machine_lock
 from pytest_compileiq.system.process import Guard
 from pytest_compileiq.timing.cpu import cpu_device
@@ -90,11 +91,12 @@ class LocalLine:
             up_read, up_write = os.pipe()
             passed = (down_read, up_write, progress.fileno())
             self._channel = Channel[Answer](decode_answer, up_read, down_write, progress.fileno())
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "pytest_compileiq.workers.inside", root, builds, *map(str, passed)],
-                stdin=subprocess.DEVNULL, stdout=self._drain.write_fd, stderr=subprocess.STDOUT,
-                env=guard.marked(start.environment), pass_fds=passed, start_new_session=True,
-            )  # fmt: skip
+            with awaited():
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "pytest_compileiq.workers.inside", root, builds, *map(str, passed)],
+                    stdin=subprocess.DEVNULL, stdout=self._drain.write_fd, stderr=subprocess.STDOUT,
+                    env=guard.marked(start.environment), pass_fds=passed, start_new_session=True,
+                )  # fmt: skip
         os.close(down_read)
         os.close(up_write)
         self._drain.start()

@@ -43,6 +43,32 @@ def test_a_signal_is_a_negative_status() -> None:
     assert run(["sh", "-c", "kill -SEGV $$"], timeout_s=PATIENCE_S).returncode == -signal.SIGSEGV
 
 
+def test_run_in_a_process_that_ignores_sigchld_knows_the_status() -> None:
+    code = """
+import signal, sys
+from threading import Thread
+from pytest_compileiq.errors import EnvironmentFault
+from pytest_compileiq.system.process import run, run_in_foreground
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+ends = [run(["sh", "-c", "sleep 0.1 & exit 3"], timeout_s=60).returncode]
+thread = Thread(target=lambda: ends.append(run(["sh", "-c", "sh -c 'exit 4'; exit $?"], timeout_s=60).returncode))
+thread.start()
+thread.join()
+ends.append(run_in_foreground(["sh", "-c", "exit 5"]))
+ignored = next(line for line in open("/proc/self/status") if line.startswith("SigIgn"))
+print(ends, bool(int(ignored.split()[1], 16) >> (signal.SIGCHLD - 1) & 1))
+import os
+signal.signal(signal.SIGCHLD, lambda *_: os.waitpid(-1, 0))
+try:
+    print(run(["sh", "-c", "exit 6"], timeout_s=60).returncode)
+except EnvironmentFault as error:
+    print(error)
+"""
+    shown = run([sys.executable, "-c", code], timeout_s=60).output.splitlines()
+    assert shown[0] == "[3, 4, 5] True"
+    assert shown[1:] == ["6"] or "how 'sh' ended is unknown" in shown[1]
+
+
 def test_standard_input_is_empty() -> None:
     assert run(["cat"], timeout_s=PATIENCE_S).returncode == 0
 
