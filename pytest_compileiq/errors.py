@@ -9,6 +9,7 @@
     │       ├── CannotMeasure    … or handed ``measure`` a call that no clock can time
     │       └── NoParameter      … or read a knob that this arm does not have (a KeyError too)
     ├── EnvironmentFault         this machine lacks something: a compiler, an extra
+    │   ├── NotAsked             … or git does not answer, which says nothing of what it holds
     │   ├── NoDevice             … or a device that runs what was built
     │   └── NoWorker             … or what a worker needs to get ready
     ├── StoreError               a file under ``acf/`` is not what it must be (untrusted input)
@@ -65,6 +66,10 @@ class CannotMeasure(BodyError):
 
 class EnvironmentFault(CompileIQError):
     """This machine lacks a compiler, a device or an optional package; the message names the install command."""
+
+
+class NotAsked(EnvironmentFault):
+    """git could not be asked, so that nothing is known of what is there; the message is git's own, with its remedy."""
 
 
 class NoDevice(EnvironmentFault):

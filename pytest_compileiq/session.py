@@ -324,6 +324,9 @@ class Session:
         if complete and self.complete and not self.settings.tune and self.settings.orphans != "ignore":
             with suppress(StoreError):  # it is one of the problems already
                 self.report.orphans = sorted(set(self.store.names()) - self.claimed)
+        recorded = self.settings.tune or self.settings.report is not None
+        if self._became and recorded and (why := revision(self.settings.rootdir, []).not_asked):
+            self.report.store_problems.append(f"no commit is recorded: {why}")
         written = self._write_reports()
         if os.environ.get("GITHUB_ACTIONS") == "true":
             self._tell_github()

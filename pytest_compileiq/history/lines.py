@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from pytest_compileiq.errors import EnvironmentFault
+from pytest_compileiq.errors import EnvironmentFault, NotAsked
 from pytest_compileiq.history.archive import DIRECTORY, Archive
 from pytest_compileiq.history.from_git import Committed, committed_in, proofs_in
 from pytest_compileiq.history.lifetimes import ArtifactLifetime, lifetimes_of
@@ -52,19 +52,21 @@ def read_history(store: Store, archive: Archive, name: str | None = None) -> His
     """What was added, and what git knows of the artifacts in ``store``; what one of them lacks is a problem.
 
     Raises:
-        EnvironmentFault: nothing was added, and there is no git.
+        EnvironmentFault: nothing was added, and there is no repository, or git does not answer.
     """
     added = archive.read()
     committed: list[Committed] = []
-    shallow = False
+    shallow, problems = False, added.problems
     try:
         in_git = StoreInGit(store)
         committed, shallow = committed_in(in_git, name), in_git.is_shallow
-    except EnvironmentFault:
+    except EnvironmentFault as error:
         if not added.observations and not added.sightings and not added.problems:
             raise
+        if isinstance(error, NotAsked):  # else what was added is all that there is
+            problems = (*problems, str(error))
     lifetimes = () if shallow else tuple(lifetimes_of(committed, added.sightings))
-    return History((*proofs_in(committed), *added.observations), lifetimes, shallow, added.problems)
+    return History((*proofs_in(committed), *added.observations), lifetimes, shallow, problems)
 
 
 def lines_of(observations: Iterable[Observation], name: str | None = None, device: str | None = None) -> list[Line]:

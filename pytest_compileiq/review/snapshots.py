@@ -16,12 +16,14 @@ from typing import Any
 
 from pytest_compileiq.errors import EnvironmentFault, StoreError, UserError
 from pytest_compileiq.store.store import Store
-from pytest_compileiq.system.vcs import open_repository
+from pytest_compileiq.system.awaited import awaited
+from pytest_compileiq.system.vcs import not_asked, open_repository
 
 WORK_TREE = "the work tree"
 _REGULAR = ("100644", "100755")
 _DEFAULTS = ("main", "master", "origin/main", "origin/master")
 _CHUNK = 1 << 16
+_NO = 1  # git's status where it has an answer, and it is no
 
 
 @dataclass(frozen=True)
@@ -76,14 +78,15 @@ class StoreInGit:
         folder: the store's path, relative to the repository's root.
 
     Raises:
-        EnvironmentFault: git is missing, or the store is in no repository.
+        EnvironmentFault: the store is in no repository.
+        NotAsked: git does not answer.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         repository = open_repository(store.root.parent)
         if repository is None or repository.working_tree_dir is None:
-            raise EnvironmentFault(f"{store.root} is in no git repository that can be read")
+            raise EnvironmentFault(f"{store.root} is in no git repository: git init makes one")
         self._repository = repository  # ``_git`` works only as long as this lives
         self._git: Any = repository.git
         root = store.root.parent.resolve() / store.root.name
@@ -193,10 +196,18 @@ class StoreInGit:
         return ("HEAD~", before) if before else ("HEAD", head)
 
     def _ask(self, command: str, *arguments: str) -> str | None:
-        """git's answer; None if it fails or prints nothing."""
-        with suppress(Exception):  # GitPython raises GitCommandError and more; all of them mean that there is no answer
-            return str(getattr(self._git, command)(*arguments)) or None
-        return None
+        """git's answer; None where that is no, or nothing.
+
+        Raises:
+            NotAsked: it fails.
+        """
+        try:
+            with awaited():
+                return str(getattr(self._git, command)(*arguments)) or None
+        except Exception as error:  # GitPython raises GitCommandError and more
+            if getattr(error, "status", None) == _NO:
+                return None
+            raise not_asked(self._store.root.parent, error) from error
 
     # ── files ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -227,14 +238,13 @@ class StoreInGit:
 
     def _paths(self, command: str, *arguments: str) -> list[str]:
         # Pathspecs are literal, and relative to the repository's root, where GitPython runs git.
-        with self._git.custom_environment(GIT_LITERAL_PATHSPECS="1", GIT_OPTIONAL_LOCKS="0"):
+        with awaited(), self._git.custom_environment(GIT_LITERAL_PATHSPECS="1", GIT_OPTIONAL_LOCKS="0"):
             try:
                 output: bytes = getattr(self._git, command)(
                     *arguments, stdout_as_string=False, strip_newline_in_stdout=False
                 )
             except Exception as error:
-                failed = f"git {command.replace('_', '-')} failed on {self.folder}"
-                raise EnvironmentFault(f"{failed}: {error!s:.300}") from error
+                raise not_asked(self._store.root.parent, error) from error
         return [os.fsdecode(line) for line in output.split(b"\0") if line]
 
     def _below(self, path: str) -> str:

@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_compileiq.errors import EnvironmentFault, NotAsked
+from pytest_compileiq.system.awaited import awaited
+from pytest_compileiq.system.process import run
+
 if TYPE_CHECKING:  # importing git takes 0.1 s and looks for its executable
     from git import Repo
 
@@ -18,10 +22,14 @@ _TIMEOUT_S = 20
 
 @dataclass(frozen=True)
 class Revision:
-    """The commit checked out, and the files that differ from it; both None without a repository or a commit."""
+    """The commit checked out, and the files that differ from it; both None without a repository or a commit.
+
+    ``not_asked`` is git's own sentence where it does not answer, and both are None for want of that.
+    """
 
     commit: str | None
     changed: tuple[str, ...] | None
+    not_asked: str = ""
 
 
 def revision(rootdir: Path, files: Sequence[str]) -> Revision:
@@ -29,30 +37,40 @@ def revision(rootdir: Path, files: Sequence[str]) -> Revision:
 
     A directory among ``files`` stands for all files below it; files outside the repository are ignored.
     """
-    repository = open_repository(rootdir)
+    try:
+        repository = open_repository(rootdir)
+    except NotAsked as error:
+        return Revision(None, None, str(error))
     if repository is None or repository.working_tree_dir is None:
         return Revision(None, None)
     top, here = Path(repository.working_tree_dir).resolve(), rootdir.resolve()
     inside = [path for path in _here(here, files) if path.startswith(f"{top}{os.sep}")]
-    with repository:
+    with awaited(), repository:
         try:
             commit = repository.head.commit.hexsha
+        except ValueError:  # nothing was committed yet
+            return Revision(None, None)
+        try:
             status = inside and repository.git.status(
                 "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--", *inside,
                 kill_after_timeout=_TIMEOUT_S,
             )  # fmt: skip
-        except Exception:  # GitPython raises ValueError, GitCommandError and more for an unborn or a broken HEAD
-            return Revision(None, None)
+        except Exception as error:  # GitPython raises GitCommandError and more
+            return Revision(None, None, str(not_asked(rootdir, error)))
     changed = (os.path.relpath(top / entry[3:], here) for entry in str(status or "").split("\0") if entry)
     return Revision(commit, tuple(sorted(Path(name).as_posix() for name in changed)))
 
 
 def content_at(rootdir: Path, commit: str, file: str) -> bytes | None:
-    """The content of ``file`` (relative to ``rootdir``) at ``commit``; None if it was not there."""
+    """The content of ``file`` (relative to ``rootdir``) at ``commit``; None if it was not there.
+
+    Raises:
+        NotAsked: git does not answer.
+    """
     repository = open_repository(rootdir)
     if repository is None or repository.working_tree_dir is None:
         return None
-    with repository:
+    with awaited(), repository:
         try:
             path = os.path.relpath(rootdir.resolve() / file, Path(repository.working_tree_dir).resolve())
             content: bytes = repository.commit(commit).tree.join(Path(path).as_posix()).data_stream.read()
@@ -64,12 +82,16 @@ def content_at(rootdir: Path, commit: str, file: str) -> bytes | None:
 def commits_touching(rootdir: Path, files: Sequence[str], since: str | None, limit: int = 5) -> list[str]:
     """``1a2b3c4d Speed up the loop (Ada, 2026-11-20)`` for the newest commits after ``since`` that touched ``files``.
 
-    Empty when git, the repository or the commit is missing. ``since`` is untrusted: anything but a hash is refused.
+    Empty when the repository or the commit is missing; git's own sentence where it does not answer. ``since`` is
+    untrusted: anything but a hash is refused.
     """
-    repository = open_repository(rootdir) if files and since and _COMMIT.fullmatch(since) else None
+    try:
+        repository = open_repository(rootdir) if files and since and _COMMIT.fullmatch(since) else None
+    except NotAsked as error:
+        return [str(error)]
     if repository is None:
         return []
-    with repository:
+    with awaited(), repository:
         try:
             text = repository.git.log(
                 f"--max-count={int(limit)}", "--format=%h %s (%an, %as)", "--abbrev=8", f"{since}..HEAD", "--",
@@ -84,18 +106,21 @@ def listed_files(rootdir: Path) -> list[str] | None:
     """What git tracks or does not ignore below ``rootdir``, submodules included; None where there is no repository.
 
     Paths are relative to ``rootdir``. A tracked file that was deleted is listed as well.
+
+    Raises:
+        NotAsked: git does not answer.
     """
     repository = open_repository(rootdir)
     if repository is None:
         return None
-    with repository:
+    with awaited(), repository:
         try:
             text = repository.git.execute(
                 ["git", "-C", str(rootdir), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
                 kill_after_timeout=_TIMEOUT_S, strip_newline_in_stdout=False,
             )  # fmt: skip
-        except Exception:  # as above
-            return None
+        except Exception as error:  # as above
+            raise not_asked(rootdir, error) from error
     names = dict.fromkeys(filter(None, str(text).split("\0")))
     return [inner for name in names for inner in _with_submodule(rootdir, name)]
 
@@ -110,14 +135,36 @@ def _with_submodule(rootdir: Path, name: str) -> list[str]:
 
 
 def open_repository(rootdir: Path) -> Repo | None:
-    """The repository around ``rootdir``; None without git, without a repository, or if another user owns it."""
-    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
-    try:
-        from git import Repo
+    """The repository around ``rootdir``; None where there is none.
 
-        return Repo(rootdir, search_parent_directories=True)
-    except Exception:  # whatever the cause, there is no history to read
+    Raises:
+        NotAsked: there is one, and git does not answer: it is not installed, or somebody else owns the repository.
+    """
+    above = (rootdir.resolve() / "below").parents
+    if not any(os.path.lexists(directory / ".git") for directory in above) and "GIT_DIR" not in os.environ:
         return None
+    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+    from git import Repo
+
+    try:
+        with awaited():
+            repository = Repo(rootdir, search_parent_directories=True)
+            repository.git.rev_parse("--git-dir")
+    except Exception as error:  # InvalidGitRepositoryError, GitCommandError, OSError and more
+        raise not_asked(rootdir, error) from error
+    return repository
+
+
+def not_asked(rootdir: Path, error: Exception) -> NotAsked:
+    """What is raised where GitPython failed, in the words of git itself."""
+    try:
+        asked = run(["git", "-C", str(rootdir), "rev-parse", "--git-dir"], timeout_s=_TIMEOUT_S)
+    except EnvironmentFault as missing:
+        return NotAsked(f"git cannot be asked about {rootdir}: {missing}")
+    said = asked.output if asked.returncode else getattr(error, "stderr", "") or error
+    words = str(said).strip().removeprefix("stderr: '").removesuffix("'").removeprefix("fatal: ")
+    text = "; ".join(filter(None, map(str.strip, words.splitlines()))).replace(":; ", ": ")
+    return NotAsked(f"git cannot be asked about {rootdir}: {text:.500}")
 
 
 def _here(rootdir: Path, files: Sequence[str]) -> list[str]:

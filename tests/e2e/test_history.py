@@ -115,10 +115,25 @@ def test_a_report_of_a_real_run_says_when_on_what_and_how_long(proven_again, acf
     assert (seen["name"], seen["source"], seen["baseline"]) == ("kernel", "replay", taken["baseline"])
     made.pytest("--acf-check=replay", "--acf-report=unmeasured.json", "--acf-html=page.html", code=0)
     assert "of 1 records added" in acf("history", "add", "unmeasured.json")  # 0 where it was within the same second
-    made.pytest("--acf-check=off", "--acf-report=unread.json", code=0)
+    with monkeypatch.context() as container:
+        git(made.root, "init", "-q")
+        container.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+        shown = made.pytest("--acf-check=off", "--acf-report=unread.json", code=0)
+    assert "no commit is recorded: git cannot be asked about" in shown and "safe.directory" in shown
     assert "found of no artifact whether it holds" in acf("history", "add", "unread.json")
     assert "History: one run" in (made.root / "page.html").read_text()
     assert "History: " not in (made.root / "report.html").read_text()
+
+
+def test_history_where_git_does_not_answer_says_so(home, acf, monkeypatch):
+    commit(home)
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    remedy = f"git config --global --add safe.directory {home}"
+    for verb in (["history"], ["history", "--format", "json"], ["diff"], ["diff", "main"], ["diff", "HEAD..main"]):
+        assert remedy in acf(*verb, code=2), "'could not ask' is neither 'nothing' nor 'fetch it'"
+    write_json(measured("2026-11-01"), home / "report.json")
+    acf("history", "add", "report.json")
+    assert remedy in acf("history", code=1), "what was added is told, and not taken for all there is"
 
 
 def test_the_same_report_twice_adds_nothing_and_months_have_files(home, acf):

@@ -43,7 +43,7 @@ def environment_of(root: Path) -> dict[str, str]:
         "pytest-compileiq": __version__,
         "Python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
-        "commit": f"{now.commit}{dirty}" if now.commit else "",
+        "commit": f"{now.commit}{dirty}" if now.commit else now.not_asked,
     }
 
 

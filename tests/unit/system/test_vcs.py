@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_compileiq.system.vcs import Revision, commits_touching, content_at, revision
+from pytest_compileiq.errors import NotAsked
+from pytest_compileiq.system.vcs import Revision, commits_touching, content_at, listed_files, revision
 from tests.repository import git
 
 
@@ -62,6 +63,23 @@ def test_commits_since_are_told_with_their_author(repository):
 def test_what_is_no_known_commit_gives_nothing(repository, since):
     assert commits_touching(repository, ["k.c"], since) == []
     assert sorted(path.name for path in repository.iterdir()) == [".git", "k.c", "other.c"]
+
+
+def test_vcs_where_git_does_not_answer_raises_its_own_sentence(repository, monkeypatch):
+    head = git(repository, "rev-parse", "HEAD")
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    said = (
+        f"git cannot be asked about {repository}: detected dubious ownership in repository at '{repository}'; To add an "
+        f"exception for this directory, call: git config --global --add safe.directory {repository}"
+    )
+    assert revision(repository, ["k.c"]) == Revision(None, None, said)
+    assert commits_touching(repository, ["k.c"], head) == [said]
+    for ask in (lambda: content_at(repository, head, "k.c"), lambda: listed_files(repository)):
+        with pytest.raises(NotAsked, match=r"safe\.directory"):
+            ask()
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert "cannot run 'git': No such file or directory; install it" in revision(repository, []).not_asked
+    assert revision(repository.parent, []) == Revision(None, None), "no repository, so that nobody need be asked"
 
 
 def test_no_repository_and_no_commit_are_not_errors(tmp_path):
