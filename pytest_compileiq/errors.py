@@ -132,12 +132,22 @@ class BuildError(CompileIQError):
         self.log = log
 
 
+LARGER_FILES = "raise the limit on the size of a file, ulimit -f unlimited"
+WRITABLE = "mount it writable, or run the same in a copy of the project that is"
+
+
 def fault_of(error: OSError) -> str:
     """What the machine refused, in a sentence with what mends it."""
     where = f" ({error.filename})" if error.filename else ""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return f"too many files are open{where}: raise the limit, ulimit -n 4096"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    if error.errno == errno.EFBIG:
+        return f"{error.strerror}{where}: {LARGER_FILES}"
+    if error.errno == errno.EROFS:
+        return f"{error.strerror}{where}: {WRITABLE}"
+    if error.errno == errno.ENAMETOOLONG:
+        return f"{error.strerror}{where}: move the project to a shorter path"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"{error.strerror}{where}: free some space, or name another directory in TMPDIR"
     return f"{error.strerror or error}{where}"
 

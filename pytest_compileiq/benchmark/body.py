@@ -13,7 +13,7 @@ from msgspec import Struct
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.compared import OutputMismatch, Outputs
 from pytest_compileiq.benchmark.fixture import Acf, Measurer
-from pytest_compileiq.errors import BodyError, BuildError, NoDevice, Signal
+from pytest_compileiq.errors import BodyError, BuildError, EnvironmentFault, NoDevice, Signal
 from pytest_compileiq.model import CLOCKED, Arm, ControlsFile, FailureKind, Workload
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.timing.checked import CheckedArm, CheckFailed
@@ -174,6 +174,8 @@ def as_failure(arm: Arm, error: BaseException) -> ArmFailure:
         return ArmFailure("tuned", "wrong", str(error))
     if isinstance(error, BuildError):
         return ArmFailure(arm, error.kind, str(error))
+    if isinstance(error, EnvironmentFault):
+        return ArmFailure(None, "disturbed", str(error))
     return ArmFailure(arm, "wrong", describe(error))
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numbers
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.benchmark.compared import Output, Outputs
-from pytest_compileiq.errors import BodyError, NoDevice
+from pytest_compileiq.errors import BodyError, EnvironmentFault, NoDevice, fault_of
 from pytest_compileiq.model import (
     L2,
     LARGEST_NUMBER,
@@ -173,18 +174,21 @@ class Acf:
     @property
     def path(self) -> Path | None:
         """The controls file at a content-addressed path in the user cache directory; None in the baseline."""
-        return None if self._controls is None else cached_controls(self._controls)
+        with _faults_of_the_machine():
+            return None if self._controls is None else cached_controls(self._controls)
 
     @property
     def options(self) -> tuple[str, ...]:
         """The command-line fragment that applies the controls; empty in the baseline."""
         if self._controls is None:
             return ()
-        return self._builds.builder.options(self._controls, cached_controls(self._controls))
+        with _faults_of_the_machine():
+            return self._builds.builder.options(self._controls, cached_controls(self._controls))
 
     def build(self) -> Build:
         """Compile this arm's kernel, or take what this run has already compiled."""
-        built = self._builds.get(self._controls)
+        with _faults_of_the_machine():
+            built = self._builds.get(self._controls)
         return Build(built.path, built.metrics, built.log, lambda: self._load(built))
 
     def measure(
@@ -291,6 +295,15 @@ class Unusable:
             f"acf.{name} was used outside the test's body (in a fixture): "
             "a fixture lives for many builds, so use acf in the body"
         )
+
+
+@contextmanager
+def _faults_of_the_machine() -> Iterator[None]:
+    """A full disk, a limit or a read-only file system blames neither the body nor the controls."""
+    try:
+        yield
+    except OSError as error:
+        raise EnvironmentFault(fault_of(error)) from error
 
 
 def cached_controls(controls: ControlsFile) -> Path:

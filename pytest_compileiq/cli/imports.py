@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_compileiq.errors import UserError
 from pytest_compileiq.spelling import quantity
+from pytest_compileiq.system.files import Unfit, read_regular
 from pytest_compileiq.system.printing import complain, json_text, say
 
 if TYPE_CHECKING:
@@ -55,12 +56,13 @@ def _import(options: argparse.Namespace) -> int:
 
 
 def _hash_of(path: Path | None) -> str | None:
+    from pytest_compileiq.store.captured_launches import LARGEST_PTX
     from pytest_compileiq.store.ptx_anneal import ptx_hash
 
     try:
-        return None if path is None else ptx_hash(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"--ptx={path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        return None if path is None else ptx_hash(read_regular(path.resolve(), LARGEST_PTX).decode())
+    except (OSError, RuntimeError, Unfit, UnicodeDecodeError) as error:  # RuntimeError: links in a circle, before 3.13
+        raise UserError(f"--ptx={path}: cannot be read: {error}") from error
 
 
 def _row(acf: Imported) -> tuple[str, str, str, str]:

@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.errors import StoreError
+from pytest_compileiq.errors import StoreError, fault_of
 from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.proof.prove import Proof, Unprovable, prove
 from pytest_compileiq.report.results import report_on
 from pytest_compileiq.rules.stats import binomial_interval
 from pytest_compileiq.store.local import DIRECTORY, local_directory
-from pytest_compileiq.system.files import replace
+from pytest_compileiq.system.files import Unfit, read_regular, replace
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 
 _FILE = "calibration.json"
+_LARGEST = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -97,14 +98,14 @@ def _add(rootdir: Path, device: str, more: Calibration) -> Calibration:
     try:
         replace(path, f"{json.dumps(content, indent=1)}\n".encode())
     except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}") from error
+        raise StoreError(f"the calibration cannot be kept: {fault_of(error)}") from error
     return more
 
 
 def _read(rootdir: Path) -> dict[str, Calibration]:
     """What was counted before; a file that cannot be read counts for nothing."""
     try:
-        content = json.loads((rootdir / DIRECTORY / _FILE).read_text(encoding="utf-8"))
+        content = json.loads(read_regular(rootdir / DIRECTORY / _FILE, _LARGEST))
         return {name: Calibration(**counts) for name, counts in content.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (Unfit, ValueError, TypeError, AttributeError, RecursionError):
         return {}

@@ -56,7 +56,13 @@ class Stop(Signal):
         remedy: str = "mend the test",
         ends: tuple[End, ...] = (),
     ) -> Stop:
-        """The body fails with ``controls``, as the report calls them; ``remedy`` is for one that raised nothing."""
+        """The body fails with ``controls``, as the report calls them; ``remedy`` is for one that raised nothing.
+
+        Raises:
+            EnvironmentFault: it is the machine that failed, which says nothing about the controls.
+        """
+        if failure.kind == "disturbed":
+            raise EnvironmentFault(failure.reason) from failure
         return cls(
             Verdict.WRONG,
             f"the test fails with {controls} on workload {workload!r}: {failure.reason}",

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytest_compileiq.errors import StoreError
+from pytest_compileiq.errors import LARGER_FILES, WRITABLE, StoreError
 from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.search.journal import Journal
 from pytest_compileiq.store.local import local_directory
 from pytest_compileiq.system.files import locked
 
 _BUSY_S = 30.0
+_LONGEST_PATH = 512 - len("-journal")  # MAX_PATHNAME of SQLite's os_unix.c, in bytes
+_PRIMARY = 0xFF  # of an extended result code
 # Of the tables. Older files hold the same: those of version 2 without how many builds a proposal was allowed, which was
 # always ``MOST``, earlier ones without lessons and proposals, and the first ones without attempts.
 _VERSION, _WITHOUT_MOST = 3, 2
@@ -70,8 +73,21 @@ def open_journal(rootdir: Path, benchmark: str, target: str) -> Iterator[Journal
                 _bring_up_to_date(connection)
                 yield Journal(connection, (benchmark, target))
         except sqlite3.Error as error:
-            remedy = "remove it, and the search starts anew" if os.access(path, os.W_OK) else "make it writable"
-            raise StoreError(f"{path} cannot be used ({error}): {remedy}") from error
+            raise StoreError(f"{path} cannot be used ({error}): {_remedy(path, error)}") from error
+
+
+def _remedy(path: Path, error: sqlite3.Error) -> str:
+    if (length := len(os.fsencode(path.resolve()))) > _LONGEST_PATH:
+        return f"the path has {length} bytes, SQLite opens at most {_LONGEST_PATH}; move the project to a shorter one"
+    if os.statvfs(path.parent).f_flag & os.ST_RDONLY:
+        return WRITABLE
+    if not os.access(path, os.W_OK):
+        return "make it writable"
+    is_limited = resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY
+    if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+        return LARGER_FILES if is_limited else "free some space"
+    return "remove it, and the search starts anew"
 
 
 def _expect_known(connection: sqlite3.Connection, path: Path) -> None:

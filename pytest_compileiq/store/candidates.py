@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_compileiq.errors import StoreError
+from pytest_compileiq.errors import StoreError, fault_of
 from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.store.packs import MANIFEST, read_candidates
 from pytest_compileiq.store.ptx_anneal import NeighbourAcf, is_ptx_anneal, read_store
@@ -96,7 +96,7 @@ def write_pack(acfs: Sequence[Imported], directory: Path) -> None:
             replace(directory / acf.filename, acf.data)
         replace(directory / MANIFEST, json.dumps({"acfs": listed}, indent=2).encode())
     except OSError as error:
-        raise StoreError(f"{directory}: cannot be written: {error.strerror}") from error
+        raise StoreError(f"{directory}: cannot be written: {fault_of(error)}") from error
 
 
 def _source(acf: NeighbourAcf) -> Mapping[str, str | float | bool]:

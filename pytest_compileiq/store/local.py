@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_compileiq.errors import StoreError
+from pytest_compileiq.errors import StoreError, fault_of
 
 DIRECTORY = ".compileiq"
 
@@ -21,5 +21,6 @@ def local_directory(rootdir: Path) -> Path:
         if not (home / ".gitignore").exists():
             (home / ".gitignore").write_text("*\n", encoding="utf-8")
     except OSError as error:
-        raise StoreError(f"{home} cannot be made: {error.strerror}; this machine's own state lies there") from error
+        said = fault_of(OSError(error.errno, error.strerror))
+        raise StoreError(f"this machine's own state cannot be kept: {home} cannot be made: {said}") from error
     return home

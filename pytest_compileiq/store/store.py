@@ -207,7 +207,7 @@ class Store:
                 written = [path for path, data in new if self._replace(path, data)]
                 self._remove_superseded(folder, artifact)
         except OSError as error:
-            raise StoreError(f"{self._shown(folder)} could not be written: {error.strerror or error}") from error
+            raise StoreError(f"{self._shown(folder)} could not be written: {fault_of(error)}") from error
         return Written(artifact, tuple(written))
 
     def _check_readable(self, new: Sequence[tuple[Path, bytes]]) -> None:
@@ -270,7 +270,7 @@ class Store:
                     path.unlink()
                 folder.rmdir()
         except OSError as error:
-            raise StoreError(f"{self._shown(folder)} could not be removed: {error.strerror or error}") from error
+            raise StoreError(f"{self._shown(folder)} could not be removed: {fault_of(error)}") from error
 
     # ── health ───────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pytest_compileiq.errors import EnvironmentFault, Signal
+from pytest_compileiq.errors import EnvironmentFault, Signal, fault_of
 
 _LOCK_DIR = "ACF_LOCK_DIR"
 _POLL_S = 0.05
@@ -240,13 +240,15 @@ def _is_for_everybody(directory: Path) -> bool:
         mode = directory.stat().st_mode
     except OSError:
         return False
-    return bool(mode & stat.S_ISVTX and mode & stat.S_IWOTH)
+    return bool(mode & stat.S_ISVTX and mode & stat.S_IWOTH) and os.access(directory, os.W_OK | os.X_OK)
 
 
 def _open_lock(path: Path) -> int:
     try:
         descriptor = _open_or_make(path)
     except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.EACCES, errno.EPERM):
+            raise EnvironmentFault(f"the lock {path} cannot be opened: {fault_of(error)}") from error
         why = "is a link" if error.errno == errno.ELOOP else f"cannot be opened ({error.strerror})"
         raise EnvironmentFault(f"the lock {path} {why}: whose it is must remove it") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -12,12 +13,21 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
-from pytest_compileiq.errors import BuildError, EnvironmentFault
+from pytest_compileiq.errors import LARGER_FILES, BuildError, EnvironmentFault
 from pytest_compileiq.system.draining import TAIL_BYTES
 from pytest_compileiq.system.process import Finished, run
 
 _ANSWER_S = 30.0
-_NO_SPACE = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)))
+_NO_SPACE = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))
+_TOO_LARGE = (os.strerror(errno.EFBIG), "File size limit exceeded")  # of a compiler's own programs, by SIGXFSZ
+_BY_OTHERS = {  # signals that say nothing of the program, and what helps
+    signal.SIGXFSZ: LARGER_FILES,
+    signal.SIGXCPU: "raise the limit on processor time, ulimit -t unlimited",
+    signal.SIGKILL: "Linux does so where memory is short (dmesg says so): free some, and run the same again",
+    signal.SIGTERM: "run the same again",
+    signal.SIGINT: "run the same again",
+    signal.SIGHUP: "run the same again",
+}
 
 
 # All that gcc, the assembler, the linker and the loader look at and that a build may need; see their manuals.
@@ -46,7 +56,7 @@ def ask(
         without: variables of the environment that it does not see.
 
     Raises:
-        EnvironmentFault: it did not answer in time.
+        EnvironmentFault: it did not answer in time, or was killed, by itself or in a program of its own.
     """
     env = {name: value for name, value in english().items() if name not in without}
     finished = run(argv, timeout_s=_ANSWER_S, cwd=cwd, env=env, tail_bytes=tail_bytes)
@@ -54,7 +64,21 @@ def ask(
         raise EnvironmentFault(
             f"{' '.join(argv)} did not answer within {_ANSWER_S:g} s: the compiler or its wrapper hangs"
         )
+    if mend := _killed_by_others(finished):
+        raise EnvironmentFault(f"{' '.join(argv)} was killed before it answered: {mend}")
     return finished
+
+
+def _killed_by_others(finished: Finished) -> str | None:
+    """What helps where a program, or one that it ran, was killed for no reason of its own; else None."""
+    if not finished.returncode:
+        return None
+    for number, mend in _BY_OTHERS.items():
+        # gcc's driver and collect2 name the signal of what they ran.
+        said = f"{signal.strsignal(number)} signal terminated program", f"terminated with signal {int(number)} ["
+        if finished.returncode == -number or any(text in finished.output for text in said):
+            return mend
+    return None
 
 
 class RunsProgram(Protocol):
@@ -100,7 +124,7 @@ class Commands(Struct):
 
         Raises:
             BuildError: it refused, was killed by a signal (kind ``compile``), or ran out of time (kind ``timeout``).
-            EnvironmentFault: the disk is full, which says nothing about the source.
+            EnvironmentFault: the disk is full, or a limit is reached, which says nothing about the source.
         """
         left_s = max(0.0, self.timeout_s - self.seconds)
         inherited = english() if self.whole_environment else modelled_environment()
@@ -113,6 +137,10 @@ class Commands(Struct):
         if finished.returncode and any(reason in finished.output for reason in _NO_SPACE):
             mend = "free some, or name another directory in TMPDIR"
             raise EnvironmentFault(f"{self.name} has no space left for {what} in {self.out_dir}: {mend}")
+        if finished.returncode and (
+            finished.returncode == -signal.SIGXFSZ or any(reason in finished.output for reason in _TOO_LARGE)
+        ):
+            raise EnvironmentFault(f"{self.name} may write no file as large as {what} takes: {LARGER_FILES}")
         if finished.returncode < 0:
             message = f"{self.name} was killed by signal {-finished.returncode} at {what}"
             raise BuildError(message, kind="compile", log=self.log)

@@ -57,6 +57,26 @@ def test_a_full_temporary_directory_is_a_sentence_and_no_verdict_on_the_controls
     assert not any(word in said for word in ("Traceback", "INTERNALERROR", "STALE", "REFUTED", "does not build")), said
 
 
+@pytest.mark.parametrize("arguments", ["", "--tune --tune-budget=3 --tune-fresh"], ids=["replay", "tune"])
+def test_file_size_limit_is_a_sentence_with_its_remedy(tuned, arguments):
+    inside = f"ulimit -f 1 && exec {shlex.quote(sys.executable)} -m pytest -p no:cacheprovider {arguments}"
+    done = subprocess.run(["bash", "-c", inside], cwd=tuned.root, capture_output=True, text=True, check=False)
+    said = done.stdout + done.stderr
+    assert done.returncode == 1 and "ulimit -f unlimited" in said, said
+    assert not any(word in said for word in ("Traceback", "WRONG", "STALE", "free some", "does not build")), said
+
+
+@pytest.mark.skipif(not can_mount(), reason="no file system can be mounted in a namespace here")
+def test_read_only_tree_is_a_sentence_with_its_remedy(tuned):
+    there = "mount --bind . /mnt && mount -o remount,ro,bind /mnt && cd /mnt"
+    tune = f"{shlex.quote(sys.executable)} -m pytest -p no:cacheprovider --tune --tune-budget=3"
+    done = subprocess.run(
+        [*NAMESPACE, f"{there} && {tune}"], cwd=tuned.root, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1 and "Read-only file system" in done.stdout and "mount it writable" in done.stdout
+    assert "must remove it" not in done.stdout and "Traceback" not in done.stdout
+
+
 def test_a_compiler_without_space_says_nothing_about_what_it_compiles(tmp_path):
     commands = Commands("cc", tmp_path, tmp_path, 60, lambda output: output)
     with pytest.raises(EnvironmentFault, match=r"cc has no space left for k\.c .*free some"):

@@ -171,7 +171,12 @@ def first_error(output: str) -> str:
 @lru_cache(maxsize=64)
 def _identify(program: str) -> CcCompiler:
     build = ask([program, "--version"]).output.partition("\n")[0].strip()
-    macros = ask([program, "-dM", "-E", *_EMPTY_FILE]).output
+    asked = [program, "-dM", "-E", *_EMPTY_FILE]
+    answer = ask(asked)
+    if answer.returncode < 0 or "signal terminated program" in answer.output:
+        said = first_error(answer.output) if answer.output.strip() else f"signal {-answer.returncode}"
+        raise EnvironmentFault(f"{program} crashes at an empty file ({said}): mend it, and try {' '.join(asked)}")
+    macros = answer.output
     for name, parts in {
         "clang": ("__clang_major__", "__clang_minor__", "__clang_patchlevel__"),
         "gcc": ("__GNUC__", "__GNUC_MINOR__", "__GNUC_PATCHLEVEL__"),

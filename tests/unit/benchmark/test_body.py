@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import sys
 import time
 from types import SimpleNamespace
@@ -14,7 +16,9 @@ from msgspec.structs import replace
 from pytest_compileiq.benchmark import block as block_module
 from pytest_compileiq.benchmark.block import run_block
 from pytest_compileiq.benchmark.body import ArmFailure, check_body
+from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.model import ChecksMade, Objective, Workload
+from pytest_compileiq.replay.committed import Stop
 from pytest_compileiq.rules.racing import Race, Stepping
 from pytest_compileiq.timing.sampler import BlockPlan, Slot
 from pytest_compileiq.timing.watch import Disturbance, Watch
@@ -34,6 +38,19 @@ def benchmark(*metrics: str) -> SimpleNamespace:
 
 def block(body, outer="baseline", quad="ABBA", tick=lambda: None, metric="runtime"):
     return run_block(benchmark(metric), body, ARMS, Workload("default"), BlockPlan(outer, (quad,), 1), tick)
+
+
+def test_check_body_fault_of_the_machine_blames_no_arm():
+    def get(controls):
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), "/tmp/kernel.so")
+
+    without_room = SimpleNamespace(**vars(benchmark()) | {"builds": SimpleNamespace(get=get)})
+    with pytest.raises(ArmFailure) as caught:
+        check_body(without_room, lambda acf: acf.build(), ARMS, Workload("default"))
+    assert (caught.value.arm, caught.value.kind) == (None, "disturbed")
+    assert caught.value.reason.startswith("File too large (/tmp/kernel.so): raise the limit")
+    with pytest.raises(EnvironmentFault, match="ulimit -f unlimited"):
+        raise Stop.wrong(caught.value, "the committed controls", "default")
 
 
 @pytest.mark.parametrize(("outer", "quad"), ORDERS)

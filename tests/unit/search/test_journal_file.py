@@ -44,6 +44,13 @@ def test_a_file_that_is_no_journal_is_named_with_the_remedy(opened, tmp_path):
         opened().__enter__()
 
 
+def test_journal_path_beyond_sqlite_says_how_long(tmp_path):
+    home = tmp_path / "/".join(["d" * 100] * 5)
+    home.mkdir(parents=True)
+    with pytest.raises(StoreError, match=r"the path has \d+ bytes, SQLite opens at most 504; move the project"):
+        open_journal(home, "test_k.py::test_k", "x86-64").__enter__()
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everything")
 def test_a_journal_that_cannot_be_written_is_named(opened, tmp_path):
     with opened():
