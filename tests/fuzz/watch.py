@@ -196,6 +196,8 @@ class _Watch:
             "os.chown",
         ):
             paths = [os.fsdecode(one) for one in arguments[:2] if isinstance(one, str | bytes | os.PathLike)]
+            if event == "os.link" and re.fullmatch(r"/proc/self/fd/\d+", paths[0]):
+                del paths[0]  # a file of this process that has no name yet: what counts is the one that it gets
             self.touched += [f"{event} {path!r}" for path in paths if self._is_foreign(path, writing=True)]
 
     def _is_foreign(self, name: str, *, writing: bool) -> bool:
