@@ -133,11 +133,13 @@ class _Reports:
 
     Attributes:
         partial: a test was deselected, or a module could not be collected.
+        untuned: the tests that began without a marker.
     """
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self.partial = False
+        self.untuned: set[str] = set()
 
     def pytest_deselected(self) -> None:
         """Note that the run is partial, whoever deselects."""
@@ -156,6 +158,8 @@ class _Reports:
         """Take in one report of a tuned test."""
         if hasattr(report, "compileiq_name") or hasattr(report, "compileiq"):
             _session(self._config).received(report)
+        elif report.when == "setup":
+            self.untuned.add(report.nodeid)
 
 
 def pytest_terminal_summary(config: pytest.Config) -> None:
@@ -191,13 +195,13 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         return
     ours.close()
     if not hasattr(config, "workerinput"):
-        code = ours.finish(complete=complete)
+        code = ours.finish(complete=complete, untuned=config.stash[_REPORTS].untuned)
         if code is not None and exitstatus == pytest.ExitCode.OK:
             session.exitstatus = code
 
 
 def _is_complete(session: pytest.Session) -> bool:
-    """Whether every test of the project was selected: only then is an unclaimed artifact an orphan."""
+    """Whether every test of the project was selected: only then is an artifact without a test called an orphan."""
     config = session.config
     option = config.option
     filtered = config.stash[_REPORTS].partial or any(

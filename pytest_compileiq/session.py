@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -26,6 +26,7 @@ from pytest_compileiq.report import github, junit
 from pytest_compileiq.report.json import write_json
 from pytest_compileiq.report.night import NightTable
 from pytest_compileiq.report.progress import LineProgress
+from pytest_compileiq.store.owners import orphans
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.machine import what_it_runs
 from pytest_compileiq.system.printing import Terminal, failure, interrupted, skipped
@@ -48,7 +49,7 @@ class Session:
         self.settings = settings
         self.store = Store(settings.acf_dir)
         self.report = RunReport()
-        self.claimed: set[str] = set()
+        self.claimed: dict[str, str] = {}
         self.complete = True
         self._outcomes: list[github.Outcome] = []
         self._items: list[pytest.Item] = []
@@ -183,7 +184,14 @@ class Session:
                 item.session.shouldstop = self._goes_on
 
     def _why_left_alone(self, benchmark: TunedBenchmark) -> str | None:
-        """Why ``--tune-new-only`` or ``--tune-stale-only`` skips the benchmark; None if neither does."""
+        """Why ``--tune-new-only`` or ``--tune-stale-only`` skips the benchmark; None if neither does.
+
+        Raises:
+            TuneFailed: its artifact is another test's.
+        """
+        from pytest_compileiq.tuning.incumbent import expect_owner  # heavy
+
+        expect_owner(benchmark, self.store)
         if self.settings.new_only and benchmark.builder.target in self.store.targets(benchmark.name):
             return f"--tune-new-only: {benchmark.name} has an artifact for {benchmark.builder.target}"
         if self.settings.stale_only and (why := self._why_current(benchmark)):
@@ -305,7 +313,7 @@ class Session:
         """Take in one test report; under xdist it comes from another process."""
         name, text = getattr(report, "compileiq_name", None), getattr(report, "compileiq", None)
         if name:
-            self.claimed.add(name)
+            self.claimed[name] = report.nodeid
         elif name == "":
             self.complete = False
         item = ItemReport.from_json(text) if text else None
@@ -315,15 +323,20 @@ class Session:
         failure = report.longreprtext if report.failed else ""
         self._outcomes.append(github.Outcome(report.nodeid, self._from_workspace(file), (line or 0) + 1, failure, item))
 
-    def finish(self, *, complete: bool) -> int | None:
-        """Judge what no test claimed and write the reports; returns the exit code to use, None for pytest's own."""
+    def finish(self, *, complete: bool, untuned: Collection[str] = ()) -> int | None:
+        """Judge what no test claimed and write the reports; returns the exit code to use, None for pytest's own.
+
+        Args:
+            complete: every test of the project was selected.
+            untuned: the tests that ran without a marker.
+        """
         self.report.items = list(self._became.values())
         # A bad file of an artifact whose test ran fails that test instead.
         problems = self.store.health(but={item.name for item in self.report.items})
         self.report.store_problems = [health.problem for health in problems]
         if complete and self.complete and not self.settings.tune and self.settings.orphans != "ignore":
             with suppress(StoreError):  # it is one of the problems already
-                self.report.orphans = sorted(set(self.store.names()) - self.claimed)
+                self.report.orphans = orphans(self.store, self.claimed, self.settings.rootdir, untuned)
         recorded = self.settings.tune or self.settings.report is not None
         if self._became and recorded and (why := revision(self.settings.rootdir, []).not_asked):
             self.report.store_problems.append(f"no commit is recorded: {why}")

@@ -25,11 +25,13 @@ class ClaimedNames:
 
     Attributes:
         tests: artifact name → the test that claims it; deselected tests count.
+        untuned: tests without a marker.
         left_out: modules and tests whose claims are not known.
         refusal: why pytest could not collect at all; empty if it could.
     """
 
     tests: dict[str, str] = field(default_factory=dict)
+    untuned: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     refusal: str = ""
 
@@ -37,6 +39,7 @@ class ClaimedNames:
         """Note what a test claims."""
         mark = find_marker(item)
         if mark is None:
+            self.untuned.append(item.nodeid)
             return
         try:
             self.tests[read_marker(mark, item.name).name] = item.nodeid

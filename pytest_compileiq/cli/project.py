@@ -17,7 +17,7 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     prune = verbs.add_parser(
         "prune",
         help="remove artifacts that no test claims",
-        description="Lists the artifacts that no test claims. Removes those that are named; all of them with --yes.",
+        description="Lists the artifacts whose tests are gone. Removes those that are named; all of them with --yes.",
     )
     prune.add_argument("names", nargs="*", metavar="NAME")
     prune.add_argument("--yes", action="store_true", help="remove every one that is listed")
@@ -37,13 +37,15 @@ def _init(options: argparse.Namespace) -> int:
 
 def _prune(options: argparse.Namespace) -> int:
     from pytest_compileiq.cli.orphans import collect_claims
+    from pytest_compileiq.store.owners import orphans as orphans_of
 
     store = open_store(options)
     store.require(options.names)
-    claims = collect_claims(find_project(Path.cwd()))
+    project = find_project(Path.cwd())
+    claims = collect_claims(project)
     if claimed := [name for name in options.names if name in claims.tests]:
         raise UserError(f"{claimed[0]} is no orphan: {claims.tests[claimed[0]]} claims it")
-    orphans = options.names or [name for name in store.names() if name not in claims.tests]
+    orphans = options.names or orphans_of(store, claims.tests, project, claims.untuned)
     for name in orphans:
         say(f"{name}: {', '.join(store.targets(name)) or 'no targets'}")
     if not orphans:

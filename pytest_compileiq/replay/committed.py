@@ -15,6 +15,7 @@ from pytest_compileiq.outcome import End, MovedCode, Verdict
 from pytest_compileiq.replay.former_space import Moved, moved
 from pytest_compileiq.rules.claims import standing
 from pytest_compileiq.rules.staleness import Choice, are_elsewhere, choose
+from pytest_compileiq.store.owners import is_ownerless, own_name
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.toolchains.option_classes import check_classes
 
@@ -103,10 +104,13 @@ class Integrity:
                 f"{self.store.metadata_path(benchmark.name, benchmark.builder.target)} says target {artifact.target!r}"
             )
         if artifact.benchmark != benchmark.nodeid:
+            is_free = is_ownerless(artifact, benchmark.rootdir)
+            retune = RETUNE.format(nodeid=benchmark.nodeid)
+            apart = own_name(self.store, benchmark.name, artifact.benchmark)
             raise Stop(
                 Verdict.STALE,
                 f"the artifact {benchmark.name!r} was made for {artifact.benchmark}; this test is {benchmark.nodeid}",
-                RETUNE.format(nodeid=benchmark.nodeid),
+                retune if is_free else apart,
                 ends=("benchmark",),
                 artifact=artifact,
             )

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.errors import BuildError, StoreError
+from pytest_compileiq.errors import BuildError, StoreError, TuneFailed
 from pytest_compileiq.model import Candidate, ControlsFile
+from pytest_compileiq.store.owners import other_owner, own_name
 from pytest_compileiq.store.packs import read_candidates
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.tuning.result import stored_code
@@ -20,6 +21,19 @@ class Incumbent:
 
     artifact: Artifact
     controls: ControlsFile | None
+
+
+def expect_owner(benchmark: TunedBenchmark, store: Store) -> None:
+    """Have no living test but this one be the owner of its artifact.
+
+    Raises:
+        TuneFailed: another is, and its artifact would be overwritten.
+    """
+    if other := other_owner(store, benchmark.name, benchmark.nodeid, benchmark.rootdir):
+        raise TuneFailed(
+            f"{benchmark.nodeid}: {store.root.name}/{benchmark.name}/ holds the artifact of {other}, "
+            f"which is not overwritten: {own_name(store, benchmark.name, other)}"
+        )
 
 
 def find_incumbent(benchmark: TunedBenchmark, store: Store) -> tuple[Incumbent | None, tuple[str, ...]]:

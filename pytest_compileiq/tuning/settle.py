@@ -11,7 +11,7 @@ from pytest_compileiq.artifact import Artifact, StoredCompiler, StoredFingerprin
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.blast_radius import recorded_functions, remedy, why_unfit
 from pytest_compileiq.errors import TuneFailed
-from pytest_compileiq.model import CONTROL_CLASSES, ControlsFile, Knobs, Licence
+from pytest_compileiq.model import CONTROL_CLASSES, ControlsFile, Knobs, Licence, SampleRow
 from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.proof import advice
 from pytest_compileiq.proof.prove import NoWinner, Proof, Unprovable, prove
@@ -25,7 +25,7 @@ from pytest_compileiq.store.store import Store, Written
 from pytest_compileiq.tally import Progress
 from pytest_compileiq.toolchains.option_classes import classes_of
 from pytest_compileiq.toolchains.promised_bits import has_to_keep_bits, licences_or_unknown
-from pytest_compileiq.tuning.incumbent import Incumbent, is_healthy, was_withdrawn
+from pytest_compileiq.tuning.incumbent import Incumbent, expect_owner, is_healthy, was_withdrawn
 from pytest_compileiq.tuning.result import (
     MOST_FRONT_POINTS,
     SearchResult,
@@ -91,6 +91,16 @@ class Tuning:
             self.benchmark, self.pool, self.progress.say, self.drew, self.seed, self.promises_bits, limit_s
         )
 
+    def write(self, artifact: Artifact, *, controls: Sequence[bytes], samples: Sequence[SampleRow]) -> Written:
+        """Store ``artifact`` as this test's own.
+
+        Raises:
+            TuneFailed: another test's artifact came there meanwhile.
+            StoreError: the store could not be written.
+        """
+        expect_owner(self.benchmark, self.store)
+        return self.store.write(self.benchmark.name, artifact, controls=controls, samples=samples)
+
     def report(
         self, verdict: Verdict, message: str, artifact: Artifact | None, wrote: Sequence[str] = ()
     ) -> ItemReport:
@@ -135,10 +145,10 @@ def settle(tuning: Tuning, incumbent: Incumbent | None, proof: Proof | NoWinner,
     artifact = make_artifact(benchmark, proof, result, withdrawn, licences, attribution)
     files = [scored.controls.data for scored in result.front[:MOST_FRONT_POINTS]]
     if isinstance(proof, NoWinner):
-        written = tuning.store.write(benchmark.name, artifact, controls=files, samples=())
+        written = tuning.write(artifact, controls=files, samples=())
         return tuning.report(Verdict.BASELINE, proof.reason, written.artifact, _paths(benchmark, written))
     files.append(proof.winner.data)
-    written = tuning.store.write(benchmark.name, artifact, controls=files, samples=proof.rows)
+    written = tuning.write(artifact, controls=files, samples=proof.rows)
     report = tuning.report(Verdict.TUNED, proof.reason, written.artifact, _paths(benchmark, written))
     facts = (f"{label}: {text}" for label, text in class_facts(artifact, MOST_OPTIONS) if artifact.classes)
     return replace(report, notes=(*facts, *report.notes))
@@ -233,6 +243,7 @@ def _store_claims(tuning: Tuning, artifact: Artifact, proof: Proof, result: Sear
         attribution = result.attribute(proof) or attribution
     fresh = artifact.model_copy(
         update={
+            "benchmark": benchmark.nodeid,
             "outcome": "tuned",
             "reason": None,
             "functions": recorded_functions(benchmark, tuning.stands_for),
@@ -247,7 +258,7 @@ def _store_claims(tuning: Tuning, artifact: Artifact, proof: Proof, result: Sear
             "provenance": provenance_of(benchmark, fingerprint, proof.winner),
         }
     )
-    written = tuning.store.write(benchmark.name, fresh, controls=[proof.winner.data], samples=proof.rows)
+    written = tuning.write(fresh, controls=[proof.winner.data], samples=proof.rows)
     message = "the committed controls were proven again"
     report = tuning.report(Verdict.PROVEN, message, written.artifact, _paths(benchmark, written))
     dropped = sorted({claim.device for claim in others} - {claim.device for claim in kept})

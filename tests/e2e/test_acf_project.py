@@ -60,8 +60,9 @@ def store(here):
     (here / "pytest.ini").write_text("[pytest]\naddopts = -ra -k nothing\n")
     (here / "test_k.py").write_text(BENCHMARKS)
     store = Store(here / "acf")
-    for name in ("k-1", "k-2", "gone", "lost"):
-        store.write(name, make_artifact(), controls=[CONTROLS], samples=())
+    tests = {"k-1": "test_k[1]", "k-2": "test_k[2]", "gone": "test_gone", "lost": "test_lost"}
+    for name, test in tests.items():
+        store.write(name, make_artifact(benchmark=f"test_k.py::{test}"), controls=[CONTROLS], samples=())
     return store
 
 
