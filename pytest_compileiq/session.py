@@ -222,9 +222,7 @@ class Session:
         def entry(item: pytest.Item) -> Entry:
             return Entry(item.nodeid, self.name_of(item) or item.name, partial(self._tunable, item))
 
-        terminal = Terminal(self.config)
-        terminal.begin()
-        watch = NightTable(terminal.say, terminal.redraw if terminal.is_live else None)
+        watch = NightTable(Terminal(self.config))
         entries = list(map(entry, self._items))
         night = Night(
             self.settings, self.store, self._held.pools, watch, total, entries, self.config.getoption("maxfail")
@@ -294,9 +292,7 @@ class Session:
 
     def _progress(self, name: str) -> LineProgress:
         terminal = Terminal(self.config)
-        terminal.begin()
-        is_live = terminal.is_live and self._side_by_side is None
-        return LineProgress(name, terminal.say, terminal.rewrite if is_live else None)
+        return LineProgress(name, terminal, is_live=terminal.is_live and self._side_by_side is None)
 
     def close(self) -> None:
         """End what is under way, and all that the run holds."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import unicodedata
 from collections.abc import Iterator, Sequence
 
 from pytest_compileiq.artifact import Artifact, Claim, CodePair, StoredCompiler
@@ -24,7 +22,7 @@ from pytest_compileiq.report.stress import stress_lines
 from pytest_compileiq.rules.claims import directions
 from pytest_compileiq.rules.conditions import told_of
 from pytest_compileiq.spelling import MOST_NAMED, first_of, quantity
-from pytest_compileiq.system.printing import harmless, json_text
+from pytest_compileiq.system.printing import cells, harmless, json_text
 from pytest_compileiq.toolchains.machine_code.metrics import LARGEST
 from pytest_compileiq.toolchains.machine_code.names import listed, matching, readable
 
@@ -40,23 +38,11 @@ def setting_text(knob: str, value: object) -> str:
 def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """The lines of a table as wide as its content; names are never cut off."""
     table = [list(columns), *([harmless(cell) for cell in row] for row in rows)]
-    widths = [max(map(_width, column)) for column in zip(*table, strict=True)]
+    widths = [max(map(cells, column)) for column in zip(*table, strict=True)]
     table.insert(1, ["─" * width for width in widths])
     for row in table:
-        padded = (cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True))
+        padded = (cell + " " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True))
         yield "  ".join(padded).rstrip()
-
-
-def _width(text: str) -> int:
-    """The number of terminal cells that ``text``, which holds no control character, takes up."""
-    return len(text) if text.isascii() else sum(_cells(character) for character in text)
-
-
-@functools.cache
-def _cells(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def artifact_lines(name: str, artifact: Artifact) -> Iterator[str]:

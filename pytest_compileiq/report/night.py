@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from pytest_compileiq.outcome import NightReport, NightStanding
-from pytest_compileiq.report.progress import best_text
+from pytest_compileiq.report.progress import duration_text, gain_text
+from pytest_compileiq.system.printing import Terminal, cells, cut_start, harmless
 
 _LIVE_EVERY_S = 0.5
 _PLAIN_EVERY_S = 60.0
 _MOST_ROWS = 16  # of a live table, which has to fit on a small terminal
+_LONGEST_NAME = 24  # of a live table: 80 columns then hold the numbers and the state
 _LONGEST_WHY = 100
 _STANDINGS: tuple[NightStanding, ...] = (
     "proving",
@@ -26,43 +28,48 @@ _STANDINGS: tuple[NightStanding, ...] = (
 
 
 class NightTable:
-    """Shows a night through two functions.
+    """Shows a night on ``terminal``; ``-q`` shows nothing of it."""
 
-    ``line`` prints a whole line; ``redraw`` prints lines over so many that were printed last, and is None without a
-    terminal.
-    """
-
-    def __init__(self, line: Callable[[str], None], redraw: Callable[[Sequence[str], int], None] | None) -> None:
-        self._line = line
-        self._redraw = redraw
-        self._shown = 0
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._is_live = terminal.is_live
+        self._table: Sequence[str] = ()
         self._said = ""
         self._last = time.monotonic()
 
     def show(self, night: Callable[[], NightReport]) -> None:
         """Draw the table twice a second on a terminal, and print a line a minute elsewhere."""
         now = time.monotonic()
-        if now - self._last < (_LIVE_EVERY_S if self._redraw else _PLAIN_EVERY_S):
+        if self._terminal.is_silent or now - self._last < (_LIVE_EVERY_S if self._is_live else _PLAIN_EVERY_S):
             return
         self._last = now
-        if self._redraw is None:
-            self._line(night_line(night()))
-            return
-        lines = [*table_lines(night(), most=_MOST_ROWS), *([self._said] if self._said else [])]
-        self._redraw(lines, self._shown)
-        self._shown = len(lines)
+        if self._is_live:
+            self._table = list(table_lines(night(), most=_MOST_ROWS))
+            self._draw()
+        else:
+            self._print(night_line(night()))
 
     def say(self, text: str) -> None:
         """Show what is being done now: below the table, or as a line."""
         self._said = text
-        if self._redraw is None:
-            self._line(text)
+        if self._terminal.is_silent:
+            return
+        if self._is_live:
+            self._draw()
+        else:
+            self._print(text)
 
     def done(self) -> None:
         """Clear the table; the summary has it."""
-        if self._redraw is not None:
-            self._redraw([], self._shown)
-            self._shown = 0
+        if self._is_live:
+            self._terminal.redraw([])
+
+    def _draw(self) -> None:
+        self._terminal.redraw([*self._table, *([self._said] if self._said else [])])
+
+    def _print(self, line: str) -> None:
+        self._terminal.begin()
+        self._terminal.say(line)
 
 
 def table_lines(night: NightReport, *, most: int | None = None) -> Iterator[str]:
@@ -73,15 +80,18 @@ def table_lines(night: NightReport, *, most: int | None = None) -> Iterator[str]
     """
     yield night_line(night)
     rows = sorted(night.rows, key=lambda row: _STANDINGS.index(row.standing)) if most else night.rows
-    width = max((len(row.name) for row in rows), default=0)
-    yield f"{'benchmark':<{width}}  {'evaluations':>11}  {'best (unproven)':>15}  {'share':>6}  state"
     shown = rows[:most]
-    for row in shown:
+    names = [harmless(row.name) for row in shown]
+    if most:
+        names = [cut_start(name, _LONGEST_NAME) for name in names]
+    width = max(map(cells, ["benchmark", *names]))
+    yield f"{'benchmark':<{width}}  {'evaluations':>11}  {'best (unproven)':>15}  {'share':>6}  state"
+    for name, row in zip(names, shown, strict=True):
         state = (
             f"{row.standing}: {textwrap.shorten(row.why, _LONGEST_WHY, placeholder=' …')}" if row.why else row.standing
         )
-        best = best_text(row.best, row.shift) if row.best < 0 else "-"
-        yield f"{row.name:<{width}}  {row.evaluations:>11,}  {best:>15}  {row.share:>6.1%}  {state}"
+        best = gain_text(row.best, row.shift) or "-"
+        yield f"{name}{' ' * (width - cells(name))}  {row.evaluations:>11,}  {best:>15}  {row.share:>6.1%}  {state}"
     if more := len(rows) - len(shown):
         yield f"and {more} more"
 
@@ -96,13 +106,3 @@ def night_line(night: NightReport) -> str:
     else:
         spent = f"{night.spent:,.0f} of {night.total:,.0f} evaluations"
     return f"night: {spent}; {counts or 'nothing opened'}; {night.doing}"
-
-
-def duration_text(seconds: float) -> str:
-    """``5 s``, ``12:05`` (minutes), ``7:41:02`` (hours)."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -76,7 +76,7 @@ def test_a_killed_search_goes_on_and_ends_as_an_unkilled_one(made, tmp_path):
         assert [row[0] for row in now] == list(range(len(now)))
         kept = now
     assert not (made.root / "acf").exists()
-    output = made.pytest("--tune", f"--tune-budget={BUDGET}", "-q", code=0)
+    output = made.pytest("--tune", f"--tune-budget={BUDGET}", code=0)
     assert f"resuming: {len(kept)} evaluations of an earlier run are kept" in output
     (one,), (other,) = (list(each.root.glob("acf/total/*.acf")) for each in (made, whole))
     assert one.read_bytes() == other.read_bytes()  # the engine went on with the same random stream

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from pytest_compileiq.outcome import NightReport, NightRow
-from pytest_compileiq.report.night import NightTable, duration_text, night_line, table_lines
+from pytest_compileiq.report.night import NightTable, night_line, table_lines
 
 ROWS = (
     NightRow("t.py::test_done", "done", 1.0, "closed", 120, -math.log(1.25), 0.5, "TUNED: the budget was spent"),
@@ -44,7 +46,7 @@ def test_a_row_says_how_one_benchmark_stands():
 
 def test_a_score_without_ratios_is_shown_by_its_difference():
     *_, row = table_lines(report((NightRow("t.py::test_loss", "loss", 1.0, "searching", 8, -0.2, 0.1, shift=-0.05),)))
-    assert "better by 0.05 of the baseline's magnitude" in row
+    assert "lower by 0.05 of the baseline's magnitude" in row
 
 
 def test_a_live_table_has_what_goes_on_first_and_counts_the_rest():
@@ -55,29 +57,38 @@ def test_a_live_table_has_what_goes_on_first_and_counts_the_rest():
     assert len(lines) == 7
 
 
-def test_a_terminal_is_redrawn_over_what_was_shown(monkeypatch):
-    drawn, now = [], [0.0]
+class OnTerminal:
+    """What a night asks of a terminal; what was drawn, or printed."""
+
+    def __init__(self, *, is_live: bool, is_silent: bool = False) -> None:
+        self.is_live, self.is_silent = is_live, is_silent
+        self.shown = []
+
+    def begin(self) -> None:
+        pass
+
+    def say(self, line: str) -> None:
+        self.shown.append(line)
+
+    def redraw(self, lines) -> None:
+        self.shown.append(len(lines))
+
+
+@pytest.mark.parametrize(
+    ("terminal", "shown"),
+    [
+        (OnTerminal(is_live=True), [1, 6, 6, 0]),
+        (OnTerminal(is_live=False), ["now: play-off of the best 3", night_line(report())]),
+        (OnTerminal(is_live=False, is_silent=True), []),
+    ],
+)
+def test_a_night_is_drawn_on_a_terminal_and_a_line_a_minute_elsewhere(monkeypatch, terminal, shown):
+    now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    table = NightTable(drawn.append, lambda lines, above: drawn.append((len(lines), above)))
+    table = NightTable(terminal)
     table.say("now: play-off of the best 3")
-    for at in (1.0, 1.1, 2.0):
-        now[0] = at
-        table.show(report)
+    for now[0] in (1.0, 1.1, 61.0, 61.1):
+        if terminal.is_live or now[0] > 1.1:
+            table.show(report)
     table.done()
-    assert drawn == [(6, 0), (6, 6), (0, 6)]
-
-
-def test_without_a_terminal_a_line_a_minute_is_printed_and_what_is_said_at_once(monkeypatch):
-    printed, now = [], [0.0]
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
-    table = NightTable(printed.append, None)
-    table.say("now: play-off of the best 3")
-    for at in (1.0, 61.0, 62.0):
-        now[0] = at
-        table.show(report)
-    table.done()
-    assert printed == ["now: play-off of the best 3", night_line(report())]
-
-
-def test_durations_are_read_at_a_glance():
-    assert [duration_text(seconds) for seconds in (5, 65, 3600, 30000)] == ["5 s", "1:05", "1:00:00", "8:20:00"]
+    assert terminal.shown == shown

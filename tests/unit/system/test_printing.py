@@ -119,14 +119,25 @@ def test_a_command_of_ours_holds_none_of_others(capsys):
     assert capsys.readouterr().out == "::error title=k::x \\x23#[group]y ::add-mask::z\\x1b[2J\n"
 
 
-def test_lines_are_redrawn_over_those_before_and_hold_nothing_that_is_obeyed(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "10")
+@pytest.mark.parametrize(
+    ("line_of_pytest", "down", "back"),
+    [(0, "", ""), (4, "\n", "\x1b[A\x1b[4C"), (13, "\n", "\x1b[A\x1b[3C"), (20, "\n", "")],
+)
+def test_live_lines_leave_the_line_above_and_hold_nothing_obeyed(line_of_pytest, down, back):
     written = []
-    reporter = SimpleNamespace(write=lambda text, flush: written.append(text))
+    writer = SimpleNamespace(
+        _file=io.TextIOWrapper(io.BytesIO(), encoding="utf-8"),  # no terminal: the width is the writer's
+        fullwidth=10,
+        width_of_current_line=line_of_pytest,
+        write_raw=lambda text, flush: written.append(text),
+    )
+    reporter = SimpleNamespace(_tw=writer)
     terminal = Terminal(SimpleNamespace(pluginmanager=SimpleNamespace(get_plugin=lambda name: reporter)))
-    terminal.redraw(["\x1b[2Jx", "long " * 9], 0)
-    terminal.redraw([], 2)
-    assert written == ["\\x1b[2Jx\nlong long\n", "\x1b[2A\x1b[J"]
+    terminal.redraw([])
+    terminal.redraw(["\x1b[2Jx", "long " * 9])
+    terminal.status("test_long[3]", "合計 of it")
+    terminal.redraw([])
+    assert written == [f"{down}\\x1b[2Jx\nlong lon…", "\r\x1b[1A\x1b[J…]: 合計…", f"\r\x1b[J{back}"]
 
 
 @given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
