@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-GITHUB = Path(__file__).parents[2] / ".github"
+ROOT = Path(__file__).parents[2]
+GITHUB = ROOT / ".github"
 WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
-FILES = [*WORKFLOWS, *sorted((GITHUB / "actions").glob("*/action.yml"))]
+FILES = [*WORKFLOWS, ROOT / "action.yml"]
 each_workflow = pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 
 
 def scripts(text: str) -> list[str]:
@@ -46,7 +47,7 @@ def test_an_action_has_one_version_in_all_files():
 
 @each_workflow
 def test_a_workflow_may_only_read_unless_a_job_says_more(path):
-    assert re.search(r"^permissions:\n  contents: read\n\S*$", path.read_text(), re.MULTILINE)
+    assert re.search(r"^permissions:(\n  contents: read| \{\})\n\S*$", path.read_text(), re.MULTILINE)
 
 
 @each_workflow
@@ -57,7 +58,24 @@ def test_no_workflow_runs_a_pull_request_with_the_rights_of_its_base(path):
 @each_workflow
 def test_a_checkout_leaves_no_token_behind(path):
     text = path.read_text()
-    assert text.count("actions/checkout@") == text.count("persist-credentials: false") > 0
+    assert text.count("actions/checkout@") == text.count("persist-credentials: false")
+
+
+def test_the_token_is_in_a_job_that_runs_nothing_of_the_project():
+    replay, comment = (ROOT / "action.yml").read_text(), (GITHUB / "workflows" / "acf-comment.yml").read_text()
+    assert not re.search(r"github\.token|GITHUB_TOKEN|\n  token:", replay)
+    assert re.findall(r"uses: ([\w/-]+)", comment) == ["actions/download-artifact"]
+    assert re.findall(r"shell: (.*)", comment) == ["/usr/bin/python3 -I {0}"]
+    assert len(scripts(comment)) == 1
+    assert not re.search(r"needs|outputs|subprocess|os\.system|exec|eval", comment)
+    callers = [
+        path.read_text() for path in WORKFLOWS if "uses: ./.github/workflows/acf-comment.yml" in path.read_text()
+    ]
+    for text in callers:
+        before, _, job = text.partition("\n  comment:\n")
+        assert not re.search(r": write|token", before)
+        assert "steps:" not in job
+    assert callers
 
 
 @each_file
@@ -69,6 +87,7 @@ def test_no_script_holds_an_expression(path):
 def test_only_jobs_that_comment_or_append_the_history_may_write():
     granted = {path.stem: re.findall(r"^ +(.*: write)\b", path.read_text(), re.MULTILINE) for path in WORKFLOWS}
     assert {workflow: rights for workflow, rights in granted.items() if rights} == {
+        "acf-comment": ["pull-requests: write"],
         "acf-review": ["pull-requests: write"],
         "history": ["contents: write"],
     }
@@ -95,6 +114,6 @@ def test_every_file_is_yaml_with_jobs_or_steps(path):
     yaml = pytest.importorskip("yaml", reason="PyYAML is not installed: the files are checked by their text alone")
     content = yaml.safe_load(path.read_text())
     jobs = content.get("jobs") or {"action": content["runs"]}
-    for job in jobs.values():
+    for job in [job for job in jobs.values() if "uses" not in job]:
         assert all(("uses" in step) != ("run" in step) for step in job["steps"])
         assert "jobs" not in content or job["timeout-minutes"] <= 60

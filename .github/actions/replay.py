@@ -1,9 +1,7 @@
-"""What a pull request does to the compiler controls: replay them, compare them, and say so in one comment.
+"""What a pull request does to the compiler controls: replay them, compare them, and write the review.
 
-Two commands, so that the token is in no process that runs the project's own code::
-
-    review.py replay     pytest and acf diff; writes run.json, report.html and comment.md; ends with pytest's exit code
-    review.py comment    posts comment.md, or updates the comment of an earlier run; ends with 0 wherever it may not
+Runs pytest and acf diff; writes run.json, report.html and comment.md, and the file ``quiet`` where no artifact changed
+or failed; ends with pytest's exit code. It holds no token: .github/workflows/acf-comment.yml comments, in another job.
 
 The standard library alone. Everything is set by environment variables, see action.yml.
 """
@@ -16,31 +14,22 @@ import re
 import shlex
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-MOST_CHARACTERS = 65_536  # of a comment
 MOST_IN_SUMMARY = 900_000  # bytes; GitHub drops a step's summary above 1 MiB whole
 MOST_IN_RUN = 5_000  # of a comment's section on this run, which stands below a diff of 60,000 at most
-READ_ONLY = (401, 403, 404)
-PAGE = 100
-TIMEOUT_S = 30
 
 Key = tuple[str, str]
 Json = dict[str, Any]
-
-
-# ── replay ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def replay(out: Path) -> int:
     """Run pytest and acf diff, and write what they say; returns pytest's exit code."""
     out.mkdir(parents=True, exist_ok=True)
     report = out / "run.json"
-    for leftover in (report, out / "report.html", out / "comment.md"):
+    for leftover in (report, out / "report.html", out / "comment.md", out / "quiet"):
         leftover.unlink(missing_ok=True)
     if outputs := os.environ.get("GITHUB_OUTPUT"):
         with Path(outputs).open("a", encoding="utf-8") as stream:
@@ -49,8 +38,13 @@ def replay(out: Path) -> int:
     span = f"{os.environ['ACF_BASE']}..HEAD" if os.environ.get("ACF_BASE") else ""
     changed, changes = compare(span)
     items = json.loads(report.read_text(encoding="utf-8"))["items"] if report.is_file() else None
-    parts = [marker(), changed, *run_section(items, changes, code)]
-    (out / "comment.md").write_text("\n".join(parts) + "\n", encoding="utf-8")
+    text = "\n".join([changed, *run_section(items, changes or [], code)]) + "\n"
+    (out / "comment.md").write_text(text, encoding="utf-8")
+    if changes == [] and items is not None and not any(item["failed"] for item in items):
+        (out / "quiet").touch()
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with Path(summary).open("a", encoding="utf-8") as stream:
+            stream.write(cut(text, MOST_IN_SUMMARY // 4))  # a character has four bytes at most
     return code
 
 
@@ -62,14 +56,14 @@ def run_pytest(report: Path, page: Path) -> int:
     return subprocess.run(command, env=environment, check=False).returncode
 
 
-def compare(span: str) -> tuple[str, list[Json]]:
-    """What acf diff says in Markdown, and the changes as values; a reason instead where it cannot compare."""
+def compare(span: str) -> tuple[str, list[Json] | None]:
+    """What acf diff says in Markdown, and the changes as values; a reason and None where it cannot compare."""
     texts = []
     for style in ("markdown", "json"):
         command = [sys.executable, "-m", "pytest_compileiq.cli", "diff", *([span] if span else []), "--format", style]
         done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
         if done.returncode:
-            return f"### Tuned kernels: the change is not known\n\n{span_of_code(done.stderr.strip())}\n", []
+            return f"### Tuned kernels: the change is not known\n\n{span_of_code(done.stderr.strip())}\n", None
         texts.append(done.stdout)
     return texts[0], json.loads(texts[1])["changes"]
 
@@ -157,104 +151,16 @@ def span_of_code(text: str) -> str:
     return f"{fence}{padding}{shown}{padding}{fence}"
 
 
-# ── comment ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Refused(Exception):
-    """The comment could not be written; the text says why, for a person."""
-
-
-def comment(out: Path) -> int:
-    """Post or update the comment, and append it to the job summary; says so where only the summary is left."""
-    path = out / "comment.md"
-    if not path.is_file():
-        print("::warning title=acf-review::there is no comment.md: the replay step did not come to its end")
-        return 0
-    text = path.read_text(encoding="utf-8")
-    try:
-        said = stick(text)
-        print(said)
-    except Refused as refused:
-        said = f"No comment was written: {refused}. This summary is the review."
-        print(f"::notice title=acf-review::{said}")
-        text = f"{text}\n> {said}\n"
-    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
-        with Path(summary).open("a", encoding="utf-8") as stream:
-            stream.write(cut(text, MOST_IN_SUMMARY // 4))  # a character has four bytes at most
-    return 0
-
-
-def stick(text: str) -> str:
-    """Write ``text`` as this workflow's only comment; returns what was done."""
-    number, token = os.environ.get("ACF_PULL_REQUEST", ""), os.environ.get("GITHUB_TOKEN", "")
-    if not number.isdecimal():
-        raise Refused("this run belongs to no pull request")
-    if not token:
-        raise Refused("no token was given")
-    issues = f"/repos/{os.environ['GITHUB_REPOSITORY']}/issues"
-    body = {"body": cut(text, MOST_CHARACTERS)}
-    found = earlier_comment(f"{issues}/{number}/comments", token)
-    if found is None:
-        call("POST", f"{issues}/{number}/comments", token, body)
-        return "the comment was written"
-    call("PATCH", f"{issues}/comments/{found}", token, body)
-    return "the comment was updated"
-
-
-def earlier_comment(path: str, token: str) -> int | None:
-    """The comment that begins with our marker. A person's is left alone: whoever quotes us is not overwritten."""
-    page = 1
-    while True:
-        comments = call("GET", f"{path}?per_page={PAGE}&page={page}", token)
-        for one in comments:
-            if (one.get("user") or {}).get("type") == "Bot" and (one.get("body") or "").startswith(marker()):
-                return int(one["id"])
-        if len(comments) < PAGE:
-            return None
-        page += 1
-
-
-def call(method: str, path: str, token: str, content: Json | None = None) -> Any:
-    """One request to GitHub's REST API.
-
-    Raises:
-        Refused: it did not answer, or not with success.
-    """
-    api = os.environ.get("GITHUB_API_URL", "https://api.github.com").rstrip("/")
-    data = None if content is None else json.dumps(content).encode()
-    headers = {"Accept": "application/vnd.github+json", "Content-Type": "application/json", "User-Agent": "acf-review"}
-    request = urllib.request.Request(api + path, data, headers, method=method)
-    request.add_unredirected_header("Authorization", f"Bearer {token}")  # stays here where GitHub sends us elsewhere
-    try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
-            return json.load(answer)
-    except urllib.error.HTTPError as error:
-        why = ": this run's token may only read, as on pull requests from forks" if error.code in READ_ONLY else ""
-        raise Refused(f"GitHub answered {method} with {error.code}{why}") from None
-    except (OSError, ValueError) as error:
-        raise Refused(f"GitHub could not be reached: {type(error).__name__}") from None
-
-
-def marker() -> str:
-    """The first line of our comment; projects of one repository have a key each."""
-    key = re.sub(r"[^A-Za-z0-9._/]+", "-", os.environ.get("ACF_KEY") or "acf")
-    return f"<!-- acf-review {key} -->"
-
-
 def cut(text: str, room: int) -> str:
     """At most ``room`` characters of ``text``, cut between lines, with a note that it was."""
     if len(text) <= room:
         return text
-    note = "\n**Cut here: the rest does not fit.** The job summary and the uploaded report hold more.\n"
+    note = "\n**Cut here: the rest does not fit.** The uploaded report holds more.\n"
     closing = "\n</details>\n"
     kept = text[: text.rfind("\n", 0, room - len(note) - len(closing)) + 1]
     is_open = kept.count("<details>") > kept.count("</details>")
     return kept + (closing if is_open else "") + note
 
 
-COMMANDS = {"replay": replay, "comment": comment}
-
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or sys.argv[1] not in COMMANDS:
-        sys.exit("usage: review.py replay|comment")
-    sys.exit(COMMANDS[sys.argv[1]](Path(os.environ["RUNNER_TEMP"], "acf-review")))
+    sys.exit(replay(Path(os.environ["RUNNER_TEMP"], "acf-review")))
