@@ -32,6 +32,7 @@ from pytest_compileiq.store.metadata import (
 from pytest_compileiq.store.samples import Samples, decode_samples, encode_samples
 from pytest_compileiq.system.files import PARTIAL, Unfit, locked, machine_lock, read_regular, replace
 
+LICENCE_FILE = "LICENSE-ACF"  # ACFs drawn by CompileIQ cannot have an open-source repository's licence
 _LIMITS = {".acf": MAX_CONTROLS_BYTES, ".csv": MAX_SAMPLES_BYTES, ".toml": MAX_METADATA_BYTES}
 
 
@@ -293,6 +294,8 @@ class Store:
         return sorted(problems, key=lambda health: str(health.path))
 
     def _entry_health(self, entry: Path, hold: Callable[[Claim, SampleTable], None]) -> list[Health]:
+        if entry.name == LICENCE_FILE and entry.is_file() and not entry.is_symlink():
+            return []
         if not _is_real_directory(entry):
             return [Health(entry, f"{self._shown(entry)} is no artifact's directory; remove it")]
         try:

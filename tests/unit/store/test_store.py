@@ -403,6 +403,7 @@ def test_a_broken_target_costs_the_other_targets_of_its_name_no_line(store, monk
 def test_strays_are_told_and_kept(store):
     (store.root / "k" / "notes.txt").write_text("mine")
     (store.root / "file").write_text("mine")
+    (store.root / "LICENSE-ACF").write_text("a licence beside the artifacts is no stray")
     assert {health.path.name for health in store.health()} == {"notes.txt", "file"}
 
 
