@@ -47,10 +47,10 @@ suite: $(WITH_EXTRAS)  ## the tests alone, in parallel and in random order
 kernels: $(WITH_EXTRAS)  ## the tuned kernels alone, one at a time since they are measured
 	$(BIN)/pytest tests/kernels $(ARGS)
 
-lint: $(READY)  ## ruff, rules and format; zizmor on the workflows
+lint: $(READY)  ## ruff, rules and format; zizmor on the workflows and the action
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/zizmor --offline --quiet .github
+	$(BIN)/zizmor --offline --quiet .github action.yml
 
 types: $(READY)  ## mypy --strict
 	$(BIN)/mypy $(ARGS)

@@ -64,9 +64,9 @@ def test_the_acfs_of_compileiq_are_named_by_their_licence_file():
     assert "acf/LICENSE-ACF" in text("NOTICE")
 
 
-def test_the_sdist_holds_the_package_and_no_benchmark_data():
+def test_the_sdist_holds_the_package_and_no_data():
     sdist = pytest.importorskip("hatchling.builders.sdist", reason="hatchling is not installed: make test brings it")
     builder = sdist.SdistBuilder(str(ROOT))
     packed = {file.distribution_path for file in builder.recurse_included_files()}
     assert {"pytest_compileiq/plugin.py", "pyproject.toml", "README.md", "LICENSE", "NOTICE", *PEOPLE} <= packed
-    assert not [name for name in packed if name.startswith((".ci/", "acf/", "bench/data/", ".venv/"))]
+    assert not [name for name in packed if name.startswith((".ci/", "acf/", "bench/", "tests/", ".venv/"))]
