@@ -12,7 +12,16 @@ from pytest_compileiq.system.printing import say
 
 def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the verbs to the ``acf`` command."""
-    init = verbs.add_parser("init", help="set up this directory: git attributes, settings, a first benchmark")
+    init = verbs.add_parser(
+        "init",
+        help="set up this project: git attributes, settings, a first benchmark",
+        description="Looks for C, C++, CUDA and Triton sources, and writes a benchmark of one function; in an empty "
+        "directory one of a kernel of its own. Runs no code of the project, and replaces no file.",
+    )
+    init.add_argument("--function", metavar="NAME", help="write a benchmark of this one: NAME or FILE::NAME")
+    init.add_argument(
+        "--like", type=Path, metavar="BUILD", help="the compile_commands.json of the build, or its directory"
+    )
     init.set_defaults(verb=_init)
     prune = verbs.add_parser(
         "prune",
@@ -25,13 +34,15 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 
 def _init(options: argparse.Namespace) -> int:
+    from pytest_compileiq.cli.first_tests import look_and_write
     from pytest_compileiq.cli.starter import TEXTCONV, set_up
 
     here = Path.cwd()
-    for file in set_up(here, acf_dir(here) or "acf", with_ini=not configures_pytest(here)):
+    with_ini = not configures_pytest(here)
+    lines = list(look_and_write(here, options.function, options.like))
+    for file in set_up(here, acf_dir(here) or "acf", with_ini=with_ini):
         say(f"{file.path.relative_to(here)}: {file.what}")
-    say("", "Once in every clone, so that git diff shows artifacts as text:", f"  {TEXTCONV}")
-    say("Next:", "  pytest --tune")
+    say(*lines, "", "Once in every clone, so that git diff shows artifacts as text:", f"  {TEXTCONV}")
     return 0
 
 

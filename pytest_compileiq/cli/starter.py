@@ -1,4 +1,4 @@
-"""What ``acf init`` writes: attributes for git, settings, and a first benchmark that works."""
+"""What ``acf init`` writes into any project: attributes for git, settings; and a first benchmark where it is empty."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+STARTER_KERNEL, STARTER_TEST = "acf_starter.c", "test_acf_starter.py"
 TEXTCONV = 'git config diff.acf.textconv "acf textconv"'
 INI = """\
 [pytest]
@@ -37,7 +38,7 @@ from pytest_compileiq import Cc
 
 @pytest.mark.tune(Cc("acf_starter.c", flags="-O2 -lm"))
 def test_starter(acf):
-    x, y = np.random.default_rng(7).random((2, 65536), dtype=np.float32)
+    x, y = acf.rng.random((2, 65536), dtype=np.float32)
     length = np.zeros_like(x)
     kernel = acf.build().load().starter_norm
     arguments = [array.ctypes.data_as(ctypes.c_void_p) for array in (x, y, length)]
@@ -65,12 +66,14 @@ def attributes(acf_dir: str) -> list[str]:
 
 
 def set_up(project: Path, acf_dir: str, *, with_ini: bool) -> list[Written]:
-    """Write what is missing under ``project``; existing files are never replaced."""
+    """Write the settings that are missing under ``project``; existing files are extended or left as they are."""
     done = [_extend(project / ".gitattributes", attributes(acf_dir))]
-    if with_ini:
-        done.append(_write(project / "pytest.ini", INI))
-    tests = project / "tests" if (project / "tests").is_dir() else project
-    return [*done, _write(tests / "acf_starter.c", KERNEL), _write(tests / "test_acf_starter.py", TEST)]
+    return [*done, _write(project / "pytest.ini", INI)] if with_ini else done
+
+
+def write_starter(tests: Path) -> list[Written]:
+    """Write a first kernel and its benchmark into ``tests``."""
+    return [_write(tests / STARTER_KERNEL, KERNEL), _write(tests / STARTER_TEST, TEST)]
 
 
 def _extend(path: Path, lines: list[str]) -> Written:
@@ -78,8 +81,10 @@ def _extend(path: Path, lines: list[str]) -> Written:
     missing = [line for line in lines if line not in present.splitlines()]
     if not missing:
         return Written(path, "left as it is")
+    if path.is_symlink():
+        return Written(path, f"a link, left as it is; it lacks {' and '.join(map(repr, missing))}")
     path.write_text("\n".join([*present.splitlines(), *missing, ""]), encoding="utf-8")
-    return Written(path, "extended" if present else "written")
+    return Written(path, f"added {' and '.join(map(repr, missing))}" if present else "written")
 
 
 def _write(path: Path, text: str) -> Written:

@@ -92,7 +92,8 @@ class Integrity:
             raise Stop(
                 Verdict.MISSING,
                 f"{self.store.root.name}/{benchmark.name}/ holds no artifact: {choice.message}",
-                f"run: pytest --tune {benchmark.nodeid}",
+                f"run: pytest --tune {benchmark.nodeid}; to try its body first: "
+                f"pytest --acf-check=off {benchmark.nodeid}",
             )
         if choice.kind == "other-compiler":
             raise self._other_compiler(choice)

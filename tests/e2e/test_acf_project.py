@@ -8,7 +8,8 @@ from pytest_compileiq.artifact import FrontPoint
 from pytest_compileiq.cli.main import main
 from pytest_compileiq.store.metadata import render
 from pytest_compileiq.store.store import Store
-from tests.projects import Project
+from tests import needs
+from tests.projects import Project, make_project
 from tests.unit.artifacts import CONTROLS, TARGET, make_artifact, make_rows, measured_claim
 
 
@@ -26,7 +27,135 @@ def test_init_sets_a_project_up_so_that_its_first_benchmark_builds_and_is_correc
     said = capsys.readouterr().out
     assert 'git config diff.acf.textconv "acf textconv"' in said and "pytest --tune" in said
     assert (here / ".gitattributes").read_text() == "acf/** -text diff=acf\nacf/**/*.csv linguist-generated\n"
+    assert "test_acf_starter.py: written" in said
     assert "1 passed" in Project(here).pytest("--acf-check=off", code=0)
+
+
+SOURCE = """\
+#include <math.h>
+#include "types.h"
+
+static real square(real x) { return x * x; }
+
+void lengths(const real *x, const real *y, real *length, int n)
+{
+    for (int i = 0; i < n; i++)
+        length[i] = sqrtf(square(x[i]) + square(y[i]));
+}
+
+int of_a_table(const struct table *table) { return table->rows; }
+"""
+COMMANDS = (
+    '[{"directory": "%s/build", "file": "../src/lengths.c", "command": "gcc -O1 -I../include -c ../src/lengths.c"}]'
+)
+
+
+@pytest.fixture
+def library(here):
+    files = {
+        "src/lengths.c": SOURCE,
+        "include/types.h": "typedef float real;\nstruct table { int rows; };\n",
+        "build/compile_commands.json": COMMANDS % here,
+        "tests/conftest.py": "",
+    }
+    return make_project(here, files)
+
+
+def test_init_of_a_c_library_writes_a_benchmark_that_tunes(library, capsys):
+    assert main(["init"]) == 0
+    said = capsys.readouterr().out
+    assert "2 functions found:\n  src/lengths.c::lengths\n  src/lengths.c::of_a_table" in said
+    assert "--like build" in said and not [*library.root.rglob("test_*")], "nothing is chosen for the user"
+    assert main(["init", "--like", "build", "--function", "lengths"]) == 0
+    said = capsys.readouterr().out
+    assert "pytest --acf-check=off tests/test_acf_lengths.py\n  pytest --tune tests/test_acf_lengths.py" in said
+    text = library.one("tests/test_acf_*").read_text()
+    assert 'like="../build"' in text and 'functions="lengths"' in text and "acf.rng.random" in text
+    assert "1 passed" in library.pytest("--acf-check=off", code=0)
+    assert "pytest --acf-check=off tests/test_acf_lengths.py::test_lengths" in library.pytest(code=1), "of MISSING"
+    tuned = library.pytest("--tune", "--tune-budget=2", code=0)
+    assert "1 passed" in tuned and "draws no inputs" not in tuned
+    assert "1 passed" in library.pytest(code=0)
+    library.edit("tests/test_acf_lengths.py", "N = 65536", "N = 4096")
+    assert main(["init", "--like", "build", "--function", "lengths"]) == 0
+    assert "N = 4096" in library.one("tests/test_acf_lengths.py").read_text(), "what was edited stays"
+    assert library.one("tests/test_acf_lengths.py.new").read_text() == text
+
+
+def test_init_finds_headers_and_says_what_only_the_author_knows(library, capsys):
+    assert main(["init", "--function", "src/lengths.c::of_a_table"]) == 0
+    sentence = "only its author knows how of_a_table(const struct table *table) is called"
+    assert sentence in capsys.readouterr().out
+    assert "-I../include" in library.one("tests/test_acf_of_a_table.py").read_text()
+    output = library.pytest("--acf-check=off", code=1)
+    assert f"Failed: {sentence}" in output and "BuildError" not in output
+    assert main(["init", "--function", "squared"]) == main(["init", "--function", "gone.c::f"]) == 2
+    assert "no source here defines it" in capsys.readouterr().err
+
+
+@needs.gxx
+def test_init_of_cplusplus_in_a_hostile_directory_runs_nothing(here, capsys):
+    folder = 'it\'s "a\nb"'
+    source = "namespace ns { double sum(const double *x, unsigned long n)\n{ double s = 0; while (n--) s += x[n]; return s; } }"
+    ran = "import pathlib; pathlib.Path('ran').touch()"
+    project = make_project(here, {f"{folder}/sum.cpp": source, "conftest.py": ran, "setup.py": ran})
+    (here / "loop").symlink_to(here)
+    assert main(["init"]) == 0
+    assert "wrote test_acf_ns__sum.py" in capsys.readouterr().out and not (here / "ran").exists()
+    assert "1 passed" in project.pytest("--acf-check=off", "test_acf_ns__sum.py", code=0)
+
+
+CUDA = 'extern "C" __global__ void scale(float *x, int n) { x[threadIdx.x] *= n; }\ntemplate <class T> __global__ void t(T x) {}'
+
+
+@needs.nvcc
+def test_init_of_cuda_asks_for_registers_and_refuses_a_template(here, capsys):
+    project = make_project(here, {"scale.cu": CUDA})
+    assert main(["init", "--function", "scale"]) == 0
+    assert "1 passed" in project.pytest("--acf-check=off", code=0)
+    assert main(["init", "--function", "t"]) == 2
+    assert "scale.cu::t is a template, and only its author knows what to instantiate" in capsys.readouterr().err
+
+
+TRITON = """\
+import triton
+import triton.language as tl
+
+@triton.jit
+def double(x_ptr, n_elements, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < n_elements
+    tl.store(x_ptr + at, 2 * tl.load(x_ptr + at, mask=mask), mask=mask)
+
+@triton.jit
+def scale(x_ptr, factor):
+    tl.store(x_ptr, factor * tl.load(x_ptr))
+"""
+
+
+def test_init_of_triton_says_what_only_the_launch_tells(here, capsys):
+    make_project(here, {"kernels.py": TRITON})
+    assert main(["init", "--function", "scale"]) == 2
+    assert "kernels.py::scale: only its launch tells the type of factor" in capsys.readouterr().err
+    assert not [*here.rglob("test_*")]
+
+
+@needs.triton
+@needs.ptxas
+def test_init_of_triton_writes_a_benchmark_that_compiles(here):
+    project = make_project(here, {"kernels.py": TRITON})
+    assert main(["init", "--function", "double"]) == 0
+    assert "1 passed" in project.pytest("--acf-check=off", code=0)
+
+
+def test_init_of_other_projects_says_that_there_is_nothing_to_tune(here, capsys):
+    (here / "setup.py").write_text("")
+    (here / "fast.pyx").write_text("def f(x): return x")
+    assert main(["init"]) == 0
+    assert "1 file of Cython" in capsys.readouterr().out and not [*here.glob("*starter*")]
+    (here / "fast.pyx").unlink()
+    assert main(["init"]) == 0
+    assert "no source in C, C++ or CUDA and no kernel of Triton here" in capsys.readouterr().out
 
 
 def test_init_again_changes_nothing_and_what_is_there_stays(here, capsys):

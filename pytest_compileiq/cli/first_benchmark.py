@@ -1,0 +1,251 @@
+"""The text of a kernel's first benchmark. What only its author knows is never guessed without saying so in the test."""
+
+from __future__ import annotations
+
+import ast
+import json
+import keyword
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pytest_compileiq.cli.kernels import Kernel
+from pytest_compileiq.errors import UserError
+from pytest_compileiq.report.captured_test import test_name
+from pytest_compileiq.rules.ast_names import chain_of
+from pytest_compileiq.toolchains.machine_code.prototypes import CType, Prototype
+
+_ARCH = "sm_90a"
+_ELEMENTS = 65_536
+_BLOCK = 1024
+_RESERVED = {"acf", "ctypes", "function", "np", "pytest", "returned", "restore", "arguments", "N", "Cc"}
+_COUNTS = re.compile(
+    r"n|num|nbytes|\w*(?:[lL]en(?:gth)?|[sS]ize|[cC]ount|[cC]apacity)|n_\w+|\w+_n|num_\w+|n(?:items|elem\w*)"
+)
+_INTEGERS = re.compile(
+    r"\w*stride\w*|[nmkNMK]|[nN]_\w+|num_\w+|\w*(?:[sS]ize|[lL]en(?:gth)?|_rows|_cols|_n|_m|_k)|rows|cols"
+)
+_POINTERS = re.compile(r"\w*(?:_ptr|_pointer|ptr)s?")
+_BLOCKS = re.compile(r"\w*BLOCK\w*")
+_TRITON_TYPES = {"int32": "i32", "int64": "i64", "float32": "fp32", "float64": "fp64", "uint32": "u32"}
+_C_NAMES = {("float", 4): "c_float", ("float", 8): "c_double", ("bool", 1): "c_bool"}
+
+
+@dataclass(frozen=True)
+class Building:
+    """How a function's test builds it; paths are relative to the test file.
+
+    Attributes:
+        called: the name that ``load()`` takes.
+        has_neighbours: whether the build has other entry functions.
+    """
+
+    sources: tuple[str, ...]
+    called: str
+    has_neighbours: bool
+    flags: str | None = None
+    compiler: str | None = None
+    like: str | None = None
+
+
+class AuthorKnows(UserError):
+    """What a benchmark cannot be written without, and no file tells; the message is a sentence."""
+
+
+# ── C and C++ ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def c_benchmark(prototype: Prototype, building: Building) -> tuple[str, str | None]:
+    """The test of a C or C++ function, and a sentence on what its author has to add, or None."""
+    name = building.called
+    missing = _why_not_called(prototype)
+    lines = [*_marker(building), f"def {test_name(name)}(acf):"]
+    load = f".{name}" if name.isidentifier() and not keyword.iskeyword(name) else f"[{json.dumps(name)}]"
+    if missing:
+        sentence = (
+            f"only its author knows how {name}({prototype.spelled}) is called: {missing}; call and measure it here"
+        )
+        body = [
+            f"    function = acf.build().load(){load}",
+            f"    pytest.fail({json.dumps(sentence)})",
+            "    acf.measure(lambda: function())",
+        ]
+        imports = ["import pytest", "", "from pytest_compileiq import Cc"]
+        return _file(f"{name}: the marker is complete, its call is yours to write.", imports, [*lines, *body]), sentence
+    assumed = ["each array has N elements"] if _arrays(prototype) else []
+    assumed += [f"{local} is {_scalar(local, kind)}" for local, kind in _locals(prototype) if kind.kind != "array"]
+    imports = ["import ctypes", "", "import numpy as np", "import pytest", "", "from pytest_compileiq import Cc"]
+    constant = ["", f"N = {_ELEMENTS}"] if "N" in " ".join(assumed).split() else []
+    about = f"{name}. Assumed: {', '.join(assumed)}." if assumed else f"{name}."
+    return _file(about, [*imports, *constant], [*lines, *_call(prototype, load)]), None
+
+
+def _marker(building: Building) -> Iterator[str]:
+    given = [*map(json.dumps, building.sources)]
+    options = {"flags": building.flags, "like": building.like, "compiler": building.compiler}
+    given += [f"{key}={json.dumps(value)}" for key, value in options.items() if value is not None]
+    if building.has_neighbours:
+        given += [f"functions={json.dumps(building.called)}", 'neighbours="allow"']
+    yield from ("@pytest.mark.tune(", "    Cc(", *(f"        {each}," for each in given), "    )", ")")
+
+
+def _file(about: str, imports: Sequence[str], lines: Sequence[str]) -> str:
+    return "\n".join(
+        [f"# A first benchmark of {about}", "# Written by acf init; yours to edit.", *imports, "", "", *lines, ""]
+    )
+
+
+def _call(prototype: Prototype, load: str) -> Iterator[str]:
+    named = _locals(prototype)
+    written = [local for local, kind in named if kind.kind == "array" and not kind.is_constant]
+    returns = prototype.result.kind != "void"
+    yield f"    function = acf.build().load(){load}"
+    yield f"    function.argtypes = [{', '.join(_c_type(kind) for _, kind in named)}]"
+    yield f"    function.restype = {_c_type(prototype.result) if returns else None}"
+    for local, kind in named:
+        if kind.kind == "array":
+            yield f"    {local} = {_drawn(kind)}"
+            if kind.element == "character":
+                yield f"    {local}[-1] = 0  # a text ends here"
+    given = (f"{local}.ctypes.data" if kind.kind == "array" else _scalar(local, kind) for local, kind in named)
+    yield f"    arguments = [{', '.join(given)}]"
+    asked = ""
+    if written:
+        first = ", ".join(f"({local}, {local}.copy())" for local in written)
+        yield f"    restore = [{first}]  # it may read what it writes"
+        asked = f", outputs=[{', '.join(written)}], reset=lambda: [np.copyto(*each) for each in restore]"
+    call = f"acf.measure(lambda: function(*arguments){asked})"
+    yield f"    returned = {call}" if returns else f"    {call}"
+    for local in written:  # what was timed is compared with the baseline's, bit for bit
+        yield f"    acf.compare({json.dumps(local)}, {local})"
+    if returns:
+        yield '    acf.compare("returned", np.array([returned]))'
+
+
+def _why_not_called(prototype: Prototype) -> str | None:
+    """What no type and no customary name tells of a call, as a part of a sentence."""
+    for name, kind in (*prototype.arguments, ("its result", prototype.result)):
+        if kind.kind == "other" or (kind.kind == "array" and name == "its result"):
+            return f"{name or 'an argument'} is {kind.spelled}"
+    if prototype.is_variadic:
+        return "its number of arguments varies"
+    integers = [name for name, kind in prototype.arguments if kind.kind in ("integer", "character")]
+    if _arrays(prototype) and not any(map(_COUNTS.fullmatch, integers)):
+        return "no argument is called as the number of elements is, such as n or length"
+    if unknown := [name for name in integers if not _COUNTS.fullmatch(name) and name != "seed"]:
+        return f"the value of {' and '.join(unknown)}"
+    if prototype.result.kind == "void" and all(kind.is_constant for kind in _arrays(prototype)):
+        return "it returns nothing and writes to no argument"
+    return None
+
+
+def _arrays(prototype: Prototype) -> list[CType]:
+    return [kind for _, kind in prototype.arguments if kind.kind == "array"]
+
+
+def _locals(prototype: Prototype) -> list[tuple[str, CType]]:
+    """(name in the test, type) of each argument."""
+    named = []
+    for place, (name, kind) in enumerate(prototype.arguments):
+        usable = name.isidentifier() and not keyword.iskeyword(name) and name not in _RESERVED
+        named.append((name if usable else f"{name}_" if f"{name}_".isidentifier() else f"argument{place}", kind))
+    return named
+
+
+def _scalar(local: str, kind: CType) -> str:
+    if kind.kind == "float":
+        return "0.5"
+    if kind.kind == "bool":
+        return "True"
+    return "1" if local == "seed" else "N"
+
+
+def _c_type(kind: CType) -> str:
+    if kind.kind == "array":
+        return "ctypes.c_void_p"
+    named = _C_NAMES.get((kind.kind, kind.bytes), f"c_{'' if kind.is_signed else 'u'}int{kind.bytes * 8}")
+    return f"ctypes.{named}"
+
+
+def _drawn(kind: CType) -> str:
+    if kind.element == "float":
+        return f"acf.rng.random(N, dtype=np.float{kind.bytes * 8})"
+    if kind.element == "void" or (kind.bytes == 1 and kind.element == "integer" and not kind.is_signed):
+        return "acf.rng.integers(0, 256, N, dtype=np.uint8)"
+    if kind.element == "bool":
+        return "acf.rng.integers(0, 2, N, dtype=np.uint8)"
+    low, high = (97, 123) if kind.element == "character" else (0, 100)
+    return f"acf.rng.integers({low}, {high}, N, dtype=np.{'' if kind.is_signed else 'u'}int{kind.bytes * 8})"
+
+
+# ── CUDA and Triton ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def cuda_benchmark(name: str, source: str, flags: str, *, has_neighbours: bool) -> str:
+    """The test of a CUDA kernel: of its registers, which nvcc alone tells."""
+    given = [json.dumps(source), f'arch="{_ARCH}"', f"flags={json.dumps(flags)}"]
+    if has_neighbours:
+        given += [f"functions={json.dumps(name)}", 'neighbours="allow"']
+    of = f", of={json.dumps(name)}" if has_neighbours else ""
+    about = f"{name}'s registers, which need no GPU; for its time launch it as the tutorial does, and acf.measure that."
+    return _on_a_build(about, name, "Nvcc", given, [f'objectives=[minimize("registers"{of})]'])
+
+
+def triton_benchmark(kernel: Kernel, source: str) -> str:
+    """The test of a Triton kernel: of its registers, which need no GPU.
+
+    Raises:
+        AuthorKnows: types or values of its arguments are told by its launch alone.
+    """
+    assert kernel.node is not None
+    signature, constexprs, unknown = _triton_arguments(kernel.node)
+    if unknown:
+        raise AuthorKnows(
+            f"{kernel.spelled}: only its launch tells {', '.join(unknown)}: have the test written of a program that "
+            "launches it, by acf capture --tests tests -- python PROGRAM"
+        )
+    given = [
+        json.dumps(f"{source}::{kernel.name}"),
+        f"signature={json.dumps(signature)}",
+        f"constexprs={json.dumps(constexprs)}",
+    ]
+    about = f"{kernel.name}'s registers. Assumed: its signature and its constexprs."
+    space = ['space={"num_warps": choice([2, 4, 8])}', 'objectives=[minimize("registers")]']
+    return _on_a_build(about, kernel.name, "Triton", [*given, f'arch="{_ARCH}"'], space)
+
+
+def _on_a_build(about: str, name: str, toolchain: str, given: Sequence[str], rest: Sequence[str]) -> str:
+    names = ["choice", "minimize"] if toolchain == "Triton" else ["minimize"]
+    imports = ["import pytest", "", f"from pytest_compileiq import {', '.join([toolchain, *names])}"]
+    lines = ["@pytest.mark.tune(", f"    {toolchain}(", *(f"        {each}," for each in given), "    ),"]
+    lines += [*(f"    {each}," for each in rest), ")", f"def {test_name(name)}(acf):", "    acf.build()"]
+    return _file(about, imports, lines)
+
+
+def _triton_arguments(node: ast.FunctionDef) -> tuple[dict[str, str], dict[str, object], list[str]]:
+    """The signature, the values of constexprs, and the arguments of which neither is known."""
+    told = {each.value for tree in node.decorator_list for each in ast.walk(tree) if isinstance(each, ast.Constant)}
+    told |= {each.arg for tree in node.decorator_list for each in ast.walk(tree) if isinstance(each, ast.keyword)}
+    listed = [*node.args.posonlyargs, *node.args.args]
+    defaults = dict(zip([each.arg for each in listed][::-1], node.args.defaults[::-1], strict=False))
+    signature: dict[str, str] = {}
+    constexprs: dict[str, object] = {}
+    unknown = []
+    for each in listed:
+        kind = (chain_of(each.annotation) or ("",))[-1] if each.annotation else ""
+        default = defaults.get(each.arg)
+        if kind == "constexpr":
+            if default is None and each.arg not in told:
+                constexprs |= {each.arg: _BLOCK} if _BLOCKS.fullmatch(each.arg) else {}
+                unknown += [] if each.arg in constexprs else [f"the value of {each.arg}"]
+        elif kind in _TRITON_TYPES:
+            signature[each.arg] = _TRITON_TYPES[kind]
+        elif isinstance(default, ast.Constant) and default.value is None:
+            continue
+        elif each.annotation is None and _POINTERS.fullmatch(each.arg):
+            signature[each.arg] = "*fp32:16"
+        elif each.annotation is None and _INTEGERS.fullmatch(each.arg):
+            signature[each.arg] = "i32"
+        else:
+            unknown.append(f"the type of {each.arg}")
+    return signature, constexprs, unknown

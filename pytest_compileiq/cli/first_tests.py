@@ -1,0 +1,139 @@
+"""``acf init``'s first benchmark: of the function that the user names, or of the only one, or the starter's."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pytest_compileiq.cli.captured_tests import written_beside
+from pytest_compileiq.cli.first_benchmark import AuthorKnows, c_benchmark, cuda_benchmark, triton_benchmark
+from pytest_compileiq.cli.first_build import c_build, cuda_build
+from pytest_compileiq.cli.kernels import HEADERS, Found, Kernel, look
+from pytest_compileiq.cli.starter import STARTER_KERNEL, STARTER_TEST, write_starter
+from pytest_compileiq.errors import EnvironmentFault, UserError
+from pytest_compileiq.report.captured_test import test_name
+from pytest_compileiq.spelling import did_you_mean, first_of, quantity
+from pytest_compileiq.system.project_settings import FILES, settings_of
+from pytest_compileiq.toolchains.base import Place
+
+_MOST_LISTED = 30
+
+
+def look_and_write(project: Path, function: str | None, like: Path | None) -> Iterator[str]:
+    """Write a benchmark into the project's test directory, or nothing; gives lines to print.
+
+    Raises:
+        UserError: there is no function of that name, or several; or what only the author knows is lacking.
+    """
+    found, tests = (
+        look(project, frozenset({STARTER_KERNEL, STARTER_TEST, "LICENSE", "README.md", *FILES})),
+        tests_of(project),
+    )
+    if function is None and found.is_empty:
+        for file in write_starter(tests):
+            yield f"{file.path.relative_to(project)}: {file.what}"
+        yield from _next(os.path.relpath(tests / STARTER_TEST, project))
+        return
+    if function is None and (found.has_benchmarks or len(found.kernels) != 1):
+        yield from _listed(found)
+        return
+    kernel = _chosen(found, function)
+    path = tests / f"test_acf_{test_name(kernel.name).removeprefix('test_')}.py"
+    text, lacking = _text(kernel, found, Place(tests, project), like)
+    tests.mkdir(parents=True, exist_ok=True)
+    yield from (line.replace(f"{project}/", "") for line in written_beside(path, text))
+    if lacking:
+        yield f"in it, {lacking}"
+    yield from _next(os.path.relpath(path, project))
+
+
+def tests_of(project: Path) -> Path:
+    """The directory of the project's tests: the first of pytest's ``testpaths``, ``tests`` or ``test``, else itself."""
+    settings = settings_of(project)
+    given = settings.values.get("testpaths", []) if settings else []
+    named = given.split() if isinstance(given, str) else [each for each in given if isinstance(each, str)]
+    inside = (project / name for name in (*named, "tests", "test"))
+    return next(
+        (each for each in inside if each.is_dir() and each.resolve().is_relative_to(project.resolve())), project
+    )
+
+
+def _text(kernel: Kernel, found: Found, place: Place, like: Path | None) -> tuple[str, str | None]:
+    file = Path(os.path.relpath(place.rootdir / kernel.file, place.test_dir)).as_posix()
+    if kernel.is_template:
+        raise AuthorKnows(
+            f"{kernel.spelled} is a template, and only its author knows what to instantiate: name that in "
+            f"Nvcc({file!r}, instantiate=[...])"
+        )
+    if kernel.language == "triton":
+        return triton_benchmark(kernel, file), None
+    if kernel.language == "cuda":
+        try:
+            flags, has_neighbours = cuda_build(kernel, found, place)
+        except EnvironmentFault as error:
+            raise UserError(f"{kernel.spelled}: {error}") from error
+        return cuda_benchmark(kernel.name, file, flags, has_neighbours=has_neighbours), None
+    seen = None if like is None else Path(os.path.relpath(like, place.test_dir)).as_posix()
+    return c_benchmark(*c_build(kernel, found, place, seen))
+
+
+def _chosen(found: Found, function: str | None) -> Kernel:
+    named = [
+        each
+        for each in found.kernels
+        if function is None or function in (each.spelled, each.name, each.name.rpartition("::")[2])
+    ]
+    if len({each.file for each in named}) > 1:  # a source before the headers that define it again
+        named = [each for each in named if each.file.suffix.lower() not in HEADERS] or named
+    if len(named) == 1:
+        return named[0]
+    if named:
+        raise UserError(f"--function {function}: several are called so: {', '.join(_spelled(named))}")
+    path, _, last = (function or "").partition("::")
+    if last and Path(path) in found.sources:  # a macro may make it, or a header that it includes
+        return Kernel(Path(path), last, "cuda" if path.endswith(".cu") else "c")
+    if _is_cython(found, function or ""):
+        raise AuthorKnows(_CYTHON)
+    near = did_you_mean(function or "", {each.name for each in found.kernels})
+    raise UserError(f"--function {function}: no source here defines it{near}; acf init lists the functions that do")
+
+
+_CYTHON = (
+    "functions of Cython take Python's objects, so only a program that calls them knows their arguments: "
+    "acf capture -- python PROGRAM records the C functions that it spends its time in"
+)
+
+
+def _is_cython(found: Found, function: str) -> bool:
+    return any(function.startswith(f"{path.as_posix()}::") for path in found.cython)
+
+
+def _listed(found: Found) -> Iterator[str]:
+    """What there is to choose from."""
+    shown = sorted(found.kernels, key=lambda each: each.file.suffix.lower() in HEADERS)
+    if shown:
+        yield f"{quantity(len(shown), 'function')} found:"
+        yield from (f"  {each}" for each in first_of(_spelled(shown), _MOST_LISTED))
+    elif found.sources or found.headers:
+        yield "none of the C, C++ and CUDA sources here defines a function that a test could call by its name"
+    elif not found.cython:
+        yield "no source in C, C++ or CUDA and no kernel of Triton here, so there is nothing to write a benchmark of"
+    if found.databases:
+        yield f"builds found: {', '.join(f'--like {shlex.quote(str(each.parent))}' for each in found.databases)}"
+    if found.cython:
+        yield f"{quantity(len(found.cython), 'file')} of Cython: {_CYTHON}"
+    if not found.is_whole:
+        yield "not all files were looked at, since there are too many: run acf init in the directory of a part"
+    if shown:
+        yield from ("Next: choose one, as in", f"  acf init --function {shlex.quote(shown[0].spelled)}")
+
+
+def _spelled(kernels: Sequence[Kernel]) -> list[str]:
+    return [each.spelled for each in kernels]
+
+
+def _next(test: str) -> Iterator[str]:
+    yield from ("", "Next: try the body, then tune it:")
+    yield from (f"  {command} {shlex.quote(test)}" for command in ("pytest --acf-check=off", "pytest --tune"))

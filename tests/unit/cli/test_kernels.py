@@ -1,0 +1,31 @@
+"""What ``acf init`` finds in the text of sources."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_compileiq.cli.kernels import definitions
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("int f(int n) { if (n) { return g(n); } return 0; }\nint h(void);", [("f", False, False)]),
+        ("static int f(int n) {}\nstatic inline int g(void) {}\nint main(void) {}", []),
+        ("/* int f(void) { */ // {\n#define X { \\\n {\nchar *s = \"{\"; int g(void) { char c = '{'; }", [("g", False, False)]),
+        ("API(int) f(const char *s) {}\nAPI int\ng(int n)\n{}", [("f", False, False), ("g", False, False)]),
+        ('extern "C" { void f() {} }\nnamespace a { namespace b { void g() {} } struct S { void m() {} }; void h() noexcept {} }',
+         [("f", False, False), ("a::b::g", False, False), ("a::h", False, False)]),
+        ("namespace { void f() {} }\nA::A() : x(1) {}\nint table[] = {1, 2};\nint after(int n) {}", [("after", False, False)]),
+        ("template <class T, class U = v<T>>\n__global__ void __launch_bounds__(128) k(T *x) {}\n__device__ int d(int n) {}",
+         [("k", True, True)]),
+        ("}}}{{{", []),
+    ],
+)  # fmt: skip
+def test_definitions_of_a_text_are_its_public_functions(text, found):
+    assert list(definitions(text)) == found
+
+
+def test_definitions_of_a_hostile_text_end():
+    for text in ("/*" * 200_000, "f(" * 200_000 + "{", "{" * 400_000, '"\\' * 200_000, "template <" * 50_000 + "){"):
+        assert list(definitions(text)) == []
