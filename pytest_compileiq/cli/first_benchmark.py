@@ -18,7 +18,7 @@ from pytest_compileiq.toolchains.machine_code.prototypes import CType, Prototype
 _ARCH = "sm_90a"
 _ELEMENTS = 65_536
 _BLOCK = 1024
-_RESERVED = {"acf", "ctypes", "function", "np", "pytest", "returned", "restore", "arguments", "N", "Cc"}
+_RESERVED = {"acf", "ctypes", "function", "np", "pytest", "returned", "restore", "call", "arguments", "N", "Cc"}
 _COUNTS = re.compile(
     r"n|num|nbytes|\w*(?:[lL]en(?:gth)?|[sS]ize|[cC]ount|[cC]apacity)|n_\w+|\w+_n|num_\w+|n(?:items|elem\w*)"
 )
@@ -38,6 +38,7 @@ class Building:
     Attributes:
         called: the name that ``load()`` takes.
         has_neighbours: whether the build has other entry functions.
+        body: the function's text, where it was found.
     """
 
     sources: tuple[str, ...]
@@ -46,6 +47,7 @@ class Building:
     flags: str | None = None
     compiler: str | None = None
     like: str | None = None
+    body: str = ""
 
 
 class AuthorKnows(UserError):
@@ -58,7 +60,7 @@ class AuthorKnows(UserError):
 def c_benchmark(prototype: Prototype, building: Building) -> tuple[str, str | None]:
     """The test of a C or C++ function, and a sentence on what its author has to add, or None."""
     name = building.called
-    missing = _why_not_called(prototype)
+    missing = _why_not_called(prototype, building.body)
     lines = [*_marker(building), f"def {test_name(name)}(acf):"]
     load = f".{name}" if name.isidentifier() and not keyword.iskeyword(name) else f"[{json.dumps(name)}]"
     if missing:
@@ -109,20 +111,21 @@ def _call(prototype: Prototype, load: str) -> Iterator[str]:
                 yield f"    {local}[-1] = 0  # a text ends here"
     given = (f"{local}.ctypes.data" if kind.kind == "array" else _scalar(local, kind) for local, kind in named)
     yield f"    arguments = [{', '.join(given)}]"
-    asked = ""
     if written:
         first = ", ".join(f"({local}, {local}.copy())" for local in written)
         yield f"    restore = [{first}]  # it may read what it writes"
-        asked = f", outputs=[{', '.join(written)}], reset=lambda: [np.copyto(*each) for each in restore]"
-    call = f"acf.measure(lambda: function(*arguments){asked})"
-    yield f"    returned = {call}" if returns else f"    {call}"
+    reset = ", reset=lambda: [np.copyto(*each) for each in restore]" if written else ""
+    if returns:
+        yield f"    returned = np.empty(1, dtype={_dtype(prototype.result)})"
+        yield "    call = lambda: returned.__setitem__(0, function(*arguments))  # noqa: E731"
+        written.append("returned")
+    call = "call" if returns else "lambda: function(*arguments)"
+    yield f"    acf.measure({call}, outputs=[{', '.join(written)}]{reset})"
     for local in written:  # what was timed is compared with the baseline's, bit for bit
         yield f"    acf.compare({json.dumps(local)}, {local})"
-    if returns:
-        yield '    acf.compare("returned", np.array([returned]))'
 
 
-def _why_not_called(prototype: Prototype) -> str | None:
+def _why_not_called(prototype: Prototype, body: str) -> str | None:
     """What no type and no customary name tells of a call, as a part of a sentence."""
     for name, kind in (*prototype.arguments, ("its result", prototype.result)):
         if kind.kind == "other" or (kind.kind == "array" and name == "its result"):
@@ -132,6 +135,8 @@ def _why_not_called(prototype: Prototype) -> str | None:
     integers = [name for name, kind in prototype.arguments if kind.kind in ("integer", "character")]
     if _arrays(prototype) and not any(map(_COUNTS.fullmatch, integers)):
         return "no argument is called as the number of elements is, such as n or length"
+    if products := [name for name in integers if re.search(rf"\b{name}\s*\*|\*\s*{name}\b", body)]:
+        return f"it multiplies {products[0]}, so its arrays may be larger than that"
     if unknown := [name for name in integers if not _COUNTS.fullmatch(name) and name != "seed"]:
         return f"the value of {' and '.join(unknown)}"
     if prototype.result.kind == "void" and all(kind.is_constant for kind in _arrays(prototype)):
@@ -169,13 +174,16 @@ def _c_type(kind: CType) -> str:
 
 def _drawn(kind: CType) -> str:
     if kind.element == "float":
-        return f"acf.rng.random(N, dtype=np.float{kind.bytes * 8})"
-    if kind.element == "void" or (kind.bytes == 1 and kind.element == "integer" and not kind.is_signed):
-        return "acf.rng.integers(0, 256, N, dtype=np.uint8)"
-    if kind.element == "bool":
-        return "acf.rng.integers(0, 2, N, dtype=np.uint8)"
-    low, high = (97, 123) if kind.element == "character" else (0, 100)
-    return f"acf.rng.integers({low}, {high}, N, dtype=np.{'' if kind.is_signed else 'u'}int{kind.bytes * 8})"
+        return f"acf.rng.random(N, dtype={_dtype(kind)})"
+    is_bytes = kind.element == "void" or (kind.element == "integer" and kind.bytes == 1 and not kind.is_signed)
+    low, high = {"character": (97, 123), "bool": (0, 2)}.get(kind.element, (0, 256 if is_bytes else 100))
+    return f"acf.rng.integers({low}, {high}, N, dtype={_dtype(kind)})"
+
+
+def _dtype(kind: CType) -> str:
+    if "float" in (kind.kind, kind.element):
+        return f"np.float{kind.bytes * 8}"
+    return f"np.{'' if kind.is_signed else 'u'}int{kind.bytes * 8}"
 
 
 # ── CUDA and Triton ──────────────────────────────────────────────────────────────────────────────────────────────────

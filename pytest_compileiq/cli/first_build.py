@@ -79,30 +79,43 @@ def c_build(kernel: Kernel, found: Found, place: Place, like: str | None) -> tup
             if len(named) != 1 or len(prototypes) != 1:
                 what = "several functions of that name" if prototypes else "no code of its own for it"
                 raise AuthorKnows(f"{kernel.spelled}: the build of {source} has {what}")
-            building = Building(paths, kernel.name, len(built.code) > 1, flags or None, compiler, like)
+            building = Building(
+                paths, kernel.name, len(built.code) > 1, flags or None, compiler, like, _body(kernel, place)
+            )
             return prototypes[0], building
     raise AuthorKnows(f"{kernel.spelled} needs more than {_MOST_TRIED} sources and directories of headers")
 
 
-def cuda_build(kernel: Kernel, found: Found, place: Place) -> tuple[str, bool]:
-    """Build a CUDA kernel's file: its flags, and whether it has other kernels.
+def _body(kernel: Kernel, place: Place) -> str:
+    """The text of a function, as far as its layout tells."""
+    text = (place.rootdir / kernel.file).read_text(encoding="utf-8", errors="replace")
+    name = re.escape(kernel.name.rpartition("::")[2])
+    found = re.search(rf"\b{name}\s*\([^;{{]*\{{(.*?)(?:^}}|\Z)", text, re.DOTALL | re.MULTILINE)
+    return found[1] if found else ""
+
+
+def cuda_build(kernel: Kernel, found: Found, place: Place) -> tuple[str, str, bool]:
+    """Build a CUDA kernel: its source, as its test sees it, its flags, and whether there are other kernels.
 
     Raises:
         AuthorKnows: it does not build.
         CompileIQError: there is no nvcc.
     """
-    attempt = _Attempt([kernel.file], [], [])
+    source = source_of(kernel, found, place.rootdir)
+    attempt = _Attempt([source], [], [])
     with TemporaryDirectory(prefix="acf-init-") as folder:
         for number in range(_MOST_TRIED):
             flags = shlex.join(["-O3", *_flags(attempt, place)])
-            builder = Nvcc(_seen(kernel.file, place), arch="sm_90a", flags=flags).resolve(place)
+            builder = Nvcc(_seen(source, place), arch="sm_90a", flags=flags).resolve(place)
             try:
                 built = builder.build(None, Path(folder, str(number)), timeout_s=_BUILD_S)
             except BuildError as error:
                 if not _helped(attempt, str(error), found, None):
                     raise AuthorKnows(_unbuilt(kernel, error, found)) from error
                 continue
-            return flags, len(built.code) > 1
+            if not matching(kernel.name, built.code):
+                raise AuthorKnows(f"{kernel.spelled}: the build of {source} has no code of its own for it")
+            return _seen(source, place), flags, len(built.code) > 1
     raise AuthorKnows(f"{kernel.spelled} needs more than {_MOST_TRIED} directories of headers")
 
 
@@ -141,9 +154,10 @@ def _seen(path: Path, place: Place) -> str:
 
 
 def _unbuilt(kernel: Kernel, error: CompileIQError, found: Found) -> str:
+    if kernel.language == "cuda":
+        remedy = "its author knows the options, for flags= of Nvcc, or the library whose header is not here"
+    else:
+        remedy = f"name the build that does, by --like {found.databases[0].parent if found.databases else 'BUILD'}"
     lines = str(error).splitlines()
     said = next((line for line in lines if "error" in line or "undefined reference" in line), lines[0])
-    like = found.databases[0].parent if found.databases else "BUILD"
-    return (
-        f"{kernel.spelled} does not build as it is ({said.strip()[:200]}): name the build that does, by --like {like}"
-    )
+    return f"{kernel.spelled} does not build as it is ({said.strip()[:200]}): {remedy}"

@@ -71,10 +71,10 @@ def _text(kernel: Kernel, found: Found, place: Place, like: Path | None) -> tupl
         return triton_benchmark(kernel, file), None
     if kernel.language == "cuda":
         try:
-            flags, has_neighbours = cuda_build(kernel, found, place)
+            source, flags, has_neighbours = cuda_build(kernel, found, place)
         except EnvironmentFault as error:
             raise UserError(f"{kernel.spelled}: {error}") from error
-        return cuda_benchmark(kernel.name, file, flags, has_neighbours=has_neighbours), None
+        return cuda_benchmark(kernel.name, source, flags, has_neighbours=has_neighbours), None
     seen = None if like is None else Path(os.path.relpath(like, place.test_dir)).as_posix()
     return c_benchmark(*c_build(kernel, found, place, seen))
 

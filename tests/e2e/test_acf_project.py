@@ -43,6 +43,11 @@ void lengths(const real *x, const real *y, real *length, int n)
         length[i] = sqrtf(square(x[i]) + square(y[i]));
 }
 
+void square_matrix(float *a, int n)
+{
+    a[n * n - 1] = 0;
+}
+
 int of_a_table(const struct table *table) { return table->rows; }
 """
 COMMANDS = (
@@ -64,7 +69,7 @@ def library(here):
 def test_init_of_a_c_library_writes_a_benchmark_that_tunes(library, capsys):
     assert main(["init"]) == 0
     said = capsys.readouterr().out
-    assert "2 functions found:\n  src/lengths.c::lengths\n  src/lengths.c::of_a_table" in said
+    assert "3 functions found:\n  src/lengths.c::lengths\n  src/lengths.c::of_a_table" in said
     assert "--like build" in said and not [*library.root.rglob("test_*")], "nothing is chosen for the user"
     assert main(["init", "--like", "build", "--function", "lengths"]) == 0
     said = capsys.readouterr().out
@@ -89,6 +94,8 @@ def test_init_finds_headers_and_says_what_only_the_author_knows(library, capsys)
     assert "-I../include" in library.one("tests/test_acf_of_a_table.py").read_text()
     output = library.pytest("--acf-check=off", code=1)
     assert f"Failed: {sentence}" in output and "BuildError" not in output
+    assert main(["init", "--function", "square_matrix"]) == 0
+    assert "it multiplies n, so its arrays may be larger than that" in capsys.readouterr().out, "no write out of bounds"
     assert main(["init", "--function", "squared"]) == main(["init", "--function", "gone.c::f"]) == 2
     assert "no source here defines it" in capsys.readouterr().err
 
@@ -102,6 +109,7 @@ def test_init_of_cplusplus_in_a_hostile_directory_runs_nothing(here, capsys):
     (here / "loop").symlink_to(here)
     assert main(["init"]) == 0
     assert "wrote test_acf_ns__sum.py" in capsys.readouterr().out and not (here / "ran").exists()
+    assert "outputs=[returned]" in (here / "test_acf_ns__sum.py").read_text(), "what it returns is looked at"
     assert "1 passed" in project.pytest("--acf-check=off", "test_acf_ns__sum.py", code=0)
 
 
