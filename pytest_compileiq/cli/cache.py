@@ -23,11 +23,10 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Add ``cache`` to the ``acf`` command."""
     cache = verbs.add_parser(
         "cache",
-        help="the build cache: show it, trim it, verify it",
-        description="The builds that a normal run need not make again, in .compileiq/builds/. It is safe to delete.",
+        description="Show, trim or verify the builds of earlier runs, in .compileiq/builds/; safe to delete.",
     )
     cache.add_argument("what", nargs="?", choices=("show", "trim", "verify"), default="show")
-    cache.add_argument("--to", metavar="SIZE", help="trim: leave at most this much, such as 0 or 100M")
+    cache.add_argument("--to", metavar="SIZE", help="with trim: the largest size to keep, e.g. 0 or 100M")
     cache.add_argument("--format", choices=("terminal", "json"), default="terminal")
     cache.set_defaults(verb=_cache)
 

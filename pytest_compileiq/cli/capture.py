@@ -23,7 +23,6 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Add the verb to the ``acf`` command."""
     capture = verbs.add_parser(
         "capture",
-        help="which C functions a Python program spends its time in, and which Triton kernels it launches",
         usage="acf capture [--to DIR] [--tests DIR] [--source FILE] [--like FILE] [--extents SIZES]\n"
         "           [--keep K] [--top N] [--share S] -- python PROGRAM ...\n"
         "       acf capture --rank-only [--top N] [--share S] -- python PROGRAM ...\n"
@@ -37,9 +36,11 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "with --validate if it does not confirm the artifacts, and with --show if something is damaged.",
     )
     mode = capture.add_mutually_exclusive_group()
-    mode.add_argument("--rank-only", action="store_true", help="rank what is called, record no data")
-    capture.add_argument("--to", type=Path, metavar="DIR", help="where the calls are recorded (default: acf-capture)")
-    capture.add_argument("--tests", type=Path, metavar="DIR", help="write a test for each kernel whose source is known")
+    mode.add_argument("--rank-only", action="store_true", help="rank calls and record no data")
+    capture.add_argument(
+        "--to", type=Path, metavar="DIR", help="directory of the recorded calls (default: acf-capture)"
+    )
+    capture.add_argument("--tests", type=Path, metavar="DIR", help="write a test for each kernel with a known source")
     capture.add_argument(
         "--source", action="append", default=[], type=Path, metavar="FILE", help="a source of a library (repeatable)"
     )
@@ -52,20 +53,24 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         action="append",
         default=[],
         metavar="SIZES",
-        help="how many bytes lie at a bare address, by the call's integers: 'f(x, n): x=8*n' (repeatable)",
+        help="size in bytes of a pointer argument as a formula of integer arguments: 'f(x, n): x=8*n' (repeatable)",
     )
     of_capture: dict[str, Any] = {"nargs": "?", "const": DIRECTORY, "type": Path, "metavar": "DIR"}
     mode.add_argument(
-        "--check", help="does the program still call the captured kernels, on their shapes?", **of_capture
+        "--check", help="check that the program still calls the captured kernels, on their shapes", **of_capture
     )
-    mode.add_argument("--validate", help="do the artifacts of the captured kernels hold in the program?", **of_capture)
+    mode.add_argument("--validate", help="check the artifacts of the captured kernels inside the program", **of_capture)
     capture.add_argument(
-        "--rtol", type=float, default=0.0, metavar="R", help="with --validate: how far floats may differ (default: 0)"
+        "--rtol",
+        type=float,
+        default=0.0,
+        metavar="R",
+        help="with --validate: relative tolerance of floats (default: 0)",
     )
-    mode.add_argument("--show", help="what a capture holds, all of it read and verified", **of_capture)
+    mode.add_argument("--show", help="verify a capture and list its kernels", **of_capture)
     capture.add_argument("--top", type=int, default=10, metavar="N", help="at most N functions (default: 10)")
     capture.add_argument(
-        "--share", type=float, default=1.0, metavar="S", help="those that hold this share of the time of all"
+        "--share", type=float, default=1.0, metavar="S", help="functions that take this share of the time of all"
     )
     capture.add_argument("program", nargs=argparse.REMAINDER, metavar="-- python PROGRAM ...")
     capture.set_defaults(verb=_capture)

@@ -15,18 +15,18 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Add the verbs to the ``acf`` command."""
     diff = verbs.add_parser(
         "diff",
-        help="what a change to the artifacts means, from git objects alone",
-        description="What a change to the artifacts means. Exits with 0, changes or none, and with 2 for a wrong call.",
+        description="Summarise artifact changes between two commits, from git objects alone. Exits with 0, "
+        "changes or none, and with 2 for a wrong call.",
     )
     diff.add_argument(
         "span",
         nargs="?",
         metavar="BASE[..HEAD]",
-        help="two commits, or one and the work tree (default: where this branch left main or master)",
+        help="two commits, or one and the work tree (default: from the merge base with main or master)",
     )
     diff.add_argument("--format", choices=("terminal", "markdown", "json"), default="terminal")
     diff.set_defaults(verb=_diff)
-    textconv = verbs.add_parser("textconv", help="one file of an artifact as text, for git diff; acf init sets it up")
+    textconv = verbs.add_parser("textconv")
     textconv.add_argument("file", type=Path, metavar="FILE")
     textconv.set_defaults(verb=_textconv)
 

@@ -12,14 +12,13 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Add the verb to the ``acf`` command."""
     expect = verbs.add_parser(
         "expect",
-        help="whether the processes that wrote ACF_COUNTS applied what was shipped",
         description="Judge the counts of several processes together: exit with 0 where every expected artifact was "
         "applied in one of them, with 1 where one never was, and with 2 where the counts cannot be read.",
     )
-    expect.add_argument("counts", nargs="+", type=Path, metavar="COUNTS", help="files that ACF_COUNTS named")
+    expect.add_argument("counts", nargs="+", type=Path, metavar="COUNTS", help="files written under ACF_COUNTS")
     which = expect.add_mutually_exclusive_group()
-    which.add_argument("--all", action="store_true", help="expect all that is shipped (the default)")
-    which.add_argument("--name", action="append", default=[], help="expect this artifact alone; several times for more")
+    which.add_argument("--all", action="store_true", help="expect every shipped artifact (default)")
+    which.add_argument("--name", action="append", default=[], help="expect this artifact (repeatable)")
     expect.add_argument("--format", choices=("terminal", "json"), default="terminal")
     expect.set_defaults(verb=_expect)
 

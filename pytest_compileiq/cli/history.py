@@ -20,14 +20,13 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Add ``history`` to the ``acf`` command."""
     history = verbs.add_parser(
         "history",
-        help="both arms' times over the days, from git and added reports, and what moved them",
         usage="acf history [NAME] [--device D] [--format F] [--history-dir DIR]\n"
         "       acf history add REPORT... [--history-dir DIR]",
-        description="How the times of the artifacts went, and what moved them. With add: append what reports of "
-        "pytest --acf-report measured. Exits with 1 if a file of the history cannot be read.",
+        description="Show timings over time and the cause of each shift. With add: append the measurements of "
+        "pytest --acf-report. Exits with 1 if a file of the history cannot be read.",
     )
     history.add_argument("words", nargs="*", metavar="NAME | add REPORT...", help="one artifact, or reports to add")
-    history.add_argument("--device", metavar="D", help="devices whose name contains this")
+    history.add_argument("--device", metavar="D", help="devices with this text in their name")
     history.add_argument("--format", choices=("terminal", "json", "html"), default="terminal")
     history.add_argument("--history-dir", type=Path, metavar="DIR", help="default: acf-history, beside the artifacts")
     history.set_defaults(verb=_history)

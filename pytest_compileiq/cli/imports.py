@@ -22,15 +22,14 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Add ``import`` to the ``acf`` command."""
     verb = verbs.add_parser(
         "import",
-        help="other people's ACFs as candidates: a booster pack, or the store of ptx-anneal",
-        description="Writes a directory of candidates for pytest --tune --tune-from=DIR, which proves or rejects each. "
-        "What their own search saw is shown, and is no claim.",
+        description="Write a directory of candidates for pytest --tune --tune-from=DIR, which proves or rejects each. "
+        "The scores of their own search are shown, and are no claims.",
     )
     verb.add_argument("source", type=Path, metavar="SOURCE", help="a booster pack, a ptx-anneal store, or ACFs")
-    verb.add_argument("--to", type=Path, metavar="DIR", help="a new directory (default: only show what there is)")
-    verb.add_argument("--arch", metavar="SM", help="of a store: for this architecture alone, e.g. sm_90a")
-    verb.add_argument("--ptxas", metavar="VERSION", help="of a store: for this ptxas alone, e.g. 13.3")
-    verb.add_argument("--ptx", type=Path, metavar="FILE", help="of a store: for the kernel of this PTX alone")
+    verb.add_argument("--to", type=Path, metavar="DIR", help="a new directory (default: list the candidates only)")
+    verb.add_argument("--arch", metavar="SM", help="only this architecture of a store, e.g. sm_90a")
+    verb.add_argument("--ptxas", metavar="VERSION", help="only this ptxas of a store, e.g. 13.3")
+    verb.add_argument("--ptx", type=Path, metavar="FILE", help="only the kernel of this PTX of a store")
     verb.add_argument("--format", choices=("terminal", "json"), default="terminal")
     verb.set_defaults(verb=_import)
 

@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the verbs to the ``acf`` command."""
-    listing = verbs.add_parser("list", help="every artifact in a line: target, outcome, gains and losses, device")
+    listing = verbs.add_parser("list")
     listing.set_defaults(verb=_list)
-    show = verbs.add_parser("show", help="all that is known of one artifact")
+    show = verbs.add_parser("show")
     show.add_argument("name")
     show.add_argument("--target", help="one target, e.g. x86-64-v3-gcc12 (default: all)")
     show.add_argument("--format", choices=("terminal", "json"), default="terminal")
     show.set_defaults(verb=_show)
-    check = verbs.add_parser("check", help="the store's integrity, and every claim recomputed from its samples")
+    check = verbs.add_parser("check")
     check.set_defaults(verb=_check)
-    doctor = verbs.add_parser("doctor", help="what this machine has, what works with it, and what is missing")
+    doctor = verbs.add_parser("doctor")
     doctor.set_defaults(verb=_doctor)
 
 

@@ -10,21 +10,19 @@ from pytest_compileiq.system.printing import say
 
 def add_verbs(verbs: Any) -> None:
     """Add the verbs to the ``acf`` command."""
-    retire = verbs.add_parser(
-        "retire", help="withdraw an artifact: builds take the baseline, it is never proposed again"
-    )
+    retire = verbs.add_parser("retire")
     retire.add_argument("name")
-    retire.add_argument("--reason", required=True, help="why, for those who come after")
+    retire.add_argument("--reason", required=True, help="the reason, stored in the artifact")
     retire.add_argument("--target", help="one target (default: the only one)")
     retire.set_defaults(verb=_retire)
-    promote = verbs.add_parser("promote", help="put another point of the Pareto front in place, to be proven")
+    promote = verbs.add_parser("promote")
     promote.add_argument("name")
     promote.add_argument("--point", required=True, type=int, metavar="K", help="its number in acf show, from 0")
     promote.add_argument("--target", help="one target (default: the only one)")
     promote.set_defaults(verb=_promote)
-    explain = verbs.add_parser("explain", help="say why a program contradicts an artifact, so that it counts as proven")
+    explain = verbs.add_parser("explain")
     explain.add_argument("name")
-    explain.add_argument("--reason", required=True, help="what was found, for those who come after")
+    explain.add_argument("--reason", required=True, help="the reason, stored in the artifact")
     explain.add_argument("--target", help="one target (default: the only one)")
     explain.set_defaults(verb=_explain)
 

@@ -25,6 +25,40 @@ from pytest_compileiq.errors import CompileIQError, fault_of
 from pytest_compileiq.spelling import did_you_mean
 from pytest_compileiq.system.printing import complain, flush, give_up_printing, harmless
 
+VERBS = {
+    "begin": {
+        "init": "set up a project and write a first benchmark",
+        "doctor": "check the compilers and devices of this machine",
+        "capture": "record the kernels that a Python program calls",
+        "import": "import a booster pack or a store as candidates",
+    },
+    "read and check": {
+        "list": "list artifacts",
+        "show": "show one artifact",
+        "check": "verify the store and recompute every claim",
+        "history": "show timings over time and the cause of each shift",
+        "report": "write all artifacts as one HTML page",
+    },
+    "review": {
+        "diff": "summarise artifact changes between two commits",
+        "textconv": "print one file of an artifact as text, for git diff",
+        "explain": "accept an artifact that a program contradicts",
+    },
+    "build and ship": {
+        "flags": "print the options that apply an artifact",
+        "export": "export proven controls for a JIT",
+        "verify-binary": "check built files for the proven machine code",
+        "expect": "fail unless every shipped artifact was applied",
+    },
+    "maintain": {
+        "promote": "put another point of the Pareto front in place",
+        "retire": "withdraw an artifact; builds take the baseline",
+        "prune": "remove artifacts without a test",
+        "cache": "show, trim or verify the build cache",
+    },
+}
+"""Task → verb → its line of help."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``acf``; returns the exit code, as `acf --help` lists them."""
@@ -67,13 +101,27 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = _Parser(
         prog="acf",
-        description="Read and check the committed artifacts of compiler tuning.",
-        epilog="Exit codes: 0 healthy, 1 unhealthy, 2 wrong call, 3 stale artifact (flags, export), 130 interrupted.",
+        description="Read, check and ship the committed artifacts of compiler tuning.",
+        epilog=_epilog(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"acf {__version__}")
     parser.add_argument("--acf-dir", type=Path, metavar="DIR", help="the artifacts (default: acf_dir of this project)")
     parser.set_defaults(verb=None)
-    verbs = parser.add_subparsers(dest="verb_name", title="verbs", metavar="VERB")
+    verbs = parser.add_subparsers(dest="verb_name", metavar="VERB", help=argparse.SUPPRESS)
     for family in (inspect, diff, history, project, report, ship, imports, expect, lifecycle, cache, capture):
         family.add_verbs(verbs)
+    for task in VERBS.values():
+        for verb, does in task.items():
+            verbs.choices[verb].description = verbs.choices[verb].description or f"{does[0].upper()}{does[1:]}."
     return parser
+
+
+def _epilog() -> str:
+    """The verbs by task, which argparse cannot group, and the exit codes."""
+    tasks = [
+        "\n".join([f"{task}:", *(f"  {verb:14} {does}" for verb, does in verbs.items())])
+        for task, verbs in VERBS.items()
+    ]
+    codes = "exit codes: 0 healthy, 1 unhealthy, 2 wrong call, 3 stale artifact (flags, export), 130 interrupted"
+    return "\n\n".join([*tasks, "acf VERB --help shows the options of a verb", codes])

@@ -14,22 +14,20 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Add the verbs to the ``acf`` command."""
     init = verbs.add_parser(
         "init",
-        help="set up this project: git attributes, settings, a first benchmark",
         description="Looks for C, C++, CUDA and Triton sources, and writes a benchmark of one function; in an empty "
         "directory one of a kernel of its own. Runs no code of the project, and replaces no file.",
     )
-    init.add_argument("--function", metavar="NAME", help="write a benchmark of this one: NAME or FILE::NAME")
+    init.add_argument("--function", metavar="NAME", help="the function of the benchmark: NAME or FILE::NAME")
     init.add_argument(
         "--like", type=Path, metavar="BUILD", help="the compile_commands.json of the build, or its directory"
     )
     init.set_defaults(verb=_init)
     prune = verbs.add_parser(
         "prune",
-        help="remove artifacts that no test claims",
-        description="Lists the artifacts whose tests are gone. Removes those that are named; all of them with --yes.",
+        description="List artifacts without a test; remove the named ones, or all with --yes.",
     )
     prune.add_argument("names", nargs="*", metavar="NAME")
-    prune.add_argument("--yes", action="store_true", help="remove every one that is listed")
+    prune.add_argument("--yes", action="store_true", help="remove all listed artifacts")
     prune.set_defaults(verb=_prune)
 
 

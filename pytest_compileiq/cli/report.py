@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``report`` to the ``acf`` command."""
-    report = verbs.add_parser("report", help="every artifact as one HTML page, from the files alone")
+    report = verbs.add_parser("report")
     report.add_argument("file", type=Path, metavar="FILE")
     report.set_defaults(verb=lambda options: _report(open_store(options), options.file))
 

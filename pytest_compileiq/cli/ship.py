@@ -16,30 +16,33 @@ REFUSED = 3
 
 def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the verbs to the ``acf`` command."""
-    flags = verbs.add_parser("flags", help="the compiler options that apply an artifact's controls, for a build system")
+    flags = verbs.add_parser("flags")
     flags.add_argument("name")
-    flags.add_argument("--compiler", required=True, metavar="PATH", help="the compiler that is to be given them")
+    flags.add_argument("--compiler", required=True, metavar="PATH", help="the compiler of the build")
     flags.add_argument("--target", help="one target, where there are several, e.g. sm_90a-nvcc13.3")
     flags.add_argument(
-        "--arch", action="extend", nargs="+", default=[], help="every architecture that the command compiles for"
+        "--arch", action="extend", nargs="+", default=[], help="all architectures of the compile command"
     )
     _add_on_stale(flags, "what has to be refused: exit with 3, or print nothing and exit with 0")
-    flags.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the options there, and only on success")
-    flags.add_argument("--depfile", type=Path, metavar="FILE", help="write a rule for make and ninja on what was read")
-    flags.add_argument("--depfile-target", metavar="OUT", help="what that rule makes again (default: --output's file)")
+    flags.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the options to FILE, only on success")
+    flags.add_argument("--depfile", type=Path, metavar="FILE", help="write a dependency file for make and ninja")
+    flags.add_argument(
+        "--depfile-target", metavar="OUT", help="target of the dependency file (default: --output's file)"
+    )
     flags.set_defaults(verb=_flags)
 
-    export = verbs.add_parser("export", help="the proven controls, and a module that says which apply, for a JIT")
-    export.add_argument("names", nargs="*", metavar="NAME", help="which artifacts (default: all)")
-    export.add_argument("--runtime", type=Path, required=True, metavar="DIR", help="where to write them")
-    export.add_argument("--triton-cache", type=Path, metavar="DIR", help="a JIT cache to take the proven PTX from")
+    export = verbs.add_parser("export")
+    export.add_argument("names", nargs="*", metavar="NAME", help="artifacts to export (default: all)")
+    export.add_argument("--runtime", type=Path, required=True, metavar="DIR", help="output directory")
+    export.add_argument(
+        "--triton-cache", type=Path, metavar="DIR", help="Triton's cache directory, the source of the proven PTX"
+    )
     _add_on_stale(export, "of a stale artifact: exit with 3 and write nothing, or leave it out")
     export.set_defaults(verb=_export)
 
     verify = verbs.add_parser(
         "verify-binary",
-        help="whether the machine code in built files is what was proven",
-        description="Whether the machine code in built files is what was proven. Of C and C++ give the object files: "
+        description="Check that built files contain the proven machine code. Of C and C++ give the object files: "
         "linking rewrites their code, so that a linked library cannot be compared. Exits with 0 where all of it is "
         "right, with 1 where something differs, and with 2 where it cannot tell.",
     )
@@ -49,10 +52,10 @@ def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         help="a cubin, a fat binary, a library or program that holds device code, or the object files of a library",
     )  # fmt: skip
     what.add_argument("--triton-cache", type=Path, metavar="DIR", help="Triton's cache directory")
-    verify.add_argument("--name", action="append", default=[], help="an artifact that must be in it (default: any)")
+    verify.add_argument("--name", action="append", default=[], help="an artifact that has to be found (default: any)")
     verify.add_argument(
         "--counts", action="append", default=[], type=Path, metavar="FILE",
-        help="with --triton-cache: what the processes counted that filled it (ACF_COUNTS), to be joined with it",
+        help="with --triton-cache: files written under ACF_COUNTS by the processes that filled it",
     )  # fmt: skip
     verify.set_defaults(verb=_verify)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from pytest_compileiq import cli
 from pytest_compileiq.cli.main import main
 from pytest_compileiq.store.store import Store
 from tests.unit.artifacts import CONTROLS, TARGET, make_artifact
@@ -22,10 +25,15 @@ def here(tmp_path, monkeypatch):
     return store
 
 
-def test_acf_alone_lists_its_verbs_and_exit_codes(capsys):
+def test_acf_alone_lists_every_verb_once_by_task_and_exit_codes(capsys):
     assert main([]) == 0
     said = capsys.readouterr().out
-    assert "verify-binary" in said and "Exit codes: 0 healthy, 1 unhealthy, 2 wrong call" in said
+    assert "\nbuild and ship:\n  flags          print the options that apply an artifact\n" in said
+    assert "exit codes: 0 healthy, 1 unhealthy, 2 wrong call" in said
+    families = "".join(path.read_text("utf-8") for path in Path(cli.__file__).parent.glob("*.py"))
+    assert sorted(re.findall(r"^  ([a-z][a-z-]+) +", said, re.MULTILINE)) == sorted(
+        re.findall(r'verbs\.add_parser\(\s*"([a-z-]+)"', families)
+    )
 
 
 def test_acf_with_an_unknown_verb_names_the_nearest(capsys):
