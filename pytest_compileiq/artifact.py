@@ -105,12 +105,13 @@ class StoredCompiler(Stored):
 
 
 class StoredFingerprint(Stored):
-    """A ``Fingerprint`` on disk. Older ones have no ``parts``."""
+    """A ``Fingerprint`` on disk. Older ones have no ``parts`` or no ``values``."""
 
     benchmark: Digest
     command: Digest
     sources: Annotated[dict[Text, Digest], Field(max_length=20_000)]
     parts: Annotated[dict[Text, Digest], Field(max_length=20_000)] = Field(default_factory=dict)
+    values: Annotated[dict[Text, Digest], Field(max_length=20_000)] = Field(default_factory=dict)
 
 
 class StoredCode(Stored):
@@ -385,10 +386,8 @@ class Artifact(Stored):
     def _problem_of_kept_controls(self) -> str | None:
         """What the tables about the stored controls say that these do not."""
         tables = [name for name in ("reduction", "attribution") if getattr(self, name) is not None]
-        if tables and self.controls is None:
-            return f"[{tables[0]}] is about controls, and there is no [controls] table"
         if self.controls is None:
-            return None
+            return f"[{tables[0]}] is about controls, and there is no [controls] table" if tables else None
         least, most = self.controls.counts
         if self.reduction is not None and not least <= self.reduction.after <= most:
             return f"[reduction] says that {self.reduction.after} controls stay, and there are {most}"

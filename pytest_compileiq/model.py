@@ -251,13 +251,15 @@ class Compiler:
 class Fingerprint:
     """Digests of everything a result depends on. ``sources`` maps rootdir-relative paths to content digests.
 
-    ``parts`` are those of the benchmark, by name: they tell what changed in it, and decide nothing.
+    ``parts`` are those of the benchmark, by name: they tell what changed in it, and decide nothing. ``values`` are of
+    what the test is given, by name; an empty digest is of one that has no value.
     """
 
     benchmark: str
     command: str
     sources: Mapping[str, str]
     parts: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = field(default_factory=dict)
 
 
 # ── what it made ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -20,6 +20,7 @@ from pytest_compileiq.benchmark.marker import TuneSpec, read_marker
 from pytest_compileiq.benchmark.predicates import read_predicate
 from pytest_compileiq.benchmark.spaces import check_names as check_space_names
 from pytest_compileiq.benchmark.spaces import parts_of, space_of
+from pytest_compileiq.benchmark.values import digests_of
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import (
     BuildResult,
@@ -69,6 +70,7 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
         fixtures: the fixture functions that it requests.
         test_dir: the test file's directory, which the toolchain's paths are relative to.
         afar: what other machines do for it.
+        params: pytest's parameters of the test and its fixtures.
     """
 
     nodeid: str
@@ -80,6 +82,7 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
     rootdir: Path
     test_dir: Path
     afar: Afar = HERE
+    params: Mapping[str, object] = {}
 
     @property
     def name(self) -> str:
@@ -289,6 +292,7 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
             command=command,
             sources=dict(self.builds.sources(None)),
             parts=dict(benchmark.parts),
+            values=digests_of(self.params, self.spec.workloads, self.rootdir)[0],
         )
 
     def fingerprint_with(self, controls: ControlsFile | None) -> Fingerprint:
@@ -383,8 +387,9 @@ def make_benchmark(
         builder, build_dir / sha256_hex(item.nodeid.encode())[:16], spec.timeout_s, exact, cached,
         afar.makers, slots or nullcontext(),
     )  # fmt: skip
+    params = item.callspec.params if hasattr(item, "callspec") else {}
     return TunedBenchmark(
-        item.nodeid, spec, builder, builds, item.function, _fixtures(item), rootdir, item.path.parent, afar
+        item.nodeid, spec, builder, builds, item.function, _fixtures(item), rootdir, item.path.parent, afar, params
     )
 
 

@@ -14,7 +14,7 @@ from pytest_compileiq.rules.blast_radius import recorded_neighbours
 from pytest_compileiq.rules.claims import ClaimStep, claim_steps, devices_only, lead_step, leading_claim, trend
 from pytest_compileiq.rules.classes import Classed, beyond_value_safe, effective_classes
 from pytest_compileiq.rules.entries import WorseEntry, worse_entries
-from pytest_compileiq.rules.fingerprint import changed_text
+from pytest_compileiq.rules.fingerprint import changed_benchmark, is_same_benchmark
 from pytest_compileiq.rules.in_place import lost_validations
 from pytest_compileiq.spelling import first_of
 
@@ -347,8 +347,8 @@ def _described(compiler: StoredCompiler) -> dict[str, KnobValue]:
 
 def _inputs(before: Artifact, after: Artifact) -> Iterator[str]:
     old, new = before.fingerprint, after.fingerprint
-    if old.benchmark != new.benchmark:
-        yield f"the benchmark changed: {changed_text(old.parts, new.parts)}"
+    if not is_same_benchmark(old, new):
+        yield f"the benchmark changed: {changed_benchmark(old, new)}"
     compiles = after.compiler.compiles
     read = "read by the compiler" if compiles else "a source"
     for path in sorted(old.sources.keys() | new.sources.keys()):

@@ -72,7 +72,7 @@ def ends_by_successor(before: Artifact, after: Artifact) -> tuple[End, ...]:
     compiler, fingerprint = after.compiler, after.fingerprint
     rebuilt = Rebuilt(
         Compiler(compiler.name, compiler.version, compiler.build, compiler.command, compiler.architecture_from),
-        Fingerprint(fingerprint.benchmark, fingerprint.command, fingerprint.sources, fingerprint.parts),
+        Fingerprint(**dict(fingerprint)),
         baseline={entry: CodeDigest(digest) for entry, digest in baseline.items()},
         tuned={entry: CodeDigest(digest) for entry, digest in tuned.items()},
         target=after.target,

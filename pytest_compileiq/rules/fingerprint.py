@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from pytest_compileiq.spelling import first_of
 
@@ -122,6 +123,28 @@ def changed_text(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     names = changed_parts(before, now)
     told = [name + (" (added)" if name not in before else "" if name in now else " (gone)") for name in names]
     return ", ".join(first_of(told)) or "the order of its workloads"
+
+
+class _Inputs(Protocol):
+    """The part of a fingerprint, as found or as stored, that is about the benchmark."""
+
+    @property
+    def benchmark(self) -> str: ...
+    @property
+    def parts(self) -> Mapping[str, str]: ...
+    @property
+    def values(self) -> Mapping[str, str]: ...
+
+
+def is_same_benchmark(before: _Inputs, now: _Inputs) -> bool:
+    """Whether two records are of one benchmark on one input; an older one has no values to compare."""
+    return before.benchmark == now.benchmark and (not before.values or before.values == now.values)
+
+
+def changed_benchmark(before: _Inputs, now: _Inputs) -> str:
+    """As ``changed_text``, of parts and values."""
+    old, new = ({**each.parts, **(each.values if before.values else {})} for each in (before, now))
+    return changed_text(old, new)
 
 
 # ── what a fingerprint covers of a file ──────────────────────────────────────────────────────────────────────────

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pytest_compileiq.model import ArchitectureFrom, Arm, CodeDigest, Compiler, Fingerprint, Target
 from pytest_compileiq.outcome import MovedCode
-from pytest_compileiq.rules.fingerprint import changed_parts, changed_text, part_place
+from pytest_compileiq.rules.fingerprint import changed_benchmark, changed_parts, is_same_benchmark, part_place
 from pytest_compileiq.spelling import first_of
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ def judge(artifact: Artifact, found: Rebuilt) -> list[Finding]:
         finding
         for finding in (
             _benchmark(artifact, found),
+            _unrecorded(artifact, found),
             _sources(artifact, found, moved),
             _command(artifact, found, moved),
             _compiler(artifact, found, moved),
@@ -170,11 +171,20 @@ def _names(moved: Sequence[MovedCode]) -> str:
 
 def _benchmark(artifact: Artifact, found: Rebuilt) -> Finding | None:
     before, now = artifact.fingerprint, found.fingerprint
-    if before.benchmark == now.benchmark:
+    if is_same_benchmark(before, now):
         return None
     changed = [part_place(name) for name in changed_parts(before.parts, now.parts) if name in now.parts]
     files = tuple(sorted({place[0] for place in changed if place is not None}))
-    return Finding("benchmark", Effect.STALE, f"the benchmark changed: {changed_text(before.parts, now.parts)}", files)
+    return Finding("benchmark", Effect.STALE, f"the benchmark changed: {changed_benchmark(before, now)}", files)
+
+
+def _unrecorded(artifact: Artifact, found: Rebuilt) -> Finding | None:
+    """What an older artifact says nothing of."""
+    if artifact.fingerprint.values or not found.fingerprint.values:
+        return None
+    names = ", ".join(first_of(list(found.fingerprint.values)))
+    said = f"not compared, since the artifact is older than such records: {names}; --tune-budget=0 records it"
+    return Finding("benchmark", Effect.NOTED, said)
 
 
 def _sources(artifact: Artifact, found: Rebuilt, moved: Sequence[MovedCode]) -> Finding | None:

@@ -38,7 +38,7 @@ def render(artifact: Artifact) -> bytes:
 def _trimmed(content: dict[str, Any]) -> dict[str, Any]:
     if content["compiler"]["architecture_from"] == "test":
         del content["compiler"]["architecture_from"]
-    content["fingerprint"] = _without_empty(content["fingerprint"], "parts")
+    content["fingerprint"] = _without_empty(content["fingerprint"], "parts", "values")
     content["search"] = _without_empty(
         content["search"], "objectives", "failures", "improvements", "transferred", "experience"
     )

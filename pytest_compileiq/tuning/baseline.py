@@ -9,6 +9,7 @@ from functools import partial
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.benchmark.blast_radius import decided_by_others, stood_for, why_unnamed
 from pytest_compileiq.benchmark.marker import METRICS
+from pytest_compileiq.benchmark.values import digests_of
 from pytest_compileiq.errors import BuildError, TuneFailed
 from pytest_compileiq.model import TIMED_OBJECTIVES, Arm, BuildResult, ControlsFile
 from pytest_compileiq.timing.checked import CHECKED_CALLS
@@ -17,6 +18,10 @@ from pytest_compileiq.toolchains.functions import functions_of
 from pytest_compileiq.tuning.reproduce import NotReproducible, check_reproducible
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool, asked_again
 
+_GIVE = (
+    "give numbers, texts, arrays, containers or dataclasses of these, or a function with a name, "
+    "and make the object of them in a fixture or in the test"
+)
 _NO_SPEED = "its speed cannot be measured on this machine"
 
 
@@ -43,6 +48,9 @@ def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> Baseline:
     Raises:
         TuneFailed: it does not build, differs from place to place, does not run here, or is not correct.
     """
+    _, refused = digests_of(benchmark.params, benchmark.spec.workloads, benchmark.rootdir)
+    for name, reason in refused.items():
+        raise TuneFailed(f"{benchmark.nodeid}: {name} {reason}, so that a change of it could not be seen: {_GIVE}")
     if benchmark.needs_device and benchmark.native is not None:
         timed = benchmark.timed_objectives
         recorded = [objective.metric for objective in timed if objective.measured not in TIMED_OBJECTIVES]

@@ -9,6 +9,7 @@ from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import BuildError, StoreError, TuneFailed
 from pytest_compileiq.model import Candidate, ControlsFile
+from pytest_compileiq.rules.fingerprint import is_same_benchmark
 from pytest_compileiq.store.owners import other_owner, own_name
 from pytest_compileiq.store.packs import read_candidates
 from pytest_compileiq.store.store import Store
@@ -75,7 +76,7 @@ def is_healthy(benchmark: TunedBenchmark, incumbent: Incumbent) -> bool:
     if (
         incumbent.controls is None
         or artifact.outcome != "tuned"
-        or artifact.fingerprint.benchmark != benchmark.fingerprint.benchmark
+        or not is_same_benchmark(artifact.fingerprint, benchmark.fingerprint)
     ):
         return False
     return stored_code(benchmark.builds.get(None), benchmark.builds.get(incumbent.controls)) == artifact.code

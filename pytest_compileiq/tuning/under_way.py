@@ -216,6 +216,7 @@ def identity_of(
     fingerprint, compiler = benchmark.fingerprint, benchmark.builder.compiler
     return {
         "benchmark": fingerprint.benchmark,
+        **fingerprint.values,
         "command": fingerprint.command,
         "compiler": f"{compiler.name} {compiler.version} {compiler.build}",
         "baseline's machine code" if compiler.compiles else "baseline": baseline.digest,

@@ -91,6 +91,15 @@ def test_the_parts_of_a_benchmark_that_changed_are_named_with_the_files_that_sti
     assert finding.files == ("conftest.py", "t.py")
 
 
+def test_a_value_that_differs_or_is_gone_is_named_and_an_older_artifact_has_none():
+    now = fingerprint(values={"parameter n": "1" * 64, "parameter m": ""})
+    then = fingerprint(values={"parameter n": "2" * 64, "parameter m": "3" * 64})
+    (finding,) = judge(make_artifact(fingerprint=then), replace(SAME, fingerprint=now))
+    assert (finding.effect, finding.message) == (Effect.STALE, "the benchmark changed: parameter m, parameter n")
+    (finding,) = judge(make_artifact(fingerprint=fingerprint()), replace(SAME, fingerprint=now))
+    assert finding.effect is Effect.NOTED and "parameter n, parameter m; --tune-budget=0 records" in finding.message
+
+
 def test_a_baseline_outcome_has_no_tuned_arm_to_compare():
     replaced = ARTIFACT.model_copy(update={"outcome": "baseline"})
     assert judge(replaced, replace(SAME, tuned=None)) == []
