@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +14,7 @@ from pytest_compileiq.benchmark.marker import METRICS
 from pytest_compileiq.benchmark.values import digests_of
 from pytest_compileiq.errors import BuildError, TuneFailed
 from pytest_compileiq.model import TIMED_OBJECTIVES, Arm, BuildResult, ControlsFile
+from pytest_compileiq.system.files import Unfit, inside
 from pytest_compileiq.timing.checked import CHECKED_CALLS
 from pytest_compileiq.timing.sampler import BlockPlan
 from pytest_compileiq.toolchains.functions import functions_of
@@ -88,6 +91,7 @@ def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> Baseline:
 
 def _build(benchmark: TunedBenchmark) -> tuple[BuildResult, tuple[str, ...]]:
     try:
+        _expect_sources_inside(benchmark)
         built = benchmark.builds.get(None)
         unchecked = check_reproducible(benchmark, built)
     except BuildError as error:
@@ -106,6 +110,30 @@ def _build(benchmark: TunedBenchmark) -> tuple[BuildResult, tuple[str, ...]]:
     except BuildError as error:
         raise TuneFailed(f"{benchmark.nodeid}: {error}") from error
     return built, (*benchmark.remarks(built), *unchecked)
+
+
+def _expect_sources_inside(benchmark: TunedBenchmark) -> None:
+    """Have every file that the record will name lie where it can be read again, by any clone and any ``acf`` command.
+
+    Raises:
+        TuneFailed: one lies outside rootdir, by its own path or by a link's target.
+        BuildError: the sources cannot be read.
+    """
+    for name in benchmark.fingerprint.sources:
+        try:
+            inside(benchmark.rootdir, name)
+        except Unfit as why:
+            top = os.path.commonpath([benchmark.rootdir.resolve(), (benchmark.rootdir / name).resolve()])
+            rooted = (
+                f"make {top} the rootdir, by a pytest.ini there and none below it, or by "
+                f"pytest --rootdir={shlex.quote(top)} in every run; or "
+                if top != os.path.sep
+                else "headers of a library are named by -isystem; else "
+            )
+            raise TuneFailed(
+                f"{benchmark.nodeid}: {name} {why}, whose rootdir is {benchmark.rootdir}: {rooted}"
+                "move the file into the project"
+            ) from why
 
 
 def _of_a_build(benchmark: TunedBenchmark) -> str | None:

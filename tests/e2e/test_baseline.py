@@ -177,13 +177,28 @@ def test_a_build_that_reads_more_than_it_says_is_found_the_same_elsewhere(projec
     assert NOT_CHECKED not in made.pytest("--tune", "--tune-budget=2", code=0)
 
 
-def test_a_header_above_rootdir_is_found_the_same_elsewhere(tmp_path):
-    (tmp_path / "common").mkdir()
-    (tmp_path / "common" / "kernel.h").write_text("#define FACTOR 1\n")
+def test_a_source_outside_rootdir_by_path_or_link_is_refused(tmp_path):
+    """No acf command and no other clone would find it again; within the project a link is a source."""
+    for place in ("common", "project/inner"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "kernel.h").write_text("#define FACTOR 1\n")
     test_py = TEST_PY.format(flags="-O3 -I../common", body=LOADS)
     source = '#include "kernel.h"\n' + KERNEL_C.replace("i * x", "i * x * FACTOR")
     made = make_project(tmp_path / "project", {"kernel.c": source, "test_kernel.py": test_py})
-    assert NOT_CHECKED not in made.pytest("--tune", "--tune-budget=2", code=0)
+    for budget in ("2", "0"):
+        output = made.pytest("--tune", f"--tune-budget={budget}", code=1)
+        assert "../common/kernel.h lies outside the project, whose rootdir is" in output
+        assert f"make {tmp_path} the rootdir" in output and f"pytest --rootdir={tmp_path}" in output
+    rooted = (f"--rootdir={tmp_path}", "test_kernel.py")
+    assert NOT_CHECKED not in made.pytest(*rooted, "--tune", "--tune-budget=2", code=0)
+    assert "@" in made.acf("flags", "kernel", "--compiler", "gcc")
+
+    (made.root / "kernel.h").symlink_to("../common/kernel.h")
+    assert " kernel.h lies outside the project" in made.pytest("--tune", "--tune-budget=2", code=1)
+    (made.root / "kernel.h").unlink()
+    (made.root / "kernel.h").symlink_to("inner/kernel.h")
+    made.pytest("--tune", "--tune-budget=2", code=0)
+    assert '"inner/kernel.h" = ' in made.one("acf/kernel/*.toml").read_text()
 
 
 def test_a_build_that_cannot_be_had_elsewhere_is_tuned_and_says_that_it_was_not_checked(project):

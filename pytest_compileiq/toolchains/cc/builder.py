@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,6 +27,7 @@ from pytest_compileiq.model import (
 from pytest_compileiq.rules.classes import SAFE
 from pytest_compileiq.space import Space
 from pytest_compileiq.system.draining import TAIL_BYTES
+from pytest_compileiq.system.files import Unfit, inside
 from pytest_compileiq.toolchains.base import BaseSpace, HostFlags, Place
 from pytest_compileiq.toolchains.cc.arguments import check_arguments, functions_named
 from pytest_compileiq.toolchains.cc.baseline import Baseline
@@ -353,10 +353,9 @@ class CcBuilder:
 
     def _digests(self, words: Sequence[str] = (), knobs: Knobs = NO_KNOBS) -> dict[str, str]:
         everything, not_system = (self._dependencies(option, words, knobs) for option in ("-M", "-MM"))
-        inside = {name for name in map(self._inside_rootdir, everything) if name is not None}
+        own = {name for name in map(self._inside_rootdir, everything) if name is not None}
         outside = {name for name in not_system if self._inside_rootdir(name) is None}
-        own = sorted(name for name in inside | outside if not is_installed(name))
-        return {name: sha256_hex(self._read(name)) for name in own}
+        return {name: sha256_hex(self._read(name)) for name in sorted(own | outside) if not is_installed(name)}
 
     def _read(self, name: str) -> bytes:
         try:
@@ -395,5 +394,7 @@ class CcBuilder:
         return read
 
     def _inside_rootdir(self, name: str) -> str | None:
-        relative = os.path.relpath(self.rootdir / name, self.rootdir)
-        return None if relative.startswith("..") else Path(relative).as_posix()
+        try:
+            return inside(self.rootdir, name).relative_to(self.rootdir.resolve()).as_posix()
+        except Unfit:
+            return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -280,10 +281,12 @@ class NvccBuilder(NvidiaBuilder):
     def _digests(self, words: Sequence[str]) -> dict[str, str]:
         root = self.rootdir.resolve()
         own = sorted(filter(self._is_own, self._dependencies("-MM", words)))
-        return {path.relative_to(root).as_posix(): sha256_hex(path.read_bytes()) for path in own}
+        return {Path(os.path.relpath(path, root)).as_posix(): sha256_hex(path.read_bytes()) for path in own}
 
     def _is_own(self, path: Path) -> bool:
         """Whether the project holds this file: what is installed is no part of it, though its environment may be."""
+        if path == (self.rootdir / self.source).resolve():
+            return True  # wherever it lies
         toolkit, root = Path(self.tool.program).resolve().parents[1] / "include", self.rootdir.resolve()
         if not path.is_relative_to(root) or path.is_relative_to(toolkit.resolve()):
             return False

@@ -66,6 +66,10 @@ def test_a_kernel_that_one_arm_alone_has_is_told_with_instantiate(project):
 @needs.nvcc
 def test_the_header_closure_is_fingerprinted_and_the_toolkit_is_not(project):
     assert builder(project).sources().keys() == {"kernels/k.cu", "kernels/include/scale.h"}
+    (project / "kernels/t").mkdir()
+    below = Place(project / "kernels/t", project / "kernels/t")
+    outside = resolve(Nvcc("../k.cu", arch="sm_90a", flags="-I../include"), below)
+    assert outside.sources().keys() == {"../k.cu"}, "only its header is left to the machine code"
 
 
 @needs.nvcc
