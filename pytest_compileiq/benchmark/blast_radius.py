@@ -9,10 +9,10 @@ from pytest_compileiq.model import BuildResult, FailureKind, of_entries
 from pytest_compileiq.rules.blast_radius import changed_neighbours
 from pytest_compileiq.rules.judged import NEIGHBOUR
 from pytest_compileiq.spelling import MOST_NAMED
-from pytest_compileiq.toolchains.base import Builder
 from pytest_compileiq.toolchains.functions import NamesFunctions, functions_of
 from pytest_compileiq.toolchains.machine_code.metrics import LARGEST, totals
-from pytest_compileiq.toolchains.machine_code.names import listed
+from pytest_compileiq.toolchains.machine_code.names import listed, matching, readable
+from pytest_compileiq.toolchains.marker_values import call_text
 
 
 def why_unnamed(benchmark: TunedBenchmark) -> str | None:
@@ -98,11 +98,24 @@ def why_void(benchmark: TunedBenchmark, tuned: BuildResult, stands_for: Collecti
     return f"also change {listed(beyond, MOST_NAMED)}, which the test {how}" if beyond else None
 
 
-def remedy(builder: Builder) -> str:
-    """What to do where neighbours make candidates void."""
-    allowing = (
-        'allow it in the toolchain (neighbours="allow", with functions= for what the test stands for), '
-        if isinstance(builder, NamesFunctions)
-        else ""
-    )
+def remedy(benchmark: TunedBenchmark, stands_for: Collection[str]) -> str:
+    """What to do where neighbours make candidates void: among it the marker's toolchain that allows them, to paste.
+
+    Raises:
+        BuildError: the baseline does not build.
+    """
+    functions, entries = functions_of(benchmark.builder), benchmark.builds.look(None).code
+    others = {_name(entry, entries, stands_for) for entry in set(stands_for) - functions.among(entries)}
+    names = [*functions.patterns, *sorted(others)]
+    toolchain, given = benchmark.spec.toolchain, names if len(names) > 1 else "".join(names)
+    call = call_text(toolchain, functions=given, neighbours="allow") or call_text(toolchain, neighbours="allow")
+    if call is None and isinstance(benchmark.builder, NamesFunctions):
+        call = f'functions={names}, neighbours="allow"'
+    allowing = f"allow it in the marker, {call}, " if call is not None else ""
     return f"take these from load() in the test too, {allowing}or move the kernel to a file of its own"
+
+
+def _name(entry: str, entries: Collection[str], stands_for: Collection[str]) -> str:
+    """``entry`` as its source spells it, where ``functions=`` takes that for nothing that the test does not use."""
+    symbol, name = entry.partition("@")[0], readable(entry).partition("@")[0]
+    return name if set(matching(name, entries)) <= set(stands_for) else symbol

@@ -235,7 +235,7 @@ class Replay:
             before, after = (listed(names) or "nothing that it names" for names in (recorded, now))
             raise self.integrity.corrupt(f"the artifact says that it stands for {before}; this test stands for {after}")
         if tuned is not None and (void := why_void(benchmark, tuned, stands_for)):
-            raise Stop(Verdict.FAILED, f"the controls {void}", remedy(benchmark.builder))
+            raise Stop(Verdict.FAILED, f"the controls {void}", remedy(benchmark, stands_for))
 
     # ── claims and the gate ──────────────────────────────────────────────────────────────────────────────────────
 

@@ -195,7 +195,7 @@ class Search:
             return f"{unread_text(self.unread, self.read - self.offered)}, so that every candidate is the baseline"
         return why_unjudged(
             len(self.scored), self.tally.valid, self.tally.invalid, self.tally.first_reason,
-            remedy(self.brief.benchmark.builder), at_the_end=at_the_end,
+            remedy(self.brief.benchmark, self.brief.stands_for), at_the_end=at_the_end,
         )  # fmt: skip
 
     @property

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 
@@ -22,3 +24,37 @@ def named_values(value: object) -> dict[str, Any] | None:
         return None
     values = dict(pairs)
     return values if len(values) == len(pairs) else None  # a name given twice
+
+
+def call_text(toolchain: object, **changed: object) -> str | None:
+    """``Cc("k.c", flags="-O3", functions="f")``: the call that makes ``toolchain``, with ``changed`` arguments.
+
+    Arguments with their defaults are left out. None where the toolchain does not take all of ``changed``.
+    """
+    parameters = inspect.signature(type(toolchain)).parameters
+    if changed.keys() - parameters.keys():
+        return None
+    return f"{type(toolchain).__name__}({', '.join(_arguments(toolchain, parameters, changed))})"
+
+
+def _arguments(
+    toolchain: object, parameters: Mapping[str, inspect.Parameter], changed: Mapping[str, object]
+) -> Iterator[str]:
+    for name, parameter in parameters.items():
+        value = changed.get(name, getattr(toolchain, name, parameter.default))
+        if parameter.kind is parameter.VAR_POSITIONAL and isinstance(value, tuple):
+            yield from map(_literal, value)
+        elif parameter.kind is not parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
+            yield _literal(value)
+        elif value != parameter.default and value not in (None, (), {}):
+            yield f"{name}={_literal(value)}"
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, tuple | list) and (pairs := named_values(value)) is not None and value:
+        value = pairs
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_literal(key)}: {_literal(each)}' for key, each in value.items())}}}"
+    return f"[{', '.join(map(_literal, value))}]" if isinstance(value, tuple | list) else repr(value)

@@ -174,7 +174,7 @@ def prove_committed(tuning: Tuning, incumbent: Incumbent | None) -> ItemReport:
     if unfit := why_unfit(benchmark, benchmark.builds.get(incumbent.controls), tuning.stands_for):
         kind, reason = unfit
         is_void = kind == NEIGHBOUR
-        said = f"{reason}: {remedy(benchmark.builder)}" if is_void else f"cannot be compared: {reason}"
+        said = f"{reason}: {remedy(benchmark, tuning.stands_for)}" if is_void else f"cannot be compared: {reason}"
         raise TuneFailed(f"{benchmark.nodeid}: the committed controls {said}")
     _check_alone(tuning, incumbent.controls)
     stressed = tuning.stressing().hold(incumbent.controls)

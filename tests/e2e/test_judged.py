@@ -30,11 +30,15 @@ def test_a_library_whose_neighbours_void_the_candidates_ends_early_and_is_not_st
     output = made.pytest("--tune", "--tune-budget=100", code=1)
     assert "the first invalid candidate (neighbour): also change second, which the test does not take" in output
     assert "candidates were not measured" in output and "move the kernel to a file of its own" in output
-    assert "of 100 candidates" not in output
+    line = 'Cc("library.c", flags="-O2", functions="first", neighbours="allow")'
+    assert f"allow it in the marker, {line}, or" in output
     assert not (made.root / "acf").exists()
 
     made.edit("test_library.py", "    values =", "    acf.build().load().second\n    values =")
     made.pytest("--tune", "--tune-budget=8", code=0)
+    made.edit("test_library.py", "    acf.build().load().second\n", "")
+    made.edit("test_library.py", 'Cc("library.c")', line)
+    assert "also changes: second" in made.pytest("--tune", "--tune-fresh", "--tune-budget=8", code=0)
 
 
 UNREAD_PY = """\

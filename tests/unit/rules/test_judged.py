@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_compileiq.rules.judged import FEWEST, NONE_OF, unread_knobs, unread_text, why_unjudged
+from pytest_compileiq.rules.judged import FEW, FEWEST, NONE_OF, unread_knobs, unread_text, why_unjudged
 
 REASONS = {
     "neighbour": "also change b, which the test does not take from load()",
@@ -21,6 +21,8 @@ def judged(measured: int, *, valid: int | None = None, at_the_end: bool = False,
 @pytest.mark.parametrize(
     ("measured", "void", "at_the_end", "stops"),
     [
+        (0, FEW, False, True),
+        (0, FEW - 1, False, False),
         (2, FEWEST - 2, False, True),
         (2, FEWEST - 3, False, False),  # too few to say
         (2, 14, True, True),
