@@ -16,9 +16,12 @@ from pytest_compileiq.rules.ast_names import chain_of
 from pytest_compileiq.toolchains.machine_code.prototypes import CType, Prototype
 
 _ARCH = "sm_90a"
-_ELEMENTS = 65_536
+_ELEMENTS = 1024  # a matrix of as many rows lies within guards
 _BLOCK = 1024
-_RESERVED = {"acf", "ctypes", "function", "np", "pytest", "returned", "restore", "call", "arguments", "N", "Cc"}
+_RESERVED = {
+    "acf", "ctypes", "function", "np", "pytest", "returned", "restore", "call", "arguments", "N", "Cc", "guarded",
+    "try_call", "timeout_s",
+}  # fmt: skip
 _COUNTS = re.compile(
     r"n|num|nbytes|\w*(?:[lL]en(?:gth)?|[sS]ize|[cC]ount|[cC]apacity)|n_\w+|\w+_n|num_\w+|n(?:items|elem\w*)"
 )
@@ -38,7 +41,6 @@ class Building:
     Attributes:
         called: the name that ``load()`` takes.
         has_neighbours: whether the build has other entry functions.
-        body: the function's text, where it was found.
     """
 
     sources: tuple[str, ...]
@@ -47,7 +49,6 @@ class Building:
     flags: str | None = None
     compiler: str | None = None
     like: str | None = None
-    body: str = ""
 
 
 class AuthorKnows(UserError):
@@ -60,7 +61,7 @@ class AuthorKnows(UserError):
 def c_benchmark(prototype: Prototype, building: Building) -> tuple[str, str | None]:
     """The test of a C or C++ function, and a sentence on what its author has to add, or None."""
     name = building.called
-    missing = _why_not_called(prototype, building.body)
+    missing = _why_not_called(prototype)
     lines = [*_marker(building), f"def {test_name(name)}(acf):"]
     load = f".{name}" if name.isidentifier() and not keyword.iskeyword(name) else f"[{json.dumps(name)}]"
     if missing:
@@ -74,12 +75,16 @@ def c_benchmark(prototype: Prototype, building: Building) -> tuple[str, str | No
         ]
         imports = ["import pytest", "", "from pytest_compileiq import Cc"]
         return _file(f"{name}: the marker is complete, its call is yours to write.", imports, [*lines, *body]), sentence
-    assumed = ["each array has N elements"] if _arrays(prototype) else []
+    arrays = _arrays(prototype)
+    uses_numpy = arrays or prototype.result.kind != "void"
+    assumed = ["each array has N elements"] if arrays else []
     assumed += [f"{local} is {_scalar(local, kind)}" for local, kind in _locals(prototype) if kind.kind != "array"]
-    imports = ["import ctypes", "", "import numpy as np", "import pytest", "", "from pytest_compileiq import Cc"]
+    imports = ["import ctypes", "", *(["import numpy as np"] if uses_numpy else []), "import pytest", ""]
+    guards = "guarded, try_call" if arrays else "try_call"
+    ours = ["from pytest_compileiq import Cc", f"from pytest_compileiq.guards import {guards}"]
     constant = ["", f"N = {_ELEMENTS}"] if "N" in " ".join(assumed).split() else []
-    about = f"{name}. Assumed: {', '.join(assumed)}." if assumed else f"{name}."
-    return _file(about, [*imports, *constant], [*lines, *_call(prototype, load)]), None
+    about = f"{name}. Guessed by names: {', '.join(assumed)}." if assumed else f"{name}."
+    return _file(about, [*imports, *ours, *constant], [*lines, *_call(prototype, load)]), None
 
 
 def _marker(building: Building) -> Iterator[str]:
@@ -106,11 +111,13 @@ def _call(prototype: Prototype, load: str) -> Iterator[str]:
     yield f"    function.restype = {_c_type(prototype.result) if returns else None}"
     for local, kind in named:
         if kind.kind == "array":
-            yield f"    {local} = {_drawn(kind)}"
+            yield f"    {local} = guarded({_drawn(kind)})"
             if kind.element == "character":
                 yield f"    {local}[-1] = 0  # a text ends here"
     given = (f"{local}.ctypes.data" if kind.kind == "array" else _scalar(local, kind) for local, kind in named)
     yield f"    arguments = [{', '.join(given)}]"
+    arrays = "".join(f", {local}={local}" for local, kind in named if kind.kind == "array")
+    yield f"    try_call(function, arguments{arrays})  # in a process of its own: says which guess is wrong"
     if written:
         first = ", ".join(f"({local}, {local}.copy())" for local in written)
         yield f"    restore = [{first}]  # it may read what it writes"
@@ -125,7 +132,7 @@ def _call(prototype: Prototype, load: str) -> Iterator[str]:
         yield f"    acf.compare({json.dumps(local)}, {local})"
 
 
-def _why_not_called(prototype: Prototype, body: str) -> str | None:
+def _why_not_called(prototype: Prototype) -> str | None:
     """What no type and no customary name tells of a call, as a part of a sentence."""
     for name, kind in (*prototype.arguments, ("its result", prototype.result)):
         if kind.kind == "other" or (kind.kind == "array" and name == "its result"):
@@ -135,8 +142,6 @@ def _why_not_called(prototype: Prototype, body: str) -> str | None:
     integers = [name for name, kind in prototype.arguments if kind.kind in ("integer", "character")]
     if _arrays(prototype) and not any(map(_COUNTS.fullmatch, integers)):
         return "no argument is called as the number of elements is, such as n or length"
-    if products := [name for name in integers if re.search(rf"\b{name}\s*\*|\*\s*{name}\b", body)]:
-        return f"it multiplies {products[0]}, so its arrays may be larger than that"
     if unknown := [name for name in integers if not _COUNTS.fullmatch(name) and name != "seed"]:
         return f"the value of {' and '.join(unknown)}"
     if prototype.result.kind == "void" and all(kind.is_constant for kind in _arrays(prototype)):

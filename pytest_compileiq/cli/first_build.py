@@ -79,19 +79,8 @@ def c_build(kernel: Kernel, found: Found, place: Place, like: str | None) -> tup
             if len(named) != 1 or len(prototypes) != 1:
                 what = "several functions of that name" if prototypes else "no code of its own for it"
                 raise AuthorKnows(f"{kernel.spelled}: the build of {source} has {what}")
-            building = Building(
-                paths, kernel.name, len(built.code) > 1, flags or None, compiler, like, _body(kernel, place)
-            )
-            return prototypes[0], building
+            return prototypes[0], Building(paths, kernel.name, len(built.code) > 1, flags or None, compiler, like)
     raise AuthorKnows(f"{kernel.spelled} needs more than {_MOST_TRIED} sources and directories of headers")
-
-
-def _body(kernel: Kernel, place: Place) -> str:
-    """The text of a function, as far as its layout tells."""
-    text = (place.rootdir / kernel.file).read_text(encoding="utf-8", errors="replace")
-    name = re.escape(kernel.name.rpartition("::")[2])
-    found = re.search(rf"\b{name}\s*\([^;{{]*\{{(.*?)(?:^}}|\Z)", text, re.DOTALL | re.MULTILINE)
-    return found[1] if found else ""
 
 
 def cuda_build(kernel: Kernel, found: Found, place: Place) -> tuple[str, str, bool]:

@@ -7,11 +7,10 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pytest_compileiq.cli.captured_tests import written_beside
 from pytest_compileiq.cli.first_benchmark import AuthorKnows, c_benchmark, cuda_benchmark, triton_benchmark
 from pytest_compileiq.cli.first_build import c_build, cuda_build
 from pytest_compileiq.cli.kernels import HEADERS, Found, Kernel, look
-from pytest_compileiq.cli.starter import STARTER_KERNEL, STARTER_TEST, write_starter
+from pytest_compileiq.cli.starter import STARTER_KERNEL, STARTER_TEST, write_new, write_starter
 from pytest_compileiq.errors import EnvironmentFault, UserError
 from pytest_compileiq.report.captured_test import test_name
 from pytest_compileiq.spelling import did_you_mean, first_of, quantity
@@ -36,14 +35,18 @@ def look_and_write(project: Path, function: str | None, like: Path | None) -> It
             yield f"{file.path.relative_to(project)}: {file.what}"
         yield from _next(os.path.relpath(tests / STARTER_TEST, project))
         return
-    if function is None and (found.has_benchmarks or len(found.kernels) != 1):
+    if function is None and (found.benchmarks or len(found.kernels) != 1):
         yield from _listed(found)
         return
     kernel = _chosen(found, function)
     path = tests / f"test_acf_{test_name(kernel.name).removeprefix('test_')}.py"
+    present = [path.relative_to(project)] if path.exists() or path.is_symlink() else found.benchmarks
+    if first := next((each for each in present if each.name == path.name), None):
+        yield f"{first} exists and is left as it is; move it away to have another benchmark of {kernel.spelled} written"
+        yield from _next(str(first))
+        return
     text, lacking = _text(kernel, found, Place(tests, project), like)
-    tests.mkdir(parents=True, exist_ok=True)
-    yield from (line.replace(f"{project}/", "") for line in written_beside(path, text))
+    yield f"{path.relative_to(project)}: {write_new(path, text).what}"
     if lacking:
         yield f"in it, {lacking}"
     yield from _next(os.path.relpath(path, project))

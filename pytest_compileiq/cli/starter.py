@@ -68,12 +68,12 @@ def attributes(acf_dir: str) -> list[str]:
 def set_up(project: Path, acf_dir: str, *, with_ini: bool) -> list[Written]:
     """Write the settings that are missing under ``project``; existing files are extended or left as they are."""
     done = [_extend(project / ".gitattributes", attributes(acf_dir))]
-    return [*done, _write(project / "pytest.ini", INI)] if with_ini else done
+    return [*done, write_new(project / "pytest.ini", INI)] if with_ini else done
 
 
 def write_starter(tests: Path) -> list[Written]:
     """Write a first kernel and its benchmark into ``tests``."""
-    return [_write(tests / STARTER_KERNEL, KERNEL), _write(tests / STARTER_TEST, TEST)]
+    return [write_new(tests / STARTER_KERNEL, KERNEL), write_new(tests / STARTER_TEST, TEST)]
 
 
 def _extend(path: Path, lines: list[str]) -> Written:
@@ -87,7 +87,8 @@ def _extend(path: Path, lines: list[str]) -> Written:
     return Written(path, f"added {' and '.join(map(repr, missing))}" if present else "written")
 
 
-def _write(path: Path, text: str) -> Written:
+def write_new(path: Path, text: str) -> Written:
+    """Write ``text`` to ``path``, unless something is there."""
     if path.exists() or path.is_symlink():
         return Written(path, "left as it is")
     path.write_text(text, encoding="utf-8")

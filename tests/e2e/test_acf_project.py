@@ -81,10 +81,12 @@ def test_init_of_a_c_library_writes_a_benchmark_that_tunes(library, capsys):
     tuned = library.pytest("--tune", "--tune-budget=2", code=0)
     assert "1 passed" in tuned and "draws no inputs" not in tuned
     assert "1 passed" in library.pytest(code=0)
-    library.edit("tests/test_acf_lengths.py", "N = 65536", "N = 4096")
-    assert main(["init", "--like", "build", "--function", "lengths"]) == 0
-    assert "N = 4096" in library.one("tests/test_acf_lengths.py").read_text(), "what was edited stays"
-    assert library.one("tests/test_acf_lengths.py.new").read_text() == text
+    library.edit("tests/test_acf_lengths.py", "N = 1024", "N = 4096")
+    (library.root / "tests/speed").mkdir()
+    library.one("tests/test_acf_lengths.py").rename(library.root / "tests/speed/test_acf_lengths.py")
+    assert main(["init", "--function", "lengths"]) == 0
+    assert "tests/speed/test_acf_lengths.py exists and is left as it is" in capsys.readouterr().out
+    assert "N = 4096" in library.one("tests/**/test_acf_*").read_text(), "and no second one is written"
 
 
 def test_init_finds_headers_and_says_what_only_the_author_knows(library, capsys):
@@ -92,10 +94,12 @@ def test_init_finds_headers_and_says_what_only_the_author_knows(library, capsys)
     sentence = "only its author knows how of_a_table(const struct table *table) is called"
     assert sentence in capsys.readouterr().out
     assert "-I../include" in library.one("tests/test_acf_of_a_table.py").read_text()
+    assert main(["init", "--function", "square_matrix"]) == 0
+    assert "Guessed by names: each array has N elements" in library.one("tests/test_acf_square*").read_text()
     output = library.pytest("--acf-check=off", code=1)
     assert f"Failed: {sentence}" in output and "BuildError" not in output
-    assert main(["init", "--function", "square_matrix"]) == 0
-    assert "it multiplies n, so its arrays may be larger than that" in capsys.readouterr().out, "no write out of bounds"
+    wrong = "square_matrix writes outside of a, an array of 1024 elements: only its author knows which sizes"
+    assert wrong in output, "a wrong guess is no crash"
     assert main(["init", "--function", "squared"]) == main(["init", "--function", "gone.c::f"]) == 2
     assert "no source here defines it" in capsys.readouterr().err
 

@@ -18,7 +18,7 @@ import pytest
 import pytest_compileiq
 
 PACKAGE = Path(pytest_compileiq.__file__).parent
-FACES = ("plugin", "options", "session", "expect", "testing", "frameworks", "draws")
+FACES = ("plugin", "options", "session", "expect", "testing", "frameworks", "draws", "guards")
 VALUES = (
     "artifact",
     "claimed_devices",

@@ -1,0 +1,48 @@
+"""A first call of a function that may be wrong."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from pytest_compileiq.guards import guarded, try_call
+
+N = 16
+
+
+def _write(address: int, offset: int) -> None:
+    ctypes.memset(address + offset, 0, 1)
+
+
+@pytest.mark.parametrize("offset", [0, N - 1])
+def test_try_call_within_the_array_changes_nothing_here(offset):
+    array = guarded(np.ones(N, np.uint8))
+    try_call(_write, [array.ctypes.data, offset], array=array)
+    assert array.tolist() == [1] * N
+
+
+@pytest.mark.parametrize("offset", [-1, N, N + 8, N * N * N - 1])
+def test_try_call_beyond_an_array_names_it(offset):
+    array, other = guarded(np.ones((4, 4), np.uint8)), guarded(np.zeros(N))
+    with pytest.raises(AssertionError, match="_write writes outside of array, an array of 16 elements: only its"):
+        try_call(_write, [array.ctypes.data, offset], other=other, array=array)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("call", "argument", "why"),
+    [
+        (ctypes.string_at, 0, r"crashes \(SIGSEGV\)"),
+        (lambda number: os.kill(os.getpid(), number), signal.SIGRTMIN + 1, r"crashes \(signal 35\)"),
+        (os._exit, 3, "ends the process with exit code 3"),
+        (time.sleep, 60, "does not end within 0.2 s"),
+    ],
+)
+def test_try_call_that_crashes_or_hangs_fails_with_a_sentence(call, argument, why):
+    with pytest.raises(AssertionError, match=why):
+        try_call(call, [argument], timeout_s=0.2 if argument == 60 else 60)
