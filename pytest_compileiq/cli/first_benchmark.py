@@ -13,6 +13,7 @@ from pytest_compileiq.cli.kernels import Kernel
 from pytest_compileiq.errors import UserError
 from pytest_compileiq.report.captured_test import test_name
 from pytest_compileiq.rules.ast_names import chain_of
+from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.machine_code.prototypes import CType, Prototype
 
 _ARCH = "sm_90a"
@@ -23,7 +24,7 @@ _RESERVED = {
     "try_call", "timeout_s",
 }  # fmt: skip
 _COUNTS = re.compile(
-    r"n|num|nbytes|\w*(?:[lL]en(?:gth)?|[sS]ize|[cC]ount|[cC]apacity)|n_\w+|\w+_n|num_\w+|n(?:items|elem\w*)"
+    r"(?:n|num|nbytes|\w*(?:[lL]en(?:gth)?|[sS]ize|[cC]ount|[cC]apacity)|n_\w+|\w+_n|num_\w+|n(?:items|elem\w*))\d?"
 )
 _INTEGERS = re.compile(
     r"\w*stride\w*|[nmkNMK]|[nN]_\w+|num_\w+|\w*(?:[sS]ize|[lL]en(?:gth)?|_rows|_cols|_n|_m|_k)|rows|cols"
@@ -36,19 +37,16 @@ _C_NAMES = {("float", 4): "c_float", ("float", 8): "c_double", ("bool", 1): "c_b
 
 @dataclass(frozen=True)
 class Building:
-    """How a function's test builds it; paths are relative to the test file.
+    """How a function's test builds it.
 
     Attributes:
         called: the name that ``load()`` takes.
         has_neighbours: whether the build has other entry functions.
     """
 
-    sources: tuple[str, ...]
+    marker: Cc
     called: str
     has_neighbours: bool
-    flags: str | None = None
-    compiler: str | None = None
-    like: str | None = None
 
 
 class AuthorKnows(UserError):
@@ -76,21 +74,28 @@ def c_benchmark(prototype: Prototype, building: Building) -> tuple[str, str | No
         imports = ["import pytest", "", "from pytest_compileiq import Cc"]
         return _file(f"{name}: the marker is complete, its call is yours to write.", imports, [*lines, *body]), sentence
     arrays = _arrays(prototype)
-    uses_numpy = arrays or prototype.result.kind != "void"
+    uses_numpy = arrays or _returns_a_number(prototype)
     assumed = ["each array has N elements"] if arrays else []
     assumed += [f"{local} is {_scalar(local, kind)}" for local, kind in _locals(prototype) if kind.kind != "array"]
     imports = ["import ctypes", "", *(["import numpy as np"] if uses_numpy else []), "import pytest", ""]
     guards = "guarded, try_call" if arrays else "try_call"
     ours = ["from pytest_compileiq import Cc", f"from pytest_compileiq.guards import {guards}"]
-    constant = ["", f"N = {_ELEMENTS}"] if "N" in " ".join(assumed).split() else []
+    constant = (
+        ["", f"N = {_ELEMENTS}  # more, once the guesses are right: short calls are measured badly"]
+        if "N" in " ".join(assumed).split()
+        else []
+    )
     about = f"{name}. Guessed by names: {', '.join(assumed)}." if assumed else f"{name}."
     return _file(about, [*imports, *ours, *constant], [*lines, *_call(prototype, load)]), None
 
 
 def _marker(building: Building) -> Iterator[str]:
-    given = [*map(json.dumps, building.sources)]
-    options = {"flags": building.flags, "like": building.like, "compiler": building.compiler}
-    given += [f"{key}={json.dumps(value)}" for key, value in options.items() if value is not None]
+    marker = building.marker
+    options = {"flags": marker.flags, "like": marker.like, "compiler": marker.compiler}
+    given = [
+        *map(json.dumps, marker.sources),
+        *(f"{key}={json.dumps(value)}" for key, value in options.items() if value),
+    ]
     if building.has_neighbours:
         given += [f"functions={json.dumps(building.called)}", 'neighbours="allow"']
     yield from ("@pytest.mark.tune(", "    Cc(", *(f"        {each}," for each in given), "    )", ")")
@@ -105,10 +110,10 @@ def _file(about: str, imports: Sequence[str], lines: Sequence[str]) -> str:
 def _call(prototype: Prototype, load: str) -> Iterator[str]:
     named = _locals(prototype)
     written = [local for local, kind in named if kind.kind == "array" and not kind.is_constant]
-    returns = prototype.result.kind != "void"
+    returns = _returns_a_number(prototype)
     yield f"    function = acf.build().load(){load}"
     yield f"    function.argtypes = [{', '.join(_c_type(kind) for _, kind in named)}]"
-    yield f"    function.restype = {_c_type(prototype.result) if returns else None}"
+    yield f"    function.restype = {None if prototype.result.kind == 'void' else _c_type(prototype.result)}"
     for local, kind in named:
         if kind.kind == "array":
             yield f"    {local} = guarded({_drawn(kind)})"
@@ -134,9 +139,13 @@ def _call(prototype: Prototype, load: str) -> Iterator[str]:
 
 def _why_not_called(prototype: Prototype) -> str | None:
     """What no type and no customary name tells of a call, as a part of a sentence."""
-    for name, kind in (*prototype.arguments, ("its result", prototype.result)):
-        if kind.kind == "other" or (kind.kind == "array" and name == "its result"):
+    for name, kind in prototype.arguments:
+        if kind.kind == "other":
             return f"{name or 'an argument'} is {kind.spelled}"
+        if kind.kind == "array" and kind.element == "integer" and _COUNTS.fullmatch(name):
+            return f"the value that {name} points to"
+    if prototype.result.kind == "other" and not prototype.result.spelled.endswith("*"):
+        return f"its result is {prototype.result.spelled}"
     if prototype.is_variadic:
         return "its number of arguments varies"
     integers = [name for name, kind in prototype.arguments if kind.kind in ("integer", "character")]
@@ -144,9 +153,13 @@ def _why_not_called(prototype: Prototype) -> str | None:
         return "no argument is called as the number of elements is, such as n or length"
     if unknown := [name for name in integers if not _COUNTS.fullmatch(name) and name != "seed"]:
         return f"the value of {' and '.join(unknown)}"
-    if prototype.result.kind == "void" and all(kind.is_constant for kind in _arrays(prototype)):
-        return "it returns nothing and writes to no argument"
+    if not _returns_a_number(prototype) and all(kind.is_constant for kind in _arrays(prototype)):
+        return "it returns no number and writes to no argument"
     return None
+
+
+def _returns_a_number(prototype: Prototype) -> bool:
+    return prototype.result.kind not in ("void", "array", "other")
 
 
 def _arrays(prototype: Prototype) -> list[CType]:
@@ -171,7 +184,7 @@ def _scalar(local: str, kind: CType) -> str:
 
 
 def _c_type(kind: CType) -> str:
-    if kind.kind == "array":
+    if kind.kind in ("array", "other"):
         return "ctypes.c_void_p"
     named = _C_NAMES.get((kind.kind, kind.bytes), f"c_{'' if kind.is_signed else 'u'}int{kind.bytes * 8}")
     return f"ctypes.{named}"

@@ -5,34 +5,24 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pytest_compileiq.cli.first_benchmark import AuthorKnows, Building
-from pytest_compileiq.cli.kernels import CPLUSPLUS, HEADERS, Found, Kernel
-from pytest_compileiq.errors import BuildError, CompileIQError
+from pytest_compileiq.cli.kernels import HEADERS, Found, Kernel
 from pytest_compileiq.toolchains.base import Place
+from pytest_compileiq.toolchains.cc.cplusplus import is_cplusplus
 from pytest_compileiq.toolchains.cc.marker import Cc
-from pytest_compileiq.toolchains.machine_code.names import matching
+from pytest_compileiq.toolchains.machine_code.names import demangled, matching, without_parameters
 from pytest_compileiq.toolchains.machine_code.prototypes import Prototype, prototypes_of
 from pytest_compileiq.toolchains.nvidia.nvcc import Nvcc
+from pytest_compileiq.toolchains.trial_builds import TrialBuild, trial_build, with_callees, with_flags
 
-_BUILD_S = 120.0
-_MOST_TRIED = 32  # sources and directories of headers, added one after the other
-_TOLD_WITH = "-g -Wl,--no-undefined"  # of the build here: prototypes, and what no source defines
-_NO_HEADER = re.compile(r"fatal error: '?([^\s':]+)'?(?:: No such file| file not found)")
-_UNDEFINED = re.compile(r"undefined reference to [`'](\w+)")
-
-
-@dataclass
-class _Attempt:
-    """What a build is tried with: sources and directories of headers, relative to the project."""
-
-    sources: list[Path]
-    headers: list[Path]
-    libraries: list[str]
+_TOLD_WITH = ("-g", "-Wl,--no-undefined")  # of the build here: prototypes, and what no source defines
+_LIBRARIES = ((), ("-lm",))  # tried in this order
+_INTERPOSED = "function body can be overwritten at link time"  # an inlined function that -fPIC lets others replace
 
 
 def source_of(kernel: Kernel, found: Found, project: Path) -> Path:
@@ -49,7 +39,7 @@ def source_of(kernel: Kernel, found: Found, project: Path) -> Path:
     own = [path for path in sources if path.stem == kernel.file.stem] or sources
     if len(own) == 1:
         return own[0]
-    listed = f"several include it: {', '.join(map(str, own))}" if own else "no source includes it"
+    listed = f"several include it: {', '.join(map(str, own))}" if own else "no source includes it itself"
     raise AuthorKnows(f"{kernel.spelled} is in a header, and {listed}: name FILE::{kernel.name}")
 
 
@@ -60,27 +50,39 @@ def c_build(kernel: Kernel, found: Found, place: Place, like: str | None) -> tup
         AuthorKnows: it does not build, or has no code of its own.
         CompileIQError: the compiler is not there, or ``like`` has no command for it.
     """
-    source = source_of(kernel, found, place.rootdir)
-    compiler = "g++" if like is None and source.suffix.lower() in CPLUSPLUS else None
-    attempt = _Attempt([source], [], [])
-    with TemporaryDirectory(prefix="acf-init-") as folder:
-        for number in range(_MOST_TRIED):
-            paths = tuple(_seen(path, place) for path in attempt.sources)
-            flags = shlex.join([*(["-O2"] if like is None else []), *_flags(attempt, place)])
-            cc = Cc(*paths, flags=f"{flags} {_TOLD_WITH}", compiler=compiler, like=like)
-            try:
-                built = cc.resolve(place).build(None, Path(folder, str(number)), timeout_s=_BUILD_S)
-            except BuildError as error:
-                if not _helped(attempt, str(error), found, like):
-                    raise AuthorKnows(_unbuilt(kernel, error, found)) from error
-                continue
-            named = matching(kernel.name, built.code) or matching(kernel.name.rpartition("::")[2], built.code)
-            prototypes = prototypes_of(built.path, kernel.name.rpartition("::")[2])
-            if len(named) != 1 or len(prototypes) != 1:
-                what = "several functions of that name" if prototypes else "no code of its own for it"
-                raise AuthorKnows(f"{kernel.spelled}: the build of {source} has {what}")
-            return prototypes[0], Building(paths, kernel.name, len(built.code) > 1, flags or None, compiler, like)
-    raise AuthorKnows(f"{kernel.spelled} needs more than {_MOST_TRIED} sources and directories of headers")
+    flags: tuple[str, ...] = () if like else ("-O2",)
+
+    def marker(paths: Iterable[Path], *more: str) -> Cc:
+        compiler = "g++" if any(is_cplusplus(path.name) for path in paths) else None
+        given = shlex.join([*flags, *more])
+        return Cc(*(_seen(path, place) for path in paths), flags=given, compiler=compiler, like=like)
+
+    def build(path: Path) -> TrialBuild:
+        nonlocal flags
+        new, trial = with_flags(
+            lambda new: trial_build(lambda: marker([path], *new).resolve(place), folder),
+            lambda trial: _flag_for(trial, found, place),
+        )
+        flags = (*flags, *new)
+        return trial
+
+    with TemporaryDirectory(prefix="acf-init-") as name:
+        folder = Path(name)
+        source = source_of(kernel, found, place.rootdir)
+        paths, _ = with_callees(source, build, lambda symbol: _defining(symbol, found))
+        for libraries in _LIBRARIES:
+            whole = trial_build(partial(marker(paths, *libraries, *_TOLD_WITH).resolve, place), folder)
+            if "undefined reference" not in whole.why_not:
+                break
+        if whole.result is None:
+            raise AuthorKnows(_unbuilt(kernel, whole.why_not, found, like))
+        last = kernel.name.rpartition("::")[2]
+        named = matching(kernel.name, whole.result.code) or matching(last, whole.result.code)
+        prototypes = prototypes_of(whole.result.path, last)
+    if len(named) != 1 or len(prototypes) != 1:
+        what = "several functions of that name" if prototypes else "no code of its own for it"
+        raise AuthorKnows(f"{kernel.spelled}: the build of {source} has {what}")
+    return prototypes[0], Building(marker(paths, *libraries), kernel.name, len(whole.result.code) > 1)
 
 
 def cuda_build(kernel: Kernel, found: Found, place: Place) -> tuple[str, str, bool]:
@@ -91,62 +93,52 @@ def cuda_build(kernel: Kernel, found: Found, place: Place) -> tuple[str, str, bo
         CompileIQError: there is no nvcc.
     """
     source = source_of(kernel, found, place.rootdir)
-    attempt = _Attempt([source], [], [])
     with TemporaryDirectory(prefix="acf-init-") as folder:
-        for number in range(_MOST_TRIED):
-            flags = shlex.join(["-O3", *_flags(attempt, place)])
-            builder = Nvcc(_seen(source, place), arch="sm_90a", flags=flags).resolve(place)
-            try:
-                built = builder.build(None, Path(folder, str(number)), timeout_s=_BUILD_S)
-            except BuildError as error:
-                if not _helped(attempt, str(error), found, None):
-                    raise AuthorKnows(_unbuilt(kernel, error, found)) from error
-                continue
-            if not matching(kernel.name, built.code):
-                raise AuthorKnows(f"{kernel.spelled}: the build of {source} has no code of its own for it")
-            return _seen(source, place), flags, len(built.code) > 1
-    raise AuthorKnows(f"{kernel.spelled} needs more than {_MOST_TRIED} directories of headers")
+
+        def build(more: tuple[str, ...]) -> TrialBuild:
+            nvcc = Nvcc(_seen(source, place), arch="sm_90a", flags=shlex.join(["-O3", *more]))
+            return trial_build(lambda: nvcc.resolve(place), Path(folder))
+
+        flags, trial = with_flags(build, lambda trial: _flag_for(trial, found, place))
+    if trial.result is None:
+        raise AuthorKnows(_unbuilt(kernel, trial.why_not, found, None))
+    if not matching(kernel.name, trial.result.code):
+        raise AuthorKnows(f"{kernel.spelled}: the build of {source} has no code of its own for it")
+    return _seen(source, place), shlex.join(["-O3", *flags]), len(trial.result.code) > 1
 
 
-def _helped(attempt: _Attempt, said: str, found: Found, like: str | None) -> bool:
-    """Add what the compiler lacks, where the project has it once."""
-    if (lacking := _NO_HEADER.search(said)) and like is None:
-        ends = f"/{lacking[1]}"
-        roots = {
-            f"/{path.as_posix()}".removesuffix(ends).lstrip("/")
-            for path in found.headers
-            if f"/{path.as_posix()}".endswith(ends)
-        }
-        new = [Path(root or ".") for root in roots if Path(root or ".") not in attempt.headers]
-        attempt.headers += new[:1]
-        return len(new) == 1
-    undefined = set(_UNDEFINED.findall(said))
-    defining = {
-        name: [each.file for each in found.kernels if each.name == name and each.language == "c"] for name in undefined
-    }
-    sources = {files[0] for files in defining.values() if len(files) == 1 and files[0].suffix.lower() not in HEADERS}
-    if new_sources := sorted(sources - set(attempt.sources)):
-        attempt.sources += new_sources
-        return True
-    if undefined and "-lm" not in attempt.libraries:
-        attempt.libraries.append("-lm")
-        return True
-    return False
+def _flag_for(trial: TrialBuild, found: Found, place: Place) -> str | None:
+    """The flag without which a source does not compile, where the compiler and the project tell it."""
+    if _INTERPOSED in trial.why_not:
+        return "-fno-semantic-interposition"
+    if (lacking := trial.lacking_header) is None:
+        return None
+    ends = f"/{lacking}"
+    having = (f"/{path.as_posix()}" for path in found.headers)
+    roots = {path.removesuffix(ends).lstrip("/") for path in having if path.endswith(ends)}
+    return f"-I{_seen(Path(roots.pop()), place)}" if len(roots) == 1 else None
 
 
-def _flags(attempt: _Attempt, place: Place) -> Sequence[str]:
-    return [*(f"-I{_seen(path, place)}" for path in attempt.headers), *attempt.libraries]
+def _defining(symbol: str, found: Found) -> Path | None:
+    """The only source that defines a symbol."""
+    name = without_parameters(demangled(symbol))
+    files = {each.file for each in found.kernels if each.name == name and each.language == "c"}
+    holder = name.rpartition("::")[2] if " for " in name else name.rpartition("::")[0].rpartition("::")[2]
+    sources = [file for file in files or found.classes.get(holder, set()) if file.suffix.lower() not in HEADERS]
+    return sources[0] if len(sources) == 1 else None
 
 
 def _seen(path: Path, place: Place) -> str:
     return Path(os.path.relpath(place.rootdir / path, place.test_dir)).as_posix()
 
 
-def _unbuilt(kernel: Kernel, error: CompileIQError, found: Found) -> str:
+def _unbuilt(kernel: Kernel, why: str, found: Found, like: str | None) -> str:
     if kernel.language == "cuda":
         remedy = "its author knows the options, for flags= of Nvcc, or the library whose header is not here"
+    elif like is not None:
+        remedy = f"its author knows what the commands of {like} lack"
     else:
         remedy = f"name the build that does, by --like {found.databases[0].parent if found.databases else 'BUILD'}"
-    lines = str(error).splitlines()
+    lines = why.splitlines()
     said = next((line for line in lines if "error" in line or "undefined reference" in line), lines[0])
     return f"{kernel.spelled} does not build as it is ({said.strip()[:200]}): {remedy}"

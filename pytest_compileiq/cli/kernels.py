@@ -35,6 +35,7 @@ _SCOPE = re.compile(r"extern\s*|(?:inline\s+)?namespace\s+(?P<name>\w+(?:::\w+)*
 _CALL = re.compile(r"(?<![\w:~])(?P<name>[A-Za-z_]\w*)\s*\(")
 _NO_FUNCTIONS = {"if", "for", "while", "switch", "defined", "__attribute__", "__launch_bounds__", "__declspec", "main"}
 _HAS_NO_ENTRY = re.compile(r"\b(?:static|inline|__inline__|operator|class|struct\s+\w+\s*:|__device__|using)\b|=\s*$")
+_OF_A_CLASS = re.compile(r"^\S[^\n;{}()]*?\b(\w+)::~?\w+\s*\(", re.MULTILINE)
 _TRITON_JIT = ("triton.jit", "jit")
 
 
@@ -67,6 +68,7 @@ class Found:
 
     Attributes:
         databases: the compilation databases.
+        classes: class of C++ → the sources that define functions of it.
         is_whole: whether all files were looked at.
         benchmarks: files that import this package.
         is_empty: whether there is no file but settings and licences.
@@ -76,6 +78,7 @@ class Found:
     headers: list[Path] = field(default_factory=list)
     sources: list[Path] = field(default_factory=list)
     databases: list[Path] = field(default_factory=list)
+    classes: dict[str, set[Path]] = field(default_factory=dict)
     cython: list[Path] = field(default_factory=list)
     benchmarks: list[Path] = field(default_factory=list)
     is_whole: bool = True
@@ -122,6 +125,8 @@ def _add(found: Found, project: Path, path: Path) -> None:
         found.cython.append(file)
     else:
         (found.headers if suffix in HEADERS else found.sources).append(file)
+        for name in set(_OF_A_CLASS.findall(text)) if suffix in CPLUSPLUS else ():
+            found.classes.setdefault(name, set()).add(file)
         language: Language = "cuda" if suffix in (".cu", ".cuh") else "c"
         found.kernels += {
             name: Kernel(file, name, language, is_template)

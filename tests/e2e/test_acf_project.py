@@ -112,9 +112,44 @@ def test_init_of_cplusplus_in_a_hostile_directory_runs_nothing(here, capsys):
     project = make_project(here, {f"{folder}/sum.cpp": source, "conftest.py": ran, "setup.py": ran})
     (here / "loop").symlink_to(here)
     assert main(["init"]) == 0
-    assert "wrote test_acf_ns__sum.py" in capsys.readouterr().out and not (here / "ran").exists()
+    assert "test_acf_ns__sum.py: written" in capsys.readouterr().out and not (here / "ran").exists()
     assert "outputs=[returned]" in (here / "test_acf_ns__sum.py").read_text(), "what it returns is looked at"
     assert "1 passed" in project.pytest("--acf-check=off", "test_acf_ns__sum.py", code=0)
+
+
+CLASSES = {
+    "reader.h": "namespace ns { struct Reader { virtual ~Reader(); virtual int next(); }; }",
+    "reader.cc": '#include "reader.h"\nnamespace ns {\nReader::~Reader() {}\nint Reader::next() { return 1; }\n}',
+    "read.cc": """\
+#include "reader.h"
+namespace ns {
+enum Status { OK };
+extern __attribute__((always_inline)) inline int twice(int n) { return 2 * n; }
+__attribute__((always_inline)) int thrice(int n) { return 3 * n; }
+Status read(const char *text, unsigned long size1)
+{
+    Reader reader;
+    return size1 && text[0] == thrice(twice(reader.next())) ? Status(1) : OK;
+}
+void measure(const char *text, unsigned long *length) { *length = *text; }
+}
+""",
+    "compile_commands.json": '[{"directory": "%s", "file": "%s", "command": "c++ -O2 -c %s"}]',
+}
+
+
+@needs.gxx
+def test_init_of_cplusplus_adds_sources_of_classes_and_flags_of_pic(here, capsys):
+    entry = CLASSES["compile_commands.json"].strip("[]")
+    entries = ", ".join(entry % (here, name, name) for name in ("read.cc", "reader.cc"))
+    project = make_project(here, {**CLASSES, "compile_commands.json": f"[{entries}]"})
+    assert main(["init", "--like", ".", "--function", "ns::read"]) == 0
+    text = (here / "test_acf_ns__read.py").read_text()
+    assert '"read.cc",\n        "reader.cc",' in text and "-fno-semantic-interposition" in text
+    assert "1 passed" in project.pytest("--acf-check=off", code=0)
+    capsys.readouterr()
+    assert main(["init", "--like", ".", "--function", "ns::measure"]) == 0
+    assert "is called: the value that length points to" in capsys.readouterr().out
 
 
 CUDA = 'extern "C" __global__ void scale(float *x, int n) { x[threadIdx.x] *= n; }\ntemplate <class T> __global__ void t(T x) {}'

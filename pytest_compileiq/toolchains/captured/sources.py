@@ -16,21 +16,19 @@ from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pytest_compileiq.errors import CompileIQError, UserError
+from pytest_compileiq.errors import CompileIQError
 from pytest_compileiq.toolchains.base import Place
 from pytest_compileiq.toolchains.cc.builder import resolve
 from pytest_compileiq.toolchains.cc.compilation_database import read_database
 from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.commands import ask
 from pytest_compileiq.toolchains.machine_code.debug_information import BuiltFrom, built_from
-from pytest_compileiq.toolchains.machine_code.symbols import defined_symbols, needed_libraries, undefined_symbols
+from pytest_compileiq.toolchains.machine_code.symbols import defined_symbols, needed_libraries
+from pytest_compileiq.toolchains.trial_builds import NoSource, TrialBuild, trial_build, with_callees, with_flags
 
-_MOST_SOURCES = 100
 _MOST_HEADERS = 64
 _LEAST_PARTS = 3  # of the path of a project: what lies right below / is none
-_BUILD_S = 120.0
 _ALWAYS_THERE = ("libc.", "libm.", "libpthread.", "libdl.", "librt.", "libgcc_s.", "libgomp.", "libstdc++.", "ld-linux")
-_NO_HEADER = re.compile(r"fatal error: '?([^\s':]+)'?(?:: No such file| file not found)")
 _UNDEFINED = re.compile(r"undefined symbol: (\w+)")
 
 
@@ -67,9 +65,9 @@ class Sources:
         known = self.flags if self.flags or self.like or not self.libraries else "-O2"
         return " ".join([*(known or "").split(), *self.libraries]) if known or self.libraries else known
 
-
-class NoSource(UserError):
-    """It cannot be told what a function is built from; the message says why, as a part of a sentence."""
+    def with_flags(self, more: Iterable[str]) -> Sources:
+        """The same with more flags."""
+        return replace(self, flags=" ".join([self.flags or "", *more]).strip()) if more else self
 
 
 def sources_of(library: Path, function: str, given: Given, place: Place) -> Sources:
@@ -91,23 +89,6 @@ def sources_of(library: Path, function: str, given: Given, place: Place) -> Sour
         if built is not None and given.like is None:
             first = replace(first, compiler=built.compiler)
         return search.completed(first, built)
-
-
-@dataclass(frozen=True)
-class _Built:
-    """What came of a build: the library, or why there is none, and the objects as far as it came."""
-
-    output: Path | None
-    why_not: str | None
-    objects: tuple[Path, ...]
-
-    @property
-    def defined(self) -> set[str]:
-        return set[str]().union(*map(defined_symbols, self.objects))
-
-    @property
-    def undefined(self) -> set[str]:
-        return set[str]().union(*map(undefined_symbols, self.objects)) - self.defined
 
 
 class _Search:
@@ -148,62 +129,55 @@ class _Search:
         Raises:
             NoSource: they are too many.
         """
-        new, defined, undefined = sources.paths, set[str](), set[str]()
-        missing, of_the_library = set[str](), defined_symbols(self._library)
-        while new:
-            for path in new:
-                sources, built = self._with_headers(sources, path, by)
-                defined, undefined = defined | built.defined, undefined | built.undefined
-            missing = (undefined - defined) & of_the_library
-            found = {self._source_of(symbol) for symbol in missing} - {*sources.paths, None}
-            new = tuple(sorted(filter(None, found)))
-            sources = replace(sources, paths=(*sources.paths, *new))
-            if len(sources.paths) > _MOST_SOURCES:
-                raise NoSource(f"what it calls is in more than {_MOST_SOURCES} sources: {_named(sources.paths)}")
+        of_the_library = defined_symbols(self._library)
+
+        def build(path: Path) -> TrialBuild:
+            nonlocal sources
+            of_one = replace(sources, paths=(path,))
+            flags, trial = with_flags(
+                lambda flags: self._built(of_one.with_flags(flags)), lambda trial: self._directory(trial, of_one, by)
+            )
+            sources = sources.with_flags(flags)
+            return trial
+
+        paths, undefined = with_callees(
+            sources.paths[0], build, lambda symbol: self._source_of(symbol) if symbol in of_the_library else None
+        )
+        sources, missing = replace(sources, paths=paths), undefined & of_the_library
         whole = self._built(sources)
-        lacking = _lacking(whole.output) if whole.output else None
-        if missing and (whole.output is None or lacking in missing):  # the compiler's own library may define some
+        lacking = _lacking(whole.result.path) if whole.result else None
+        if missing and (whole.result is None or lacking in missing):  # the compiler's own library may define some
             return replace(sources, remark=f"it calls {lacking or _some(missing)}, whose source is not known")
-        if whole.output is None:
+        if whole.result is None:
             return replace(sources, remark=f"it cannot be built as far as is known: {whole.why_not}")
         return sources if lacking is None else self._linked(sources, lacking)
 
-    def _with_headers(self, sources: Sources, path: Path, by: BuiltFrom | None) -> tuple[Sources, _Built]:
-        """The same with the directories of the headers that ``path`` lacks, one after the other; and this one built."""
-        built = self._built(replace(sources, paths=(path,)))
-        for _ in range(_MOST_HEADERS):
-            lacking = _NO_HEADER.search(built.why_not or "")
-            directory = _directory_of(lacking[1], by) if by and lacking and sources.like is None else None
-            flag = directory and f"-I{Path(os.path.relpath(directory, self._place.test_dir)).as_posix()}"
-            if not flag or flag in (sources.flags or "").split():
-                break
-            sources = replace(sources, flags=f"{sources.flags} {flag}")
-            built = self._built(replace(sources, paths=(path,)))
-        return sources, built
+    def _directory(self, trial: TrialBuild, sources: Sources, by: BuiltFrom | None) -> str | None:
+        """The flag for the directory of the header that is lacking."""
+        lacking = trial.lacking_header
+        directory = _directory_of(lacking, by) if by and lacking and sources.like is None else None
+        if directory is None:
+            return None
+        flag = f"-I{Path(os.path.relpath(directory, self._place.test_dir)).as_posix()}"
+        return None if flag in (sources.flags or "").split() else flag
 
     def _linked(self, sources: Sources, lacking: str) -> Sources:
         """``sources`` with the libraries that they need to be loaded, which are among those of the library."""
         libraries = [f"-l:{name}" for name in needed_libraries(self._library) if not name.startswith(_ALWAYS_THERE)]
         with_them = replace(sources, libraries=tuple(libraries))
-        linked = self._built(with_them).output if libraries else None  # None: they are not where the linker looks
-        if linked is not None and _lacking(linked) is None:
+        linked = self._built(with_them).result if libraries else None  # None: they are not where the linker looks
+        if linked is not None and _lacking(linked.path) is None:
             return with_them
         of = f" of {', '.join(name.removeprefix('-l:') for name in libraries)}" if libraries else ""
         return replace(sources, remark=f"it calls {lacking} of another library{of}: add -l… to its flags")
 
-    def _built(self, sources: Sources) -> _Built:
+    def _built(self, sources: Sources) -> TrialBuild:
         """What the test will build."""
         test_dir = self._place.test_dir
         paths = (Path(os.path.relpath(path, test_dir)).as_posix() for path in sources.paths)
         like = None if sources.like is None else os.path.relpath(sources.like, test_dir)
         cc = Cc(*paths, flags=sources.every_flag, compiler=sources.compiler, like=like)
-        folder = self._folder / str(len(list(self._folder.iterdir())))
-        output, why_not = None, None
-        try:
-            output = resolve(cc, self._place).build(None, folder, timeout_s=_BUILD_S).path
-        except CompileIQError as why:
-            why_not = str(why)
-        return _Built(output, why_not, tuple(folder.glob("*.o")))
+        return trial_build(lambda: resolve(cc, self._place), self._folder, CompileIQError)
 
     def _source_of(self, symbol: str) -> Path | None:
         try:
@@ -224,7 +198,11 @@ class _Search:
         word = re.compile(rf"\b{re.escape(symbol)}\b".encode())
         naming = [path for path in self._candidates if word.search(path.read_bytes())]
         built = [self._built(Sources((path,), None, like=self._given.like)) for path in naming]
-        defining = [path for path, each in zip(naming, built, strict=True) if symbol in each.defined]
+        defining = [
+            path
+            for path, each in zip(naming, built, strict=True)
+            if any(symbol in defined_symbols(one) for one in each.objects)
+        ]
         is_only_one = len(naming) == 1 and not built[0].objects
         return next(iter(defining), naming[0] if is_only_one else None)
 
@@ -267,7 +245,3 @@ def _lacking(output: Path) -> str | None:
 def _some(names: Iterable[str]) -> str:
     first, *rest = sorted(names)
     return f"{first} and {len(rest)} more" if rest else first
-
-
-def _named(paths: Iterable[Path]) -> str:
-    return ", ".join(path.name for path in paths)

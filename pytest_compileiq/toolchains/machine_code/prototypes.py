@@ -117,6 +117,8 @@ def _pointer(die: Any, spelled: str) -> CType:
 
 
 def _number(die: Any) -> tuple[Kind, bool]:
+    if die.tag == "DW_TAG_enumeration_type":
+        return "integer", True
     if die.tag != "DW_TAG_base_type" or _size(die) > 8:
         return "other", False
     return _ENCODINGS.get(die.attributes["DW_AT_encoding"].value, ("other", False))
