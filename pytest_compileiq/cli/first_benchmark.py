@@ -17,7 +17,8 @@ from pytest_compileiq.toolchains.cc.marker import Cc
 from pytest_compileiq.toolchains.machine_code.prototypes import CType, Prototype
 
 _ARCH = "sm_90a"
-_ELEMENTS = 1024  # a matrix of as many rows lies within guards
+# A matrix of as many rows lies within guards.
+_SIZE = "N = 1024  # more, once the guesses are right: short calls are measured badly"
 _BLOCK = 1024
 _RESERVED = {
     "acf", "ctypes", "function", "np", "pytest", "returned", "restore", "call", "arguments", "N", "Cc", "guarded",
@@ -63,9 +64,7 @@ def c_benchmark(prototype: Prototype, building: Building) -> tuple[str, str | No
     lines = [*_marker(building), f"def {test_name(name)}(acf):"]
     load = f".{name}" if name.isidentifier() and not keyword.iskeyword(name) else f"[{json.dumps(name)}]"
     if missing:
-        sentence = (
-            f"only its author knows how {name}({prototype.spelled}) is called: {missing}; call and measure it here"
-        )
+        sentence = f"only its author knows how {name} is called: {missing}; call and measure it here"
         body = [
             f"    function = acf.build().load(){load}",
             f"    pytest.fail({json.dumps(sentence)})",
@@ -73,20 +72,12 @@ def c_benchmark(prototype: Prototype, building: Building) -> tuple[str, str | No
         ]
         imports = ["import pytest", "", "from pytest_compileiq import Cc"]
         return _file(f"{name}: the marker is complete, its call is yours to write.", imports, [*lines, *body]), sentence
-    arrays = _arrays(prototype)
-    uses_numpy = arrays or _returns_a_number(prototype)
-    assumed = ["each array has N elements"] if arrays else []
-    assumed += [f"{local} is {_scalar(local, kind)}" for local, kind in _locals(prototype) if kind.kind != "array"]
-    imports = ["import ctypes", "", *(["import numpy as np"] if uses_numpy else []), "import pytest", ""]
-    guards = "guarded, try_call" if arrays else "try_call"
-    ours = ["from pytest_compileiq import Cc", f"from pytest_compileiq.guards import {guards}"]
-    constant = (
-        ["", f"N = {_ELEMENTS}  # more, once the guesses are right: short calls are measured badly"]
-        if "N" in " ".join(assumed).split()
-        else []
-    )
-    about = f"{name}. Guessed by names: {', '.join(assumed)}." if assumed else f"{name}."
-    return _file(about, [*imports, *ours, *constant], [*lines, *_call(prototype, load)]), None
+    guesses = ["each array has N elements"] if _arrays(prototype) else []
+    guesses += [f"{local} is {_scalar(local, kind)}" for local, kind in _locals(prototype) if kind.kind != "array"]
+    imports = ["import ctypes", "", "import numpy as np", "import pytest", "", "from pytest_compileiq import Cc"]
+    imports += ["from pytest_compileiq.guards import guarded, try_call", "", _SIZE]
+    about = f"{name}. Guessed by names: {', '.join(guesses)}." if guesses else f"{name}."
+    return _file(about, imports, [*lines, *_call(prototype, load)]), None
 
 
 def _marker(building: Building) -> Iterator[str]:
@@ -140,12 +131,12 @@ def _call(prototype: Prototype, load: str) -> Iterator[str]:
 def _why_not_called(prototype: Prototype) -> str | None:
     """What no type and no customary name tells of a call, as a part of a sentence."""
     for name, kind in prototype.arguments:
-        if kind.kind == "other":
-            return f"{name or 'an argument'} is {kind.spelled}"
+        if kind.kind in ("other", "pointer"):
+            return f"{name or 'an argument'} is neither a number nor an array of numbers"
         if kind.kind == "array" and kind.element == "integer" and _COUNTS.fullmatch(name):
             return f"the value that {name} points to"
-    if prototype.result.kind == "other" and not prototype.result.spelled.endswith("*"):
-        return f"its result is {prototype.result.spelled}"
+    if prototype.result.kind == "other":
+        return "its result is neither a number nor a pointer"
     if prototype.is_variadic:
         return "its number of arguments varies"
     integers = [name for name, kind in prototype.arguments if kind.kind in ("integer", "character")]
@@ -159,7 +150,7 @@ def _why_not_called(prototype: Prototype) -> str | None:
 
 
 def _returns_a_number(prototype: Prototype) -> bool:
-    return prototype.result.kind not in ("void", "array", "other")
+    return prototype.result.kind not in ("void", "array", "pointer")
 
 
 def _arrays(prototype: Prototype) -> list[CType]:
@@ -184,7 +175,7 @@ def _scalar(local: str, kind: CType) -> str:
 
 
 def _c_type(kind: CType) -> str:
-    if kind.kind in ("array", "other"):
+    if kind.kind in ("array", "pointer"):
         return "ctypes.c_void_p"
     named = _C_NAMES.get((kind.kind, kind.bytes), f"c_{'' if kind.is_signed else 'u'}int{kind.bytes * 8}")
     return f"ctypes.{named}"

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-Kind = Literal["void", "integer", "character", "bool", "float", "array", "other"]
+Kind = Literal["void", "integer", "character", "bool", "float", "array", "pointer", "other"]
 
-_QUALIFIERS = {"DW_TAG_const_type": "const", "DW_TAG_volatile_type": "volatile", "DW_TAG_restrict_type": "restrict"}
-_RECORDS = {"DW_TAG_structure_type": "struct", "DW_TAG_union_type": "union", "DW_TAG_enumeration_type": "enum"}
+_AROUND = ("DW_TAG_const_type", "DW_TAG_volatile_type", "DW_TAG_restrict_type", "DW_TAG_typedef")
 _ENCODINGS: dict[int, tuple[Kind, bool]] = {  # DW_ATE_…, figure 5.1 of the standard: (kind, whether it is signed)
     0x02: ("bool", False), 0x04: ("float", True), 0x05: ("integer", True), 0x06: ("character", True),
-    0x07: ("integer", False), 0x08: ("character", False),
+    0x07: ("integer", False), 0x08: ("integer", False),
 }  # fmt: skip
-_DEEPEST = 32  # typedefs, qualifiers and pointers around one type
-_VOID = 1  # byte of each element that a ``void *`` points to
+_DEEPEST = 32  # typedefs and qualifiers around one type
 
 
 @dataclass(frozen=True)
@@ -24,15 +22,13 @@ class CType:
     """The type of an argument or result.
 
     Attributes:
-        kind: ``array`` for a pointer to numbers or ``void``, whose ``element`` is the kind of these; ``other`` for what
-            the type alone does not tell how to make.
-        spelled: as C spells it.
-        bytes: the size of the number, or of one that the pointer points to.
+        kind: ``array`` for a pointer to numbers or ``void``, whose ``element`` is the kind of these; ``pointer`` for
+            one to anything else; ``other`` for structures and the like.
+        bytes: the size of the number, or of one that the pointer points to; of ``void`` 1.
         is_constant: whether the function only reads what the pointer points to.
     """
 
     kind: Kind
-    spelled: str
     bytes: int = 0
     is_signed: bool = False
     element: Kind = "void"
@@ -46,12 +42,6 @@ class Prototype:
     result: CType
     arguments: tuple[tuple[str, CType], ...]
     is_variadic: bool = False
-
-    @property
-    def spelled(self) -> str:
-        """The arguments, as C spells them."""
-        listed = [f"{kind.spelled} {name}".replace("* ", "*").strip() for name, kind in self.arguments]
-        return ", ".join([*listed, *(["..."] if self.is_variadic else [])])
 
 
 def prototypes_of(library: Path, name: str) -> list[Prototype]:
@@ -90,71 +80,40 @@ def _prototype(die: Any, named: Any) -> Prototype:
 
 
 def _type(holder: Any) -> CType:
-    spelled = _spelled(_target(holder))
-    die = _bare(_target(holder))
+    die, _ = _bare(_target(holder))
+    if die is None or die.tag != "DW_TAG_pointer_type":
+        return _number(die)
+    pointed, is_constant = _bare(_target(die))
+    number = _number(pointed)
+    if number.kind == "other":
+        return CType("pointer")
+    return replace(number, kind="array", bytes=number.bytes or 1, element=number.kind, is_constant=is_constant)
+
+
+def _number(die: Any) -> CType:
     if die is None:
-        return CType("void", spelled)
-    if die.tag == "DW_TAG_pointer_type":
-        return _pointer(die, spelled)
-    kind, signed = _number(die)
-    return CType(kind, spelled, _size(die), signed)
+        return CType("void")
+    size = die.attributes.get("DW_AT_byte_size")
+    if die.tag not in ("DW_TAG_base_type", "DW_TAG_enumeration_type") or size is None or size.value > 8:
+        return CType("other")
+    encoding = 0x05 if die.tag == "DW_TAG_enumeration_type" else die.attributes["DW_AT_encoding"].value
+    kind, is_signed = _ENCODINGS.get(encoding, ("other", False))
+    return CType(kind, int(size.value), is_signed)
 
 
-def _pointer(die: Any, spelled: str) -> CType:
-    pointed = _target(die)
-    element, constant = _bare(pointed), False
+def _bare(die: Any) -> tuple[Any, bool]:
+    """A type without typedefs and qualifiers, and whether it is constant."""
+    is_constant = False
     for _ in range(_DEEPEST):
-        if pointed is None or pointed.tag not in (*_QUALIFIERS, "DW_TAG_typedef"):
+        if die is None or die.tag not in _AROUND:
             break
-        constant |= pointed.tag == "DW_TAG_const_type"
-        pointed = _target(pointed)
-    if element is None:
-        return CType("array", spelled, _VOID, element="void", is_constant=constant)
-    kind, signed = _number(element)
-    if kind == "other":
-        return CType("other", spelled)
-    return CType("array", spelled, _size(element), signed, kind, constant)
-
-
-def _number(die: Any) -> tuple[Kind, bool]:
-    if die.tag == "DW_TAG_enumeration_type":
-        return "integer", True
-    if die.tag != "DW_TAG_base_type" or _size(die) > 8:
-        return "other", False
-    return _ENCODINGS.get(die.attributes["DW_AT_encoding"].value, ("other", False))
-
-
-def _bare(die: Any) -> Any:
-    for _ in range(_DEEPEST):
-        if die is None or die.tag not in (*_QUALIFIERS, "DW_TAG_typedef"):
-            return die
+        is_constant |= die.tag == "DW_TAG_const_type"
         die = _target(die)
-    return die
-
-
-def _spelled(die: Any, depth: int = 0) -> str:
-    if die is None or depth > _DEEPEST:
-        return "void"
-    if die.tag in _QUALIFIERS:
-        inner, qualifier = _spelled(_target(die), depth + 1), _QUALIFIERS[die.tag]
-        return f"{inner} {qualifier}" if inner.endswith("*") else f"{qualifier} {inner}"
-    if die.tag == "DW_TAG_pointer_type":
-        inner = _spelled(_target(die), depth + 1)
-        return f"{inner}*" if inner.endswith("*") else f"{inner} *"
-    if die.tag in ("DW_TAG_reference_type", "DW_TAG_rvalue_reference_type"):
-        return f"{_spelled(_target(die), depth + 1)} &"
-    if die.tag == "DW_TAG_subroutine_type":
-        return "function"
-    return f"{_RECORDS.get(die.tag, '')} {_name(die) or '…'}".strip()
+    return die, is_constant
 
 
 def _target(die: Any) -> Any:
     return die.get_DIE_from_attribute("DW_AT_type") if "DW_AT_type" in die.attributes else None
-
-
-def _size(die: Any) -> int:
-    size = die.attributes.get("DW_AT_byte_size")
-    return 0 if size is None else int(size.value)
 
 
 def _name(die: Any) -> str:
