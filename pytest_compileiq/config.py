@@ -90,6 +90,7 @@ class Settings:
     report: Path | None
     html: Path | None
     arms: Path | None
+    adopt: bool
     rootdir: Path
 
 

@@ -119,6 +119,7 @@ def add_options(parser: pytest.Parser) -> None:
     )
     group.addoption("--acf-report", metavar="FILE", help="write the JSON report")
     group.addoption("--acf-html", metavar="FILE", help="write the report for a person: one HTML file, no network")
+    group.addoption("--acf-adopt", action="store_true", help="keep the artifacts of moved or renamed tests")
     group.addoption("--acf-arms", metavar="DIR", help="write both arms' builds of each artifact that holds there")
     parser.addini("acf_dir", "directory of the artifacts, relative to rootdir", default="acf")
     parser.addini(
@@ -153,6 +154,8 @@ def read_settings(config: pytest.Config) -> Settings:
             raise wrong_usage(f"--{name.replace('_', '-')} says what --tune searches: add --tune")
     if searches and option.tune_draw is not None:
         raise wrong_usage("--tune-draw repeats one draw in a normal run: leave --tune out")
+    if searches and option.acf_adopt:
+        raise wrong_usage("--acf-adopt does not search: leave --tune out")
     chosen = {key: _choice(config, key) for key in _CHOICES}
     check = _known(option.acf_check, "acf_check", "--acf-check") if option.acf_check else chosen["acf_check"]
     if option.tune_draw is not None and check == "off":
@@ -190,6 +193,7 @@ def read_settings(config: pytest.Config) -> Settings:
         ini_file=config.inipath,
         report=Path(config.invocation_params.dir, option.acf_report) if option.acf_report else None,
         html=Path(config.invocation_params.dir, option.acf_html) if option.acf_html else None,
+        adopt=option.acf_adopt,
         arms=Path(config.invocation_params.dir, option.acf_arms) if option.acf_arms else None,
         rootdir=config.rootpath,
     )

@@ -277,7 +277,8 @@ class Session:
         return self._replay_of(benchmark, lambda acf: None).why_current()
 
     def _replay_of(self, benchmark: TunedBenchmark, body: Body) -> Replay:
-        return Replay(benchmark, self.settings, Integrity(benchmark, self.store), body, self._held.first_pool)
+        integrity = Integrity(benchmark, self.store, self.settings.adopt)
+        return Replay(benchmark, self.settings, integrity, body, self._held.first_pool)
 
     def _benchmark(self, item: pytest.Item) -> TunedBenchmark:
         benchmark = self._held.benchmark(item)

@@ -19,7 +19,14 @@ from msgspec import Struct
 
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.rules.ast_names import chain_of, chains_in, nodes_of
-from pytest_compileiq.rules.fingerprint import assigns, definition_digest, definitions, digest, undecorated
+from pytest_compileiq.rules.fingerprint import (
+    assigns,
+    canonical_text,
+    definition_digest,
+    definitions,
+    digest,
+    undecorated,
+)
 from pytest_compileiq.system.seen_files import SeenFiles
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -82,6 +89,16 @@ def digest_benchmark(
     parts |= {"functions and neighbours": digest(functions)} if functions else {}
     parts |= {f"data {path}": sha for path, sha in data.items()}
     return Benchmark(sha256, {**parts, "objectives": digest(objective_texts)})
+
+
+def digest_under(name: str, function: Callable[..., Any], rootdir: Path) -> str | None:
+    """The digest of a test's definition if it were called ``name``; None where its source cannot be read."""
+    plain = unwrapped(function)
+    node = Closure(rootdir.resolve()).definition(plain) if isinstance(plain, types.FunctionType) else None
+    if not isinstance(node, ast.FunctionDef):
+        return None
+    fields = dict(ast.iter_fields(undecorated(node)))
+    return digest([canonical_text(ast.FunctionDef(**{**fields, "name": name}))])
 
 
 class Closure(Struct):

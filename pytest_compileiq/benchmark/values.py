@@ -93,8 +93,8 @@ class _Digester:
 
     def finished(self) -> str:
         """The digest of all that was added."""
-        for place, sha in sorted(self.closure.parts.items()):
-            self._put(place, sha)
+        for name, sha in sorted((place.partition("::")[2], sha) for place, sha in self.closure.parts.items()):
+            self._put(name, sha)
         return str(self._sha256.hexdigest())
 
     def add(self, value: object) -> None:
@@ -208,7 +208,7 @@ class _Digester:
             raise NoValue(f"holds the {'class' if isinstance(value, type) else 'function'} {value.__qualname__}, "
                           "which has no definition of its own in the project")  # fmt: skip
         else:
-            self._put("definition", key)
+            self._put("definition", key.partition("::")[2])  # its file may move
             if type(value) is types.FunctionType:
                 cells = (cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell))
                 self._add_all("given", (value.__defaults__, value.__kwdefaults__, *cells))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from pytest_compileiq.errors import BuildError, EnvironmentFault, SchemaTooNew, 
 from pytest_compileiq.model import BuildResult, ControlsFile
 from pytest_compileiq.outcome import End, MovedCode, Verdict
 from pytest_compileiq.replay.former_space import Moved, moved
+from pytest_compileiq.replay.moved import adopt, former_of
 from pytest_compileiq.rules.claims import standing
 from pytest_compileiq.rules.staleness import Choice, are_elsewhere, choose
 from pytest_compileiq.store.owners import is_ownerless, own_name
@@ -75,13 +77,21 @@ class Stop(Signal):
 
 @dataclass(frozen=True)
 class Integrity:
-    """Reads ``store`` for ``benchmark``, and trusts nothing in it."""
+    """Reads ``store`` for ``benchmark``, and trusts nothing in it.
+
+    Attributes:
+        adopts: whether a test that moved or was renamed takes the artifact that it had before.
+    """
 
     benchmark: TunedBenchmark
     store: Store
+    adopts: bool = False
 
-    def read(self) -> Artifact:
+    def read(self, say: Callable[[str], object] = lambda _: None) -> Artifact:
         """The artifact for this compiler and architecture.
+
+        Args:
+            say: is told of an artifact that was adopted.
 
         Raises:
             Stop: there is none, it is another's, or it cannot be read.
@@ -89,6 +99,8 @@ class Integrity:
         benchmark = self.benchmark
         choice = choose(self.store.targets(benchmark.name), benchmark.builder.target, benchmark.builder.architecture)
         if choice.kind == "missing":
+            if adopted := self._adopted(self.store.names(), say):
+                return adopted
             raise Stop(
                 Verdict.MISSING,
                 f"{self.store.root.name}/{benchmark.name}/ holds no artifact: {choice.message}",
@@ -105,6 +117,8 @@ class Integrity:
                 f"{self.store.metadata_path(benchmark.name, benchmark.builder.target)} says target {artifact.target!r}"
             )
         if artifact.benchmark != benchmark.nodeid:
+            if adopted := self._adopted([benchmark.name], say):
+                return adopted
             is_free = is_ownerless(artifact, benchmark.rootdir)
             retune = RETUNE.format(nodeid=benchmark.nodeid)
             apart = own_name(self.store, benchmark.name, artifact.benchmark)
@@ -116,6 +130,32 @@ class Integrity:
                 artifact=artifact,
             )
         return artifact
+
+    def _adopted(self, names: Sequence[str], say: Callable[[str], object]) -> Artifact | None:
+        """The artifact of ``names`` that this test had before it moved or was renamed, as its own now.
+
+        Raises:
+            Stop: there is one, and it may not be taken without being asked to.
+        """
+        former = former_of(self.benchmark, self.store, names)
+        if former is None:
+            return None
+        before, nodeid = former.artifact.benchmark, self.benchmark.nodeid
+        if not self.adopts:
+            raise Stop(
+                Verdict.STALE,
+                f"the artifact {former.name!r} was made for {before}, which is gone; {nodeid} has its digest and its "
+                "machine code",
+                f"if the test moved or was renamed, keep the artifact: pytest --acf-adopt {nodeid}",
+                ends=("benchmark",),
+                artifact=former.artifact,
+            )
+        try:
+            adopted = adopt(self.benchmark, self.store, former)
+        except StoreError as error:
+            raise self.corrupt(error) from error
+        say(f"adopted the artifact of {before}: commit {self.store.root.name}/")
+        return adopted
 
     def controls(self, artifact: Artifact) -> ControlsFile | None:
         """The controls, checked byte for byte; None where there are none.

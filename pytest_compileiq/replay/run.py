@@ -63,7 +63,7 @@ class Replay:
         try:
             if self.settings.draw is not None:
                 return self._draw(self.settings.draw), None
-            artifact = self.integrity.read()
+            artifact = self.integrity.read(self.notes.append)
             self._proof = proof_of(artifact)
             if artifact.outcome in ("promoted", "retired"):  # they claim nothing, so nothing of them can be stale
                 return self._unproven(artifact)

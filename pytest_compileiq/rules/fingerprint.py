@@ -116,6 +116,26 @@ def changed_parts(before: Mapping[str, str], now: Mapping[str, str]) -> list[str
     return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
 
 
+def are_moved(before: Mapping[str, str], now: Mapping[str, str]) -> bool:
+    """Whether two records are of the same parts, some of them in other files; the test may have another name too.
+
+    Older records have no parts, so that nothing is known.
+    """
+    return bool(before) and _without_files(before) == _without_files(now)
+
+
+def _without_files(parts: Mapping[str, str]) -> tuple[list[tuple[str, str, str]], list[tuple[str, str]]]:
+    """The definitions and data, sorted, as role, name and digest; and the other parts in their order."""
+    filed, others = [], []
+    for name, sha in parts.items():
+        role, place = name.partition(" ")[0], part_place(name)
+        if place is None and role != "data":
+            others.append((name, sha))
+        else:
+            filed.append((role, place[1] if place is not None and role != "test" else "", sha))
+    return sorted(filed), others
+
+
 def changed_text(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     """Which parts of a benchmark changed, in words; older records have no parts to tell apart."""
     if not before or not now:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from pytest_compileiq.artifact import Artifact
-from pytest_compileiq.errors import StoreError
+from pytest_compileiq.errors import StoreError, fault_of
 from pytest_compileiq.rules.owners import is_gone, path_within
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.system.files import Unfit, inside
@@ -31,6 +31,20 @@ def other_owner(store: Store, name: str, nodeid: str, rootdir: Path) -> str | No
     """The living test that an artifact of ``name`` was made for, where it is not ``nodeid``; else None."""
     others = (each for each in _readable(store, name) if each.benchmark != nodeid)
     return next((each.benchmark for each in others if not is_ownerless(each, rootdir)), None)
+
+
+def rename(store: Store, name: str, to: str) -> None:
+    """Give the artifact ``name``, with all its targets, the name ``to``.
+
+    Raises:
+        StoreError: there is one of that name, or the store cannot be written.
+    """
+    if name == to:
+        return
+    try:
+        (store.root / name).rename(store.root / to)
+    except OSError as error:
+        raise StoreError(f"{store.root.name}/{name}/ could not become {to}/: {fault_of(error)}") from error
 
 
 def orphans(store: Store, claimed: Mapping[str, str], rootdir: Path, untuned: Collection[str] = ()) -> list[str]:

@@ -323,6 +323,7 @@ def fake_settings(rootdir: Path, **changes: Any) -> Settings:
         **dict.fromkeys(("tune", "new_only", "stale_only", "fresh", "headroom"), False),
         **dict.fromkeys(("budget", "total", "engine", "start_from", "calibrate", "draw")),
         **dict.fromkeys(("report", "html", "arms")),
+        "adopt": False,
         "ini_budget": Budget(evaluations=200), "trackers": (), "ini_engine": "random", "jobs": 1, "check": "auto",
         "stale": "fail", "missing": "fail", "orphans": "warn", "no_device": "replay", "inconclusive": "warn",
         "reduce": False, "transfer": True, "lock_clocks": None, "where": None, "acf_dir": rootdir / "acf",

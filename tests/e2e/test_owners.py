@@ -57,6 +57,59 @@ def test_a_test_that_is_not_seen_keeps_its_artifact_until_its_text_is_gone(tuned
     assert "1 removed" in tuned.acf("prune", "--yes")
 
 
+MOVED_PY = """\
+import pytest
+from dataclasses import dataclass
+from pytest_compileiq import Cc, choice, minimize
+from .helper import built
+
+@dataclass
+class Case:
+    n: int
+
+class TestSum:
+    @pytest.mark.parametrize("case", [Case(3)], ids=["small"])
+    @pytest.mark.tune(Cc("sum.c", flags="-O1"), space={"-O": choice([2, "s"])}, objectives=[minimize("code_bytes")])
+    def test_total(self, acf, buffer, case):
+        built(acf, buffer)
+"""
+
+
+def test_a_moved_or_renamed_test_is_told_to_keep_its_artifact_and_keeps_it(tmp_path):
+    helper = "def built(acf, buffer):\n    acf.build()\n    assert buffer == 3\n"
+    conftest = "import pytest\n\n@pytest.fixture\ndef buffer():\n    return 3\n"
+    files = {"test_sum.py": MOVED_PY, "sum.c": SUM_C, "helper.py": helper, "conftest.py": conftest, "__init__.py": ""}
+    project = make_project(tmp_path / "project", {f"a/{name}": text for name, text in files.items()})
+    project.pytest("--tune", "--tune-budget=2", "--tune-engine=grid", code=0)
+
+    def keeps(name: str) -> None:
+        output = project.pytest(code=1)
+        assert "has its digest and its machine code\nif the test moved or was renamed, keep the artifact: " in output
+        command = output.partition("keep the artifact: pytest ")[2].split()[:2]
+        assert "adopted the artifact of a" in project.pytest(*command, code=0)
+        assert "1 proven" in project.pytest("-o", "acf_orphans=fail", code=0)
+        assert project.one("acf/*/*.toml").parent.name == name
+
+    (project.root / "a").rename(project.root / "aa")
+    project.edit("aa/test_sum.py", "Cc(", "Cc(  # another comment\n        ")
+    keeps("total-small")
+    project.edit("aa/test_sum.py", "class TestSum", "class TestTotal")
+    keeps("total-small")
+    project.edit("aa/test_sum.py", "def test_total", "def test_whole")
+    keeps("whole-small")
+
+    project.edit("aa/test_sum.py", "def test_whole", "def test_other")
+    project.edit("aa/conftest.py", "return 3", "return 1 + 2")
+    assert "holds no artifact" in project.pytest("--acf-adopt", code=1), "its fixture is another"
+    project.edit("aa/conftest.py", "return 1 + 2", "return 3")
+    project.edit("aa/sum.c", "sum += x[i] * x[i]", "sum += x[i]")
+    assert "holds no artifact" in project.pytest("--acf-adopt", code=1), "its machine code is another"
+    project.edit("aa/sum.c", "sum += x[i]", "sum += x[i] * x[i]")
+    project.edit("aa/test_sum.py", "[Case(3)]", "[Case(4)]")
+    assert "holds no artifact" in project.pytest("--acf-adopt", code=1), "its input is another"
+    assert "leave --tune out" in project.pytest("--acf-adopt", "--tune", code=4)
+
+
 def test_a_moved_test_that_is_proven_again_is_fresh(tuned):
     (tuned.root / "a").rename(tuned.root / "c")
     assert "was made for a/test_sum.py::test_total" in tuned.pytest(code=1)

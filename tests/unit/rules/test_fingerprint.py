@@ -8,6 +8,7 @@ import hashlib
 import pytest
 
 from pytest_compileiq.rules.fingerprint import (
+    are_moved,
     canonical_text,
     changed_text,
     covered_files,
@@ -145,3 +146,24 @@ def test_a_definition_is_looked_for_in_its_own_scope():
     nested = b"if 1:\n    def f():\n        def g():\n            x = 1\n        y = 2\n"
     found = defined_in(nested, ["f", "g", "x", "y", "f.g", "f.y", "f.g.x"])
     assert [name for name, sha in found.items() if sha] == ["f", "f.g", "f.y", "f.g.x"]
+
+
+BEFORE = {
+    "test a/t.py::T::test_k": "1", "fixture a/conftest.py::f": "2", "helper a/h.py::g": "3", "workload x": "4",
+    "workload y": "5", "objectives": "6", "data a/k.bin": "7",
+}  # fmt: skip
+MOVED = {
+    "helper b/x.py::g": "3", "fixture b/conftest.py::f": "2", "test b/t.py::U::test_l": "1", "workload x": "4",
+    "workload y": "5", "objectives": "6", "data b/k.bin": "7",
+}  # fmt: skip
+
+
+def test_parts_that_lie_in_other_files_are_moved_and_any_other_part_is_not():
+    assert are_moved(BEFORE, BEFORE) and are_moved(BEFORE, MOVED)
+    assert not are_moved({}, {}), "an older record has no parts"
+    for name in MOVED:
+        assert not are_moved(BEFORE, {**MOVED, name: "9"})
+        assert not are_moved(BEFORE, {other: sha for other, sha in MOVED.items() if other != name})
+    renamed = {"helper b/x.py::other" if name == "helper b/x.py::g" else name: sha for name, sha in MOVED.items()}
+    assert not are_moved(BEFORE, renamed)
+    assert not are_moved(BEFORE, dict(sorted(MOVED.items(), key=lambda part: part[1], reverse=True))), "order counts"
