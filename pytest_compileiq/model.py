@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from pytest_compileiq.slot_start import SlotStart
 from pytest_compileiq.spelling import did_you_mean
 
 KnobValue = bool | int | float | str
@@ -376,6 +377,7 @@ class SampleRow:
 
     ``slot`` counts 0..3 within its quad (ABBA or BAAB), ``sample`` counts within its slot. ``clocks`` are a GPU's, read
     when the slot's last sample had been taken. ``unit`` is which specimen of the device it was, where that is known.
+    ``start`` belongs to the slot, and stands at its first sample.
     """
 
     device: str
@@ -390,3 +392,4 @@ class SampleRow:
     dropped: bool = False
     clocks: ClockReading | None = None
     unit: str = ""
+    start: SlotStart | None = None

@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 from pytest_compileiq.model import Arm, ClockReading, SampleRow
+from pytest_compileiq.slot_start import SlotStart
 
 ARMS: tuple[Arm, Arm] = ("baseline", "tuned")
 _KEY = attrgetter("device", "workload", "objective")
@@ -32,6 +33,7 @@ class Columns:
     dropped: array[int] = field(default_factory=lambda: array("B"))
     clocks: list[ClockReading | None] = field(default_factory=list)
     unit: list[str] = field(default_factory=list)
+    start: list[SlotStart | None] = field(default_factory=list)
 
     def extend(self, more: Columns) -> None:
         """Add the samples of ``more`` behind these."""
@@ -68,6 +70,7 @@ class SampleTable:
             dropped=array("B", [row.dropped for row in rows]),
             clocks=[row.clocks for row in rows],
             unit=[row.unit for row in rows],
+            start=[row.start for row in rows],
         )
         return cls(device, workload, objective, columns)
 
@@ -76,9 +79,9 @@ class SampleTable:
 
     def __iter__(self) -> Iterator[SampleRow]:
         fields: list[Any] = list(vars(self.columns).values())
-        for process, quad, slot, arm, sample, value, dropped, clocks, unit in zip(*fields, strict=True):
+        for process, quad, slot, arm, sample, value, dropped, *more in zip(*fields, strict=True):
             key = self.device, self.workload, self.objective
-            yield SampleRow(*key, process, quad, slot, ARMS[arm], sample, value, bool(dropped), clocks, unit)
+            yield SampleRow(*key, process, quad, slot, ARMS[arm], sample, value, bool(dropped), *more)
 
 
 def measured(rows: SampleTable | Sequence[SampleRow]) -> set[tuple[str, str, str]]:

@@ -181,7 +181,12 @@ class _BlockRun(Struct):
             checked.learn()
             settled = self.watch.settle(self._load)
             self.slots[objective.metric] = slots = sample_calls(
-                plan, timed, self.watch, checked.after_slot, partial(plan.is_lost, objective.metric)
+                plan,
+                timed,
+                self.watch,
+                checked.after_slot,
+                partial(plan.is_lost, objective.metric),
+                checked.before_slot,
             )
             if void := clock.why_void():
                 raise ArmFailure(None, "disturbed", void)

@@ -94,7 +94,9 @@ def plan_of(
     # A compilation is long and steady: a median of several is not worth several times the wait.
     samples = 1 if {objective.metric for objective in benchmark.timed_objectives} == {"compile_time"} else SAMPLES
     # In every second process: what is wrong in every n-th call shows in the first, what is by chance in some.
-    plan = plan_block(random, quads=QUADS, samples=samples, checked_calls=CHECKED_CALLS if deal.half("checks") else 0)
+    calls = CHECKED_CALLS if deal.half("checks") else 0
+    on_host = benchmark.builder.clock == "cpu"
+    plan = plan_block(random, quads=QUADS, samples=samples, checked_calls=calls, starts=on_host)
     plan = msgspec.structs.replace(plan, outer="tuned" if deal.half("outer") else "baseline")
     if claimed is not None:
         plan = msgspec.structs.replace(plan, launch=claimed.launch, lock_clocks=claimed.locked_mhz)
@@ -299,7 +301,7 @@ def _judge(
     all_worse = all(exact.worst() > thresholds.max_regression for exact in exacts)
     if (all_worse or not judged) and (reason := exacts[0].why_refused(thresholds)):
         return NoWinner(_why_none(contenders, reason))
-    hopeless = all(gain.speedup_high < thresholds.min_speedup for gain in gains)
+    hopeless = all(gain.skipped or gain.speedup_high < thresholds.min_speedup for gain in gains)
     if hopeless and not any(exact.claims for exact in exacts):
         return NoWinner(_why_none(alive, max(gains, key=lambda gain: gain.speedup_high).reason))
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from pytest_compileiq.model import TIMED_OBJECTIVES, SampleRow, tail_of
 from pytest_compileiq.rules.slots import quantile, samples_needed
 from pytest_compileiq.rules.stats import Floats
 from pytest_compileiq.sample_table import ARMS, SampleTable
+from pytest_compileiq.slot_start import StartKind
 from pytest_compileiq.spelling import quantity
 
 _SLOTS = 4  # of a quad
@@ -73,6 +74,25 @@ def units_of(rows: SampleTable | Sequence[SampleRow]) -> tuple[str, ...]:
         if process == following:
             raise StoreError(f"process {process} ran on two devices: {unit or 'one unnamed'} and {other}")
     return tuple(unit for _, unit in pairs)
+
+
+def start_values(rows: SampleTable | Sequence[SampleRow]) -> Mapping[StartKind, Floats]:
+    """The median seconds of the single calls that slots begin with: kind → shape (processes, 2), baseline first.
+
+    The processes are those of ``slot_values``; NaN where one has no such call that was not dropped.
+    """
+    columns = SampleTable.of(rows).columns
+    starts = [(place, start) for place, start in enumerate(columns.start) if start and not columns.dropped[place]]
+    processes, process = _ranked(columns.process)
+    found: dict[StartKind, dict[tuple[int, int], list[float]]] = {}
+    for place, start in starts:
+        found.setdefault(start.kind, {}).setdefault((process[place], columns.arm[place]), []).append(start.seconds)
+    values: dict[StartKind, Floats] = {}
+    for kind, seconds in found.items():
+        values[kind] = np.full((len(processes), len(ARMS)), np.nan)
+        for where, taken in seconds.items():
+            values[kind][where] = np.median(taken)
+    return values
 
 
 def _ranked(numbers: array[int]) -> tuple[np.ndarray, np.ndarray]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -13,9 +13,10 @@ from pytest_compileiq.artifact import Summary
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import Direction, SampleRow
 from pytest_compileiq.rules.analysis import BY_RATIO, Analysis, magnitude
-from pytest_compileiq.rules.design import slot_values, units_of
+from pytest_compileiq.rules.design import slot_values, start_values, units_of
 from pytest_compileiq.rules.stats import Floats
 from pytest_compileiq.sample_table import SampleTable
+from pytest_compileiq.slot_start import StartKind
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Evidence:
 
     Attributes:
         units: the specimen of the device that each process ran on; empty where all ran on one.
+        starts: the single calls that slots began with: kind → seconds, shape (processes, 2), baseline first.
     """
 
     baseline: Floats
@@ -31,6 +33,7 @@ class Evidence:
     direction: Direction = "minimize"
     analysis: Analysis = BY_RATIO
     units: tuple[str, ...] = ()
+    starts: Mapping[StartKind, Floats] = field(default_factory=dict)
 
     @property
     def processes(self) -> int:
@@ -118,7 +121,7 @@ def gather(rows: SampleTable | Sequence[SampleRow], direction: Direction, analys
     baseline, tuned = slot_values(rows)
     if analysis is None:
         analysis = BY_RATIO if all_positive(rows) else Analysis(magnitude(baseline, tuned))
-    return Evidence(baseline, tuned, direction, analysis, units_of(rows))
+    return Evidence(baseline, tuned, direction, analysis, units_of(rows), start_values(rows))
 
 
 def all_positive(rows: SampleTable | Sequence[SampleRow]) -> bool:

@@ -14,6 +14,7 @@ from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.rules import fleet
 from pytest_compileiq.rules.evidence import Evidence
 from pytest_compileiq.rules.fleet import Fleet, OnDevice
+from pytest_compileiq.rules.slot_starts import why_not_the_work
 from pytest_compileiq.rules.stats import cohens_d, log_spread_ratio, sign_flip, step_down, welch_centred
 from pytest_compileiq.rules.words import floor_text, gain_text, limits_text, number_text, scope_text, unit_text
 from pytest_compileiq.spelling import quantity
@@ -36,6 +37,7 @@ class Decision:
     Where ``scale`` is given they are not ratios: 1.02 is better by 2 % of it. ``means`` are
     the geometric ones of the baseline's and the tuned arm's slots, in the metric's unit, for a ratio. Of several
     devices, ``devices`` says what each of them showed, and ``fleet`` how they differ, where they speak for others.
+    ``skipped`` gains are surely none of work that each call does.
     """
 
     verdict: Verdict
@@ -53,6 +55,7 @@ class Decision:
     means: tuple[float, float] | None = None
     devices: tuple[OnDevice, ...] = ()
     fleet: Fleet | None = None
+    skipped: bool = False
 
 
 def looks_of(devices: int) -> tuple[int, ...]:
@@ -136,11 +139,8 @@ def judge_gain(
     if failing:
         more = _what_would_decide(evidence, floor, level)
         return replace(decision, reason=f"{_compared(decision)}: {failing[0]}; {more}")
-    return replace(
-        decision,
-        verdict=Verdict.PROVEN,
-        reason=f"{_compared(decision)}, p = {decision.p_value:.2g}, d = {decision.cohens_d:.1f}",
-    )
+    reason = f"{_compared(decision)}, p = {decision.p_value:.2g}, d = {decision.cohens_d:.1f}"
+    return _proven(evidence, replace(decision, reason=reason))
 
 
 def judge_non_inferior(evidence: Evidence, thresholds: Thresholds, *, level: float) -> Decision:
@@ -191,9 +191,8 @@ def judge_replay(
     at_least = floor_text(analysis.gain(floor), analysis.scale)
     shown = f"{_compared(decision)}; committed {gain_text(committed_speedup, analysis.scale)}, floor {at_least}"
     if low > floor:
-        return replace(
-            decision, verdict=Verdict.PROVEN, reason=shown, note=_drift(decision, committed_low, committed_high)
-        )
+        note = _drift(decision, committed_low, committed_high)
+        return _proven(evidence, replace(decision, reason=shown, note=note))
     room = floor if least is None else min(floor, analysis.step(least))
     if high < room:
         return replace(decision, verdict=Verdict.REFUTED, reason=f"the gain is gone: {shown}")
@@ -207,6 +206,15 @@ def judge_replay(
 def undecided(reason: str) -> Decision:
     """INCONCLUSIVE, with no numbers behind it."""
     return Decision(Verdict.INCONCLUSIVE, reason, 1.0, 1e-9, 1e9, 1.0, 0.0, 0.0, 0, 1.0)
+
+
+def _proven(evidence: Evidence, decision: Decision) -> Decision:
+    """``decision`` as PROVEN, unless single calls lose its gain: then they are its reason."""
+    if lost := why_not_the_work(evidence, decision.speedup):
+        verdict = Verdict.REFUTED if lost.sure else Verdict.INCONCLUSIVE
+        reason = f"{_compared(decision)}; {lost.reason}"
+        return replace(decision, verdict=verdict, reason=reason, note="", skipped=lost.sure)
+    return replace(decision, verdict=Verdict.PROVEN)
 
 
 def _drift(decision: Decision, committed_low: float, committed_high: float) -> str:

@@ -10,16 +10,20 @@ import operator
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
+from typing import get_args
 
 from pytest_compileiq.errors import StoreError, contained
 from pytest_compileiq.model import UNIT, ClockReading, SampleRow
 from pytest_compileiq.sample_table import ARMS, Columns, SampleTable
+from pytest_compileiq.slot_start import SlotStart, StartKind
 
 HEADER = ["device", "workload", "objective", "process", "quad", "slot", "arm", "sample", "value", "dropped"]
 # More of a file with samples of a GPU.
 CLOCKS_HEADER = ["sm_mhz", "memory_mhz", "held_by"]
 # More of a file with samples of several specimens of a device.
 UNIT_HEADER = ["unit"]
+# More of a file with slots that begin with a single call: its kind and seconds, in the line of the slot's first sample.
+START_HEADER = ["start", "start_s"]
 # A claim takes at most 960 processes, 16 of each of 60 devices, of 4 quads of 4 slots, of 5 samples or, for the tail of
 # a metric, of 100; the file's own bound ends the largest of them.
 MOST_ROWS_OF_A_CLAIM = 1_000_000
@@ -27,11 +31,12 @@ MOST_CLAIMS = 1000
 MOST_UNITS = 1000  # of one file, in all its claims
 _MOST_PROCESSES, _MOST_QUADS, _SLOTS, _MOST_SAMPLES = 1000, 4, 4, 10_000
 _LARGEST_VALUE = 1e30
-_NUMERIC_FIELDS = 7
+_TEXT_FIELDS = 3
 _MOST_READINGS = 10_000  # different ones of a file: each is kept once
 _HIGHEST_MHZ = 100_000
 _ARM = {arm.encode(): place for place, arm in enumerate(ARMS)}
 _DROPPED = {b"0": 0, b"1": 1}
+_KINDS: Mapping[bytes, StartKind] = {kind.encode(): kind for kind in get_args(StartKind)}
 _LINES_AT_ONCE = 1024
 _NO_SAMPLE = (ValueError, KeyError, csv.Error)
 Key = tuple[str, str, str]
@@ -42,12 +47,15 @@ class Samples:
 
     Args:
         with_clocks: whether each line has a GPU's clocks behind the numbers.
-        with_unit: whether each line ends with the specimen of the device.
+        with_unit: whether the specimen of the device is behind these.
+        with_start: whether each line ends with the single call that its slot begins with.
     """
 
-    def __init__(self, *, with_clocks: bool = False, with_unit: bool = False) -> None:
-        self._with_unit = with_unit
-        self._numeric_fields = _NUMERIC_FIELDS + len(CLOCKS_HEADER) * with_clocks + len(UNIT_HEADER) * with_unit
+    def __init__(self, *, with_clocks: bool = False, with_unit: bool = False, with_start: bool = False) -> None:
+        self._with_unit, self._with_start = with_unit, with_start
+        self._numeric_fields = (
+            len(_header(with_clocks=with_clocks, with_unit=with_unit, with_start=with_start)) - _TEXT_FIELDS
+        )
         self._units = {b"": ""}
         self._readings: dict[tuple[bytes, ...], ClockReading | None] = {(): None, (b"", b"", b""): None}
         self._columns: dict[Key, Columns] = {}
@@ -82,6 +90,7 @@ class Samples:
 
     def _parsed(self, lines: Iterable[Sequence[bytes]]) -> Columns:
         _, process, quad, slot, arm, sample, value, dropped, *clocks = zip(*lines, strict=True)
+        seconds, kinds = (clocks.pop(), clocks.pop()) if self._with_start else ((), ())
         units = map(self._unit, clocks.pop()) if self._with_unit else itertools.repeat("", len(value))
         values = array("d", map(float, value))
         # The sum is not finite if one of them is not, and neither min nor max says so of what is no number.
@@ -97,6 +106,7 @@ class Samples:
             dropped=array("B", map(_DROPPED.__getitem__, dropped)),
             clocks=list(map(self._reading, zip(*clocks, strict=True))) if clocks else [None] * len(values),
             unit=list(units),
+            start=list(map(_start, kinds, seconds)) if kinds else [None] * len(values),
         )
 
     def _unit(self, text: bytes) -> str:
@@ -131,6 +141,14 @@ def _counts(below: int) -> Mapping[bytes, int]:
     return {str(count).encode(): count for count in range(below)}
 
 
+def _start(kind: bytes, seconds: bytes) -> SlotStart | None:
+    if not kind and not seconds:
+        return None
+    if not 0 < (took := float(seconds)) <= _LARGEST_VALUE:
+        raise ValueError(f"{seconds!r:.80} is no duration of a call")
+    return SlotStart(_KINDS[kind], took)
+
+
 def _megahertz(text: bytes) -> int | None:
     number = int(text) if text.isdigit() and len(text) <= len(str(_HIGHEST_MHZ)) else None
     if text and (number is None or number > _HIGHEST_MHZ):
@@ -147,25 +165,31 @@ def encode_samples(rows: Sequence[SampleRow]) -> bytes:
     writer = csv.writer(text, lineterminator="\n")
     with_clocks = any(row.clocks for row in rows)
     with_unit = len({row.unit for row in rows}) > 1
-    writer.writerow(_header(with_clocks=with_clocks, with_unit=with_unit))
+    with_start = any(row.start for row in rows)
+    writer.writerow(_header(with_clocks=with_clocks, with_unit=with_unit, with_start=with_start))
     for row in rows:
         writer.writerow([
             row.device, row.workload, row.objective, row.process, row.quad, row.slot, row.arm, row.sample,
             repr(float(row.value)), int(row.dropped), *(_clock_fields(row.clocks) if with_clocks else ()),
-            *([row.unit] if with_unit else ()),
+            *([row.unit] if with_unit else ()), *(_start_fields(row.start) if with_start else ()),
         ])  # fmt: skip
     return text.getvalue().encode()
 
 
-def _header(*, with_clocks: bool, with_unit: bool) -> list[str]:
-    return [*HEADER, *(CLOCKS_HEADER if with_clocks else ()), *(UNIT_HEADER if with_unit else ())]
+def _start_fields(start: SlotStart | None) -> tuple[str, str]:
+    return (start.kind, repr(float(start.seconds))) if start else ("", "")
+
+
+def _header(*, with_clocks: bool = False, with_unit: bool = False, with_start: bool = False) -> list[str]:
+    more = ((CLOCKS_HEADER, with_clocks), (UNIT_HEADER, with_unit), (START_HEADER, with_start))
+    return [*HEADER, *itertools.chain.from_iterable(names for names, given in more if given)]
 
 
 # What a file holds beside the numbers, by its first line.
 _COLUMNS = {
-    f"{','.join(_header(with_clocks=clocks, with_unit=unit))}\n".encode(): {"with_clocks": clocks, "with_unit": unit}
-    for clocks in (False, True)
-    for unit in (False, True)
+    f"{','.join(_header(**more))}\n".encode(): more
+    for given in itertools.product((False, True), repeat=3)
+    for more in [dict(zip(("with_clocks", "with_unit", "with_start"), given, strict=True))]
 }
 
 

@@ -33,6 +33,11 @@ class Asked(Struct, frozen=True):
         """What decides; None where nothing is looked at."""
         return "check" if self.check is not None else "outputs" if self.outputs else None
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether nothing tells whether a timed call does its work."""
+        return self.by is None and self.reset is None
+
 
 def expect_callables(call: object, **optional: object) -> None:
     """Hold what ``measure`` was given to what it calls.

@@ -4,10 +4,15 @@ A kernel may be wrong in some of its calls, leave the other arm's output where b
 is done, or find its work done already. So each arm begins with two calls on outputs that were overwritten, by other
 bytes each time: that tells which bytes it writes, and that they depend on nothing that was there. Later calls have to
 write the same bytes again, or to satisfy the check.
+
+Nor may a call that is looked at differ, for the kernel, from one that is timed: it could do its work in the one and
+skip it in the other. So slots begin with a single timed call, after an overwrite with other bytes, after one with the
+bytes that are there, or after a pause. ``rules.slot_starts`` judges how long each took.
 """
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +23,7 @@ from msgspec import Struct
 
 from pytest_compileiq.errors import Signal
 from pytest_compileiq.model import Arm, ChecksMade
+from pytest_compileiq.slot_start import SlotStart
 from pytest_compileiq.timing.asked import Asked
 from pytest_compileiq.timing.sampler import BlockPlan, Timed
 
@@ -28,6 +34,7 @@ CHECKED_CALLS = 64  # in a row: whatever goes wrong in every n-th call shows, fo
 _POISONS = (0xFF, 0x00)  # floating-point NaN, and zero
 _ROUNDS_OF_A_CHECK = 3  # where outputs need not repeat: that one byte equals all six poisons by chance is one in 2^48
 _LATE_S = 0.1
+_LEAST_PAUSE_S = 20e-6
 _IN_PLACE = "give measure(reset=…), which restores what the call works on and is not timed"
 
 
@@ -54,6 +61,7 @@ class CheckedArm(Struct):
 
     timed: Timed
     asked: Asked
+    overwriting_s: float = 0.0
     _known: list[_Known] | None = None
 
     def learn(self) -> None:
@@ -117,6 +125,13 @@ class CheckedArm(Struct):
         known.poison()
         self.timed.restore()
         return equal(known.output.now(), known.content, known.written)
+
+    def overwrite(self, flipped: int) -> None:
+        """Overwrite what calls write, each byte by itself with these bits flipped, and note how long that takes."""
+        begun = time.perf_counter()
+        for known in self._known or ():
+            known.overwrite(flipped)
+        self.overwriting_s = time.perf_counter() - begun
 
     def look(self) -> None:
         """Look at what the last call wrote.
@@ -234,6 +249,13 @@ class _Known(Struct):
             poisoned[~self.written] = self.output.now()[~self.written]
         self.output.write(poisoned)
 
+    def overwrite(self, flipped: int) -> None:
+        """Overwrite the bytes that calls write by themselves with these bits flipped; 0 is as much work and traffic."""
+        import numpy as np
+
+        bits = np.uint8(flipped) if self.written is None else self.written * np.uint8(flipped)
+        self.output.write(self.output.now() ^ bits)
+
 
 @dataclass
 class CheckedBlock:
@@ -257,6 +279,30 @@ class CheckedBlock:
         tuned.expect_as_much_as(baseline)
         if by := tuned.asked.by:
             self.made = ChecksMade(by, 0, 0)
+        for own in self.arms.values() if self.plan.starts else ():
+            own.overwrite(0)  # a pause may come first
+
+    def before_slot(self, arm: Arm, slot: int) -> SlotStart | None:
+        """Time the single call that the plan begins ``slot`` with, and look at a dirty one; None where there is none.
+
+        Raises:
+            CheckFailed: an arm is wrong.
+            ArmError: a callable raised, or a ``reset`` did.
+        """
+        kind, checked = self.plan.starts.get(slot), self.arms[arm]
+        if kind is None or not (kind == "pause" or checked.asked.outputs):
+            return None
+        checked.timed.once()  # the caches are its own again, and it has been called in a row
+        checked.timed.once()
+        if kind == "pause":
+            _wait(max(_LEAST_PAUSE_S, random.uniform(1, 3) * checked.overwriting_s))
+        else:
+            checked.overwrite(random.randrange(1, 256) if kind == "dirty" else 0)
+        seconds = checked.timed.seconds(1)
+        if kind == "dirty":
+            with self._doubting_the_baseline_too():
+                checked.look()
+        return SlotStart("bare" if kind == "pause" and checked.asked.is_bare else kind, seconds)
 
     def after_slot(self, arm: Arm, slot: int) -> None:
         """Look at what ``arm`` wrote, if the plan says so, and call it once more, so that the caches are its own again.
@@ -295,3 +341,10 @@ class CheckedBlock:
                 self.arms["baseline"].learn()
                 self.arms["baseline"].look_at_each_of(2 * CHECKED_CALLS)
             raise
+
+
+def _wait(seconds: float) -> None:
+    """As busy as an overwrite is: a processor that sleeps is slow afterwards."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass

@@ -21,11 +21,15 @@ from pytest_compileiq.errors import CannotMeasure, Signal
 from pytest_compileiq.model import Arm, ClockReading, Launch, LockClocks, tail_of
 from pytest_compileiq.rules.racing import FIRST_QUADS, Race
 from pytest_compileiq.rules.slots import samples_needed
+from pytest_compileiq.slot_start import SlotStart, StartKind
 from pytest_compileiq.timing.base import Clock
 from pytest_compileiq.timing.watch import UNWATCHED, Watch
 
 ARMS: Mapping[str, Arm] = {"A": "baseline", "B": "tuned"}
 Call = Callable[[], object]
+BeforeSlot = Callable[[Arm, int], SlotStart | None]
+# The single calls that an arm's slots begin with. Fewer pauses: they only tell whether calls in a row are like others.
+_STARTS: tuple[StartKind, ...] = ("dirty",) * 3 + ("sham",) * 3 + ("pause",) * 2
 _SHORT = 10  # so many times shorter than the shortest good sample
 _MOST_REPEATS = 2_000_000  # of a call of a microsecond, for a counter of energy
 
@@ -38,6 +42,7 @@ class BlockPlan(Struct, frozen=True):
     where the GPU's clocks are to be held meanwhile. ``discard`` is whether each slot begins with a value that is thrown
     away: a time finds the caches that the other arm left, what never varies does not. ``checks`` are the slots, counted
     through the block, after which the outputs are looked at, each with how many further calls are, one by one.
+    ``starts`` are the slots, counted likewise, that begin with a single timed call, each with what comes before it.
     ``races`` are of metrics that the tuned arm has to win with its first quads; all others are taken in full.
     """
 
@@ -49,6 +54,7 @@ class BlockPlan(Struct, frozen=True):
     lock_clocks: LockClocks = None
     discard: bool = True
     checks: Mapping[int, int] = msgspec.field(default_factory=dict)
+    starts: Mapping[int, StartKind] = msgspec.field(default_factory=dict)
     races: Mapping[str, Race] = msgspec.field(default_factory=dict)
 
     def of(self, metric: str) -> BlockPlan:
@@ -76,7 +82,7 @@ Value = TypeVar("Value")
 class Slot(Struct, Generic[Value], frozen=True):
     """One slot: its raw samples in the metric's unit, in the order taken; ``dropped`` when its quad was disturbed.
 
-    ``clocks`` are a GPU's at the end of the slot.
+    ``clocks`` are a GPU's at the end of the slot. ``start`` is the single call before all samples, where there was one.
     """
 
     quad: int
@@ -85,6 +91,7 @@ class Slot(Struct, Generic[Value], frozen=True):
     values: tuple[Value, ...]
     dropped: bool = False
     clocks: ClockReading | None = None
+    start: SlotStart | None = None
 
 
 class ArmError(Signal):
@@ -156,16 +163,21 @@ class Timed(Struct):
             yield
 
 
-def plan_block(random: Random, *, quads: int, samples: int, discard: bool = True, checked_calls: int = 0) -> BlockPlan:
+def plan_block(
+    random: Random, *, quads: int, samples: int, discard: bool = True, checked_calls: int = 0, starts: bool = False
+) -> BlockPlan:
     """Toss the coins of one block: the outer arm, ABBA or BAAB for each quad, and where outputs are looked at.
 
     Args:
         checked_calls: after one of the slots of each arm so many further calls are made, and looked at one by one.
+        starts: whether each slot begins with a single timed call, of a kind that is dealt by chance.
     """
     outer: Arm = "tuned" if random.random() < 0.5 else "baseline"
     orders = tuple("ABBA" if random.random() < 0.5 else "BAAB" for _ in range(quads))
-    checks = _choose_checks(copy(random), "".join(orders), checked_calls)  # a seed on record keeps its coins
-    return BlockPlan(outer, orders, samples, discard=discard, checks=checks)
+    chance, letters = copy(random), "".join(orders)  # a seed on record keeps its coins
+    checks = _choose_checks(chance, letters, checked_calls)
+    kinds = _choose_starts(chance, letters) if starts else {}
+    return BlockPlan(outer, orders, samples, discard=discard, checks=checks, starts=kinds)
 
 
 def _choose_checks(random: Random, letters: str, calls: int) -> dict[int, int]:
@@ -178,12 +190,22 @@ def _choose_checks(random: Random, letters: str, calls: int) -> dict[int, int]:
     return checks
 
 
+def _choose_starts(random: Random, letters: str) -> dict[int, StartKind]:
+    """One for each slot; both arms have as many of a kind in a block of four quads."""
+    starts: dict[int, StartKind] = {}
+    for letter in ARMS:
+        own = [slot for slot, other in enumerate(letters) if other == letter]
+        starts |= dict(zip(own, random.sample(_STARTS, len(own)), strict=True))
+    return starts
+
+
 def sample_calls(
     plan: BlockPlan,
     calls: Mapping[Arm, Timed],
     watch: Watch = UNWATCHED,
     after_slot: Callable[[Arm, int], object] = lambda arm, slot: None,
     is_over: Callable[[list[Slot[float]]], bool] = lambda slots: False,
+    before_slot: BeforeSlot = lambda arm, slot: None,
 ) -> list[Slot[float]]:
     """Time both arms in the plan's order; the repeats inside a sample are equal for both.
 
@@ -192,6 +214,7 @@ def sample_calls(
         watch: asked after every slot and every quad.
         after_slot: called with the arm and the slot's number in the block, when the slot's last sample is taken.
         is_over: as of ``sample_values``.
+        before_slot: called with the arm and the slot's number in the block, before the slot's first call.
 
     Raises:
         ArmError: a callable raised.
@@ -199,7 +222,7 @@ def sample_calls(
     with _quiet():
         single = plan.single or any(timed.reset is not None for timed in calls.values())
         repeats = max(_repeats(calls[arm], single=single) for arm in ("baseline", "tuned"))
-        return sample_values(plan, lambda arm: calls[arm].sample(repeats), watch, after_slot, is_over)
+        return sample_values(plan, lambda arm: calls[arm].sample(repeats), watch, after_slot, is_over, before_slot)
 
 
 def too_short(slots: Sequence[Slot[float]], clock: Clock) -> str | None:
@@ -224,6 +247,7 @@ def sample_values(
     watch: Watch = UNWATCHED,
     after_slot: Callable[[Arm, int], object] = lambda arm, slot: None,
     is_over: Callable[[list[Slot[Value]]], bool] = lambda slots: False,
+    before_slot: BeforeSlot = lambda arm, slot: None,
 ) -> list[Slot[Value]]:
     """Take ``once(arm)`` in the plan's order; the first value of every slot is discarded if the plan says so.
 
@@ -234,10 +258,11 @@ def sample_values(
         taken = []
         for slot, letter in enumerate(order):
             arm = ARMS[letter]
+            start = before_slot(arm, len(slots) + slot)
             if plan.discard:
                 once(arm)
             values = tuple(once(arm) for _ in range(plan.samples))
-            taken.append(Slot(quad, slot, arm, values, clocks=watch.after_slot()))
+            taken.append(Slot(quad, slot, arm, values, clocks=watch.after_slot(), start=start))
             after_slot(arm, len(slots) + slot)
         slots += [replace(slot, dropped=True) for slot in taken] if watch.after_quad() else taken
         if is_over(slots):

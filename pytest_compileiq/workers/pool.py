@@ -173,7 +173,7 @@ class Pool:
         rows = [
             SampleRow(
                 benchmark.device(metric).name, workload.name, metric, number, slot.quad, slot.slot, slot.arm, sample,
-                value, slot.dropped, slot.clocks, units[metric],
+                value, slot.dropped, slot.clocks, units[metric], None if sample else slot.start,
             )
             for metric, slots in answer.slots.items()
             for slot in slots

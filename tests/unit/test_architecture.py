@@ -32,6 +32,7 @@ VALUES = (
     "named_options",
     "outcome",
     "sample_table",
+    "slot_start",
     "space",
     "spelling",
     "stored",

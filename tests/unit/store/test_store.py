@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import shutil
 import subprocess
@@ -10,14 +11,17 @@ import sys
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from pytest_compileiq.artifact import MOST_FLIPS, StoredLicence
 from pytest_compileiq.cli.main import main
 from pytest_compileiq.errors import SchemaTooNew, StoreError, UserError
+from pytest_compileiq.model import ClockReading
 from pytest_compileiq.report.artifact import artifact_lines
 from pytest_compileiq.report.committed import report_of_store
+from pytest_compileiq.slot_start import SlotStart, StartKind
 from pytest_compileiq.store import samples as samples_module
 from pytest_compileiq.store import store as store_module
 from pytest_compileiq.store.lifecycle import retire
@@ -500,6 +504,23 @@ def test_samples_of_one_device_do_not_name_it_and_those_of_several_do():
     assert data.startswith(f"{','.join(HEADER)},unit\n".encode()) and b",GPU-1\n" in data
     samples = decode_samples(data, "x.csv")
     assert list(samples.rows(("cpu", "w", "runtime"))) == several
+
+
+def test_single_calls_that_slots_begin_with_are_stored_at_the_first_sample():
+    kinds = itertools.cycle(get_args(StartKind))
+    rows = [replace(row, start=SlotStart(next(kinds), 1e-6 / 3)) if row.sample == 0 else row for row in make_rows()]
+    data = encode_samples(rows)
+    assert data.startswith(f"{','.join(HEADER)},start,start_s\n".encode()) and b",0,,\n" in data
+    assert list(decode_samples(data, "x.csv").rows(("cpu", "w", "runtime"))) == rows
+    several = [replace(row, unit=f"GPU-{row.process}", clocks=ClockReading(1980, None)) for row in rows]
+    assert list(decode_samples(encode_samples(several), "x.csv").rows(("cpu", "w", "runtime"))) == several
+
+
+@pytest.mark.parametrize("start", [",sham,0", ",sham,-1", ",sham,nan", ",sham,1e31", ",sham,", ",,1e-6", ",shame,1e-6"])
+def test_start_that_is_no_call_is_refused(start):
+    data = f"{','.join(HEADER)},start,start_s\n{SAMPLE.strip()}{start}\n"
+    with pytest.raises(StoreError, match="line 2 is not a sample"):
+        decode_samples(data.encode(), "x.csv")
 
 
 UNIT_HEADER = f"{','.join(HEADER)},unit\n"

@@ -13,6 +13,7 @@ import pytest
 
 from pytest_compileiq.model import ChecksMade
 from pytest_compileiq.rules.gate import LOOKS, QUADS, SAMPLES
+from pytest_compileiq.slot_start import SlotStart
 from pytest_compileiq.timing import sampler
 from pytest_compileiq.timing.asked import Asked, asked_for
 from pytest_compileiq.timing.checked import CHECKED_CALLS, CheckedArm, CheckedBlock, CheckFailed
@@ -337,3 +338,65 @@ def test_what_reset_raises_is_called_so():
     with pytest.raises(ArmError) as caught:
         CheckedArm(timed, Asked()).last()
     assert caught.value.what == "reset="
+
+
+# ── the single calls that slots begin with ───────────────────────────────────────────────────────────────────────
+
+
+def started(baseline, tuned, *, number=0, **given) -> dict[str, list[SlotStart]]:
+    """Both callables sampled as in a proof: the single calls of each arm."""
+    plan = plan_block(Random(number), quads=QUADS, samples=SAMPLES, starts=True)
+    arms = {}
+    for arm, call in (("baseline", baseline), ("tuned", tuned)):
+        asked = asked_for(given.get("outputs", ()), given.get("check"), given.get("reset"))
+        arms[arm] = CheckedArm(Timed(arm, call, Clock(), lambda: None, asked.reset), asked)
+    checked = CheckedBlock(plan, arms)
+    checked.learn()
+    timed = {arm: own.timed for arm, own in arms.items()}
+    slots = sample_calls(plan, timed, after_slot=checked.after_slot, before_slot=checked.before_slot)
+    return {arm: [slot.start for slot in slots if slot.arm == arm] for arm in arms}
+
+
+def test_start_of_each_slot_is_dealt_by_chance_and_leaves_the_coins_alone():
+    dealt = [plan_block(Random(seed), quads=QUADS, samples=SAMPLES, starts=True) for seed in range(20)]
+    for seed, plan in enumerate(dealt):
+        letters = "".join(plan.quads)
+        for arm in "AB":
+            kinds = sorted(kind for slot, kind in plan.starts.items() if letters[slot] == arm)
+            assert kinds == ["dirty"] * 3 + ["pause"] * 2 + ["sham"] * 3
+        without = plan_block(Random(seed), quads=QUADS, samples=SAMPLES)
+        assert (plan.outer, plan.quads, plan.checks) == (without.outer, without.quads, without.checks)
+    assert len({tuple(plan.starts.items()) for plan in dealt}) == 20
+
+
+def test_dirty_call_finds_other_bytes_everywhere_and_a_sham_the_same(out):
+    found = []
+
+    def call():
+        found.append(out.view(np.uint8).copy())
+        out[:7] = 2 * X[:7]  # the last value is not its own
+
+    kinds = [start.kind for start in started(call, call, outputs=[out])["tuned"]]
+    assert sorted(kinds) == ["dirty"] * 3 + ["pause"] * 2 + ["sham"] * 3
+    found, written = found[4:], (2 * X[:7]).view(np.uint8)  # the first two of each arm were on poison
+    assert all((seen[28:] == X[6:7].view(np.uint8)).all() for seen in found)
+    dirty = [seen for seen in found if (seen[:28] != written).any()]
+    assert len(dirty) == 2 * 3 and all((seen[:28] != written).all() for seen in dirty)
+    assert len({seen.tobytes() for seen in dirty}) > 1, "the bytes are drawn"
+
+
+def test_dirty_call_that_does_not_work_is_wrong(out):
+    calls = itertools.count()
+
+    def once_learnt_idle():
+        if next(calls) < 6:
+            out[:] = 2 * X
+
+    with pytest.raises(CheckFailed, match=r"outputs\[0\] is not the same after every call"):
+        started(doubling(out), once_learnt_idle, outputs=[out])
+
+
+def test_without_outputs_slots_begin_with_pauses_alone(out):
+    bare = {start.kind for start in started(doubling(out), doubling(out))["tuned"] if start}
+    guarded = {start.kind for start in started(doubling(out), doubling(out), reset=lambda: None)["tuned"] if start}
+    assert (bare, guarded) == ({"bare"}, {"pause"})
