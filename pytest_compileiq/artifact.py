@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, Strict, model_validator
 
 from pytest_compileiq.claimed_devices import ClaimedDevice, StoredFleet, problem_of_devices
+from pytest_compileiq.decision_record import DecisionRecord
 from pytest_compileiq.in_place import InPlace
 from pytest_compileiq.kept_controls import Attribution, Reduction
 from pytest_compileiq.model import (
@@ -37,7 +38,6 @@ from pytest_compileiq.stored import (
     FileName,
     Finite,
     Integer,
-    Level,
     Metrics,
     Name,
     Probability,
@@ -53,7 +53,6 @@ SCHEMA = 1
 MOST_LICENCES = 100
 MAX_CONTROLS_BYTES = 1 << 20
 MOST_OBJECTIVES = 32
-MOST_FLIPS = 1 << 20  # of one claim's randomisation test
 MOST_FLIPPED_PROCESSES = 1 << 27  # flips times processes, of all claims together: recomputing them takes seconds
 ACF_NOTICE = "© NVIDIA Corporation, 2026."  # an ACF is drawn by CompileIQ, whose licence asks for it
 
@@ -149,24 +148,6 @@ class SearchRecord(Stored):
     improvements: Annotated[Array[Annotated[tuple[Count, Ratio], Strict(False)]], Field(max_length=500)] = ()
     transferred: Annotated[Array[Text], Field(max_length=100)] = ()
     experience: Text = ""
-
-
-class DecisionRecord(Stored):
-    """The parameters of the decision, enough to repeat it from the samples.
-
-    Decisions of before all thresholds were recorded lack some: the marker's defaults apply.
-    """
-
-    alpha: Level
-    level: Level
-    look: Annotated[int, Field(ge=1, le=100)]
-    processes: Annotated[int, Field(ge=1, le=1000)]
-    flips: Annotated[int, Field(ge=0, le=MOST_FLIPS)]
-    seed: Count
-    finalists: Annotated[int, Field(ge=1, le=1000)]
-    min_speedup: Annotated[float, Field(ge=1, le=1000)] | None = None
-    min_effect: Annotated[float, Field(ge=0, le=100)] | None = None
-    max_regression: Annotated[float, Field(ge=0, le=0.5)] | None = None
 
 
 class Summary(Stored):

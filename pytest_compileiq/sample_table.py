@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from operator import attrgetter
 from typing import Any
 
@@ -73,6 +74,14 @@ class SampleTable:
             start=[row.start for row in rows],
         )
         return cls(device, workload, objective, columns)
+
+    def where(self, is_kept: Callable[[int], bool]) -> SampleTable:
+        """The samples of the processes that ``is_kept`` says, in the same order."""
+        kept = list(map(is_kept, self.columns.process))
+        columns = Columns()
+        for own, all_ in zip(vars(columns).values(), vars(self.columns).values(), strict=True):
+            own.extend(compress(all_, kept))
+        return SampleTable(self.device, self.workload, self.objective, columns)
 
     def __len__(self) -> int:
         return len(self.columns.value)

@@ -113,6 +113,16 @@ def serve() -> list[Any] | None:
     return None
 
 
+def skip_waits() -> None:
+    """Have time pass at once where this process waits between two samples of a proof: the rest of it is the real one.
+
+    A process from nothing waits, as a user's does.
+    """
+    timer: Any = import_module("pytest_compileiq.system.timer").Timer
+    fake: Any = import_module("pytest_compileiq.testing.fakes").FakeTimer
+    timer.now, timer.wait_until, timer.waited = fake.now, fake.wait_until, 0.0
+
+
 def become(module: str, arguments: list[str], cwd: str, environment: dict[str, str], streams: list[str]) -> None:
     """Be ``python -m module``; the interpreter then ends as any does, and tells of what was left open."""
     signal.alarm(_MOST_S)
@@ -122,6 +132,7 @@ def become(module: str, arguments: list[str], cwd: str, environment: dict[str, s
     os.environ.update(environment)
     os.chdir(cwd)
     sys.argv[1:], sys.path[0] = arguments, cwd
+    skip_waits()
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 

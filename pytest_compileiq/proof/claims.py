@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
-from pytest_compileiq.artifact import Claim, DecisionRecord, StoredChecks
+from pytest_compileiq.artifact import Claim, StoredChecks
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.claimed_devices import ClaimedDevice, StoredFleet
+from pytest_compileiq.decision_record import DecisionRecord
 from pytest_compileiq.model import ChecksMade, Conditions, ControlsFile, Objective, SampleRow, Workload
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.exact import Exact, SteadyScore, score_loss
@@ -112,21 +113,22 @@ def claims_of(
     claims = []
     for entry, gain in judged:
         if gain.verdict is Verdict.PROVEN:
-            claims.append(_claim(benchmark, entry, gain, "gain", look))
+            claims.append(claim_of(benchmark, entry, gain, "gain", look))
             continue
         # Any of the finalists may pass by chance; of its own claims all have to, which needs no correction.
         level = thresholds.alpha / len(LOOKS) / look.finalists
         decision = judge_non_inferior(entry.evidence, thresholds, level=level)
         if decision.verdict is not Verdict.PROVEN:
             return None
-        claims.append(_claim(benchmark, entry, decision, "non-inferior", look))
+        claims.append(claim_of(benchmark, entry, decision, "non-inferior", look))
     metrics = [objective.metric for objective in benchmark.objectives]
     return tuple(sorted((*claims, *exact.claims), key=lambda claim: metrics.index(claim.objective)))
 
 
-def _claim(
+def claim_of(
     benchmark: TunedBenchmark, judged: Judged, decision: Decision, kind: Literal["gain", "non-inferior"], look: Look
 ) -> Claim:
+    """The claim of one ``decision``, as it is stored."""
     objective, evidence = judged.objective, judged.evidence
     device = benchmark.device(objective.metric)
     baseline, tuned = summarise(evidence.baseline.ravel()), summarise(evidence.tuned.ravel())

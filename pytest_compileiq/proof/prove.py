@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from random import Random
 
-import msgspec
-
-from pytest_compileiq.artifact import Claim, StoredConditions
+from pytest_compileiq.artifact import Claim
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
-from pytest_compileiq.errors import TuneFailed
-from pytest_compileiq.model import MOST_DEVICES, Arm, ControlsFile, SampleRow
+from pytest_compileiq.model import MOST_DEVICES, ControlsFile, SampleRow
+from pytest_compileiq.proof.blocks import Blocks, Unprovable
 from pytest_compileiq.proof.claims import Finalist, Judged, Look, claims_of, score_of
-from pytest_compileiq.proof.deal import Deal
+from pytest_compileiq.proof.confirm import Unconfirmed, beside_first, confirmed
 from pytest_compileiq.proof.exact import judge_exact, judge_scores
-from pytest_compileiq.proof.smaller import Choose, Proven, best
+from pytest_compileiq.proof.smaller import PreferSmaller, Proven
 from pytest_compileiq.rules.evidence import Evidence, gather
 from pytest_compileiq.rules.gate import (
+    CONFIRM_AFTER_S,
     LOOKS,
-    QUADS,
-    SAMPLES,
     Decision,
     judge_gain,
     judge_gains,
@@ -31,10 +27,8 @@ from pytest_compileiq.rules.gate import (
 from pytest_compileiq.rules.noise import advice
 from pytest_compileiq.rules.words import words_for
 from pytest_compileiq.spelling import quantity
-from pytest_compileiq.timing.checked import CHECKED_CALLS
 from pytest_compileiq.timing.conditions import cpu_conditions
-from pytest_compileiq.timing.sampler import BlockPlan, plan_block
-from pytest_compileiq.workers.pool import EvaluationFailed, Pool, asked_again
+from pytest_compileiq.workers.pool import Pool
 
 Say = Callable[[str], None]
 
@@ -83,24 +77,7 @@ class NoWinner:
         return "; ".join((self.reason, *self.advice))
 
 
-class Unprovable(TuneFailed):
-    """The baseline itself failed while it was measured, or others disturb every measurement."""
-
-
-def plan_of(
-    benchmark: TunedBenchmark, random: Random, deal: Deal, claimed: StoredConditions | None = None
-) -> BlockPlan:
-    """The gate's plan for one block, in the process of ``deal``; on a GPU as ``claimed``, where it is."""
-    # A compilation is long and steady: a median of several is not worth several times the wait.
-    samples = 1 if {objective.metric for objective in benchmark.timed_objectives} == {"compile_time"} else SAMPLES
-    # In every second process: what is wrong in every n-th call shows in the first, what is by chance in some.
-    calls = CHECKED_CALLS if deal.half("checks") else 0
-    on_host = benchmark.builder.clock == "cpu"
-    plan = plan_block(random, quads=QUADS, samples=samples, checked_calls=calls, starts=on_host)
-    plan = msgspec.structs.replace(plan, outer="tuned" if deal.half("outer") else "baseline")
-    if claimed is not None:
-        plan = msgspec.structs.replace(plan, launch=claimed.launch, lock_clocks=claimed.locked_mhz)
-    return plan
+Meanwhile = Callable[[Proof], PreferSmaller | None]
 
 
 def prove(
@@ -111,50 +88,63 @@ def prove(
     against: ControlsFile | None,
     seed: int,
     say: Say,
-    choose: Choose = best,
+    meanwhile: Meanwhile = lambda first: None,
 ) -> Proof | NoWinner:
-    """Prove the best of ``finalists`` better than ``against`` (None: the baseline) on fresh samples.
+    """Prove the best of ``finalists`` better than ``against`` (None: the baseline) on two fresh samples.
 
     A finalist of None is the baseline too: proving it against itself holds the gate to its promise.
 
-    All finalists share processes. Holm's correction is over finalists × timed objectives × workloads, and alpha is
-    split over the looks.
+    The gate judges the first sample: all finalists share processes, Holm's correction is over finalists × timed
+    objectives × workloads, and alpha is split over the looks. What it proves has to show its gain in a second sample of
+    as many other processes. What is compared exactly needs no samples.
 
     Args:
-        choose: decides between several that are proven; by default the best by its claims.
+        meanwhile: told what the first sample proved, while the time to the second passes; what it returns as smaller
+            is sampled, too, and takes the place of what was proven where the gate proves it.
 
     Raises:
         Unprovable: the baseline arm failed, or others compute on the device.
         NoWorker: a worker process did not get ready.
     """
     if not benchmark.timed_objectives:
-        return _prove_exact(benchmark, finalists[0], against)
-    random = Random(seed)
+        exact = _prove_exact(benchmark, finalists[0], against)
+        beside = meanwhile(exact) if isinstance(exact, Proof) else None
+        smaller = _prove_exact(benchmark, beside.smaller, against) if beside is not None else exact
+        return smaller if isinstance(smaller, Proof) else exact
+    first = _first_sample(pool, benchmark, finalists, against, seed=seed, say=say)
+    if isinstance(first, NoWinner):
+        return first
+    ended = pool.timer.now()
+    proof = _proof(first)
+    beside = meanwhile(proof)
+    if not proof.rows and beside is None:
+        return proof
+    return _second_sample(pool, benchmark, first, beside, against, ended=ended, seed=seed, say=say)
 
-    def plan(number: int, of: str) -> BlockPlan:
-        return plan_of(benchmark, random, Deal(seed, number, pool.devices, of))
 
-    if benchmark.scores_only and (
-        decided := _prove_steady(pool, benchmark, finalists, against, seed=seed, say=say, choose=choose)
-    ):
+def _first_sample(
+    pool: Pool,
+    benchmark: TunedBenchmark,
+    finalists: Sequence[ControlsFile | None],
+    against: ControlsFile | None,
+    *,
+    seed: int,
+    say: Say,
+) -> Proven | NoWinner:
+    """The finalist that the gate proves, by its looks."""
+    if benchmark.scores_only and (decided := _prove_steady(pool, benchmark, finalists, against, seed=seed, say=say)):
         return decided
+    blocks = Blocks(pool, benchmark, against, seed)
     contenders = [Finalist(controls) for controls in finalists]
     looks = _looks(pool)
     done = 0
     for look, processes in enumerate(looks, start=1):
         say(f"proving {quantity(len(contenders), 'finalist')}: look {look}, {processes} processes")
-        pool.prepare(range(done, processes), benchmark)
-        for number in range(done, processes):
-            for finalist in random.sample(contenders, len(contenders)):
-                _sample_finalist(pool, number, benchmark, finalist, against, plan)
+        blocks.take(range(done, processes), contenders)
         done = processes
-        for finalist in contenders:
-            finalist.leave_out_lost()
         if _all_was_dropped(contenders):  # and so would more be
             break
-        is_last = look == len(looks)
-        verdict = _judge(benchmark, contenders, against, look=look, seed=seed, choose=choose, is_last=is_last)
-        if verdict is not None:
+        if verdict := _judge(benchmark, contenders, against, look=look, seed=seed):
             return verdict
     if reason := _lost_evidence(benchmark, contenders):
         return NoWinner(reason, lost=True)
@@ -166,6 +156,53 @@ def prove(
     if pool.devices > 1:  # it may be the doing of one of them
         reason, why = "; ".join((reason, *(gain.reason for gain in best_first))), []
     return NoWinner(reason, advice=(*why, *_disturbances(benchmark, contenders[0])))
+
+
+def _second_sample(
+    pool: Pool,
+    benchmark: TunedBenchmark,
+    first: Proven,
+    beside: PreferSmaller | None,
+    against: ControlsFile | None,
+    *,
+    ended: float,
+    seed: int,
+    say: Say,
+) -> Proof | NoWinner:
+    """What the second sample leaves of what the first proved, or the smaller one in its place."""
+    other = Random(f"second sample of {seed}").getrandbits(32)
+    done = _looks(pool)[first.look - 1]
+    found = Finalist(first.finalist.controls, checks=dict(first.finalist.checks))
+    contenders = [found, *([Finalist(beside.smaller)] if beside is not None else [])]
+    is_exact = all(claim.kind == "exact" for claim in first.claims)
+    blocks = Blocks(pool, benchmark, against, other, is_short=is_exact)
+    say(f"proving {quantity(len(contenders), 'finalist')}: second sample, {done} processes")
+    pool.close()  # what was measured since the first sample ended was measured in other processes
+    begun = blocks.take(range(done, 2 * done), contenders, after=ended + (0 if is_exact else CONFIRM_AFTER_S))
+    gap_s = round(begun - ended, 1)
+    if beside is not None:
+        smaller = contenders[1]
+        proven = None if smaller.out else _proven_smaller(benchmark, smaller, first, against, other, gap_s)
+        if beside.is_chosen(found, smaller, is_proven=proven is not None) and proven is not None:
+            return _proof(proven)
+    if found.out:
+        return NoWinner(found.out)
+    claims = confirmed(benchmark, first, found, gap_s)
+    if isinstance(claims, Unconfirmed):
+        return NoWinner(claims.reason, advice=_disturbances(benchmark, found), lost=claims.lost)
+    return _proof(replace(first, claims=claims), found.counted)
+
+
+def _proven_smaller(
+    benchmark: TunedBenchmark, smaller: Finalist, first: Proven, against: ControlsFile | None, seed: int, gap_s: float
+) -> Proven | None:
+    """What the gate proves of reduced controls by the second sample alone, which has one look."""
+    if all(claim.kind == "exact" for claim in first.claims) and not smaller.is_steady(benchmark):
+        return None  # it was sampled for comparing it exactly
+    proven = _judge(benchmark, [smaller], against, look=1, seed=seed)
+    if not isinstance(proven, Proven):
+        return None
+    return replace(proven, claims=beside_first(proven.claims, first.claims, gap_s))
 
 
 def _looks(pool: Pool) -> tuple[int, ...]:
@@ -196,25 +233,17 @@ def _prove_steady(
     *,
     seed: int,
     say: Say,
-    choose: Choose,
-) -> Proof | NoWinner | None:
+) -> Proven | NoWinner | None:
     """Decide on scores that are one number in every process of a look, by one quad of each; None once one varies."""
-    random = Random(seed)
+    blocks = Blocks(pool, benchmark, against, seed, is_short=True)
     contenders = [Finalist(controls) for controls in finalists]
     processes = _looks(pool)[0]
     say(f"comparing {quantity(len(contenders), 'finalist')} exactly: {processes} processes")
-
-    def short(_number: int, _of: str) -> BlockPlan:
-        return plan_block(random, quads=1, samples=1, discard=False)
-
     for numbers in (range(1), range(1, processes)):  # the first process tells most scores that vary
-        pool.prepare(numbers, benchmark)
-        for number in numbers:
-            for finalist in contenders:
-                _sample_finalist(pool, number, benchmark, finalist, against, short)
-            if not all(finalist.is_steady(benchmark) for finalist in contenders if not finalist.out):
-                return None
-    return _judge(benchmark, contenders, against, look=1, seed=seed, choose=choose, is_last=True)
+        blocks.take(numbers, contenders)
+        if not all(finalist.is_steady(benchmark) for finalist in contenders if not finalist.out):
+            return None
+    return _judge(benchmark, contenders, against, look=1, seed=seed)
 
 
 def _all_was_dropped(contenders: Sequence[Finalist]) -> bool:
@@ -239,32 +268,6 @@ def _evidence(benchmark: TunedBenchmark, finalists: Sequence[Finalist]) -> list[
     ]
 
 
-def _sample_finalist(
-    pool: Pool,
-    number: int,
-    benchmark: TunedBenchmark,
-    finalist: Finalist,
-    against: ControlsFile | None,
-    plan: Callable[[int, str], BlockPlan],
-) -> None:
-    for workload in benchmark.timed_workloads:
-        if finalist.out:
-            return
-        try:
-            arms: Mapping[Arm, ControlsFile | None] = {"baseline": against, "tuned": finalist.controls}
-            of = f"{finalist.controls.key if finalist.controls else ''} {workload.name}"
-            planned = partial(pool.block, number, benchmark, arms, workload, plan(number, of))
-            finalist.take(workload, asked_again(planned))
-        except EvaluationFailed as failure:
-            if failure.arm == "baseline":
-                raise Unprovable(
-                    f"the baseline failed while it was measured ({failure.kind}): {failure.reason}"
-                ) from failure
-            if failure.kind == "disturbed":
-                raise Unprovable(f"nothing can be proven while {failure.reason}") from failure
-            finalist.out = f"failed in the proof ({failure.kind}): {failure.reason}"
-
-
 def _judge(
     benchmark: TunedBenchmark,
     contenders: Sequence[Finalist],
@@ -272,10 +275,8 @@ def _judge(
     *,
     look: int,
     seed: int,
-    choose: Choose,
-    is_last: bool,
-) -> Proof | NoWinner | None:
-    """A winner; no winner when nothing can win any more; None while undecided."""
+) -> Proven | NoWinner | None:
+    """The best that is proven; no winner when nothing can win any more; None while undecided."""
     thresholds = benchmark.spec.thresholds
     level = thresholds.alpha / len(LOOKS)
     alive = [finalist for finalist in contenders if not finalist.out]
@@ -292,11 +293,9 @@ def _judge(
         own = [(entry, gain) for entry, gain in zip(judged, gains, strict=True) if entry.finalist is finalist]
         claims = claims_of(benchmark, own, exact, Look(look, seed, len(contenders)))
         if claims is not None:
-            proven.append(Proven(finalist, claims, tuple(finalist.counted), score_of(benchmark, claims), look))
-    if chosen := choose(proven, alive, is_last):
-        return _proof(chosen)
+            proven.append(Proven(finalist, claims, score_of(benchmark, claims), look))
     if proven:
-        return None
+        return max(proven, key=lambda entry: entry.score)
     # More samples change no exact metric: they help nobody where these alone refuse every finalist.
     all_worse = all(exact.worst() > thresholds.max_regression for exact in exacts)
     if (all_worse or not judged) and (reason := exacts[0].why_refused(thresholds)):
@@ -307,10 +306,10 @@ def _judge(
     return None
 
 
-def _proof(winner: Proven) -> Proof:
+def _proof(winner: Proven, second: Sequence[SampleRow] = ()) -> Proof:
     """What is stored of a winner: no samples of what is claimed exactly."""
     measured = {(claim.workload, claim.objective) for claim in winner.claims if claim.kind != "exact"}
-    rows = tuple(row for row in winner.rows if (row.workload, row.objective) in measured)
+    rows = tuple(row for row in (*winner.finalist.counted, *second) if (row.workload, row.objective) in measured)
     reason = f"proven at look {winner.look}" if rows else "compared exactly"
     return Proof(winner.finalist.controls, winner.claims, rows, reason)
 

@@ -165,8 +165,7 @@ def evidence_text(claim: Claim) -> str:
     """The statistics of a measured claim in a few words; empty for an exact one."""
     if claim.test is None:
         return ""
-    processes = f"{claim.test.processes} processes{count_text(claim)}"
-    return f"p = {claim.p_value:.1g}, d = {claim.cohens_d:.1f}, {processes}"
+    return f"p = {claim.p_value:.1g}, d = {claim.cohens_d:.1f}, {claim.test.sampled}{count_text(claim)}"
 
 
 def brief_text(results: Sequence[Result]) -> str:

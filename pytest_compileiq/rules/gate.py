@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_compileiq.artifact import MOST_FLIPS
+from pytest_compileiq.decision_record import MOST_FLIPS
 from pytest_compileiq.model import LEAST_PROCESSES, Thresholds
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.rules import fleet
@@ -28,6 +28,9 @@ MAX_DROPPED = 0.25
 REPLAY_FLOOR = 0.005
 REPLAY_REFUTE_TAIL = 0.005
 REPLAY_PROVE_TAIL = 0.05 / len(LOOKS)  # each look may prove
+CONFIRM_LEVEL = 0.05  # of a proof's second sample, which is as large as the first and has one look
+CONFIRM_AFTER_S = 15.0  # from the first sample's end to the second's start: a state of the machine passes meanwhile
+PROCESS_EVERY_S = 0.5  # from the start of one process of a proof to the next: neighbours 0.2 s apart correlate
 
 
 @dataclass(frozen=True)
@@ -160,6 +163,21 @@ def judge_non_inferior(evidence: Evidence, thresholds: Thresholds, *, level: flo
     if worse <= level:
         return replace(decision, verdict=Verdict.REFUTED, reason=f"{_compared(decision)}: surely more than {margin}")
     return replace(decision, reason=f"{_compared(decision)}: {margin} is not ruled out")
+
+
+def confirm_gain(evidence: Evidence, thresholds: Thresholds) -> Decision:
+    """PROVEN when a second sample shows the gain of the first: above ``min_speedup``, at one-sided 5 %."""
+    decision = _measured(evidence, CONFIRM_LEVEL)
+    if reason := why_lost(evidence):
+        return replace(decision, reason=reason)
+    p_value = fleet.p_above(evidence.devices, evidence.analysis.step(thresholds.min_speedup))
+    decision = replace(decision, p_value=p_value)
+    if refused := _worse_somewhere(evidence, decision, thresholds):
+        return refused
+    if p_value <= CONFIRM_LEVEL:
+        return replace(decision, verdict=Verdict.PROVEN, reason=_compared(decision))
+    unsure = f"the {_gain_named(evidence, thresholds.min_speedup)} (p = {p_value:.2g}, needed {CONFIRM_LEVEL:g})"
+    return replace(decision, reason=f"{_compared(decision)}: {unsure}")
 
 
 def judge_replay(

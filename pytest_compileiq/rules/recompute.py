@@ -6,15 +6,26 @@ import math
 from collections.abc import Sequence
 
 from pytest_compileiq.artifact import Claim
-from pytest_compileiq.errors import ClaimMismatch, contained
+from pytest_compileiq.decision_record import DecisionRecord
+from pytest_compileiq.errors import ClaimMismatch, StoreError, contained
 from pytest_compileiq.model import Direction, SampleRow, Thresholds
 from pytest_compileiq.outcome import Verdict
-from pytest_compileiq.rules.evidence import Evidence, gather, summarise
-from pytest_compileiq.rules.gate import LOOKS, Decision, judge_gain, judge_non_inferior
+from pytest_compileiq.rules.evidence import Evidence, all_positive, gather, summarise
+from pytest_compileiq.rules.gate import (
+    CONFIRM_AFTER_S,
+    CONFIRM_LEVEL,
+    LOOKS,
+    Decision,
+    confirm_gain,
+    judge_gain,
+    judge_non_inferior,
+    why_lost,
+)
 from pytest_compileiq.sample_table import SampleTable, measured
 from pytest_compileiq.spelling import first_of
 
 RELATIVE_TOLERANCE = 1e-6
+_GAINS = ("speedup", "speedup_low", "speedup_high")
 
 
 def recorded_thresholds(claim: Claim) -> Thresholds:
@@ -46,31 +57,78 @@ def _recompute(
     if foreign := measured(rows) - {own}:
         device, workload, objective = min(foreign)
         raise ClaimMismatch(f"{where}: its samples hold rows of {objective} for {workload!r} on {device}")
-    evidence = gather(rows, direction)
+    gate, second = _samples(where, claim.test, rows)
+    evidence = gather(gate, direction)
     _expect_analysis(where, claim, evidence)
-    _expect_devices(where, claim, evidence)
     level = claim.test.level
     if not 0 < level <= thresholds.alpha / len(LOOKS) * (1 + RELATIVE_TOLERANCE):
         raise ClaimMismatch(
             f"{where}: test.level = {level!r}, and alpha {thresholds.alpha:g} over {len(LOOKS)} looks allows "
             f"{thresholds.alpha / len(LOOKS):.3g}"
         )
-    if evidence.processes != claim.test.processes:  # checked first: they bound the cost of all that follows
-        raise ClaimMismatch(f"{where}: test.processes = {claim.test.processes}, and it has {evidence.processes}")
     if claim.kind == "gain":
         if not claim.test.flips:
             raise ClaimMismatch(f"{where}: test.flips = 0, and a gain takes a randomisation test")
         decision = judge_gain(evidence, thresholds, level=level, seed=claim.test.seed, flips=claim.test.flips)
     else:
         decision = judge_non_inferior(evidence, thresholds, level=level)
-    if decision.devices and [each.outlier for each in claim.devices] != [each.outlier for each in decision.devices]:
+    numbers = [(name, getattr(decision, name)) for name in ("p_value", "cohens_d")]
+    later, stored = evidence, decision
+    if second is not None:
+        if claim.scale is None and not all_positive(second):
+            raise ClaimMismatch(f"{where}: it is a ratio, and a value of its second sample is not positive")
+        later = gather(second, direction, evidence.analysis)
+        stored = _confirmed(where, claim, later, thresholds)
+        numbers += [(f"test.first.{name}", getattr(decision, name)) for name in _GAINS]
+    _expect_devices(where, claim, later)
+    if stored.devices and [each.outlier for each in claim.devices] != [each.outlier for each in stored.devices]:
         raise ClaimMismatch(f"{where}: its samples give other outliers among its devices")
-    for name, computed in _numbers(decision, evidence):
+    for name, computed in (*_numbers(stored, later), *numbers):
         recorded = _recorded(claim, name)
         if not math.isclose(recorded, computed, rel_tol=RELATIVE_TOLERANCE, abs_tol=1e-15):
             raise ClaimMismatch(f"{where}: {name} = {recorded!r}, and its samples give {computed!r}")
     if decision.verdict is not Verdict.PROVEN:
         raise ClaimMismatch(f"{where}: its samples do not prove it: {decision.reason}")
+
+
+def _samples(
+    where: str, test: DecisionRecord, rows: SampleTable | Sequence[SampleRow]
+) -> tuple[SampleTable, SampleTable | None]:
+    """What the gate judged, and the second sample; None where the claim is on one alone.
+
+    It is checked first, since the numbers of processes bound the cost of all that follows.
+    """
+    if not len(rows):
+        raise StoreError("there is no sample")
+    table = SampleTable.of(rows)
+    numbers = sorted(set(table.columns.process))
+    if len(numbers) != test.processes + (test.second or 0):
+        raise ClaimMismatch(f"{where}: its test is of {test.sampled}, and it has {len(numbers)}")
+    if test.gap_s is not None and test.gap_s < CONFIRM_AFTER_S:
+        raise ClaimMismatch(
+            f"{where}: test.gap_s = {test.gap_s!r}, and a second sample begins {CONFIRM_AFTER_S:g} s after the first"
+        )
+    if test.second is None:
+        return table, None
+    first = numbers[test.processes - 1]
+    return table.where(lambda process: process <= first), table.where(lambda process: process > first)
+
+
+def _confirmed(where: str, claim: Claim, evidence: Evidence, thresholds: Thresholds) -> Decision:
+    """What a second sample decides.
+
+    Raises:
+        ClaimMismatch: it does not show a gain, or contradicts that nothing got worse.
+    """
+    if claim.kind == "gain":
+        decision = confirm_gain(evidence, thresholds)
+        if decision.verdict is not Verdict.PROVEN:
+            raise ClaimMismatch(f"{where}: its second sample does not confirm it: {decision.reason}")
+    else:
+        decision = judge_non_inferior(evidence, thresholds, level=CONFIRM_LEVEL)
+        if decision.verdict is Verdict.REFUTED or why_lost(evidence):
+            raise ClaimMismatch(f"{where}: its second sample contradicts it: {decision.reason}")
+    return decision
 
 
 def _expect_analysis(where: str, claim: Claim, evidence: Evidence) -> None:
@@ -93,9 +151,7 @@ def _expect_devices(where: str, claim: Claim, evidence: Evidence) -> None:
 
 def _numbers(decision: Decision, evidence: Evidence) -> list[tuple[str, float]]:
     """What a claim records and its samples determine."""
-    numbers: list[tuple[str, float]] = [
-        (name, getattr(decision, name)) for name in ("speedup", "speedup_low", "speedup_high", "p_value", "cohens_d")
-    ]
+    numbers: list[tuple[str, float]] = [(name, getattr(decision, name)) for name in _GAINS]
     for arm, values in (("baseline", evidence.baseline), ("tuned", evidence.tuned)):
         numbers += [(f"{arm}.{key}", value) for key, value in summarise(values).model_dump().items()]
     for place, device in enumerate(decision.devices):

@@ -24,12 +24,12 @@ CLOCKS_HEADER = ["sm_mhz", "memory_mhz", "held_by"]
 UNIT_HEADER = ["unit"]
 # More of a file with slots that begin with a single call: its kind and seconds, in the line of the slot's first sample.
 START_HEADER = ["start", "start_s"]
-# A claim takes at most 960 processes, 16 of each of 60 devices, of 4 quads of 4 slots, of 5 samples or, for the tail of
-# a metric, of 100; the file's own bound ends the largest of them.
+# A claim takes at most 1,920 processes, twice 16 of each of 60 devices, of 4 quads of 4 slots, of 5 samples or, for the
+# tail of a metric, of 100; the file's own bound ends the largest of them.
 MOST_ROWS_OF_A_CLAIM = 1_000_000
 MOST_CLAIMS = 1000
 MOST_UNITS = 1000  # of one file, in all its claims
-_MOST_PROCESSES, _MOST_QUADS, _SLOTS, _MOST_SAMPLES = 1000, 4, 4, 10_000
+_MOST_PROCESSES, _MOST_QUADS, _SLOTS, _MOST_SAMPLES = 2000, 4, 4, 10_000
 _LARGEST_VALUE = 1e30
 _TEXT_FIELDS = 3
 _MOST_READINGS = 10_000  # different ones of a file: each is kept once

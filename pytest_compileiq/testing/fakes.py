@@ -39,6 +39,7 @@ from pytest_compileiq.model import (
 from pytest_compileiq.rules.calls import CallTimes
 from pytest_compileiq.rules.draws import Drawn
 from pytest_compileiq.space import Space, choice, literal
+from pytest_compileiq.system.timer import Timer
 from pytest_compileiq.tally import Tally
 from pytest_compileiq.timing.sampler import BlockPlan, sample_values
 from pytest_compileiq.toolchains.base import Place
@@ -156,6 +157,20 @@ class FakeToolchain:
         return self.builder
 
 
+class FakeTimer(Timer):
+    """A time that goes on by what is waited, at once."""
+
+    waited = 0.0
+
+    def now(self) -> float:
+        """The seconds that were waited."""
+        return self.waited
+
+    def wait_until(self, moment: float) -> None:
+        """Have it be ``moment``."""
+        self.waited += max(0.0, moment - self.now())
+
+
 @dataclass
 class FakePool:
     """A ``Pool`` whose runtimes are what ``seconds`` says, with a little noise that is the same in every run.
@@ -176,6 +191,7 @@ class FakePool:
         crew: whose workers it has; several pools have one each.
         devices: how many devices there are.
         units: worker → which of them it lives on; empty where it does not know.
+        timer: its time, in which a wait takes none.
     """
 
     seconds: Callable[[ControlsFile | None], float] = lambda controls: 1e-3
@@ -192,6 +208,7 @@ class FakePool:
     crew: Any = None
     devices: int = 1
     units: Callable[[int], str] = lambda number: ""
+    timer: Timer = field(default_factory=FakeTimer)
     _random: Random = field(default_factory=lambda: Random(0))
 
     def prepare(self, numbers: range, benchmark: TunedBenchmark) -> None:

@@ -14,8 +14,8 @@ from pytest_compileiq.errors import TuneFailed
 from pytest_compileiq.model import CONTROL_CLASSES, ControlsFile, Knobs, Licence, SampleRow
 from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.proof import advice
-from pytest_compileiq.proof.prove import NoWinner, Proof, Unprovable, prove
-from pytest_compileiq.proof.smaller import Choose, best
+from pytest_compileiq.proof.blocks import Unprovable
+from pytest_compileiq.proof.prove import Meanwhile, NoWinner, Proof, prove
 from pytest_compileiq.report.classes import MOST_OPTIONS, class_facts
 from pytest_compileiq.report.kept_controls import kept_notes
 from pytest_compileiq.report.results import report_on
@@ -72,18 +72,18 @@ class Tuning:
         own = classes_of(compiler.name, compiler.command, "options", knobs).own
         return CONTROL_CLASSES.index(own[-1]) if own else 0
 
-    def prove(self, finalists: Sequence[ControlsFile], choose: Choose = best) -> Proof | NoWinner:
-        """Prove the best of ``finalists``, or the one that ``choose`` takes, better than the baseline.
+    def prove(self, finalists: Sequence[ControlsFile], meanwhile: Meanwhile = lambda first: None) -> Proof | NoWinner:
+        """Prove the best of ``finalists`` better than the baseline; ``meanwhile`` as ``proof.prove.prove`` takes it.
 
         Raises:
             Unprovable: the baseline failed, or others disturb every measurement.
             NoWorker: a worker process did not get ready.
         """
-        return self._prove(finalists, None, self.coins, choose)
+        return self._prove(finalists, None, self.coins, meanwhile)
 
     def duel(self, winner: ControlsFile, standing: ControlsFile) -> Proof | NoWinner:
         """Prove ``winner`` better than the committed controls; raises as ``prove``."""
-        return self._prove([winner], standing, self.coins + 1, best)
+        return self._prove([winner], standing, self.coins + 1, lambda first: None)
 
     def stressing(self, limit_s: float = LEAST_S) -> Stressing:
         """The draws of this benchmark's finalists; ``limit_s`` as ``Stressing`` takes it."""
@@ -116,10 +116,10 @@ class Tuning:
         return (*advice.of_the_body(self.benchmark), *advice.of_the_call(self.pool, self.benchmark, controls))
 
     def _prove(
-        self, finalists: Sequence[ControlsFile], against: ControlsFile | None, seed: int, choose: Choose
+        self, finalists: Sequence[ControlsFile], against: ControlsFile | None, seed: int, meanwhile: Meanwhile
     ) -> Proof | NoWinner:
         say = self.progress.say
-        return prove(self.pool, self.benchmark, finalists, against=against, seed=seed, say=say, choose=choose)
+        return prove(self.pool, self.benchmark, finalists, against=against, seed=seed, say=say, meanwhile=meanwhile)
 
 
 def settle(tuning: Tuning, incumbent: Incumbent | None, proof: Proof | NoWinner, result: SearchResult) -> ItemReport:

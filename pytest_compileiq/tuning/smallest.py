@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from pytest_compileiq.errors import EnvironmentFault
 from pytest_compileiq.kept_controls import Loss, Reduction
 from pytest_compileiq.model import ControlsFile
+from pytest_compileiq.proof.blocks import Unprovable
 from pytest_compileiq.proof.claims import score_of
-from pytest_compileiq.proof.prove import NoWinner, Proof, Unprovable
+from pytest_compileiq.proof.prove import NoWinner, Proof
 from pytest_compileiq.proof.smaller import PreferSmaller
 from pytest_compileiq.search.duplicates import built_key
 from pytest_compileiq.search.scoring import Scored
@@ -43,10 +44,10 @@ def prove_smallest(
     width: Width = lambda knobs: 0,
     passes: Callable[[ControlsFile], bool] = lambda controls: True,
 ) -> Outcome:
-    """Prove the best of ``finalists``, reduce what was proven, and prove that beside what it was made of.
+    """Prove the best of ``finalists``, reduced between the two samples of its proof.
 
-    Nothing is stored unless the first proof finds it, so that the second one, which only chooses between two sizes of
-    it, takes nothing from alpha.
+    Nothing is stored unless the first sample proves it, so that the second one, in which two sizes of it are sampled,
+    takes nothing from alpha.
 
     Args:
         finalists: the best first.
@@ -58,39 +59,72 @@ def prove_smallest(
         Unprovable: the baseline failed, or others disturb every measurement.
         NoWorker: a worker process did not get ready.
     """
-    proof = tuning.prove(finalists)
-    if isinstance(proof, NoWinner) or reduced_before(proof.winner):
-        return Outcome(proof)
-    try:
-        return _smallest(tuning, bench, proof, width, passes)
-    except (Unprovable, EnvironmentFault) as error:  # what is proven by now is worth more than its size
-        bench.progress.say(f"the winner stays as it was found: {error}")
-        return Outcome(proof)
+    reducing = _Reducing(bench, reduced_before, width, passes)
+    proof = tuning.prove(finalists, reducing)
+    return Outcome(proof) if isinstance(proof, NoWinner) else reducing.outcome(proof)
 
 
-def _smallest(
-    tuning: Tuning, bench: Bench, proof: Proof, width: Width, passes: Callable[[ControlsFile], bool]
-) -> Outcome:
-    found = proof.winner
-    gains = score_of(bench.benchmark, proof.claims)
-    reduced = reduce_winner(bench, Scored(tuple(-gain for gain in gains), found), width)
-    if built_key(bench.benchmark, reduced.smallest) == built_key(bench.benchmark, found):
-        return _stored(replace(proof, controls=reduced.smallest), reduced, reduced.counts[2])
-    if not passes(reduced.smallest):
-        return _larger(bench, proof, reduced, "were wrong on a draw of acf.rng")
-    choose = PreferSmaller(bench.benchmark, found, reduced.smallest, reduced.budgets)
-    if bench.benchmark.timed_objectives:
-        bench.pool.close()  # these processes have chosen the smaller set: it has to hold in others
-        pair = tuning.prove([found, reduced.smallest], choose)
-    else:
-        pair = tuning.prove([reduced.smallest])
-    if isinstance(pair, NoWinner) or pair.winner.key != reduced.smallest.key:
-        return _larger(bench, proof, reduced, choose.why_not, choose.losses)
-    return _stored(pair, reduced, reduced.counts[2], choose.losses)
+@dataclass
+class _Reducing:
+    """Reduces what the first sample of a proof has proven.
+
+    Attributes:
+        reduced: None as long as nothing is.
+        choose: between the sizes, where they are other machine code.
+        why_larger: why nothing smaller was sampled; empty where it was, or where it is the same machine code.
+    """
+
+    bench: Bench
+    reduced_before: Callable[[ControlsFile], bool]
+    width: Width
+    passes: Callable[[ControlsFile], bool]
+    reduced: Reduced | None = None
+    choose: PreferSmaller | None = None
+    why_larger: str = ""
+
+    def __call__(self, first: Proof) -> PreferSmaller | None:
+        found = first.winner
+        if self.reduced_before(found):
+            return None
+        try:
+            gains = score_of(self.bench.benchmark, first.claims)
+            self.reduced = reduce_winner(self.bench, Scored(tuple(-gain for gain in gains), found), self.width)
+            smallest = self.reduced.smallest
+            if built_key(self.bench.benchmark, smallest) == built_key(self.bench.benchmark, found):
+                return None
+            if not self.passes(smallest):
+                self.why_larger = "were wrong on a draw of acf.rng"
+                return None
+        except (Unprovable, EnvironmentFault) as error:  # what is proven by now is worth more than its size
+            self._give_up(error)
+            return None
+        self.choose = PreferSmaller(self.bench.benchmark, smallest, self.reduced.budgets)
+        return self.choose
+
+    def outcome(self, proof: Proof) -> Outcome:
+        """What becomes of both samples' ``proof``."""
+        reduced, choose = self.reduced, self.choose
+        if reduced is None:
+            return Outcome(proof)
+        if choose is not None and proof.winner.key == reduced.smallest.key:
+            return _stored(proof, reduced, reduced.counts[2], choose.losses)
+        if choose is None and not self.why_larger:
+            return _stored(replace(proof, controls=reduced.smallest), reduced, reduced.counts[2])
+        try:
+            if choose is None:
+                return _larger(self.bench, proof, reduced, self.why_larger)
+            return _larger(self.bench, proof, reduced, choose.why_not, choose.losses)
+        except EnvironmentFault as error:
+            self._give_up(error)
+            return Outcome(proof)
+
+    def _give_up(self, error: Exception) -> None:
+        self.reduced = None
+        self.bench.progress.say(f"the winner stays as it was found: {error}")
 
 
 def _larger(bench: Bench, proof: Proof, reduced: Reduced, why: str, losses: Sequence[Loss] = ()) -> Outcome:
-    """What was proven first, without what is idle: by that it stays proven."""
+    """What was found, without what is idle: by that it stays proven."""
     lean = drop_idle(bench, proof.winner, reduced.seconds)
     fewer = reduced.counts[2]
     kept_larger = f"{quantity(fewer, 'control')} {why}"

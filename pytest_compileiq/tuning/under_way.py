@@ -17,7 +17,8 @@ from pytest_compileiq.errors import TuneFailed
 from pytest_compileiq.lesson import Lesson
 from pytest_compileiq.model import BuildResult, Candidate, ControlsFile
 from pytest_compileiq.outcome import ItemReport, Verdict
-from pytest_compileiq.proof.prove import NoWinner, Proof, Unprovable
+from pytest_compileiq.proof.blocks import Unprovable
+from pytest_compileiq.proof.prove import NoWinner, Proof
 from pytest_compileiq.rules.judged import unread_text
 from pytest_compileiq.search.batches import Earlier
 from pytest_compileiq.search.finalists import pareto_front

@@ -25,6 +25,7 @@ from pytest_compileiq.model import (
 )
 from pytest_compileiq.rules.calls import CallTimes
 from pytest_compileiq.rules.draws import Drawn
+from pytest_compileiq.system.timer import Timer
 from pytest_compileiq.timing.registry import holds_context
 from pytest_compileiq.timing.sampler import BlockPlan
 from pytest_compileiq.workers.carrier import MOST_LOSSES, Line, WorkerDied
@@ -112,10 +113,12 @@ class Pool:
     Attributes:
         crew: the workers, which another crew may take the place of between two evaluations.
         lock_clocks: where a GPU's clocks are held while it is measured.
+        timer: the time that is waited in between samples.
     """
 
     crew: Crew
     lock_clocks: LockClocks = None
+    timer: Timer = field(default_factory=Timer)
     _launches: dict[tuple[str, str], Launch] = field(default_factory=dict)
     _remarks: dict[str, dict[str, None]] = field(default_factory=dict)
 

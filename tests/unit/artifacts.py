@@ -7,7 +7,6 @@ from pytest_compileiq.artifact import (
     Claim,
     CodePair,
     Controls,
-    DecisionRecord,
     Provenance,
     SearchRecord,
     StoredCode,
@@ -16,6 +15,7 @@ from pytest_compileiq.artifact import (
     Summary,
 )
 from pytest_compileiq.claimed_devices import ClaimedDevice, StoredFleet
+from pytest_compileiq.decision_record import DecisionRecord
 from pytest_compileiq.model import FLEET, SampleRow, sha256_hex
 from pytest_compileiq.store.metadata import controls_file_name
 

@@ -22,6 +22,7 @@ FACES = ("plugin", "options", "session", "expect", "testing", "frameworks", "dra
 VALUES = (
     "artifact",
     "claimed_devices",
+    "decision_record",
     "config",
     "errors",
     "explained",

@@ -209,7 +209,7 @@ def _claim_row(claim: Claim, domain: Domain) -> list[str]:
         for arm in (claim.baseline, claim.tuned)
         if arm
     ]
-    evidence = f"p = {claim.p_value:.1g}, d = {claim.cohens_d:.3g}, {claim.test.processes} processes{count_text(claim)}"
+    evidence = f"p = {claim.p_value:.1g}, d = {claim.cohens_d:.3g}, {claim.test.sampled}{count_text(claim)}"
     device = ", ".join(filter(None, (claim.device, scope_of(claim))))
     return [*what, f"{worse}{estimate_of(claim)}", join([limits, drawn]), device, *arms, evidence]
 

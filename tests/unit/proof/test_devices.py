@@ -10,7 +10,8 @@ from pytest_compileiq import maximize, minimize
 from pytest_compileiq.model import MOST_DEVICES, Candidate, Thresholds
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.again import prove_again
-from pytest_compileiq.proof.prove import NoWinner, Proof, Unprovable, prove
+from pytest_compileiq.proof.blocks import Unprovable
+from pytest_compileiq.proof.prove import NoWinner, Proof, prove
 from pytest_compileiq.rules.recompute import recompute
 from pytest_compileiq.store.samples import decode_samples, encode_samples
 from pytest_compileiq.testing import FakeBuilder, FakeCarrier, FakePool, fake_benchmark, obedient
@@ -72,7 +73,8 @@ def test_a_gain_on_three_devices_is_claimed_on_these_and_recomputed(proving):
     proof = proving(pool)
     (claim,) = proof.claims
     assert claim.units == ("GPU-0", "GPU-1", "GPU-2") and claim.fleet is None
-    assert [device.processes for device in claim.devices] == [4, 4, 4] and claim.test.processes == 12 == processes(pool)
+    assert [device.processes for device in claim.devices] == [4, 4, 4]
+    assert (claim.test.processes, claim.test.second, processes(pool)) == (12, 12, 24)
     assert [device.speedup for device in claim.devices] == pytest.approx([1.04, 1.05, 1.06], rel=1e-3)
     samples = decode_samples(encode_samples(proof.rows), "x.csv")
     (key,) = samples.measured()
@@ -152,15 +154,16 @@ def test_a_device_that_is_lost_early_is_in_no_claim_and_its_samples_are_not_stor
     pool = Cluster(gains=(1.05, 1.05, 1.05), gone={2: 5})  # it gave process 2 alone
     proof = proving(pool)
     (claim,) = proof.claims
-    assert claim.units == ("GPU-0", "GPU-1") and claim.test.processes == 11
-    assert [device.processes for device in claim.devices] == [7, 4]
+    assert claim.units == ("GPU-0", "GPU-1") and (claim.test.processes, claim.test.second) == (11, 12)
+    assert [device.processes for device in claim.devices] == [8, 4]
     assert {row.unit for row in proof.rows} == {"GPU-0", "GPU-1"}
 
 
 def test_a_device_that_is_lost_after_enough_processes_stays_in_the_claim(proving):
-    pool = Cluster(gains=(1.02, 1.02, 1.02), gone={2: 12}, noise=0.1)
+    pool = Cluster(gains=(1.02, 1.02, 1.02), gone={2: 60}, noise=0.1)
     (claim,) = proving(pool).claims
-    assert claim.test.look > 1 and [device.processes for device in claim.devices][2] == 4
+    assert claim.test.look == 3, "the second sample begins with process 48"
+    assert [device.processes for device in claim.devices][2] == 4
 
 
 def test_a_fleet_that_loses_devices_is_claimed_on_those_that_are_left(proving):

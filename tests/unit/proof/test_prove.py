@@ -9,11 +9,14 @@ import pytest
 
 from pytest_compileiq import minimize
 from pytest_compileiq.artifact import StoredConditions
-from pytest_compileiq.model import Candidate, Conditions
+from pytest_compileiq.errors import ClaimMismatch
+from pytest_compileiq.model import Candidate, Conditions, Thresholds
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.again import prove_again
-from pytest_compileiq.proof.prove import NoWinner, Proof, Unprovable, prove
-from pytest_compileiq.rules.gate import LOOKS
+from pytest_compileiq.proof.blocks import Unprovable
+from pytest_compileiq.proof.prove import NoWinner, Proof, prove
+from pytest_compileiq.rules.gate import CONFIRM_AFTER_S, LOOKS, PROCESS_EVERY_S
+from pytest_compileiq.rules.recompute import recompute
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, by_options, fake_benchmark
 from pytest_compileiq.workers.pool import EvaluationFailed
 
@@ -54,8 +57,8 @@ def test_a_true_gain_is_proven_at_the_first_look_with_its_claim_and_rows(proving
     assert (claim.kind, claim.workload, claim.objective) == ("gain", "default", "runtime")
     assert claim.speedup == pytest.approx(1 / 0.9, rel=1e-3)
     assert (claim.test.look, claim.test.processes, claim.test.finalists) == (1, LOOKS[0], 1)
-    assert len(proof.rows) == LOOKS[0] * 4 * 4 * 5
-    assert said == ["proving 1 finalist: look 1, 8 processes"]
+    assert len(proof.rows) == 2 * LOOKS[0] * 4 * 4 * 5
+    assert said == ["proving 1 finalist: look 1, 8 processes", "proving 1 finalist: second sample, 8 processes"]
 
 
 def test_a_claim_of_a_gpu_says_how_its_samples_were_taken(proving):
@@ -121,8 +124,107 @@ def test_finalists_share_processes_in_an_order_that_a_seed_decides(proving):
     proving(again, "-fast", "-O3", seed=1)
     proving(other, "-fast", "-O3", seed=2)
     assert blocks(first) == blocks(again) != blocks(other)
-    for _, group in itertools.groupby(blocks(first), key=lambda block: block[0]):
+    for _, group in itertools.groupby(blocks(first)[: 2 * LOOKS[0]], key=lambda block: block[0]):
         assert sorted(options for _, options in group) == ["-O3\n", "-fast\n"]
+
+
+# ── the second sample ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Passing(FakePool):
+    """A pool whose processes from 8 on give what ``later`` says, by workload."""
+
+    later: dict[str, float]
+
+    def block(self, number, benchmark, arms, workload, plan):
+        times = self.later if number >= LOOKS[0] else {}
+        self.seconds = by_options({"-fast\n": times.get(workload.name, 9e-4)})
+        return super().block(number, benchmark, arms, workload, plan)
+
+
+def passing(**later: float) -> Passing:
+    pool = Passing()
+    pool.later = later
+    return pool
+
+
+def test_a_second_sample_is_taken_later_in_other_processes_and_its_interval_is_stored(proving):
+    pool = passing(default=8e-4)
+    proof, _ = proving(pool, "-fast")
+    (claim,) = proof.claims
+    assert [number for number, _ in blocks(pool)] == [*range(2 * LOOKS[0])]
+    assert (claim.test.processes, claim.test.second) == (LOOKS[0], LOOKS[0])
+    assert claim.speedup == pytest.approx(1 / 0.8, rel=1e-3) and claim.tuned.n == LOOKS[0] * 4 * 2
+    assert claim.test.first.speedup == pytest.approx(1 / 0.9, rel=1e-3)
+    assert claim.test.gap_s == CONFIRM_AFTER_S
+    assert pool.timer.waited == CONFIRM_AFTER_S + 2 * (LOOKS[0] - 1) * PROCESS_EVERY_S
+
+
+def test_a_gain_of_the_first_sample_alone_is_not_proven(proving):
+    proof, _ = proving(passing(default=1e-3), "-fast")
+    assert isinstance(proof, NoWinner) and not proof.lost
+    assert proof.reason.startswith("a second sample did not confirm the gain of the first, 1.11")
+
+
+@pytest.mark.parametrize(("later", "kind"), [(1e-3, "non-inferior"), (1.1e-3, None)])
+def test_a_gain_that_is_not_confirmed_is_not_worse_unless_that_is_contradicted(proving, later, kind):
+    two = {"small": {"n": 1}, "large": {"n": 2}}
+    proof, _ = proving(passing(large=later), "-fast", workloads=two)
+    if kind is None:
+        assert isinstance(proof, NoWinner)
+        return
+    kinds = {claim.workload: claim.kind for claim in proof.claims}
+    assert kinds == {"small": "gain", "large": kind}
+    for claim in proof.claims:
+        rows = [row for row in proof.rows if row.workload == claim.workload]
+        recompute(claim, rows, thresholds=Thresholds(), direction="minimize")
+    (lesser,) = (claim for claim in proof.claims if claim.workload == "large")
+    rows = [row for row in proof.rows if row.workload == "large"]
+    with pytest.raises(ClaimMismatch, match="its second sample does not confirm it"):
+        flipped = lesser.test.model_copy(update={"flips": 4096})
+        claimed = lesser.model_copy(update={"kind": "gain", "test": flipped})
+        recompute(claimed, rows, thresholds=Thresholds(), direction="minimize")
+
+
+def test_a_claim_of_two_samples_is_recomputed_from_both(proving):
+    proof, _ = proving(FakePool(seconds=by_options(FAST)), "-fast")
+    (claim,) = proof.claims
+
+    def check(rows=proof.rows, **test) -> None:
+        altered = claim.model_copy(update={"test": claim.test.model_copy(update=test)})
+        recompute(altered, rows, thresholds=Thresholds(), direction="minimize")
+
+    check()
+    first = claim.test.first
+    for test, said in (
+        ({"gap_s": 3.0}, "test.gap_s = 3.0, and a second sample begins 15 s after the first"),
+        ({"first": first.model_copy(update={"speedup": 2.0})}, "test.first.speedup = 2.0, and its samples give 1.11"),
+        ({"second": 7}, r"its test is of 8 \+ 7 processes, and it has 16"),
+    ):
+        with pytest.raises(ClaimMismatch, match=said):
+            check(**test)
+    with pytest.raises(ClaimMismatch, match=r"its test is of 8 \+ 8 processes, and it has 8"):
+        check([row for row in proof.rows if row.process < LOOKS[0]])
+
+
+def test_a_second_sample_without_enough_evidence_is_no_verdict(proving):
+    failing = EvaluationFailed("baseline", "crash", "SIGBUS")
+
+    class Ending(FakePool):
+        def block(self, number, *rest):
+            self.failures = {"-fast\n": failing} if number >= LOOKS[0] else {}
+            return super().block(number, *rest)
+
+    with pytest.raises(Unprovable, match="SIGBUS"):
+        proving(Ending(seconds=by_options(FAST)), "-fast")
+
+    class Dropping(FakePool):
+        def block(self, number, *rest):
+            self.drops = lambda quad: number >= LOOKS[0]
+            return super().block(number, *rest)
+
+    proof, _ = proving(Dropping(seconds=by_options(FAST)), "-fast")
+    assert proof.lost and "100% of the quads were dropped" in proof.reason
 
 
 # ── the best of several ──────────────────────────────────────────────────────────────────────────────────────────

@@ -85,7 +85,7 @@ def test_a_noisy_negative_score_is_proven_by_its_difference(proving):
     (claim,) = proof.claims
     assert claim.kind == "gain" and claim.scale == pytest.approx(1.2, rel=0.01)
     assert (claim.speedup - 1) * claim.scale == pytest.approx(0.32, abs=0.02)
-    assert len(proof.rows) == LOOKS[0] * 4 * 4 * 5
+    assert len(proof.rows) == 2 * LOOKS[0] * 4 * 4 * 5
     before, after, how, interval = re.fullmatch(
         r"score (\S+) → (\S+), lower by (\S+), (.*)", claim_text(claim)
     ).groups()

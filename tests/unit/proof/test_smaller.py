@@ -9,7 +9,7 @@ import pytest
 
 from pytest_compileiq.model import Candidate, SampleRow
 from pytest_compileiq.proof.claims import Finalist
-from pytest_compileiq.proof.smaller import PreferSmaller, Proven
+from pytest_compileiq.proof.smaller import PreferSmaller
 from pytest_compileiq.rules.stats import paired_p
 from pytest_compileiq.testing.fakes import FakeBuilder, fake_benchmark
 
@@ -39,12 +39,10 @@ class Case:
         self.full = finalist("-fast -useless", [gain] * len(losses))
         self.smaller = finalist("-fast", [gain - loss for loss in losses])
         assert self.full.controls is not None and self.smaller.controls is not None
-        self.choose = PreferSmaller(benchmark, self.full.controls, self.smaller.controls, {"runtime": BUDGET})
+        self.choose = PreferSmaller(benchmark, self.smaller.controls, {"runtime": BUDGET})
 
-    def chosen(self, *proven: Finalist, alive=None, is_last=False) -> Finalist | None:
-        entries = [Proven(finalist, (), (), (0.0,), 1) for finalist in proven]
-        entry = self.choose(entries, alive or [self.full, self.smaller], is_last)
-        return entry and entry.finalist
+    def is_chosen(self, *, is_proven=True) -> bool:
+        return self.choose.is_chosen(self.full, self.smaller, is_proven=is_proven)
 
 
 @pytest.fixture
@@ -58,43 +56,39 @@ def spread(mean: float, sd: float) -> list[float]:
     return list(mean + sd * steps / steps.std(ddof=1))
 
 
-def test_a_smaller_one_that_is_proven_and_loses_nothing_is_taken_at_once(case):
+def test_a_smaller_one_that_is_proven_and_loses_nothing_is_taken(case):
     made = case(spread(0.0, 0.002))
-    assert made.chosen(made.full, made.smaller) is made.smaller
+    assert made.is_chosen()
     (loss,) = made.choose.losses
     assert loss.low < 0 < loss.high and loss.loss == pytest.approx(0, abs=1e-12)
 
 
-def test_while_a_loss_beyond_the_budget_is_not_ruled_out_samples_are_taken_and_then_the_full_one(case):
-    made = case(spread(0.005, 0.02))
-    assert made.chosen(made.full, made.smaller) is None
-    assert made.chosen(made.full, made.smaller, is_last=True) is made.full
-    assert made.choose.why_not == "may have lost more than the budget allows"
+@pytest.mark.parametrize(
+    ("mean", "sd", "why"),
+    [
+        (0.005, 0.02, "may have lost more than the budget allows"),
+        (0.03, 0.002, "lost more than the budget allows"),
+    ],
+)
+def test_one_that_may_have_lost_too_much_is_not_taken(case, mean, sd, why):
+    made = case(spread(mean, sd))
+    assert not made.is_chosen() and made.choose.why_not == why
 
 
-def test_its_level_is_split_over_the_looks(case):
+def test_its_level_is_whole_since_the_second_sample_has_one_look(case):
     losses = spread(0.0, 0.0125)
     assert 0.05 / 3 < paired_p(-np.array(losses), -BUDGET) < 0.05
-    made = case(losses)
-    assert made.chosen(made.full, made.smaller) is None
-
-
-def test_one_that_surely_lost_too_much_ends_it(case):
-    made = case(spread(0.03, 0.002))
-    assert made.chosen(made.full, made.smaller) is made.full
-    assert made.choose.why_not == "lost more than the budget allows"
+    assert case(losses).is_chosen()
 
 
 def test_one_that_is_not_proven_itself_is_not_taken(case):
     made = case(spread(0.0, 0.002))
-    assert made.chosen(made.full) is None
-    assert made.chosen(made.full, is_last=True) is made.full
-    assert made.choose.why_not == "were not proven themselves"
+    assert not made.is_chosen(is_proven=False) and made.choose.why_not == "were not proven themselves"
 
 
-def test_one_that_fails_in_the_proof_ends_it_and_one_whose_larger_fails_is_proven_alone(case):
+def test_one_that_fails_is_not_taken_and_one_whose_larger_fails_is(case):
     made = case(spread(0.0, 0.002))
-    assert made.chosen(made.full, alive=[made.full]) is made.full
-    assert made.choose.why_not == "failed in the proof"
-    assert made.chosen(made.smaller, alive=[made.smaller]) is made.smaller
-    assert made.chosen(alive=[made.smaller], is_last=True) is None
+    made.smaller.out = "failed"
+    assert not made.is_chosen(is_proven=False) and made.choose.why_not == "failed in the proof"
+    made.smaller.out, made.full.out = None, "failed"
+    assert made.is_chosen() and not made.is_chosen(is_proven=False)

@@ -10,7 +10,6 @@ from pytest_compileiq.artifact import (
     Claim,
     CodePair,
     Controls,
-    DecisionRecord,
     FrontPoint,
     Provenance,
     StoredCode,
@@ -18,6 +17,7 @@ from pytest_compileiq.artifact import (
     StoredFingerprint,
     Summary,
 )
+from pytest_compileiq.decision_record import DecisionRecord
 from pytest_compileiq.explained import Curve, Explained, KnobEffect
 from pytest_compileiq.outcome import Check, ItemReport, RunReport, Verdict
 from pytest_compileiq.report.committed import Committed

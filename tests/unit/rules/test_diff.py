@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_compileiq.artifact import Claim, CodePair, DecisionRecord, Provenance, StoredChecks, StoredCode, Summary
+from pytest_compileiq.artifact import Claim, CodePair, Provenance, StoredChecks, StoredCode, Summary
+from pytest_compileiq.decision_record import DecisionRecord
 from pytest_compileiq.in_place import InPlace
 from pytest_compileiq.model import Licence
 from pytest_compileiq.report.change import facts

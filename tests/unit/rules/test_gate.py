@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pytest_compileiq.artifact import Claim, DecisionRecord
+from pytest_compileiq.artifact import Claim
+from pytest_compileiq.decision_record import DecisionRecord
 from pytest_compileiq.errors import ClaimMismatch, StoreError
 from pytest_compileiq.model import SampleRow, Thresholds
 from pytest_compileiq.outcome import Verdict

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pytest_compileiq.artifact import Claim, DecisionRecord, Summary
+from pytest_compileiq.artifact import Claim, Summary
+from pytest_compileiq.decision_record import DecisionRecord
 from pytest_compileiq.errors import ClaimMismatch, StoreError
 from pytest_compileiq.model import SampleRow, Thresholds
 from pytest_compileiq.outcome import Verdict

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from pytest_compileiq.artifact import Claim, DecisionRecord
+from pytest_compileiq.artifact import Claim
 from pytest_compileiq.claimed_devices import ClaimedDevice, StoredFleet
+from pytest_compileiq.decision_record import DecisionRecord
 from pytest_compileiq.errors import ClaimMismatch, StoreError
 from pytest_compileiq.model import SampleRow, Thresholds
 from pytest_compileiq.outcome import Verdict
@@ -306,10 +307,10 @@ def test_a_device_cannot_be_left_out_of_a_claim_or_of_its_samples():
     refused(without, rows, "about GPU-0, GPU-1, and its samples are of GPU-0, GPU-1, GPU-2")
     refused(claim.model_copy(update={"devices": ()}), rows, "it is about one device")
     kept = [row for row in rows if row.unit != "GPU-2"]
-    refused(claim, kept, "and its samples are of GPU-0, GPU-1")
-    refused(without, kept, "test.processes = 12, and it has 8")
-    fewer = without.model_copy(update={"test": claim.test.model_copy(update={"processes": 8})})
-    refused(fewer, kept, "speedup = ")
+    refused(claim, kept, "its test is of 12 processes, and it has 8")
+    fewer = {"test": claim.test.model_copy(update={"processes": 8})}
+    refused(claim.model_copy(update=fewer), kept, "and its samples are of GPU-0, GPU-1")
+    refused(without.model_copy(update=fewer), kept, "speedup = ")
 
 
 def test_three_devices_cannot_be_renamed_into_a_fleet():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pytest_compileiq.artifact import DecisionRecord
+from pytest_compileiq.decision_record import DecisionRecord
 from pytest_compileiq.in_place import DiffersInPlace, InPlace, WorkloadInPlace
 from pytest_compileiq.rules.in_place import (
     FEWEST_PAIRS,

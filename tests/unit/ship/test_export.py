@@ -20,13 +20,13 @@ from pytest_compileiq.artifact import (
     Claim,
     CodePair,
     Controls,
-    DecisionRecord,
     StoredCode,
     StoredCompiler,
     StoredFingerprint,
     Summary,
 )
 from pytest_compileiq.cli.main import main
+from pytest_compileiq.decision_record import DecisionRecord
 from pytest_compileiq.model import sha256_hex
 from pytest_compileiq.ship import acf_runtime
 from pytest_compileiq.store.store import Store

@@ -15,8 +15,9 @@ from typing import get_args
 
 import pytest
 
-from pytest_compileiq.artifact import MOST_FLIPS, StoredLicence
+from pytest_compileiq.artifact import StoredLicence
 from pytest_compileiq.cli.main import main
+from pytest_compileiq.decision_record import MOST_FLIPS
 from pytest_compileiq.errors import SchemaTooNew, StoreError, UserError
 from pytest_compileiq.model import ClockReading
 from pytest_compileiq.report.artifact import artifact_lines
@@ -456,7 +457,7 @@ SAMPLE = "cpu,w,runtime,0,0,0,tuned,0,1.0,0\n"
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("0,0,0,tuned", "1000,0,0,tuned"),
+        ("0,0,0,tuned", "2000,0,0,tuned"),
         ("0,0,0,tuned", "0,4,0,tuned"),
         ("0,0,0,tuned", "0,0,4,tuned"),
         ("tuned,0", "tuned,10000"),

@@ -304,7 +304,7 @@ def test_the_smaller_set_is_proven_in_processes_that_did_not_choose_it(project):
     closed = pool.asked.index(("close", 0, ""))
     small = "-fast\n-good\n"
     assert ("block", 0, small) in pool.asked[:closed]
-    assert {("block", number, small) for number in range(8)} <= set(pool.asked[closed:])
+    assert {("block", number, small) for number in range(8, 16)} <= set(pool.asked[closed:])
     assert pool.asked.count(("close", 0, "")) == 1
 
 
@@ -329,7 +329,7 @@ def test_a_worker_that_does_not_start_again_costs_no_proven_winner(project, step
 
     class Ending(FakePool):
         def prepare(self, numbers, benchmark):
-            if any(step in line for line in made.progress.said):
+            if numbers.start == 0 and any(step in line for line in made.progress.said):
                 raise NoWorker("the worker ended")
 
     made.tune(Ending(seconds=times(EFFECTS)))

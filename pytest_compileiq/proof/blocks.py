@@ -1,0 +1,101 @@
+"""The blocks of a proof: finalists sampled in the same fresh processes, by the gate's plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from random import Random
+
+import msgspec
+
+from pytest_compileiq.artifact import StoredConditions
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.errors import TuneFailed
+from pytest_compileiq.model import Arm, ControlsFile
+from pytest_compileiq.proof.claims import Finalist
+from pytest_compileiq.proof.deal import Deal
+from pytest_compileiq.rules.gate import PROCESS_EVERY_S, QUADS, SAMPLES
+from pytest_compileiq.timing.checked import CHECKED_CALLS
+from pytest_compileiq.timing.sampler import BlockPlan, plan_block
+from pytest_compileiq.workers.pool import EvaluationFailed, Pool, asked_again
+
+
+class Unprovable(TuneFailed):
+    """The baseline itself failed while it was measured, or others disturb every measurement."""
+
+
+def plan_of(
+    benchmark: TunedBenchmark, random: Random, deal: Deal, claimed: StoredConditions | None = None
+) -> BlockPlan:
+    """The gate's plan for one block, in the process of ``deal``; on a GPU as ``claimed``, where it is."""
+    # A compilation is long and steady: a median of several is not worth several times the wait.
+    samples = 1 if {objective.metric for objective in benchmark.timed_objectives} == {"compile_time"} else SAMPLES
+    # In every second process: what is wrong in every n-th call shows in the first, what is by chance in some.
+    calls = CHECKED_CALLS if deal.half("checks") else 0
+    on_host = benchmark.builder.clock == "cpu"
+    plan = plan_block(random, quads=QUADS, samples=samples, checked_calls=calls, starts=on_host)
+    plan = msgspec.structs.replace(plan, outer="tuned" if deal.half("outer") else "baseline")
+    if claimed is not None:
+        plan = msgspec.structs.replace(plan, launch=claimed.launch, lock_clocks=claimed.locked_mhz)
+    return plan
+
+
+class Blocks:
+    """Takes blocks of finalists, all in the same processes, by the coins of one seed.
+
+    Args:
+        is_short: one quad of single samples, for what is compared exactly.
+    """
+
+    def __init__(
+        self, pool: Pool, benchmark: TunedBenchmark, against: ControlsFile | None, seed: int, *, is_short: bool = False
+    ) -> None:
+        self._pool = pool
+        self._benchmark = benchmark
+        self._against = against
+        self._seed = seed
+        self._random = Random(seed)
+        self._is_short = is_short
+
+    def take(self, numbers: range, finalists: Sequence[Finalist], *, after: float = 0.0) -> float:
+        """Sample ``finalists`` in the processes ``numbers``, ``after`` a time of the pool's timer; returns the start's.
+
+        Raises:
+            Unprovable: the baseline arm failed, or others compute on the device.
+            NoWorker: a worker process did not get ready.
+        """
+        timer = self._pool.timer
+        self._pool.prepare(numbers, self._benchmark)
+        timer.wait_until(after)
+        begun = timer.now()
+        for number in numbers if self._is_short else timer.spaced(numbers, PROCESS_EVERY_S):
+            for finalist in self._random.sample(finalists, len(finalists)):
+                self._take(number, finalist)
+        for finalist in finalists:
+            finalist.leave_out_lost()
+        return begun
+
+    def _take(self, number: int, finalist: Finalist) -> None:
+        for workload in self._benchmark.timed_workloads:
+            if finalist.out:
+                return
+            try:
+                arms: Mapping[Arm, ControlsFile | None] = {"baseline": self._against, "tuned": finalist.controls}
+                of = f"{finalist.controls.key if finalist.controls else ''} {workload.name}"
+                plan = self._plan(number, of)
+                finalist.take(
+                    workload, asked_again(partial(self._pool.block, number, self._benchmark, arms, workload, plan))
+                )
+            except EvaluationFailed as failure:
+                if failure.arm == "baseline":
+                    raise Unprovable(
+                        f"the baseline failed while it was measured ({failure.kind}): {failure.reason}"
+                    ) from failure
+                if failure.kind == "disturbed":
+                    raise Unprovable(f"nothing can be proven while {failure.reason}") from failure
+                finalist.out = f"failed in the proof ({failure.kind}): {failure.reason}"
+
+    def _plan(self, number: int, of: str) -> BlockPlan:
+        if self._is_short:
+            return plan_block(self._random, quads=1, samples=1, discard=False)
+        return plan_of(self._benchmark, self._random, Deal(self._seed, number, self._pool.devices, of))
