@@ -153,7 +153,7 @@ def test_a_kernel_that_works_in_place_is_proven_with_reset_and_the_claim_says_ho
     output = made.pytest("--tune", "--tune-budget=1", code=0)
     (claim,) = tomllib.loads(made.one("acf/slow/*.toml").read_text())["claims"]
     assert claim["checks"] == {"by": "outputs", "checks": 4 * 8 + 4 * 64, "slots": 4 * 8}
-    assert "8 processes, 288 checks" in output and "not checked" not in output and "looked at:" not in output
+    assert "8 + 8 processes, 576 checks" in output and "not checked" not in output and "looked at:" not in output
     assert "PROVEN" in made.pytest(code=0)
 
 

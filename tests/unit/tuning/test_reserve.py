@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_compileiq.model import Workload
+from pytest_compileiq.rules.gate import CONFIRM_AFTER_S, PROCESS_EVERY_S
 from pytest_compileiq.search.finalists import FEWEST_ROUNDS, PLAYOFF
 from pytest_compileiq.testing.fakes import fake_settings
 from pytest_compileiq.tuning.reserve import closing_seconds
@@ -28,14 +29,15 @@ def under_way(*, is_timed=True, quads_s=0.0, workloads=1):
 
 
 @pytest.mark.parametrize("reduce", [True, False])
-def test_what_is_timed_may_take_a_twentieth_of_the_search_for_more_rounds(tmp_path, reduce):
+def test_what_is_timed_may_take_a_twentieth_of_the_search_and_waits(tmp_path, reduce):
     settings = fake_settings(tmp_path, reduce=reduce)
     timed, exact = (closing_seconds(under_way(is_timed=is_timed), settings, 0.0) for is_timed in (True, False))
-    assert timed - exact == pytest.approx(SEARCH_S / 20)
+    waited = 2 * 16 * PROCESS_EVERY_S + (0 if reduce else CONFIRM_AFTER_S)
+    assert timed - exact == pytest.approx(SEARCH_S / 20 + waited)
 
 
 def test_a_play_off_takes_its_fewest_rounds_and_a_check_of_each_on_every_workload(tmp_path, monkeypatch):
-    monkeypatch.setattr("pytest_compileiq.tuning.reserve.FINALISTS", 0)  # nothing is proven
+    monkeypatch.setattr("pytest_compileiq.rules.gate.looks_of", lambda devices: (0, 0, 0))  # nothing is proven
     settings = fake_settings(tmp_path)
     slow, quick = (closing_seconds(under_way(quads_s=quads_s, workloads=2), settings, 0.0) for quads_s in (3.0, 1.0))
     assert slow - quick == pytest.approx(2.0 * 2 * PLAYOFF * (FEWEST_ROUNDS + 1))
