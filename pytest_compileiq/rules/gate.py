@@ -28,6 +28,7 @@ MAX_DROPPED = 0.25
 REPLAY_FLOOR = 0.005
 REPLAY_REFUTE_TAIL = 0.005
 REPLAY_PROVE_TAIL = 0.05 / len(LOOKS)  # each look may prove
+REFUTE_AGAIN_S = 60.0  # from the end of a measurement that refuted to the start of the one that has to agree
 CONFIRM_LEVEL = 0.05  # of a proof's second sample, which is as large as the first and has one look
 CONFIRM_AFTER_S = 15.0  # from the first sample's end to the second's start: a state of the machine passes meanwhile
 PROCESS_EVERY_S = 0.5  # from the start of one process of a proof to the next: neighbours 0.2 s apart correlate

@@ -13,6 +13,7 @@ from pytest_compileiq.errors import NoWorker
 from pytest_compileiq.replay.committed import Integrity
 from pytest_compileiq.replay.run import Replay
 from pytest_compileiq.rules.ends import proof_of
+from pytest_compileiq.rules.gate import LOOKS, REFUTE_AGAIN_S
 from pytest_compileiq.store.lifecycle import retire
 from pytest_compileiq.testing.fakes import (
     FakeBuilder,
@@ -293,6 +294,30 @@ def test_a_neighbour_that_the_controls_change_fails(tmp_path):
 def test_what_could_not_be_seen_of_the_device_is_told_whatever_the_verdict(project, seconds, verdict):
     report, _ = project.replay(FakePool(seconds=seconds, remarked=("nobody looked",)))
     assert (report.verdict, report.notes.count("nobody looked")) == (verdict, 1)
+
+
+class Recovering(FakePool):
+    """A pool on which the gain is gone until its workers are replaced by new ones."""
+
+    def close(self) -> None:
+        super().close()
+        self.seconds = GAIN
+
+
+def test_a_gain_is_refuted_by_two_measurements_a_minute_apart(project):
+    gone = FakePool(seconds=lambda controls: 1e-3)
+    report, _ = project.replay(gone)
+    assert (report.verdict, report.failed) == ("REFUTED", True)
+    assert "measured twice, a minute apart" in report.message and gone.timer.waited == REFUTE_AGAIN_S
+    kinds = [what for what, _, _ in gone.asked]
+    assert kinds[: kinds.index("close")].count("block") == kinds[kinds.index("close") :].count("block") == LOOKS[0]
+    passing = Recovering(seconds=lambda controls: 1e-3)
+    report, _ = project.replay(passing)
+    assert (report.verdict, report.failed) == ("PROVEN", False)
+    (told,) = (note for note in report.notes if "a minute before refuted it" in note)
+    assert "the gain is gone" in told
+    again, _ = project.replay()
+    assert not any("refuted" in note for note in again.notes)
 
 
 # ── one draw of a stress again ───────────────────────────────────────────────────────────────────────────────────
