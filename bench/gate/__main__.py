@@ -4,6 +4,7 @@ record    real trials of equal arms and of known gains, raw samples kept (resume
 judge     the same samples judged by the gate and by the recipes in use: false positives, power, seconds
 simulate  the gate under noise of known kinds, 10,000 trials each
 families  many comparisons at once: true gains that have to be found, and losses at the margin
+samples   a proof's two samples, and a refutation's two measurements, where the truth is known
 plot      the figures of docs/explanation/gate.md
 """
 
@@ -11,7 +12,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-COMMANDS = ("record", "judge", "simulate", "families", "plot")
+COMMANDS = ("record", "judge", "simulate", "families", "samples", "plot")
 
 if __name__ == "__main__":
     command, *arguments = sys.argv[1:] or ["--help"]

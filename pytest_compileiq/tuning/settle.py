@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -21,6 +21,7 @@ from pytest_compileiq.report.kept_controls import kept_notes
 from pytest_compileiq.report.results import report_on
 from pytest_compileiq.report.stress import stress_notes
 from pytest_compileiq.rules.judged import NEIGHBOUR
+from pytest_compileiq.rules.replay_power import why_hard_to_hold
 from pytest_compileiq.store.store import Store, Written
 from pytest_compileiq.tally import Progress
 from pytest_compileiq.toolchains.option_classes import classes_of
@@ -109,7 +110,15 @@ class Tuning:
         report = report_on(benchmark.nodeid, benchmark.name, benchmark.builder.target, verdict, message, artifact)
         drawn = stress_notes(artifact.claims) if artifact else ()
         kept = kept_notes(artifact) if artifact is not None and wrote else ()
-        return replace(report, wrote=tuple(wrote), notes=(*report.notes, *drawn, *kept))
+        hard = self._hard_to_hold(artifact) if artifact is not None and wrote else ()
+        return replace(report, wrote=tuple(wrote), notes=(*report.notes, *drawn, *kept, *hard))
+
+    def _hard_to_hold(self, artifact: Artifact) -> Iterator[str]:
+        """What is said of gains that replays on this device may not hold."""
+        for claim in artifact.claims:
+            is_here = claim.test is not None and claim.device == self.benchmark.device(claim.objective).name
+            if is_here and (told := why_hard_to_hold(claim)):
+                yield told
 
     def advice(self, controls: ControlsFile | None) -> tuple[str, ...]:
         """What to say of the measurement besides its verdict."""

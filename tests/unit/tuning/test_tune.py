@@ -14,6 +14,7 @@ from pytest_compileiq import choice, literal, minimize
 from pytest_compileiq.config import Budget
 from pytest_compileiq.errors import TuneFailed
 from pytest_compileiq.model import PARAMS
+from pytest_compileiq.rules.gate import LOOKS
 from pytest_compileiq.store.lifecycle import promote, retire
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.testing.fakes import (
@@ -81,6 +82,26 @@ def test_a_proven_winner_is_stored_with_its_controls_samples_and_record(bench):
     assert bench.stored.outcome == "tuned" and "-fast" in bench.stored.controls.knobs
     assert len(report.wrote) == 3 == len(bench.files())
     assert bench.stored.search.evaluations == bench.stored.search.duplicates + bench.stored.search.invalid + 5
+
+
+def test_a_gain_that_replays_may_not_hold_is_told_when_it_is_stored(bench):
+    small = bench.tune(FakePool(seconds=by_options({"-fast": 0.985e-3})))
+    assert small.verdict == "TUNED"
+    assert any("min_speedup=1.02 claims none so small" in note for note in small.notes)
+
+
+def test_a_second_sample_that_cannot_be_taken_writes_nothing_and_keeps_the_search(bench):
+    class Ending(FakePool):
+        def block(self, number, *rest):
+            if number >= LOOKS[0]:
+                raise EvaluationFailed("baseline", "crash", "SIGBUS")
+            return super().block(number, *rest)
+
+    with pytest.raises(TuneFailed, match="the baseline failed while it was measured"):
+        bench.tune(Ending(seconds=by_options(GAIN)))
+    assert not bench.files()
+    assert bench.tune().verdict == "TUNED"
+    assert any("evaluations of an earlier run are kept" in line for line in bench.progress.said)
 
 
 def test_nothing_better_is_stored_as_a_baseline_with_its_reason(bench):

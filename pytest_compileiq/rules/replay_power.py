@@ -1,0 +1,67 @@
+"""How often a replay would hold a claim, by the deviation between processes that its own samples show."""
+
+from __future__ import annotations
+
+import math
+
+from scipy.special import nctdtr, stdtrit
+
+from pytest_compileiq.artifact import Claim
+from pytest_compileiq.rules.analysis import Analysis
+from pytest_compileiq.rules.gate import LOOKS, REPLAY_FLOOR, REPLAY_PROVE_TAIL
+
+SMALL = 0.02  # a gain below it: a machine's state moves ratios by half a per cent from day to day
+POWER = 0.8
+
+
+def why_hard_to_hold(claim: Claim) -> str | None:
+    """What to say of a gain that replays on this machine may not hold, with what would; None where they do."""
+    if claim.kind != "gain" or claim.devices or claim.test is None or claim.speedup is None:
+        return None
+    analysis = Analysis(claim.scale)
+    deviation = _deviation(claim, analysis)
+    gain = analysis.step(claim.speedup)
+    room = gain - max(gain / 2, analysis.step_of_share(REPLAY_FLOOR))
+    power = _power(room, deviation)
+    where = "" if claim.workload == "default" else f" on {claim.workload}"
+    if power < POWER:
+        most = _deviation_for(room)
+        held = f"at most {most:.2%}, by longer calls or a quieter machine" if most > 0 else "a gain above 0.5 %"
+        return (
+            f"the gain in {claim.objective}{where} would be held by {power:.0%} of replays here, since processes "
+            f"deviate by {deviation:.2%}; {POWER:.0%} take {held}"
+        )
+    if claim.speedup - 1 < SMALL:
+        return (
+            f"the gain in {claim.objective}{where} is below {SMALL:.0%}, and a machine moves it by about 0.5 % from "
+            f"day to day, so that replays may not hold it; min_speedup={1 + SMALL:g} claims none so small"
+        )
+    return None
+
+
+def _deviation(claim: Claim, analysis: Analysis) -> float:
+    """Between processes, of the step, by the claim's 95 % interval."""
+    assert claim.test is not None and claim.speedup_low is not None and claim.speedup_high is not None
+    processes = claim.test.second or claim.test.processes
+    reach = (analysis.step(claim.speedup_high) - analysis.step(claim.speedup_low)) / 2
+    return reach * math.sqrt(processes) / -float(stdtrit(processes - 1, 0.025))
+
+
+def _power(room: float, deviation: float) -> float:
+    """The probability that the last look puts the gain above the floor that it exceeds by ``room``: noncentral t."""
+    if deviation <= 0:
+        return float(room > 0)
+    most = LOOKS[-1]
+    needed = -float(stdtrit(most - 1, REPLAY_PROVE_TAIL))
+    return 1 - float(nctdtr(most - 1, room / deviation * math.sqrt(most), needed))
+
+
+def _deviation_for(room: float) -> float:
+    """The largest deviation between processes at which the power is ``POWER``, by bisection; 0 where there is none."""
+    if room <= 0:
+        return 0.0
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _power(room, middle) >= POWER else (low, middle)
+    return low
