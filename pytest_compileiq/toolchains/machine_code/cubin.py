@@ -7,36 +7,44 @@ registers, frame sizes, parameters). Names are compared without the source's loc
 
 from __future__ import annotations
 
-import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
-from elftools.elf.relocation import RelocationSection
-from elftools.elf.sections import Section, SymbolTableSection
+from elftools.elf.sections import Section
 
 from pytest_compileiq.errors import BuildError
 from pytest_compileiq.model import CodeDigest
+from pytest_compileiq.toolchains.machine_code.former_digests import former_digests
+from pytest_compileiq.toolchains.machine_code.image import Image
+from pytest_compileiq.toolchains.machine_code.launch_records import (
+    ASKED_REGISTERS,
+    BARRIERS,
+    CONSTANTS,
+    EXTERNS,
+    FRAME_SIZE,
+    INFO,
+    OF_A_FUNCTION,
+    PRE_EXIT,
+    REGISTER_COUNT,
+    VERSION,
+    Record,
+    caller_of,
+    read_records,
+)
 from pytest_compileiq.toolchains.machine_code.parts import digest_of
+from pytest_compileiq.toolchains.machine_code.reach import INSTRUCTION_BYTES, Reach
 from pytest_compileiq.toolchains.nvidia.module_id import without_module_id
 
 _MOST_BYTES = 1 << 28
-_ENTRY = 0x10  # STO_CUDA_ENTRY, in st_other
-_OTHER_OFFSET = 5  # of st_other in an Elf64_Sym
-_INSTRUCTION_BYTES = 16  # since sm_70
+_FACTS = {REGISTER_COUNT: "registers", FRAME_SIZE: "stack_bytes"}
 _NOP = 0x918  # the low 12 bits of the padding after a kernel's last instruction
-# Sections that belong to one function carry its name.
-_OWNED = re.compile(r"\.(?:text|nv\.constant\d+|nv\.info|nv\.shared|nv\.local)\.(?!reserved)(.+)", re.DOTALL)
-_HASHED = re.compile(rf"{_OWNED.pattern}|\.nv\.(?:constant\d+|global(?:\.init)?)", re.DOTALL)  # or all share them
-# EIATTR codes of .nv.info whose payload begins with the index of the function they describe.
-_OF_A_FUNCTION = frozenset({0x11, 0x12, 0x23, 0x2F})  # frame size, minimal and maximal stack size, register count
-_CONSTANTS = 0x0A  # the payload begins with the number of the symbol of the function's own constant bank
-_SIZED_VALUE = 0x04
-_OF_THE_TOOLKIT = frozenset({0x37, 0x6D})  # its version, and a record that 13.4 adds on sm_90a beside equal code
-_ASKED_REGISTERS = 0x1B  # the limit that was asked for; the register count says what each function uses
+_FORMAT = b"entry 2"
+_RESERVED_SHARED, _RESERVES_SHARED = 1024, 90  # bytes that the system takes of each block, since sm_90
+_LEFT_OUT = frozenset({ASKED_REGISTERS, VERSION, PRE_EXIT})
 
 
 @dataclass(frozen=True)
@@ -75,113 +83,83 @@ def read_cubin(path: Path) -> Cubin:
         raise BuildError(f"{path}: not a cubin whose machine code can be read: {why}", kind="compile") from error
 
 
-@dataclass(frozen=True)
-class _Schema:
-    """What of ``.nv.info`` enters a digest.
-
-    Attributes:
-        is_alone: no symbol's number, which counts the file's other symbols, and of called functions those of the entry.
-        left_out: codes of records.
-    """
-
-    is_alone: bool
-    left_out: frozenset[int] = frozenset()
-
-
-_NOW = _Schema(is_alone=True, left_out=_OF_THE_TOOLKIT)
-_ALONE, _FILE_WIDE = _Schema(is_alone=True), _Schema(is_alone=False)  # of artifacts from before
-
-
 class _Reader:
     """Takes one ELF file apart."""
 
     def __init__(self, elf: ELFFile) -> None:
-        self._sections: list[Section] = list(elf.iter_sections())
-        table = next((section for section in self._sections if isinstance(section, SymbolTableSection)), None)
-        self._symbols = list(table.iter_symbols()) if table else []
-        self._entries = sorted(_entry_names(table)) if table else []
-        self._relocations: dict[int, list[str]] = {}
-        for section in self._sections:
-            if isinstance(section, RelocationSection):
-                self._relocations.setdefault(section["sh_info"], []).extend(self._patches(section))
+        self._image = Image(elf)
+        self._reach = Reach(self._image)
+        self._records: dict[str, list[Record]] = {}
+        for index, section in enumerate(self._image.sections):
+            if section.name == INFO or section.name.startswith(f"{INFO}."):
+                for record in read_records(section.data()):
+                    of = self._image.owners.get(index, "")
+                    if record.code in OF_A_FUNCTION and len(record.payload) >= 4:
+                        of = caller_of(self._image.symbol(record.payload))
+                    self._records.setdefault(of, []).append(record)
 
     def cubin(self) -> Cubin:
-        hashed = {
-            index: self._digest(index, section)
-            for index, section in enumerate(self._sections)
-            if _HASHED.fullmatch(section.name) and not _is_info(section)
-        }
-        digests, *former = (self._digests(hashed, schema) for schema in (_NOW, _ALONE, _FILE_WIDE))
-        entries = {
-            name: CodeDigest(sha256, self._sizes(name), former=tuple(schema[name] for schema in former))
-            for name, sha256 in digests.items()
-        }
+        former = former_digests(self._image)
+        entries = {name: self._code(name, former[name]) for name in self._image.entries}
         symbols = _keys(entries)
-        return Cubin(
-            {key: entries[name] for key, name in symbols.items()},
-            symbols,
-            *self._note(),
-        )
+        return Cubin({key: entries[name] for key, name in symbols.items()}, symbols, *self._note())
 
-    def _digests(self, hashed: Mapping[int, bytes], schema: _Schema) -> dict[str, str]:
-        """Entry → its digest, from those of the sections and the attributes in ``.nv.info``."""
-        own: dict[str, list[bytes]] = {name: [] for name in self._entries}
-        shared: list[bytes] = []
-        for index, section in enumerate(self._sections):
-            owner = _OWNED.fullmatch(section.name)
-            if _is_info(section):
-                for function, record in self._attributes(section.data(), schema):
-                    of = _caller(function) if schema.is_alone else function
-                    own.get(of or (owner[1] if owner else ""), shared).append(record)
-            elif index in hashed:
-                (own.get(owner[1], shared) if owner else shared).append(hashed[index])
-        common = digest_of(sorted(shared))
-        return {name: digest_of([common, *sorted(parts)]).hex() for name, parts in own.items()}
+    def _code(self, entry: str, former: tuple[str, ...]) -> CodeDigest:
+        functions, data = self._reach.of(entry)
+        own = [self._section(index, owner) for index, owner in self._image.owners.items() if owner in functions]
+        records = [self._told(record) for of in ("", *functions) for record in self._records.get(of, ())]
+        sha256 = digest_of([_FORMAT, *(digest_of(sorted(filter(None, parts))) for parts in (own, records, data))]).hex()
+        return CodeDigest(sha256, self._sizes(entry) | self._launch_facts(entry), former=former)
 
-    def _patches(self, section: RelocationSection) -> Iterator[str]:
-        for entry in section.iter_relocations():
-            symbol = self._symbols[entry["r_info_sym"]]
-            addend = entry["r_addend"] if entry.is_RELA() else 0
-            yield f"{entry['r_offset']} {entry['r_info_type']} {without_module_id(symbol.name)}+{addend}"
+    def _section(self, index: int, owner: str) -> bytes:
+        section = self._image.sections[index]
+        if section.name.startswith(INFO):
+            return b""
+        parts = [f"{without_module_id(section.name)} {section['sh_addralign']} {section['sh_size']}".encode()]
+        parts += [self._image.content(index), *self._reach.patches(index)]
+        if section.name.startswith(".text."):
+            parts += [str(_barriers(section)).encode(), *sorted(map(self._reach.told, self._reach.operands(owner)))]
+        return digest_of(parts)
 
-    def _digest(self, index: int, section: Section) -> bytes:
-        content = b"" if section["sh_type"] == "SHT_NOBITS" else section.data()
-        header = f"{without_module_id(section.name)} {section['sh_addralign']} {section['sh_size']}".encode()
-        patches = (patch.encode() for patch in sorted(self._relocations.get(index, ())))
-        return digest_of([header, content, *patches])
+    def _told(self, record: Record) -> bytes:
+        """A record with names for the numbers of symbols; empty where it says nothing of the code."""
+        if record.code in _LEFT_OUT:
+            return b""
+        payload = record.payload
+        if record.code == CONSTANTS:
+            payload = payload[4:]
+        elif record.code == EXTERNS:
+            numbers = (payload[at : at + 4] for at in range(0, len(payload), 4))
+            payload = " ".join(sorted(map(self._image.symbol, numbers))).encode()
+        elif record.code in OF_A_FUNCTION and len(payload) >= 4:
+            payload = without_module_id(self._image.symbol(payload)).encode() + payload[4:]
+        return digest_of([struct.pack("<BBH", record.form, record.code, record.value), payload])
 
-    def _attributes(self, data: bytes, schema: _Schema) -> Iterator[tuple[str, bytes]]:
-        """(function, record) of one ``.nv.info``; the function is empty if the record names none."""
-        at = 0
-        while at + 4 <= len(data):
-            form, code, value = struct.unpack_from("<BBH", data, at)
-            at += 4
-            payload = b""
-            if form == _SIZED_VALUE:
-                payload, at = data[at : at + value], at + value
-            if code == _ASKED_REGISTERS or code in schema.left_out:
-                continue
-            function = ""
-            if code in _OF_A_FUNCTION and len(payload) >= 4:
-                (number,) = struct.unpack_from("<I", payload)
-                function, payload = self._symbols[number].name if number < len(self._symbols) else "", payload[4:]
-            elif schema.is_alone and code == _CONSTANTS:
-                payload = payload[4:]
-            value = 0 if form == _SIZED_VALUE else value
-            yield (
-                function,
-                digest_of([struct.pack("<BBH", form, code, value), without_module_id(function).encode(), payload]),
-            )
+    def _launch_facts(self, entry: str) -> dict[str, int]:
+        """What a launch of ``entry`` takes, by the names that ``ptxas -v`` has; the stack is that of its own frame."""
+        facts = {"registers": 0, "stack_bytes": 0, "barriers": _barriers(self._named(f".text.{entry}"))}
+        for record in self._records.get(entry, ()):
+            last = int.from_bytes(record.payload[-4:], "little")
+            if record.code in _FACTS and self._image.symbol(record.payload) == entry:
+                facts[_FACTS[record.code]] = last
+            elif record.code == BARRIERS:
+                facts["barriers"] = record.value
+        shared = self._named(f".nv.shared.{entry}")
+        reserved = _RESERVED_SHARED if self._image.architecture >= _RESERVES_SHARED else 0
+        return facts | {"shared_bytes": max(shared["sh_size"] - reserved, 0) if shared else 0}
 
     def _sizes(self, entry: str) -> dict[str, int]:
-        code = next((section.data() for section in self._sections if section.name == f".text.{entry}"), b"")
-        opcodes = (
-            int.from_bytes(code[at : at + 2], "little") & 0xFFF for at in range(0, len(code), _INSTRUCTION_BYTES)
-        )
+        section = self._named(f".text.{entry}")
+        code = section.data() if section else b""
+        opcodes = (int.from_bytes(code[at : at + 2], "little") & 0xFFF for at in range(0, len(code), INSTRUCTION_BYTES))
         return {"code_bytes": len(code), "instructions": sum(opcode != _NOP for opcode in opcodes)}
 
+    def _named(self, name: str) -> Section | None:
+        index = self._image.named.get(name)
+        return None if index is None else self._image.sections[index]
+
     def _note(self) -> tuple[str, str]:
-        section = next((section for section in self._sections if section.name == ".note.nv.tkinfo"), None)
+        section = self._named(".note.nv.tkinfo")
         if section is None:
             return "", ""
         words = [word.decode("utf-8", "replace").strip() for word in section.data()[24:].split(b"\0")]
@@ -190,22 +168,9 @@ class _Reader:
         return version, command
 
 
-def _is_info(section: Section) -> bool:
-    return section.name == ".nv.info" or section.name.startswith(".nv.info.")
-
-
-def _entry_names(table: SymbolTableSection) -> Iterator[str]:
-    """Functions that can be launched. ``st_other`` is read raw, since pyelftools drops the bit that marks them."""
-    raw, size = table.data(), table["sh_entsize"]
-    for number, symbol in enumerate(table.iter_symbols()):
-        defined = symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_shndx"] != "SHN_UNDEF"
-        if defined and raw[number * size + _OTHER_OFFSET] & _ENTRY:
-            yield symbol.name
-
-
-def _caller(function: str) -> str:
-    """The entry that ``function`` was compiled for: ``scale`` of ``$scale$_Z6helperf``."""
-    return function[1:].partition("$")[0] if function.startswith("$") else function
+def _barriers(text: Section | None) -> int:
+    """How many a kernel uses, by its section's flags; since ptxas 13 an attribute says it."""
+    return text["sh_flags"] >> 20 & 0x7F if text else 0
 
 
 def _keys(entries: Mapping[str, CodeDigest]) -> dict[str, str]:
