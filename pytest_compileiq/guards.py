@@ -7,6 +7,7 @@ fails the test with a sentence, where a plain call would write into other memory
 from __future__ import annotations
 
 import faulthandler
+import itertools
 import multiprocessing
 import signal
 import sys
@@ -19,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 GUARD_BYTES = 8 << 20  # on both sides: of 1,024 elements of 8 bytes, a matrix of as many rows
-_PATTERN = 0xA5
-_FIRST_BROKEN = 100  # exit codes from here on are places of arrays
+_PATTERNS = itertools.cycle(range(0xA1, 0xF0))  # one an array: what was copied from a guard into another shows
+_RETURNED, _FIRST_BROKEN = 99, 100  # exit codes; from the second on they are places of arrays
 
 
 def guarded(values: NDArray[Any]) -> NDArray[Any]:
     """A copy of ``values`` with 8 MiB of guards before and behind it."""
-    memory = np.full(2 * GUARD_BYTES + values.nbytes, _PATTERN, dtype=np.uint8)
+    memory = np.full(2 * GUARD_BYTES + values.nbytes, next(_PATTERNS), dtype=np.uint8)
     array = memory[GUARD_BYTES : GUARD_BYTES + values.nbytes].view(values.dtype).reshape(values.shape)
     array[...] = values
     return array
@@ -49,6 +50,8 @@ def try_call(
     with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # threads of numpy's, at rest
         process.start()
     process.join(timeout_s)
+    if process.exitcode == _RETURNED:
+        return
     if process.exitcode is None:
         process.kill()
         process.join()
@@ -60,8 +63,8 @@ def try_call(
         why = f"crashes ({_signal(-process.exitcode)})"
     else:
         why = f"ends the process with exit code {process.exitcode}"
-    name = getattr(function, "__name__", repr(function))
-    assert process.exitcode == 0, f"{name} {why}: only its author knows which sizes and values it takes"
+    called = getattr(function, "__name__", repr(function))
+    raise AssertionError(f"{called} {why}: only its author knows which sizes and values it takes")
 
 
 def _call(function: Callable[..., object], arguments: Sequence[object], arrays: dict[str, NDArray[Any]]) -> None:
@@ -69,8 +72,9 @@ def _call(function: Callable[..., object], arguments: Sequence[object], arrays: 
     function(*arguments)
     for place, array in enumerate(arrays.values()):
         memory = array.base
-        if memory is None or (memory[:GUARD_BYTES] != _PATTERN).any() or (memory[-GUARD_BYTES:] != _PATTERN).any():
+        if memory is None or (memory[:GUARD_BYTES] != memory[0]).any() or (memory[-GUARD_BYTES:] != memory[0]).any():
             sys.exit(_FIRST_BROKEN + place)
+    sys.exit(_RETURNED)
 
 
 def _signal(number: int) -> str:

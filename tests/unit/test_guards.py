@@ -33,6 +33,12 @@ def test_try_call_beyond_an_array_names_it(offset):
         try_call(_write, [array.ctypes.data, offset], other=other, array=array)
 
 
+def test_try_call_that_copies_one_guard_into_another_is_seen():
+    source, target = guarded(np.ones(N)), guarded(np.zeros(N))
+    with pytest.raises(AssertionError, match="> writes outside of target, an array of 16 elements"):
+        try_call(ctypes.memmove, [target.ctypes.data, source.ctypes.data, 8 * N + 1], target=target, source=source)
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     ("call", "argument", "why"),
@@ -40,6 +46,7 @@ def test_try_call_beyond_an_array_names_it(offset):
         (ctypes.string_at, 0, r"crashes \(SIGSEGV\)"),
         (lambda number: os.kill(os.getpid(), number), signal.SIGRTMIN + 1, r"crashes \(signal 35\)"),
         (os._exit, 3, "ends the process with exit code 3"),
+        (os._exit, 0, "ends the process with exit code 0"),
         (time.sleep, 60, "does not end within 0.2 s"),
     ],
 )
