@@ -33,6 +33,7 @@ _MOST_ITEMS = 200_000  # a second
 _MOST_BYTES = 1 << 28  # a second
 _DEEPEST = 100
 _WORD = struct.calcsize("P")
+_OF_TORCH = ("dtype", "device", "layout", "memory_format")  # written in C, and all that they are is in their texts
 _NUMBERS = frozenset("?cbBhHiIlLqQfdg")  # ctypes' codes of what is no address
 
 
@@ -164,6 +165,8 @@ class _Digester:
         elif numpy is not None and (numpy.generic in bases or numpy.dtype in bases) and _is_builtin(type(value)):
             self._put(type(value).__name__, repr(getattr(value, "dtype", value)))
             self._put("content", value.tobytes() if numpy.generic in bases else "")
+        elif (torch := sys.modules.get("torch")) is not None and type(value) in map(vars(torch).get, _OF_TORCH):
+            self._put(type(value).__name__, repr(value))
         elif ctypes.Array in bases or ctypes._SimpleCData in bases:
             self._add_memory(value)
         else:
@@ -220,7 +223,7 @@ class _Digester:
         own = list(itertools.takewhile(lambda each: not _is_builtin(each) and each is not Enum, _mro(kind)))
         base: Any = next(each for each in _mro(kind) if each in _BASES or _is_builtin(each))
         if not own or base not in _BASES or any(map(_hides_state, own)):
-            raise NoValue(f"holds {_shown(kind)}, which is known by its identity alone")
+            raise NoValue(f"holds {_shown(kind)}, which has no value that can be digested")
         for each in own:
             self._add_definition(each)
         if base is not object:
@@ -280,11 +283,14 @@ def _foreign_name(value: Any) -> str | None:
     """``numpy:float32``, where a module of this process holds just this object under that name."""
     if type not in _mro(type(value)) and not _is_builtin(type(value)):
         return None
-    name = getattr(value, "__name__", None)
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
     module = getattr(value, "__module__", None) or type(value).__module__
-    if type(name) is not str or type(module) is not str:
+    if type(name) is not str or type(module) is not str or module not in sys.modules:
         return None
-    return f"{module}:{name}" if vars(sys.modules.get(module, types)).get(name) is value else None
+    found: Any = sys.modules[module]
+    for part in name.split("."):
+        found = (_vars(found) if type in _mro(type(found)) else getattr(found, "__dict__", {})).get(part)
+    return f"{module}:{name}" if found is value else None
 
 
 def _is_filled(cell: types.CellType) -> bool:

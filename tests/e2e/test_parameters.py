@@ -90,5 +90,5 @@ def test_another_input_under_the_same_id_is_stale_by_its_name(tmp_path):
 
     project.edit("test_k.py", "[Shape(4), Case(3)]", "[object(), lambda: 3]")
     output = project.pytest("--tune", "-k", "object", code=1)
-    assert "parameter case holds a object, which is known by its identity alone" in output
+    assert "parameter case holds a object, which has no value that can be digested" in output
     assert "parameter case holds the function <lambda>" in output and "make the object of them in a fixture" in output

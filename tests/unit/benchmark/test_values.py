@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import ctypes
+import enum
 import functools
 import importlib.util
 import re
@@ -67,6 +68,10 @@ class Number(int):
     def _run(self, *given):
         raise Run
     __index__ = __int__ = __repr__ = __format__ = __hash__ = __eq__ = _run
+
+class Outer:
+    class Inner(Plain):
+        pass
 
 def single(x):
     return x
@@ -133,6 +138,23 @@ def test_each_value_has_a_digest_of_its_own_and_equal_ones_have_one(own, home):
     before, _ = digest_of_value(looked_at, home), looked_at.seen
     assert digest_of_value(looked_at, home) == before
     assert digest_of_value({"a", "b", "c"}, home) == digest_of_value({"c", "b", "a"}, home)
+
+
+def test_the_types_of_torch_and_of_nested_classes_are_values(own, home, monkeypatch):
+    dtype = type("dtype", (), {"__repr__": lambda self: f"torch.{self.name}"})
+    half, single = dtype(), dtype()
+    half.name, single.name = "float16", "float32"
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(dtype=dtype))
+    assert digest_of_value(half, home) != digest_of_value(single, home)
+    assert digest_of_value(own.Outer.Inner(3), home) != digest_of_value(own.Outer.Inner(4), home)
+    assert digest_of_value(Dtype.SIGNED, home) != digest_of_value(Dtype, home)  # of no file in the project
+
+
+class Dtype:
+    class Signed(enum.Enum):
+        YES = 1
+
+    SIGNED = Signed.YES
 
 
 def test_a_path_into_the_project_is_the_same_in_every_clone():
