@@ -16,6 +16,7 @@ from pytest_compileiq.benchmark.afar import HERE, Afar
 from pytest_compileiq.benchmark.builds import Builds
 from pytest_compileiq.benchmark.cached_builds import CachedBuilds
 from pytest_compileiq.benchmark.digest import digest_benchmark
+from pytest_compileiq.benchmark.given import given_to
 from pytest_compileiq.benchmark.marker import TuneSpec, read_marker
 from pytest_compileiq.benchmark.predicates import read_predicate
 from pytest_compileiq.benchmark.spaces import check_names as check_space_names
@@ -70,7 +71,7 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
         fixtures: the fixture functions that it requests.
         test_dir: the test file's directory, which the toolchain's paths are relative to.
         afar: what other machines do for it.
-        params: pytest's parameters of the test and its fixtures.
+        given: as of ``given_to``.
     """
 
     nodeid: str
@@ -82,7 +83,7 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
     rootdir: Path
     test_dir: Path
     afar: Afar = HERE
-    params: Mapping[str, object] = {}
+    given: Mapping[str, object] = {}
 
     @property
     def name(self) -> str:
@@ -292,7 +293,7 @@ class TunedBenchmark(Struct, frozen=True, dict=True):
             command=command,
             sources=dict(self.builds.sources(None)),
             parts=dict(benchmark.parts),
-            values=digests_of(self.params, self.spec.workloads, self.rootdir)[0],
+            values=digests_of(self.given, self.spec.workloads, self.rootdir)[0],
         )
 
     def fingerprint_with(self, controls: ControlsFile | None) -> Fingerprint:
@@ -387,10 +388,10 @@ def make_benchmark(
         builder, build_dir / sha256_hex(item.nodeid.encode())[:16], spec.timeout_s, exact, cached,
         afar.makers, slots or nullcontext(),
     )  # fmt: skip
-    params = item.callspec.params if hasattr(item, "callspec") else {}
     return TunedBenchmark(
-        item.nodeid, spec, builder, builds, item.function, _fixtures(item), rootdir, item.path.parent, afar, params
-    )
+        item.nodeid, spec, builder, builds, item.function, _fixtures(item), rootdir, item.path.parent, afar,
+        given_to(item, rootdir),
+    )  # fmt: skip
 
 
 def _fixtures(item: pytest.Function) -> tuple[Callable[..., Any], ...]:

@@ -121,6 +121,12 @@ class Closure(Struct):
             return None
         return self._add(path, _path_to(plain), namespace, _free_variables(plain))
 
+    def add_attribute(self, owner: type, name: str) -> None:
+        """Add the definition of a class's attribute or method, and what it names."""
+        module, path = sys.modules.get(owner.__module__), self._project_file(owner)
+        if path is not None and module is not None:
+            self._add(path, f"{_path_to(owner)}.{name}", vars(module), {})
+
     def add_names(self, function: types.FunctionType, nodes: Iterable[ast.AST]) -> None:
         """Add what each of ``nodes``, of the function's source, names by itself."""
         if (path := self._project_file(function)) is not None:

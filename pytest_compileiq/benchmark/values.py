@@ -38,23 +38,22 @@ _NUMBERS = frozenset("?cbBhHiIlLqQfdg")  # ctypes' codes of what is no address
 
 
 def digests_of(
-    params: Mapping[str, object], workloads: Sequence[Workload], rootdir: Path
+    given: Mapping[str, object], workloads: Sequence[Workload], rootdir: Path
 ) -> tuple[dict[str, str], dict[str, str]]:
     """The digests of what a test is given, by name, and why those that are empty have none.
 
     Args:
-        params: pytest's parameters of the test and of its fixtures.
+        given: by name, as of ``given_to``.
         workloads: of their values those count whose texts, which are digested already, leave something out.
     """
-    given = {f"parameter {name}": value for name, value in params.items()}
-    given |= {
+    shortened = {
         f"workload {workload.name}: {name}": value
         for workload in workloads
         for name, value in workload.values.items()
         if "..." in repr(value)
     }
     digests, refused = {}, {}
-    for name, value in sorted(given.items()):
+    for name, value in sorted({**given, **shortened}.items()):
         try:
             digests[name] = digest_of_value(value, rootdir)
         except NoValue as reason:

@@ -51,7 +51,7 @@ def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> Baseline:
     Raises:
         TuneFailed: it does not build, differs from place to place, does not run here, or is not correct.
     """
-    _, refused = digests_of(benchmark.params, benchmark.spec.workloads, benchmark.rootdir)
+    _, refused = digests_of(benchmark.given, benchmark.spec.workloads, benchmark.rootdir)
     for name, reason in refused.items():
         raise TuneFailed(f"{benchmark.nodeid}: {name} {reason}, so that a change of it could not be seen: {_GIVE}")
     if benchmark.needs_device and benchmark.native is not None:

@@ -53,11 +53,36 @@ def test_indirect(acf, doubled):
 def test_made(acf, made):
     acf.build()
 
+class TestHeld:
+    N = 5
+    LOG = []
+
+    def setup_method(self):
+        self.made = 6
+
+    @property
+    def doubled(self):
+        return self.half() * 4
+
+    def half(self):
+        return self.N // 2
+
+    @tuned
+    def test_held(self, acf):
+        assert self.doubled and self.made
+        self.LOG.append(self.N)
+        acf.build()
+
+    @tuned
+    def test_other(self, acf):
+        acf.build()
+
 @tuned
 @pytest.mark.parametrize("case", [Case(3), Shape(4)])
 def test_object(acf, case):
     acf.build()
 """
+HELD = {"attribute N": ("N = 5", "N = 15"), "attribute setup_method": ("self.made = 6", "self.made = 7")}
 CHANGES = {
     "n": ("20_000 + 1", "2 + 1"),
     "data": ("np.arange(5)", "np.arange(6)"),
@@ -72,21 +97,25 @@ def test_another_input_under_the_same_id_is_stale_by_its_name(tmp_path):
     project.pytest("--tune", "--tune-budget=2", "--tune-engine=grid", code=0)
     stored = project.one("acf/plain-large/*.toml")
     assert '"parameter n" = ' in stored.read_text()
-    assert "6 proven" in project.pytest(code=0)
+    assert "8 proven" in project.pytest(code=0)
     for old, new in CHANGES.values():
         project.edit("test_k.py", old, new)
     output = project.pytest(code=1)
     for name in CHANGES:
         assert f"the benchmark changed: parameter {name}" in output
-    assert "6 failed" in output
+    assert "6 failed, 2 passed" in output
+    for old, new in HELD.values():
+        project.edit("test_k.py", old, new)
+    output = project.pytest("-k", "held", code=1)
+    assert "the benchmark changed: attribute N, attribute setup_method\n" in output.replace(" (since", "\n")
     project.pytest("--tune", "--tune-budget=0", code=0)
-    assert "6 proven" in project.pytest(code=0)
+    assert "8 proven" in project.pytest(code=0)
 
     # An artifact of before values were recorded is not held to them, and says so.
     text = stored.read_text()
     stored.write_text("".join(line for line in text.splitlines(True) if "parameter n" not in line))
     output = project.pytest(code=0)
-    assert "6 proven" in output and "not compared, since the artifact is older than such records: parameter n" in output
+    assert "8 proven" in output and "not compared, since the artifact is older than such records: parameter n" in output
 
     project.edit("test_k.py", "[Shape(4), Case(3)]", "[object(), lambda: 3]")
     output = project.pytest("--tune", "-k", "object", code=1)

@@ -207,6 +207,6 @@ def test_a_value_that_is_too_large_or_holds_itself_is_refused(home, monkeypatch)
 
 def test_parameters_count_and_the_workload_values_that_no_text_shows_whole(home):
     workload = Workload("big", {"n": 3, "x": np.zeros(5000)})
-    digests, refused = digests_of({"n": 3, "f": object()}, [workload], home)
+    digests, refused = digests_of({"parameter n": 3, "parameter f": object()}, [workload], home)
     assert set(digests) == {"parameter n", "parameter f", "workload big: x"}
     assert digests["parameter f"] == "" and list(refused) == ["parameter f"]
