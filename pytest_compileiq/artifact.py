@@ -7,6 +7,7 @@ start fast: what they work with is in ``model``, which does without pydantic.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, Strict, model_validator
@@ -25,12 +26,14 @@ from pytest_compileiq.model import (
     TIMED_OBJECTIVES,
     ArchitectureFrom,
     CheckedBy,
+    CodeDigest,
     ControlClass,
     Direction,
     Launch,
     digest_of_command,
     tail_of,
 )
+from pytest_compileiq.proven_code import CodePair
 from pytest_compileiq.stored import (
     Array,
     Count,
@@ -38,7 +41,6 @@ from pytest_compileiq.stored import (
     FileName,
     Finite,
     Integer,
-    Metrics,
     Name,
     Probability,
     Ratio,
@@ -111,21 +113,6 @@ class StoredFingerprint(Stored):
     sources: Annotated[dict[Text, Digest], Field(max_length=20_000)]
     parts: Annotated[dict[Text, Digest], Field(max_length=20_000)] = Field(default_factory=dict)
     values: Annotated[dict[Text, Digest], Field(max_length=20_000)] = Field(default_factory=dict)
-
-
-class StoredCode(Stored):
-    """Digest and exact metrics of one arm of one entry function; ``symbol`` as in ``CodeDigest``."""
-
-    sha256: Digest
-    metrics: Metrics = Field(default_factory=dict)
-    symbol: Symbol | None = None
-
-
-class CodePair(Stored):
-    """One entry function, both arms. ``tuned`` is absent when the outcome is ``baseline``."""
-
-    baseline: StoredCode
-    tuned: StoredCode | None = None
 
 
 class SearchRecord(Stored):
@@ -281,6 +268,10 @@ class Withdrawn(Stored):
 
     reason: Text
     code: Annotated[dict[Symbol, Digest], Field(max_length=20_000)]
+
+    def is_of(self, code: Mapping[str, CodeDigest]) -> bool:
+        """Whether a build is of this machine code."""
+        return self.code.keys() == code.keys() and all(code[entry].is_recorded_as(self.code[entry]) for entry in code)
 
 
 class Provenance(Stored):

@@ -282,6 +282,10 @@ class CodeDigest:
     symbol: str | None = None
     former: tuple[str, ...] = field(default=(), compare=False)
 
+    def is_recorded_as(self, sha256: str) -> bool:
+        """Whether ``sha256`` is the digest of this code, by this version or an earlier one."""
+        return sha256 in (self.sha256, *self.former)
+
 
 @dataclass(frozen=True)
 class BuildResult:

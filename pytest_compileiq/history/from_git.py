@@ -66,8 +66,8 @@ def _of(version: Version, artifact: Artifact) -> Iterator[Observation]:
         return
     pairs = artifact.code.items()
     codes: dict[str, Any] = {
-        "baseline_code": digest_of_code({entry: pair.baseline.sha256 for entry, pair in pairs}),
-        "tuned_code": digest_of_code({entry: pair.tuned.sha256 for entry, pair in pairs if pair.tuned}),
+        "baseline_code": digest_of_code({entry: pair.baseline.proven_as for entry, pair in pairs}),
+        "tuned_code": digest_of_code({entry: pair.tuned.proven_as for entry, pair in pairs if pair.tuned}),
     }
     for claim in artifact.claims:
         if claim.kind == "exact" or claim.scale is not None or None in (claim.baseline, claim.tuned, claim.speedup):

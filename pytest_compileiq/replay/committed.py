@@ -13,6 +13,7 @@ from pytest_compileiq.benchmark.body import ArmFailure
 from pytest_compileiq.errors import BuildError, EnvironmentFault, SchemaTooNew, Signal, StoreError
 from pytest_compileiq.model import BuildResult, ControlsFile
 from pytest_compileiq.outcome import End, MovedCode, Verdict
+from pytest_compileiq.proven_code import is_same_code, stored_code
 from pytest_compileiq.replay.former_space import Moved, moved
 from pytest_compileiq.replay.moved import adopt, former_of
 from pytest_compileiq.rules.claims import standing
@@ -281,6 +282,25 @@ class Integrity:
             from pytest_compileiq.rules import attribution  # as heavy
 
             attribution.recompute(artifact.attribution)
+
+    def renew(self, artifact: Artifact, baseline: BuildResult, tuned: BuildResult | None) -> str:
+        """Record the digests of this version where those of an earlier one name the same code: the end of a sentence.
+
+        Raises:
+            Stop: the artifact cannot be written.
+        """
+        code = stored_code(baseline, tuned, artifact.code)
+        firsts = [
+            [arm and arm.first for pair in pairs.values() for arm in (pair.baseline, pair.tuned)]
+            for pairs in (code, artifact.code)
+        ]
+        if not is_same_code(code, artifact.code) or firsts[0] == firsts[1]:
+            return ""
+        try:
+            self.store.write(self.benchmark.name, artifact.model_copy(update={"code": code}), controls=[], samples=())
+        except StoreError as error:
+            raise self.corrupt(error) from error
+        return "; its digests were of an earlier version, and are renewed"
 
     def corrupt(self, error: object) -> Stop:
         """The end of a replay of an artifact that cannot be used, because of ``error``."""

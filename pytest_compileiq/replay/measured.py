@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
-from pytest_compileiq.artifact import Claim
+from pytest_compileiq.artifact import Artifact, Claim
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.config import seed_of_coins
 from pytest_compileiq.errors import NoWorker
-from pytest_compileiq.model import BuildResult, ControlsFile, digest_of_code
+from pytest_compileiq.model import Arm, ControlsFile, digest_of_code
 from pytest_compileiq.outcome import Built, End, Measured, Verdict
 from pytest_compileiq.replay.committed import RETUNE, Stop
 from pytest_compileiq.report.results import claim_text
 from pytest_compileiq.rules.claims import direction_of
+from pytest_compileiq.rules.ends import code_of
 from pytest_compileiq.timing.registry import find_device_or_none
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
     from pytest_compileiq.rules.gate import Decision
 
 
-def built_of(benchmark: TunedBenchmark, baseline: BuildResult, tuned: BuildResult) -> Built:
-    """The compiler, and the machine code of both arms."""
+def built_of(benchmark: TunedBenchmark, artifact: Artifact) -> Built:
+    """The compiler, and the machine code of both arms, which was found to be the artifact's."""
     compiler = benchmark.builder.compiler
-    codes = ({entry: code.sha256 for entry, code in arm.code.items()} for arm in (baseline, tuned))
-    return Built(f"{compiler.name} {compiler.version}", *map(digest_of_code, codes))
+    return Built(
+        f"{compiler.name} {compiler.version}", *(digest_of_code(code_of(artifact, arm)) for arm in get_args(Arm))
+    )
 
 
 def _measured(benchmark: TunedBenchmark, claim: Claim, decision: Decision, seed: int) -> Iterator[Measured]:

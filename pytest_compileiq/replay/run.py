@@ -78,10 +78,10 @@ class Replay:
             if artifact.outcome in ("promoted", "retired"):
                 return None
             controls = self.integrity.controls(artifact)
-            self._judge_staleness(artifact, controls, *self._rebuild(artifact, controls))
+            renewed = self.integrity.renew(artifact, *self._rebuild(artifact, controls))
         except Stop as stop:
             return stop.message if stop.verdict == Verdict.NO_DEVICE else None
-        return f"{self.benchmark.name} still holds for {artifact.target}"
+        return f"{self.benchmark.name} still holds for {artifact.target}{renewed}"
 
     def _draw(self, seed: int) -> ItemReport:
         """Run the body with ``seed`` for ``acf.rng``, the baseline's alone first: who fails on it is told."""
@@ -107,7 +107,6 @@ class Replay:
         if controls is not None:
             self._passed("integrity", f"sha256 {controls.sha256[:8]}")
         baseline, tuned = self._rebuild(artifact, controls)
-        self._judge_staleness(artifact, controls, baseline, tuned)
         expect_assertions(self.benchmark.nodeid)
         used = self._correct(controls)
         self._blast_radius(artifact, tuned, used)
@@ -115,7 +114,7 @@ class Replay:
         if controls is None or tuned is None:
             self._expect_a_run(self._missed)
             return self._report(Verdict.BASELINE, artifact.reason or "nothing was found to beat the defaults", artifact)
-        self._built = built_of(self.benchmark, baseline, tuned)
+        self._built = built_of(self.benchmark, artifact)
         self.integrity.recompute_claims(artifact, baseline, tuned)
         self._passed("claim", f"{len(artifact.claims)} recomputed from the committed samples")
         if self.settings.arms is None:  # else a program is about to say it anew
@@ -149,6 +148,7 @@ class Replay:
             self.checks.append(Check("build", "cached", f"same inputs as a build of {' and of '.join(sorted(made))}"))
         if reason := self.benchmark.builds.why_not_kept:
             self.checks.append(Check("build", "not kept", reason))
+        self._judge_staleness(artifact, controls, baseline, tuned)
         return baseline, tuned
 
     def _expect_the_objectives_entries(self, baseline: BuildResult) -> None:

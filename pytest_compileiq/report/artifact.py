@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pytest_compileiq.artifact import Artifact, Claim, CodePair, StoredCompiler
+from pytest_compileiq.artifact import Artifact, Claim, StoredCompiler
 from pytest_compileiq.model import of_entries
+from pytest_compileiq.proven_code import CodePair
 from pytest_compileiq.report.checks import told_of_checks
 from pytest_compileiq.report.classes import class_facts
 from pytest_compileiq.report.in_place import in_place_lines

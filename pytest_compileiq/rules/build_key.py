@@ -14,7 +14,7 @@ from msgspec import Struct
 from pytest_compileiq.errors import Signal
 from pytest_compileiq.model import sha256_hex
 
-FORMAT = "2"  # of keys and of entries; another one makes all entries old
+FORMAT = "3"  # of keys and of entries; another one makes all entries old
 
 
 class NotModelled(Signal):

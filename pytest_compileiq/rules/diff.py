@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pytest_compileiq.artifact import Artifact, CodePair, StoredCode, StoredCompiler
+from pytest_compileiq.artifact import Artifact, StoredCompiler
 from pytest_compileiq.in_place import InPlace
 from pytest_compileiq.kept_controls import Attribution, Reduction
 from pytest_compileiq.model import ControlClass, KnobValue, Licence
+from pytest_compileiq.proven_code import CodePair, StoredCode
 from pytest_compileiq.rules.blast_radius import recorded_neighbours
 from pytest_compileiq.rules.claims import ClaimStep, claim_steps, devices_only, lead_step, leading_claim, trend
 from pytest_compileiq.rules.classes import Classed, beyond_value_safe, effective_classes
@@ -239,7 +240,7 @@ def _problems(old: Side | None, new: Side | None) -> Iterator[str]:
 
 
 def _baselines(artifact: Artifact) -> Mapping[str, str]:
-    return {entry: pair.baseline.sha256 for entry, pair in artifact.code.items()}
+    return {entry: pair.baseline.proven_as for entry, pair in artifact.code.items()}
 
 
 def _judgement(before: Artifact | None, after: Artifact | None) -> str:
@@ -303,7 +304,7 @@ def _metrics(before: Artifact | None, after: Artifact | None) -> Iterator[Step]:
 
 def _digest(pair: CodePair | None, arm: str) -> str | None:
     code = getattr(pair, arm) if pair else None
-    return code.sha256 if code else None
+    return code.proven_as if code else None
 
 
 def _code(before: Artifact, after: Artifact) -> Iterator[Step]:

@@ -42,7 +42,7 @@ def _proven(artifact: Artifact) -> list[object]:
         artifact.target, artifact.outcome, controls and [controls.sha256, dict(controls.knobs)],
         [compiler.name, compiler.version, compiler.build, *compiler.command],
         [fingerprint.benchmark, fingerprint.command, dict(fingerprint.sources)],
-        [digest_of_code(_codes(artifact, arm)) for arm in get_args(Arm)],
+        [digest_of_code(code_of(artifact, arm)) for arm in get_args(Arm)],
     ]  # fmt: skip
 
 
@@ -50,10 +50,16 @@ def _claimed(claim: Claim) -> list[object]:
     return [claim.device, claim.workload, claim.objective, claim.samples, claim.tuned_value]
 
 
-def _codes(artifact: Artifact, arm: Arm) -> dict[str, str]:
-    """Entry function → digest of its machine code; those that ``arm`` was not built of are left out."""
+def code_of(artifact: Artifact, arm: Arm) -> dict[str, str]:
+    """Entry function → the digest that its code was first recorded by; those ``arm`` was not built of are left out."""
     pairs = ((entry, pair.baseline if arm == "baseline" else pair.tuned) for entry, pair in artifact.code.items())
-    return {entry: code.sha256 for entry, code in pairs if code is not None}
+    return {entry: code.proven_as for entry, code in pairs if code is not None}
+
+
+def _rebuilt(artifact: Artifact, arm: Arm) -> dict[str, CodeDigest]:
+    """The code of ``arm`` as a build would give it."""
+    pairs = ((entry, pair.baseline if arm == "baseline" else pair.tuned) for entry, pair in artifact.code.items())
+    return {entry: CodeDigest(code.sha256, former=(code.proven_as,)) for entry, code in pairs if code is not None}
 
 
 def ends_of(findings: Iterable[Finding]) -> tuple[End, ...]:
@@ -66,15 +72,15 @@ def ends_by_successor(before: Artifact, after: Artifact) -> tuple[End, ...]:
     """What ended ``before``, of which ``after`` took the place: what had made it stale, or else why it was replaced."""
     if after.outcome == "retired":
         return ("withdrawn",)
-    baseline = _codes(after, "baseline")
-    is_same = _codes(before, "baseline") == baseline
-    tuned = _codes(before, "tuned") if is_same else {}  # not built again: what moved is the baseline's code
+    baseline = _rebuilt(after, "baseline")
+    is_same = code_of(before, "baseline") == code_of(after, "baseline")
+    tuned = _rebuilt(before, "tuned") if is_same else {}  # not built again: what moved is the baseline's code
     compiler, fingerprint = after.compiler, after.fingerprint
     rebuilt = Rebuilt(
         Compiler(compiler.name, compiler.version, compiler.build, compiler.command, compiler.architecture_from),
         Fingerprint(**dict(fingerprint)),
-        baseline={entry: CodeDigest(digest) for entry, digest in baseline.items()},
-        tuned={entry: CodeDigest(digest) for entry, digest in tuned.items()},
+        baseline=baseline,
+        tuned=tuned,
         target=after.target,
         architecture="",
     )

@@ -13,9 +13,7 @@ Key = Callable[[Side, Artifact], Hashable]
 
 
 def _same_code(side: Side, artifact: Artifact) -> Hashable:
-    code = tuple(
-        (entry, pair.baseline.sha256, pair.tuned and pair.tuned.sha256) for entry, pair in artifact.code.items()
-    )
+    code = tuple((entry, *pair.proven_as) for entry, pair in artifact.code.items())
     return side.target, artifact.controls and artifact.controls.sha256, code
 
 

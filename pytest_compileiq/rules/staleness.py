@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
-from pytest_compileiq.model import ArchitectureFrom, Arm, CodeDigest, Compiler, Fingerprint, Target
+from pytest_compileiq.model import ArchitectureFrom, Arm, CodeDigest, Compiler, Fingerprint, Target, of_entries
 from pytest_compileiq.outcome import MovedCode
 from pytest_compileiq.rules.fingerprint import changed_benchmark, changed_parts, is_same_benchmark, part_place
 from pytest_compileiq.spelling import first_of
 
 if TYPE_CHECKING:
-    from pytest_compileiq.artifact import Artifact, StoredCode
+    from pytest_compileiq.artifact import Artifact
+    from pytest_compileiq.proven_code import StoredCode
 
 _LINKS = ("-l", "-L", "-Wl,", "-Xlinker", "-static", "-rdynamic")
 _ENTRY_AT = re.compile(r"(?P<entry>.+)@(?P<architecture>sm_\w+)", re.DOTALL)  # in a build for several architectures
@@ -100,10 +101,14 @@ def are_elsewhere(stored: Mapping[str, ArchitectureFrom], target: str, chosen_by
 
 def judge(artifact: Artifact, found: Rebuilt) -> list[Finding]:
     """Apply the staleness table to ``artifact`` once both arms are built."""
-    moved = moved_code(artifact, found)
+    named = _named(artifact)
+    everywhere = moved_code(artifact, found)
+    moved = tuple(code for code in everywhere if named is None or code.entry in named)
+    beside = [code for code in everywhere if code not in moved]
     findings = [
         finding
         for finding in (
+            _beside(beside),
             _benchmark(artifact, found),
             _unrecorded(artifact, found),
             _sources(artifact, found, moved),
@@ -141,6 +146,30 @@ def moved_code(artifact: Artifact, found: Rebuilt) -> tuple[MovedCode, ...]:
     return tuple(moved)
 
 
+def _named(artifact: Artifact) -> frozenset[str] | None:
+    """The entries whose code decides: those the test stands for, where ``functions=`` says which; None for all.
+
+    A claim about the whole build is one about the neighbours too.
+    """
+    exact = (claim.objective for claim in artifact.claims if claim.of_the_build)
+    if not artifact.functions or any(of_entries(objective)[1] is None for objective in exact):
+        return None
+    return artifact.compiler.apart | {_plain(entry) for entry in artifact.functions}
+
+
+def _plain(entry: str) -> str:
+    """The name of an entry without its architecture."""
+    at = _ENTRY_AT.fullmatch(entry)
+    return at["entry"] if at else entry
+
+
+def _beside(moved: Sequence[MovedCode]) -> Finding | None:
+    if not moved:
+        return None
+    message = f"other machine code in {_names(moved)}, which this test does not stand for"
+    return Finding("neighbours", Effect.NOTED, message)
+
+
 def _other_numbers(artifact: Artifact, found: Rebuilt) -> Iterator[str]:
     """Recorded metrics that are not those of the same machine code by the same compiler: nobody read them there."""
     for entry, pair in sorted(artifact.code.items()):
@@ -148,7 +177,7 @@ def _other_numbers(artifact: Artifact, found: Rebuilt) -> Iterator[str]:
             if recorded is None or built is None:
                 continue
             for metric, value in recorded.metrics.items():
-                if (here := built[entry].metrics.get(metric, value)) != value:
+                if entry in built and (here := built[entry].metrics.get(metric, value)) != value:
                     yield f"the record says {metric} {value} of {entry} ({arm} arm), whose machine code has {here}"
 
 
@@ -251,4 +280,4 @@ def _same(recorded: StoredCode | None, built: Mapping[str, CodeDigest] | None, e
     now = (built or {}).get(entry)
     if recorded is None or now is None:
         return False
-    return recorded.sha256 in (now.sha256, *now.former)
+    return now.is_recorded_as(recorded.sha256)

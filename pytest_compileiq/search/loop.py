@@ -376,8 +376,7 @@ class Search:
 
     def why_never(self, build: BuildResult) -> tuple[FailureKind, str] | None:
         """Why this machine code may not be proposed, whatever it scores, as kind and reason; None when it may."""
-        code = {entry: digest.sha256 for entry, digest in build.code.items()}
-        if retired := next((withdrawn for withdrawn in self.brief.withdrawn if withdrawn.code == code), None):
+        if retired := next((each for each in self.brief.withdrawn if each.is_of(build.code)), None):
             return "wrong", f"withdrawn before: {retired.reason}"
         return why_unfit(self.brief.benchmark, build, self.brief.stands_for)
 

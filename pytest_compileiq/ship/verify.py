@@ -11,8 +11,9 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Literal
 
-from pytest_compileiq.artifact import Artifact, CodePair, StoredCode
+from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.model import HOST, Target
+from pytest_compileiq.proven_code import CodePair, StoredCode
 from pytest_compileiq.spelling import first_of, quantity
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.toolchains.machine_code.binaries import UNKNOWN, Contents, Kernel, Linked, read_binaries

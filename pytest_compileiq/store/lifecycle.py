@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pytest_compileiq.artifact import Artifact, CodePair, Withdrawn
+from pytest_compileiq.artifact import Artifact, Withdrawn
 from pytest_compileiq.errors import UserError
 from pytest_compileiq.in_place import InPlace
+from pytest_compileiq.proven_code import CodePair
 from pytest_compileiq.rules.in_place import contradicted
 from pytest_compileiq.store.store import Store
 

@@ -9,11 +9,11 @@ from pytest_compileiq.artifact import Artifact
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.errors import BuildError, StoreError, TuneFailed
 from pytest_compileiq.model import Candidate, ControlsFile
+from pytest_compileiq.proven_code import is_same_code, stored_code
 from pytest_compileiq.rules.fingerprint import is_same_benchmark
 from pytest_compileiq.store.owners import other_owner, own_name
 from pytest_compileiq.store.packs import read_candidates
 from pytest_compileiq.store.store import Store
-from pytest_compileiq.tuning.result import stored_code
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,8 @@ def is_healthy(benchmark: TunedBenchmark, incumbent: Incumbent) -> bool:
         or not is_same_benchmark(artifact.fingerprint, benchmark.fingerprint)
     ):
         return False
-    return stored_code(benchmark.builds.get(None), benchmark.builds.get(incumbent.controls)) == artifact.code
+    builds = benchmark.builds
+    return is_same_code(stored_code(builds.get(None), builds.get(incumbent.controls), artifact.code), artifact.code)
 
 
 def starting_points(

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
@@ -15,12 +16,10 @@ from pytest_compileiq.artifact import (
     ACF_NOTICE,
     MOST_LICENCES,
     Artifact,
-    CodePair,
     Controls,
     FrontPoint,
     Provenance,
     SearchRecord,
-    StoredCode,
     StoredCompiler,
     StoredFingerprint,
     StoredLicence,
@@ -34,13 +33,13 @@ from pytest_compileiq.kept_controls import Attribution, Reduction
 from pytest_compileiq.model import (
     LARGEST_NUMBER,
     LONGEST_TEXT,
-    BuildResult,
     ControlsFile,
     Fingerprint,
     Licence,
     Objective,
 )
 from pytest_compileiq.proof.prove import NoWinner, Proof
+from pytest_compileiq.proven_code import Code, stored_code
 from pytest_compileiq.rules.fingerprint import covered_files, defined_in, holds
 from pytest_compileiq.rules.licences import widest
 from pytest_compileiq.search.scoring import Scored
@@ -129,6 +128,7 @@ def make_artifact(
     withdrawn: Sequence[Withdrawn],
     licences: Sequence[Licence] = (),
     attribution: Attribution | None = None,
+    before: Code = MappingProxyType({}),
 ) -> Artifact:
     """The artifact of a search: the proven winner, or that nothing beats the defaults.
 
@@ -136,7 +136,7 @@ def make_artifact(
         StoreError: something in it is beyond what an artifact may hold.
     """
     try:
-        return _artifact(benchmark, proof, result, withdrawn, licences, attribution)
+        return _artifact(benchmark, proof, result, withdrawn, licences, attribution, before)
     except ValidationError as error:
         raise StoreError(f"what was found for {benchmark.nodeid} cannot be stored: {first_problem(error)}") from error
 
@@ -148,6 +148,7 @@ def _artifact(
     withdrawn: Sequence[Withdrawn],
     licences: Sequence[Licence],
     attribution: Attribution | None,
+    before: Code,
 ) -> Artifact:
     target = benchmark.builder.target
     winner, claims = (None, ()) if isinstance(proof, NoWinner) else (proof.winner, proof.claims)
@@ -162,7 +163,7 @@ def _artifact(
         controls=controls_table(target, winner) if winner else None,
         compiler=StoredCompiler.of(benchmark.builder.compiler),
         fingerprint=StoredFingerprint.of(fingerprint),
-        code=stored_code(benchmark.builds.get(None), benchmark.builds.get(winner) if winner else None),
+        code=stored_code(benchmark.builds.get(None), benchmark.builds.get(winner) if winner else None, before),
         search=result.record,
         claims=claims,
         front=tuple(_front_point(benchmark, scored, result.shift) for scored in result.front[:MOST_FRONT_POINTS]),
@@ -205,21 +206,6 @@ def controls_table(target: str, winner: ControlsFile) -> Controls:
         size_bytes=len(winner.data),
         knobs=dict(winner.knobs),
     )
-
-
-def stored_code(baseline: BuildResult, tuned: BuildResult | None) -> dict[str, CodePair]:
-    """The ``[code]`` tables of two builds."""
-
-    def stored(built: BuildResult, entry: str) -> StoredCode:
-        code = built.code[entry]
-        return StoredCode(sha256=code.sha256, metrics=dict(code.metrics), symbol=code.symbol)
-
-    return {
-        entry: CodePair(
-            baseline=stored(baseline, entry), tuned=stored(tuned, entry) if tuned and entry in tuned.code else None
-        )
-        for entry in sorted(baseline.code)
-    }
 
 
 def provenance_of(benchmark: TunedBenchmark, fingerprint: Fingerprint, winner: ControlsFile | None) -> Provenance:

@@ -16,6 +16,7 @@ from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.proof import advice
 from pytest_compileiq.proof.blocks import Unprovable
 from pytest_compileiq.proof.prove import Meanwhile, NoWinner, Proof, prove
+from pytest_compileiq.proven_code import is_same_code, stored_code
 from pytest_compileiq.report.classes import MOST_OPTIONS, class_facts
 from pytest_compileiq.report.kept_controls import kept_notes
 from pytest_compileiq.report.results import report_on
@@ -33,7 +34,6 @@ from pytest_compileiq.tuning.result import (
     make_artifact,
     provenance_of,
     signed_by,
-    stored_code,
 )
 from pytest_compileiq.tuning.stress import LEAST_S, Stressing, Wrong, repeat_command, with_stress
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool, asked_again
@@ -151,7 +151,8 @@ def settle(tuning: Tuning, incumbent: Incumbent | None, proof: Proof | NoWinner,
         result = result.with_winner(proof.winner)
     withdrawn = incumbent.artifact.withdrawn if incumbent else ()
     licences = () if isinstance(proof, NoWinner) else tuning.licences
-    artifact = make_artifact(benchmark, proof, result, withdrawn, licences, attribution)
+    before = incumbent.artifact.code if incumbent else {}
+    artifact = make_artifact(benchmark, proof, result, withdrawn, licences, attribution, before)
     files = [scored.controls.data for scored in result.front[:MOST_FRONT_POINTS]]
     if isinstance(proof, NoWinner):
         written = tuning.write(artifact, controls=files, samples=())
@@ -244,10 +245,11 @@ def _store_claims(tuning: Tuning, artifact: Artifact, proof: Proof, result: Sear
     benchmark = tuning.benchmark
     mine = {claim.device for claim in proof.claims}
     others = tuple(claim for claim in artifact.claims if claim.device not in mine)
-    code = stored_code(benchmark.builds.get(None), benchmark.builds.get(proof.winner))
-    kept = others if code == artifact.code else ()
+    code = stored_code(benchmark.builds.get(None), benchmark.builds.get(proof.winner), artifact.code)
+    is_same = is_same_code(code, artifact.code)
+    kept = others if is_same else ()
     fingerprint = benchmark.fingerprint_with(proof.winner)
-    attribution = artifact.attribution if code == artifact.code else None
+    attribution = artifact.attribution if is_same else None
     if result is not None and (attribution is None or result.reduction is not None):
         attribution = result.attribute(proof) or attribution
     fresh = artifact.model_copy(
@@ -263,7 +265,7 @@ def _store_claims(tuning: Tuning, artifact: Artifact, proof: Proof, result: Sear
             "code": code,
             "reduction": (result and result.reduced(attribution)) or artifact.reduction,
             "attribution": attribution,
-            "in_place": artifact.in_place if code == artifact.code else (),
+            "in_place": artifact.in_place if is_same else (),
             "provenance": provenance_of(benchmark, fingerprint, proof.winner),
         }
     )

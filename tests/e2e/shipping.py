@@ -12,15 +12,14 @@ from pathlib import Path
 from pytest_compileiq.artifact import (
     Artifact,
     Claim,
-    CodePair,
     Controls,
     Provenance,
     SearchRecord,
-    StoredCode,
     StoredCompiler,
     StoredFingerprint,
 )
 from pytest_compileiq.model import Candidate
+from pytest_compileiq.proven_code import CodePair, StoredCode
 from pytest_compileiq.store.metadata import controls_file_name
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.toolchains.base import Place, Toolchain

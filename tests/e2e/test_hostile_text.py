@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from pytest_compileiq.artifact import CodePair, StoredCode, StoredFingerprint
+from pytest_compileiq.artifact import StoredFingerprint
+from pytest_compileiq.proven_code import CodePair, StoredCode
 from pytest_compileiq.store.metadata import render
 from pytest_compileiq.store.store import Store
 from tests.unit.artifacts import CONTROLS, TARGET, make_artifact

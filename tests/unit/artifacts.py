@@ -5,11 +5,9 @@ from __future__ import annotations
 from pytest_compileiq.artifact import (
     Artifact,
     Claim,
-    CodePair,
     Controls,
     Provenance,
     SearchRecord,
-    StoredCode,
     StoredCompiler,
     StoredFingerprint,
     Summary,
@@ -17,6 +15,7 @@ from pytest_compileiq.artifact import (
 from pytest_compileiq.claimed_devices import ClaimedDevice, StoredFleet
 from pytest_compileiq.decision_record import DecisionRecord
 from pytest_compileiq.model import FLEET, SampleRow, sha256_hex
+from pytest_compileiq.proven_code import CodePair, StoredCode
 from pytest_compileiq.store.metadata import controls_file_name
 
 TARGET = "x86-64-v3-gcc12"

@@ -32,6 +32,7 @@ VALUES = (
     "model",
     "named_options",
     "outcome",
+    "proven_code",
     "sample_table",
     "slot_start",
     "space",

@@ -26,11 +26,12 @@ _NO_REGISTER = {0xB82: 0xFF, _LDCU: 0xFF, 0xABB: -1}  # LDC, LDCU, ULDC by regis
 _USER, _ADDRESSES = 3, 4
 _ADDRESS_BYTES = 8
 # Below an architecture: where parameters begin in bank 0, and what lies before them and tells nothing of other banks:
-# the dimensions of the launch, the stack, the descriptor of global memory. The rest are base addresses, as of bank 3.
+# the dimensions of the launch, the stack, the bases of local and shared memory and of parameters, the barrier of a
+# grid, the descriptor of global memory. The rest is not known, or the base of bank 3.
 _PARAMETERS = {
-    90: (0x160, frozenset({*range(0x18), 0x28, 0x118})),
-    100: (0x210, frozenset({*range(0x18), 0x28, 0x208})),
-    _DECODED.stop: (0x380, frozenset(range(0x358, 0x380))),
+    90: (0x160, frozenset({*range(0x2C), 0x40, 0x44, 0x8C, 0x90, 0x118})),
+    100: (0x210, frozenset({*range(0x2C), 0x44, 0x48, 0x198, 0x208})),
+    _DECODED.stop: (0x380, frozenset({0x254, 0x258, 0x2F8, 0x2FC, *range(0x348, 0x380)})),
 }
 
 

@@ -8,11 +8,9 @@ import random
 from pytest_compileiq.artifact import (
     Artifact,
     Claim,
-    CodePair,
     Controls,
     FrontPoint,
     Provenance,
-    StoredCode,
     StoredCompiler,
     StoredFingerprint,
     Summary,
@@ -20,6 +18,7 @@ from pytest_compileiq.artifact import (
 from pytest_compileiq.decision_record import DecisionRecord
 from pytest_compileiq.explained import Curve, Explained, KnobEffect
 from pytest_compileiq.outcome import Check, ItemReport, RunReport, Verdict
+from pytest_compileiq.proven_code import CodePair, StoredCode
 from pytest_compileiq.report.committed import Committed
 from pytest_compileiq.report.html.charts import ChartedSlot
 from pytest_compileiq.report.results import results_of

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_compileiq.artifact import CodePair, StoredCode, StoredCompiler, StoredFingerprint
+from pytest_compileiq.artifact import StoredCompiler, StoredFingerprint
+from pytest_compileiq.proven_code import CodePair, StoredCode
 from pytest_compileiq.report.artifact import artifact_lines
 from pytest_compileiq.report.committed import Committed
 from pytest_compileiq.report.html.page import render_page

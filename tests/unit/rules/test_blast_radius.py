@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_compileiq.artifact import CodePair, StoredCode, StoredCompiler
+from pytest_compileiq.artifact import StoredCompiler
+from pytest_compileiq.proven_code import CodePair, StoredCode
 from pytest_compileiq.rules.blast_radius import changed_neighbours, recorded_neighbours
 from tests.unit.artifacts import make_artifact
 

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_compileiq.artifact import Claim, CodePair, Provenance, StoredChecks, StoredCode, Summary
+from pytest_compileiq.artifact import Claim, Provenance, StoredChecks, Summary
 from pytest_compileiq.decision_record import DecisionRecord
 from pytest_compileiq.in_place import InPlace
 from pytest_compileiq.model import Licence
+from pytest_compileiq.proven_code import CodePair, StoredCode
 from pytest_compileiq.report.change import facts
 from pytest_compileiq.rules.classes import Classed
 from pytest_compileiq.rules.diff import Kind, Side, Step, compare

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_compileiq.artifact import CodePair, Provenance, StoredCode, StoredCompiler, StoredFingerprint
+from pytest_compileiq.artifact import Provenance, StoredCompiler, StoredFingerprint
+from pytest_compileiq.model import CodeDigest
+from pytest_compileiq.proven_code import CodePair, StoredCode
 from pytest_compileiq.rules.ends import ends_by_successor, ends_of, goes_on, proof_of
 from pytest_compileiq.rules.staleness import Effect, Finding
 from tests.unit.artifacts import make_artifact, measured_claim
@@ -48,6 +50,22 @@ def test_what_tells_more_of_a_proof_is_the_same_proof():
     told = make_artifact(provenance=Provenance(tool="a later version"), licences=())
     assert proof_of(told) == proof_of(make_artifact())
     assert goes_on(make_artifact(), told)
+
+
+def test_digests_of_another_format_are_the_same_proof():
+    code = {
+        entry: CodePair(
+            baseline=StoredCode.replacing(pair.baseline, CodeDigest("1" * 64, former=(pair.baseline.sha256,))),
+            tuned=StoredCode.replacing(pair.tuned, CodeDigest("2" * 64, former=(pair.tuned.sha256,))),
+        )
+        for entry, pair in make_artifact().code.items()
+    }
+    renewed = make_artifact(code=code)
+    assert proof_of(renewed) == proof_of(make_artifact())
+    assert goes_on(make_artifact(), renewed)
+    assert goes_on(renewed, renewed)
+    assert ends_by_successor(make_artifact(), make_artifact(code=code, fingerprint=NEW_SOURCES)) == ("tuned anew",)
+    assert ends_by_successor(renewed, make_artifact(code=NEW_CODE)) == ("compiler",)
 
 
 @pytest.mark.parametrize("changes", [{"fingerprint": NEW_BENCHMARK}, {"code": NEW_CODE}, {"compiler": NEW_COMPILER}])

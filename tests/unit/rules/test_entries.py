@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from pytest_compileiq.artifact import MOST_OBJECTIVES, Artifact, Claim, CodePair, StoredCode, StoredCompiler
+from pytest_compileiq.artifact import MOST_OBJECTIVES, Artifact, Claim, StoredCompiler
 from pytest_compileiq.outcome import Verdict
+from pytest_compileiq.proven_code import CodePair, StoredCode
 from pytest_compileiq.report.artifact import artifact_lines
 from pytest_compileiq.report.change import terminal_lines
 from pytest_compileiq.report.results import report_on

@@ -8,8 +8,9 @@ import pytest
 
 from pytest_compileiq.model import CodeDigest
 from pytest_compileiq.outcome import MovedCode
+from pytest_compileiq.proven_code import CodePair, StoredCode
 from pytest_compileiq.rules.staleness import Effect, Rebuilt, are_elsewhere, choose, judge, moved_code
-from tests.unit.artifacts import TARGET, make_artifact
+from tests.unit.artifacts import TARGET, make_artifact, measured_claim
 
 ARTIFACT = make_artifact()
 SAME = Rebuilt(
@@ -195,3 +196,20 @@ def test_where_nothing_is_compiled_no_finding_speaks_of_a_compiler_or_its_code(w
     found, effect, said = OF_PARAMS[what]
     (finding,) = judge(PARAMS, found)
     assert (finding.effect, finding.message) == (effect, said)
+
+
+def test_judge_of_an_edited_neighbour_with_functions_notes_it():
+    beside = CodePair(baseline=StoredCode(sha256="3" * 64), tuned=StoredCode(sha256="3" * 64))
+    of_all = make_artifact(functions=("k",), code={**ARTIFACT.code, "other": beside})
+    named = of_all.model_copy(update={"claims": (measured_claim("cpu"),)})
+    edited = {"other": CodeDigest("4" * 64)}
+    found = replace(SAME, baseline={**SAME.baseline, **edited}, tuned={**SAME.tuned, **edited})
+    told = [(finding.effect, finding.message) for finding in judge(named, found)]
+    assert told == [(Effect.NOTED, "other machine code in other, which this test does not stand for")]
+    gone = judge(named, SAME)
+    assert [finding.effect for finding in gone] == [Effect.NOTED], "a neighbour that was removed"
+    assert [finding.effect for finding in judge(of_all, found)] == [Effect.STALE], "it claims code_bytes of the build"
+    unnamed = named.model_copy(update={"functions": ()})
+    assert [finding.effect for finding in judge(unnamed, found)] == [Effect.STALE], "nothing says who is a neighbour"
+    moved = judge(named, replace(found, tuned={**found.tuned, "k": CodeDigest("5" * 64)}))
+    assert Effect.STALE in {finding.effect for finding in moved}

@@ -16,18 +16,11 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from pytest_compileiq.artifact import (
-    Claim,
-    CodePair,
-    Controls,
-    StoredCode,
-    StoredCompiler,
-    StoredFingerprint,
-    Summary,
-)
+from pytest_compileiq.artifact import Claim, Controls, StoredCompiler, StoredFingerprint, Summary
 from pytest_compileiq.cli.main import main
 from pytest_compileiq.decision_record import DecisionRecord
 from pytest_compileiq.model import sha256_hex
+from pytest_compileiq.proven_code import CodePair, StoredCode
 from pytest_compileiq.ship import acf_runtime
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.toolchains.base import Place

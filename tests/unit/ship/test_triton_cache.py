@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_compileiq.artifact import CodePair, StoredCode, StoredCompiler
+from pytest_compileiq.artifact import StoredCompiler
 from pytest_compileiq.cli.main import main
+from pytest_compileiq.proven_code import CodePair, StoredCode
 from pytest_compileiq.ship import triton_cache
 from pytest_compileiq.ship.triton_cache import verify_triton_cache
 from pytest_compileiq.ship.verify import Match, verdict
