@@ -169,7 +169,8 @@ def _compare_entry(kernel: Kernel, rivals: Mapping[_Key, tuple[Artifact, str]]) 
         return finding("baseline", f"the baseline of {', '.join(baselines)}: its controls were not applied")
     wanted = ", ".join(f"{sha}…" for sha, _ in expected)
     labels = ", ".join(label for _, label in expected)
-    return finding("neither", f"neither arm of what was proven of {labels}", f"{kernel.sha256[:8]}…, not {wanted}")
+    how = "; other code: -rdc" if kernel.is_separate else ""
+    return finding("neither", f"neither arm of what was proven of {labels}{how}", f"{kernel.sha256[:8]}…, not {wanted}")
 
 
 def _proven(artifact: Artifact, pair: CodePair) -> StoredCode:

@@ -30,7 +30,7 @@ _TYPE, _ET_REL = slice(16, 18), 1
 
 @dataclass(frozen=True)
 class Kernel:
-    """One entry function.
+    """One entry function, of relocatable device code (``-rdc=true``) where ``is_separate``.
 
     Attributes:
         path: the file that holds it.
@@ -46,6 +46,7 @@ class Kernel:
     entry: str
     sha256: str
     others: frozenset[str] = frozenset()
+    is_separate: bool = False
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ def _kernels(cubin: Path, path: Path) -> Iterator[Kernel]:
     read = read_cubin(cubin)
     named = _ARCHITECTURE.search(read.command)
     for entry, code in read.entries.items():
-        yield Kernel(path, named[1] if named else UNKNOWN, entry, code.sha256, frozenset(code.former))
+        yield Kernel(path, named[1] if named else UNKNOWN, entry, code.sha256, frozenset(code.former), read.is_separate)
 
 
 def _is_cubin(data: bytes) -> bool:

@@ -57,12 +57,14 @@ class Cubin:
         symbols: the same keys → the name in this file, by which the entry is launched.
         assembler: the version line in the note that ptxas leaves; empty without a note.
         command: ptxas's command line in the same note; empty without a note.
+        is_separate: relocatable device code (``-rdc=true``), linked by nvlink or to be linked.
     """
 
     entries: Mapping[str, CodeDigest]
     symbols: Mapping[str, str]
     assembler: str
     command: str
+    is_separate: bool
 
 
 def read_cubin(path: Path) -> Cubin:
@@ -102,7 +104,7 @@ class _Reader:
         former = former_digests(self._image)
         entries = {name: self._code(name, former[name]) for name in self._image.entries}
         symbols = _keys(entries)
-        return Cubin({key: entries[name] for key, name in symbols.items()}, symbols, *self._note())
+        return Cubin({key: entries[name] for key, name in symbols.items()}, symbols, *self._note(), self._is_separate)
 
     def _code(self, entry: str, former: tuple[str, ...]) -> CodeDigest:
         functions, data = self._reach.of(entry)
@@ -157,6 +159,11 @@ class _Reader:
     def _named(self, name: str) -> Section | None:
         index = self._image.named.get(name)
         return None if index is None else self._image.sections[index]
+
+    @property
+    def _is_separate(self) -> bool:
+        note = self._named(".note.nv.tkinfo")
+        return self._image.is_relocatable or (note is not None and b"nvlink" in note.data())
 
     def _note(self) -> tuple[str, str]:
         section = self._named(".note.nv.tkinfo")

@@ -58,6 +58,7 @@ class Image:
         for section in self.sections:
             if isinstance(section, RelocationSection):
                 self.patches.setdefault(section["sh_info"], []).extend(_patches(section))
+        self.is_relocatable = elf.header["e_type"] == "ET_REL"
         flags = elf.header["e_flags"]
         is_wide = elf.header["e_ident"]["EI_ABIVERSION"] >= _ABI_OF_WIDE_FLAGS
         self.architecture: int = (flags >> 8 if is_wide else flags) & 0xFF

@@ -76,6 +76,20 @@ ret;
 """
 
 
+def test_relocatable_code_is_told_and_equal_where_the_code_is(tmp_path):
+    whole = entries(tmp_path, ptx(k="add"))["k"]
+    assert not read_cubin(tmp_path / "k.cubin").is_separate
+    entries(tmp_path, ptx(k="add"), "-c")
+    nvlink = Path(next(installed("ptxas")).program).with_name("nvlink")
+    if not nvlink.is_file():
+        pytest.skip("no nvlink beside ptxas")
+    subprocess.run([nvlink, "-arch=sm_90a", tmp_path / "k.cubin", "-o", tmp_path / "l.cubin"], check=True)
+    linked = read_cubin(tmp_path / "l.cubin")
+    assert linked.is_separate
+    differs = [name for name, value in whole.metrics.items() if linked.entries["k"].metrics[name] != value]
+    assert (linked.entries["k"].sha256 == whole.sha256) is not bool(differs), differs
+
+
 @pytest.mark.parametrize("flags", [(), ("-c",)])
 def test_digest_of_an_entry_holds_only_the_data_it_reaches(tmp_path, flags):
     def changed(before: str, after: str) -> set[str]:
