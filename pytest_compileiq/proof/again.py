@@ -69,5 +69,8 @@ def prove_again(pool: Pool, benchmark: TunedBenchmark, controls: ControlsFile, c
         if expected.of_device:
             decision = replace(decision, reason=f"{decision.reason}; {expected.of_device}")
         if decision.verdict is not Verdict.INCONCLUSIVE:
-            return decision
-    return replace(decision, note="; ".join(noise_of(benchmark, claim.objective, evidence)))
+            break
+    if decision.verdict is Verdict.PROVEN and not decision.note:
+        return decision
+    noise = noise_of(benchmark, claim.objective, evidence)  # it may be why a gain seems to have decayed or to be gone
+    return replace(decision, note="; ".join(filter(None, (decision.note, *noise))))

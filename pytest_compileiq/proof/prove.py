@@ -42,12 +42,14 @@ class Proof:
         claims: their claims, ``samples`` still to be named by the store.
         rows: their raw samples.
         reason: why they won, in words that are as true on another day: it is stored.
+        advice: what disturbed the samples, and what to do about it; never stored.
     """
 
     controls: ControlsFile | None
     claims: tuple[Claim, ...]
     rows: tuple[SampleRow, ...]
     reason: str
+    advice: tuple[str, ...] = ()
 
     @property
     def winner(self) -> ControlsFile:
@@ -184,13 +186,14 @@ def _second_sample(
         smaller = contenders[1]
         proven = None if smaller.out else _proven_smaller(benchmark, smaller, first, against, other, gap_s)
         if beside.is_chosen(found, smaller, is_proven=proven is not None) and proven is not None:
-            return _proof(proven)
+            return replace(_proof(proven), advice=_disturbances(benchmark, smaller))
     if found.out:
         return NoWinner(found.out)
     claims = confirmed(benchmark, first, found, gap_s)
+    disturbed = _disturbances(benchmark, found)
     if isinstance(claims, Unconfirmed):
-        return NoWinner(claims.reason, advice=_disturbances(benchmark, found), lost=claims.lost)
-    return _proof(replace(first, claims=claims), found.counted)
+        return NoWinner(claims.reason, advice=disturbed, lost=claims.lost)
+    return replace(_proof(replace(first, claims=claims), found.counted), advice=disturbed)
 
 
 def _proven_smaller(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pytest_compileiq.artifact import Claim
 from pytest_compileiq.decision_record import DecisionRecord
-from pytest_compileiq.errors import ClaimMismatch, StoreError, contained
+from pytest_compileiq.errors import ClaimMismatch, contained
 from pytest_compileiq.model import Direction, SampleRow, Thresholds
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.rules.evidence import Evidence, all_positive, gather, summarise
@@ -66,6 +66,14 @@ def _recompute(
             f"{where}: test.level = {level!r}, and alpha {thresholds.alpha:g} over {len(LOOKS)} looks allows "
             f"{thresholds.alpha / len(LOOKS):.3g}"
         )
+    later = evidence
+    if second is not None:
+        if claim.scale is None and not all_positive(second):
+            raise ClaimMismatch(f"{where}: it is a ratio, and a value of its second sample is not positive")
+        later = gather(second, direction, evidence.analysis)
+    _expect_devices(where, claim, later)
+    if evidence.processes != claim.test.processes:  # checked first: they bound the cost of all that follows
+        raise ClaimMismatch(f"{where}: its test is of {claim.test.sampled}, and it has {evidence.processes}")
     if claim.kind == "gain":
         if not claim.test.flips:
             raise ClaimMismatch(f"{where}: test.flips = 0, and a gain takes a randomisation test")
@@ -73,14 +81,10 @@ def _recompute(
     else:
         decision = judge_non_inferior(evidence, thresholds, level=level)
     numbers = [(name, getattr(decision, name)) for name in ("p_value", "cohens_d")]
-    later, stored = evidence, decision
+    stored = decision
     if second is not None:
-        if claim.scale is None and not all_positive(second):
-            raise ClaimMismatch(f"{where}: it is a ratio, and a value of its second sample is not positive")
-        later = gather(second, direction, evidence.analysis)
         stored = _confirmed(where, claim, later, thresholds)
         numbers += [(f"test.first.{name}", getattr(decision, name)) for name in _GAINS]
-    _expect_devices(where, claim, later)
     if stored.devices and [each.outlier for each in claim.devices] != [each.outlier for each in stored.devices]:
         raise ClaimMismatch(f"{where}: its samples give other outliers among its devices")
     for name, computed in (*_numbers(stored, later), *numbers):
@@ -93,25 +97,20 @@ def _recompute(
 
 def _samples(
     where: str, test: DecisionRecord, rows: SampleTable | Sequence[SampleRow]
-) -> tuple[SampleTable, SampleTable | None]:
-    """What the gate judged, and the second sample; None where the claim is on one alone.
-
-    It is checked first, since the numbers of processes bound the cost of all that follows.
-    """
-    if not len(rows):
-        raise StoreError("there is no sample")
-    table = SampleTable.of(rows)
-    numbers = sorted(set(table.columns.process))
-    if len(numbers) != test.processes + (test.second or 0):
-        raise ClaimMismatch(f"{where}: its test is of {test.sampled}, and it has {len(numbers)}")
+) -> tuple[SampleTable | Sequence[SampleRow], SampleTable | None]:
+    """What the gate judged, and the second sample; None where the claim is on one alone."""
     if test.gap_s is not None and test.gap_s < CONFIRM_AFTER_S:
         raise ClaimMismatch(
             f"{where}: test.gap_s = {test.gap_s!r}, and a second sample begins {CONFIRM_AFTER_S:g} s after the first"
         )
     if test.second is None:
-        return table, None
-    first = numbers[test.processes - 1]
-    return table.where(lambda process: process <= first), table.where(lambda process: process > first)
+        return rows, None
+    table = SampleTable.of(rows)
+    numbers = sorted(set(table.columns.process))
+    if len(numbers) != test.processes + test.second:
+        raise ClaimMismatch(f"{where}: its test is of {test.sampled}, and it has {len(numbers)}")
+    last = numbers[test.processes - 1]
+    return table.where(lambda process: process <= last), table.where(lambda process: process > last)
 
 
 def _confirmed(where: str, claim: Claim, evidence: Evidence, thresholds: Thresholds) -> Decision:

@@ -15,7 +15,9 @@ from pytest_compileiq.benchmark.values import digests_of
 from pytest_compileiq.errors import BuildError, TuneFailed
 from pytest_compileiq.model import TIMED_OBJECTIVES, Arm, BuildResult, ControlsFile
 from pytest_compileiq.system.files import Unfit, inside
+from pytest_compileiq.tally import Progress
 from pytest_compileiq.timing.checked import CHECKED_CALLS
+from pytest_compileiq.timing.conditions import busy_machine
 from pytest_compileiq.timing.sampler import BlockPlan
 from pytest_compileiq.toolchains.functions import functions_of
 from pytest_compileiq.tuning.reproduce import NotReproducible, check_reproducible
@@ -87,6 +89,13 @@ def check_baseline(benchmark: TunedBenchmark, pool: Pool) -> Baseline:
         )
     others = decided_by_others(benchmark, stands_for) if stands_for else ()
     return Baseline(built, stands_for, drew, (*unchecked, *others))
+
+
+def tell_noise(benchmark: TunedBenchmark, progress: Progress) -> None:
+    """Say before anything is measured that others keep the processor busy that it is measured on."""
+    if any(benchmark.device_kind(objective.metric) == "cpu" for objective in benchmark.timed_objectives):
+        for said in busy_machine():
+            progress.say(f"this machine is noisy, and small gains are not proven on it: {said}")
 
 
 def _build(benchmark: TunedBenchmark) -> tuple[BuildResult, tuple[str, ...]]:

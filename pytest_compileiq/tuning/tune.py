@@ -9,7 +9,7 @@ from pytest_compileiq.config import Settings, chosen, seed_of_coins
 from pytest_compileiq.outcome import ItemReport
 from pytest_compileiq.store.store import Store
 from pytest_compileiq.tally import Progress
-from pytest_compileiq.tuning.baseline import check_baseline
+from pytest_compileiq.tuning.baseline import check_baseline, tell_noise
 from pytest_compileiq.tuning.incumbent import find_incumbent
 from pytest_compileiq.tuning.settle import Tuning, prove_committed
 from pytest_compileiq.tuning.under_way import under_way
@@ -39,6 +39,7 @@ def _prove_alone(
     benchmark: TunedBenchmark, settings: Settings, store: Store, pool: Pool, progress: Progress
 ) -> ItemReport:
     """``--tune-budget=0``: no search."""
+    tell_noise(benchmark, progress)
     baseline = check_baseline(benchmark, pool)
     given = chosen(settings.seed, benchmark.spec.seed, None)
     seed, coins = given or 0, seed_of_coins(given)

@@ -20,6 +20,7 @@ from pytest_compileiq.outcome import ItemReport, Verdict
 from pytest_compileiq.proof.blocks import Unprovable
 from pytest_compileiq.proof.prove import NoWinner, Proof
 from pytest_compileiq.rules.judged import unread_text
+from pytest_compileiq.rules.replay_power import why_hard_to_hold
 from pytest_compileiq.search.batches import Earlier
 from pytest_compileiq.search.finalists import pareto_front
 from pytest_compileiq.search.journal import Journal
@@ -34,13 +35,14 @@ from pytest_compileiq.tally import Progress
 from pytest_compileiq.toolchains.committed_options import option_list
 from pytest_compileiq.toolchains.option_list import options_of
 from pytest_compileiq.tuning.attribution import attribution_of
-from pytest_compileiq.tuning.baseline import Baseline, check_baseline
+from pytest_compileiq.tuning.baseline import Baseline, check_baseline, tell_noise
 from pytest_compileiq.tuning.explained import explained_by
 from pytest_compileiq.tuning.finals import bench_of, dropped_out, prove_best
 from pytest_compileiq.tuning.incumbent import Incumbent, find_incumbent, starting_points
 from pytest_compileiq.tuning.lessons import Taught, taught_by, taught_text
 from pytest_compileiq.tuning.result import SearchResult, search_record
 from pytest_compileiq.tuning.settle import Tuning, settle
+from pytest_compileiq.tuning.smallest import Outcome
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool
 
 
@@ -133,15 +135,16 @@ class UnderWay:
             self.journal.clear()
         return replace(
             report,
-            notes=(*report.notes, *self._notes(report, outcome.proof, fallen)),
+            notes=(*report.notes, *self._notes(report, outcome, fallen)),
             interrupted=search.interrupted,
             explained=explained_by(benchmark.space, benchmark.objectives, search.told, shift),
         )
 
-    def _notes(self, report: ItemReport, proof: Proof | NoWinner, fallen: Sequence[str]) -> Iterator[str]:
+    def _notes(self, report: ItemReport, outcome: Outcome, fallen: Sequence[str]) -> Iterator[str]:
         """What is said besides the verdict."""
-        search, benchmark = self.search, self.tuning.benchmark
-        winner, disturbed = (None, proof.advice) if isinstance(proof, NoWinner) else (proof.winner, ())
+        search, benchmark, proof = self.search, self.tuning.benchmark, outcome.proof
+        winner = None if isinstance(proof, NoWinner) else proof.winner
+        disturbed = proof.advice if isinstance(proof, NoWinner) else _noise_of(proof, outcome)
         if search.interrupted:
             yield f"interrupted after {search.tally.evaluations}: the same command goes on"
         yield from (*self.dropped, *fallen, *_search_notes(search), *disturbed, *self.tuning.advice(winner))
@@ -187,6 +190,7 @@ def under_way(
         StoreError: another process searches it, or the journal cannot be used.
     """
     benchmark.try_options()
+    tell_noise(benchmark, progress)
     engine = choose(chosen(settings.engine, benchmark.spec.engine, settings.ini_engine), benchmark.space)
     baseline = check_baseline(benchmark, pool)
     given = chosen(settings.seed, benchmark.spec.seed, None)
@@ -227,6 +231,12 @@ def identity_of(
         "--tune-from": str(settings.start_from),
         **({} if settings.transfer else {"--no-tune-transfer": "given"}),
     }
+
+
+def _noise_of(proof: Proof, outcome: Outcome) -> Iterator[str]:
+    """What disturbed a proof, where it kept the run from what it was asked for: few controls, gains that hold."""
+    if outcome.undecided or any(map(why_hard_to_hold, proof.claims)):
+        yield from (f"this machine is noisy for what was asked: {said}" for said in proof.advice)
 
 
 def _unchecked(benchmark: TunedBenchmark) -> tuple[str, ...]:

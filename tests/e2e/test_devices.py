@@ -26,14 +26,17 @@ from tests.repository import git
 UNITS = ("GPU-0a2b3c4d-0000-1111-2222-333344445555", "GPU-1a2b3c4d-0000-1111-2222-333344445555")
 
 
+ONE_SAMPLE = dict.fromkeys(("first", "second", "gap_s"))
+
+
 def claimed_over(claim: Claim, rows: list[SampleRow]) -> Claim:
-    """``claim`` as its proof would have written it of ``rows``."""
+    """``claim`` as a proof of one sample, ``rows``, would have written it."""
     evidence = gather(rows, "minimize")
     decision = judge_gain(evidence, recorded_thresholds(claim), level=claim.test.level, seed=claim.test.seed)
     numbers = ("speedup", "speedup_low", "speedup_high", "p_value", "cohens_d")
     return Claim(**{
         **dict(claim), **{name: getattr(decision, name) for name in numbers},
-        "test": claim.test.model_copy(update={"processes": evidence.processes, "flips": decision.flips}),
+        "test": claim.test.model_copy(update={**ONE_SAMPLE, "processes": evidence.processes, "flips": decision.flips}),
         "baseline": summarise(evidence.baseline), "tuned": summarise(evidence.tuned),
         "devices": tuple(map(ClaimedDevice.of, decision.devices)),
     })  # fmt: skip

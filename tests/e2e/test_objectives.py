@@ -186,7 +186,7 @@ def test_what_a_test_hands_over_is_tuned_proven_and_replayed(project):
     assert falls == {"program": True, "throughput": False, "compile": True, "tail": True}
     tail = claim_of(made, "tail")
     rows = (made.root / "acf" / "tail" / tail["samples"]).read_text().splitlines()[1:]
-    assert len(rows) == tail["test"]["processes"] * 4 * 4 * 20
+    assert len(rows) == (tail["test"]["processes"] + tail["test"]["second"]) * 4 * 4 * 20
 
     made.pytest("--acf-check=replay", "--acf-report=report.json", code=0)
     items = json.loads((made.root / "report.json").read_text())["items"]

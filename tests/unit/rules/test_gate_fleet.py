@@ -307,10 +307,10 @@ def test_a_device_cannot_be_left_out_of_a_claim_or_of_its_samples():
     refused(without, rows, "about GPU-0, GPU-1, and its samples are of GPU-0, GPU-1, GPU-2")
     refused(claim.model_copy(update={"devices": ()}), rows, "it is about one device")
     kept = [row for row in rows if row.unit != "GPU-2"]
-    refused(claim, kept, "its test is of 12 processes, and it has 8")
-    fewer = {"test": claim.test.model_copy(update={"processes": 8})}
-    refused(claim.model_copy(update=fewer), kept, "and its samples are of GPU-0, GPU-1")
-    refused(without.model_copy(update=fewer), kept, "speedup = ")
+    refused(claim, kept, "and its samples are of GPU-0, GPU-1")
+    refused(without, kept, "its test is of 12 processes, and it has 8")
+    fewer = without.model_copy(update={"test": claim.test.model_copy(update={"processes": 8})})
+    refused(fewer, kept, "speedup = ")
 
 
 def test_three_devices_cannot_be_renamed_into_a_fleet():

@@ -90,6 +90,17 @@ def test_a_gain_that_replays_may_not_hold_is_told_when_it_is_stored(bench):
     assert any("min_speedup=1.02 claims none so small" in note for note in small.notes)
 
 
+def test_a_noisy_machine_is_told_before_the_search_and_after_it(bench, monkeypatch):
+    monkeypatch.setattr("os.getloadavg", lambda: (9.0, 9.0, 9.0))
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    load = "the load average is 9.0 on 2 cores: stop what else runs"
+    small = bench.tune(FakePool(seconds=by_options({"-fast": 0.985e-3})))
+    assert bench.progress.said[0] == f"this machine is noisy, and small gains are not proven on it: {load}"
+    assert f"this machine is noisy for what was asked: {load}" in small.notes
+    retire(bench.store, "kernel", FAKE, "small")
+    assert not any("noisy" in note for note in bench.tune().notes), "a large gain stands it"
+
+
 def test_a_second_sample_that_cannot_be_taken_writes_nothing_and_keeps_the_search(bench):
     class Ending(FakePool):
         def block(self, number, *rest):
