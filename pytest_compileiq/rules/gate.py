@@ -176,7 +176,7 @@ def confirm_gain(evidence: Evidence, thresholds: Thresholds) -> Decision:
     if refused := _worse_somewhere(evidence, decision, thresholds):
         return refused
     if p_value <= CONFIRM_LEVEL:
-        return replace(decision, verdict=Verdict.PROVEN, reason=_compared(decision))
+        return _proven(evidence, replace(decision, reason=_compared(decision)))
     unsure = f"the {_gain_named(evidence, thresholds.min_speedup)} (p = {p_value:.2g}, needed {CONFIRM_LEVEL:g})"
     return replace(decision, reason=f"{_compared(decision)}: {unsure}")
 

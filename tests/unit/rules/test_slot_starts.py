@@ -8,7 +8,7 @@ import pytest
 from pytest_compileiq.model import Thresholds
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.rules.evidence import Evidence
-from pytest_compileiq.rules.gate import LOOKS, judge_gain, judge_replay
+from pytest_compileiq.rules.gate import LOOKS, confirm_gain, judge_gain, judge_replay
 
 LEVEL = 0.01 / len(LOOKS)
 
@@ -32,11 +32,15 @@ def replay_of(evidence: Evidence):
     return judge_replay(evidence, committed_speedup=1.5, committed_low=1.4, committed_high=1.6, last_look=True)
 
 
+def second_of(evidence: Evidence):
+    return confirm_gain(evidence, Thresholds())
+
+
 CONTENT = {"dirty": 1.0, "sham": 2.0, "pause": 2.0}
 CLOCK = {"dirty": 1.0, "sham": 1.0, "pause": 1.0}
 
 
-@pytest.mark.parametrize("judge", [gain_of, replay_of])
+@pytest.mark.parametrize("judge", [gain_of, replay_of, second_of])
 @pytest.mark.parametrize(("starts", "said"), [
     (CONTENT, "content loss"), (CLOCK, "pause loss"), ({"bare": 1.0}, "pause loss"),
 ])  # fmt: skip
