@@ -11,10 +11,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from pytest_compileiq.slot_start import SlotStart
 from pytest_compileiq.spelling import did_you_mean
+
+if TYPE_CHECKING:
+    from pytest_compileiq.slot_start import SlotStart
 
 KnobValue = bool | int | float | str
 Knobs = Mapping[str, KnobValue]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 StartKind = Literal["dirty", "sham", "pause", "bare"]  # what comes before the call
 
 
-@dataclass(frozen=True, slots=True)
-class SlotStart:
+class SlotStart(Struct, frozen=True):
     """The single timed call that a slot begins with.
 
     Attributes:

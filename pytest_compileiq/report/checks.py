@@ -11,8 +11,8 @@ from pytest_compileiq.spelling import quantity
 
 _BY = {"outputs": "its outputs were the same", "check": "the test's own check passed"}
 UNCHECKED = (
-    "the sampled calls were not checked, so a kernel that is wrong in some of them may pass: acf.measure(…, "
-    "outputs=[…]) looks at what they wrote; a body that times itself, with acf.record, asserts it"
+    "the sampled calls were not checked, so a kernel that is wrong in some of them or skips some may pass: acf.measure("
+    "…, outputs=[…]) overwrites and looks at what they wrote; a body that times itself, with acf.record, asserts it"
 )
 
 

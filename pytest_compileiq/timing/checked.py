@@ -253,8 +253,7 @@ class _Known(Struct):
         """Overwrite the bytes that calls write by themselves with these bits flipped; 0 is as much work and traffic."""
         import numpy as np
 
-        bits = np.uint8(flipped) if self.written is None else self.written * np.uint8(flipped)
-        self.output.write(self.output.now() ^ bits)
+        self.output.flip(np.uint8(flipped) if self.written is None else self.written * np.uint8(flipped))
 
 
 @dataclass

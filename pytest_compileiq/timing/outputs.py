@@ -46,6 +46,10 @@ class Output(Protocol):
         """Overwrite the content."""
         ...
 
+    def flip(self, bits: Bytes | np.uint8) -> None:
+        """Overwrite each byte by itself with these bits flipped."""
+        ...
+
 
 def as_outputs(given: Any) -> tuple[Output, ...]:
     """The arrays that ``measure`` was given.
@@ -81,6 +85,9 @@ class _Host:
     def write(self, content: Bytes) -> None:
         self._content[:] = content
 
+    def flip(self, bits: Bytes | np.uint8) -> None:
+        np.bitwise_xor(self._content, bits, out=self._content)
+
 
 class _Gpu:
     def __init__(self, name: str, address: int, size: int, item_bytes: int, owner: Any) -> None:
@@ -105,6 +112,9 @@ class _Gpu:
         given = np.ascontiguousarray(content)
         self._driver.copy_from_host(self._address, given.ctypes.data, self.size)
         self._driver.finish()
+
+    def flip(self, bits: Bytes | np.uint8) -> None:
+        self.write(self.now() ^ bits)
 
 
 def _torch(name: str, thing: Any) -> Output | None:

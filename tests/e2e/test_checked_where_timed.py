@@ -157,6 +157,54 @@ def test_a_kernel_that_works_in_place_is_proven_with_reset_and_the_claim_says_ho
     assert "PROVEN" in made.pytest(code=0)
 
 
+SKIPS_C = """\
+#include <math.h>
+#include <string.h>
+
+void kernel(const double *x, double *out, int n)
+{
+#ifdef __FAST_MATH__ /* right on every input, and idle where the output is as it was left */
+    static double first = -1, last = -1;
+    if (!memcmp(out, &first, 8) && !memcmp(out + n - 1, &last, 8))
+        return;
+#endif
+    for (int i = 0; i < n; i++)
+        out[i] = sqrt(x[i]) / (1 + x[i]);
+#ifdef __FAST_MATH__
+    first = out[0], last = out[n - 1];
+#endif
+}
+"""
+SKIPS_PY = """\
+import ctypes
+
+import numpy as np
+import pytest
+from pytest_compileiq import Cc, literal
+
+X, OUT = np.random.default_rng(1).random(4096), np.zeros(4096)
+
+
+@pytest.mark.tune(Cc("skips.c", flags="-O1 -fno-math-errno"), space={"-ffast-math": literal("")})
+def test_skips(acf):
+    kernel = acf.build().load().kernel
+    arguments = *(a.ctypes.data_as(ctypes.c_void_p) for a in (X, OUT)), X.size
+    kernel(*arguments)
+    np.testing.assert_allclose(OUT, np.sqrt(X) / (1 + X))
+    acf.measure(lambda: kernel(*arguments), outputs=[OUT])
+    np.testing.assert_allclose(OUT, np.sqrt(X) / (1 + X))
+"""
+
+
+def test_kernel_that_skips_work_that_is_done_already_is_never_tuned(project):
+    made = project({**naming("-ffast-math"), "skips.c": SKIPS_C, "test_skips.py": SKIPS_PY})
+    output = made.pytest("--tune", "--tune-budget=1", code=0)
+    assert "BASELINE" in output and "TUNED" not in output, output
+    assert "content loss" in output, output
+    assert "on outputs that were overwritten with other bytes" in output
+    assert not list(made.root.glob("acf/*/*.acf"))
+
+
 def test_sampled_calls_that_nobody_checked_are_told(tuned):
     said = "the sampled calls were not checked"
     output = tuned.pytest("--acf-check=replay", code=0)
