@@ -188,6 +188,8 @@ class _BlockRun(Struct):
                 partial(plan.is_lost, objective.metric),
                 checked.before_slot,
             )
+            if kind == "cpu":
+                checked.expect_possible(slots)
             if void := clock.why_void():
                 raise ArmFailure(None, "disturbed", void)
             if checked.made is not None:

@@ -12,11 +12,13 @@ bytes that are there, or after a pause. ``rules.slot_starts`` judges how long ea
 
 from __future__ import annotations
 
+import os
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -25,7 +27,8 @@ from pytest_compileiq.errors import Signal
 from pytest_compileiq.model import Arm, ChecksMade
 from pytest_compileiq.slot_start import SlotStart
 from pytest_compileiq.timing.asked import Asked
-from pytest_compileiq.timing.sampler import BlockPlan, Timed
+from pytest_compileiq.timing.sampler import BlockPlan, Slot, Timed
+from pytest_compileiq.timing.store_rate import store_rate
 
 if TYPE_CHECKING:
     from pytest_compileiq.timing.outputs import Bytes, Mask, Output
@@ -35,6 +38,10 @@ _POISONS = (0xFF, 0x00)  # floating-point NaN, and zero
 _ROUNDS_OF_A_CHECK = 3  # where outputs need not repeat: that one byte equals all six poisons by chance is one in 2^48
 _LATE_S = 0.1
 _LEAST_PAUSE_S = 20e-6
+_LEAST_WRITTEN = 4 << 10  # bytes: fewer are stored in less time than a call takes
+_MOST_OF_RATE = 4  # times the measured rate of stores, which a machine under load measures too low
+_PARALLEL = 1.3  # processor time over wall time, from which on other cores store, too
+_FEW_CALLS = 20
 _IN_PLACE = "give measure(reset=…), which restores what the call works on and is not timed"
 
 
@@ -133,6 +140,31 @@ class CheckedArm(Struct):
             known.overwrite(flipped)
         self.overwriting_s = time.perf_counter() - begun
 
+    def expect_possible(self, call_s: float) -> None:
+        """Hold the time of one call on the processor to the bytes that it writes.
+
+        Raises:
+            CheckFailed: nothing stores as fast as that.
+            ArmError: the callable raised, or ``reset`` did.
+        """
+        size = sum(known.written_bytes for known in self._known or ())
+        if size < _LEAST_WRITTEN or size / call_s <= _MOST_OF_RATE * (one_s := store_rate()):
+            return
+        most_s = _MOST_OF_RATE * one_s * (len(os.sched_getaffinity(0)) if self._is_parallel() else 1)
+        if size / call_s > most_s:
+            raise CheckFailed(
+                self.timed.arm,
+                f"the call did not do its work: {size} bytes of its outputs in {call_s * 1e6:.3g} µs are "
+                f"{size / call_s / 1e9:.3g} GB/s, and {most_s / 1e9:.3g} GB/s are {_MOST_OF_RATE} times as much as is "
+                "stored here; let every call write its outputs",
+            )
+
+    def _is_parallel(self) -> bool:
+        wall_s, processor_s = time.perf_counter(), time.process_time()
+        for _ in range(_FEW_CALLS):
+            self.timed.once()
+        return time.process_time() - processor_s > _PARALLEL * (time.perf_counter() - wall_s)
+
     def look(self) -> None:
         """Look at what the last call wrote.
 
@@ -228,6 +260,11 @@ class _Known(Struct):
     content: Bytes
     written: Mask | None
 
+    @property
+    def written_bytes(self) -> int:
+        """How many bytes calls write."""
+        return self.content.size if self.written is None else int(self.written.sum())
+
     def left_of(self, other: _Known) -> Mask | None:
         """Which bytes the other arm's call writes and this one's leaves; None where there are none."""
         if self.written is None or self.content.size != other.content.size:
@@ -319,6 +356,16 @@ class CheckedBlock:
         checked.timed.once()
         if arm == "tuned":
             self.made = replace(self.made, checks=self.made.checks + 1 + further, slots=self.made.slots + 1)
+
+    def expect_possible(self, slots: Sequence[Slot[float]]) -> None:
+        """As ``CheckedArm.expect_possible``, of the median sample of each arm, the tuned one first; in seconds.
+
+        Raises:
+            CheckFailed: an arm is faster than anything can be.
+            ArmError: a callable raised, or a ``reset`` did.
+        """
+        for arm in ("tuned", "baseline"):
+            self.arms[arm].expect_possible(median(value for slot in slots if slot.arm == arm for value in slot.values))
 
     def last(self, arm: Arm) -> object:
         """As ``CheckedArm.last``, of that arm.

@@ -14,11 +14,13 @@ import pytest
 from pytest_compileiq.model import ChecksMade
 from pytest_compileiq.rules.gate import LOOKS, QUADS, SAMPLES
 from pytest_compileiq.slot_start import SlotStart
+from pytest_compileiq.timing import checked as checked_module
 from pytest_compileiq.timing import sampler
 from pytest_compileiq.timing.asked import Asked, asked_for
 from pytest_compileiq.timing.checked import CHECKED_CALLS, CheckedArm, CheckedBlock, CheckFailed
 from pytest_compileiq.timing.cpu import CpuClock
 from pytest_compileiq.timing.sampler import BlockPlan, Timed, plan_block, sample_calls
+from pytest_compileiq.timing.store_rate import store_rate
 
 X = np.arange(1, 9, dtype=np.float32)
 
@@ -400,3 +402,34 @@ def test_without_outputs_slots_begin_with_pauses_alone(out):
     bare = {start.kind for start in started(doubling(out), doubling(out))["tuned"] if start}
     guarded = {start.kind for start in started(doubling(out), doubling(out), reset=lambda: None)["tuned"] if start}
     assert (bare, guarded) == ({"bare"}, {"pause"})
+
+
+# ── a speed that nothing can have ────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("size", "call_s", "caught"), [
+    (1 << 20, 1e-6, True), (1 << 20, 4e-6, False), (4095, 1e-9, False), (4096, 1e-9, True),
+])  # fmt: skip
+def test_more_bytes_than_a_processor_stores_are_no_work(monkeypatch, size, call_s, caught):
+    monkeypatch.setattr(checked_module, "store_rate", lambda: 100e9)
+    written = np.zeros(size, np.uint8)
+    asked = asked_for([written], None, None)
+    arm = CheckedArm(Timed("tuned", lambda: written.fill(7), Clock(), lambda: None), asked)
+    arm.learn()
+    said = r"did not do its work: .* GB/s, and 400 GB/s are 4 times as much as is stored here"
+    with pytest.raises(CheckFailed, match=said) if caught else contextlib.nullcontext():
+        arm.expect_possible(call_s)
+
+
+def test_bytes_that_a_call_does_not_write_are_not_counted(monkeypatch, out):
+    monkeypatch.setattr(checked_module, "store_rate", lambda: 1.0)
+    written = np.zeros(1 << 13, np.uint8)
+    arm = CheckedArm(
+        Timed("tuned", lambda: written[:4095].fill(7), Clock(), lambda: None), asked_for([written], None, None)
+    )
+    arm.learn()
+    arm.expect_possible(1e-9)
+
+
+def test_rate_of_stores_is_one_that_a_processor_has():
+    assert 100e9 <= store_rate() < 1e13
