@@ -13,7 +13,7 @@ seconds that the tuned arm saves, l in its slots and g in its paused calls:
   on top of both arms: an honest stencil of 1.9 µs lost 0.52 of its log gain, and 0.23 of its seconds.
 
 0 is a gain that is all there, 1 one that is gone. The denominators are of all processes together: where some skip their
-work and some do not, those that do decide. Single calls vary: one process counts as -1 to 2.
+work and some do not, those that do decide. Of a process the fastest call of a kind counts, as -1 to 2.
 """
 
 from __future__ import annotations

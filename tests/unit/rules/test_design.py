@@ -7,8 +7,9 @@ import pytest
 
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.model import SampleRow
-from pytest_compileiq.rules.design import slot_values
+from pytest_compileiq.rules.design import slot_values, start_values
 from pytest_compileiq.sample_table import SampleTable
+from pytest_compileiq.slot_start import SlotStart
 
 ARMS = ("baseline", "tuned", "tuned", "baseline")
 
@@ -86,3 +87,22 @@ def test_a_dropped_sample_takes_its_quad_and_no_other():
 def test_what_is_no_complete_design_is_named(spoil, said):
     with pytest.raises(StoreError, match=said):
         slot_values(spoil(rows_of()))
+
+
+def test_start_values_are_the_fastest_that_were_not_dropped():
+    taken = {0: 5.0, 1: 3.0, 2: 4.0, 3: 2.0}  # of the slots of process 5, in every quad but the dropped one
+
+    def start_of(process, quad, slot):
+        return SlotStart("sham", 1.0 if quad == 2 else taken[slot]) if process == 5 else None
+
+    rows = [
+        SampleRow(
+            "cpu", "w", "runtime", process, quad, slot, arm, 0, 1.0, quad == 2, start=start_of(process, quad, slot)
+        )
+        for process in (3, 5)
+        for quad in range(3)
+        for slot, arm in enumerate(ARMS)
+    ]
+    values = start_values(rows)
+    assert values.keys() == {"sham"} and np.isnan(values["sham"][0]).all()
+    assert values["sham"][1].tolist() == [2.0, 3.0]
