@@ -114,13 +114,14 @@ def serve() -> list[Any] | None:
 
 
 def skip_waits() -> None:
-    """Have time pass at once where this process waits between two samples of a proof: the rest of it is the real one.
+    """Have time pass at once where this process waits between two samples of a proof, on a machine that is at rest.
 
     A process from nothing waits, as a user's does.
     """
     timer: Any = import_module("pytest_compileiq.system.timer").Timer
     fake: Any = import_module("pytest_compileiq.testing.fakes").FakeTimer
     timer.now, timer.wait_until, timer.waited = fake.now, fake.wait_until, 0.0
+    os.getloadavg = lambda: (0.0, 0.0, 0.0)  # a busy machine says so, in lines that no test is about
 
 
 def become(module: str, arguments: list[str], cwd: str, environment: dict[str, str], streams: list[str]) -> None:

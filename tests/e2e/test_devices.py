@@ -101,7 +101,7 @@ def test_this_machine_is_known_by_the_name_that_it_is_given(on_two, monkeypatch)
 
 
 def of(unit: str) -> Callable[[str], bool]:
-    return lambda line: line.endswith(f",{unit}\n")
+    return lambda line: f",{unit}," in line
 
 
 ATTACKS: dict[str, tuple[Callable[[Project], None], str]] = {
