@@ -381,9 +381,8 @@ class ChecksMade:
 class SampleRow:
     """One raw sample, a line of the samples file. ``value`` is in the metric's unit (seconds for ``runtime``).
 
-    ``slot`` counts 0..3 within its quad (ABBA or BAAB), ``sample`` counts within its slot. ``clocks`` are a GPU's, read
-    when the slot's last sample had been taken. ``unit`` is which specimen of the device it was, where that is known.
-    ``start`` belongs to the slot, and stands at its first sample.
+    ``slot`` counts 0..3 within its quad, ABBA or BAAB, ``sample`` within its slot. ``clocks`` are a GPU's at a slot's
+    end. ``unit`` is the specimen of the device, where it is known. ``start`` stands at its slot's first sample.
     """
 
     device: str
