@@ -20,10 +20,11 @@ import struct
 import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from pytest_compileiq.benchmark.digest import Closure, unwrapped
 from pytest_compileiq.errors import Signal
@@ -76,8 +77,7 @@ def digest_of_value(value: object, rootdir: Path) -> str:
     return digester.finished()
 
 
-@dataclass
-class _Digester:
+class _Digester(Struct):
     """Feeds a value to a hash, each piece behind its kind and its length.
 
     Attributes:

@@ -86,7 +86,7 @@ def test_init_of_a_c_library_writes_a_benchmark_that_tunes(library, capsys):
     library.one("tests/test_acf_lengths.py").rename(library.root / "tests/speed/test_acf_lengths.py")
     assert main(["init", "--function", "lengths"]) == 0
     assert "tests/speed/test_acf_lengths.py exists and is left as it is" in capsys.readouterr().out
-    assert "N = 4096" in library.one("tests/**/test_acf_*").read_text(), "and no second one is written"
+    assert "N = 4096" in library.one("tests/**/test_acf_*.py").read_text(), "and no second one is written"
 
 
 def test_init_finds_headers_and_says_what_only_the_author_knows(library, capsys):
