@@ -18,8 +18,8 @@ _REPORTS: pytest.StashKey[_Reports] = pytest.StashKey()
 _PARTIAL = "compileiq_partial"
 _MARKER = (
     "tune(toolchain, *, name, space, workloads, objectives, engine, engine_options, budget, seed, stress, "
-    "weight, timeout_s, min_speedup, min_effect, alpha, max_regression): search this benchmark's compiler controls "
-    "with --tune, and hold the committed ones to their claim otherwise"
+    "repeats, weight, timeout_s, min_speedup, min_effect, alpha, max_regression): search this benchmark's compiler "
+    "controls with --tune, and hold the committed ones to their claim otherwise"
 )
 
 

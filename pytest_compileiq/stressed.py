@@ -49,12 +49,14 @@ class Stress(Stored):
 
     ``draws`` is 0 where the body does not read ``acf.rng``. On ``usable`` draws the baseline held, and so did the tuned
     arm: else there were no claim. ``outputs`` counts what the body compares on all workloads. ``largest`` is between
-    the arms, None where all bits are the same; ``spread`` is between two runs of the baseline.
+    the arms, None where all bits are the same; ``spread`` is between two runs of the baseline. With
+    ``repeats`` the marker says that production repeats its inputs: the gain may be one of remembered input.
     """
 
     draws: Draws
     usable: Draws = 0
     seed: Count | None = None
+    repeats: bool = False
     outputs: Count = 0
     largest: Farthest | None = None
     spread: Farthest | None = None

@@ -38,7 +38,7 @@ _LONGEST_PATTERN = 1000
 _ALL_BUT_EQUAL = 0.85  # difflib's ratio
 _ARGUMENTS = (
     "name", "space", "where", "workloads", "objectives", "engine", "engine_options", "budget", "seed",
-    "stress", "weight", "timeout_s", "min_speedup", "min_effect", "alpha", "max_regression",
+    "stress", "repeats", "weight", "timeout_s", "min_speedup", "min_effect", "alpha", "max_regression",
 )  # fmt: skip
 
 
@@ -71,6 +71,7 @@ class TuneSpec:
     Attributes:
         where: predicates over the knobs, all of which a candidate has to satisfy.
         stress: how many draws of ``acf.rng`` a finalist is held to; 0 for none.
+        repeats: whether production repeats its inputs, so that a gain may be one of remembered input.
         weight: how much its log-time counts beside other benchmarks' where they share a budget.
     """
 
@@ -85,6 +86,7 @@ class TuneSpec:
     budget: Budget | None
     seed: int | None
     stress: int
+    repeats: bool
     weight: float
     timeout_s: float
     thresholds: Thresholds
@@ -121,6 +123,7 @@ def read_marker(mark: pytest.Mark, item_name: str) -> TuneSpec:
         budget=_budget(kwargs.get("budget")),
         seed=_seed(kwargs.get("seed")),
         stress=_stress(kwargs.get("stress", DRAWS)),
+        repeats=_repeats(kwargs.get("repeats", False)),
         weight=_number(kwargs, "weight", 1.0, 1e-6, 1e6),
         timeout_s=_number(kwargs, "timeout_s", 60.0, 0.1, 86400.0),
         thresholds=Thresholds(
@@ -282,6 +285,12 @@ def _seed(given: object) -> int | None:
 def _stress(given: object) -> int:
     if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= MOST_DRAWS:
         raise MarkerError(f"tune(stress={given!r}): expected a number of draws from 0 (off) to {MOST_DRAWS}")
+    return given
+
+
+def _repeats(given: object) -> bool:
+    if not isinstance(given, bool):
+        raise MarkerError(f"tune(repeats={given!r}): expected True where production repeats its inputs, or False")
     return given
 
 

@@ -25,7 +25,7 @@ from pytest_compileiq.toolchains.machine_code.shared_library import SharedLibrar
 _ROUNDS = 9
 _FEWEST_ROUNDS = 3
 _ROUNDS_S = 10e-3  # seconds of calls in a row, in all about as many as one process of a proof makes
-_WASTE_BYTES = 16 * 2**20  # twice that is more than a core's own caches hold
+WASTE_BYTES = 16 * 2**20  # twice that is more than a core's own caches hold
 
 Key = tuple[object, ...]
 _WHOLE: Key = ()
@@ -44,7 +44,7 @@ def look(run: Callable[[Measurer], object], tick: Callable[[], object]) -> CallT
     try:
         with announcing(watched.load):
             run(watched.measure)
-    except (Exception, _Leave):  # by the caller's name for it, if that told what the body raised
+    except (Exception, Leave):  # by the caller's name for it, if that told what the body raised
         if watched.times is None:
             raise
     return watched.times
@@ -61,7 +61,7 @@ Calls = Mapping[Key, _Seen]
 """Within one measured call, by function and arguments: the last call of each, and the measured call as a whole."""
 
 
-class _Leave(BaseException):
+class Leave(BaseException):
     """Unwinds the body once the look is done; no ``except Exception`` of its own catches it."""
 
 
@@ -109,7 +109,7 @@ class _Look(Struct):
             ),  # again beside the empty one, lest a slow moment falls on one alone
             empty_s=self._empty(call),
         )
-        raise _Leave
+        raise Leave
 
     # ── calls one by one ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -140,7 +140,7 @@ class _Look(Struct):
 
     def _cold(self, call: Callable[[], object], keys: Collection[Key]) -> float:
         """A typical call when the caches hold other data."""
-        target, source = bytearray(b"\1") * _WASTE_BYTES, bytearray(b"\2") * _WASTE_BYTES
+        target, source = bytearray(b"\1") * WASTE_BYTES, bytearray(b"\2") * WASTE_BYTES
 
         def fill_caches() -> None:
             target[:] = source

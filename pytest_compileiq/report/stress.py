@@ -49,11 +49,12 @@ def _told(stress: Stress | None) -> _Told:
     if stress is None:
         return _Told("not stressed", [], [])
     less, others = by_accuracy(stress)
-    return _Told(_draws(stress), [_less_accurate(output) for output in less], [*_differences(stress, others)])
+    repeats = ["the test declares repeats=True: the gain may be one of remembered input"] if stress.repeats else []
+    return _Told(_draws(stress), [_less_accurate(output) for output in less], [*repeats, *_differences(stress, others)])
 
 
 def _is_drawn(claim: Claim) -> bool:
-    return claim.stress is not None and claim.stress.draws > 0
+    return claim.stress is not None and (claim.stress.draws > 0 or claim.stress.repeats)
 
 
 def _of_each(claims: Iterable[Claim], lines_of: Callable[[_Told], list[str]]) -> list[str]:

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
+from pytest_compileiq.rules.first_calls import FirstCalls
+
 _LESS_ACCURATE_LEVEL = 0.01  # of all outputs together
 
 
@@ -38,12 +40,14 @@ class Drawn(Struct, frozen=True):
         differences: for each output in which the arms' bits differ, where they are farthest apart.
         spread: the same of the baseline's second run against its first.
         errors: output with a reference → the errors of the baseline and of the tuned arm, in halves of an ulp.
+        calls: what first and later calls took on another such draw; None where they were not timed.
     """
 
     outputs: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
     spread: tuple[Difference, ...] = ()
     errors: Mapping[str, tuple[float, float]] = msgspec.field(default_factory=dict)
+    calls: FirstCalls | None = None
 
 
 def failure_bound(clean: int, confidence: float = 0.95) -> float:

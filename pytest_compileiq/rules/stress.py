@@ -14,7 +14,7 @@ from pytest_compileiq.stressed import Accuracy, Stress
 Place = tuple[str, int, Difference]  # workload, seed
 
 
-def record_of(seed: int, draws: Sequence[Mapping[str, Drawn] | None]) -> Stress:
+def record_of(seed: int, draws: Sequence[Mapping[str, Drawn] | None], *, repeats: bool = False) -> Stress:
     """What claims record of draws with the seeds ``seed``, ``seed + 1``, …: what each workload gave; None: unusable.
 
     Raises:
@@ -33,6 +33,7 @@ def record_of(seed: int, draws: Sequence[Mapping[str, Drawn] | None]) -> Stress:
         "draws": len(draws),
         "usable": sum(of_all is not None for of_all in draws),
         "seed": seed,
+        "repeats": repeats,
         "outputs": len({(workload, output) for workload, _, drawn in usable for output in drawn.outputs}),
         "largest": _farthest((place, at, found) for place, at, drawn in usable for found in drawn.differences),
         "spread": _farthest((place, at, found) for place, at, drawn in usable for found in drawn.spread),

@@ -50,7 +50,7 @@ def _trimmed(content: dict[str, Any]) -> dict[str, Any]:
         if conditions := claim.get("conditions"):
             claim["conditions"] = _without_empty(conditions, "held_by")
         if stress := claim.get("stress"):
-            claim["stress"] = _without_empty(stress, "usable", "outputs", "accuracy")
+            claim["stress"] = _without_empty(stress, "usable", "repeats", "outputs", "accuracy")
     content["front"] = [_without_empty(point, "shifts") for point in content["front"]]
     if reduction := content.get("reduction"):
         content["reduction"] = _without_empty(reduction, "budgets", "losses", "undecided")

@@ -21,7 +21,7 @@ from pytest_compileiq.tuning.incumbent import Incumbent
 from pytest_compileiq.tuning.leave_out import Bench
 from pytest_compileiq.tuning.settle import Tuning
 from pytest_compileiq.tuning.smallest import Outcome, prove_smallest
-from pytest_compileiq.tuning.stress import LEAST_S, SHARE, Sound, keep_wrong, repeat_command, with_stress
+from pytest_compileiq.tuning.stress import LEAST_S, SHARE, Sound, Wrong, keep_wrong, repeat_advice, with_stress
 
 FINALISTS = 3
 
@@ -58,8 +58,7 @@ def prove_best(
     )
     finalists = [scored.controls for scored in playoff.ranked if scored.controls in sound.finalists]
     if sound.wrong and not finalists:
-        best = f"the {len(sound.wrong)} best candidates are" if len(sound.wrong) > 1 else "the best candidate is"
-        outcome = Outcome(NoWinner(f"{best} wrong where the baseline is not, on draw {sound.wrong[0].seed} of acf.rng"))
+        outcome = Outcome(NoWinner(_all_wrong(sound.wrong)))
     elif not finalists:
         outcome = Outcome(
             NoWinner(_trade_offs(benchmark) if front else _nothing_better(playoff, search.tally.evaluations))
@@ -93,7 +92,7 @@ def dropped_out(
         is_committed = incumbent is not None and incumbent.controls is not None and wrong.controls == incumbent.controls
         which = "the committed controls" if is_committed else f"the controls {wrong.controls.sha256[:8]}"
         where = keep_wrong(benchmark, wrong, record)
-        yield f"{which} dropped out, {wrong}; repeat it: {repeat_command(benchmark.nodeid, wrong.seed, where)}"
+        yield f"{which} dropped out, {wrong}{repeat_advice(benchmark.nodeid, wrong.seed, where)}"
 
 
 def _was_reduced(incumbent: Incumbent | None, controls: ControlsFile) -> bool:
@@ -110,6 +109,13 @@ def _nothing_better(playoff: Playoff, evaluations: int) -> str:
     first_reason: dict[str, str] = {failure.kind: failure.reason for failure in reversed(playoff.failures)}
     failed = invalid_text(Counter(failure.kind for failure in playoff.failures), first_reason)
     return f"{reason}; of the best, measured again, {failed}"
+
+
+def _all_wrong(wrong: Sequence[Wrong]) -> str:
+    best = f"the {len(wrong)} best candidates are" if len(wrong) > 1 else "the best candidate is"
+    if (seed := wrong[0].seed) is None:
+        return f"{best} refused on new draws of acf.rng: {wrong[0]}"
+    return f"{best} wrong where the baseline is not, on draw {seed} of acf.rng"
 
 
 def _trade_offs(benchmark: TunedBenchmark) -> str:

@@ -35,7 +35,7 @@ from pytest_compileiq.tuning.result import (
     provenance_of,
     signed_by,
 )
-from pytest_compileiq.tuning.stress import LEAST_S, Stressing, Wrong, repeat_command, with_stress
+from pytest_compileiq.tuning.stress import LEAST_S, Stressing, Wrong, repeat_advice, with_stress
 from pytest_compileiq.workers.pool import EvaluationFailed, Pool, asked_again
 
 
@@ -190,8 +190,8 @@ def prove_committed(tuning: Tuning, incumbent: Incumbent | None) -> ItemReport:
     stressed = tuning.stressing().hold(incumbent.controls)
     if isinstance(stressed, Wrong):
         raise TuneFailed(
-            f"{benchmark.nodeid}: the committed controls are {stressed}; repeat it: "
-            f"{repeat_command(benchmark.nodeid, stressed.seed)}; nothing was written; run pytest --tune"
+            f"{benchmark.nodeid}: the committed controls are refused, {stressed}"
+            f"{repeat_advice(benchmark.nodeid, stressed.seed)}; nothing was written; run pytest --tune"
         )
     try:
         proof = tuning.prove([incumbent.controls])

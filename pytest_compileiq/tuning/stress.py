@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -13,6 +13,7 @@ from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.model import LONGEST_TEXT, MOST_DRAWS, ControlsFile, Workload
 from pytest_compileiq.proof.prove import NoWinner, Proof
 from pytest_compileiq.rules.draws import Drawn
+from pytest_compileiq.rules.first_calls import why_remembered
 from pytest_compileiq.rules.stress import record_of
 from pytest_compileiq.search.duplicates import Key, built_key
 from pytest_compileiq.spelling import quantity
@@ -33,14 +34,17 @@ _DROPPED = "wrong"
 
 @dataclass(frozen=True)
 class Wrong:
-    """Controls that are wrong on a draw on which the baseline holds, and again when it was repeated."""
+    """Controls that are wrong on a draw on which the baseline holds, and again when it was repeated.
+
+    ``seed`` is None where all draws together speak against them.
+    """
 
     controls: ControlsFile
-    seed: int
+    seed: int | None
     reason: str
 
     def __str__(self) -> str:
-        return f"wrong on draw {self.seed} of acf.rng: {self.reason}"
+        return self.reason if self.seed is None else f"wrong on draw {self.seed} of acf.rng: {self.reason}"
 
 
 @dataclass
@@ -122,7 +126,7 @@ class Stressing:
         if benchmark.spec.stress == 0 or benchmark.native is not None:
             return None
         if not self.drew:
-            return Stress(draws=0)
+            return Stress(draws=0, repeats=benchmark.spec.repeats)
         self.say(f"stress: up to {quantity(benchmark.spec.stress, 'draw')}")
         promised = self.bits_promised(controls)
         first, start = 1 + self.seed * MOST_DRAWS % _SEEDS, self.clock()
@@ -133,7 +137,17 @@ class Stressing:
                 self.pool.discard(0)
                 return judged
             draws.append(judged)
-        return record_of(first, draws)
+        if reason := self._why_remembered(draws):
+            return Wrong(controls, None, reason)
+        return record_of(first, draws, repeats=benchmark.spec.repeats)
+
+    def _why_remembered(self, draws: Sequence[Mapping[str, Drawn] | None]) -> str | None:
+        """Why the gain is one of remembered input, on the first workload where it is; None where on none."""
+        for workload in self.benchmark.spec.workloads:
+            drawn = (of_all[workload.name].calls for of_all in draws if of_all is not None)
+            if reason := why_remembered([calls for calls in drawn if calls is not None]):
+                return f"workload {workload.name!r}: {reason}"
+        return None
 
     def _draw(self, controls: ControlsFile, seed: int, bits_promised: bool) -> dict[str, Drawn] | Wrong | None:
         """One draw on every workload: what each gave; None where the draw is unusable."""
@@ -165,9 +179,11 @@ class Stressing:
         return None  # it failed once, and held when it was repeated
 
 
-def repeat_command(nodeid: str, seed: int, controls: str = "") -> str:
-    """What repeats one draw: of the committed controls, or of those in the file ``controls``."""
-    return f"pytest {nodeid} --tune-draw={seed}{f' --tune-from={controls}' if controls else ''}"
+def repeat_advice(nodeid: str, seed: int | None, controls: str = "") -> str:
+    """What repeats one draw: of the committed controls, or of those in the file ``controls``; empty without a seed."""
+    if seed is None:
+        return ""
+    return f"; repeat it: pytest {nodeid} --tune-draw={seed}{f' --tune-from={controls}' if controls else ''}"
 
 
 def keep_wrong(benchmark: TunedBenchmark, wrong: Wrong, record: SearchRecord) -> str:

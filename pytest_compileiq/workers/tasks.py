@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
 import pytest
 
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark, make_benchmark
@@ -15,6 +16,7 @@ from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, body_of, che
 from pytest_compileiq.benchmark.build_identity import identity_of_compiler
 from pytest_compileiq.benchmark.compared import Outputs
 from pytest_compileiq.benchmark.draw import run_draw
+from pytest_compileiq.benchmark.first_calls import time_first_calls
 from pytest_compileiq.benchmark.timed_call import look
 from pytest_compileiq.spelling import quantity
 from pytest_compileiq.system.watchdog import of_each_process
@@ -76,7 +78,8 @@ def _do(benchmark: TunedBenchmark, body: Body, task: Task, tick: Callable[[], ob
         return CheckAnswer(check_body(benchmark, body, arms, workload, tick).touched)
     if isinstance(task, DrawTask):
         drawn = run_draw(benchmark, body, arms, workload, task.seed, tick, bits_promised=task.bits_promised)
-        return DrawAnswer(drawn)
+        calls = time_first_calls(benchmark, body, arms, workload, task.seed, tick)
+        return DrawAnswer(msgspec.structs.replace(drawn, calls=calls))
     return LookAnswer(look(partial(run_arm, benchmark, body, task.controls, "tuned", workload, Outputs()), tick))
 
 

@@ -201,6 +201,6 @@ def test_every_exception_stands_in_the_one_tree():
     assert outside == {
         ("errors.py", "CompileIQError"),
         ("block.py", "_FailedWithin"),
-        ("timed_call.py", "_Leave"),
+        ("timed_call.py", "Leave"),
         ("values.py", "Refused"),
     }

@@ -11,6 +11,7 @@ from pytest_compileiq.benchmark.body import Touched
 from pytest_compileiq.errors import MarkerError, TuneFailed
 from pytest_compileiq.model import Candidate
 from pytest_compileiq.rules.draws import Drawn
+from pytest_compileiq.rules.first_calls import Called, FirstCalls
 from pytest_compileiq.stressed import Stress
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, by_options, fake_benchmark
 from pytest_compileiq.tuning.stress import FLOOR, Stressing, Wrong
@@ -200,3 +201,28 @@ def test_committed_controls_that_turn_out_wrong_do_not_stay(project):
     assert report.verdict == "BASELINE"
     assert any("the committed controls dropped out, wrong on draw 2" in note for note in report.notes)
     assert project.store.read("kernel", FAKE).outcome == "baseline"
+
+
+def remembering(pace: float):
+    """Draws whose first calls are as fast in both arms, and later ones of the tuned arm ``pace`` times as fast."""
+    calls = FirstCalls(Called(1e-3, 1e-3), Called(1e-3, 1e-3 / pace))
+    return lambda *_: Drawn(("out",), calls=calls)
+
+
+def test_gain_of_remembered_input_is_refused_and_told_without_a_draw_to_repeat(project):
+    report = project.tune(drawing(remembering(4)))
+    assert report.verdict == "BASELINE"
+    assert "refused on new draws of acf.rng: workload 'default': on 32 new draws" in report.message
+    assert not [note for note in report.notes if "repeat it" in note]
+    project.tune(drawing())
+    with pytest.raises(TuneFailed, match=r"committed controls are refused, workload 'default': .* remembers work"):
+        project.tune(drawing(remembering(4)), evaluations=0)
+
+
+def test_marker_that_says_that_inputs_repeat_is_recorded_and_told(tmp_path):
+    made = ProjectOnFakes(tmp_path, repeats=True)
+    report = made.tune(drawing())
+    assert made.store.read("kernel", FAKE).claims[0].stress.repeats
+    assert "stress: the test declares repeats=True: the gain may be one of remembered input" in report.notes
+    with pytest.raises(MarkerError, match=r"tune\(repeats=1\): expected True where production repeats its inputs"):
+        fake_benchmark(tmp_path, FakeBuilder(), repeats=1)

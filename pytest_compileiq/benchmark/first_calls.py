@@ -1,0 +1,146 @@
+"""The first call that a body measures on a draw of ``acf.rng``, and later ones, in both arms: what is new costs what?
+
+It runs in a worker, before any proof: nothing here is a sample. What the times mean is in ``rules.first_calls``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import resource
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from random import Random
+from statistics import median
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from pytest_compileiq.benchmark.benchmark import TunedBenchmark
+from pytest_compileiq.benchmark.body import ArmFailure, Arms, Body, run_arm
+from pytest_compileiq.benchmark.compared import Outputs
+from pytest_compileiq.benchmark.fixture import Acf
+from pytest_compileiq.benchmark.timed_call import WASTE_BYTES, Key, Leave, identity_of
+from pytest_compileiq.model import Arm, Workload
+from pytest_compileiq.rules.first_calls import Called, FirstCalls
+from pytest_compileiq.toolchains.machine_code.shared_library import SharedLibrary, announcing
+
+_APART = 2**41  # seeds that no other run of a body draws: nothing of them is remembered yet
+_LATER = 3
+
+
+def time_first_calls(
+    benchmark: TunedBenchmark,
+    body: Body,
+    arms: Arms,
+    workload: Workload,
+    seed: int,
+    tick: Callable[[], object],
+) -> FirstCalls | None:
+    """Run both arms' bodies, in random order, on a draw that belongs to ``seed``, until they have measured.
+
+    None where a body measures nothing, or fails before, and where the runtime on a processor is no objective.
+    """
+    metrics = {objective.measured for objective in benchmark.timed_objectives}
+    if benchmark.spec.repeats or benchmark.builder.clock != "cpu" or "runtime" not in metrics:
+        return None
+    order: list[Arm] = ["baseline", "tuned"]
+    Random(seed).shuffle(order)
+    called: dict[Arm, Called] = {}
+    for arm in order:
+        watched = _Watched(tick)
+        with suppress(ArmFailure), announcing(watched.load):
+            run_arm(benchmark, body, arms[arm], arm, workload, Outputs(), watched.measure, draw=seed + _APART)
+        if watched.called is None:
+            return None
+        called[arm] = watched.called
+    return FirstCalls(called["baseline"], called["tuned"])
+
+
+class _Cost(Struct, frozen=True):
+    """Of one call: processor time of this process in seconds, and the pages that it was the first to touch."""
+
+    seconds: float
+    pages: int
+
+
+class _Watched(Struct):
+    """One run of a body, whose calls of the kernel are timed from the first one on, also those before ``measure``."""
+
+    tick: Callable[[], object]
+    called: Called | None = None
+    is_measured: bool = False
+    own: dict[Key, _Cost] = msgspec.field(default_factory=dict)
+    within: list[tuple[Key, _Cost]] = msgspec.field(default_factory=list)
+
+    def load(self, library: SharedLibrary) -> None:
+        """Watch a library of the body."""
+        library.watch(self._around)
+
+    def measure(self, acf: Acf, call: Callable[[], object]) -> None:
+        """What ``acf.measure`` does here."""
+        import numpy as np  # heavy, and a body that draws has imported it
+
+        for output in acf.asked.outputs:
+            output.flip(np.uint8(0))  # touches its pages
+        self.is_measured = True
+        costs: list[_Cost] = []
+        parts: list[list[tuple[Key, _Cost]]] = []
+        for _ in range(1 + _LATER):
+            self.tick()
+            if acf.asked.reset is not None:
+                acf.asked.reset()
+            self.within = []
+            _empty_caches()
+            costs.append(_cost(call)[0])
+            parts.append(self.within)
+        if all(parts):  # without the test's own statements, which emptied caches make slow
+            costs = [_sum(cost for _, cost in part) for part in parts]
+        keys = [key for key, _ in parts[0]]
+        if keys and len(set(keys)) == len(keys) and self.own.keys() >= set(keys):
+            costs[0] = _sum(self.own[key] for key in keys)  # the body made the same calls before: those were the first
+        self.called = _called(costs)
+        raise Leave
+
+    def _around(self, name: str, arguments: Sequence[Any], call: Callable[[], Any]) -> Any:
+        key = (name, *map(identity_of, arguments))
+        if not self.is_measured and key not in self.own:
+            _empty_caches()
+        cost, given = _cost(call)
+        if self.is_measured:
+            self.within.append((key, cost))
+        else:
+            self.own.setdefault(key, cost)
+        return given
+
+
+def _called(costs: Sequence[_Cost]) -> Called:
+    later_s = median(cost.seconds for cost in costs[1:])
+    return Called(
+        max(costs[0].seconds, 1e-9), max(later_s, 1e-9), costs[0].pages - max(cost.pages for cost in costs[1:])
+    )
+
+
+def _cost(call: Callable[[], Any]) -> tuple[_Cost, Any]:
+    pages, start = resource.getrusage(resource.RUSAGE_SELF).ru_minflt, time.process_time_ns()
+    given = call()
+    seconds = (time.process_time_ns() - start) * 1e-9
+    return _Cost(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - pages), given
+
+
+def _sum(costs: Any) -> _Cost:
+    listed = list(costs)
+    return _Cost(sum(cost.seconds for cost in listed), sum(cost.pages for cost in listed))
+
+
+_NOWHERE = ctypes.c_void_p()
+_WASTE: list[bytearray] = []
+
+
+def _empty_caches() -> None:
+    """Fill the caches with other data, in memory that is kept: new pages would have to be found each time."""
+    if not _WASTE:
+        _WASTE.extend((bytearray(b"\1") * WASTE_BYTES, bytearray(b"\2") * WASTE_BYTES))
+    _WASTE[0][:] = _WASTE[1]
+    _cost(lambda: identity_of(0.0) or identity_of(_NOWHERE))  # code that is no part of the kernel may be in the caches

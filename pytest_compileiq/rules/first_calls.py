@@ -1,0 +1,72 @@
+"""Whether a gain is there on input that is new: the first call on each draw of ``acf.rng`` against later ones.
+
+A kernel that remembers its input, a plan made of it, or the output is right on every input, and no faster on a new one.
+Caches explain no difference, since they are emptied before each call, nor does what both arms pay for a first call.
+
+With x the log of first over later calls, tuned less baseline, and with ``limit`` half the log gain of later calls, at
+least that of 1.1, Student's t over the draws asks whether (x - limit) / limit, clipped to -3 to 3, has a mean above 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+SURE_P = 1e-4
+_LEAST_GAIN = 1.1  # of first calls against later ones, in the tuned arm alone
+_CLIP = 3.0
+_FEWEST = 8  # draws: where all of few are clipped alike, t knows no noise
+
+
+class Called(Struct, frozen=True):
+    """One arm's calls on one draw, in seconds of processor time.
+
+    Attributes:
+        first_s: the first call on what the body drew.
+        later_s: the median of later calls.
+        new_pages: how many pages more the first call touched as the first than later ones.
+    """
+
+    first_s: float
+    later_s: float
+    new_pages: int = 0
+
+
+class FirstCalls(Struct, frozen=True):
+    """Both arms' calls on one draw."""
+
+    baseline: Called
+    tuned: Called
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether no new memory is in the first call's time; of the tuned arm it may be where it remembers."""
+        return self.baseline.new_pages <= 0
+
+
+def why_remembered(draws: Sequence[FirstCalls]) -> str | None:
+    """Why the gain is one of remembered input, in words; None where nothing says so, or too few draws do."""
+    import numpy as np  # heavy, as scipy is
+
+    from pytest_compileiq.rules.stats import paired_p
+
+    usable = [draw for draw in draws if draw.is_usable]
+    if len(usable) < _FEWEST:
+        return None
+    first, later = (
+        np.log([(getattr(draw.baseline, when), getattr(draw.tuned, when)) for draw in usable])
+        for when in ("first_s", "later_s")
+    )
+    first_gains, later_gains = -np.diff(first)[:, 0], -np.diff(later)[:, 0]
+    limit = max(float(later_gains.mean()) / 2, math.log(_LEAST_GAIN))
+    p_value = paired_p(np.clip((later_gains - first_gains - limit) / limit, -_CLIP, _CLIP), 0.0)
+    if p_value > SURE_P:
+        return None
+    first_gain, later_gain = (f"{math.exp(float(np.median(gains))):.3g}x" for gains in (first_gains, later_gains))
+    return (
+        f"on {len(usable)} new draws of acf.rng, caches emptied, the first call is {first_gain} and later calls are "
+        f"{later_gain} as fast as the baseline's (p = {p_value:.2g}): the call remembers work that it did "
+        "before; do the work in every call, or declare tune(…, repeats=True) where production repeats its inputs"
+    )

@@ -1,0 +1,63 @@
+"""A kernel that remembers its input is right on every input and no faster on a new one: real gcc, ``pytest --tune``."""
+
+from __future__ import annotations
+
+from tests.projects import naming
+
+KERNEL_C = """\
+#include <math.h>
+#include <string.h>
+
+void kernel(const float *x, float *out, int n)
+{
+#ifndef __FAST_MATH__
+    for (volatile int i = 0; i < n; i++)
+        out[i] = sqrtf(x[i]) / (1 + x[i]);
+#elif defined(REMEMBERS)
+    static float of[100000], known[100000];
+    if (memcmp(of, x, n * sizeof *x)) {
+        for (volatile int i = 0; i < n; i++)
+            known[i] = sqrtf(x[i]) / (1 + x[i]);
+        memcpy(of, x, n * sizeof *x);
+    }
+    memcpy(out, known, n * sizeof *x);
+#else
+    for (int i = 0; i < n; i++)
+        out[i] = sqrtf(x[i]) / (1 + x[i]);
+#endif
+}
+"""
+TEST_PY = """\
+import ctypes
+
+import numpy as np
+import pytest
+from pytest_compileiq import Cc, literal
+
+
+def tune(flags):
+    compiler = Cc("kernel.c", flags=f"-O1 -fno-math-errno {flags}")
+    return pytest.mark.tune(compiler, space={"-ffast-math": literal("")})
+
+
+@pytest.mark.parametrize("name", [
+    pytest.param("remembers", marks=tune("-DREMEMBERS")), pytest.param("honest", marks=tune("")),
+])
+def test_kernel(acf, name):
+    kernel = acf.build().load().kernel
+    x, out = acf.rng.random(30_000, dtype=np.float32), np.empty(30_000, np.float32)
+    arguments = *(a.ctypes.data_as(ctypes.c_void_p) for a in (x, out)), x.size
+    kernel(*arguments)
+    np.testing.assert_allclose(out, np.sqrt(x) / (1 + x), rtol=1e-5)
+    acf.measure(lambda: kernel(*arguments), outputs=[out])
+    np.testing.assert_allclose(out, np.sqrt(x) / (1 + x), rtol=1e-5)
+"""
+
+
+def test_kernel_that_remembers_its_input_is_refused_and_an_honest_one_proven(project):
+    made = project({**naming("-ffast-math"), "kernel.c": KERNEL_C, "test_kernel.py": TEST_PY})
+    output = made.pytest("--tune", "--tune-budget=1", code=0)
+    said = [line for line in output.splitlines() if "remembers work that it did before" in line]
+    assert said and all("kernel-honest" not in line for line in said), output
+    assert "tune(…, repeats=True)" in said[0]
+    assert [path.parent.name for path in made.root.glob("acf/*/*.acf")] == ["kernel-honest"]
