@@ -31,7 +31,7 @@ def test_matmul(acf):
     """Correct on the GPU, where there is one."""
     kernel = acf.build().load().matmul
     p = acf.params
-    a, b = (np.random.default_rng(seed).standard_normal((N, N), dtype=np.float32) for seed in (1, 2))
+    a, b = acf.rng.standard_normal((2, N, N), dtype=np.float32)
     c = DeviceArray(np.full((N, N), np.nan, np.float32))
     grid = (N // (p["block_size_x"] * p["tile_size_x"]), N // (p["block_size_y"] * p["tile_size_y"]))
     kernel(grid, (p["block_size_x"], p["block_size_y"]), c, DeviceArray(a), DeviceArray(b), np.int32(N))
