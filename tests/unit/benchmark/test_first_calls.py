@@ -1,0 +1,62 @@
+"""First calls of Python bodies on a draw: which runs are made, and where nothing is timed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from pytest_compileiq import minimize
+from pytest_compileiq.benchmark.first_calls import time_first_calls
+from pytest_compileiq.model import Workload
+
+
+def timed(body, seed=1, *, repeats=False, clock="cpu", metric="runtime"):
+    benchmark = SimpleNamespace(
+        builds=None,
+        builder=SimpleNamespace(clock=clock),
+        spec=SimpleNamespace(repeats=repeats),
+        timed_objectives=[minimize(metric)],
+    )
+    arms = {"baseline": None, "tuned": None}
+    return time_first_calls(benchmark, body, arms, Workload("default"), seed, lambda: None)
+
+
+class Body:
+    """One that measures, and notes the arms in the order of their runs, their draws, and their calls."""
+
+    def __init__(self):
+        self.arms, self.drawn, self.calls, self.resets = [], set(), 0, 0
+
+    def __call__(self, acf):
+        self.arms.append(acf.arm)
+        self.drawn.add(acf.rng.random())
+        acf.measure(self.call, reset=self.reset)
+        pytest.fail("the rest of the body is not run")
+
+    def call(self):
+        self.calls += 1
+
+    def reset(self):
+        self.resets += 1
+
+
+def test_both_arms_are_called_four_times_on_one_draw_in_random_order():
+    bodies = [Body() for _ in range(8)]
+    for seed, body in enumerate(bodies):
+        calls = timed(body, seed)
+        assert min(calls.baseline.later_s, calls.tuned.first_s) > 0
+        assert (len(body.drawn), body.calls, body.resets) == (1, 8, 8)
+    assert {body.arms[0] for body in bodies} == {"baseline", "tuned"}
+    assert len({number for body in bodies for number in body.drawn}) == 8
+
+
+@pytest.mark.parametrize("given", [{"repeats": True}, {"clock": "cuda"}, {"metric": "compile_time"}])
+def test_no_body_is_run_where_first_calls_decide_nothing(given):
+    body = Body()
+    assert timed(body, **given) is None and not body.arms
+
+
+def test_body_that_fails_or_measures_nothing_is_left_out():
+    assert timed(lambda acf: None) is None
+    assert timed(lambda acf: acf.measure(lambda: 1 / 0)) is None
