@@ -23,7 +23,7 @@ export OPENBLAS_NUM_THREADS = 1
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test suite kernels cluster lint types property fuzz mutants gpu gpu-evidence bench site docs
+.PHONY: help demo test suite slow kernels cluster lint types property fuzz mutants gpu gpu-evidence bench site docs
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -41,8 +41,13 @@ test: suite  ## the tests on the CPU, then this project's own tuned kernels; mak
 # What each page of docs/ shows is tuned for minutes: the workflow does that beside the suite, as make docs.
 PAGES = tests/e2e/test_docs_site.py::test_a_page_shows_what_happens
 
-suite: $(WITH_EXTRAS)  ## the tests alone, in parallel and in random order
-	$(BIN)/pytest -n 3 --ignore=tests/kernels --ignore=tests/gpu --ignore=tests/cluster --deselect $(PAGES) $(ARGS)
+PARALLEL = $(BIN)/pytest -n 3 --ignore=tests/kernels --ignore=tests/gpu --ignore=tests/cluster --deselect $(PAGES)
+
+suite: $(WITH_EXTRAS)  ## the tests alone, in parallel and in random order, without the slowest
+	$(PARALLEL) -m "not slow" $(ARGS)
+
+slow: $(WITH_EXTRAS)  ## the slowest tests: whole nights, captured programs, kills; the workflow runs them on every push
+	$(PARALLEL) -m slow $(ARGS)
 
 kernels: $(WITH_EXTRAS)  ## the tuned kernels alone, one at a time since they are measured
 	$(BIN)/pytest tests/kernels $(ARGS)

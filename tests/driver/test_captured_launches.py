@@ -28,7 +28,7 @@ from tests.driver.launching import GENERATED_PY, KERNELS_PY, LIGER_PY, MORE_KERN
 from tests.files import write_files
 from tests.projects import Project
 
-pytestmark = [needs.triton, needs.ptxas]
+pytestmark = [pytest.mark.slow, needs.triton, needs.ptxas]
 FILES = {
     "pytest.ini": "[pytest]\n", "kernels.py": KERNELS_PY, "more_kernels.py": MORE_KERNELS_PY, "tensors.py": TENSORS_PY,
     "serve.py": SERVE_PY,

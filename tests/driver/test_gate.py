@@ -147,6 +147,7 @@ def _as_on_a_real_machine(monkeypatch):
 
 
 @pytest.mark.usefixtures("_as_on_a_real_machine")
+@pytest.mark.slow
 def test_three_percent_of_three_microseconds_are_proven_and_replayed_only_as_they_were_measured(
     project, monkeypatch, driver
 ):

@@ -11,9 +11,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.files import write_files
 from tests.projects import UNREDUCED_INI, Project
 from tests.repository import git
+
+pytestmark = pytest.mark.slow
 
 PROGRAM = Path(__file__).parents[2] / "bench/captured_program"
 KERNELS = {"gather", "stencil", "branchy", "ragged", "histogram", "reduction"}

@@ -261,6 +261,7 @@ def test_an_option_that_runs_something_cannot_ride_in(tuned_cuda):
 @needs.nvcc
 @needs.compileiq
 @needs.search_spaces
+@pytest.mark.slow
 def test_the_real_compileiq_improves_an_exact_metric_and_its_acf_is_replayed_and_guarded(tmp_path):
     project = attention(tmp_path / "project", OPAQUE_PY)
     for seed in range(6):  # of CompileIQ's draws, other ones in every run, one in seven spills less

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from bench.gpu_evidence.kernels import CALIBRATED
 from tests import needs
 
@@ -22,6 +24,7 @@ def call(out: Path, *arguments: str, **environment: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_rehearsal_tunes_and_replays_and_its_page_calls_every_figure_one(tmp_path):
     steps = "--steps=tune-stencil,replay-stencil"
     small = ("--rehearse", "--tune-seconds=1", "--replays=1", steps, f"--results={tmp_path / 'copy'}")

@@ -20,6 +20,8 @@ from tests.examples import SUM_C
 from tests.projects import NOT_NEEDED, Project
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 NIGHT_PY = """\
 import os
 import time

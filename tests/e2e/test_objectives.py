@@ -170,6 +170,7 @@ def replayed(made: Project, code: int = 0) -> dict:
     return item
 
 
+@pytest.mark.slow
 def test_what_a_test_hands_over_is_tuned_proven_and_replayed(project):
     """One search for three tests, so that the processes of the proof are shared."""
     made = project(FILES)

@@ -105,6 +105,7 @@ def test_a_killed_search_with_timings_goes_on_with_what_it_had_picked(project):
     assert journal(made) == []
 
 
+@pytest.mark.slow
 def test_kills_at_random_moments_lose_and_tear_nothing(made):
     coins = random.Random(7)
     kept: list[tuple] = []

@@ -84,6 +84,7 @@ def test_a_second_device_s_better_controls_do_not_overturn_the_first_one_s_claim
     assert devices(made) == {AWAY}
 
 
+@pytest.mark.slow
 def test_a_second_device_adds_its_claim_to_the_first_one_s_and_proves_the_controls_anew_after_a_refactor(
     tuned: Project,
 ):

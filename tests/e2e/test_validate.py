@@ -14,6 +14,8 @@ from tests.captured_tests import captured_test
 from tests.files import write_files
 from tests.projects import UNREDUCED_INI, Project
 
+pytestmark = pytest.mark.slow
+
 KERNELS_C = """\
 void branchy(double *x, long n) {
     for (long i = 0; i < n; i++) x[i] = x[i] > 0.5 ? 1 / x[i] : x[i] * x[i];

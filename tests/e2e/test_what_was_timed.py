@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.projects import naming
 
 FAST = naming("-ffast-math")
@@ -156,6 +158,7 @@ def test_sort_anew(acf, x):
 """
 
 
+@pytest.mark.slow
 def test_a_call_whose_later_times_are_of_other_work_is_told_when_tuned_and_when_measured_again(project):
     made = project({"sort.c": SORT_C, "test_sort.py": SORT_PY})
     both = {"sort": [OTHER_WORK], "sort_anew": [OTHER_WORK]}

@@ -33,6 +33,7 @@ def test_every_example_is_built_here():
 
 @needs.nvcc
 @pytest.mark.parametrize("name", POINTS)
+@pytest.mark.slow
 def test_an_example_has_its_parameters_and_restrictions_and_builds_within_them(name, tmp_path):
     test = runpy.run_path(str(EXAMPLES / f"test_{name}.py"))[f"test_{name}"]
     spec = read_marker(test.pytestmark[0], test.__name__)
