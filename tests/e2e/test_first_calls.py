@@ -36,7 +36,7 @@ from pytest_compileiq import Cc, literal
 
 
 def tune(flags):
-    compiler = Cc("kernel.c", flags=f"-O1 -fno-math-errno {flags}")
+    compiler = Cc("kernel.c", flags=f"-O3 -fno-math-errno {flags}")
     return pytest.mark.tune(compiler, space={"-ffast-math": literal("")})
 
 
@@ -60,4 +60,4 @@ def test_kernel_that_remembers_its_input_is_refused_and_an_honest_one_proven(pro
     said = [line for line in output.splitlines() if "remembers work that it did before" in line]
     assert said and all("kernel-honest" not in line for line in said), output
     assert "tune(…, repeats=True)" in said[0]
-    assert [path.parent.name for path in made.root.glob("acf/*/*.acf")] == ["kernel-honest"]
+    assert [path.parent.name for path in made.root.glob("acf/*/*.acf")] == ["kernel-honest"], output
