@@ -38,10 +38,10 @@ def advice(function: Callable[..., Any], *, fixtures: Sequence[Callable[..., Any
         rootdir: sources outside it are not read.
     """
     test = unwrapped(function)
-    body = Closure(rootdir.resolve()).definition(test) if isinstance(test, types.FunctionType) else None
+    body = Closure(rootdir).definition(test) if isinstance(test, types.FunctionType) else None
     if body is None or not isinstance(test, types.FunctionType):
         return None
-    reader = _Reader(test, body, fixtures, rootdir.resolve())
+    reader = _Reader(test, body, fixtures, rootdir)
     later = reader.from_measure_on()
     if later is not None:
         return None if reader.checks(later) or reader.uses("compare") else _UNCHECKED_AFTER

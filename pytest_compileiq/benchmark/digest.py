@@ -68,7 +68,7 @@ def digest_benchmark(
     Raises:
         MarkerError: a workload's value has no text of its own, e.g. an object shown by its address.
     """
-    closure = Closure(rootdir.resolve())
+    closure = Closure(rootdir)
     tests, requested = {closure.add_object(function)}, set(map(closure.add_object, fixtures))
     workload_texts = {
         name: f"{name} weight={float(weight)!r} {_values_text(name, values)}"
@@ -94,7 +94,7 @@ def digest_benchmark(
 def digest_under(name: str, function: Callable[..., Any], rootdir: Path) -> str | None:
     """The digest of a test's definition if it were called ``name``; None where its source cannot be read."""
     plain = unwrapped(function)
-    node = Closure(rootdir.resolve()).definition(plain) if isinstance(plain, types.FunctionType) else None
+    node = Closure(rootdir).definition(plain) if isinstance(plain, types.FunctionType) else None
     if not isinstance(node, ast.FunctionDef):
         return None
     fields = dict(ast.iter_fields(undecorated(node)))
@@ -108,6 +108,9 @@ class Closure(Struct):
     parts: dict[str, str] = msgspec.field(default_factory=dict)
     nodes: list[ast.AST] = msgspec.field(default_factory=list)
     _trees: dict[Path, ast.Module] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.rootdir = self.rootdir.resolve()  # as the paths of definitions are
 
     def add_object(self, thing: object) -> str | None:
         """Add a function or class and what its source names; returns its key, None for what is not the project's."""

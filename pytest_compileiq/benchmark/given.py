@@ -22,7 +22,7 @@ def given_to(item: pytest.Function, rootdir: Path) -> dict[str, object]:
     """
     params: Mapping[str, object] = item.callspec.params if hasattr(item, "callspec") else {}
     given: dict[str, object] = {f"parameter {name}": value for name, value in params.items()}
-    for name, closure in _attributes_read(item, rootdir.resolve()):
+    for name, closure in _attributes_read(item, rootdir):
         if closure.parts:
             sources = sorted((place.partition("::")[2].rpartition(".")[2], sha) for place, sha in closure.parts.items())
             given[f"attribute {name}"] = tuple(sources)

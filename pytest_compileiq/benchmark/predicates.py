@@ -37,7 +37,7 @@ def read_predicate(call: Call, rootdir: Path) -> Predicate:
     """
     function, given = _function(call)
     node = _definition(function)
-    closure = Closure(rootdir.resolve())
+    closure = Closure(rootdir)
     closure.add_names(function, ast.walk(node))
     values = sorted(f"{name} = {text}" for name, text in [*given, *_outside(function, node)])
     parts = sorted(f"{place} {sha}" for place, sha in closure.parts.items())

@@ -72,7 +72,8 @@ def digest_of_value(value: object, rootdir: Path) -> str:
     Raises:
         NoValue: it holds something that is known by its identity alone, or too much to read.
     """
-    digester = _Digester(Closure(rootdir), str(rootdir))
+    closure = Closure(rootdir)
+    digester = _Digester(closure, (str(rootdir), str(closure.rootdir)))
     digester.add(value)
     return digester.finished()
 
@@ -82,10 +83,11 @@ class _Digester(Struct):
 
     Attributes:
         closure: definitions of the project that the value's functions and classes reach.
+        rootdirs: the project's directory as it was given, and without links.
     """
 
     closure: Closure
-    rootdir: str
+    rootdirs: tuple[str, ...]
     _sha256: Any = field(default_factory=hashlib.sha256)
     _items: int = 0
     _bytes: int = 0
@@ -144,8 +146,9 @@ class _Digester(Struct):
 
     def _without_rootdir(self, text: str | bytes) -> str | bytes:
         """A path into the project is the same in every clone."""
-        if isinstance(text, str) and (text == self.rootdir or text.startswith(self.rootdir + os.sep)):
-            return f"rootdir{text[len(self.rootdir) :]}"
+        for rootdir in self.rootdirs if isinstance(text, str) else ():
+            if text == rootdir or text.startswith(rootdir + os.sep):
+                return f"rootdir{text[len(rootdir) :]}"
         return text
 
     # ── arrays ───────────────────────────────────────────────────────────────────────────────────────────────────

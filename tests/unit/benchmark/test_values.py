@@ -163,12 +163,16 @@ def test_a_path_into_the_project_is_the_same_in_every_clone():
 
 
 def test_a_value_of_a_class_or_function_changes_with_its_source(own, home):
+    link = home.with_name("link")
+    link.symlink_to(home)
     before = [digest_of_value(value, home) for value in (own.Plain(3), own.double)]
     text = OWN.replace("self.n = n\n\nclass Slots", "self.n = n + 1\n\nclass Slots").replace("2 * x", "3 * x")
     (home / "own_x.py").write_text(text)
-    now = [digest_of_value(value, home) for value in (own.Plain(3), own.double)]
+    now = [digest_of_value(value, link) for value in (own.Plain(3), own.double)]
     (home / "own_x.py").write_text(OWN)
     assert before[0] != now[0] and before[1] != now[1]
+    assert before == [digest_of_value(value, link) for value in (own.Plain(3), own.double)]
+    assert digest_of_value(home / "a", link) == digest_of_value(link / "a", link)
 
 
 WITHOUT = {
