@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from pytest_compileiq.errors import MarkerError
-from pytest_compileiq.rules.ast_names import chain_of, chains_in, nodes_of
+from pytest_compileiq.rules.ast_names import chain_of, chains_in, nodes_of, parsed
 from pytest_compileiq.rules.fingerprint import (
     assigns,
     canonical_text,
@@ -225,12 +225,6 @@ def _parsed_file(path: Path, _sha256: str | None) -> ast.Module:
 @functools.lru_cache(maxsize=4096)
 def _undecorated(node: ast.AST) -> ast.AST:
     return undecorated(node)
-
-
-@functools.lru_cache(maxsize=64)
-def parsed(source: bytes) -> ast.Module:
-    """The syntax tree of a file's content: many tests share a file."""
-    return ast.parse(source)
 
 
 @functools.lru_cache(maxsize=64)

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_compileiq.benchmark.digest import Closure, parsed
+from pytest_compileiq.benchmark.digest import Closure
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import KnobValue
+from pytest_compileiq.rules.ast_names import parsed
 from pytest_compileiq.rules.fingerprint import canonical_text, digest, undecorated
 from pytest_compileiq.space import Predicate
 

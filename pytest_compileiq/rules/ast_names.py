@@ -17,6 +17,12 @@ def chain_of(node: ast.AST) -> tuple[str, ...] | None:
     return None
 
 
+@functools.lru_cache(maxsize=64)
+def parsed(source: bytes) -> ast.Module:
+    """The syntax tree of a file's content: many tests share a file."""
+    return ast.parse(source)
+
+
 @functools.lru_cache(maxsize=4096)  # nodes are equal by identity; many tests share a helper
 def nodes_of(tree: ast.AST) -> tuple[ast.AST, ...]:
     """All nodes of ``tree``, as ``ast.walk`` gives them."""

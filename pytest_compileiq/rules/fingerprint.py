@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
+from pytest_compileiq.rules.ast_names import parsed
 from pytest_compileiq.spelling import first_of
 
 # Fields that hold positions or spelling, or that only some Pythons have.
@@ -187,7 +188,7 @@ def holds(content: bytes | None, file: str, sources: Mapping[str, str], parts: M
 def defined_in(content: bytes, names: Iterable[str], *, decorated: bool = False) -> dict[str, str | None]:
     """The digests of definitions in a Python file; None for a name that it does not define, or if it does not parse."""
     try:
-        tree = ast.parse(content)
+        tree = parsed(content)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return dict.fromkeys(names)
     return {name: definition_digest(tree, name, decorated=decorated) for name in names}

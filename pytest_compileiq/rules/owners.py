@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from pytest_compileiq.rules.ast_names import nodes_of
+from pytest_compileiq.rules.ast_names import nodes_of, parsed
 from pytest_compileiq.rules.fingerprint import definitions
 
 
@@ -25,7 +25,7 @@ def is_gone(content: bytes | None, names: Sequence[str]) -> bool:
     if content is None:
         return True
     try:
-        tree = ast.parse(content)
+        tree = parsed(content)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return bool(names) and not any(_defines(tree, names[: end + 1], names) for end in range(len(names)))
