@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
 from pytest_compileiq.artifact import Artifact, Claim
 from pytest_compileiq.errors import StoreError
 from pytest_compileiq.history.observation import LineKey, Observation, date_of
-from pytest_compileiq.model import digest_of_code
+from pytest_compileiq.model import Arm, digest_of_code
 from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.review.snapshots import Entry, StoreInGit, Version, Wanted
 from pytest_compileiq.rules.claims import direction_of
+from pytest_compileiq.rules.ends import code_of
 from pytest_compileiq.store.metadata import MAX_METADATA_BYTES, parse
 
 
@@ -64,11 +65,7 @@ def proofs_in(history: Iterable[Committed]) -> list[Observation]:
 def _of(version: Version, artifact: Artifact) -> Iterator[Observation]:
     if artifact.outcome != "tuned":
         return
-    pairs = artifact.code.items()
-    codes: dict[str, Any] = {
-        "baseline_code": digest_of_code({entry: pair.baseline.proven_as for entry, pair in pairs}),
-        "tuned_code": digest_of_code({entry: pair.tuned.proven_as for entry, pair in pairs if pair.tuned}),
-    }
+    codes: dict[str, Any] = {f"{arm}_code": digest_of_code(code_of(artifact, arm)) for arm in get_args(Arm)}
     for claim in artifact.claims:
         if claim.kind == "exact" or claim.scale is not None or None in (claim.baseline, claim.tuned, claim.speedup):
             continue

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import get_args
 
 from pytest_compileiq.artifact import Artifact, StoredCompiler
 from pytest_compileiq.in_place import InPlace
 from pytest_compileiq.kept_controls import Attribution, Reduction
-from pytest_compileiq.model import ControlClass, KnobValue, Licence
-from pytest_compileiq.proven_code import CodePair, StoredCode
+from pytest_compileiq.model import Arm, ControlClass, KnobValue, Licence
+from pytest_compileiq.proven_code import StoredCode
 from pytest_compileiq.rules.blast_radius import recorded_neighbours
 from pytest_compileiq.rules.claims import ClaimStep, claim_steps, devices_only, lead_step, leading_claim, trend
 from pytest_compileiq.rules.classes import Classed, beyond_value_safe, effective_classes
+from pytest_compileiq.rules.ends import code_of
 from pytest_compileiq.rules.entries import WorseEntry, worse_entries
 from pytest_compileiq.rules.fingerprint import changed_benchmark, is_same_benchmark
 from pytest_compileiq.rules.in_place import lost_validations
@@ -239,16 +241,12 @@ def _problems(old: Side | None, new: Side | None) -> Iterator[str]:
         yield f"before: {old.problem}"
 
 
-def _baselines(artifact: Artifact) -> Mapping[str, str]:
-    return {entry: pair.baseline.proven_as for entry, pair in artifact.code.items()}
-
-
 def _judgement(before: Artifact | None, after: Artifact | None) -> str:
     lead = lead_step(before, after)
     if before is None or after is None or lead is None or lead.old is None or lead.new is None:
         return ""
     words = trend(lead.old, lead.new)
-    if _baselines(before) != _baselines(after):
+    if code_of(before, "baseline") != code_of(after, "baseline"):
         changed = "the baseline's machine code" if after.compiler.compiles else "the baseline"
         words += f"; each is against its own baseline, and {changed} changed"
     return words
@@ -302,15 +300,11 @@ def _metrics(before: Artifact | None, after: Artifact | None) -> Iterator[Step]:
         yield from _steps({f"{entry}: {k}": v for k, v in old.items()}, {f"{entry}: {k}": v for k, v in new.items()})
 
 
-def _digest(pair: CodePair | None, arm: str) -> str | None:
-    code = getattr(pair, arm) if pair else None
-    return code.proven_as if code else None
-
-
 def _code(before: Artifact, after: Artifact) -> Iterator[Step]:
+    codes = {arm: [code_of(artifact, arm) for artifact in (before, after)] for arm in get_args(Arm)}
     for entry in sorted(before.code.keys() | after.code.keys()):
-        for arm in ("baseline", "tuned"):
-            old, new = (_digest(artifact.code.get(entry), arm) for artifact in (before, after))
+        for arm, both in codes.items():
+            old, new = (code.get(entry) for code in both)
             if old != new:
                 yield Step(f"{entry} ({arm})", old, new)
 
@@ -376,8 +370,8 @@ def _warnings(new: Side | None, before: Artifact | None, after: Artifact | None)
         yield f"tuned with uncommitted changes, and not here as it was tuned: {named}"
     if before is None or after.outcome != "tuned":
         return
-    withdrawn = {_digest(pair, "tuned") for pair in before.code.values()} - {None}
-    if before.outcome == "retired" and any(_digest(pair, "tuned") in withdrawn for pair in after.code.values()):
+    withdrawn, shipped = (set(code_of(artifact, "tuned").values()) for artifact in (before, after))
+    if before.outcome == "retired" and withdrawn & shipped:
         what = "machine code that was" if after.compiler.compiles else "what was"
         yield f"brings back {what} retired: {before.reason}"
 

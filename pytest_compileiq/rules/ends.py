@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, get_args
 
 from pytest_compileiq.model import Arm, CodeDigest, Compiler, Fingerprint, digest_of_code, sha256_hex
@@ -12,6 +12,7 @@ from pytest_compileiq.rules.staleness import Effect, Finding, Rebuilt, judge
 
 if TYPE_CHECKING:
     from pytest_compileiq.artifact import Artifact, Claim
+    from pytest_compileiq.proven_code import StoredCode
 
 _BY_FIELD: Mapping[str, End] = {
     "benchmark": "benchmark",
@@ -52,14 +53,18 @@ def _claimed(claim: Claim) -> list[object]:
 
 def code_of(artifact: Artifact, arm: Arm) -> dict[str, str]:
     """Entry function → the digest that its code was first recorded by; those ``arm`` was not built of are left out."""
-    pairs = ((entry, pair.baseline if arm == "baseline" else pair.tuned) for entry, pair in artifact.code.items())
-    return {entry: code.proven_as for entry, code in pairs if code is not None}
+    return {entry: code.proven_as for entry, code in _recorded(artifact, arm)}
 
 
 def _rebuilt(artifact: Artifact, arm: Arm) -> dict[str, CodeDigest]:
     """The code of ``arm`` as a build would give it."""
-    pairs = ((entry, pair.baseline if arm == "baseline" else pair.tuned) for entry, pair in artifact.code.items())
-    return {entry: CodeDigest(code.sha256, former=(code.proven_as,)) for entry, code in pairs if code is not None}
+    return {entry: CodeDigest(code.sha256, former=(code.proven_as,)) for entry, code in _recorded(artifact, arm)}
+
+
+def _recorded(artifact: Artifact, arm: Arm) -> Iterator[tuple[str, StoredCode]]:
+    for entry, pair in artifact.code.items():
+        if (code := pair.baseline if arm == "baseline" else pair.tuned) is not None:
+            yield entry, code
 
 
 def ends_of(findings: Iterable[Finding]) -> tuple[End, ...]:
