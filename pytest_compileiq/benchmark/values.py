@@ -14,14 +14,13 @@ import functools
 import hashlib
 import itertools
 import os
-import pathlib
 import re
 import struct
 import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from pathlib import Path
+from pathlib import Path, PosixPath, PurePosixPath, PureWindowsPath, WindowsPath
 from typing import Any
 
 from msgspec import Struct, field
@@ -125,11 +124,14 @@ class _Digester(Struct):
     def _put(self, kind: str, *texts: str | bytes) -> None:
         for text in (kind, *texts):
             data = text.encode(errors="surrogatepass") if isinstance(text, str) else text
+            self._expect_room(len(data))
             self._bytes += len(data)
-            if self._bytes > _MOST_BYTES:
-                raise NoValue(f"has more than {_MOST_BYTES >> 20} MiB")
             self._sha256.update(b"%d:" % len(data))
             self._sha256.update(data)
+
+    def _expect_room(self, size: int) -> None:
+        if self._bytes + size > _MOST_BYTES:
+            raise NoValue(f"has more than {_MOST_BYTES >> 20} MiB")
 
     def _add_all(self, kind: str, values: Iterable[object]) -> None:
         self._put(kind, "(")
@@ -146,8 +148,8 @@ class _Digester(Struct):
 
     def _without_rootdir(self, text: str | bytes) -> str | bytes:
         """A path into the project is the same in every clone."""
-        for rootdir in self.rootdirs if isinstance(text, str) else ():
-            if text == rootdir or text.startswith(rootdir + os.sep):
+        for rootdir in self.rootdirs:
+            if isinstance(text, str) and (text == rootdir or text.startswith(rootdir + os.sep)):
                 return f"rootdir{text[len(rootdir) :]}"
         return text
 
@@ -157,8 +159,7 @@ class _Digester(Struct):
         numpy = sys.modules.get("numpy")
         bases = _mro(type(value))
         if numpy is not None and type(value) in (numpy.ndarray, numpy.memmap):
-            if value.nbytes > _MOST_BYTES:
-                raise NoValue(f"has more than {_MOST_BYTES >> 20} MiB")
+            self._expect_room(value.nbytes)
             self._put("array", repr(value.dtype), repr(value.shape))
             if value.dtype.hasobject:
                 self._add_all("objects", value.ravel().tolist())
@@ -183,9 +184,7 @@ class _Digester(Struct):
             element = element._type_
         if ctypes._SimpleCData not in _mro(element) or element._type_ not in _NUMBERS:
             raise NoValue(f"holds {_shown(element)}, which is an address or may hold one")
-        size = ctypes.sizeof(value)
-        if size > _MOST_BYTES:
-            raise NoValue(f"has more than {_MOST_BYTES >> 20} MiB")
+        self._expect_room(size := ctypes.sizeof(value))
         self._put("memory", _shown(element), repr(sizes), ctypes.string_at(ctypes.addressof(value), size))
 
     # ── functions and classes ────────────────────────────────────────────────────────────────────────────────────
@@ -315,20 +314,18 @@ _TEXTS: dict[type, Callable[[Any], str | bytes]] = {
     array.array: lambda value: value.typecode.encode() + value.tobytes(),
     str: lambda value: value,
 }
-_TEXTS |= dict.fromkeys((pathlib.PosixPath, pathlib.PurePosixPath, pathlib.WindowsPath, pathlib.PureWindowsPath), str)
+_TEXTS |= dict.fromkeys((PosixPath, PurePosixPath, WindowsPath, PureWindowsPath), str)
 _TEXTS |= dict.fromkeys((type(None), bool, float, complex, type(...), decimal.Decimal), repr)
 _PARTS: dict[type, Callable[[Any], Iterable[object]]] = {
     tuple: iter,
     list: iter,
     collections.deque: iter,
-    slice: lambda value: (value.start, value.stop, value.step),
-    range: lambda value: (value.start, value.stop, value.step),
     re.Pattern: lambda value: (value.flags, value.pattern),
-    dict: lambda value: itertools.chain.from_iterable(value.items()),
-    collections.OrderedDict: lambda value: itertools.chain.from_iterable(value.items()),
     collections.defaultdict: lambda value: (value.default_factory, *itertools.chain.from_iterable(value.items())),
     types.SimpleNamespace: lambda value: itertools.chain.from_iterable(sorted(vars(value).items())),
 }
+_PARTS |= dict.fromkeys((slice, range), lambda value: (value.start, value.stop, value.step))
+_PARTS |= dict.fromkeys((dict, collections.OrderedDict), lambda value: itertools.chain.from_iterable(value.items()))
 # A subclass's instance as one of the built-in type itself, without what the subclass overrides.
 _BASES: dict[type, Callable[[Any], object]] = {
     int: int.__index__,
