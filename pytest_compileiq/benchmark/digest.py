@@ -122,7 +122,7 @@ class Closure(Struct):
         namespace = plain.__globals__ if isinstance(plain, types.FunctionType) else vars(module) if module else {}
         if path is None:
             return None
-        return self._add(path, _path_to(plain), namespace, _free_variables(plain))
+        return self._add(path, _path_to(plain), namespace, free_variables(plain))
 
     def add_attribute(self, owner: type, name: str) -> None:
         """Add the definition of a class's attribute or method, and what it names."""
@@ -134,7 +134,7 @@ class Closure(Struct):
         """Add what each of ``nodes``, of the function's source, names by itself."""
         if (path := self._project_file(function)) is not None:
             for chain in sorted({chain for node in nodes if (chain := chain_of(node))}):
-                self._follow(path, chain, function.__globals__, _free_variables(function))
+                self._follow(path, chain, function.__globals__, free_variables(function))
 
     def definition(self, function: types.FunctionType) -> ast.AST | None:
         """The syntax tree of the function's definition; None where its source cannot be read."""
@@ -253,7 +253,8 @@ def _path_to(plain: types.FunctionType | type) -> str:
     return plain.__qualname__.replace(".<locals>", "")
 
 
-def _free_variables(plain: types.FunctionType | type) -> dict[str, Any]:
+def free_variables(plain: types.FunctionType | type) -> dict[str, Any]:
+    """The values that a function takes from the functions around it; those that are filled later are left out."""
     if not isinstance(plain, types.FunctionType) or not plain.__closure__:
         return {}
     cells = zip(plain.__code__.co_freevars, plain.__closure__, strict=True)
@@ -262,9 +263,10 @@ def _free_variables(plain: types.FunctionType | type) -> dict[str, Any]:
 
 def _is_filled(cell: types.CellType) -> bool:
     try:
-        return cell.cell_contents is not None
+        _ = cell.cell_contents
     except ValueError:
         return False
+    return True
 
 
 def _values_text(workload: str, values: Mapping[str, Any]) -> str:

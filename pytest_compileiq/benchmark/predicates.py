@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_compileiq.benchmark.digest import Closure
+from pytest_compileiq.benchmark.digest import Closure, free_variables
 from pytest_compileiq.errors import MarkerError
 from pytest_compileiq.model import KnobValue
 from pytest_compileiq.rules.ast_names import parsed
@@ -110,15 +110,8 @@ def _outside(function: types.FunctionType, node: ast.AST) -> Iterator[tuple[str,
     code = function.__code__
     yield "defaults", repr(_plain([*(function.__defaults__ or ())])) + repr(_plain(function.__kwdefaults__ or {}))
     named = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)} - set(code.co_varnames)
-    around = {}
-    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            around[name] = cell.cell_contents
-        except ValueError:  # it is filled later
-            continue
-    yield from _plain_values(
-        {name: value for name, value in {**function.__globals__, **around}.items() if name in named}
-    )
+    values = {**function.__globals__, **free_variables(function)}
+    yield from _plain_values({name: value for name, value in values.items() if name in named})
 
 
 def _plain_values(values: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -25,7 +25,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from pytest_compileiq.benchmark.digest import Closure, unwrapped
+from pytest_compileiq.benchmark.digest import Closure, free_variables, unwrapped
 from pytest_compileiq.errors import Signal
 from pytest_compileiq.model import Workload
 
@@ -214,8 +214,8 @@ class _Digester(Struct):
         else:
             self._put("definition", key.partition("::")[2])  # its file may move
             if type(value) is types.FunctionType:
-                cells = (cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell))
-                self._add_all("given", (value.__defaults__, value.__kwdefaults__, *cells))
+                around = free_variables(value).values()
+                self._add_all("given", (value.__defaults__, value.__kwdefaults__, *around))
 
     # ── instances ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -292,14 +292,6 @@ def _foreign_name(value: Any) -> str | None:
     for part in name.split("."):
         found = (_vars(found) if type in _mro(type(found)) else getattr(found, "__dict__", {})).get(part)
     return f"{module}:{name}" if found is value else None
-
-
-def _is_filled(cell: types.CellType) -> bool:
-    try:
-        _ = cell.cell_contents
-    except ValueError:
-        return False
-    return True
 
 
 def _shown(kind: type) -> str:
