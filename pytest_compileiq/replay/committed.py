@@ -120,13 +120,12 @@ class Integrity:
         if artifact.benchmark != benchmark.nodeid:
             if adopted := self._adopted([benchmark.name], say):
                 return adopted
-            is_free = is_ownerless(artifact, benchmark.rootdir)
-            retune = RETUNE.format(nodeid=benchmark.nodeid)
-            apart = own_name(self.store, benchmark.name, artifact.benchmark)
             raise Stop(
                 Verdict.STALE,
                 f"the artifact {benchmark.name!r} was made for {artifact.benchmark}; this test is {benchmark.nodeid}",
-                retune if is_free else apart,
+                RETUNE.format(nodeid=benchmark.nodeid)
+                if is_ownerless(artifact, benchmark.rootdir)
+                else own_name(self.store, benchmark.name, artifact.benchmark),
                 ends=("benchmark",),
                 artifact=artifact,
             )

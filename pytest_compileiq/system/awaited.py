@@ -47,6 +47,5 @@ def _is_ignored() -> bool:
 def _become(handler: signal.Handlers) -> None:
     import ctypes  # heavy, and hardly any process ignores it
 
-    ctypes.CDLL(None).signal(
-        int(signal.SIGCHLD), ctypes.c_void_p(int(handler))
-    )  # Python's is for the main thread alone
+    # Python's own is for the main thread alone.
+    ctypes.CDLL(None).signal(int(signal.SIGCHLD), ctypes.c_void_p(int(handler)))

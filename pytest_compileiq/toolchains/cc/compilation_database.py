@@ -175,12 +175,7 @@ def _expanded(
             content = shlex.split(read(path))
             if any("\0" in text for text in content):
                 raise ValueError("it holds a NUL, which no command can")
-        except (
-            OSError,
-            RuntimeError,
-            ValueError,
-            Unfit,
-        ) as error:  # before Python 3.13, RuntimeError: links in a circle
+        except (OSError, RuntimeError, ValueError, Unfit) as error:  # RuntimeError: links in a circle, before 3.13
             raise MarkerError(
                 f"the command of {entry.file} reads {word}, which cannot be read here ({path}: {error}): build the "
                 "project first, or give the command's options in flags="
