@@ -27,13 +27,11 @@ from pytest_compileiq.toolchains.machine_code.launch_records import (
     EXTERNS,
     FRAME_SIZE,
     INFO,
-    OF_A_FUNCTION,
     PRE_EXIT,
     REGISTER_COUNT,
     VERSION,
     Record,
     caller_of,
-    read_records,
 )
 from pytest_compileiq.toolchains.machine_code.parts import digest_of
 from pytest_compileiq.toolchains.machine_code.reach import INSTRUCTION_BYTES, Reach
@@ -92,13 +90,9 @@ class _Reader:
         self._image = Image(elf)
         self._reach = Reach(self._image)
         self._records: dict[str, list[Record]] = {}
-        for index, section in enumerate(self._image.sections):
-            if section.name == INFO or section.name.startswith(f"{INFO}."):
-                for record in read_records(section.data()):
-                    of = self._image.owners.get(index, "")
-                    if record.code in OF_A_FUNCTION and len(record.payload) >= 4:
-                        of = caller_of(self._image.symbol(record.payload))
-                    self._records.setdefault(of, []).append(record)
+        for owner, record in self._image.records():
+            of = caller_of(self._image.symbol(record.payload)) if record.is_of_a_function else owner
+            self._records.setdefault(of, []).append(record)
 
     def cubin(self) -> Cubin:
         former = former_digests(self._image)
@@ -133,7 +127,7 @@ class _Reader:
         elif record.code == EXTERNS:
             numbers = (payload[at : at + 4] for at in range(0, len(payload), 4))
             payload = " ".join(sorted(map(self._image.symbol, numbers))).encode()
-        elif record.code in OF_A_FUNCTION and len(payload) >= 4:
+        elif record.is_of_a_function:
             payload = without_module_id(self._image.symbol(payload)).encode() + payload[4:]
         return digest_of([struct.pack("<BBH", record.form, record.code, record.value), payload])
 

@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 
 from pytest_compileiq.toolchains.machine_code.image import Image
 from pytest_compileiq.toolchains.machine_code.launch_records import (
     ASKED_REGISTERS,
     CONSTANTS,
     INFO,
-    OF_A_FUNCTION,
     PRE_EXIT,
     VERSION,
+    Record,
     caller_of,
-    read_records,
 )
 from pytest_compileiq.toolchains.machine_code.parts import digest_of
 from pytest_compileiq.toolchains.nvidia.module_id import without_module_id
 
-
-@dataclass(frozen=True)
-class _Format:
-    """What of ``.nv.info`` entered a digest.
-
-    Attributes:
-        is_alone: no symbol's number, which counts the file's other symbols, and of called functions those of the entry.
-        left_out: codes of records.
-    """
-
-    is_alone: bool
-    left_out: frozenset[int] = frozenset({ASKED_REGISTERS})
-
-
-_FORMATS = (_Format(True, frozenset({ASKED_REGISTERS, VERSION, PRE_EXIT})), _Format(True), _Format(False))
+# Codes of the records that a format left out; and whether it left out the numbers of symbols, which count the file's
+# other symbols, and the records of functions that other entries call.
+_FORMATS = (({ASKED_REGISTERS, VERSION, PRE_EXIT}, True), ({ASKED_REGISTERS}, True), ({ASKED_REGISTERS}, False))
 
 
 def former_digests(image: Image) -> dict[str, tuple[str, ...]]:
@@ -44,21 +30,20 @@ def former_digests(image: Image) -> dict[str, tuple[str, ...]]:
         for index in (*image.owners, *image.data)
         if not image.sections[index].name.startswith(INFO)
     }
-    formats = [_digests(image, hashed, form) for form in _FORMATS]
+    formats = [_digests(image, hashed, *form) for form in _FORMATS]
     return {name: tuple(digests[name] for digests in formats) for name in image.entries}
 
 
-def _digests(image: Image, hashed: Mapping[int, bytes], form: _Format) -> dict[str, str]:
+def _digests(image: Image, hashed: Mapping[int, bytes], left_out: Collection[int], is_alone: bool) -> dict[str, str]:
     own: dict[str, list[bytes]] = {name: [] for name in image.entries}
     shared: list[bytes] = []
-    for index, section in enumerate(image.sections):
-        owner = image.owners.get(index, "")
-        if section.name == INFO or section.name.startswith(f"{INFO}."):
-            for function, record in _attributes(image, section.data(), form):
-                of = caller_of(function) if form.is_alone else function
-                own.get(of or owner, shared).append(record)
-        elif index in hashed:
-            own.get(owner, shared).append(hashed[index])
+    for index, section in hashed.items():
+        own.get(image.owners.get(index, ""), shared).append(section)
+    for owner, record in image.records():
+        if record.code not in left_out:
+            function = image.symbol(record.payload) if record.is_of_a_function else ""
+            of = caller_of(function) if is_alone else function
+            own.get(of or owner, shared).append(_record(record, function, is_alone))
     common = digest_of(sorted(shared))
     return {name: digest_of([common, *sorted(parts)]).hex() for name, parts in own.items()}
 
@@ -73,14 +58,7 @@ def _section(image: Image, index: int) -> bytes:
     return digest_of([header, image.content(index), *(patch.encode() for patch in sorted(patches))])
 
 
-def _attributes(image: Image, data: bytes, form: _Format) -> Iterator[tuple[str, bytes]]:
-    for record in read_records(data):
-        if record.code in form.left_out:
-            continue
-        function, payload = "", record.payload
-        if record.code in OF_A_FUNCTION and len(payload) >= 4:
-            function, payload = image.symbol(payload), payload[4:]
-        elif form.is_alone and record.code == CONSTANTS:
-            payload = payload[4:]
-        told = [struct.pack("<BBH", record.form, record.code, record.value), without_module_id(function).encode()]
-        yield function, digest_of([*told, payload])
+def _record(record: Record, function: str, is_alone: bool) -> bytes:
+    begins_with_number = record.is_of_a_function or (is_alone and record.code == CONSTANTS)
+    told = [struct.pack("<BBH", record.form, record.code, record.value), without_module_id(function).encode()]
+    return digest_of([*told, record.payload[4 if begins_with_number else 0 :]])

@@ -12,6 +12,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import Section, Symbol, SymbolTableSection
 
+from pytest_compileiq.toolchains.machine_code.launch_records import INFO, Record, read_records
 from pytest_compileiq.toolchains.nvidia.module_id import without_module_id
 
 _ENTRY = 0x10  # STO_CUDA_ENTRY, in st_other
@@ -67,6 +68,13 @@ class Image:
         """The bytes of a section; of one that holds none in the file, as many zeros as it takes in memory are meant."""
         section = self.sections[index]
         return b"" if section["sh_type"] == "SHT_NOBITS" else bytes(section.data())
+
+    def records(self) -> Iterator[tuple[str, Record]]:
+        """The attributes that kernels are launched by, each with the function whose section it is in, or ""."""
+        for index, section in enumerate(self.sections):
+            if section.name == INFO or section.name.startswith(f"{INFO}."):
+                for record in read_records(section.data()):
+                    yield self.owners.get(index, ""), record
 
     def symbol(self, payload: bytes) -> str:
         """The name of the symbol whose number ``payload`` begins with; empty for one that there is not."""

@@ -10,7 +10,7 @@ INFO = ".nv.info"  # and .nv.info.FUNCTION
 _SIZED_VALUE = 0x04
 # EIATTR codes whose payload begins with the number of the function they describe.
 FRAME_SIZE, REGISTER_COUNT = 0x11, 0x2F
-OF_A_FUNCTION = frozenset({FRAME_SIZE, 0x12, 0x23, REGISTER_COUNT})  # and the minimal and maximal size of the stack
+_OF_A_FUNCTION = frozenset({FRAME_SIZE, 0x12, 0x23, REGISTER_COUNT})  # and the minimal and maximal size of the stack
 CONSTANTS = 0x0A  # the payload begins with the number of the symbol of the function's own constant bank
 EXTERNS = 0x0F  # the numbers of the symbols that the function calls outside the file
 BARRIERS = 0x4C
@@ -25,6 +25,11 @@ class Record(NamedTuple):
     code: int
     value: int
     payload: bytes
+
+    @property
+    def is_of_a_function(self) -> bool:
+        """Whether the payload begins with the number of the function that it describes."""
+        return self.code in _OF_A_FUNCTION and len(self.payload) >= 4
 
 
 def read_records(data: bytes) -> Iterator[Record]:
