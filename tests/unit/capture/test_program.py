@@ -10,6 +10,7 @@ import pytest
 
 from pytest_compileiq.capture.inside import launch
 from pytest_compileiq.capture.program import NotWatched, _read, python_program
+from pytest_compileiq.errors import UserError
 
 TOLD = {
     "schema": 1, "elapsed_ns": 10, "watching_ns": 0, "threads": 1, "forks": 0, "failure": None, "refused": [],
@@ -34,6 +35,12 @@ def test_a_call_of_python_is_taken_apart(words, options, kind, target, arguments
     program = python_program([sys.executable, *words.split()])
     assert program.options == tuple(options.split())
     assert (program.kind, program.target, program.arguments) == (kind, target, tuple(arguments.split()))
+
+
+@pytest.mark.parametrize("name", ["python3\n", "python3-config", "ipython"])
+def test_a_program_that_is_not_called_python_is_refused(name):
+    with pytest.raises(UserError, match="is not called python"):
+        python_program([name, "x.py"])
 
 
 def test_what_the_program_left_is_read():

@@ -67,6 +67,7 @@ def test_lines_that_git_put_together_count_once_in_any_order(tmp_path):
     [
         {"date": "yesterday"},
         {"date": "2026-02-30T03:00:00Z"},
+        {"date": "2026-11-2\u0663T03:00:00Z"},
         {"baseline": -1.0},
         {"tuned": float("inf")},
         {"name": "../k"},

@@ -199,7 +199,9 @@ def test_where_nothing_is_compiled_no_finding_speaks_of_a_compiler_or_its_code(w
 
 
 def test_judge_of_an_edited_neighbour_with_functions_notes_it():
-    beside = CodePair(baseline=StoredCode(sha256="3" * 64), tuned=StoredCode(sha256="3" * 64))
+    beside = CodePair(
+        baseline=StoredCode(sha256="3" * 64, metrics={"code_bytes": 8}), tuned=StoredCode(sha256="3" * 64)
+    )
     of_all = make_artifact(functions=("k",), code={**ARTIFACT.code, "other": beside})
     named = of_all.model_copy(update={"claims": (measured_claim("cpu"),)})
     edited = {"other": CodeDigest("4" * 64)}

@@ -185,6 +185,14 @@ def test_a_lock_file_that_somebody_else_laid_out_is_not_touched(tmp_path, what, 
     assert (tmp_path / "victim").read_text() == "precious"
 
 
+def test_a_lock_that_the_machine_refuses_names_the_remedy(tmp_path):
+    with (
+        pytest.raises(EnvironmentFault, match=r"File name too long .* move the project"),
+        locked(tmp_path / ("x" * 300)),
+    ):
+        pass
+
+
 def test_a_lock_keeps_what_its_file_holds(tmp_path):
     (tmp_path / "it.lock").write_text("not ours")
     with locked(tmp_path / "it.lock"):
