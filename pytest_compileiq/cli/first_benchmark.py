@@ -27,11 +27,6 @@ _RESERVED = {
 _COUNTS = re.compile(
     r"(?:n|num|nbytes|\w*(?:[lL]en(?:gth)?|[sS]ize|[cC]ount|[cC]apacity)|n_\w+|\w+_n|num_\w+|n(?:items|elem\w*))\d?"
 )
-_INTEGERS = re.compile(
-    r"\w*stride\w*|[nmkNMK]|[nN]_\w+|num_\w+|\w*(?:[sS]ize|[lL]en(?:gth)?|_rows|_cols|_n|_m|_k)|rows|cols"
-)
-_POINTERS = re.compile(r"\w*(?:_ptr|_pointer|ptr)s?")
-_BLOCKS = re.compile(r"\w*BLOCK\w*")
 _TRITON_TYPES = {"int32": "i32", "int64": "i64", "float32": "fp32", "float64": "fp64", "uint32": "u32"}
 _C_NAMES = {("float", 4): "c_float", ("float", 8): "c_double", ("bool", 1): "c_bool"}
 
@@ -74,10 +69,14 @@ def c_benchmark(prototype: Prototype, building: Building) -> tuple[str, str | No
         return _file(f"{name}: the marker is complete, its call is yours to write.", imports, [*lines, *body]), sentence
     guesses = ["each array has N elements"] if _arrays(prototype) else []
     guesses += [f"{local} is {_scalar(local, kind)}" for local, kind in _locals(prototype) if kind.kind != "array"]
+    lines += _call(prototype, load)
+    guards = "guarded, try_call" if _arrays(prototype) else "try_call"
     imports = ["import ctypes", "", "import numpy as np", "import pytest", "", "from pytest_compileiq import Cc"]
-    imports += ["from pytest_compileiq.guards import guarded, try_call", "", _SIZE]
+    imports.append(f"from pytest_compileiq.guards import {guards}")
+    if re.search(r"\bN\b", "\n".join(lines)):
+        imports += ["", _SIZE]
     about = f"{name}. Guessed by names: {', '.join(guesses)}." if guesses else f"{name}."
-    return _file(about, imports, [*lines, *_call(prototype, load)]), None
+    return _file(about, imports, lines), None
 
 
 def _marker(building: Building) -> Iterator[str]:
@@ -253,16 +252,23 @@ def _triton_arguments(node: ast.FunctionDef) -> tuple[dict[str, str], dict[str, 
         default = defaults.get(each.arg)
         if kind == "constexpr":
             if default is None and each.arg not in told:
-                constexprs |= {each.arg: _BLOCK} if _BLOCKS.fullmatch(each.arg) else {}
-                unknown += [] if each.arg in constexprs else [f"the value of {each.arg}"]
+                if "BLOCK" in each.arg:
+                    constexprs[each.arg] = _BLOCK
+                else:
+                    unknown.append(f"the value of {each.arg}")
         elif kind in _TRITON_TYPES:
             signature[each.arg] = _TRITON_TYPES[kind]
         elif isinstance(default, ast.Constant) and default.value is None:
             continue
-        elif each.annotation is None and _POINTERS.fullmatch(each.arg):
+        elif each.annotation is None and each.arg.endswith(("ptr", "ptrs", "pointer")):
             signature[each.arg] = "*fp32:16"
-        elif each.annotation is None and _INTEGERS.fullmatch(each.arg):
+        elif each.annotation is None and _is_integer(each.arg):
             signature[each.arg] = "i32"
         else:
             unknown.append(f"the type of {each.arg}")
     return signature, constexprs, unknown
+
+
+def _is_integer(name: str) -> bool:
+    """Whether an argument of a Triton kernel is called as a count, a stride or a side of a matrix is."""
+    return name in ("M", "N", "K") or "stride" in name or _COUNTS.fullmatch(name) is not None
