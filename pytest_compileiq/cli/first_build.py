@@ -55,7 +55,7 @@ def c_build(kernel: Kernel, found: Found, place: Place, like: str | None) -> tup
     def marker(paths: Iterable[Path], *more: str) -> Cc:
         compiler = "g++" if any(is_cplusplus(path.name) for path in paths) else None
         given = shlex.join([*flags, *more])
-        return Cc(*(_seen(path, place) for path in paths), flags=given, compiler=compiler, like=like)
+        return Cc(*(seen(path, place) for path in paths), flags=given, compiler=compiler, like=like)
 
     def build(path: Path) -> TrialBuild:
         nonlocal flags
@@ -96,7 +96,7 @@ def cuda_build(kernel: Kernel, found: Found, place: Place) -> tuple[str, str, bo
     with TemporaryDirectory(prefix="acf-init-") as folder:
 
         def build(more: tuple[str, ...]) -> TrialBuild:
-            nvcc = Nvcc(_seen(source, place), arch="sm_90a", flags=shlex.join(["-O3", *more]))
+            nvcc = Nvcc(seen(source, place), arch="sm_90a", flags=shlex.join(["-O3", *more]))
             return trial_build(lambda: nvcc.resolve(place), Path(folder))
 
         flags, trial = with_flags(build, lambda trial: _flag_for(trial, found, place))
@@ -104,7 +104,7 @@ def cuda_build(kernel: Kernel, found: Found, place: Place) -> tuple[str, str, bo
         raise AuthorKnows(_unbuilt(kernel, trial.why_not, found, None))
     if not matching(kernel.name, trial.result.code):
         raise AuthorKnows(f"{kernel.spelled}: the build of {source} has no code of its own for it")
-    return _seen(source, place), shlex.join(["-O3", *flags]), len(trial.result.code) > 1
+    return seen(source, place), shlex.join(["-O3", *flags]), len(trial.result.code) > 1
 
 
 def _flag_for(trial: TrialBuild, found: Found, place: Place) -> str | None:
@@ -116,7 +116,7 @@ def _flag_for(trial: TrialBuild, found: Found, place: Place) -> str | None:
     ends = f"/{lacking}"
     having = (f"/{path.as_posix()}" for path in found.headers)
     roots = {path.removesuffix(ends).lstrip("/") for path in having if path.endswith(ends)}
-    return f"-I{_seen(Path(roots.pop()), place)}" if len(roots) == 1 else None
+    return f"-I{seen(Path(roots.pop()), place)}" if len(roots) == 1 else None
 
 
 def _defining(symbol: str, found: Found) -> Path | None:
@@ -128,7 +128,8 @@ def _defining(symbol: str, found: Found) -> Path | None:
     return sources[0] if len(sources) == 1 else None
 
 
-def _seen(path: Path, place: Place) -> str:
+def seen(path: Path, place: Place) -> str:
+    """A path of the project as its tests give it."""
     return Path(os.path.relpath(place.rootdir / path, place.test_dir)).as_posix()
 
 

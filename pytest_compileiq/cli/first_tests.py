@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pytest_compileiq.cli.first_benchmark import AuthorKnows, c_benchmark, cuda_benchmark, triton_benchmark
-from pytest_compileiq.cli.first_build import c_build, cuda_build
+from pytest_compileiq.cli.first_build import c_build, cuda_build, seen
 from pytest_compileiq.cli.kernels import HEADERS, Found, Kernel, look
 from pytest_compileiq.cli.starter import STARTER_KERNEL, STARTER_TEST, write_new, write_starter
 from pytest_compileiq.errors import EnvironmentFault, UserError
@@ -26,10 +26,8 @@ def look_and_write(project: Path, function: str | None, like: Path | None) -> It
     Raises:
         UserError: there is no function of that name, or several; or what only the author knows is lacking.
     """
-    found, tests = (
-        look(project, frozenset({STARTER_KERNEL, STARTER_TEST, "LICENSE", "README.md", *FILES})),
-        tests_of(project),
-    )
+    found = look(project, frozenset({STARTER_KERNEL, STARTER_TEST, "LICENSE", "README.md", *FILES}))
+    tests = tests_of(project)
     if function is None and found.is_empty:
         for file in write_starter(tests):
             yield f"{file.path.relative_to(project)}: {file.what}"
@@ -38,7 +36,7 @@ def look_and_write(project: Path, function: str | None, like: Path | None) -> It
     if function is None and (found.benchmarks or len(found.kernels) != 1):
         yield from _listed(found)
         return
-    kernel = _chosen(found, function)
+    kernel = found.kernels[0] if function is None else _chosen(found, function)
     path = tests / f"test_acf_{test_name(kernel.name).removeprefix('test_')}.py"
     present = [path.relative_to(project)] if path.exists() or path.is_symlink() else found.benchmarks
     if first := next((each for each in present if each.name == path.name), None):
@@ -64,7 +62,7 @@ def tests_of(project: Path) -> Path:
 
 
 def _text(kernel: Kernel, found: Found, place: Place, like: Path | None) -> tuple[str, str | None]:
-    file = Path(os.path.relpath(place.rootdir / kernel.file, place.test_dir)).as_posix()
+    file = seen(kernel.file, place)
     if kernel.is_template:
         raise AuthorKnows(
             f"{kernel.spelled} is a template, and only its author knows what to instantiate: name that in "
@@ -78,28 +76,23 @@ def _text(kernel: Kernel, found: Found, place: Place, like: Path | None) -> tupl
         except EnvironmentFault as error:
             raise UserError(f"{kernel.spelled}: {error}") from error
         return cuda_benchmark(kernel.name, source, flags, has_neighbours=has_neighbours), None
-    seen = None if like is None else Path(os.path.relpath(like, place.test_dir)).as_posix()
-    return c_benchmark(*c_build(kernel, found, place, seen))
+    return c_benchmark(*c_build(kernel, found, place, None if like is None else seen(like, place)))
 
 
-def _chosen(found: Found, function: str | None) -> Kernel:
-    named = [
-        each
-        for each in found.kernels
-        if function is None or function in (each.spelled, each.name, each.name.rpartition("::")[2])
-    ]
+def _chosen(found: Found, function: str) -> Kernel:
+    named = [each for each in found.kernels if function in (each.spelled, each.name, each.name.rpartition("::")[2])]
     if len({each.file for each in named}) > 1:  # a source before the headers that define it again
         named = [each for each in named if each.file.suffix.lower() not in HEADERS] or named
     if len(named) == 1:
         return named[0]
     if named:
         raise UserError(f"--function {function}: several are called so: {', '.join(_spelled(named))}")
-    path, _, last = (function or "").partition("::")
+    path, _, last = function.partition("::")
     if last and Path(path) in found.sources:  # a macro may make it, or a header that it includes
         return Kernel(Path(path), last, "cuda" if path.endswith(".cu") else "c")
-    if _is_cython(found, function or ""):
+    if last and Path(path) in found.cython:
         raise AuthorKnows(_CYTHON)
-    near = did_you_mean(function or "", {each.name for each in found.kernels})
+    near = did_you_mean(function, {each.name for each in found.kernels})
     raise UserError(f"--function {function}: no source here defines it{near}; acf init lists the functions that do")
 
 
@@ -107,10 +100,6 @@ _CYTHON = (
     "functions of Cython take Python's objects, so only a program that calls them knows their arguments: "
     "acf capture -- python PROGRAM records the C functions that it spends its time in"
 )
-
-
-def _is_cython(found: Found, function: str) -> bool:
-    return any(function.startswith(f"{path.as_posix()}::") for path in found.cython)
 
 
 def _listed(found: Found) -> Iterator[str]:

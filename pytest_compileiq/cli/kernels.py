@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_compileiq.rules.ast_names import chain_of
+from pytest_compileiq.system.files import Unfit, read_regular
 from pytest_compileiq.toolchains.cc.compilation_database import FILE
 
 Language = Literal["c", "cuda", "triton"]
 
 C, CPLUSPLUS, CUDA, HEADERS = (".c",), (".cc", ".cpp", ".cxx"), (".cu",), (".h", ".hh", ".hpp", ".cuh")
-_LEFT_OUT = {"node_modules", "__pycache__", "venv", "env", "build", "dist", "_build", "site-packages"}
+_LEFT_OUT = {"node_modules", "__pycache__", "build", "dist", "_build", "site-packages"}
 _MOST_FILES = 20_000
 _MOST_BYTES = 1 << 20
 _LONGEST_HEAD = 2_000  # of the text before a body, in characters
@@ -95,8 +96,8 @@ def look(project: Path, without: frozenset[str]) -> Found:
         if path.name not in without and not path.name.startswith("."):
             found.is_empty = False
             _add(found, project, path)
-    found.databases += (path for path in (Path(FILE),) if (project / path).is_file())
-    found.databases += sorted(path.relative_to(project) for path in project.glob(f"*/{FILE}") if path.is_file())
+    databases = [project / FILE, *sorted(project.glob(f"*/{FILE}"))]
+    found.databases += (path.relative_to(project) for path in databases if path.is_file())
     found.kernels.sort(key=lambda kernel: (kernel.file, kernel.name))
     return found
 
@@ -137,10 +138,8 @@ def _add(found: Found, project: Path, path: Path) -> None:
 
 def _text(path: Path) -> str | None:
     try:
-        if path.is_symlink() or not path.is_file() or path.stat().st_size > _MOST_BYTES:
-            return None
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
+        return read_regular(path, _MOST_BYTES).decode(errors="replace")
+    except Unfit:
         return None
 
 
@@ -180,9 +179,7 @@ def _defined(head: str) -> str | None:
     """The function that ``head``, the text before a body, defines."""
     if _HAS_NO_ENTRY.search(head) or not re.search(r"\)\s*(?:noexcept)?$", head):
         return None
-    for match in islice(
-        _CALL.finditer(head), _MOST_CALLS
-    ):  # the first behind a type: a macro such as API(int) has none
+    for match in islice(_CALL.finditer(head), _MOST_CALLS):  # the first behind a type: API(int), a macro, has none
         before = head[: match.start()].strip()
         is_outside = before.count("(") == before.count(")") and not before.endswith((",", ":"))
         if before and is_outside and match["name"] not in _NO_FUNCTIONS:
