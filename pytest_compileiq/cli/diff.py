@@ -56,7 +56,7 @@ def _textconv(options: argparse.Namespace) -> int:
     from pytest_compileiq.store.metadata import MAX_SAMPLES_BYTES
 
     try:
-        data = read_regular(options.file.resolve(), MAX_SAMPLES_BYTES)
+        data = read_regular(options.file, MAX_SAMPLES_BYTES, follow=True)
     except Unfit as why:
         raise UserError(f"{options.file} {why}") from why
     for line in text_lines(options.file.name, data):

@@ -59,9 +59,11 @@ def _hash_of(path: Path | None) -> str | None:
     from pytest_compileiq.store.ptx_anneal import ptx_hash
 
     try:
-        return None if path is None else ptx_hash(read_regular(path.resolve(), LARGEST_PTX).decode())
-    except (OSError, RuntimeError, Unfit, UnicodeDecodeError) as error:  # RuntimeError: links in a circle, before 3.13
-        raise UserError(f"--ptx={path}: cannot be read: {error}") from error
+        return None if path is None else ptx_hash(read_regular(path, LARGEST_PTX, follow=True).decode())
+    except Unfit as why:
+        raise UserError(f"--ptx={path} {why}") from why
+    except UnicodeDecodeError as error:
+        raise UserError(f"--ptx={path} is no text: {error}") from error
 
 
 def _row(acf: Imported) -> tuple[str, str, str, str]:

@@ -101,6 +101,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = _Parser(
         prog="acf",
+        usage="acf [-h] [--version] [--acf-dir DIR] VERB ...",
         description="Read, check and ship the committed artifacts of compiler tuning.",
         epilog=_epilog(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -108,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"acf {__version__}")
     parser.add_argument("--acf-dir", type=Path, metavar="DIR", help="the artifacts (default: acf_dir of this project)")
     parser.set_defaults(verb=None)
-    verbs = parser.add_subparsers(dest="verb_name", metavar="VERB", help=argparse.SUPPRESS)
+    verbs = parser.add_subparsers(dest="verb_name", prog="acf", help=argparse.SUPPRESS)
     for family in (inspect, diff, history, project, report, ship, imports, expect, lifecycle, cache, capture):
         family.add_verbs(verbs)
     for task in VERBS.values():

@@ -53,7 +53,7 @@ def records_in(path: Path) -> list[Record]:
         UserError: it is no report, or one of a version that does not say when and on what it was.
     """
     try:
-        report = _Report.model_validate_json(read_regular(path.resolve(), _MAX_REPORT_BYTES))
+        report = _Report.model_validate_json(read_regular(path, _MAX_REPORT_BYTES, follow=True))
         if report.schema_ != REPORT_SCHEMA:
             raise UserError(f"{path} has schema {report.schema_}, and this version reads {REPORT_SCHEMA}")
         return list(_records(report, path))

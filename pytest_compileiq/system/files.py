@@ -22,15 +22,15 @@ class Unfit(Signal):
     """A file that is refused. The message continues after its name: ``is missing``, ``is no regular file``."""
 
 
-def read_regular(path: Path, limit: int) -> bytes:
-    """A regular file's content; a link as the last part of ``path`` is not followed.
+def read_regular(path: Path, limit: int, *, follow: bool = False) -> bytes:
+    """A regular file's content; a link as the last part of ``path`` is followed with ``follow`` alone.
 
     Raises:
         Unfit: it is missing, a link, not a regular file, has more than ``limit`` bytes, or cannot be read.
     """
     try:
         # Opening a pipe would wait for its writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW))
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
@@ -44,7 +44,7 @@ def read_regular(path: Path, limit: int) -> bytes:
     except FileNotFoundError as error:
         raise Unfit("is missing") from error
     except (OSError, ValueError) as error:  # ValueError: a null character
-        if isinstance(error, OSError) and error.errno == errno.ELOOP:
+        if not follow and isinstance(error, OSError) and error.errno == errno.ELOOP:
             raise Unfit("is a link, and nothing behind a link is read") from error
         raise Unfit(f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
 

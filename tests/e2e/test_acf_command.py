@@ -114,6 +114,14 @@ def loaded_by(*arguments: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
+@pytest.mark.parametrize("words", [["textconv"], ["history", "add"], ["import", "x", "--ptx"], ["verify-binary"]])
+def test_a_file_that_is_a_link_to_itself_is_a_sentence(here, capsys, words):
+    Path("loop").symlink_to("loop")
+    assert main([*words, "loop"]) == 2
+    output = capsys.readouterr()
+    assert "loop cannot be read: Too many levels of symbolic links" in output.out + output.err
+
+
 def test_help_and_version_load_nothing_heavy():
     assert loaded_by("--help") == "[]"
 

@@ -152,7 +152,7 @@ def expanded(words: Sequence[str], entry: Entry, checkout: Checkout, rootdir: Pa
 
     def read(path: Path) -> str:
         nonlocal left
-        data = read_regular(path.resolve(), left)
+        data = read_regular(path, left, follow=True)
         left -= max(len(data), _LEAST_READ)
         if left < 0:
             raise Unfit(f"and what it names have more than {_MOST_READ} bytes")
@@ -175,7 +175,7 @@ def _expanded(
             content = shlex.split(read(path))
             if any("\0" in text for text in content):
                 raise ValueError("it holds a NUL, which no command can")
-        except (OSError, RuntimeError, ValueError, Unfit) as error:  # RuntimeError: links in a circle, before 3.13
+        except (ValueError, Unfit) as error:
             raise MarkerError(
                 f"the command of {entry.file} reads {word}, which cannot be read here ({path}: {error}): build the "
                 "project first, or give the command's options in flags="
@@ -186,8 +186,8 @@ def _expanded(
 @lru_cache(maxsize=8)
 def _entries(path: Path, _changed_ns: int) -> tuple[Entry, ...]:
     try:
-        content = json.loads(read_regular(path.resolve(), _LARGEST))
-    except (OSError, RuntimeError, ValueError, Unfit) as error:  # RecursionError is a RuntimeError
+        content = json.loads(read_regular(path, _LARGEST, follow=True))
+    except (ValueError, RecursionError, Unfit) as error:
         raise MarkerError(f"{path} is no compilation database: {error}; {_MAKE_IT}") from error
     if not isinstance(content, list):
         raise MarkerError(f"{path} is no compilation database: expected a list of commands; {_MAKE_IT}")

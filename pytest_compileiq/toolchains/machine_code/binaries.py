@@ -115,7 +115,7 @@ def _digests(objects: Sequence[ObjectCode], namings: _Namings) -> Mapping[str, S
 
 def _contents(path: Path, namings: _Namings) -> Contents:
     try:
-        data = read_regular(path.resolve(), _MOST_BYTES)
+        data = read_regular(path, _MOST_BYTES, follow=True)
         if _is_cubin(data):
             return Contents(tuple(_kernels(path, path)))
         fatbin = fatbin_of(data, path)

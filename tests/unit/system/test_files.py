@@ -49,6 +49,15 @@ def test_a_name_that_no_file_can_have_is_not_read(tmp_path, name):
         read_regular(tmp_path / name, 100)
 
 
+def test_read_regular_follows_links_if_told_and_ends_in_a_circle(tmp_path):
+    (tmp_path / "file").write_bytes(b"text")
+    (tmp_path / "link").symlink_to("file")
+    (tmp_path / "loop").symlink_to("loop")
+    assert read_regular(tmp_path / "link", 100, follow=True) == b"text"
+    with pytest.raises(Unfit, match="cannot be read: Too many levels of symbolic links"):
+        read_regular(tmp_path / "loop", 100, follow=True)
+
+
 def test_devices_are_not_read():
     with pytest.raises(Unfit, match="is no regular file"):
         read_regular(Path("/dev/zero"), 100)
