@@ -109,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"acf {__version__}")
     parser.add_argument("--acf-dir", type=Path, metavar="DIR", help="the artifacts (default: acf_dir of this project)")
     parser.set_defaults(verb=None)
-    verbs = parser.add_subparsers(dest="verb_name", prog="acf", help=argparse.SUPPRESS)
+    verbs = parser.add_subparsers(dest="verb_name", prog="acf", metavar="VERB", help=argparse.SUPPRESS)
     for family in (inspect, diff, history, project, report, ship, imports, expect, lifecycle, cache, capture):
         family.add_verbs(verbs)
     for task in VERBS.values():

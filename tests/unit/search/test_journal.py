@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from dataclasses import replace
 
@@ -169,7 +170,7 @@ def test_journal_damaged_row_is_refused_until_fresh(opened, tmp_path, damage):
         journal.begin(IDENTITY, SEEDS, taught)
         write(journal, GOOD)
         journal.begun(0, 1)
-    with sqlite3.connect(tmp_path / ".compileiq" / "journal.sqlite3") as file:
+    with contextlib.closing(sqlite3.connect(tmp_path / ".compileiq" / "journal.sqlite3")) as file, file:
         file.execute(damage)
     with opened() as journal:
         with pytest.raises(StoreError, match=r"journal of test_k.py::test_k .*; pytest --tune --tune-fresh"):

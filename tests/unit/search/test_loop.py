@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from itertools import groupby
 from pathlib import Path
@@ -270,7 +271,7 @@ def test_search_journal_of_odd_scores_is_refused(searching, tmp_path):
         return searching(RandomSearch(Brief(FAKE_SPACE, seed=3)), FakePool(seconds=RUNTIME), fresh=fresh)
 
     run(fresh=True)
-    with sqlite3.connect(tmp_path / ".compileiq" / "journal.sqlite3") as file:
+    with contextlib.closing(sqlite3.connect(tmp_path / ".compileiq" / "journal.sqlite3")) as file, file:
         file.execute("UPDATE evaluation SET scores = '[0.5, 0.5]'")
     with pytest.raises(StoreError, match=r"2 scores of 1 objectives.*--tune-fresh"):
         run(fresh=False)
