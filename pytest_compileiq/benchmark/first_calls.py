@@ -23,7 +23,7 @@ from pytest_compileiq.benchmark.compared import Outputs
 from pytest_compileiq.benchmark.fixture import Acf
 from pytest_compileiq.benchmark.timed_call import WASTE_BYTES, Key, Leave, identity_of
 from pytest_compileiq.model import Arm, Workload
-from pytest_compileiq.rules.first_calls import Called, FirstCalls
+from pytest_compileiq.rules.first_calls import FEWEST, Called, FirstCalls
 from pytest_compileiq.toolchains.machine_code.shared_library import SharedLibrary, announcing
 
 _APART = 2**41  # seeds that no other run of a body draws: nothing of them is remembered yet
@@ -40,10 +40,11 @@ def time_first_calls(
 ) -> FirstCalls | None:
     """Run both arms' bodies, in random order, on a draw that belongs to ``seed``, until they have measured.
 
-    None where a body measures nothing, or fails before, and where the runtime on a processor is no objective.
+    None where a body measures nothing, or fails before, where the runtime on a processor is no objective, and where
+    there are too few draws to judge.
     """
-    metrics = {objective.measured for objective in benchmark.timed_objectives}
-    if benchmark.spec.repeats or benchmark.builder.clock != "cpu" or "runtime" not in metrics:
+    spec, metrics = benchmark.spec, {objective.measured for objective in benchmark.timed_objectives}
+    if spec.repeats or spec.stress < FEWEST or benchmark.builder.clock != "cpu" or "runtime" not in metrics:
         return None
     order: list[Arm] = ["baseline", "tuned"]
     Random(seed).shuffle(order)

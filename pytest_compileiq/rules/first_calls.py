@@ -17,7 +17,7 @@ from msgspec import Struct
 SURE_P = 1e-4
 _LEAST_GAIN = 1.1  # of first calls against later ones, in the tuned arm alone
 _CLIP = 3.0
-_FEWEST = 8  # draws: where all of few are clipped alike, t knows no noise
+FEWEST = 8  # draws: where all of few are clipped alike, t knows no noise
 
 
 class Called(Struct, frozen=True):
@@ -53,7 +53,7 @@ def why_remembered(draws: Sequence[FirstCalls]) -> str | None:
     from pytest_compileiq.rules.stats import paired_p
 
     usable = [draw for draw in draws if draw.is_usable]
-    if len(usable) < _FEWEST:
+    if len(usable) < FEWEST:
         return None
     first, later = (
         np.log([(getattr(draw.baseline, when), getattr(draw.tuned, when)) for draw in usable])

@@ -11,11 +11,11 @@ from pytest_compileiq.benchmark.first_calls import time_first_calls
 from pytest_compileiq.model import Workload
 
 
-def timed(body, seed=1, *, repeats=False, clock="cpu", metric="runtime"):
+def timed(body, seed=1, *, repeats=False, stress=8, clock="cpu", metric="runtime"):
     benchmark = SimpleNamespace(
         builds=None,
         builder=SimpleNamespace(clock=clock),
-        spec=SimpleNamespace(repeats=repeats),
+        spec=SimpleNamespace(repeats=repeats, stress=stress),
         timed_objectives=[minimize(metric)],
     )
     arms = {"baseline": None, "tuned": None}
@@ -51,7 +51,7 @@ def test_both_arms_are_called_four_times_on_one_draw_in_random_order():
     assert len({number for body in bodies for number in body.drawn}) == 8
 
 
-@pytest.mark.parametrize("given", [{"repeats": True}, {"clock": "cuda"}, {"metric": "compile_time"}])
+@pytest.mark.parametrize("given", [{"repeats": True}, {"stress": 7}, {"clock": "cuda"}, {"metric": "compile_time"}])
 def test_no_body_is_run_where_first_calls_decide_nothing(given):
     body = Body()
     assert timed(body, **given) is None and not body.arms
