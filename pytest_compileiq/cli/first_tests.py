@@ -47,7 +47,7 @@ def look_and_write(project: Path, function: str | None, like: Path | None) -> It
     yield f"{path.relative_to(project)}: {write_new(path, text).what}"
     if lacking:
         yield f"in it, {lacking}"
-    yield from _next(os.path.relpath(path, project))
+    yield from _next(os.path.relpath(path, project), is_complete=not lacking)
 
 
 def tests_of(project: Path) -> Path:
@@ -126,6 +126,7 @@ def _spelled(kernels: Sequence[Kernel]) -> list[str]:
     return [each.spelled for each in kernels]
 
 
-def _next(test: str) -> Iterator[str]:
-    yield from ("", "Next: try the body, then tune it:")
+def _next(test: str, *, is_complete: bool = True) -> Iterator[str]:
+    first = "try the body" if is_complete else "complete its call, try the body"
+    yield from ("", f"Next: {first}, then tune it:")
     yield from (f"  {command} {shlex.quote(test)}" for command in ("pytest --acf-check=off", "pytest --tune"))

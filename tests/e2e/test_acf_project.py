@@ -92,7 +92,8 @@ def test_init_of_a_c_library_writes_a_benchmark_that_tunes(library, capsys):
 def test_init_finds_headers_and_says_what_only_the_author_knows(library, capsys):
     assert main(["init", "--function", "src/lengths.c::of_a_table"]) == 0
     sentence = "only its author knows how of_a_table is called: table is neither a number nor an array of numbers"
-    assert sentence in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert sentence in output and "Next: complete its call, try the body, then tune it:" in output
     assert "-I../include" in library.one("tests/test_acf_of_a_table.py").read_text()
     assert main(["init", "--function", "square_matrix"]) == 0
     assert "Guessed by names: each array has N elements" in library.one("tests/test_acf_square*").read_text()
