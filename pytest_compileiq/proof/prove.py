@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
@@ -9,6 +10,7 @@ from random import Random
 from pytest_compileiq.artifact import Claim
 from pytest_compileiq.benchmark.benchmark import TunedBenchmark
 from pytest_compileiq.model import MOST_DEVICES, ControlsFile, SampleRow
+from pytest_compileiq.outcome import Verdict
 from pytest_compileiq.proof.blocks import Blocks, Unprovable
 from pytest_compileiq.proof.claims import Finalist, Judged, Look, claims_of, score_of
 from pytest_compileiq.proof.confirm import Unconfirmed, beside_first, confirmed
@@ -43,6 +45,7 @@ class Proof:
         rows: their raw samples.
         reason: why they won, in words that are as true on another day: it is stored.
         advice: what disturbed the samples, and what to do about it; never stored.
+        passed_over: why a finalist that measured better was not proven; empty where none did, and never stored.
     """
 
     controls: ControlsFile | None
@@ -50,6 +53,7 @@ class Proof:
     rows: tuple[SampleRow, ...]
     reason: str
     advice: tuple[str, ...] = ()
+    passed_over: str = ""
 
     @property
     def winner(self) -> ControlsFile:
@@ -80,6 +84,20 @@ class NoWinner:
 
 
 Meanwhile = Callable[[Proof], PreferSmaller | None]
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """What finalists are compared with: ``against``, or the baseline, in workers of ``pool``."""
+
+    pool: Pool
+    benchmark: TunedBenchmark
+    against: ControlsFile | None
+    seed: int
+    say: Say
+
+    def blocks(self, *, is_short: bool = False) -> Blocks:
+        return Blocks(self.pool, self.benchmark, self.against, self.seed, is_short=is_short)
 
 
 def prove(
@@ -113,7 +131,8 @@ def prove(
         beside = meanwhile(exact) if isinstance(exact, Proof) else None
         smaller = _prove_exact(benchmark, beside.smaller, against) if beside is not None else exact
         return smaller if isinstance(smaller, Proof) else exact
-    first = _first_sample(pool, benchmark, finalists, against, seed=seed, say=say)
+    comparison = _Comparison(pool, benchmark, against, seed, say)
+    first = _first_sample(comparison, finalists)
     if isinstance(first, NoWinner):
         return first
     ended = pool.timer.now()
@@ -121,39 +140,33 @@ def prove(
     beside = meanwhile(proof)
     if not proof.rows and beside is None:
         return proof
-    return _second_sample(pool, benchmark, first, beside, against, ended=ended, seed=seed, say=say)
+    other = Random(f"second sample of {seed}").getrandbits(32)
+    return _second_sample(replace(comparison, seed=other), first, beside, ended=ended)
 
 
-def _first_sample(
-    pool: Pool,
-    benchmark: TunedBenchmark,
-    finalists: Sequence[ControlsFile | None],
-    against: ControlsFile | None,
-    *,
-    seed: int,
-    say: Say,
-) -> Proven | NoWinner:
+def _first_sample(comparison: _Comparison, finalists: Sequence[ControlsFile | None]) -> Proven | NoWinner:
     """The finalist that the gate proves, by its looks."""
-    if benchmark.scores_only and (decided := _prove_steady(pool, benchmark, finalists, against, seed=seed, say=say)):
+    pool, benchmark = comparison.pool, comparison.benchmark
+    if benchmark.scores_only and (decided := _prove_steady(comparison, finalists)):
         return decided
-    blocks = Blocks(pool, benchmark, against, seed)
+    blocks = comparison.blocks()
     contenders = [Finalist(controls) for controls in finalists]
     looks = _looks(pool)
     done = 0
     for look, processes in enumerate(looks, start=1):
-        say(f"proving {quantity(len(contenders), 'finalist')}: look {look}, {processes} processes")
+        comparison.say(f"proving {quantity(len(contenders), 'finalist')}: look {look}, {processes} processes")
         blocks.take(range(done, processes), contenders)
         done = processes
         if _all_was_dropped(contenders):  # and so would more be
             break
-        if verdict := _judge(benchmark, contenders, against, look=look, seed=seed):
+        if verdict := _judge(comparison, contenders, look):
             return verdict
     if reason := _lost_evidence(benchmark, contenders):
         return NoWinner(reason, lost=True)
     first = benchmark.timed_objectives[0]
     better, _ = words_for(first.metric, first.direction)
     reason = _why_none(contenders, f"no finalist was proven {better} by the last look")
-    best_first = sorted(_what_was_shown(benchmark, contenders, seed), key=lambda gain: -gain.speedup)
+    best_first = sorted(_what_was_shown(comparison, contenders), key=lambda gain: -gain.speedup)
     why = [f"the best finalist: {gain.reason}" for gain in best_first[:1]]
     if pool.devices > 1:  # it may be the doing of one of them
         reason, why = "; ".join((reason, *(gain.reason for gain in best_first))), []
@@ -161,30 +174,22 @@ def _first_sample(
 
 
 def _second_sample(
-    pool: Pool,
-    benchmark: TunedBenchmark,
-    first: Proven,
-    beside: PreferSmaller | None,
-    against: ControlsFile | None,
-    *,
-    ended: float,
-    seed: int,
-    say: Say,
+    comparison: _Comparison, first: Proven, beside: PreferSmaller | None, *, ended: float
 ) -> Proof | NoWinner:
     """What the second sample leaves of what the first proved, or the smaller one in its place."""
-    other = Random(f"second sample of {seed}").getrandbits(32)
+    pool, benchmark = comparison.pool, comparison.benchmark
     done = _looks(pool)[first.look - 1]
     found = Finalist(first.finalist.controls, checks=dict(first.finalist.checks))
     contenders = [found, *([Finalist(beside.smaller)] if beside is not None else [])]
     is_exact = all(claim.kind == "exact" for claim in first.claims)
-    blocks = Blocks(pool, benchmark, against, other, is_short=is_exact)
-    say(f"proving {quantity(len(contenders), 'finalist')}: second sample, {done} processes")
+    blocks = comparison.blocks(is_short=is_exact)
+    comparison.say(f"proving {quantity(len(contenders), 'finalist')}: second sample, {done} processes")
     pool.close()  # what was measured since the first sample ended was measured in other processes
     begun = blocks.take(range(done, 2 * done), contenders, after=ended + (0 if is_exact else CONFIRM_AFTER_S))
     gap_s = round(begun - ended, 1)
     if beside is not None:
         smaller = contenders[1]
-        proven = None if smaller.out else _proven_smaller(benchmark, smaller, first, against, other, gap_s)
+        proven = None if smaller.out else _proven_smaller(comparison, smaller, first, gap_s)
         if beside.is_chosen(found, smaller, is_proven=proven is not None) and proven is not None:
             return replace(_proof(proven), advice=_disturbances(benchmark, smaller))
     if found.out:
@@ -196,16 +201,14 @@ def _second_sample(
     return replace(_proof(replace(first, claims=claims), found.counted), advice=disturbed)
 
 
-def _proven_smaller(
-    benchmark: TunedBenchmark, smaller: Finalist, first: Proven, against: ControlsFile | None, seed: int, gap_s: float
-) -> Proven | None:
+def _proven_smaller(comparison: _Comparison, smaller: Finalist, first: Proven, gap_s: float) -> Proven | None:
     """What the gate proves of reduced controls by the second sample alone, which has one look."""
-    if all(claim.kind == "exact" for claim in first.claims) and not smaller.is_steady(benchmark):
+    if all(claim.kind == "exact" for claim in first.claims) and not smaller.is_steady(comparison.benchmark):
         return None  # it was sampled for comparing it exactly
-    proven = _judge(benchmark, [smaller], against, look=1, seed=seed)
+    proven = _judge(comparison, [smaller], 1)
     if not isinstance(proven, Proven):
         return None
-    return replace(proven, claims=beside_first(proven.claims, first.claims, gap_s))
+    return replace(proven, claims=beside_first(proven.claims, first.claims, gap_s), passed_over=first.passed_over)
 
 
 def _looks(pool: Pool) -> tuple[int, ...]:
@@ -219,34 +222,26 @@ def _looks(pool: Pool) -> tuple[int, ...]:
     return looks_of(pool.devices)
 
 
-def _what_was_shown(benchmark: TunedBenchmark, contenders: Sequence[Finalist], seed: int) -> list[Decision]:
+def _what_was_shown(comparison: _Comparison, contenders: Sequence[Finalist]) -> list[Decision]:
     """What each finalist that was judged showed, each objective and workload of it, and why that proves nothing."""
-    thresholds = benchmark.spec.thresholds
+    thresholds = comparison.benchmark.spec.thresholds
     return [
-        judge_gain(entry.evidence, thresholds, level=thresholds.alpha / len(LOOKS), seed=seed)
-        for entry in _evidence(benchmark, [finalist for finalist in contenders if not finalist.out])
+        judge_gain(entry.evidence, thresholds, level=thresholds.alpha / len(LOOKS), seed=comparison.seed)
+        for entry in _evidence(comparison.benchmark, [finalist for finalist in contenders if not finalist.out])
     ]
 
 
-def _prove_steady(
-    pool: Pool,
-    benchmark: TunedBenchmark,
-    finalists: Sequence[ControlsFile | None],
-    against: ControlsFile | None,
-    *,
-    seed: int,
-    say: Say,
-) -> Proven | NoWinner | None:
+def _prove_steady(comparison: _Comparison, finalists: Sequence[ControlsFile | None]) -> Proven | NoWinner | None:
     """Decide on scores that are one number in every process of a look, by one quad of each; None once one varies."""
-    blocks = Blocks(pool, benchmark, against, seed, is_short=True)
+    blocks = comparison.blocks(is_short=True)
     contenders = [Finalist(controls) for controls in finalists]
-    processes = _looks(pool)[0]
-    say(f"comparing {quantity(len(contenders), 'finalist')} exactly: {processes} processes")
+    processes = _looks(comparison.pool)[0]
+    comparison.say(f"comparing {quantity(len(contenders), 'finalist')} exactly: {processes} processes")
     for numbers in (range(1), range(1, processes)):  # the first process tells most scores that vary
         blocks.take(numbers, contenders)
-        if not all(finalist.is_steady(benchmark) for finalist in contenders if not finalist.out):
+        if not all(finalist.is_steady(comparison.benchmark) for finalist in contenders if not finalist.out):
             return None
-    return _judge(benchmark, contenders, against, look=1, seed=seed)
+    return _judge(comparison, contenders, 1)
 
 
 def _all_was_dropped(contenders: Sequence[Finalist]) -> bool:
@@ -271,15 +266,9 @@ def _evidence(benchmark: TunedBenchmark, finalists: Sequence[Finalist]) -> list[
     ]
 
 
-def _judge(
-    benchmark: TunedBenchmark,
-    contenders: Sequence[Finalist],
-    against: ControlsFile | None,
-    *,
-    look: int,
-    seed: int,
-) -> Proven | NoWinner | None:
+def _judge(comparison: _Comparison, contenders: Sequence[Finalist], look: int) -> Proven | NoWinner | None:
     """The best that is proven; no winner when nothing can win any more; None while undecided."""
+    benchmark, seed = comparison.benchmark, comparison.seed
     thresholds = benchmark.spec.thresholds
     level = thresholds.alpha / len(LOOKS)
     alive = [finalist for finalist in contenders if not finalist.out]
@@ -288,7 +277,9 @@ def _judge(
     judged = _evidence(benchmark, alive)
     gains = judge_gains([entry.evidence for entry in judged], thresholds, level=level, seed=seed)
     exacts = [
-        judge_exact(benchmark, against, finalist.controls).and_also(judge_scores(benchmark, finalist.steady(benchmark)))
+        judge_exact(benchmark, comparison.against, finalist.controls).and_also(
+            judge_scores(benchmark, finalist.steady(benchmark))
+        )
         for finalist in alive
     ]
     proven = []
@@ -298,7 +289,8 @@ def _judge(
         if claims is not None:
             proven.append(Proven(finalist, claims, score_of(benchmark, claims), look))
     if proven:
-        return max(proven, key=lambda entry: entry.score)
+        best = max(proven, key=lambda entry: entry.score)
+        return replace(best, passed_over=_why_passed_over(best, judged, gains))
     # More samples change no exact metric: they help nobody where these alone refuse every finalist.
     all_worse = all(exact.worst() > thresholds.max_regression for exact in exacts)
     if (all_worse or not judged) and (reason := exacts[0].why_refused(thresholds)):
@@ -309,12 +301,27 @@ def _judge(
     return None
 
 
+def _why_passed_over(best: Proven, judged: Sequence[Judged], gains: Sequence[Decision]) -> str:
+    """Why a finalist that surely measured better than ``best`` was not proven; empty where none did."""
+    pairs = [
+        ((entry.objective.metric, entry.workload.name), entry.finalist, gain)
+        for entry, gain in zip(judged, gains, strict=True)
+    ]
+    own = {on: gain.speedup for on, finalist, gain in pairs if finalist is best.finalist}
+    better = [
+        gain for on, _, gain in pairs if gain.verdict is not Verdict.PROVEN and gain.speedup_low > own.get(on, math.inf)
+    ]
+    if not better:
+        return ""
+    return f"a better finalist was not proven: {max(better, key=lambda gain: gain.speedup_low).reason}"
+
+
 def _proof(winner: Proven, second: Sequence[SampleRow] = ()) -> Proof:
     """What is stored of a winner: no samples of what is claimed exactly."""
     measured = {(claim.workload, claim.objective) for claim in winner.claims if claim.kind != "exact"}
     rows = tuple(row for row in (*winner.finalist.counted, *second) if (row.workload, row.objective) in measured)
     reason = f"proven at look {winner.look}" if rows else "compared exactly"
-    return Proof(winner.finalist.controls, winner.claims, rows, reason)
+    return Proof(winner.finalist.controls, winner.claims, rows, reason, passed_over=winner.passed_over)
 
 
 def _prove_exact(

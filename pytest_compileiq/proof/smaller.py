@@ -17,12 +17,17 @@ from pytest_compileiq.rules.stats import paired_interval
 
 @dataclass(frozen=True)
 class Proven:
-    """A finalist that the gate has proven at one look, with its claims."""
+    """A finalist that the gate has proven at one look, with its claims.
+
+    Attributes:
+        passed_over: why a finalist that measured better was not proven; empty where none did.
+    """
 
     finalist: Finalist
     claims: tuple[Claim, ...]
     score: tuple[float, ...]
     look: int
+    passed_over: str = ""
 
 
 _UNPROVEN = "were not proven themselves"

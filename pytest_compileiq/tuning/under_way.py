@@ -147,6 +147,8 @@ class UnderWay:
         disturbed = proof.advice if isinstance(proof, NoWinner) else _noise_of(proof, outcome)
         if search.interrupted:
             yield f"interrupted after {search.tally.evaluations}: the same command goes on"
+        if not isinstance(proof, NoWinner) and proof.passed_over:
+            yield proof.passed_over
         yield from (*self.dropped, *fallen, *_search_notes(search), *disturbed, *self.tuning.advice(winner))
         if report.verdict is Verdict.TUNED and winner is not None:
             yield from _to_be_named(benchmark, self.settings, winner)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -17,6 +18,7 @@ from pytest_compileiq.proof.blocks import Unprovable
 from pytest_compileiq.proof.prove import NoWinner, Proof, prove
 from pytest_compileiq.rules.gate import CONFIRM_AFTER_S, LOOKS, PROCESS_EVERY_S
 from pytest_compileiq.rules.recompute import recompute
+from pytest_compileiq.slot_start import SlotStart
 from pytest_compileiq.testing.fakes import FakeBuilder, FakePool, by_options, fake_benchmark
 from pytest_compileiq.workers.pool import EvaluationFailed
 
@@ -61,6 +63,22 @@ def test_a_true_gain_is_proven_at_the_first_look_with_its_claim_and_rows(proving
     assert said == ["proving 1 finalist: look 1, 8 processes", "proving 1 finalist: second sample, 8 processes"]
 
 
+def test_a_better_finalist_that_is_not_proven_is_told(proving):
+    class Unchecked(FakePool):
+        def block(self, *args):
+            made = super().block(*args)
+            first = [row.sample == 0 for row in made.rows]
+            starts = (SlotStart("bare", row.value) if is_first else None for row, is_first in zip(made.rows, first))
+            return replace(made, rows=[replace(row, start=start) for row, start in zip(made.rows, starts)])
+
+    proof, _ = proving(Unchecked(seconds=by_options({**FAST, "-vast\n": 5e-5})), "-vast", "-fast")
+    assert proof.winner == controls("-fast")
+    assert proof.passed_over.startswith("a better finalist was not proven: 20.0")
+    assert "above 10x, requires checked calls" in proof.passed_over
+    plain, _ = proving(FakePool(seconds=by_options({**FAST, "-slow\n": 1.1e-3})), "-slow", "-fast")
+    assert not plain.passed_over
+
+
 def test_a_claim_of_a_gpu_says_how_its_samples_were_taken(proving):
     taken = Conditions("H200", "graph", "warm", all_streams=False, empty_s=2e-6, eager_ratio=1.5)
     proof, _ = proving(
@@ -84,7 +102,7 @@ def test_equal_arms_are_looked_at_three_times_and_not_proven(proving):
 
 
 def test_why_nothing_was_proven_is_as_true_on_another_day_and_what_disturbed_this_one_is_advice(proving, monkeypatch):
-    busy = "the load average is 6.3 on 2 cores: stop what else runs"
+    busy = "the load average is 6.3 on 2 cores: stop other processes"
     monkeypatch.setattr("pytest_compileiq.proof.prove.cpu_conditions", lambda: [busy])
     proof, _ = proving(FakePool(), "-fast", min_speedup=1.0)
     assert proof.reason == "no finalist was proven faster by the last look"
