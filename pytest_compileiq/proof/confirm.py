@@ -57,7 +57,9 @@ def confirmed(
         if claim.kind == "exact":
             values = claim.baseline_value, claim.tuned_value
             if not claim.of_the_build and second.steady_values(objective, workload) != values:
-                return Unconfirmed(f"{claim.objective} was one number in every process at first, and no longer is")
+                return Unconfirmed(
+                    f"{claim.objective} was the same in all processes of the first sample, and varies in the second"
+                )
             claims.append(claim)
             continue
         judged = _judged(claim, objective, workload, second)

@@ -26,15 +26,15 @@ def why_hard_to_hold(claim: Claim) -> str | None:
     where = "" if claim.workload == "default" else f" on {claim.workload}"
     if power < POWER:
         most = _deviation_for(room)
-        held = f"at most {most:.2%}, by longer calls or a quieter machine" if most > 0 else "a gain above 0.5 %"
+        remedy = f"at most {most:.2%}: use longer calls or a quieter machine" if most > 0 else "a gain above 0.5%"
         return (
-            f"the gain in {claim.objective}{where} would be held by {power:.0%} of replays here, since processes "
-            f"deviate by {deviation:.2%}; {POWER:.0%} take {held}"
+            f"{power:.0%} of replays here would hold the gain in {claim.objective}{where}: processes deviate by "
+            f"{deviation:.2%}, and {POWER:.0%} requires {remedy}"
         )
     if claim.speedup - 1 < SMALL:
         return (
-            f"the gain in {claim.objective}{where} is below {SMALL:.0%}, and a machine moves it by about 0.5 % from "
-            f"day to day, so that replays may not hold it; min_speedup={1 + SMALL:g} claims none so small"
+            f"replays may not hold the gain in {claim.objective}{where}: it is below {SMALL:.0%}, and a machine drifts "
+            f"by about 0.5% a day; min_speedup={1 + SMALL:g} claims no gain so small"
         )
     return None
 

@@ -82,8 +82,8 @@ def _bare(evidence: Evidence, speedup: float) -> Lost | None:
     if "bare" not in evidence.starts or speedup <= MOST_BARE_GAIN:
         return None
     return Lost(
-        f"a gain of {speedup:.1f}x, above {MOST_BARE_GAIN:g}x, needs calls that are known to do their work: name the "
-        "arrays that they write, acf.measure(…, outputs=[…]), or give check= or reset=",
+        f"a gain of {speedup:.1f}x, above {MOST_BARE_GAIN:g}x, requires checked calls: give acf.measure "
+        "outputs=[…], check= or reset=",
         sure=False,
     )
 

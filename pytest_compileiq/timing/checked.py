@@ -154,9 +154,9 @@ class CheckedArm(Struct):
         if size / call_s > most_s:
             raise CheckFailed(
                 self.timed.arm,
-                f"the call did not do its work: {size} bytes of its outputs in {call_s * 1e6:.3g} µs are "
-                f"{size / call_s / 1e9:.3g} GB/s, and {most_s / 1e9:.3g} GB/s are {_MOST_OF_RATE} times as much as is "
-                "stored here; let every call write its outputs",
+                f"the call did not do its work: it wrote {size} bytes of outputs in {call_s * 1e6:.3g} µs, "
+                f"{size / call_s / 1e9:.3g} GB/s; the limit is {most_s / 1e9:.3g} GB/s, {_MOST_OF_RATE} times the "
+                "fastest store here; let every call write its outputs",
             )
 
     def _is_parallel(self) -> bool:

@@ -23,7 +23,7 @@ def busy_machine() -> list[str]:
     """A sentence of advice where others keep this machine's cores busy; empty where they do not."""
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     is_busy = load > 1 + _BUSY * (cores - 1)
-    return [f"the load average is {load:.1f} on {cores} cores: stop what else runs"] if is_busy else []
+    return [f"the load average is {load:.1f} on {cores} cores: stop other processes"] if is_busy else []
 
 
 def _text(path: Path) -> str:

@@ -26,8 +26,8 @@ def claimed(gain: float, sd: float, *, processes: int = 8, **changes) -> Claim:
 @pytest.mark.parametrize(("gain", "sd"), [(0.03, 0.03), (0.015, 0.02), (0.02, 0.025)])
 def test_the_share_of_replays_that_hold_a_gain_is_that_of_a_simulation(gain, sd):
     told = re.fullmatch(
-        r"the gain in runtime would be held by (\d+)% of replays here, since processes deviate by (\S+)%; "
-        r"80% take at most (\S+)%, by longer calls or a quieter machine",
+        r"(\d+)% of replays here would hold the gain in runtime: processes deviate by (\S+)%, "
+        r"and 80% requires at most (\S+)%: use longer calls or a quieter machine",
         why_hard_to_hold(claimed(gain, sd)),
     )
     share, deviation, most = (float(number) / 100 for number in told.groups())
@@ -42,7 +42,7 @@ def test_the_share_of_replays_that_hold_a_gain_is_that_of_a_simulation(gain, sd)
 
 def test_a_small_gain_is_told_and_what_holds_or_is_no_gain_is_not():
     assert "below 2%" in why_hard_to_hold(claimed(0.015, 0.001))
-    assert "80% take a gain above 0.5 %" in why_hard_to_hold(claimed(0.004, 0.001))
+    assert "80% requires a gain above 0.5%" in why_hard_to_hold(claimed(0.004, 0.001))
     for held in (claimed(0.1, 0.01), claimed(0.004, 0.01, kind="non-inferior")):
         assert why_hard_to_hold(held) is None
     second = claimed(0.1, 0.01)

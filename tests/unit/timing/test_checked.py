@@ -416,7 +416,7 @@ def test_more_bytes_than_a_processor_stores_are_no_work(monkeypatch, size, call_
     asked = asked_for([written], None, None)
     arm = CheckedArm(Timed("tuned", lambda: written.fill(7), Clock(), lambda: None), asked)
     arm.learn()
-    said = r"did not do its work: .* GB/s, and 400 GB/s are 4 times as much as is stored here"
+    said = r"did not do its work: .* GB/s; the limit is 400 GB/s, 4 times the fastest store here"
     with pytest.raises(CheckFailed, match=said) if caught else contextlib.nullcontext():
         arm.expect_possible(call_s)
 

@@ -87,13 +87,13 @@ def test_a_proven_winner_is_stored_with_its_controls_samples_and_record(bench):
 def test_a_gain_that_replays_may_not_hold_is_told_when_it_is_stored(bench):
     small = bench.tune(FakePool(seconds=by_options({"-fast": 0.985e-3})))
     assert small.verdict == "TUNED"
-    assert any("min_speedup=1.02 claims none so small" in note for note in small.notes)
+    assert any("min_speedup=1.02 claims no gain so small" in note for note in small.notes)
 
 
 def test_a_noisy_machine_is_told_before_the_search_and_after_it(bench, monkeypatch):
     monkeypatch.setattr("os.getloadavg", lambda: (9.0, 9.0, 9.0))
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    load = "the load average is 9.0 on 2 cores: stop what else runs"
+    load = "the load average is 9.0 on 2 cores: stop other processes"
     small = bench.tune(FakePool(seconds=by_options({"-fast": 0.985e-3})))
     assert bench.progress.said[0] == f"this machine is noisy, and small gains are not proven on it: {load}"
     assert f"this machine is noisy for what was asked: {load}" in small.notes
@@ -141,7 +141,7 @@ def test_what_is_wrong_only_when_it_is_measured_again_is_named_in_the_reason(ben
 
 
 def test_a_stored_baseline_does_not_repeat_what_the_machine_was_like_that_day(bench, monkeypatch):
-    busy = "the load average is 6.3 on 2 cores: stop what else runs"
+    busy = "the load average is 6.3 on 2 cores: stop other processes"
     monkeypatch.setattr("pytest_compileiq.proof.prove.cpu_conditions", lambda: [busy])
     report = bench.tune(FakePool(noise=0.2, _random=Random(1)))  # of which something looks better
     assert report.verdict == "BASELINE"
