@@ -68,8 +68,11 @@ def test_a_better_finalist_that_is_not_proven_is_told(proving):
         def block(self, *args):
             made = super().block(*args)
             first = [row.sample == 0 for row in made.rows]
-            starts = (SlotStart("bare", row.value) if is_first else None for row, is_first in zip(made.rows, first))
-            return replace(made, rows=[replace(row, start=start) for row, start in zip(made.rows, starts)])
+            starts = (
+                SlotStart("bare", row.value) if is_first else None
+                for row, is_first in zip(made.rows, first, strict=True)
+            )
+            return replace(made, rows=[replace(row, start=start) for row, start in zip(made.rows, starts, strict=True)])
 
     proof, _ = proving(Unchecked(seconds=by_options({**FAST, "-vast\n": 5e-5})), "-vast", "-fast")
     assert proof.winner == controls("-fast")
