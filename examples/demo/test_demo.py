@@ -1,7 +1,6 @@
 """The demo: tune an edge detector's compiler options, prove the gain, hold it."""
 
 import ctypes
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,24 +20,29 @@ def placed(offset):
 
 @pytest.fixture
 def buffers():
-    """An image, room for its edges, and the right answer in float64 (the border is not the kernel's to write)."""
-    image, out = placed(0), placed(PAGE // 2)
-    image[:] = np.random.default_rng(7).random((HEIGHT, WIDTH), dtype=np.float32)
+    """Room for an image and for its edges, which both arms share."""
+    return placed(0), placed(PAGE // 2)
+
+
+def edges(image):
+    """The right answer in float64; the border is not the kernel's to write."""
     wide = image.astype(np.float64)
     across = wide[:-2] + 2 * wide[1:-1] + wide[2:]
     down = wide[:, :-2] + 2 * wide[:, 1:-1] + wide[:, 2:]
     expected = np.full_like(wide, np.nan)
     expected[1:-1, 1:-1] = np.hypot(across[:, 2:] - across[:, :-2], down[2:] - down[:-2])
-    pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (image, out)]
-    return SimpleNamespace(out=out, expected=expected, arguments=(*pointers, HEIGHT, WIDTH))
+    return expected
 
 
 @pytest.mark.tune(Cc("demo.c", flags="-O2 -march=x86-64-v3 -lm"))
 def test_demo(acf, buffers):
     """Correct before it is timed, and after."""
-    kernel = acf.build().load().edges
-    buffers.out.fill(np.nan)
-    kernel(*buffers.arguments)
-    np.testing.assert_allclose(buffers.out, buffers.expected, rtol=1e-4, atol=1e-5)
-    acf.measure(lambda: kernel(*buffers.arguments), outputs=[buffers.out])
-    np.testing.assert_allclose(buffers.out, buffers.expected, rtol=1e-4, atol=1e-5)
+    kernel, (image, out) = acf.build().load().edges, buffers
+    image[:] = acf.rng.random(image.shape, dtype=np.float32)
+    expected = edges(image)
+    out.fill(np.nan)
+    arguments = *(array.ctypes.data_as(ctypes.c_void_p) for array in buffers), HEIGHT, WIDTH
+    kernel(*arguments)
+    np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-5)
+    acf.measure(lambda: kernel(*arguments), outputs=[out])
+    np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-5)

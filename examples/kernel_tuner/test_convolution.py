@@ -40,9 +40,8 @@ def test_convolution(acf):
     """Correct on the GPU, where there is one."""
     kernel = acf.build().load().convolution
     p = acf.params
-    rng = np.random.default_rng(1)
-    image = rng.standard_normal((HEIGHT + FILTER - 1, WIDTH + FILTER - 1), dtype=np.float32)
-    weights = rng.standard_normal((FILTER, FILTER), dtype=np.float32)
+    image = acf.rng.standard_normal((HEIGHT + FILTER - 1, WIDTH + FILTER - 1), dtype=np.float32)
+    weights = acf.rng.standard_normal((FILTER, FILTER), dtype=np.float32)
     out = DeviceArray(np.full((HEIGHT, WIDTH), np.nan, np.float32))
     grid = (
         -(-WIDTH // (p["block_size_x"] * p["tile_size_x"])),

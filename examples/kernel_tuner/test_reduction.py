@@ -22,7 +22,7 @@ def test_reduction(acf):
     """Correct on the GPU, where there is one: the second launch adds what the blocks of the first one made."""
     block, blocks = acf.params["block_size_x"], acf.params.get("num_blocks", 128)
     kernel = acf.build().load().sum_floats
-    x = np.random.default_rng(1).random(N, dtype=np.float32)
+    x = acf.rng.random(N, dtype=np.float32)
     sums, total = DeviceArray(np.full(blocks, np.nan, np.float32)), DeviceArray(np.full(1, np.nan, np.float32))
     kernel(blocks, block, sums, DeviceArray(x), np.int32(N))
     kernel(1, block, total, sums, np.int32(blocks))

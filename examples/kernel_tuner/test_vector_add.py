@@ -17,7 +17,7 @@ def test_vector_add(acf):
     """Correct on the GPU, where there is one."""
     kernel = acf.build().load().vector_add
     block = acf.params["block_size_x"]
-    a, b = (np.random.default_rng(seed).standard_normal(N, dtype=np.float32) for seed in (1, 2))
+    a, b = acf.rng.standard_normal((2, N), dtype=np.float32)
     c = DeviceArray(np.full_like(a, np.nan))
     kernel(-(-N // block), block, c, DeviceArray(a), DeviceArray(b), np.int32(N))
     np.testing.assert_array_equal(c.host(), a + b)
