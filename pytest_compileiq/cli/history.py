@@ -63,26 +63,24 @@ def _add(archive: Archive, reports: list[Path]) -> int:
 def _show(options: argparse.Namespace, name: str | None) -> int:
     from pytest_compileiq.history.lines import lines_of, read_history
     from pytest_compileiq.report.history import history_json, history_lines
-    from pytest_compileiq.report.survival import Survival
     from pytest_compileiq.store.store import Store
 
     if options.history_dir is not None and not options.history_dir.is_dir():
         raise UserError(f"there is no directory {options.history_dir}: acf history add REPORT makes one")
     read = read_history(Store(store_root(options)), _archive(options), name)
     lines = lines_of(read.observations, name, options.device)
-    own = [] if options.device else [each for each in read.lifetimes if name in (None, each.name)]
-    survival = Survival.of(own) if own else None
-    if not lines and not survival and (name or options.device):
+    lifetimes = [] if options.device else [each for each in read.lifetimes if name in (None, each.name)]
+    if not lines and not lifetimes and (name or options.device):
         wanted = " on a device called ".join(filter(None, (name or "any artifact", options.device)))
         raise UserError(f"nothing was measured of {wanted}: acf list names the artifacts")
     if options.format == "json":
-        say(*history_json(lines, survival).split("\n"))
+        say(*history_json(lines, lifetimes).split("\n"))
     elif options.format == "html":
         from pytest_compileiq.report.html.history import history_page
 
-        say(*history_page(lines, survival).split("\n"))
+        say(*history_page(lines, lifetimes).split("\n"))
     else:
-        say(*history_lines(lines, survival, of_one=name is not None))
+        say(*history_lines(lines, lifetimes))
     if read.shallow:
         complain("this clone is shallow, so how long artifacts held is not told: git fetch --unshallow")
     for problem in read.problems:

@@ -13,25 +13,29 @@ from pytest_compileiq.history.observation import Sighting, seconds_of
 from pytest_compileiq.model import Target
 from pytest_compileiq.outcome import REPLACED, End
 from pytest_compileiq.rules.ends import ends_by_successor, goes_on, proof_of
-from pytest_compileiq.rules.survival import Lifetime
 
 _DAY_S = 86_400
 
 
 @dataclass(frozen=True)
-class ArtifactLifetime:
-    """One proof of one artifact, and how long it held.
+class Lifetime:
+    """One proof of one artifact, and what is known of how long it held.
 
     Attributes:
         begun_s: when its commit was made, in seconds since 1970.
         commit: that commit.
+        after, until: in days since then, it held at ``after`` and had ended at ``until``, which is infinite where it
+            goes on. Where they are the same, it ended that day.
+        ends: what ended it, one of these; nothing where it goes on.
     """
 
     name: str
     target: str
     begun_s: int
     commit: str
-    lifetime: Lifetime
+    after: float
+    until: float = math.inf
+    ends: frozenset[End] = frozenset()
 
 
 @dataclass
@@ -45,7 +49,7 @@ class _Proof:
     replaced_by: tuple[End, ...] = ()
 
 
-def lifetimes_of(history: Iterable[Committed], sightings: Iterable[Sighting]) -> Iterator[ArtifactLifetime]:
+def lifetimes_of(history: Iterable[Committed], sightings: Iterable[Sighting]) -> Iterator[Lifetime]:
     """The lifetime of every tuned artifact that was ever committed, sorted by name, target and beginning.
 
     Args:
@@ -65,7 +69,7 @@ def lifetimes_of(history: Iterable[Committed], sightings: Iterable[Sighting]) ->
             seen = [sighting for digest in proof.digests for sighting in by_proof[digest]]
             begun = proof.first.version
             name = path.partition("/")[0]
-            yield ArtifactLifetime(name, proof.artifact.target, begun.seconds, begun.commit, _lifetime(proof, seen))
+            yield Lifetime(name, proof.artifact.target, begun.seconds, begun.commit, *_span(proof, seen))
 
 
 def _kernel_of(committed: Committed) -> tuple[str, str]:
@@ -100,8 +104,8 @@ def _proofs(versions: Sequence[Committed], elsewhere: Sequence[Committed]) -> It
         yield proof
 
 
-def _lifetime(proof: _Proof, seen: Iterable[Sighting]) -> Lifetime:
-    """What git and the runs together know: it held when a run last found so, and had ended when one did not."""
+def _span(proof: _Proof, seen: Iterable[Sighting]) -> tuple[float, float, frozenset[End]]:
+    """The days at which it held and had ended, and by what: a run that last found it to hold, and one that did not."""
     begun = proof.first.version.seconds
     replaced = max(0.0, (proof.replaced_s - begun) / _DAY_S)
     ended, ends = replaced, frozenset(proof.replaced_by)
@@ -114,4 +118,4 @@ def _lifetime(proof: _Proof, seen: Iterable[Sighting]) -> Lifetime:
             break
         held = min(days, replaced)
     on_the_day = ends and ends <= set(REPLACED)  # of the commit, neither before nor after
-    return Lifetime(ended, ended, ends) if on_the_day else Lifetime(min(held, ended), ended, ends)
+    return (ended if on_the_day else min(held, ended)), ended, ends

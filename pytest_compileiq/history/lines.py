@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pytest_compileiq.errors import EnvironmentFault, NotAsked
 from pytest_compileiq.history.archive import DIRECTORY, Archive
 from pytest_compileiq.history.from_git import Committed, committed_in, proofs_in
-from pytest_compileiq.history.lifetimes import ArtifactLifetime, lifetimes_of
+from pytest_compileiq.history.lifetimes import Lifetime, lifetimes_of
 from pytest_compileiq.history.observation import Observation
 from pytest_compileiq.model import Target
 from pytest_compileiq.review.snapshots import StoreInGit
@@ -43,7 +43,7 @@ class History:
     """
 
     observations: tuple[Observation, ...]
-    lifetimes: tuple[ArtifactLifetime, ...]
+    lifetimes: tuple[Lifetime, ...]
     shallow: bool
     problems: tuple[str, ...]
 

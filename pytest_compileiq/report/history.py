@@ -10,9 +10,10 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
+from pytest_compileiq.history.lifetimes import Lifetime
 from pytest_compileiq.history.lines import Line, of_artifact
 from pytest_compileiq.report.artifact import table_lines
-from pytest_compileiq.report.survival import Survival, survival_lines, survival_values
+from pytest_compileiq.report.lifetimes import lifetime_lines, lifetime_values
 from pytest_compileiq.rules.change_points import LEAST_AFTER, LEAST_BEFORE, LEAST_MOVE
 from pytest_compileiq.rules.diff import Change
 from pytest_compileiq.rules.moves import Move, share_of
@@ -88,9 +89,9 @@ def _steady(line: Line) -> str:
     return f"steady: the ratio varies by {spread:.1%} between runs, noise"
 
 
-def history_lines(lines: Sequence[Line], survival: Survival | None, *, of_one: bool) -> Iterator[str]:
-    """The history for a terminal; ``of_one`` artifact no shares are told."""
-    if not lines and not survival:
+def history_lines(lines: Sequence[Line], lifetimes: Sequence[Lifetime]) -> Iterator[str]:
+    """The history for a terminal."""
+    if not lines and not lifetimes:
         yield "nothing was proven yet: pytest --tune commits proofs, and acf history add takes the reports of runs"
     for number, line in enumerate(lines):
         yield from [""] if number else []
@@ -102,9 +103,9 @@ def history_lines(lines: Sequence[Line], survival: Survival | None, *, of_one: b
         if len(shown) < len(line.observations):
             yield f"  the last {len(shown)} of {len(line.observations)} runs; --format json has all"
         yield from (f"  {row}" for row in table_lines(_COLUMNS, list(rows_of(line, shown))))
-    if survival is not None:
+    if lifetimes:
         yield from [""] if lines else []
-        yield from survival_lines(survival, of_one=of_one)
+        yield from lifetime_lines(lifetimes)
 
 
 def rows_of(line: Line, shown: Sequence[Any]) -> Iterator[tuple[str, ...]]:
@@ -126,7 +127,7 @@ def rows_of(line: Line, shown: Sequence[Any]) -> Iterator[tuple[str, ...]]:
         )
 
 
-def history_json(lines: Sequence[Line], survival: Survival | None) -> str:
+def history_json(lines: Sequence[Line], lifetimes: Sequence[Lifetime]) -> str:
     """The history as versioned JSON."""
     told = [
         {
@@ -154,8 +155,8 @@ def history_json(lines: Sequence[Line], survival: Survival | None) -> str:
         }
         for line in lines
     ]
-    held = survival_values(survival) if survival else None
-    return json_text(to_jsonable_python({"schema": HISTORY_SCHEMA, "lines": told, "survival": held}))
+    held = lifetime_values(lifetimes)
+    return json_text(to_jsonable_python({"schema": HISTORY_SCHEMA, "lines": told, "lifetimes": held}))
 
 
 def with_history(changes: Sequence[Change], lines: Sequence[Line]) -> tuple[Change, ...]:

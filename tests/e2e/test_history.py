@@ -291,17 +291,13 @@ def test_how_long_it_held_is_told_from_git_and_from_runs(home, acf, monkeypatch)
     write_json(replayed("2026-10-05", first), home / "held.json")
     write_json(replayed("2026-10-08", first, "kernel"), home / "ended.json")
     acf("history", "add", "held.json", "ended.json")
-    told = json.loads(acf("history", "--format", "json"))["survival"]
-    assert [(each["ends"], each["until_days"]) for each in told["lifetimes"]] == [(["kernel"], 7.125), ([], None)]
-    assert told["incidence"][0]["end"] == "kernel"
+    told = json.loads(acf("history", "--format", "json"))["lifetimes"]
+    assert [(each["ends"], each["until_days"]) for each in told] == [(["kernel"], 7.125), ([], None)]
     printed = acf("history")
     assert "2 proofs of 1 artifact: 1 ended stale, 0 replaced or withdrawn before that, 1 not known to have" in printed
-    assert "kernel    1       100 %" in printed
     assert re.search(r" 4 to 8 +kernel\n", printed)
-    assert "within" not in acf("history", "kernel")  # one artifact gives no shares
     assert "how long they held" not in acf("history", "--device", "cpu")
     page = acf("history", "--format", "html")
-    assert page.count("Cumulative incidence by cause") == 1
     assert page.index("How long artifacts hold") < page.index("kernel  x86")
 
 
@@ -314,7 +310,7 @@ def test_a_run_tells_what_ended_its_artifact(tuned, acf, monkeypatch):
     tuned.edit("test_kernel.py", "rtol=1e-5", "rtol=1e-4")
     tuned.pytest("--acf-check=replay", "--acf-report=ended.json", code=1)
     acf("history", "add", "held.json", "ended.json")
-    (lifetime,) = json.loads(acf("history", "--format", "json"))["survival"]["lifetimes"]
+    (lifetime,) = json.loads(acf("history", "--format", "json"))["lifetimes"]
     assert lifetime["ends"] == ["benchmark"]
 
 

@@ -11,7 +11,6 @@ from pytest_compileiq.history.lifetimes import lifetimes_of
 from pytest_compileiq.history.observation import Sighting
 from pytest_compileiq.review.snapshots import Version
 from pytest_compileiq.rules.ends import proof_of
-from pytest_compileiq.rules.survival import Lifetime
 from tests.unit.artifacts import TARGET, make_artifact, measured_claim
 from tests.unit.rules.test_ends import NEW_CODE, NEW_SOURCES
 
@@ -32,17 +31,21 @@ def seen(day: int, *ends: str, artifact=FIRST) -> Sighting:
     )
 
 
-def lifetimes(history, sightings=()) -> list[Lifetime]:
-    return [each.lifetime for each in lifetimes_of(history, sightings)]
+def lifetimes(history, sightings=()) -> list[tuple[float, float, frozenset[str]]]:
+    return [(each.after, each.until, each.ends) for each in lifetimes_of(history, sightings)]
 
 
-def ended(after: float, until: float, *ends: str) -> Lifetime:
-    return Lifetime(after, until, frozenset(ends))
+def ended(after: float, until: float, *ends: str) -> tuple[float, float, frozenset[str]]:
+    return after, until, frozenset(ends)
+
+
+def held(after: float) -> tuple[float, float, frozenset[str]]:
+    return after, math.inf, frozenset()
 
 
 def test_it_goes_on_until_a_run_last_found_it_to_hold():
-    assert lifetimes([committed(0)]) == [Lifetime(0.0)]
-    assert lifetimes([committed(2)], [seen(9), seen(5)]) == [Lifetime(7.0)]
+    assert lifetimes([committed(0)]) == [held(0.0)]
+    assert lifetimes([committed(2)], [seen(9), seen(5)]) == [held(7.0)]
 
 
 def test_it_ended_between_two_runs():
@@ -52,8 +55,8 @@ def test_it_ended_between_two_runs():
 
 def test_git_tells_that_it_ended_before_what_took_its_place():
     history = [committed(0), committed(10, CHANGED)]
-    assert lifetimes(history) == [ended(0, 10, "kernel"), Lifetime(0.0)]
-    assert lifetimes(history, [seen(4), seen(20, artifact=CHANGED)]) == [ended(4, 10, "kernel"), Lifetime(10.0)]
+    assert lifetimes(history) == [ended(0, 10, "kernel"), held(0.0)]
+    assert lifetimes(history, [seen(4), seen(20, artifact=CHANGED)]) == [ended(4, 10, "kernel"), held(10.0)]
     assert lifetimes(history, [seen(4), seen(6, "driver")])[0] == ended(4, 6, "driver")
 
 
@@ -68,7 +71,7 @@ def test_what_was_replaced_before_it_ended_was_so_on_that_day():
 def test_a_compiler_upgrade_takes_the_artifact_of_the_old_line_away():
     upgraded = make_artifact(target="x86-64-v3-gcc13")
     history = [committed(0), committed(10, upgraded, target="x86-64-v3-gcc13"), committed(11, None)]
-    assert lifetimes(history) == [ended(0, 11, "compiler"), Lifetime(0.0)]
+    assert lifetimes(history) == [ended(0, 11, "compiler"), held(0.0)]
     other_machine = committed(10, make_artifact(target="x86-64-v4-gcc12"), target="x86-64-v4-gcc12")
     assert lifetimes([committed(0), other_machine, committed(11, None)])[0] == ended(11, 11, "withdrawn")
 
@@ -76,7 +79,7 @@ def test_a_compiler_upgrade_takes_the_artifact_of_the_old_line_away():
 def test_a_claim_for_another_device_goes_on_with_it():
     one, two = (make_artifact(claims=tuple(map(measured_claim, devices))) for devices in ("a", "ab"))
     history = [committed(0, one), committed(5, two)]
-    assert lifetimes(history, [seen(3, artifact=one), seen(8, artifact=two)]) == [Lifetime(8.0)]
+    assert lifetimes(history, [seen(3, artifact=one), seen(8, artifact=two)]) == [held(8.0)]
 
 
 @pytest.mark.parametrize("outcome", [{"outcome": "baseline", "controls": None, "claims": ()}])
@@ -87,7 +90,7 @@ def test_what_claims_nothing_has_no_lifetime(outcome):
 def test_clocks_that_went_backwards_cost_no_answer():
     assert lifetimes([committed(5), committed(3, None)]) == [ended(0, 0, "withdrawn")]
     assert lifetimes([committed(5)], [seen(1, "kernel")]) == [ended(0, 0, "kernel")]
-    assert lifetimes([committed(5)], [seen(1)]) == [Lifetime(0.0, math.inf)]
+    assert lifetimes([committed(5)], [seen(1)]) == [held(0)]
 
 
 def test_other_artifacts_are_told_apart_and_sorted():
