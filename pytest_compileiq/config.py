@@ -61,7 +61,6 @@ class Settings:
     tune: bool
     new_only: bool
     stale_only: bool
-    headroom: bool
     fresh: bool
     budget: Budget | None
     total: Budget | None

@@ -68,7 +68,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     if config.option.collectonly or config.pluginmanager.has_plugin("compileiq-worker"):
         return
-    if config.option.tune or config.option.tune_headroom:
+    if config.option.tune:
         config.stash[_LINE] = "in use: not judged, since a search is no use of what is shipped", False
         return
     carried = [in_use.counts_from(report) for report in config.stash.get(_FROM_WORKERS, [])]

@@ -52,11 +52,6 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption(
         "--tune-stale-only", action="store_true", help="with --tune: skip benchmarks whose artifact still holds here"
     )
-    group.addoption(
-        "--tune-headroom",
-        action="store_true",
-        help="instead of --tune: build twenty random candidates of each tuned test, and say what a search could find",
-    )
     group.addoption("--tune-fresh", action="store_true", help="with --tune: search anew, whatever the journal holds")
     group.addoption(
         "--tune-budget",
@@ -140,10 +135,7 @@ def read_settings(config: pytest.Config) -> Settings:
         pytest.UsageError: a value is not allowed; the message names the key, the value and the choices.
     """
     option = config.option
-    if option.tune and option.tune_headroom:
-        raise wrong_usage("--tune-headroom looks before a search: leave --tune out")
-    searches = option.tune or option.tune_headroom
-    if searches and _is_xdist(config):
+    if option.tune and _is_xdist(config):
         raise wrong_usage("--tune measures on this machine alone: run it without xdist workers (-n 0)")
     if option.tune_total is not None and not option.tune:
         raise wrong_usage("--tune-total says what --tune may spend: add --tune")
@@ -152,9 +144,9 @@ def read_settings(config: pytest.Config) -> Settings:
     for name in ("tune_new_only", "tune_stale_only", "tune_fresh"):
         if getattr(option, name) and not option.tune:
             raise wrong_usage(f"--{name.replace('_', '-')} says what --tune searches: add --tune")
-    if searches and option.tune_draw is not None:
+    if option.tune and option.tune_draw is not None:
         raise wrong_usage("--tune-draw repeats one draw in a normal run: leave --tune out")
-    if searches and option.acf_adopt:
+    if option.tune and option.acf_adopt:
         raise wrong_usage("--acf-adopt does not search: leave --tune out")
     chosen = {key: _choice(config, key) for key in _CHOICES}
     check = _known(option.acf_check, "acf_check", "--acf-check") if option.acf_check else chosen["acf_check"]
@@ -162,10 +154,9 @@ def read_settings(config: pytest.Config) -> Settings:
         raise wrong_usage("--tune-draw runs tuned controls, and acf_check = off runs none: add --acf-check=auto")
     cli_budget = _budget(option.tune_budget, "--tune-budget") if option.tune_budget is not None else None
     return Settings(
-        tune=searches,
+        tune=option.tune,
         new_only=option.tune_new_only,
         stale_only=option.tune_stale_only,
-        headroom=option.tune_headroom,
         fresh=option.tune_fresh,
         budget=cli_budget,
         total=_total(option.tune_total),
@@ -187,7 +178,7 @@ def read_settings(config: pytest.Config) -> Settings:
         no_device=chosen["acf_no_device"],
         inconclusive=chosen["acf_inconclusive"],
         lock_clocks=_lock_clocks(config),
-        where=_where(option.tune_on, searches=searches),
+        where=_where(option.tune_on, searches=option.tune),
         acf_dir=_store_dir(config),
         options=_options(config),
         ini_file=config.inipath,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
@@ -34,7 +34,6 @@ class Verdict(StrEnum):
     RETIRED = "RETIRED"
     COMMITTED = "COMMITTED"
     CALIBRATED = "CALIBRATED"
-    HEADROOM = "HEADROOM"
     UNCHECKED = "UNCHECKED"
     STALE = "STALE"
     MISSING = "MISSING"
@@ -51,9 +50,7 @@ class Verdict(StrEnum):
         """How it is shown unless something else is said of it; the settings may let a ``bad`` one pass."""
         if self in (Verdict.PROVEN, Verdict.REPLAYED, Verdict.TUNED, Verdict.KEPT):
             return "good"
-        if self in (Verdict.BASELINE, Verdict.PROMOTED, Verdict.RETIRED, Verdict.COMMITTED):
-            return "plain"
-        if self in (Verdict.CALIBRATED, Verdict.HEADROOM):
+        if self in (Verdict.BASELINE, Verdict.PROMOTED, Verdict.RETIRED, Verdict.COMMITTED, Verdict.CALIBRATED):
             return "plain"
         return "warn" if self is Verdict.UNCHECKED else "bad"
 
@@ -113,53 +110,6 @@ class Check:
 
 
 @dataclass(frozen=True)
-class MetricRange:
-    """An exact metric: the baseline's value, and the ends of those that other machine codes have."""
-
-    baseline: int
-    lowest: int
-    highest: int
-
-
-@dataclass(frozen=True)
-class Headroom:
-    """What a few random builds say of a search.
-
-    Attributes:
-        whole_space: the candidates are all that the space holds.
-        distinct: machine codes, or settings where nothing is compiled, that are not the baseline's.
-        unchanged: candidates that are the baseline's.
-        failed: kind of failure → candidates that did not build; ``first_failures`` have a reason for each kind.
-        metrics: exact metric → how far it moves among ``distinct``.
-        jobs: builds side by side.
-        seconds_a_build: of the wall clock, all builds' time shared out; so with more jobs it is less.
-        seconds_an_evaluation: the median of a few; None where none was timed, and ``why_not_evaluated`` may say why.
-    """
-
-    candidates: int
-    whole_space: bool
-    distinct: int
-    unchanged: int
-    failed: Mapping[str, int]
-    first_failures: Mapping[str, str]
-    metrics: Mapping[str, MetricRange]
-    jobs: int
-    seconds_a_build: float
-    seconds_an_evaluation: float | None
-    why_not_evaluated: str
-
-    @property
-    def evaluations_in_8_h(self) -> int:
-        """What a night would do: every candidate is built, and only what is distinct is evaluated."""
-        share = self.distinct / self.candidates
-        return int(8 * 3600 / max(1e-6, self.seconds_a_build + share * (self.seconds_an_evaluation or 0.0)))
-
-    def as_dict(self) -> dict[str, Any]:
-        """As in the report."""
-        return {**asdict(self), "evaluations_in_8_h": self.evaluations_in_8_h}
-
-
-@dataclass(frozen=True)
 class Measured:
     """What a run measured of one claim, whatever became of it.
 
@@ -206,7 +156,6 @@ class ItemReport:
         moved: of a stale artifact, the entry functions whose machine code is not what was recorded.
         interrupted: Ctrl-C ended the search, so that the run ends after this item.
         results: every claim in words; the leading one first, then what is worse.
-        headroom: of ``--tune-headroom``; None otherwise.
         built, measured: what a normal run built, and the times that it took of that.
         proof: of the artifact that was replayed, the digest by which it is known again; empty where none was read.
         ends: what ended that artifact, where the verdict is that it no longer holds.
@@ -231,7 +180,6 @@ class ItemReport:
     wrote: tuple[str, ...] = ()
     moved: tuple[MovedCode, ...] = ()
     results: tuple[Result, ...] = ()
-    headroom: Headroom | None = None
     built: Built | None = None
     measured: tuple[Measured, ...] = ()
     proof: str = ""
@@ -254,7 +202,7 @@ class ItemReport:
 
     def as_dict(self) -> dict[str, Any]:
         """As in the report."""
-        return {**asdict(self), "headroom": self.headroom.as_dict() if self.headroom else None}
+        return asdict(self)
 
     @classmethod
     def from_json(cls, text: str) -> ItemReport:
@@ -266,7 +214,6 @@ class ItemReport:
             Result(**{**result, "devices": tuple(result.get("devices", ()))}) for result in content["results"]
         )
         content["moved"] = tuple(MovedCode(**{**code, "arms": tuple(code["arms"])}) for code in content["moved"])
-        content["headroom"] = _headroom(content["headroom"])
         content["explained"] = Explained.from_dict(content["explained"]) if content["explained"] else None
         content["built"] = Built(**content["built"]) if content["built"] else None
         content["measured"] = tuple(
@@ -359,11 +306,3 @@ class RunReport:
             "orphans": self.orphans,
             "night": asdict(self.night) if self.night else None,
         }
-
-
-def _headroom(content: dict[str, Any] | None) -> Headroom | None:
-    if content is None:
-        return None
-    del content["evaluations_in_8_h"]
-    metrics = {metric: MetricRange(**ends) for metric, ends in content["metrics"].items()}
-    return Headroom(**{**content, "metrics": metrics})

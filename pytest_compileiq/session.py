@@ -129,7 +129,7 @@ class Session:
     def _keeps_searches(self) -> bool:
         """Whether what was evaluated stays for the next run."""
         budget = self.settings.budget
-        return not self.settings.headroom and not (budget is not None and budget.proof_only)
+        return budget is None or not budget.proof_only
 
     @property
     def _goes_on(self) -> str:
@@ -154,8 +154,6 @@ class Session:
         self.set_up(item)
         with _told(item.nodeid):
             benchmark = self._benchmark(item)
-            if self.settings.headroom:
-                return self._look(benchmark, pool)
             if reason := self._why_left_alone(benchmark):
                 raise skipped(reason)
             progress = self._progress(benchmark.name)
@@ -257,18 +255,6 @@ class Session:
             progress.done()
         self._keep(item, report)
         return report
-
-    def _look(self, benchmark: TunedBenchmark, pool: Pool) -> ItemReport:
-        from pytest_compileiq.errors import TuneFailed
-        from pytest_compileiq.tuning.headroom import look  # heavy: the engines
-
-        progress = self._progress(benchmark.name)
-        try:
-            return look(benchmark, settings=self.settings, pool=pool, progress=progress)
-        except TuneFailed as error:
-            raise failure(str(error)) from None
-        finally:
-            progress.done()
 
     def _why_current(self, benchmark: TunedBenchmark) -> str | None:
         """Why the benchmark's artifact needs no new search; None if it does."""

@@ -337,7 +337,7 @@ def fake_benchmark(
 def fake_settings(rootdir: Path, **changes: Any) -> Settings:
     """The default settings of a run in ``rootdir``, but for seed 0, with ``changes``."""
     values: dict[str, Any] = {
-        **dict.fromkeys(("tune", "new_only", "stale_only", "fresh", "headroom"), False),
+        **dict.fromkeys(("tune", "new_only", "stale_only", "fresh"), False),
         **dict.fromkeys(("budget", "total", "engine", "start_from", "calibrate", "draw")),
         **dict.fromkeys(("report", "html", "arms")),
         "adopt": False,

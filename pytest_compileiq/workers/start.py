@@ -21,7 +21,7 @@ from pytest_compileiq.workers.messages import Start, can_be_sent
 
 _DROPPED_OPTIONS = (
     "basetemp", "keyword", "markexpr", "lf", "failedfirst", "newfirst", "cacheclear", "stepwise", "deselect", "xmlpath",
-    "tune", "tune_total", "tune_new_only", "tune_stale_only", "tune_fresh", "tune_headroom", "tune_from", "tune_draw",
+    "tune", "tune_total", "tune_new_only", "tune_stale_only", "tune_fresh", "tune_from", "tune_draw",
     "tune_on", "acf_calibrate", "acf_report", "acf_html", "acf_arms", "collectonly", "numprocesses", "maxprocesses",
     "dist", "distload", "tx", "looponfail", "maxfail",
     "usepdb", "trace", "durations", "cov_source", "cov_report", "no_cov", "pastebin", "setuponly", "setupshow",

@@ -86,7 +86,7 @@ def test_a_run_that_imports_no_export_does_not_pass(project, monkeypatch):
 
 def test_a_search_is_not_judged(project, monkeypatch):
     monkeypatch.setenv("ACF_EXPECT", "all")
-    output = project({"test_nothing.py": "def test_nothing(): pass"}).pytest("--tune-headroom", code=5)
+    output = project({"test_nothing.py": "def test_nothing(): pass"}).pytest("--tune", code=5)
     assert "in use: not judged" in output
 
 
