@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 from pathlib import Path
@@ -115,7 +116,7 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption("--acf-report", metavar="FILE", help="write the JSON report")
     group.addoption("--acf-html", metavar="FILE", help="write the report for a person: one HTML file, no network")
     group.addoption("--acf-adopt", action="store_true", help="keep the artifacts of moved or renamed tests")
-    group.addoption("--acf-arms", metavar="DIR", help="write both arms' builds of each artifact that holds there")
+    group.addoption("--acf-arms", metavar="DIR", help=argparse.SUPPRESS)  # for acf capture --validate
     parser.addini("acf_dir", "directory of the artifacts, relative to rootdir", default="acf")
     parser.addini(
         KEY, "compiler options that controls files may hold beyond those that this tool knows", type="args", default=[]

@@ -31,7 +31,6 @@ _EXTRAS = {
     "triton": "triton",
     "optuna": "optuna",
     "mlflow": "mlflow",
-    "matplotlib": "report",
 }
 
 
