@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from pytest_compileiq.system.other_processes import others_in
+from pytest_compileiq.system.printing import harmless
+
 _BUSY = 0.5  # the load of each core beside the one that measures
+_WINDOW_S = 0.1
 
 
 def cpu_conditions(system: Path = Path("/sys/devices/system/cpu")) -> list[str]:
@@ -22,8 +26,13 @@ def cpu_conditions(system: Path = Path("/sys/devices/system/cpu")) -> list[str]:
 def busy_machine() -> list[str]:
     """A sentence of advice where others keep this machine's cores busy; empty where they do not."""
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
-    is_busy = load > 1 + _BUSY * (cores - 1)
-    return [f"the load average is {load:.1f} on {cores} cores: stop other processes"] if is_busy else []
+    # The load average is had for nothing, and a search is most of it where nothing else runs.
+    if load <= 1 + _BUSY * (cores - 1) or (others := others_in(_WINDOW_S)) is None:
+        return []
+    if others.cores <= _BUSY * max(1, cores - 1):
+        return []
+    names = f" ({harmless(', '.join(others.names))})" if others.names else ""
+    return [f"other processes{names} keep {others.cores:.1f} of {cores} cores busy: stop them"]
 
 
 def _text(path: Path) -> str:

@@ -105,7 +105,7 @@ def test_equal_arms_are_looked_at_three_times_and_not_proven(proving):
 
 
 def test_why_nothing_was_proven_is_as_true_on_another_day_and_what_disturbed_this_one_is_advice(proving, monkeypatch):
-    busy = "the load average is 6.3 on 2 cores: stop other processes"
+    busy = "other processes keep 1.6 of 2 cores busy: stop them"
     monkeypatch.setattr("pytest_compileiq.proof.prove.cpu_conditions", lambda: [busy])
     proof, _ = proving(FakePool(), "-fast", min_speedup=1.0)
     assert proof.reason == "no finalist was proven faster by the last look"

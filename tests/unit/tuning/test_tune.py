@@ -17,6 +17,7 @@ from pytest_compileiq.model import PARAMS
 from pytest_compileiq.rules.gate import LOOKS
 from pytest_compileiq.store.lifecycle import promote, retire
 from pytest_compileiq.store.store import Store
+from pytest_compileiq.system.other_processes import Others
 from pytest_compileiq.testing.fakes import (
     FakeBuilder,
     FakePool,
@@ -93,7 +94,8 @@ def test_a_gain_that_replays_may_not_hold_is_told_when_it_is_stored(bench):
 def test_a_noisy_machine_is_told_before_the_search_and_after_it(bench, monkeypatch):
     monkeypatch.setattr("os.getloadavg", lambda: (9.0, 9.0, 9.0))
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    load = "the load average is 9.0 on 2 cores: stop other processes"
+    monkeypatch.setattr("pytest_compileiq.timing.conditions.others_in", lambda window_s: Others(1.7, ("cc1plus",)))
+    load = "other processes (cc1plus) keep 1.7 of 2 cores busy: stop them"
     small = bench.tune(FakePool(seconds=by_options({"-fast": 0.985e-3})))
     assert bench.progress.said[0] == f"this machine is noisy, and small gains are not proven on it: {load}"
     assert f"this machine is noisy for what was asked: {load}" in small.notes
@@ -141,7 +143,7 @@ def test_what_is_wrong_only_when_it_is_measured_again_is_named_in_the_reason(ben
 
 
 def test_a_stored_baseline_does_not_repeat_what_the_machine_was_like_that_day(bench, monkeypatch):
-    busy = "the load average is 6.3 on 2 cores: stop other processes"
+    busy = "other processes keep 1.6 of 2 cores busy: stop them"
     monkeypatch.setattr("pytest_compileiq.proof.prove.cpu_conditions", lambda: [busy])
     report = bench.tune(FakePool(noise=0.2, _random=Random(1)))  # of which something looks better
     assert report.verdict == "BASELINE"
